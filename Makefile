@@ -40,7 +40,7 @@ AGAIN := [ $$? -eq 1 ] && $(DEV)/python -m pytest --last-failed --last-failed-no
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help run venv test cpu_kinds canaries programs unit conformance soak fuzz suites drivers style format api configuration page sample bench-quick bench bench-batching bench-strain bench-stall bench-share bench-kernels bench-workers bench-tls bench-costs bench-protocols \
+.PHONY: help run venv test cpu_kinds canaries programs unit conformance soak fuzz suites drivers style format api configuration page sample bench-quick bench bench-batching bench-strain bench-stall bench-share bench-kernels bench-workers bench-tls bench-costs bench-protocols bench-verify \
 	walk manifests docker_build docker_check docker_lock clean
 
 help: ## list these targets
@@ -192,6 +192,9 @@ bench-workers: ## measure two workers beside one: requests, processor time, memo
 
 bench-protocols: ## measure a small request by the Open Inference Protocol beside Predict, over gRPC
 	$(PYTHON) -m benchmarks protocols
+
+bench-verify: .venv-dev/.installed ## measure how much longer ResNet-50's shape loads for being compared
+	$(DEV)/python -m benchmarks.verification
 
 walk: .venv-dev/.installed ## print the way of a small request, and write it into docs/design.md
 	$(DEV)/python -m benchmarks.walk

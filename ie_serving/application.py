@@ -129,6 +129,7 @@ class ServingApplication:
         self._used = UsedModels(self._models.within_reach, engine_stack.models_of)
         self._metrics.show_states(self._models.served.states)
         self._metrics.show_precisions(self._models.served.precisions)
+        self._metrics.show_compared(self._models.served.compared)
         self._metrics.show_versions(self._models.served.available)
         self._process = ProcessMetrics(self._connections, wanted=self._metrics.wanted)
         self._metrics.show(self._process.lines)

@@ -8,7 +8,7 @@ import enum
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -131,6 +131,7 @@ class Signature:
             hold what no spec can say; empty where the specs say it all.
         runs_on: what computes it, in words for `ie_serving check`.
         precision: that its floats are computed in, such as `bf16`; empty where that is not told.
+        evidence: what comparing it with a second engine has shown; None where that is not done.
         states: names under which `CompiledModel.infer` gives what lasts beyond an inference, beside
             the outputs, and takes it beside the inputs: all of them, or none to begin anew.
         gathers: the model makes batches of its requests itself, if anybody does.
@@ -150,6 +151,7 @@ class Signature:
     definition: bytes = b""
     runs_on: str = ""
     precision: str = ""
+    evidence: "Evidence | None" = None
     states: tuple[str, ...] = ()
     gathers: bool = False
     told: bool = False
@@ -165,6 +167,19 @@ class Signature:
     def gives_any(self) -> bool:
         """Whether the outputs are known only when they come."""
         return self.is_open and not self.outputs
+
+
+class Evidence(NamedTuple):
+    """What comparing a model with a second engine has shown.
+
+    Attributes:
+        result: `alike`, `handed_over` for one of which some requests go to the second engine,
+            `other_engine` for one that the second engine serves, or `not_compared`.
+        told: the same in words, with the release and the number of requests, or the cause.
+    """
+
+    result: str
+    told: str
 
 
 def specs_of(arrays: Mapping[str, Array]) -> dict[str, TensorSpec]:

@@ -146,7 +146,7 @@ def requests(inputs: Sequence[Input], guess: Guess) -> Iterator[Request]:
         inputs: of the model.
         guess: sizes and integers that the model takes.
     """
-    has_floats = any(_is_float(each.dtype) and not _is_parameter(each, inputs) for each in inputs)
+    has_floats = any(is_float(each.dtype) and not _is_parameter(each, inputs) for each in inputs)
     if any(_is_integer(each.dtype) for each in inputs):
         for integers in (*INTEGERS, *MORE_INTEGERS):
             other = replace(guess, integers=integers)
@@ -201,7 +201,7 @@ def _values(
     each: Input, guess: Guess, random: "np.random.Generator", floats: Floats, truth: float
 ) -> Array:
     shape = _shape(each, guess.sizes)
-    if _is_float(each.dtype):
+    if is_float(each.dtype):
         return floats(random, shape).astype(each.dtype.numpy)
     if each.dtype is DataType.BOOL:
         return random.random(shape) < truth
@@ -221,14 +221,15 @@ _BYTES = frozenset({DataType.INT8, DataType.UINT8})
 _WIDE_INTEGERS = frozenset({DataType.INT32, DataType.INT64, DataType.UINT32, DataType.UINT64})
 
 
-def _is_float(dtype: DataType) -> bool:
+def is_float(dtype: DataType) -> bool:
+    """Tell whether a dtype is one of floats."""
     return dtype.numpy.kind == "f"
 
 
 def _is_parameter(each: Input, inputs: Sequence[Input]) -> bool:
     """Tell whether one of several inputs is a row of a few floats, in a fixed number."""
     (size,) = each.dims if len(each.dims) == 1 < len(inputs) else ("",)
-    return _is_float(each.dtype) and isinstance(size, int) and 0 < size <= FEW
+    return is_float(each.dtype) and isinstance(size, int) and 0 < size <= FEW
 
 
 def _is_integer(dtype: DataType) -> bool:

@@ -147,6 +147,15 @@ class ServedModels:
             if signature.precision
         ]
 
+    def compared(self) -> list[tuple[str, str]]:
+        """Give model name and result of every signature that was to be compared, see `Evidence`."""
+        return [
+            (servable.name, signature.evidence.result)
+            for servable in self.available()
+            for signature in servable.compiled.signatures.values()
+            if signature.evidence
+        ]
+
     def names(self) -> list[str]:
         """Names of all configured models, sorted."""
         return sorted(self.entries)

@@ -37,6 +37,7 @@ VERSIONS_CHANGED = "ie_serving_served_versions_changed_total"
 LOADS = "ie_serving_loads_total"
 VERSIONS = "ie_serving_versions"
 SIGNATURES = "ie_serving_signatures"
+COMPARED = "ie_serving_compared_signatures"
 
 LINES_AT_ONCE = 256
 """Lines that are written before others have their turn on the event loop: half a millisecond."""
@@ -108,6 +109,7 @@ class Metrics:
         self._models: dict[str, ModelMetrics] = {"": self._unknown}
         self._states: States = lambda: ()
         self._precisions: Precisions = lambda: ()
+        self._compared: Precisions = lambda: ()
         self._live: Versions = lambda: ()
         self._parts: list[Part] = []
         self._writing: asyncio.Task[bytes] | None = None
@@ -146,6 +148,10 @@ class Metrics:
     def show_states(self, states: States) -> None:
         """Ask `states` for those of all versions whenever the page is read."""
         self._states = states
+
+    def show_compared(self, compared: Precisions) -> None:
+        """Ask `compared` for model names and results whenever the page is read."""
+        self._compared = compared
 
     def show_precisions(self, precisions: Precisions) -> None:
         """Ask `precisions` for those in use whenever the page is read."""
@@ -201,6 +207,7 @@ class Metrics:
         yield from _gauge(VERSIONS, "Versions by state.", "state", states)
         precisions = self._precisions()
         yield from _gauge(SIGNATURES, "Signatures by precision.", "precision", precisions)
+        yield from _gauge(COMPARED, "Signatures by comparison.", "result", self._compared())
         yield from version_lines(live, requests)
         yield from ovms_lines(requests, live)
         for part in self._parts:

@@ -8,6 +8,7 @@ ALIKE: Final[Mapping[str, Callable[[Sequence[float]], float]]] = {
     # What each worker tells of the whole server, which the first one has told already.
     "ie_serving_versions": lambda values: values[0],
     "ie_serving_signatures": lambda values: values[0],
+    "ie_serving_compared_signatures": lambda values: values[0],
     # Steps of the load of one version, which each worker makes at the same time.
     "ie_serving_version_load_seconds": max,
     "process_start_time_seconds": min,

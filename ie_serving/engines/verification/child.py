@@ -5,6 +5,7 @@ lines of JSON. Before each inference it says what it is about to run, so that th
 has ended it. It ends by itself when nothing comes for a while, and its memory with it.
 """
 
+import fcntl
 import json
 import os
 import pickle
@@ -16,37 +17,39 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import BinaryIO, TextIO
 
-from ie_serving.core.errors import ServingError
-from ie_serving.core.tensors import SERVING_DEFAULT, Array
+from ie_serving.core.tensors import Array
 from ie_serving.engines.base import CompiledModel
 from ie_serving.engines.generated import (
     Guess,
-    Kind,
     Request,
     guesses,
+    is_float,
     requests,
     usual,
 )
-from ie_serving.engines.layers import own_loop
-from ie_serving.engines.layers.joining import copies
 from ie_serving.engines.openvino.options import OpenVinoOptions
+from ie_serving.engines.verification.comparison import Answers, Comparison
 from ie_serving.engines.verification.onnx_reference import OnnxReference, Refused
-from ie_serving.engines.verification.verdict import OPENVINO, Findings, Task, differences
+from ie_serving.engines.verification.verdict import OPENVINO, Findings, Task
 
 IDLE_S = 10
 """Seconds without a model after which the process ends: a start costs half a second."""
-ASKED_S = 0.15
-"""Seconds of inferences after which no further request is asked: a load must not take minutes."""
+ASKED_S = 0.5
+"""Seconds of inferences after which no further request is asked, and the findings say so. Models
+below `engine.LARGE_BYTES` answer all of them sooner, unless they take large inputs."""
 GUESSED_S = 1.0
 """Seconds of guesses at what a model takes."""
 MOST_GUESSES = 60
-OTHER_SIZES = 2
-"""Further sizes of open dimensions that are compared."""
+MOST_SIZES = 3
+"""Sizes of open dimensions that are compared."""
 SHORT_S = 0.02
 """Seconds of an inference from which on other sizes are not tried: a load would take them."""
+MEMORY_BYTES = 4 << 30
+"""Memory of the process: a model of 256 MiB, the largest compared, takes a third of it."""
 PLAIN = {"NUM_STREAMS": "1", "INFERENCE_NUM_THREADS": str(min(2, os.cpu_count() or 1))}
 """Properties with which OpenVINO compiles once, and measures nothing."""
 
@@ -74,18 +77,25 @@ def say(out: TextIO, line: Mapping[str, object]) -> None:
     print(json.dumps(line), file=out, flush=True)
 
 
-def compare(task: Task, steps: _Steps) -> Findings:
+def compare(task: Task, steps: _Steps) -> Findings | Answers:
     """Compare the engines on requests that are made up for the model.
+
+    Returns:
+        Of a large model of floats the answers of the second engine alone: the server asks its own.
 
     Raises:
         ServingError: an engine does not take the model.
     """
     reference = OnnxReference(task.file)
-    guessed = _guessed(reference, steps)
+    # Integers are indices and sizes, by which an engine crashes: they are asked here alone.
+    is_asked_there = task.large and all(is_float(each.dtype) for each in reference.inputs)
+    guessed = _guessed(reference, steps, 1 if is_asked_there else MOST_SIZES)
     if not guessed:
         return Findings(why_not=f"{reference.library} takes no request that was made up")
-    with closing(_compiled(task)) as model:
-        return _Comparison(reference, model, steps).of(guessed)
+    if is_asked_there:
+        answered = [(request, answer) for _, request, answer in guessed]
+        return Answers(reference.release, reference.tensors, answered)
+    return _all(task, reference, guessed, steps)
 
 
 def _compiled(task: Task) -> CompiledModel:
@@ -104,12 +114,12 @@ Answered = tuple[Guess, Request, Mapping[str, Array]]
 """A guess, the request that was made of it, and the reference's outputs."""
 
 
-def _guessed(reference: OnnxReference, steps: _Steps) -> list[Answered]:
+def _guessed(reference: OnnxReference, steps: _Steps, most: int) -> list[Answered]:
     """Give guesses that the reference takes: the first, and where it is fast some other sizes."""
     began, found = time.perf_counter(), list[Answered]()
     for number, guess in enumerate(guesses(reference.inputs)):
         took = time.perf_counter() - began
-        if number == MOST_GUESSES or took > GUESSED_S or len(found) > OTHER_SIZES:
+        if number == MOST_GUESSES or took > GUESSED_S or len(found) == most:
             break
         if found and (took > SHORT_S or not _is_alike(guess, found[0][0])):
             continue
@@ -136,57 +146,29 @@ def _answer(
         return None
 
 
-class _Comparison:
-    """Asks both engines the same requests."""
-
-    def __init__(self, reference: OnnxReference, model: CompiledModel, steps: _Steps) -> None:
-        self._reference = reference
-        self._model = model
-        self._signature = model.signatures[SERVING_DEFAULT]
-        self._names = reference.names_of(self._signature)
-        self._steps = steps
-        self._found = Findings(reference.release)
-
-    def of(self, guessed: Sequence[Answered]) -> Findings:
-        """Compare until the time is over; at least one request."""
-        if dropped := self._reference.known - set(self._names.inputs.values()):
-            self._found.refused = f'OpenVINO drops input "{min(dropped)}"'
-            return self._found
+def _all(
+    task: Task, reference: OnnxReference, guessed: Sequence[Answered], steps: _Steps
+) -> Findings:
+    """Compare here, within the limit of time; at least one request."""
+    with closing(_compiled(task)) as model:
+        begins = partial(steps.begin, OPENVINO)
+        comparison = Comparison(reference.release, reference.tensors, model, begins)
+        found = comparison.found
+        if found.refused:
+            return found
         until = time.perf_counter() + ASKED_S
         for _, request, expected in guessed:
-            self._compare(request, expected)
-        for request in requests(self._reference.inputs, guessed[0][0]):
+            comparison.compare(request, expected)
+        for request in requests(reference.inputs, guessed[0][0]):
             if time.perf_counter() > until:
+                found.cut_off = True
                 break
-            answer = _answer(self._reference, request, self._steps)
+            answer = _answer(reference, request, steps)
             if answer is not None:
-                self._compare(request, answer)
-        if not self._found.asked:
-            self._found.why_not = "OpenVINO takes no request that was made up"
-        return self._found
-
-    def _compare(self, request: Request, expected: Mapping[str, Array]) -> None:
-        if not self._steps.begin(OPENVINO, request):
-            return
-        try:
-            found = self._infer(request)
-        except ServingError as error:
-            self._refused(request, error)
-            return
-        self._found.asked += 1
-        shown = {name: found[own] for own, name in self._names.outputs.items()}
-        expected = {name: expected[name] for name in shown}
-        if text := differences(shown, expected, self._signature.precision):
-            self._found.differs.setdefault(request.kind, f"{request}: {text}")
-
-    def _infer(self, request: Request) -> Mapping[str, Array]:
-        names = self._names.inputs
-        inputs = {name: request.inputs[names[name]] for name in self._signature.inputs}
-        return own_loop.run(self._model.infer(self._signature, inputs, copies))
-
-    def _refused(self, request: Request, error: ServingError) -> None:
-        if request.kind is Kind.FINITE and not self._found.refused:
-            self._found.refused = f"{request}: {error}"
+                comparison.compare(request, answer)
+    if not found.asked:
+        found.why_not = "OpenVINO takes no request that was made up"
+    return found
 
 
 def main(given: BinaryIO, out: TextIO) -> None:
@@ -196,29 +178,39 @@ def main(given: BinaryIO, out: TextIO) -> None:
             task: Task = pickle.load(given)
         except EOFError:
             return
+        found: Findings | Answers
         signal.alarm(task.limit_s)
         try:
             found = compare(task, _Steps(out, task.skipped))
+        except MemoryError:
+            found = Findings(why_not=f"it takes more memory than {MEMORY_BYTES >> 30} GiB")
         except Exception as error:  # a defect here says nothing of either engine
             found = Findings(why_not=str(error) or repr(error))
         signal.alarm(0)
         say(out, {"found": pickle.dumps(found).hex()})
 
 
-def _begin() -> None:
-    """Give way to the server: for processors, and when memory runs out."""
+def _begin(lifeline: int) -> None:
+    """End with the server, and give way to it: for processors, and when memory runs out."""
+    # The kernel sends SIGIO, which ends the process, when the server's end of the pipe closes. What
+    # prctl(2) offers follows the thread that has started the process, and loads come and go.
+    fcntl.fcntl(lifeline, fcntl.F_SETOWN, os.getpid())
+    fcntl.fcntl(lifeline, fcntl.F_SETFL, os.O_ASYNC | os.O_NONBLOCK)
+    if select.select([lifeline], [], [], 0)[0]:  # it has closed before
+        os._exit(0)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    resource.setrlimit(resource.RLIMIT_DATA, (MEMORY_BYTES, MEMORY_BYTES))
     os.nice(5)
     with suppress(OSError):  # of a /proc that is read alone
         Path("/proc/self/oom_score_adj").write_text("1000")
 
 
-def run() -> None:
-    """Be the process."""
+def run(lifeline: int) -> None:
+    """Be the process; it ends when the other end of the pipe `lifeline` closes."""
     # Libraries write to standard output as they like: lines for the server have another way.
     lines = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
-    _begin()
+    _begin(lifeline)
     with suppress(BrokenPipeError):  # the server has gone
         main(sys.stdin.buffer, lines)
     os._exit(0)

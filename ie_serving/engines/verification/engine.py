@@ -6,16 +6,16 @@ driver is left to the server. The comparison runs beside the compilation, in a p
 
 import logging
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Protocol
 
-from ie_serving.core.errors import LoadFailed
+from ie_serving.core.errors import LoadFailed, ServingError
 from ie_serving.core.hints import Hint
-from ie_serving.core.tensors import Signature
+from ie_serving.core.tensors import Evidence, Signature
 from ie_serving.engines.around import EngineAround
 from ie_serving.engines.base import AUTO, CompiledModel, Driver, Engine, EngineOptions
 from ie_serving.engines.generated import Kind
@@ -27,7 +27,11 @@ from ie_serving.engines.openvino.formats import ONNX, model_file
 from ie_serving.engines.openvino.mapping import FILE as MAPPING
 from ie_serving.engines.openvino.options import OpenVinoOptions
 from ie_serving.engines.openvino.unmet import unmet
+from ie_serving.engines.preprocessing import Preprocessing
+from ie_serving.engines.sequences import Sequences
+from ie_serving.engines.verification.comparison import Answers
 from ie_serving.engines.verification.handing_over import HandingOver
+from ie_serving.engines.verification.kept import Verdicts
 from ie_serving.engines.verification.verdict import OPENVINO, Findings
 from ie_serving.telemetry.logs import Event
 
@@ -39,11 +43,19 @@ MOST_BYTES = 1 << 28
 """Size of the largest model that is compared: the process takes several times its memory."""
 
 
+LARGE_BYTES = 1 << 24
+"""Size of a model of floats from which on it is compiled once: its load would take twice as long.
+The server asks its own model, and one request of usual finite values, as a client would. What may
+crash an engine is asked in the process alone, of other models."""
+
+
 class Finds(Protocol):
     """Compares one model with the second engine; implemented by `verifier.Verifier`."""
 
-    def findings(self, file: Path, options: EngineOptions) -> Findings:
-        """Compare one model. Blocking."""
+    def findings(
+        self, file: Path, options: EngineOptions, *, large: bool = False
+    ) -> Findings | Answers:
+        """Compare one model, or give answers to compare a large one with. Blocking."""
 
 
 class VerifiedEngine(EngineAround):
@@ -118,13 +130,19 @@ class _Load:
     def compiled(self) -> CompiledModel:
         """Compile by the engine that serves. Raises: LoadFailed."""
         beside = ThreadPoolExecutor(1, "compare")
-        found = beside.submit(self._findings)
+        made: Future[CompiledModel] = Future()
+        found = beside.submit(self._findings, made)
         beside.shutdown(wait=False)  # a model that OpenVINO refuses waits for no comparison
         try:
             model = self._engine.compile(self._file.parent, self._options)
         except LoadFailed as error:
             found.cancel()
+            made.cancel()
             return self._by_reference(str(error), error)
+        except BaseException:
+            made.cancel()
+            raise
+        made.set_result(model)
         try:
             shown = found.result()
             why = _wrong(shown)
@@ -136,7 +154,7 @@ class _Load:
         model.close()  # first, so that both are not in memory
         return self._by_reference(f"{OPENVINO} and {shown.reference} differ: {why}")
 
-    def _findings(self) -> Findings:
+    def _findings(self, made: "Future[CompiledModel]") -> Findings:
         if self._options.verify == OFF:
             return Findings(why_not="verify is off")
         if not self._is_installed:
@@ -144,11 +162,29 @@ class _Load:
         if random := _random(self._file):
             return Findings(why_not=f"{random} gives other numbers each time")
         try:
-            if _size(self._file.parent) > MOST_BYTES:
+            size = _size(self._file.parent)
+            if size > MOST_BYTES:
                 return Findings(why_not=f"the model is larger than {MOST_BYTES >> 20} MiB")
-            return self._verifier.findings(self._file, _plain(self._options))
-        except OSError as error:  # the system has no process or memory left
-            return Findings(why_not=f"no process compares it: {error.strerror}")
+            plain, folder = _plain(self._options), self._options.cache_dir
+            is_large = size >= LARGE_BYTES and _computes_plainly(self._options)
+            compare = partial(self._compared, plain, made if is_large else None)
+            if folder is None:
+                return compare()
+            return Verdicts(folder, self._file, plain).found(compare)
+        except OSError as error:  # the system has no process or memory left, or the disk no room
+            return Findings(why_not=f"it cannot be compared: {error.strerror}")
+
+    def _compared(self, plain: EngineOptions, made: "Future[CompiledModel] | None") -> Findings:
+        found = self._verifier.findings(self._file, plain, large=made is not None)
+        if isinstance(found, Findings):
+            return found
+        assert made is not None  # else the process has asked both engines
+        try:
+            return found.compared_with(made.result())
+        except MemoryError:
+            return Findings(why_not="it takes more memory than there is")
+        except ServingError as error:
+            return Findings(why_not=str(error))
 
     def _by_openvino(self, model: CompiledModel, found: Findings) -> CompiledModel:
         """Say what was found, and let the second engine have what OpenVINO answers otherwise.
@@ -160,7 +196,10 @@ class _Load:
             raise LoadFailed(f"the version is {found.told()}{self._advice()}")
         kinds = [kind for kind in _HANDED_OVER if kind in found.differs or kind in found.crashed]
         self._log(found, OPENVINO, ", ".join(kind.value for kind in kinds))
-        told = _Told(model, f"; {found.told()}" if self._options.verify != OFF else "")
+        if self._options.verify == OFF:
+            return model
+        result = "not_compared" if found.why_not else "handed_over" if kinds else "alike"
+        told = _Told(model, f"; {found.told()}", Evidence(result, found.told()))
         return self._handing_over(told, found, kinds) if kinds else told
 
     def _handing_over(
@@ -212,18 +251,14 @@ class _Load:
         except LoadFailed as error:
             raise LoadFailed(f"{why}; {name} does not run it: {error}") from error
         log.warning(Event("served by another engine", path=self._file, engine=name, cause=why))
-        return _Told(model, f", since {why}")
+        return _Told(model, f", since {why}", Evidence("other_engine", f"served by {name}: {why}"))
 
     def _log(self, found: Findings, engine: str, handed_over: str) -> None:
-        log.info(
-            Event(
-                "engines compared",
-                path=self._file,
-                result=found.told(),
-                engine=engine,
-                handed_over=handed_over or "nothing",
-            )
-        )
+        if found.why_not and self._is_installed and self._options.verify != OFF:
+            log.warning(Event("engines not compared", path=self._file, cause=found.why_not))
+            return
+        facts = {"result": found.told(), "engine": engine, "handed_over": handed_over or "nothing"}
+        log.info(Event("engines compared", path=self._file, **facts))
 
     def _advice(self) -> str:
         install = "" if self._is_installed else f": {INSTALL}"
@@ -233,9 +268,9 @@ class _Load:
 class _Told(Layer):
     """A model whose signatures say in words what was found; else it is the inner one."""
 
-    def __init__(self, inner: CompiledModel, told: str) -> None:
+    def __init__(self, inner: CompiledModel, told: str, evidence: Evidence) -> None:
         signatures: Mapping[str, Signature] = {
-            name: replace(each, runs_on=f"{each.runs_on}{told}")
+            name: replace(each, runs_on=f"{each.runs_on}{told}", evidence=evidence)
             for name, each in inner.signatures.items()
         }
         super().__init__(inner, signatures)
@@ -274,6 +309,19 @@ def _plain(options: EngineOptions) -> EngineOptions:
     # In f32: how many digits a model needs is another question, see `layers/precision.py`.
     own = OpenVinoOptions(inference_precision="f32", integers=integers)
     return EngineOptions(driver=options.driver).having(own)
+
+
+def _computes_plainly(options: EngineOptions) -> bool:
+    """Tell whether a model computes its file and nothing else: what is compared, see `_plain`."""
+    own = options.of(OpenVinoOptions)
+    plain = replace(
+        OpenVinoOptions(inference_precision=own.inference_precision, integers=own.integers),
+        precision_tolerance=own.precision_tolerance,
+        prefer_tflite_model=own.prefer_tflite_model,
+    )
+    others = (Preprocessing, Sequences)
+    is_full = own.inference_precision in {"", "f32"}
+    return is_full and own == plain and all(options.of(each) == each() for each in others)
 
 
 def _random(file: Path) -> str:

@@ -28,12 +28,16 @@ class Task:
     Attributes:
         file: of the model.
         options: with which OpenVINO compiles it.
+        large: whether the second engine alone is asked, and one request, where all inputs are
+            floats: the server compiles the model meanwhile, and a second compilation would double
+            the time of the load.
         limit_s: seconds after which the process is ended.
         skipped: numbers of inferences that have ended a process before.
     """
 
     file: Path
     options: EngineOptions
+    large: bool
     limit_s: int
     skipped: frozenset[int] = field(default_factory=frozenset)
 
@@ -52,6 +56,7 @@ class Findings:
         differs: the first difference of each kind of request, in words.
         refused: the first request of finite values that OpenVINO alone refuses, and why.
         crashed: what ended the process, by kind: OpenVINO or the second engine.
+        cut_off: whether the time was over before all requests were asked.
         why_not: why nothing was compared; empty where something was.
     """
 
@@ -60,13 +65,15 @@ class Findings:
     differs: dict[Kind, str] = field(default_factory=dict)
     refused: str = ""
     crashed: dict[Kind, str] = field(default_factory=dict)
+    cut_off: bool = False
     why_not: str = ""
 
     def told(self) -> str:
         """Say in words for the log and `check` what was compared."""
         if self.why_not:
             return f"not compared: {self.why_not}"
-        return f"compared with {self.reference} on {self.asked} requests"
+        end = ", when the time was over" if self.cut_off else ""
+        return f"compared with {self.reference} on {self.asked} requests{end}"
 
 
 def differences(found: Mapping[str, Array], expected: Mapping[str, Array], precision: str) -> str:

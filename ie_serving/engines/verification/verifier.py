@@ -1,11 +1,12 @@
 """The server's side of the process that compares two engines."""
 
 import json
+import os
 import pickle
 import signal
 import subprocess
 import sys
-import threading
+import tempfile
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
@@ -15,6 +16,7 @@ from typing import Any
 from ie_serving.core.spare_cpu import SPARE_CPU
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.generated import Kind
+from ie_serving.engines.verification.comparison import Answers
 from ie_serving.engines.verification.verdict import OPENVINO, Findings, Task
 
 # As a kernel's process: the path as this process has it, and nothing of the working directory.
@@ -22,7 +24,7 @@ COMMAND = (
     sys.executable,
     "-c",
     "import sys; sys.path[:] = sys.argv[1].split('\\n');"
-    " from ie_serving.engines.verification.child import run; run()",
+    " from ie_serving.engines.verification.child import run; run(int(sys.argv[2]))",
     "\n".join(sys.path),
 )
 CRASHES = frozenset({signal.SIGSEGV, signal.SIGFPE, signal.SIGABRT, signal.SIGILL, signal.SIGBUS})
@@ -36,41 +38,62 @@ MOST_DEATHS = 3
 
 
 class Verifier:
-    """Compares models in a child process, one at a time. In any thread."""
+    """Compares models in child processes, each its own while it is compared. In any thread.
+
+    There are as many as loads at once, and each ends by itself when it is idle.
+    """
 
     def __init__(self) -> None:
-        self._alone = threading.Lock()
-        self._process: subprocess.Popen[bytes] | None = None
+        self._idle: list[_Child] = []  # appended to and popped from, each of which is atomic
 
-    def findings(self, file: Path, options: EngineOptions) -> Findings:
-        """Compare one model; blocking, at most `LIMIT_S` for each end of the process."""
-        crashed: dict[Kind, str] = {}
-        task = Task(file, options, LIMIT_S)
-        with self._alone:
-            for _ in range(MOST_DEATHS):
-                last, found = self._asked(task)
-                if found is not None:
-                    return replace(found, crashed=crashed)
-                code = self._ended()
-                if not last and code == 0:
-                    continue  # it ended for want of models while this one was handed over
-                if not last or -code not in CRASHES:
-                    return Findings(why_not=_why_not(code), crashed=crashed)
-                kind, text = Kind[last["kind"]], f"{last['engine']} ended its process"
-                if kind not in crashed or last["engine"] == OPENVINO:
-                    how = signal.Signals(-code).name
-                    crashed[kind] = f"{text} by {how}: {last['request']}"
-                task = replace(task, skipped=task.skipped | {last["number"]})
-        return Findings(why_not="its process has ended too often", crashed=crashed)
+    def findings(
+        self, file: Path, options: EngineOptions, *, large: bool = False
+    ) -> Findings | Answers:
+        """Compare one model; blocking, at most `LIMIT_S` for each end of the process.
+
+        Returns:
+            Answers of the second engine alone, of a model that is large.
+        """
+        child = self._idle.pop() if self._idle else _Child()
+        try:
+            return _compared(child, Task(file, options, large, LIMIT_S))
+        finally:
+            self._idle.append(child)
 
     def close(self) -> None:
-        """End the process, if there is one."""
-        with self._alone:
-            if self._process is not None:
-                self._process.kill()
-            self._ended()
+        """End the processes that are idle."""
+        while self._idle:
+            self._idle.pop().kill()
 
-    def _asked(self, task: Task) -> tuple[Mapping[str, Any], Findings | None]:
+
+def _compared(child: "_Child", task: Task) -> Findings | Answers:
+    crashed: dict[Kind, str] = {}
+    for _ in range(MOST_DEATHS):
+        last, found = child.asked(task)
+        if isinstance(found, Findings):
+            return replace(found, crashed=crashed)
+        if found is not None:
+            return found
+        code, said = child.ended()
+        if not last and code == 0:
+            continue  # it ended for want of models while this one was handed over
+        if not last or -code not in CRASHES:
+            return Findings(why_not=_why_not(code, said), crashed=crashed)
+        kind, text = Kind[last["kind"]], f"{last['engine']} ended its process"
+        if kind not in crashed or last["engine"] == OPENVINO:
+            how = signal.Signals(-code).name
+            crashed[kind] = f"{text} by {how}: {last['request']}"
+        task = replace(task, skipped=task.skipped | {last["number"]})
+    return Findings(why_not="its process has ended too often", crashed=crashed)
+
+
+class _Child:
+    """One process, which is started when it is asked. Used by one thread at a time."""
+
+    def __init__(self) -> None:
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def asked(self, task: Task) -> tuple[Mapping[str, Any], Findings | Answers | None]:
         """Hand one task over; give the last step that was begun, and what was found."""
         process = self._running()
         last: Mapping[str, Any] = {}
@@ -90,30 +113,51 @@ class Verifier:
         return last, None
 
     def _running(self) -> "subprocess.Popen[bytes]":
-        if self._process is None or self._process.poll() is not None:
-            self._ended()
-            with SPARE_CPU.everywhere():
-                # In a session of its own: Ctrl-C is for the server, whose end it sees.
-                self._process = subprocess.Popen(
-                    COMMAND,
-                    stdin=subprocess.PIPE,
-                    stdout=subprocess.PIPE,
-                    start_new_session=True,
-                )
+        if self._process is not None and self._process.poll() is None:
+            return self._process
+        self.kill()
+        reads, self._lifeline = os.pipe()
+        # What libraries write is no line of our log.
+        self._said = tempfile.TemporaryFile()  # noqa: SIM115  closed when the process has ended
+        with SPARE_CPU.everywhere():
+            # In a session of its own: Ctrl-C is for the server, whose end it sees.
+            self._process = subprocess.Popen(
+                (*COMMAND, str(reads)),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=self._said,
+                pass_fds=[reads],
+                start_new_session=True,
+            )
+        os.close(reads)
         return self._process
 
-    def _ended(self) -> int:
+    def ended(self) -> tuple[int, str]:
+        """Wait for the end of a process that has closed its output; give its code and last words.
+
+        One that does not end is killed.
+        """
         process, self._process = self._process, None
         if process is None:
-            return 0
-        with process:
+            return 0, ""
+        with process, self._said:
             with suppress(subprocess.TimeoutExpired):
                 process.wait(DYING_S)
             process.kill()
-        return process.returncode
+            os.close(self._lifeline)
+            self._said.seek(0)
+            words = self._said.read().decode(errors="replace").strip().splitlines()
+        return process.returncode, words[-1] if words else ""
+
+    def kill(self) -> None:
+        """End the process, if there is one."""
+        if self._process is not None:
+            self._process.kill()
+        self.ended()
 
 
-def _why_not(code: int) -> str:
+def _why_not(code: int, said: str) -> str:
     if code == -signal.SIGALRM:
         return f"it took longer than {LIMIT_S} s"
-    return f"its process was ended, with {code}"  # by others, as when memory runs out
+    # By others, as when memory runs out, or by a fault of our own, which it tells.
+    return f"its process was ended, with {code}" + (f": {said}" if said else "")

@@ -52,6 +52,8 @@ def model_metadata(told: ModelMetadata) -> bytes:
     reply = messages.ModelMetadataResponse(
         name=told.name, versions=told.versions, platform=told.platform
     )
+    for name, value in told.parameters.items():
+        reply.parameters[name].string_param = value
     for field, tensors in ((reply.inputs, told.inputs), (reply.outputs, told.outputs)):
         for tensor in tensors:
             made = field.add(name=tensor.name, datatype=tensor.datatype, shape=tensor.shape)

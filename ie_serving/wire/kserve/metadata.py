@@ -12,6 +12,8 @@ PLATFORM: Final = "ie_serving"
 """What runs every model, as far as clients can tell: drivers and layers are not theirs to know."""
 IMAGE: Final = "encoded_image"
 """Parameter of an input that takes encoded images, too: the size and colours that they become."""
+COMPARED: Final = "compared"
+"""Parameter of a model that was to be compared with a second engine: what that has shown."""
 ANY_RANK: Final = (-1,)
 """Shape of a tensor whose rank is open, which the protocol cannot say."""
 
@@ -44,6 +46,7 @@ class ModelMetadata(NamedTuple):
     platform: str
     inputs: Sequence[TensorMetadata]
     outputs: Sequence[TensorMetadata]
+    parameters: Mapping[str, str]
 
 
 class ModelIndex(NamedTuple):
@@ -69,6 +72,7 @@ def model_metadata(name: str, versions: Iterable[int], signature: Signature) -> 
         PLATFORM,
         [_described(spec) for spec in signature.inputs.values()],
         [_described(spec) for spec in signature.outputs.values()],
+        {COMPARED: signature.evidence.told} if signature.evidence else {},
     )
 
 

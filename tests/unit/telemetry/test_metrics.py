@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from ie_serving.telemetry.histogram import BOUNDS_US
 from ie_serving.telemetry.metrics import (
+    COMPARED,
     LOADS,
     REQUEST_COUNT,
     REQUEST_LATENCY,
@@ -179,3 +180,11 @@ def test_signatures_are_counted_by_precision_when_the_page_is_read() -> None:
     metrics.show_precisions(lambda: [("m", "bf16"), ("m", "bf16"), ("n", "f32")])
     assert f'{SIGNATURES}{{model_name="m",precision="bf16"}} 2' in metrics.text()
     assert f'{SIGNATURES}{{model_name="n",precision="f32"}} 1' in metrics.text()
+
+
+def test_signatures_are_counted_by_what_comparing_them_has_shown() -> None:
+    metrics = Metrics()
+    assert COMPARED not in metrics.text()
+    metrics.show_compared(lambda: [("m", "alike"), ("m", "alike"), ("n", "not_compared")])
+    assert f'{COMPARED}{{model_name="m",result="alike"}} 2' in metrics.text()
+    assert f'{COMPARED}{{model_name="n",result="not_compared"}} 1' in metrics.text()

@@ -148,11 +148,14 @@ class KServeFront:
             signature = named(servable.signatures, "", whose)
             versions = self._served.entry(servable.name).stream.available
             described = model_metadata(servable.name, versions, signature)
-            tensors = {
+            told = {
+                **described._asdict(),
                 "inputs": [each.as_json() for each in described.inputs],
                 "outputs": [each.as_json() for each in described.outputs],
             }
-            return orjson.dumps({**described._asdict(), **tensors})
+            if not described.parameters:
+                del told["parameters"]
+            return orjson.dumps(told)
 
         with self._plane.counting_refusals(asked.model, self._of_json, Api.METADATA):
             model = model_spec(asked.model, asked.version)

@@ -3,8 +3,10 @@
 import asyncio
 import re
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import numpy as np
@@ -14,14 +16,16 @@ from onnx import TensorProto, helper, save_model
 from ie_serving.core.errors import InvalidTensor, LoadFailed
 from ie_serving.core.tensors import SERVING_DEFAULT, Array
 from ie_serving.engines.base import CompiledModel, EngineOptions
-from ie_serving.engines.generated import Kind
+from ie_serving.engines.generated import Kind, Request
 from ie_serving.engines.onnxruntime.driver import OnnxRuntimeEngine
 from ie_serving.engines.openvino.compile import OpenVinoEngine
 from ie_serving.engines.openvino.options import OpenVinoOptions
 from ie_serving.engines.run.program import CompiledPrograms
 from ie_serving.engines.verification import engine as module
+from ie_serving.engines.verification.comparison import Answers, Tensors
 from ie_serving.engines.verification.engine import VerifiedEngine
 from ie_serving.engines.verification.handing_over import LARGE
+from ie_serving.engines.verification.kept import Verdicts
 from ie_serving.engines.verification.verdict import Findings
 from ie_serving.engines.verification.verifier import Verifier
 from tests.unit.engines.openvino.models import add_one
@@ -35,11 +39,15 @@ DIFFERS = Findings(RELEASE, asked=9, differs={Kind.FINITE: "halves: y is 1, not 
 class Found:
     """Gives what a test says was found."""
 
-    findings_: Findings
+    findings_: Findings | Answers
     asked: list[EngineOptions] = field(default_factory=list)
+    large: list[bool] = field(default_factory=list)
 
-    def findings(self, file: Path, options: EngineOptions) -> Findings:
+    def findings(
+        self, file: Path, options: EngineOptions, *, large: bool = False
+    ) -> Findings | Answers:
         self.asked.append(options)
+        self.large.append(large)
         return self.findings_
 
 
@@ -54,7 +62,7 @@ def write(directory: Path, operator: str = "Relu", domain: str = "") -> Path:
     return directory
 
 
-def load(directory: Path, found: Findings, **options: Any) -> CompiledModel:
+def load(directory: Path, found: Findings | Answers, **options: Any) -> CompiledModel:
     verified = VerifiedEngine(OpenVinoEngine(), OnnxRuntimeEngine(), Found(found))
     return verified.compile(directory, EngineOptions(**options))
 
@@ -253,13 +261,124 @@ def test_what_the_reference_cannot_answer_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("operator", "kind"), [("Relu", Kind.NAN), ("Identity", None), ("Sqrt", None)]
+    ("operator", "kinds"),
+    [
+        ("ThresholdedRelu", {Kind.NAN, Kind.INFINITE}),
+        ("Relu", {Kind.NAN}),
+        ("Identity", set()),
+        ("Sqrt", set()),
+    ],
 )
-def test_the_real_comparison(tmp_path: Path, operator: str, kind: Kind | None) -> None:
+def test_the_real_comparison(tmp_path: Path, operator: str, kinds: set[Kind]) -> None:
     """OpenVINO's ReLU of NaN is 0."""
     verifier = Verifier()
     found = verifier.findings(write(tmp_path, operator) / "m.onnx", EngineOptions())
     verifier.close()
+    assert isinstance(found, Findings)
     assert found.reference.startswith("onnxruntime ")
     assert found.asked > 5
-    assert set(found.differs) == ({kind} if kind else set())
+    assert set(found.differs) == kinds
+
+
+def test_a_large_model_is_compiled_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The compiled model of the server answers the request that onnxruntime was asked."""
+    monkeypatch.setattr(module, "LARGE_BYTES", 1)
+    verifier = Verifier()
+    verified = VerifiedEngine(OpenVinoEngine(), OnnxRuntimeEngine(), verifier)
+    model = verified.compile(write(tmp_path), EngineOptions())
+    verifier.close()
+    assert re.fullmatch(r"OpenVINO; compared with onnxruntime \S+ on 1 requests", runs_on(model))
+
+
+@pytest.mark.parametrize(("expected", "served"), [(2.0, "onnxruntime"), (1.0, "OpenVINO")])
+def test_a_large_model_that_differs_is_not_served(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, expected: float, served: str
+) -> None:
+    monkeypatch.setattr(module, "LARGE_BYTES", 1)
+    ones = np.ones(3, np.float32)
+    request = Request(Kind.FINITE, "ones", {"x": ones})
+    tensors = Tensors(frozenset("x"), frozenset("y"))
+    answers = Answers(RELEASE, tensors, [(request, {"y": ones * expected})])
+    assert runs_on(load(write(tmp_path), answers)).startswith(served)
+
+
+def test_shapes_of_the_configuration_are_compared_in_the_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "LARGE_BYTES", 1)
+    found = Found(AGREES)
+    verified = VerifiedEngine(OpenVinoEngine(), OnnxRuntimeEngine(), found)
+    verified.compile(write(tmp_path), EngineOptions(own=(OpenVinoOptions(batch_size=4),)))
+    assert found.large == [False]
+
+
+def test_a_verdict_is_kept_until_the_file_changes(tmp_path: Path) -> None:
+    found = Found(AGREES)
+    verified = VerifiedEngine(OpenVinoEngine(), OnnxRuntimeEngine(), found)
+    options = EngineOptions(cache_dir=tmp_path / "cache")
+    directory = write(tmp_path / "model")
+    told = [runs_on(verified.compile(directory, options)) for _ in range(3)]
+    assert len(found.asked) == 1
+    assert set(told) == {"OpenVINO; compared with onnxruntime 1.0 on 9 requests"}
+    write(directory, "Sqrt")
+    verified.compile(directory, options)
+    assert len(found.asked) == 2
+
+
+def test_a_verdict_that_is_damaged_is_made_again(tmp_path: Path) -> None:
+    kept = Findings(RELEASE, asked=3, differs={Kind.NAN: "y is 1"}, crashed={Kind.EMPTY: "it"})
+    file, options = write(tmp_path / "model") / "m.onnx", EngineOptions()
+    assert Verdicts(tmp_path, file, options).found(lambda: kept) == kept
+    assert Verdicts(tmp_path, file, options).found(lambda: AGREES) == kept
+    (path,) = (tmp_path / "verdicts").glob("*.json")
+    path.write_text(path.read_text().replace("y is 1", "y is 2"))
+    assert Verdicts(tmp_path, file, options).found(lambda: AGREES) == AGREES
+
+
+def test_what_was_not_compared_is_not_kept(tmp_path: Path) -> None:
+    file, options = write(tmp_path / "model") / "m.onnx", EngineOptions()
+    failed = Findings(why_not="it took longer")
+    assert Verdicts(tmp_path, file, options).found(lambda: failed) == failed
+    assert Verdicts(tmp_path, file, options).found(lambda: AGREES) == AGREES
+
+
+def test_workers_wait_for_the_one_that_compares(tmp_path: Path) -> None:
+    file, options = write(tmp_path / "model") / "m.onnx", EngineOptions()
+    begun, goes_on = Event(), Event()
+
+    def compare() -> Findings:
+        begun.set()
+        assert goes_on.wait(10)
+        return AGREES
+
+    with ThreadPoolExecutor(2) as workers:
+        first = workers.submit(Verdicts(tmp_path, file, options).found, compare)
+        assert begun.wait(10)
+        second = workers.submit(Verdicts(tmp_path, file, options).found, lambda: DIFFERS)
+        goes_on.set()
+        assert first.result() == second.result() == AGREES
+
+
+def test_what_could_not_be_compared_is_a_warning(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    load(write(tmp_path), Findings(why_not="onnxruntime does not take the file: so"))
+    (record,) = (r for r in caplog.records if "engines not compared" in r.getMessage())
+    assert record.levelname == "WARNING"
+    assert "onnxruntime does not take the file: so" in record.getMessage()
+
+
+@pytest.mark.parametrize(
+    ("found", "result"),
+    [
+        (AGREES, "alike"),
+        (DIFFERS, "other_engine"),
+        (Findings(RELEASE, asked=3, differs={Kind.NAN: "NaN"}), "handed_over"),
+        (Findings(why_not="so"), "not_compared"),
+    ],
+)
+def test_the_result_is_part_of_the_signatures(tmp_path: Path, found: Findings, result: str) -> None:
+    evidence = load(write(tmp_path), found).signatures[SERVING_DEFAULT].evidence
+    assert evidence is not None
+    assert evidence.result == result
+    assert load(write(tmp_path), found, verify="off").signatures[SERVING_DEFAULT].evidence is None

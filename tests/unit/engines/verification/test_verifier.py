@@ -1,8 +1,12 @@
 """The process that compares: how it ends, and what that says of the engines."""
 
+import os
+import select
 import signal
+import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -38,7 +42,9 @@ def verifier() -> Iterator[Verifier]:
 def findings(verifier: Verifier, monkeypatch: pytest.MonkeyPatch, program: str) -> Findings:
     """Compare by a process that runs `program` for each model."""
     monkeypatch.setattr(module, "COMMAND", (sys.executable, "-c", READS + STEP + program))
-    return verifier.findings(Path("model.onnx"), EngineOptions())
+    found = verifier.findings(Path("model.onnx"), EngineOptions())
+    assert isinstance(found, Findings)
+    return found
 
 
 def killing(number: int, engine: str, name: str) -> str:
@@ -92,3 +98,68 @@ def test_a_line_that_is_cut_off_is_the_end(
 ) -> None:
     program = "print('{', flush=True); sys.stdout.close(); os._exit(3)"
     assert findings(verifier, monkeypatch, program).why_not == "its process was ended, with 3"
+
+
+def test_models_are_compared_beside_each_other(
+    verifier: Verifier, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Each waits for the file of the other one."""
+    program = (
+        "import time; Path = __import__('pathlib').Path; until = time.monotonic() + 10\n"
+        f"(Path({str(tmp_path)!r}) / task.file.name).touch()\n"
+        f"while len(os.listdir({str(tmp_path)!r})) < 2: assert time.monotonic() < until\n"
+    )
+    monkeypatch.setattr(module, "COMMAND", (sys.executable, "-c", READS + STEP + program + FOUND))
+    with ThreadPoolExecutor(2) as loads:
+        files = [Path("a.onnx"), Path("b.onnx")]
+        found = list(loads.map(lambda each: verifier.findings(each, EngineOptions()), files))
+    assert [each.asked for each in found if isinstance(each, Findings)] == [2, 2]
+
+
+BEGUN = (
+    "import os, sys, time\n"
+    "from ie_serving.engines.verification.child import _begin\n"
+    "_begin(int(sys.argv[1]))\n"
+)
+
+
+def test_the_process_ends_with_the_server() -> None:
+    """In the midst of a comparison, when it reads nothing, although the server is killed."""
+    busy = BEGUN + "print(os.getpid(), flush=True); time.sleep(60)"
+    program = (
+        "import sys\n"
+        "from ie_serving.engines.verification import verifier\n"
+        f"verifier.COMMAND = (sys.executable, '-c', {busy!r})\n"
+        "print(verifier._Child()._running().stdout.readline().decode(), flush=True)\n"
+        "sys.stdin.read()\n"
+    )
+    server = subprocess.Popen(
+        (sys.executable, "-c", program), stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    with server:
+        assert server.stdout is not None
+        ended = os.pidfd_open(int(server.stdout.readline()))
+        server.kill()
+    assert select.select([ended], [], [], 10)[0]
+    os.close(ended)
+
+
+def test_the_memory_of_the_process_is_bounded() -> None:
+    program = (
+        BEGUN
+        + "import numpy\ntry: numpy.zeros(4 << 30, 'u1')\nexcept MemoryError: print('too much')\n"
+    )
+    reads, writes = os.pipe()
+    command = (sys.executable, "-c", program, str(reads))
+    said = subprocess.run(command, pass_fds=[reads], capture_output=True, timeout=60, check=True)
+    os.close(reads)
+    os.close(writes)
+    assert said.stdout == b"too much\n"
+
+
+def test_what_libraries_write_is_part_of_the_cause(
+    verifier: Verifier, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    found = findings(verifier, monkeypatch, "print('no room', file=sys.stderr); sys.exit(3)")
+    assert found.why_not == "its process was ended, with 3: no room"
+    assert not capfd.readouterr().err

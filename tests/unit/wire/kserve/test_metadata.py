@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from ie_serving.core.images import ImageForm
-from ie_serving.core.tensors import DataType, Signature, TensorSpec
+from ie_serving.core.tensors import DataType, Evidence, Signature, TensorSpec
 from ie_serving.core.versions import State, VersionStatus
 from ie_serving.wire.kserve import grpc_messages
 from ie_serving.wire.kserve.metadata import model_index, model_metadata
@@ -33,6 +33,18 @@ def test_what_takes_images_says_what_they_become() -> None:
     sent = messages.ModelMetadataResponse.FromString(grpc_messages.model_metadata(told))
     assert sent.inputs[0].parameters["encoded_image"].string_param == "4 x 5 RGB"
     assert not sent.outputs[0].parameters
+
+
+def test_a_model_that_was_compared_says_with_what() -> None:
+    spec = TensorSpec("x", DataType.FP32, (-1, 3), "x:0")
+    told = model_metadata(
+        "m",
+        {1: None},
+        Signature("s", {"x": spec}, {}, evidence=Evidence("alike", "compared with r 1")),
+    )
+    sent = messages.ModelMetadataResponse.FromString(grpc_messages.model_metadata(told))
+    assert told.parameters == {"compared": "compared with r 1"}
+    assert sent.parameters["compared"].string_param == "compared with r 1"
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,116 @@
+"""Compares a compiled model with the second engine's answers, in whichever process has the model.
+
+The class may not raise for what a model does: it notes the findings.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from ie_serving.core.errors import LoadFailed, ServingError
+from ie_serving.core.tensors import SERVING_DEFAULT, Array, Signature, TensorSpec
+from ie_serving.engines.base import CompiledModel
+from ie_serving.engines.generated import Kind, Request
+from ie_serving.engines.layers import own_loop
+from ie_serving.engines.layers.joining import copies
+from ie_serving.engines.verification.verdict import Findings, differences
+
+
+class Names(NamedTuple):
+    """Names in the file of a signature's inputs and outputs."""
+
+    inputs: Mapping[str, str]
+    outputs: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Tensors:
+    """What the second engine calls the inputs and outputs of the file."""
+
+    inputs: frozenset[str]
+    outputs: frozenset[str]
+
+    def names_of(self, signature: Signature) -> Names:
+        """Find the file's names of a signature's tensors, which a mapping may have renamed.
+
+        Raises:
+            LoadFailed: an input has none of them.
+        """
+        inputs = {name: _own(spec) for name, spec in signature.inputs.items()}
+        if unknown := sorted(set(inputs.values()) - self.inputs):
+            raise LoadFailed(f"the second engine has no input {unknown[0]}")
+        outputs = {name: _own(spec) for name, spec in signature.outputs.items()}
+        return Names(inputs, {name: own for name, own in outputs.items() if own in self.outputs})
+
+
+def _own(spec: TensorSpec) -> str:
+    return spec.tensor.removesuffix(":0")
+
+
+@dataclass(frozen=True)
+class Answers:
+    """The second engine's answers to requests that were made up for a model."""
+
+    release: str
+    tensors: Tensors
+    answered: list[tuple[Request, Mapping[str, Array]]]
+
+    def compared_with(self, model: CompiledModel) -> Findings:
+        """Ask `model` the same. Blocking."""
+        comparison = Comparison(self.release, self.tensors, model)
+        if not comparison.found.refused:
+            for request, expected in self.answered:
+                comparison.compare(request, expected)
+        return comparison.found
+
+
+class Comparison:
+    """Asks a model what the second engine has answered.
+
+    Args of the constructor:
+        release: name and release of the second engine.
+        tensors: of the file.
+        model: of OpenVINO.
+        begins: told each request before the model is asked; False leaves it out.
+
+    Attributes:
+        found: what has come of it so far. An input that OpenVINO drops is a refusal.
+    """
+
+    def __init__(
+        self,
+        release: str,
+        tensors: Tensors,
+        model: CompiledModel,
+        begins: Callable[[Request], bool] = lambda request: True,
+    ) -> None:
+        self._model = model
+        self._signature = model.signatures[SERVING_DEFAULT]
+        self._names = tensors.names_of(self._signature)
+        self._begins = begins
+        self.found = Findings(release)
+        if dropped := tensors.inputs - set(self._names.inputs.values()):
+            self.found.refused = f'OpenVINO drops input "{min(dropped)}"'
+
+    def compare(self, request: Request, expected: Mapping[str, Array]) -> None:
+        """Ask one request, and compare the outputs with those of the second engine."""
+        if not self._begins(request):
+            return
+        try:
+            found = self._infer(request)
+        except ServingError as error:
+            if "bad_alloc" in str(error):
+                raise MemoryError from error
+            if request.kind is Kind.FINITE and not self.found.refused:
+                self.found.refused = f"{request}: {error}"
+            return
+        self.found.asked += 1
+        shown = {name: found[own] for own, name in self._names.outputs.items()}
+        expected = {name: expected[name] for name in shown}
+        if text := differences(shown, expected, self._signature.precision):
+            self.found.differs.setdefault(request.kind, f"{request}: {text}")
+
+    def _infer(self, request: Request) -> Mapping[str, Array]:
+        names = self._names.inputs
+        inputs = {name: request.inputs[names[name]] for name in self._signature.inputs}
+        return own_loop.run(self._model.infer(self._signature, inputs, copies))

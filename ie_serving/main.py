@@ -13,7 +13,7 @@ from functools import partial
 from getpass import getpass
 from types import FrameType
 
-from ie_serving.config.dialects import bridge, kernel_run, keys, manage, own_flags
+from ie_serving.config.dialects import bridge, kernel_run, keys, manage, own_flags, verify
 from ie_serving.config.dialects import ie_serving as own
 from ie_serving.config.dialects import tensorflow_model_server as tfs
 from ie_serving.config.schema import closed, shared_port, workers
@@ -64,6 +64,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             return _show([_generated(given)])
         if kernel_run.is_asked(given):
             return _run_kernel(kernel_run.parse(given))
+        if verify.is_asked(given):
+            return _verify(verify.parse(given))
         if bridge.is_asked(given):
             return _bridge(given)
         parsed = _command(given)
@@ -204,6 +206,15 @@ def _run_kernel(asked: kernel_run.KernelRun) -> int:
 
     logs.configure("WARNING")
     return run(asked)
+
+
+def _verify(asked: verify.Verify) -> int:
+    from ie_serving.config.settings import ModelConfig
+    from ie_serving.engine_stack import engine_of
+    from ie_serving.verify import run
+
+    logs.configure("ERROR")
+    return run(asked, engine_of(ModelConfig(name=asked.directory.parent.name, base_path="")))
 
 
 def _check(parsed: Parsed) -> int:

@@ -5,5 +5,5 @@ from typing import Final
 ASKING: Final = ("status", "metadata", "predict", "reload", "poll", "labels", "completion")
 """They ask a running server, or nobody, and need none of what serves."""
 
-BESIDE: Final = ("gen", "key", "kernel", "bridge")
+BESIDE: Final = ("gen", "key", "kernel", "bridge", "verify")
 """Others that are told apart before the flags of a server are read."""

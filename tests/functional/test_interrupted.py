@@ -11,7 +11,7 @@ import shlex
 import signal
 import socket
 import termios
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -45,6 +45,7 @@ class Hangs:
         number = {{"dtype": "float32", "shape": [-1, 4]}}
         return {{"inputs": {{"x": number}}, "outputs": {{"x": number}}}}
 """
+WAITS = f"import threading\nprint({AT_WORK!r}, flush=True)\nthreading.Event().wait()\n"
 DEAF = f"""
 import threading
 
@@ -155,7 +156,9 @@ def writes(*words: str, name: str = "") -> Case:
     return Case(name or words[0], at, name or " ".join(words[:2]))
 
 
-def runs(*words: str, code: str = "", says: str, what: str = "") -> Case:
+def runs(
+    *words: str, code: str = "", says: str, what: str = "", files: Mapping[str, str] | None = None
+) -> Case:
     """A command that says something when it is at work, in a directory with a model and code."""
 
     @contextmanager
@@ -163,7 +166,9 @@ def runs(*words: str, code: str = "", says: str, what: str = "") -> Case:
         version = linear(directory / "m" / "1", 2.0)
         (version / "kernel.py").write_text(code)
         (directory / "request.json").write_text('{"inputs": {"x": [[1, 2, 3, 4]]}}')
-        process = Process(*words, cwd=directory)
+        for name, text in (files or {}).items():
+            (directory / name).write_text(text)
+        process = Process(*words, cwd=directory, env={"PYTHONPATH": str(directory)})
         yield process, lambda: process.line(says)
 
     return Case(words[1], at, what or " ".join(words[:2]))
@@ -205,6 +210,11 @@ CASES = [
     writes("--list_models", "--model_repository_path=models", name="list"),
     Case("key", asking_for_a_password, "key password"),
     runs("ie_serving", CHECK, *KERNEL, code=DEAF, says=AT_WORK),
+    runs(
+        *("ie_serving", "verify", "m/1", "--against=tensorflow"),
+        files={"tensorflow.py": WAITS},
+        says=AT_WORK,
+    ),
     runs("ie_serving", TUNE_COMMAND, "--model_path=m", "--seconds=60", says="requests:"),
     runs(
         *("ie_serving", "kernel", "run", "m/1", "--input=request.json"),

@@ -1,159 +1,118 @@
-"""`deploy/verify.sh`, which tries the chart in a cluster.
+"""`ie_serving verify`: a version beside its framework, and golden requests that it writes."""
 
-Its client asks servers; the script itself runs with stand-ins for kubectl and helm.
-"""
-
-import shutil
-import sys
-from collections.abc import Iterator
+import json
+from contextlib import closing
 from pathlib import Path
 
+import numpy as np
+import onnx
 import pytest
-import yaml
+import tensorflow as tf
+from onnx import TensorProto, helper
 
-from tests.functional.deployed import read
-from tests.functional.servers import ROOT, Server
-from tests.process import Process, output_of, until
+from ie_serving.config.dialects.verify import AGAINST
+from ie_serving.engines.verification.frameworks import FRAMEWORKS
+from tests.exporting import export
+from tests.functional.exports import nonfinite
+from tests.functional.servers import Server
+from tests.process import Process
 
-DEPLOY = ROOT / "deploy"
-SCRIPT = DEPLOY / "verify.sh"
-CLIENT = DEPLOY / "verify_client.py"
-MODEL = ROOT / "examples" / "models" / "digits" / "2"
-IMAGE = "registry.example.com:5000/me/ie-serving:0.1.0"
-
-WAYS = ("REST", "gRPC", "REST v2", "gRPC v2")
-"""As the client tells of them: v1, grpc-v1, v2 and grpc-v2 of KServe."""
+SAVED_MODEL = nonfinite.MODEL
 
 
-def as_config_map(directory: Path) -> Path:
-    """The model as kubelet mounts a ConfigMap: behind a symbolic link that is switched."""
-    data = directory / "..2026_11_23" / "1"
-    data.mkdir(parents=True)
-    for name in ("model.xml", "model.bin"):
-        shutil.copy(MODEL / name, data)
-    (directory / "..data").symlink_to(data.parent.name)
-    (directory / "1").symlink_to("..data/1")
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return export(nonfinite.__file__, tmp_path_factory.mktemp("verified"))
+
+
+def verified(*words: object, code: int) -> str:
+    process = Process("ie_serving", "verify", *map(str, words))
+    assert process.exit_code(100.0) == code, process.log
+    return process.log
+
+
+def write_onnx(directory: Path, node: onnx.NodeProto, *shape: int | None) -> Path:
+    directory.mkdir(parents=True, exist_ok=True)
+    ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name in "xy"]
+    graph = helper.make_graph([node], "g", ends[:1], ends[1:])
+    opsets = [helper.make_opsetid("", 17)]
+    onnx.save(
+        helper.make_model(graph, opset_imports=opsets, ir_version=9), directory / "model.onnx"
+    )
     return directory
 
 
-@pytest.fixture
-def servers(tmp_path: Path) -> Iterator[list[Server]]:
-    model = as_config_map(tmp_path / "digits")
-    flags = ("--model_name", "digits", "--model_path", str(model), "--drain_delay_seconds", "0.5")
-    running = [Server("ie_serving", "model", *flags) for _ in range(2)]
-    try:
-        yield [each.ready() for each in running]
-    finally:
-        for each in running:
-            each.close()
+def test_the_command_knows_each_framework() -> None:
+    assert set(AGAINST) == FRAMEWORKS.keys()
 
 
-class Asking:
-    """A client that has begun to ask both interfaces."""
-
-    def __init__(self, rest: Server, grpc: list[Server], files: Path) -> None:
-        files.mkdir()
-        self._stop = files / "stop"
-        ready = files / "asks"
-        addresses = ",".join(f"127.0.0.1:{each.port}" for each in grpc)
-        self.process = Process(
-            sys.executable,
-            CLIENT,
-            f"--rest=127.0.0.1:{rest.rest_port}",
-            f"--grpc=ipv4:{addresses}",
-            f"--ready_file={ready}",
-            f"--stop_file={self._stop}",
-        )
-        until(ready.exists)
-
-    def exit_code(self) -> int:
-        self._stop.touch()
-        return self.process.exit_code()
+def test_a_saved_model_is_alike_and_its_golden_requests_hold_it_to_that(root: Path) -> None:
+    version = root / SAVED_MODEL / "1"
+    said = verified(version, "--against=tensorflow", "--write", code=0)
+    assert "softmax: alike on " in said
+    golden = json.loads((version / "golden.json").read_text())["requests"]
+    assert {each["request"]["signature_name"] for each in golden} >= nonfinite.FUNCTIONS.keys()
+    command = ("ie_serving", "model", "--model_name=m", f"--model_path={version.parent}")
+    with closing(Server(*command)) as served:
+        served.ready()
+    values = golden[0]["response"]
+    values["outputs"] = np.logical_not(values["outputs"]).tolist()
+    (version / "golden.json").write_text(json.dumps({"requests": golden}))
+    with closing(Server(*command)) as refused:
+        refused.line("of golden.json: output")
+    (version / "golden.json").unlink()
 
 
-def test_the_client_sees_whether_a_request_failed(servers: list[Server], tmp_path: Path) -> None:
-    first, second = servers
-    asking = Asking(second, servers, tmp_path / "a")
-    assert first.stop() == 0
-    assert asking.exit_code() == 0
-    for name in WAYS:
-        assert asking.process.line(f"^{name}: [1-9][0-9]* answered, 0 failed$")
-    asking = Asking(second, [second], tmp_path / "b")
-    second.kill()
-    assert asking.exit_code() == 1
-    for name in WAYS:
-        assert asking.process.line(f"^{name}: [0-9]+ answered, [1-9][0-9]* failed; the first: ")
+def test_an_onnx_model_is_alike(tmp_path: Path) -> None:
+    node = helper.make_node("Relu", ["x"], ["y"])
+    version = write_onnx(tmp_path / "m" / "1", node, None, 4)
+    assert "alike on " in verified(version, "--against=onnxruntime", code=0)
+    assert not (version / "golden.json").exists()
 
 
-STAND_IN = """#!/bin/sh
-echo "${0##*/} $*" >> "$CALLS"
-case "$*" in *"$FAILS"*) exit 1 ;; esac
-"""
+def test_a_tflite_is_alike(tmp_path: Path) -> None:
+    version = tmp_path / "m" / "1"
+    version.mkdir(parents=True)
+    function = tf.function(
+        lambda x: {"y": tf.nn.softmax(x * 2.0)}, input_signature=[tf.TensorSpec([None, 3])]
+    )
+    module = tf.Module()
+    module.f = function
+    concrete = function.get_concrete_function()
+    converted = tf.lite.TFLiteConverter.from_concrete_functions([concrete], module).convert()
+    (version / "model.tflite").write_bytes(converted)
+    assert "serving_default: alike on " in verified(version, "--against=litert", code=0)
 
 
-def run(tmp_path: Path, *arguments: str, fails: str) -> tuple[int, list[str]]:
-    """Run the script with stand-ins that record their calls, and fail where `fails` is a part."""
-    for name in ("kubectl", "helm"):
-        command = tmp_path / name
-        command.write_text(STAND_IN)
-        command.chmod(0o755)
-    calls = tmp_path / "calls"
-    env = {"PATH": f"{tmp_path}:/usr/bin:/bin", "CALLS": str(calls), "FAILS": fails}
-    process = Process("/bin/sh", SCRIPT, *arguments, env=env)
-    code = process.exit_code()
-    return code, calls.read_text().splitlines() if calls.exists() else []
+def test_requests_may_be_given(tmp_path: Path) -> None:
+    node = helper.make_node("Exp", ["x"], ["y"])
+    version = write_onnx(tmp_path / "m" / "1", node, None, 2)
+    lines = tmp_path / "requests"
+    lines.write_text('{"inputs": [[1, 2]]}\n{"inputs": [[3, 4], [5, 6]]}\n')
+    said = verified(version, "--against=onnxruntime", f"--requests={lines}", "--write", code=0)
+    assert "alike on 2 requests" in said
+    entries = json.loads((version / "golden.json").read_text())["requests"]
+    np.testing.assert_allclose(entries[1]["response"]["outputs"], np.exp([[3, 4], [5, 6]]), 1e-5)
 
 
-def test_the_script_installs_rolls_asks_and_removes(tmp_path: Path) -> None:
-    code, calls = run(tmp_path, IMAGE, fails="nothing")
-    assert code == 0
-    (namespace,) = (call.split()[3] for call in calls if "create namespace" in call)
-    without = [call.replace(f" --namespace {namespace}", "") for call in calls]
-    order = [
-        "helm upgrade --install ie-serving deploy/helm/ie-serving",
-        "kubectl create --filename -",
-        "kubectl wait --for=condition=Ready pod/verify-client",
-        "kubectl rollout restart deployment/ie-serving",
-        "kubectl rollout restart deployment/ie-serving",
-        "kubectl exec verify-client -- touch /tmp/stop",
-        "kubectl wait --for=jsonpath={.status.phase}=Succeeded",
-        "helm uninstall ie-serving",
-        "kubectl delete namespace",
-    ]
-    rest = iter(without)
-    assert [step for step in order if not any(call.startswith(step) for call in rest)] == []
-    (install,) = (call for call in calls if call.startswith("helm") and "--install" in call)
-    assert "image.repository=registry.example.com:5000/me/ie-serving" in install
-    assert install.endswith("image.tag=0.1.0")
+def test_an_answer_that_differs_is_told_and_nothing_is_written(tmp_path: Path) -> None:
+    """Two engines draw other random numbers."""
+    node = helper.make_node("RandomUniformLike", ["x"], ["y"])
+    version = write_onnx(tmp_path / "m" / "1", node, 8)
+    said = verified(version, "--against=onnxruntime", "--write", code=1)
+    assert 'serving_default: normal values (x [8]): output "y" differs' in said
+    assert not (version / "golden.json").exists()
 
 
-@pytest.mark.parametrize("fails", ["--install", "rollout status", "status.phase"])
-def test_what_fails_is_said_and_removed(fails: str, tmp_path: Path) -> None:
-    code, calls = run(tmp_path, IMAGE, fails=fails)
-    assert code == 1
-    assert calls[-1].startswith("kubectl delete namespace ie-serving-verify-")
-
-
-def test_what_is_kept_is_not_removed(tmp_path: Path) -> None:
-    code, calls = run(tmp_path, IMAGE, "--keep", fails="nothing")
-    assert code == 0
-    assert not [call for call in calls if "delete" in call or "uninstall" in call]
-
-
-@pytest.mark.parametrize("arguments", [(), ("registry.example.com:5000/a",), ("a@sha256:0",)])
-def test_an_image_without_a_tag_is_refused(arguments: tuple[str, ...], tmp_path: Path) -> None:
-    assert run(tmp_path, *arguments, fails="nothing") == (2, [])
-
-
-def test_the_client_in_the_cluster_asks_what_the_chart_makes() -> None:
-    (container,) = read(DEPLOY / "verify_client.yaml")["spec"]["containers"]
-    values = yaml.safe_load((DEPLOY / "helm/values/verify.yaml").read_text())
-    assert values["service"]["headless"] is True
-    assert "--rest=ie-serving:8000" in container["command"]
-    assert "--grpc=dns:///ie-serving-headless:9000" in container["command"]
-    assert container["command"][:2] == ["python", "/client/verify_client.py"]
-
-
-@pytest.mark.skipif(not shutil.which("shellcheck"), reason="apt-get install shellcheck")
-def test_shellcheck_finds_nothing() -> None:
-    assert output_of(str(shutil.which("shellcheck")), SCRIPT) == []
+@pytest.mark.parametrize(
+    ("words", "code", "cause"),
+    [
+        (("nowhere", "--against=tensorflow"), 2, "nowhere is no directory"),
+        ((".", "--against=tensorflow", "--requests=nothing"), 2, "there is no file nothing"),
+        ((".", "--against=onnxruntime"), 1, "has 0 files *.onnx; expected one"),
+        ((".", "--against=tensorflow"), 1, "tensorflow does not take the version"),
+        ((".", "--against=caffe"), 2, "invalid choice: 'caffe'"),
+    ],
+)
+def test_what_cannot_be_compared_is_said(words: tuple[str, ...], code: int, cause: str) -> None:
+    assert cause in verified(*words, code=code)

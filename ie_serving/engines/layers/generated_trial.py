@@ -25,12 +25,13 @@ async def generated_for(model: CompiledModel) -> list[Asked]:
     return [
         asked
         for name, signature in model.signatures.items()
-        if _has_specs(signature)
+        if has_specs(signature)
         async for asked in _taken(model, name, signature, until)
     ]
 
 
-def _has_specs(signature: Signature) -> bool:
+def has_specs(signature: Signature) -> bool:
+    """Whether requests can be generated: all ranks are known, and nothing is parsed before."""
     is_served = not (signature.left_out or signature.definition or signature.examples)
     known = signature.inputs and all(each.shape is not None for each in signature.inputs.values())
     return bool(is_served and known and not signature.states)
@@ -39,7 +40,7 @@ def _has_specs(signature: Signature) -> bool:
 async def _taken(
     model: CompiledModel, name: str, signature: Signature, until: float
 ) -> AsyncIterator[Asked]:
-    inputs = [_input(alias, spec) for alias, spec in signature.inputs.items()]
+    inputs = [input_of(alias, spec) for alias, spec in signature.inputs.items()]
     guess = await _first_taken(model, signature, inputs, until)
     if guess is None:
         return
@@ -69,7 +70,7 @@ async def _is_taken(
     return True
 
 
-def _input(alias: str, spec: TensorSpec) -> Input:
+def input_of(alias: str, spec: TensorSpec) -> Input:
     """Describe an input; the first dimensions that are open are those of one batch."""
     names = (f"{alias} {at}" if at else "batch" for at in range(len(spec.shape or ())))
     dims = zip(names, spec.shape or (), strict=True)

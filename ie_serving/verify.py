@@ -1,0 +1,217 @@
+"""`ie_serving verify`: a version's answers beside those of the framework that made it.
+
+    serving_default: alike on 9 requests; tensorflow 2.21.0 refuses 1
+    scores: normal values (x [2, 4]): output "y" differs at [0, 1]: ...
+
+For a training job or CI. With `--write` the requests and the framework's answers become golden
+requests beside the model, so that a server refuses the version wherever it answers otherwise.
+"""
+
+import base64
+import json
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ie_serving.config.dialects.verify import Verify
+from ie_serving.core.errors import LoadFailed, ServingError
+from ie_serving.core.fit import fit
+from ie_serving.core.golden import ATOL, RTOL
+from ie_serving.core.tensors import Array, Signature
+from ie_serving.engines.base import CompiledModel, Engine, EngineOptions
+from ie_serving.engines.generated import Guess, Input, Kind, Request, guesses, requests, usual
+from ie_serving.engines.layers import own_loop
+from ie_serving.engines.layers.generated_trial import has_specs, input_of
+from ie_serving.engines.layers.joining import copies
+from ie_serving.engines.openvino.options import OpenVinoOptions
+from ie_serving.engines.verification.frameworks import FRAMEWORKS, Framework, Refused
+from ie_serving.engines.verification.verdict import SHARE, differences
+from ie_serving.wire.json.request import Format, parse_predict
+from ie_serving.wire.json.response import encode_predictions
+
+FAILED = 1
+"""Exit code where an answer differs, or nothing could be compared."""
+GOLDEN = "golden.json"
+MOST_GUESSES = 40
+"""Sizes and integers that are tried before a signature counts as not compared."""
+MOST_BYTES = 1 << 24
+"""Of `golden.json`, which the server reads with each load; requests beyond are not written."""
+
+Arrays = Mapping[str, Array]
+
+
+@dataclass(frozen=True)
+class _Kept:
+    """A request that both answered alike, with the framework's answer."""
+
+    signature: Signature
+    inputs: Arrays
+    outputs: Arrays
+
+
+def run(asked: Verify, engine: Engine) -> int:
+    """Print a line for each signature on standard output; give the exit code.
+
+    Args:
+        asked: what is compared.
+        engine: that serves the version.
+    """
+    try:
+        framework = _framework(asked)
+        own = OpenVinoOptions(inference_precision=asked.precision)
+        options = EngineOptions(verify="off").having(own)
+        model = engine.compile(asked.directory, options)
+        try:
+            return _compared(asked, model, framework)
+        finally:
+            model.close()
+    except ServingError as error:
+        print(f"ie_serving: error: {error}", file=sys.stderr)
+        return FAILED
+
+
+def _framework(asked: Verify) -> Framework:
+    try:
+        return FRAMEWORKS[asked.against](asked.directory)
+    except ImportError as error:
+        raise LoadFailed(f"{asked.against} is not installed here: {error}") from error
+    except (OSError, ValueError, RuntimeError) as error:
+        raise LoadFailed(f"{asked.against} does not take the version: {error}") from error
+
+
+def _compared(asked: Verify, model: CompiledModel, framework: Framework) -> int:
+    alike, kept = True, list[_Kept]()
+    for name, signature in model.signatures.items():
+        if not (signature.left_out or signature.definition):
+            found = _Comparison(model, signature, framework)
+            found.of(asked)
+            print(f"{name}: {found.told()}")
+            alike, kept = alike and found.is_alike, kept + found.kept
+    if alike and asked.write:
+        _write(asked.directory / GOLDEN, kept)
+    return 0 if alike and kept else FAILED
+
+
+class _Comparison:
+    """Asks both for one signature."""
+
+    def __init__(self, model: CompiledModel, signature: Signature, framework: Framework) -> None:
+        self._model = model
+        self._signature = signature
+        self._framework = framework
+        self._refused = 0
+        self._difference = ""
+        self.kept: list[_Kept] = []
+
+    def of(self, asked: Verify) -> None:
+        """Compare on the given requests, or on generated ones."""
+        if asked.requests is not None:
+            for inputs in _given(asked.requests, self._signature):
+                self._ask("a given request", inputs, kept=True)
+        elif has_specs(self._signature):
+            for request in self._generated():
+                self._ask(str(request), request.inputs, kept=request.kind is Kind.FINITE)
+
+    @property
+    def is_alike(self) -> bool:
+        """Whether no answer differs."""
+        return not self._difference
+
+    def told(self) -> str:
+        """Say in words what was found."""
+        if self._difference:
+            return self._difference
+        if not self.kept:
+            return "not compared: no request is taken by both; give some by --requests"
+        more = f"; {self._framework.release} refuses {self._refused}" if self._refused else ""
+        return f"alike on {len(self.kept)} requests{more}"
+
+    def _generated(self) -> Iterator[Request]:
+        inputs = [input_of(alias, spec) for alias, spec in self._signature.inputs.items()]
+        guess = self._first_taken(inputs)
+        if guess is not None:
+            yield usual(inputs, guess)
+            yield from (each for each in requests(inputs, guess) if each.kind is not Kind.LEAST)
+
+    def _first_taken(self, inputs: list[Input]) -> Guess | None:
+        for number, guess in enumerate(guesses(inputs)):
+            if number == MOST_GUESSES:
+                return None
+            try:
+                self._framework.run(self._signature, usual(inputs, guess).inputs)
+            except Refused:
+                continue
+            return guess
+        return None
+
+    def _ask(self, label: str, inputs: Arrays, *, kept: bool) -> None:
+        try:
+            expected = self._framework.run(self._signature, inputs)
+        except Refused:
+            self._refused += 1
+            return
+        try:
+            found = own_loop.run(self._model.infer(self._signature, inputs, copies))
+        except ServingError as error:
+            if kept and not self._difference:
+                self._difference = f"{label}: the server refuses it: {error}"
+            return  # what is odd may be refused, by name
+        shared = {name: each for name, each in expected.items() if name in found}
+        difference = differences(found, shared, self._signature.precision)
+        if difference:
+            self._difference = self._difference or f"{label}: {difference}"
+        elif kept:
+            self.kept.append(_Kept(self._signature, inputs, shared))
+
+
+def _given(file: Path, signature: Signature) -> Iterator[Arrays]:
+    for line in file.read_bytes().splitlines():
+        if not line.strip():
+            continue
+        body = parse_predict(line)
+        if (body.signature_name or signature.name) == signature.name:
+            yield fit(signature, body.decode(signature)[0])[0]
+
+
+def _write(path: Path, kept: list[_Kept]) -> None:
+    """Write golden requests, as many as `MOST_BYTES` hold; the file is there as a whole or not."""
+    entries: list[str] = []
+    for each in kept:
+        entry = _entry(each)
+        if sum(map(len, entries)) + len(entry) <= MOST_BYTES:
+            entries.append(entry)
+    if not entries:
+        raise ServingError(f"each request takes more than {MOST_BYTES} bytes: none is written")
+    part = path.with_suffix(".part")
+    part.write_text('{"requests": [\n' + ",\n".join(entries) + "\n]}\n")
+    os.replace(part, path)
+    print(f"{path}: {len(entries)} golden requests")
+
+
+def _entry(kept: _Kept) -> str:
+    inputs = {name: _in_json(array) for name, array in kept.inputs.items()}
+    request = json.dumps({"signature_name": kept.signature.name, "inputs": inputs})
+    outputs = encode_predictions(kept.outputs, Format.COLUMN, kept.signature.outputs)
+    # Both compute sums in orders of their own, so zeros are as exact as the greatest number is.
+    greatest = max(map(_greatest, kept.outputs.values()), default=0.0)
+    tolerance = json.dumps({"rtol": RTOL, "atol": max(ATOL, SHARE * greatest)})[1:-1]
+    return f'{{"request": {request}, "response": {bytes(outputs).decode()}, {tolerance}}}'
+
+
+def _greatest(array: Array) -> float:
+    if array.dtype.kind != "f":
+        return 0.0
+    return float(np.abs(array[np.isfinite(array)].astype(np.float64)).max(initial=0.0))
+
+
+def _in_json(array: Array) -> Any:  # noqa: ANN401  nested lists of any values
+    if array.dtype != np.object_:
+        return array.tolist()
+    texts = [{"b64": base64.b64encode(text).decode()} for text in array.ravel().tolist()]
+    nested: list[Any] = np.array(texts, np.object_).reshape(array.shape).tolist()
+    return nested

@@ -12,7 +12,7 @@ DOCKER ?= docker
 IMAGE ?= ie-serving-py:latest
 BASE_IMAGE ?=
 
-FUZZED := $(addprefix tests/functional/test_fuzz,.py _models.py _graphs.py _batches.py)
+FUZZED := $(addprefix tests/functional/test_fuzz,.py _models.py _graphs.py _batches.py _memory.py)
 
 # Files side by side: a file's tests share servers, so they stay together. In the order of their names:
 # the functional tests, whose files take up to a minute, come first, and the short files of the unit
@@ -102,7 +102,7 @@ conformance: .venv-dev/.installed ## hold both ports to RFC 9113, 7541, 9112 and
 soak: .venv-dev/.installed ## run the tests that take minutes: a store away, 300 MB served, memory over 1,000,000 requests, SOAK_MINUTES (30) of kills, switches, reloads
 	SOAK_MINUTES=$(SOAK_MINUTES) $(DEV)/python -m pytest -o faulthandler_timeout=0 -m soak tests
 
-fuzz: .venv-dev/.installed ## try more examples on codecs and settings, then for FUZZ_SECONDS (60) each: nearly right bytes on both ports, odd values for models, random graphs, batches whose clients are wrong or leave
+fuzz: .venv-dev/.installed ## try more examples on codecs and settings, then for FUZZ_SECONDS (60) each: nearly right bytes on both ports, odd values for models, random graphs, batches whose clients are wrong or leave, memory that holds other clients' numbers
 	$(DEV)/python -m pytest --hypothesis-profile=thorough --timeout=600 tests/unit/wire tests/unit/config
 	FUZZ_SECONDS=$(FUZZ_SECONDS) $(DEV)/python -m pytest -o faulthandler_timeout=0 -m fuzz -rP $(FUZZED)
 

@@ -4,6 +4,7 @@ import numpy as np
 import openvino as ov
 import openvino.opset6 as op6
 import openvino.opset15 as op
+import openvino.opset16 as op16
 
 from tests.canaries.bare import (
     ONE_THREAD,
@@ -267,6 +268,45 @@ def a_tile_is_written_in_part() -> bool:
     ask(np.full((2, 2, 2, 1), -7, np.float32), whole(4, 4, 4, 4))
     sent = np.arange(1, 9, dtype=np.float32).reshape(2, 2, 2, 1)
     return not np.array_equal(ask(sent, whole(2, 2, 2, 2))[0], np.tile(sent, (2, 2, 2, 2)))
+
+
+@fault(
+    "`Unique` along another axis than the first compares other numbers than those of its slices,"
+    " and gives what lies elsewhere in memory",
+    done="the axis becomes the first one, and the last step puts it back (`mend.py`); an axis or a"
+    " rank that is not known at load fails the version",
+    where="graphs with it; two copies",
+    tests=("test_mend.py::test_unique_slices_along_any_axis",),
+)
+def unique_slices_are_compared_wrongly() -> bool:
+    x = port("i32", 2, 5)
+    ask = compiled(op.unique(x, const(1)).outputs(), [x])
+    return ask(ints(1, 1, 1, 0, 1, 0, 1, 1, 1, 1).reshape(2, 5))[3].tolist() != [1, 1, 3]
+
+
+@fault(
+    "`RegionYolo` of fewer channels than its regions, classes and coordinates writes beyond its"
+    " memory, also where the load measures sizes",
+    done="such a model, or one with an open number of channels, fails the version (`limits.py`)",
+    where="graphs with it; none",
+    tests=("test_sizes.py::test_regions_without_their_channels_are_not_served",),
+)
+def regions_without_their_channels_write_elsewhere() -> bool:
+    x = port("f32", -1, -1, -1, -1)
+    ask = compiled([op.region_yolo(x, 4, 20, 9, False, list(range(9)), 1, 3, [1.0] * 18)], [x])
+    return not fails(ask, np.zeros((1, 1, 64, 64), np.float32))
+
+
+@fault(
+    "`AvgPool` of operation set 16 without dilations ends the process that compiles it",
+    done="windows without gaps are written out (`mend.py`)",
+    where="graphs with it; none",
+    tests=("test_mend.py::test_averages_of_windows_without_dilations_do_not_end_the_process",),
+)
+def an_average_without_dilations_ends_the_process() -> bool:
+    x = port("f32", 1, 1, 4)
+    ask = compiled([op16.avg_pool(x, [1], [0], [0], [2], exclude_pad=True)], [x])
+    return ask(floats(1, 3, 5, 9).reshape(1, 1, 4))[0].ravel().tolist() != [2, 4, 7]
 
 
 @fault(

@@ -58,6 +58,19 @@ def refuse_unchecked(nodes: Sequence[ov.Node], sources: Collection[str]) -> None
                 f"{title(node)} computes with axes, sizes or labels that are values of a request,"
                 " which OpenVINO's CPU plugin does not check: make them constants of the model"
             )
+        if node.get_type_name() == "RegionYolo" and not _has_its_channels(node):
+            raise LoadFailed(
+                f"{title(node)} may be given fewer channels than it has regions, classes and"
+                " coordinates, and OpenVINO's CPU plugin would write beyond them: give the model a"
+                " known number of channels"
+            )
+
+
+def _has_its_channels(node: ov.Node) -> bool:
+    has = node.get_attributes()
+    regions = has["num"] if has["do_softmax"] else len(has["mask"])
+    channels = node.get_input_partial_shape(0)[1].get_min_length()
+    return bool(channels >= regions * (has["classes"] + has["coords"] + 1))
 
 
 def guard_limits(nodes: Sequence[ov.Node], sources: Collection[str]) -> Iterator[Flag]:

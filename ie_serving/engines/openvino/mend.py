@@ -26,7 +26,9 @@ Each fault was measured with OpenVINO 2026.4; `docs/openvino-faults.md` lists th
 - `TopK` names other places than the first of equal values; TensorFlow and ONNX name the first, as
   it does itself where it is told to be stable. That takes longer by far, so it is told where the
   values or the elements are few.
-- `Unique` gives zeros unless something reads the place of each element among the unique ones.
+- `AvgPool` of operation set 16 without dilations ends the process that compiles it.
+- `Unique` gives zeros unless something reads the place of each element among the unique ones. Along
+  another axis than the first it compares other numbers, and gives what is not its own memory.
 
 And once the sizes of the inputs are what they will be:
 
@@ -41,9 +43,11 @@ import numpy as np
 import openvino as ov
 import openvino.opset15 as op
 
+from ie_serving.core.errors import LoadFailed
 from ie_serving.core.tensors import Array
 from ie_serving.engines.openvino.graphs.bodies import add_result, bodies
 from ie_serving.engines.openvino.graphs.constants import float32, int32, int64, value_of
+from ie_serving.engines.openvino.graphs.flags import title
 from ie_serving.engines.openvino.graphs.walk import operations
 
 _COMPUTED_AS: Mapping[str, str] = {
@@ -311,6 +315,44 @@ def _turn_around(
     return change
 
 
+def _say_dilations(_: ov.Model, node: ov.Node) -> None:
+    """Say that windows have no gaps, where nothing is said."""
+    attributes = node.get_attributes()
+    if attributes.get("dilations") == []:
+        node.set_attribute("dilations", [1] * len(attributes["kernel"]))
+
+
+def _find_unique(model: ov.Model, node: ov.Node) -> None:
+    """Look along the first axis, and let something read the places."""
+    _find_along_first(node)
+    _read_places(model, node)
+
+
+def _find_along_first(node: ov.Node) -> None:
+    if node.get_input_size() <= 1:
+        return
+    axis, rank = value_of(node.input_value(1).get_node()), node.get_input_partial_shape(0).rank
+    if axis is None or rank.is_dynamic:
+        raise LoadFailed(f"{title(node)} has an axis or a rank that is not known at load")
+    place = int(axis.item()) % rank.get_length()
+    if place == 0:
+        return
+    # Slices keep the order of their own axes, and so their order among each other.
+    order = [place, *(each for each in range(rank.get_length()) if each != place)]
+    turned = op.transpose(node.input_value(0), int64(order)).output(0)
+    output = node.output(0)
+    readers, names = list(output.get_target_inputs()), output.get_names()
+    back = op.transpose(output, int64(np.argsort(order))).output(0)
+    node.input(0).replace_source_output(turned)
+    node.input(1).replace_source_output(int64(0).output(0))
+    node.validate_and_infer_types()
+    back.get_node().validate_and_infer_types()
+    output.set_names(set())
+    back.set_names(names)
+    for reader in readers:
+        reader.replace_source_output(back)
+
+
 def _read_places(model: ov.Model, node: ov.Node) -> None:
     places = node.output(_PLACES)
     if not places.get_target_inputs():
@@ -319,6 +361,7 @@ def _read_places(model: ov.Model, node: ov.Node) -> None:
 
 _CHANGES: Mapping[str, Callable[[ov.Model, ov.Node], None]] = MappingProxyType(
     {
+        "AvgPool": _say_dilations,
         "Greater": _turn_around(op.less),
         "GreaterEqual": _turn_around(op.less_equal),
         "Identity": _copy_strings,
@@ -331,6 +374,6 @@ _CHANGES: Mapping[str, Callable[[ov.Model, ov.Node], None]] = MappingProxyType(
         "StridedSlice": _fill_masks,
         "Tile": _tile_in_steps,
         "TopK": _name_the_first,
-        "Unique": _read_places,
+        "Unique": _find_unique,
     }
 )

@@ -368,3 +368,35 @@ async def test_a_row_of_bf16_that_is_masked_as_a_whole_is_known(tmp_path: Path) 
     model = load(save(tmp_path, [result("y", masked)], [x]), inference_precision="f32")
     rows = np.array([[-np.inf] * 3, [-np.inf, 1, -np.inf]], np.float32)
     assert (await run(model, {"x": rows}))["y"].tolist() == [1, 0]
+
+
+@pytest.mark.parametrize("size", [4, -1])
+async def test_averages_of_windows_without_dilations_do_not_end_the_process(
+    tmp_path: Path, size: int
+) -> None:
+    x = parameter("x", (1, 1, size))
+    pooled = op.avg_pool(x, [1], [0], [0], [2], exclude_pad=True)
+    model = load(save(tmp_path, [result("y", pooled)], [x]))
+    answer = await run(model, {"x": np.array([[[1, 3, 5, 9]]], np.float32)})
+    assert answer["y"].tolist() == [[[2, 4, 7]]]
+
+
+@pytest.mark.parametrize("is_sorted", [False, True])
+@pytest.mark.parametrize(("shape", "axis"), [((-1, 5), 1), ((2, 5, 2), -2), ((5, 2), 0)])
+async def test_unique_slices_along_any_axis(
+    tmp_path: Path, shape: Sequence[int], axis: int, is_sorted: bool
+) -> None:
+    x = parameter("x", shape, DataType.INT32)
+    unique = op.unique(x, op.constant(np.int64(axis)), sorted=is_sorted)
+    names = ["values", "first", "places", "counts"]
+    results = [result(name, out) for name, out in zip(names, unique.outputs(), strict=True)]
+    model, rng = load(save(tmp_path, results, [x])), np.random.default_rng(0)
+    for _ in range(30):
+        sent = rng.integers(0, 2, [2 if size < 0 else size for size in shape]).astype(np.int32)
+        values, first, places, counts = np.unique(sent, True, True, True, axis=axis)
+        order = np.arange(len(first)) if is_sorted else np.argsort(first)
+        answer = await run(model, {"x": sent})
+        assert answer["values"].tolist() == np.take(values, order, axis).tolist()
+        assert answer["first"].tolist() == first[order].tolist()
+        assert answer["places"].tolist() == np.argsort(order)[places.ravel()].tolist()
+        assert answer["counts"].tolist() == counts[order].tolist()

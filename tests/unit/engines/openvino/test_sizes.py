@@ -12,7 +12,7 @@ from openvino import opset13 as op
 from ie_serving.core.errors import InvalidRequest, InvalidTensor, LoadFailed
 from ie_serving.core.tensors import DataType
 from ie_serving.engines.openvino.guards import guard_values
-from tests.unit.engines.openvino.models import load, parameter, result, run, save
+from tests.unit.engines.openvino.models import load, parameter, result, run, save, unary
 
 
 @pytest.mark.parametrize("start", [np.int32, np.int64, np.float32])
@@ -202,3 +202,21 @@ async def test_lengths_that_are_those_of_the_sequence_cost_nothing(tmp_path: Pat
     lengths = op.broadcast(op.gather(size, whole(1), zero), op.gather(size, whole(0), zero))
     graph = ov.Model([op.result(recurrent("GRU", "reverse", x, h, lengths))], [x, h], "model")
     assert guard_values(graph, from_end=True) == []
+
+
+def regions(x: Any) -> Any:
+    return op.region_yolo(x, 4, 2, 2, False, [0, 1], 1, 3, [1.0, 2.0] * 2)
+
+
+@pytest.mark.parametrize("channels", [-1, 13])
+def test_regions_without_their_channels_are_not_served(tmp_path: Path, channels: int) -> None:
+    """The plugin wrote beyond its memory, at load already, and the process ended."""
+    unary(tmp_path, (-1, channels, -1, -1), DataType.FP32, regions)
+    with pytest.raises(LoadFailed, match=r'RegionYolo "[^"]+" may be given fewer channels'):
+        load(tmp_path)
+
+
+async def test_regions_with_their_channels_are_served(tmp_path: Path) -> None:
+    model = load(unary(tmp_path, (-1, 14, -1, -1), DataType.FP32, regions))
+    answer = await run(model, {"x": np.zeros((1, 14, 2, 2), np.float32)})
+    assert answer["y"].ravel()[0] == 0.5

@@ -8,6 +8,7 @@ does not matter where it is called from. Its last operation keeps the node's nam
 | `SparseSegmentSum` | the segment sum of the gathered rows | no rule converts it |
 | `SegmentMean` | the segment sum over the number of rows, at least 1 | no rule converts it |
 | `DenseBincount` | the sum, or the maximum, of one-hot rows | no rule converts it |
+| `ApproximateEqual` | a comparison by `LessEqual` | OpenVINO compares by `Less` |
 | `LRN` | a product of the squares with a band of ones | OpenVINO adds up other channels |
 | `ScatterNd` | an addition to zeros | OpenVINO keeps one of several values for one place |
 | `SparseReshape` to other sizes | places in a row, divided anew | OpenVINO lets them be |
@@ -161,6 +162,16 @@ def _dense_bincount(body: Body, node: Proto) -> None:
     body.become(node, reduce, [hot, body.constant([-2])])
 
 
+def _approximate_equal(body: Body, node: Proto) -> None:
+    (x, y), dtype = node.input[:2], node.attr["T"].type
+    tolerance = node.attr["tolerance"].f if "tolerance" in node.attr else 1e-5
+    apart = body.add("Abs", [body.add("Sub", [x, y], "z", T=dtype)], "y", T=dtype)
+    most = body.add(
+        "Cast", [body.constant(tolerance, np.float32)], "y", SrcT=DataType.FP32.number, DstT=dtype
+    )
+    body.become(node, "LessEqual", [apart, most], "z")
+
+
 def _scatter_nd(body: Body, node: Proto) -> None:
     places, updates, shape = node.input[:3]
     dtype, place_type = node.attr["T"].type, node.attr["Tindices"].type
@@ -260,6 +271,7 @@ def _distances(body: Body, count: str) -> str:
 
 REPLACED: Mapping[str, Callable[[Body, Proto], None]] = MappingProxyType(
     {
+        "ApproximateEqual": _approximate_equal,
         "DenseBincount": _dense_bincount,
         "LRN": _local_response_normalization,
         "ScatterNd": _scatter_nd,

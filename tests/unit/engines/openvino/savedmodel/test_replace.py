@@ -57,6 +57,12 @@ CASES: Mapping[str, tuple[str, Callable[[Any, Any], Any]]] = {
         "LRN",
         lambda x, _: tf.nn.lrn(tf.reshape(x, [1, 1, 1, 12])),
     ),
+    "numbers that are apart by the tolerance itself": (
+        "ApproximateEqual",
+        lambda x, _: tf.cast(
+            tf.raw_ops.ApproximateEqual(x=x, y=x[:, ::-1], tolerance=2.0), tf.float32
+        ),
+    ),
     "sparse places in other dimensions": (
         "SparseReshape",
         lambda x, _: tf.sparse.to_dense(tf.sparse.reshape(_sparse(x), [3, -1])),

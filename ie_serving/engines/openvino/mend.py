@@ -338,9 +338,7 @@ def _gather_by_no_coordinates(node: ov.Node) -> None:
     if shape[rank - 1] != 0:
         return
     count = op.slice(op.shape_of(places), int64([0]), int64([rank - 1]), int64([1]))
-    replace(
-        node.output(0), op.broadcast(data, op.concat([count, op.shape_of(data)], 0)).output(0)
-    )
+    replace(node.output(0), op.broadcast(data, op.concat([count, op.shape_of(data)], 0)).output(0))
 
 
 def _quantize_in_steps(node: ov.Node) -> None:

@@ -403,7 +403,9 @@ async def test_what_gathers_nothing_ends_no_process(
     tmp_path: Path, data: tuple[int, ...], places: tuple[int, ...], shape: tuple[int, ...]
 ) -> None:
     x, ids = parameter("x", data), parameter("ids", places, DataType.INT32)
-    model = load(save(tmp_path, [result("y", op.gather(x, ids, op.constant(np.int64(0))))], [x, ids]))
+    model = load(
+        save(tmp_path, [result("y", op.gather(x, ids, op.constant(np.int64(0))))], [x, ids])
+    )
     inputs = {"x": np.zeros(data, np.float32), "ids": np.zeros(shape[0], np.int32)}
     assert (await run(model, inputs))["y"].shape == shape
 

@@ -63,6 +63,22 @@ CASES: Mapping[str, tuple[str, Callable[[Any, Any], Any]]] = {
             tf.raw_ops.ApproximateEqual(x=x, y=x[:, ::-1], tolerance=2.0), tf.float32
         ),
     ),
+    "counts of a single value": (
+        "Bincount",
+        lambda _, ids: tf.raw_ops.Bincount(
+            arr=ids[:1] + 2, size=5, weights=tf.constant([], tf.float32)
+        ),
+    ),
+    "counts of all values of a table, with weights": (
+        "Bincount",
+        lambda x, ids: tf.raw_ops.Bincount(
+            arr=tf.reshape(ids, [2, 2]), size=5, weights=tf.reshape(x[:, 1], [2, 2])
+        ),
+    ),
+    "quotients of integers": (
+        "Div",
+        lambda _, ids: tf.raw_ops.Div(x=ids * 3 - 5, y=tf.constant([3, -3, 2, 4])),
+    ),
     "sparse places in other dimensions": (
         "SparseReshape",
         lambda x, _: tf.sparse.to_dense(tf.sparse.reshape(_sparse(x), [3, -1])),
@@ -78,6 +94,10 @@ CASES: Mapping[str, tuple[str, Callable[[Any, Any], Any]]] = {
         ),
     ),
 }
+
+
+def _counted(values: Any, weights: Any) -> Any:
+    return tf.raw_ops.Bincount(arr=values, size=5, weights=weights)
 
 
 def _sparse(dense: Any) -> Any:

@@ -8,6 +8,7 @@ BASE ?=
 SOAK_MINUTES ?= 30
 FUZZ_SECONDS ?= 60
 SUITES ?=
+TF_SUITE ?=
 DOCKER ?= docker
 IMAGE ?= ie-serving-py:latest
 BASE_IMAGE ?=
@@ -106,8 +107,9 @@ fuzz: .venv-dev/.installed ## try more examples on codecs and settings, then for
 	$(DEV)/python -m pytest --hypothesis-profile=thorough --timeout=600 tests/unit/wire tests/unit/config
 	FUZZ_SECONDS=$(FUZZ_SECONDS) $(DEV)/python -m pytest -o faulthandler_timeout=0 -m fuzz -rP $(FUZZED)
 
-suites: .venv-dev/.installed ## serve ONNX's own tests in each mode and compare with tests/suites/onnx.txt; SUITES="--sizes open --write" and the like (--help)
+suites: .venv-dev/.installed ## serve ONNX's own tests in each mode, and each operation of TensorFlow, and compare with tests/suites/*.txt; SUITES="--sizes open --write" and the like (--help)
 	TF_CPP_MIN_LOG_LEVEL=3 $(DEV)/python -m tests.suites $(SUITES)
+	TF_CPP_MIN_LOG_LEVEL=3 $(DEV)/python -m tests.suites.tensorflow $(TF_SUITE)
 
 drivers: .venv-dev/.installed ## test the drivers whose libraries are too large for every run: catboost, pandas, torch, and pypmml, which needs Java
 	$(DEV)/pip install --quiet --editable '.[catboost,pandas,pmml,pytorch]'

@@ -122,6 +122,8 @@ _each(
 )  # fmt: skip
 for _op in ("CheckNumerics", "CheckNumericsV2"):
     TABLE[_op] = [f(X, message="not finite")]
+# TensorFlow makes 0 of every integer.
+TABLE["Round"] = [Form(each.inputs, dtypes=FLOATS) for each in TABLE["Round"]]
 TABLE["LeakyRelu"] = [f(X), f(X, alpha=0.5), f(X, alpha=-1.0)]
 TABLE["LogicalNot"] = [f(d("n 3", dtype=bool))]
 TABLE["Shape"] = TABLE["Size"] = [f(X), f(X, out_type=tf.int64), f(d("n 0 3")), f(d(""))]

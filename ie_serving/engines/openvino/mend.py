@@ -312,10 +312,7 @@ def _fill_behind(node: ov.Node) -> None:
         return
     zero = op.convert(float32(0), data.get_element_type())
     filled = op.pad(data, begin, end, "constant", zero)
-    ones = op.broadcast(op.constant(np.uint8(1)), op.shape_of(data))
-    is_data = op.not_equal(
-        op.pad(ones, begin, end, "constant", op.constant(np.uint8(0))), op.constant(np.uint8(0))
-    )
+    is_data = _mask_of_data(data, begin, end)
     chosen = op.select(is_data, filled, op.convert_like(number, data))
     chosen.set_friendly_name(node.get_friendly_name())
     replace(node.output(0), chosen.output(0))
@@ -375,6 +372,21 @@ _BY_SIZES: Mapping[str, Callable[[ov.Node], None]] = MappingProxyType(
         "Pad": _fill_behind,
     }
 )
+
+
+def _mask_of_data(data: ov.Output, begin: ov.Output, end: ov.Output) -> ov.Node:
+    """Tell which elements of a padded tensor are of the data."""
+    shape, pads = data.get_partial_shape(), [value_of(each.get_node()) for each in (begin, end)]
+    before, after = pads
+    # A constant: the plugin lets others write where it has computed one of constants alone.
+    if shape.is_static and before is not None and after is not None:
+        sizes = np.array(shape.to_shape())
+        places = np.indices(sizes + before + after)
+        inside = (before <= places.T) & (before + sizes > places.T)
+        return op.constant(inside.all(-1).T)
+    none = op.constant(np.uint8(0))
+    ones = op.broadcast(op.constant(np.uint8(1)), op.shape_of(data))
+    return op.not_equal(op.pad(ones, begin, end, "constant", none), none)
 
 
 def _read_places(model: ov.Model, node: ov.Node) -> None:

@@ -12,6 +12,7 @@ does not matter where it is called from. Its last operation keeps the node's nam
 | `ApproximateEqual` | a comparison by `LessEqual` | OpenVINO compares by `Less` |
 | `Div` of integers | `TruncateDiv` | OpenVINO corrects a quotient that is right already |
 | `LRN` | a product of the squares with a band of ones | OpenVINO adds up other channels |
+| `NonMaxSuppression`, its second form | the third, by the least score | scores of 0 are left out |
 | `ScatterNd` | an addition to zeros | OpenVINO keeps one of several values for one place |
 | `SparseReshape` to other sizes | places in a row, divided anew | OpenVINO lets them be |
 """
@@ -203,12 +204,38 @@ def _div(_: Body, node: Proto) -> None:
         node.op = "TruncateDiv"
 
 
+def _suppress(body: Body, node: Proto) -> None:
+    overlap = node.attr["iou_threshold"].f if "iou_threshold" in node.attr else 0.5
+    real = DataType.FP32.number
+    threshold = node.attr["T_threshold"].type if "T_threshold" in node.attr else real
+    if node.op == "NonMaxSuppression":
+        inputs = [*node.input[:3], body.constant(overlap, np.float32)]
+    else:
+        inputs = list(node.input[:4])
+    least = body.constant(np.finfo(np.float32).min, np.float32)
+    if threshold != real:
+        least = body.add("Cast", [least], "y", SrcT=real, DstT=threshold)
+    node.attr.pop("iou_threshold", None)
+    body.become(node, "NonMaxSuppressionV3", [*inputs, least])
+
+
 def _scatter_nd(body: Body, node: Proto) -> None:
     places, updates, shape = node.input[:3]
     dtype, place_type = node.attr["T"].type, node.attr["Tindices"].type
-    zero = body.add("Cast", [body.constant(0)], "y", SrcT=_INT32, DstT=dtype)
+    is_flag, number = dtype == DataType.BOOL.number, body.constant(0)
+    if is_flag:  # any of several is enough
+        updates = body.add("Cast", [updates], "y", SrcT=dtype, DstT=_INT32)
+        dtype = _INT32
+    zero = body.add("Cast", [number], "y", SrcT=_INT32, DstT=dtype)
     zeros = body.add("Fill", [shape, zero], T=dtype, index_type=place_type)
-    body.become(node, "TensorScatterAdd", [zeros, places, updates])
+    if is_flag:
+        types = {"T": dtype, "Tindices": place_type}
+        total = body.add("TensorScatterAdd", [zeros, places, updates], **types)
+        node.attr["T"].type = dtype
+        del node.attr["Tindices"]
+        body.become(node, "NotEqual", [total, number], "z")
+    else:
+        body.become(node, "TensorScatterAdd", [zeros, places, updates])
 
 
 def _sparse_reshape(body: Body, node: Proto) -> None:
@@ -307,6 +334,8 @@ REPLACED: Mapping[str, Callable[[Body, Proto], None]] = MappingProxyType(
         "DenseBincount": _dense_bincount,
         "Div": _div,
         "LRN": _local_response_normalization,
+        "NonMaxSuppression": _suppress,
+        "NonMaxSuppressionV2": _suppress,
         "ScatterNd": _scatter_nd,
         "SegmentMean": _segment_mean,
         "SparseReshape": _sparse_reshape,

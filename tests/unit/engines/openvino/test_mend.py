@@ -370,15 +370,19 @@ async def test_a_row_of_bf16_that_is_masked_as_a_whole_is_known(tmp_path: Path) 
     assert (await run(model, {"x": rows}))["y"].tolist() == [1, 0]
 
 
-async def test_each_request_says_what_to_pad_with_in_open_sizes(tmp_path: Path) -> None:
+@pytest.mark.parametrize("dtype", [DataType.FP32, DataType.UINT8])
+@pytest.mark.parametrize("rows", [-1, 1])
+async def test_each_request_says_what_to_pad_with(
+    tmp_path: Path, rows: int, dtype: DataType
+) -> None:
     """The plugin kept the number of the first request of each shape, whose client was another."""
-    x, number = parameter("x", (-1, 3)), parameter("number", ())
+    x, number = parameter("x", (rows, 3), dtype), parameter("number", (), dtype)
     ends = (op.constant(np.int64([1, 0])), op.constant(np.int64([0, 1])))
     padded = op.pad(x, *ends, "constant", number)
     model = load(save(tmp_path, [result("y", padded)], [x, number]))
-    rows = np.ones((1, 3), np.float32)
-    for value in (7.0, 9.0, -1.5):
-        answer = await run(model, {"x": rows, "number": np.float32(value)})
+    for value in (7, 9, 2):
+        inputs = {"x": np.ones((1, 3)), "number": np.array(value)}
+        answer = await run(model, {name: each.astype(dtype.numpy) for name, each in inputs.items()})
         assert answer["y"].tolist() == [[value] * 4, [1, 1, 1, value]]
 
 

@@ -8,6 +8,7 @@ BASE ?=
 SOAK_MINUTES ?= 30
 FUZZ_SECONDS ?= 60
 SUITES ?=
+TF_SUITE ?=
 DOCKER ?= docker
 IMAGE ?= ie-serving-py:latest
 BASE_IMAGE ?=
@@ -109,8 +110,9 @@ fuzz: .venv-dev/.installed ## try more examples on codecs and settings, then for
 canaries: .venv-dev/.installed ## ask OpenVINO alone whether each fault of docs/openvino-faults.md is still there
 	$(DEV)/python -m tests.canaries $(CANARIES)
 
-suites: .venv-dev/.installed ## serve ONNX's own tests in each mode and compare with tests/suites/onnx.txt; SUITES="--sizes open --write" and the like (--help)
+suites: .venv-dev/.installed ## serve ONNX's own tests in each mode, and each operation of TensorFlow, and compare with tests/suites/*.txt; SUITES="--sizes open --write" and the like (--help)
 	TF_CPP_MIN_LOG_LEVEL=3 $(DEV)/python -m tests.suites $(SUITES)
+	TF_CPP_MIN_LOG_LEVEL=3 $(DEV)/python -m tests.suites.tensorflow $(TF_SUITE)
 
 drivers: .venv-dev/.installed ## test the drivers whose libraries are too large for every run: catboost, pandas, torch, and pypmml, which needs Java
 	$(DEV)/pip install --quiet --editable '.[catboost,pandas,pmml,pytorch]'

@@ -157,6 +157,11 @@ class Wrong(tf.Module):  # type: ignore[misc]
         values, places = tf.nn.max_pool_with_argmax(x, 3, 2, "SAME")
         return {"values": values, "places": places}
 
+    @tf.function(input_signature=[tf.TensorSpec([None, None, None, 6], tf.float32, name="x")])
+    def pooled_by_strides(self, x: tf.Tensor) -> dict[str, tf.Tensor]:
+        values, places = tf.nn.max_pool_with_argmax(x, 3, 2, "VALID")
+        return {"values": values, "places": places}
+
     @tf.function(input_signature=rows)
     def other_rank(self, rows: tf.Tensor) -> dict[str, tf.Tensor]:
         _, scores = tf.nn.ctc_greedy_decoder(rows[:, None, :], tf.shape(rows)[:1])
@@ -183,6 +188,7 @@ def wrong(path: Path) -> None:
         "joins_alike",
         "normalized",
         "pooled",
+        "pooled_by_strides",
         "other_rank",
         "has_its_size",
         "gathers",

@@ -108,7 +108,7 @@ def onnx_corners_are_not_aligned() -> bool:
 
 @fault(
     "the front end adds up other channels in `LRN`, and pools `MaxPoolWithArgmax` with the "
-    "padding SAME as with VALID",
+    "padding SAME as with VALID, and by windows side by side whatever its strides are",
     done="the SavedModel's graph computes the first (`savedmodel/replace.py`); the second is "
     "refused (`savedmodel/misconverted.py`)",
     where="SavedModels with them",
@@ -152,4 +152,43 @@ def scattered_values_are_not_added() -> bool:
         lambda places, values: {"y": raw("ScatterNd", indices=places, updates=values, shape=[2])},
         np.array([[0], [0]], np.int32),
         floats(1, 2),
+    )
+
+
+@fault(
+    "`FakeQuantize` rounds halves to even, as ONNX does; TensorFlow rounds them up",
+    done="its lower ends are moved by 2^-15 of a step (`savedmodel/quanta.py`)",
+    where="SavedModels with it; none",
+    tests=("savedmodel/test_quanta.py::test_halves_are_rounded_up_and_nothing_else_changes",),
+)
+def halves_are_rounded_to_even() -> bool:
+    ends = {"min": 0.0, "max": 255.0}
+    return differs_from_tensorflow(
+        lambda x: {"y": raw("FakeQuantWithMinMaxArgs", inputs=x, **ends)}, floats(0.5, 2.5)
+    )
+
+
+@fault(
+    "the front end makes unlike of `ApproximateEqual` what differs by the tolerance itself",
+    done="the SavedModel's graph computes it by other operations (`savedmodel/replace.py`)",
+    where="SavedModels with it",
+    tests=("savedmodel/test_replace.py::test_what_is_written_out_computes_the_same",),
+)
+def the_tolerance_itself_is_unlike() -> bool:
+    return differs_from_tensorflow(
+        lambda x, y: {"y": raw("ApproximateEqual", x=x, y=y, tolerance=0.5)},
+        floats(0, 1, 2),
+        floats(0.5, 5, 2),
+    )
+
+
+@fault(
+    "the front end corrects quotients of `Div` of integers that are right already: -7 / 3 is -1",
+    done="the SavedModel's graph computes them by other operations (`savedmodel/replace.py`)",
+    where="SavedModels with it",
+    tests=("savedmodel/test_replace.py::test_what_is_written_out_computes_the_same",),
+)
+def quotients_are_corrected_twice() -> bool:
+    return differs_from_tensorflow(
+        lambda x, y: {"y": raw("Div", x=x, y=y)}, ints(-7, 7, -8), ints(3, -3, 3)
     )

@@ -701,3 +701,55 @@ def axes_that_nothing_checks_end_the_process() -> bool:
         [x],
     )
     return not fails(ask, floats(9))
+
+
+@fault(
+    "`Pad` in open sizes fills with the number of the first request of each shape, that of another "
+    "client",
+    done="it fills with 0, and the number is selected where no data is (`mend.py`)",
+    where="graphs whose number to fill with is computed; a copy, and a mask, which is constant "
+    "where all sizes are known",
+    tests=("test_mend.py::test_each_request_says_what_to_pad_with",),
+)
+def padding_is_that_of_the_first_request() -> bool:
+    x, number = port("f32", -1, 3), port("f32")
+    ask = compiled([op.pad(x, const([1, 0]), const([0, 1]), "constant", number)], [x, number])
+    answers = [ask(floats([1, 1, 1]), np.float32(value))[0] for value in (7, 9)]
+    return bool(answers[1][0, 0] != 9)
+
+
+@fault(
+    "`Broadcast` of a number to no dimensions ends the process at the compile",
+    done="the number itself (`mend.py`)",
+    where="graphs with it; none",
+    tests=("test_mend.py::test_a_number_is_broadcast_to_no_dimensions",),
+)
+def a_broadcast_to_no_dimensions_ends_the_process() -> bool:
+    x = port("f32")
+    ask = compiled([op.broadcast(x, const(np.zeros(0), np.int32))], [x])
+    return ask(np.array(3, np.float32))[0].tolist() != 3
+
+
+@fault(
+    "`Gather` that is known to give nothing ends the process at the compile",
+    done="a `Broadcast` of zero (`mend.py`)",
+    where="graphs with it; none",
+    tests=("test_mend.py::test_what_gathers_nothing_ends_no_process",),
+)
+def a_gather_of_nothing_ends_the_process() -> bool:
+    x, at = port("f32", 5, 3), port("i32", 0)
+    ask = compiled([op.gather(x, at, const(0))], [x, at])
+    return ask(np.zeros((5, 3), np.float32), ints())[0].shape != (0, 3)
+
+
+@fault(
+    "`GatherND` by places of no coordinates gives what lies anywhere in memory",
+    done="the data for each place (`mend.py`)",
+    where="graphs with it; none",
+    tests=("test_mend.py::test_places_of_no_coordinates_give_all_of_the_data",),
+)
+def places_of_no_coordinates_read_elsewhere() -> bool:
+    x, at = port("f32", 2, 2), port("i32", 3, 0)
+    ask = compiled([op.gather_nd(x, at)], [x, at])
+    rows = floats([1, 2], [3, 4])
+    return ask(rows, np.zeros((3, 0), np.int32))[0].tolist() != [rows.tolist()] * 3

@@ -311,3 +311,21 @@ def nan_is_false() -> bool:
 def nan_is_greater() -> bool:
     x = port("f32", 1)
     return bool(compiled([op.greater(x, const(0, np.float32))], [x])(floats(np.nan))[0][0])
+
+
+@fault(
+    "`FakeQuantize` by channels whose number is open takes other steps than it is told, unless "
+    "they are a power of 2",
+    done="other operations compute it (`mend.py`)",
+    where="graphs with it; some eight small operations",
+    tests=("test_mend.py::test_an_open_number_of_channels_is_quantized_in_the_steps_it_is_told",),
+)
+def open_channels_take_other_steps() -> bool:
+    x = port("f32", -1, -1)
+    low, high = floats(-3, 0, -1), floats(5, 6, 1)
+    ends = [const(each, np.float32) for each in (low, high, low, high)]
+    rows = np.random.default_rng(0).uniform(-4, 6, (4, 3)).astype(np.float32)
+    (answer,) = compiled([op.fake_quantize(x, *ends, 255)], [x])(rows)
+    step = (high - low) / 254
+    right = np.rint((np.clip(rows, low, high) - low) / step) * step + low
+    return not np.allclose(answer, right, atol=1e-5)

@@ -5,9 +5,10 @@ became of it there, and the cause as it was seen first. What a run finds beyond 
 has become better has to leave the list.
 """
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from itertools import groupby, product
 from types import MappingProxyType
+from typing import Any
 
 from tests.suites.judging import Kind, Outcome
 from tests.suites.modes import AXES, Place
@@ -26,32 +27,36 @@ Key = tuple[str, Place]
 Entries = Mapping[Key, Outcome]
 
 
-def read(text: str) -> dict[Key, Outcome]:
+Axes = Mapping[str, Sequence[str]]
+"""Words that name a place, by what they say."""
+
+
+def read(text: str, axes: Axes = AXES, place: Callable[..., Any] = Place) -> dict[Key, Outcome]:
     """Read the list."""
     entries = {}
     for line in text.splitlines():
-        name, *words, rest = line.split(None, 1 + len(AXES))
+        name, *words, rest = line.split(None, 1 + len(axes))
         kind, _, cause = rest.partition(": ")
-        axes = zip(words, AXES.values(), strict=True)
-        for place in product(*(axis if word == ANY else (word,) for word, axis in axes)):
-            entries[name, Place(*place)] = Outcome(Kind(kind), cause)
+        listed = zip(words, axes.values(), strict=True)
+        for each in product(*(axis if word == ANY else (word,) for word, axis in listed)):
+            entries[name, place(*each)] = Outcome(Kind(kind), cause)
     return entries
 
 
-def written(entries: Entries) -> str:
+def written(entries: Entries, axes: Axes = AXES) -> str:
     """Write the list: sorted, as few lines as the axes allow."""
     lines = []
     ordered = sorted(entries, key=lambda key: (key[0], entries[key].kind.value, key[1]))
     for (name, kind), keys in groupby(ordered, lambda key: (key[0], entries[key].kind.value)):
         found = [place for _, place in keys]
         cause = short(entries[name, found[0]].cause)
-        lines += [f"{name} {' '.join(words)} {kind}: {cause}\n" for words in patterns(found)]
+        lines += [f"{name} {' '.join(words)} {kind}: {cause}\n" for words in patterns(found, axes)]
     return "".join(lines)
 
 
-def patterns(found: Collection[Place]) -> Iterator[tuple[str, ...]]:
+def patterns(found: Collection[Place], axes: Axes = AXES) -> Iterator[tuple[str, ...]]:
     """Patterns of words and `*` that together are exactly these places, and disjoint."""
-    yield from _patterns({tuple(place) for place in found}, list(AXES.values()))
+    yield from _patterns({tuple(place) for place in found}, list(axes.values()))
 
 
 def _patterns(

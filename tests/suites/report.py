@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 
 from tests.suites.judging import Kind
@@ -23,9 +23,9 @@ def row(mode: Mode, measured: Entries, machine: str) -> str:
     return f"| {' | '.join((*mode, *map(str, numbers), machine))} |\n"
 
 
-def versions(cpu: str) -> str:
+def versions(cpu: str, libraries: Sequence[str] = LIBRARIES) -> str:
     """What a row was measured with."""
-    return ", ".join([*(f"{each} {version(each)}" for each in LIBRARIES), cpu])
+    return ", ".join([*(f"{each} {version(each)}" for each in libraries), cpu])
 
 
 def cpu_kind(flags: str) -> str:

@@ -17,7 +17,12 @@ Each fault was measured with OpenVINO 2026.4; `docs/openvino-faults.md` lists th
 - `Greater` and `GreaterEqual` are true of NaN on CPUs with AVX-512; `Less` of the same numbers the
   other way round is not.
 - `NonMaxSuppression` leaves out a box that overlaps by the threshold itself, and not only by more.
-- `Pad` fills with 0 where its number is computed and all sizes are known.
+- `Pad` fills with 0 where its number is computed and all sizes are known; in open sizes with the
+  number of an earlier request.
+- `Broadcast` to no dimensions ends the process at the compile, as does a `Gather` of which it is
+  known that it gives nothing. The first becomes what it is given, the second a constant.
+- `GatherND` by places of no coordinates gives what lies anywhere in memory.
+- `FakeQuantize` in channels of an open number takes other steps than it is told.
 - `ReduceMax` begins with the least finite float, so that the greatest of negative infinities alone,
   or of nothing, is that; `ReduceMin` likewise. Halves of floats leave room for it below them.
 - `Tile` with computed repeats writes only a part of its output where its sizes and repeats are more
@@ -94,10 +99,32 @@ def mend_known_sizes(model: ov.Model) -> None:
     for node in operations(model):
         for body in bodies(node):
             mend_known_sizes(body)
-        if node.get_type_name() == "Gather":
-            _gather_without_batch(node)
-        if node.get_type_name() == "Pad":
-            _fill_behind(node)
+        change = _BY_SIZES.get(node.get_type_name())
+        if change is not None:
+            change(node)
+
+
+def _gather(node: ov.Node) -> None:
+    shape = node.get_output_partial_shape(0)
+    if shape.rank.is_static and any(size == 0 for size in shape):
+        _give_nothing(node)
+    else:
+        _gather_without_batch(node)
+
+
+def _give_nothing(node: ov.Node) -> None:
+    """Give what a `Gather` gives of which a size is 0, without any division by it."""
+    data, places, axis = node.input_values()
+    at, rank = value_of(axis.get_node()), data.get_partial_shape().rank
+    if at is None or rank.is_dynamic or node.get_attributes().get("batch_dims", 0):
+        return
+    where, count = int(at.item()) % rank.get_length(), rank.get_length()
+    sizes, one = op.shape_of(data), int64([1])
+    before = op.slice(sizes, int64([0]), int64([where]), one)
+    behind = op.slice(sizes, int64([where + 1]), int64([count]), one)
+    shape = op.concat([before, op.shape_of(places), behind], 0)
+    zero = op.constant(ov.Tensor(np.zeros((), data.get_element_type().to_dtype())))
+    replace(node.output(0), op.broadcast(zero, shape).output(0))
 
 
 def _gather_without_batch(node: ov.Node) -> None:
@@ -287,14 +314,11 @@ def _fill_behind(node: ov.Node) -> None:
     if node.get_input_size() <= _FILLING or node.get_attributes()["pad_mode"] != "constant":
         return
     data, begin, end, number = node.input_values()
-    if data.get_partial_shape().is_dynamic or value_of(number.get_node()) is not None:
+    if value_of(number.get_node()) is not None:
         return
     zero = op.convert(float32(0), data.get_element_type())
     filled = op.pad(data, begin, end, "constant", zero)
-    ones = op.broadcast(op.constant(np.uint8(1)), op.shape_of(data))
-    is_data = op.not_equal(
-        op.pad(ones, begin, end, "constant", op.constant(np.uint8(0))), op.constant(np.uint8(0))
-    )
+    is_data = _mask_of_data(data, begin, end)
     chosen = op.select(is_data, filled, op.convert_like(number, data))
     chosen.set_friendly_name(node.get_friendly_name())
     replace(node.output(0), chosen.output(0))
@@ -351,6 +375,77 @@ def _find_along_first(node: ov.Node) -> None:
     back.set_names(names)
     for reader in readers:
         reader.replace_source_output(back)
+
+
+def _broadcast_to_nothing(node: ov.Node) -> None:
+    """Give a number as it is where there are no dimensions to broadcast it to."""
+    data, count = node.input_value(0), node.get_input_partial_shape(1)
+    if count.is_static and count.to_shape()[0] == 0 and data.get_partial_shape().rank == 0:
+        replace(node.output(0), data)
+
+
+def _gather_by_no_coordinates(node: ov.Node) -> None:
+    """Give all of the data for each place."""
+    data, places = node.input_values()
+    shape = places.get_partial_shape()
+    if shape.rank.is_dynamic or node.get_attributes().get("batch_dims", 0):
+        return
+    rank = shape.rank.get_length()
+    if shape[rank - 1] != 0:
+        return
+    count = op.slice(op.shape_of(places), int64([0]), int64([rank - 1]), int64([1]))
+    replace(node.output(0), op.broadcast(data, op.concat([count, op.shape_of(data)], 0)).output(0))
+
+
+def _quantize_in_steps(node: ov.Node) -> None:
+    """Compute the same by other operations, where the number of channels is open."""
+    data, low, high, least, greatest = node.input_values()
+    shape = data.get_partial_shape()
+    if shape.rank.is_dynamic or not any(
+        ends.get_partial_shape().is_dynamic or _has_open_channels(shape, ends.get_shape())
+        for ends in (low, high, least, greatest)
+    ):
+        return
+    kind = data.get_element_type()
+    steps = op.convert(float32(node.get_attributes()["levels"] - 1), kind)
+    within = op.minimum(op.maximum(data, low), high)
+    share = op.divide(op.multiply(op.subtract(within, low), steps), op.subtract(high, low))
+    step = op.divide(op.round(share, "half_to_even"), steps)
+    made = op.add(op.multiply(step, op.subtract(greatest, least)), least)
+    made.set_friendly_name(node.get_friendly_name())
+    replace(node.output(0), made.output(0))
+
+
+def _has_open_channels(shape: ov.PartialShape, ends: Sequence[int]) -> bool:
+    """Tell whether values of `ends` belong to dimensions of an open size."""
+    pairs = zip(reversed(list(shape)), reversed(ends), strict=False)
+    return any(size.is_dynamic and end > 1 for size, end in pairs)
+
+
+_BY_SIZES: Mapping[str, Callable[[ov.Node], None]] = MappingProxyType(
+    {
+        "Broadcast": _broadcast_to_nothing,
+        "FakeQuantize": _quantize_in_steps,
+        "Gather": _gather,
+        "GatherND": _gather_by_no_coordinates,
+        "Pad": _fill_behind,
+    }
+)
+
+
+def _mask_of_data(data: ov.Output, begin: ov.Output, end: ov.Output) -> ov.Node:
+    """Tell which elements of a padded tensor are of the data."""
+    shape, pads = data.get_partial_shape(), [value_of(each.get_node()) for each in (begin, end)]
+    before, after = pads
+    # A constant: the plugin lets others write where it has computed one of constants alone.
+    if shape.is_static and before is not None and after is not None:
+        sizes = np.array(shape.to_shape())
+        places = np.indices(sizes + before + after)
+        inside = (before <= places.T) & (before + sizes > places.T)
+        return op.constant(inside.all(-1).T)
+    none = op.constant(np.uint8(0))
+    ones = op.broadcast(op.constant(np.uint8(1)), op.shape_of(data))
+    return op.not_equal(op.pad(ones, begin, end, "constant", none), none)
 
 
 def _read_places(model: ov.Model, node: ov.Node) -> None:

@@ -29,6 +29,7 @@ from ie_serving.engines.openvino.savedmodel.host.needs import hold_first_form, m
 from ie_serving.engines.openvino.savedmodel.initial import Initial
 from ie_serving.engines.openvino.savedmodel.misconverted import check_graph, check_shape
 from ie_serving.engines.openvino.savedmodel.program import Beside
+from ie_serving.engines.openvino.savedmodel.quanta import round_halves_up
 from ie_serving.engines.openvino.savedmodel.rewrite import (
     OUTPUT,
     Prepared,
@@ -168,6 +169,7 @@ class _Conversion:
         check_graph(self._meta_graph, frame.library, above(left))
         with directory_for(self._directory, self._meta_graph, prepared) as source:
             model = core().read_model(str(source))
+        round_halves_up(model)
         inputs = self._tensors(model.inputs, prepared.inputs, "inputs")
         outputs = self._tensors(model.outputs, prepared.outputs, "outputs")
         for tensor, (alias, info) in zip(outputs, prepared.outputs.items(), strict=True):

@@ -7,6 +7,7 @@ Each was measured with OpenVINO 2026.4 and has its test on a graph made by Tenso
 | a TensorArray that grows beyond a constant first size | no elements, or the process died |
 | a TensorArray of elements of different lengths that are concatenated | elements were padded |
 | `MaxPoolWithArgmax` with the padding SAME | the places and values of VALID |
+| `MaxPoolWithArgmax` of other strides than its window | windows that lie side by side |
 | an output that comes with another rank or fixed size than the file declares | that other shape |
 """
 
@@ -71,6 +72,13 @@ def _check_pools(nodes: Iterable[Proto]) -> None:
             raise LoadFailed(
                 f"{node.op} {node.name!r} has the padding SAME, which OpenVINO computes as VALID:"
                 " pad its input in the model, with tf.pad"
+            )
+        if node.op == _POOL and list(node.attr["strides"].list.i) != list(
+            node.attr["ksize"].list.i
+        ):
+            raise LoadFailed(
+                f"{node.op} {node.name!r} has other strides than its window is large, which"
+                " OpenVINO ignores: pool with tf.nn.max_pool2d, or by windows side by side"
             )
 
 

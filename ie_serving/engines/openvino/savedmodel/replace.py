@@ -8,7 +8,11 @@ does not matter where it is called from. Its last operation keeps the node's nam
 | `SparseSegmentSum` | the segment sum of the gathered rows | no rule converts it |
 | `SegmentMean` | the segment sum over the number of rows, at least 1 | no rule converts it |
 | `DenseBincount` | the sum, or the maximum, of one-hot rows | no rule converts it |
+| `Bincount` | the same | OpenVINO counts a single value as none |
+| `ApproximateEqual` | a comparison by `LessEqual` | OpenVINO compares by `Less` |
+| `Div` of integers | `TruncateDiv` | OpenVINO corrects a quotient that is right already |
 | `LRN` | a product of the squares with a band of ones | OpenVINO adds up other channels |
+| `NonMaxSuppression`, its second form | the third, by the least score | scores of 0 are left out |
 | `ScatterNd` | an addition to zeros | OpenVINO keeps one of several values for one place |
 | `SparseReshape` to other sizes | places in a row, divided anew | OpenVINO lets them be |
 """
@@ -18,7 +22,7 @@ from types import MappingProxyType
 
 import numpy as np
 
-from ie_serving.core.tensors import BY_NUMPY, Array, DataType
+from ie_serving.core.tensors import BY_NUMBER, BY_NUMPY, Array, DataType
 from ie_serving.engines.openvino.savedmodel.constants import held
 from ie_serving.wire.protobuf.messages import Proto
 
@@ -77,17 +81,29 @@ class Body:
             return False
         return any(dim.size == 0 for dim in node.attr["value"].tensor.tensor_shape.dim)
 
-    def become(self, node: Proto, op: str, inputs: Sequence[str], output: str = "output") -> None:
+    def become(
+        self,
+        node: Proto,
+        op: str,
+        inputs: Sequence[str],
+        output: str = "output",
+        was: str = "output",
+    ) -> None:
         """Make a node another operation, whose output is called `output` in functions.
 
-        The output of every operation that is replaced here is called "output" there.
+        Args:
+            node: which keeps its name.
+            op: the other operation.
+            inputs: of that.
+            output: the name of its output.
+            was: the name of the output before.
         """
         controls = [reference for reference in node.input if reference.startswith("^")]
         node.op = op
         del node.input[:]
         node.input.extend([*inputs, *controls])
-        if self._function is not None and output != "output":
-            self._rename(f"{node.name}:output:0", f"{node.name}:{output}:0")
+        if self._function is not None and output != was:
+            self._rename(f"{node.name}:{was}:0", f"{node.name}:{output}:0")
 
     def give_instead(self, node: Proto, outputs: Mapping[str, str]) -> None:
         """Let what reads the outputs of a node, by name and in order, read other references."""
@@ -153,20 +169,73 @@ def _dense_bincount(body: Body, node: Proto) -> None:
     count = body.add("Cast", [size], "y", SrcT=value_type, DstT=_INT32)
     hot = body.add("OneHot", [values, count, one, zero], T=dtype, TI=value_type)
     body.nodes[-1].attr["axis"].i = -1
-    if not body.is_empty_constant(weights) and not node.attr["binary_output"].b:
+    is_binary = "binary_output" in node.attr and node.attr["binary_output"].b
+    if not body.is_empty_constant(weights) and not is_binary:
         column = body.add("ExpandDims", [weights, body.constant(-1)], T=dtype, Tdim=_INT32)
         hot = body.add("Mul", [hot, column], "z", T=dtype)
-    reduce = "Max" if node.attr["binary_output"].b else "Sum"
+    reduce = "Max" if is_binary else "Sum"
     node.attr["Tidx"].type = _INT32
-    body.become(node, reduce, [hot, body.constant([-2])])
+    was = "bins" if node.op == "Bincount" else "output"
+    body.become(node, reduce, [hot, body.constant([-2])], was=was)
+
+
+def _bincount(body: Body, node: Proto) -> None:
+    node.attr["Tidx"].type = _INT32
+    for place, dtype in ((0, _INT32), (2, node.attr["T"].type)):
+        if not body.is_empty_constant(node.input[place]):
+            row = [node.input[place], body.constant([-1])]
+            node.input[place] = body.add("Reshape", row, T=dtype, Tshape=_INT32)
+    _dense_bincount(body, node)
+
+
+def _approximate_equal(body: Body, node: Proto) -> None:
+    (x, y), dtype = node.input[:2], node.attr["T"].type
+    tolerance = node.attr["tolerance"].f if "tolerance" in node.attr else 1e-5
+    apart = body.add("Abs", [body.add("Sub", [x, y], "z", T=dtype)], "y", T=dtype)
+    most = body.add(
+        "Cast", [body.constant(tolerance, np.float32)], "y", SrcT=DataType.FP32.number, DstT=dtype
+    )
+    body.become(node, "LessEqual", [apart, most], "z", "z")
+
+
+def _div(_: Body, node: Proto) -> None:
+    dtype = BY_NUMBER.get(node.attr["T"].type)
+    if dtype is not None and dtype.numpy.kind in "iu":
+        node.op = "TruncateDiv"
+
+
+def _suppress(body: Body, node: Proto) -> None:
+    overlap = node.attr["iou_threshold"].f if "iou_threshold" in node.attr else 0.5
+    real = DataType.FP32.number
+    threshold = node.attr["T_threshold"].type if "T_threshold" in node.attr else real
+    if node.op == "NonMaxSuppression":
+        inputs = [*node.input[:3], body.constant(overlap, np.float32)]
+    else:
+        inputs = list(node.input[:4])
+    least = body.constant(np.finfo(np.float32).min, np.float32)
+    if threshold != real:
+        least = body.add("Cast", [least], "y", SrcT=real, DstT=threshold)
+    node.attr.pop("iou_threshold", None)
+    body.become(node, "NonMaxSuppressionV3", [*inputs, least])
 
 
 def _scatter_nd(body: Body, node: Proto) -> None:
     places, updates, shape = node.input[:3]
     dtype, place_type = node.attr["T"].type, node.attr["Tindices"].type
-    zero = body.add("Cast", [body.constant(0)], "y", SrcT=_INT32, DstT=dtype)
+    is_flag, number = dtype == DataType.BOOL.number, body.constant(0)
+    if is_flag:  # any of several is enough
+        updates = body.add("Cast", [updates], "y", SrcT=dtype, DstT=_INT32)
+        dtype = _INT32
+    zero = body.add("Cast", [number], "y", SrcT=_INT32, DstT=dtype)
     zeros = body.add("Fill", [shape, zero], T=dtype, index_type=place_type)
-    body.become(node, "TensorScatterAdd", [zeros, places, updates])
+    if is_flag:
+        types = {"T": dtype, "Tindices": place_type}
+        total = body.add("TensorScatterAdd", [zeros, places, updates], **types)
+        node.attr["T"].type = dtype
+        del node.attr["Tindices"]
+        body.become(node, "NotEqual", [total, number], "z")
+    else:
+        body.become(node, "TensorScatterAdd", [zeros, places, updates])
 
 
 def _sparse_reshape(body: Body, node: Proto) -> None:
@@ -260,8 +329,13 @@ def _distances(body: Body, count: str) -> str:
 
 REPLACED: Mapping[str, Callable[[Body, Proto], None]] = MappingProxyType(
     {
+        "ApproximateEqual": _approximate_equal,
+        "Bincount": _bincount,
         "DenseBincount": _dense_bincount,
+        "Div": _div,
         "LRN": _local_response_normalization,
+        "NonMaxSuppression": _suppress,
+        "NonMaxSuppressionV2": _suppress,
         "ScatterNd": _scatter_nd,
         "SegmentMean": _segment_mean,
         "SparseReshape": _sparse_reshape,

@@ -400,3 +400,71 @@ async def test_unique_slices_along_any_axis(
         assert answer["first"].tolist() == first[order].tolist()
         assert answer["places"].tolist() == np.argsort(order)[places.ravel()].tolist()
         assert answer["counts"].tolist() == counts[order].tolist()
+
+
+@pytest.mark.parametrize("dtype", [DataType.FP32, DataType.UINT8])
+@pytest.mark.parametrize("rows", [-1, 1])
+async def test_each_request_says_what_to_pad_with(
+    tmp_path: Path, rows: int, dtype: DataType
+) -> None:
+    """The plugin kept the number of the first request of each shape, whose client was another."""
+    x, number = parameter("x", (rows, 3), dtype), parameter("number", (), dtype)
+    ends = (op.constant(np.int64([1, 0])), op.constant(np.int64([0, 1])))
+    padded = op.pad(x, *ends, "constant", number)
+    model = load(save(tmp_path, [result("y", padded)], [x, number]))
+    for value in (7, 9, 2):
+        inputs = {"x": np.ones((1, 3)), "number": np.array(value)}
+        answer = await run(model, {name: each.astype(dtype.numpy) for name, each in inputs.items()})
+        assert answer["y"].tolist() == [[value] * 4, [1, 1, 1, value]]
+
+
+async def test_a_number_is_broadcast_to_no_dimensions(tmp_path: Path) -> None:
+    """The compile ended the process."""
+    x = parameter("x", ())
+    model = load(
+        save(tmp_path, [result("y", op.broadcast(x, op.constant(np.zeros(0, np.int32))))], [x])
+    )
+    assert (await run(model, {"x": np.float32(3)}))["y"].tolist() == 3
+
+
+@pytest.mark.parametrize(
+    ("data", "places", "shape"),
+    [
+        pytest.param((5, 3), (0,), (0, 3), id="no places"),
+        pytest.param((5, 0), (2,), (2, 0), id="rows of nothing"),
+        pytest.param((5, 0), (-1,), (2, 0), id="rows of nothing, for a request to choose"),
+    ],
+)
+async def test_what_gathers_nothing_ends_no_process(
+    tmp_path: Path, data: tuple[int, ...], places: tuple[int, ...], shape: tuple[int, ...]
+) -> None:
+    x, ids = parameter("x", data), parameter("ids", places, DataType.INT32)
+    model = load(
+        save(tmp_path, [result("y", op.gather(x, ids, op.constant(np.int64(0))))], [x, ids])
+    )
+    inputs = {"x": np.zeros(data, np.float32), "ids": np.zeros(shape[0], np.int32)}
+    assert (await run(model, inputs))["y"].shape == shape
+
+
+async def test_places_of_no_coordinates_give_all_of_the_data(tmp_path: Path) -> None:
+    """It gave what lay anywhere in memory."""
+    x, ids = parameter("x", (2, 2)), parameter("ids", (3, 0), DataType.INT32)
+    model = load(save(tmp_path, [result("y", op.gather_nd(x, ids))], [x, ids]))
+    rows = np.array([[1, 2], [3, 4]], np.float32)
+    answer = await run(model, {"x": rows, "ids": np.zeros((3, 0), np.int32)})
+    assert answer["y"].tolist() == [rows.tolist()] * 3
+
+
+@pytest.mark.parametrize("levels", [15, 255, 256])
+async def test_an_open_number_of_channels_is_quantized_in_the_steps_it_is_told(
+    tmp_path: Path, levels: int
+) -> None:
+    x = parameter("x", (-1, -1))
+    low, high = np.array([-3, 0, -1], np.float32), np.array([5, 6, 1], np.float32)
+    ends = [op.constant(each) for each in (low, high, low, high)]
+    quantized = op.fake_quantize(x, *ends, levels)
+    model = load(save(tmp_path, [result("y", quantized)], [x]), inference_precision="f32")
+    rows = np.random.default_rng(0).uniform(-4, 6, (4, 3)).astype(np.float32)
+    step = (high - low) / (levels - 1)
+    expected = np.rint((np.clip(rows, low, high) - low) / step) * step + low
+    np.testing.assert_allclose((await run(model, {"x": rows}))["y"], expected, atol=1e-5)

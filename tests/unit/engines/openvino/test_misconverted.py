@@ -31,6 +31,7 @@ async def test_outputs_of_a_node_in_a_function_are_not_mixed_up(model: CompiledP
         ("grows_without_loop", "lets a TensorArray grow"),
         ("joins", "joins elements that may differ in length"),
         ("pooled", "has the padding SAME"),
+        ("pooled_by_strides", "has other strides than its window is large"),
         ("other_rank", "'scores' to the shape (1,), but the signature declares (1, 1)"),
     ],
 )

@@ -204,7 +204,7 @@ def _split(attributes: Attributes) -> Compute:
     def compute(array: Array, delimiter: Array) -> list[Array]:
         by = delimiter.item()
         split = re.compile(b"[" + re.escape(by) + b"]" if by else b"(?<=.)(?=.)", re.DOTALL).split
-        rows = [split(text) for text in array.ravel().tolist()]
+        rows = [split(text) if text else [] for text in array.ravel().tolist()]
         return _ragged([[t for t in row if t or not skip_empty] for row in rows])
 
     return compute

@@ -57,6 +57,40 @@ CASES: Mapping[str, tuple[str, Callable[[Any, Any], Any]]] = {
         "LRN",
         lambda x, _: tf.nn.lrn(tf.reshape(x, [1, 1, 1, 12])),
     ),
+    "numbers that are apart by the tolerance itself": (
+        "ApproximateEqual",
+        lambda x, _: tf.cast(
+            tf.raw_ops.ApproximateEqual(x=x, y=x[:, ::-1], tolerance=2.0), tf.float32
+        ),
+    ),
+    "counts of a single value": (
+        "Bincount",
+        lambda _, ids: tf.raw_ops.Bincount(
+            arr=ids[:1] + 2, size=5, weights=tf.constant([], tf.float32)
+        ),
+    ),
+    "counts of all values of a table, with weights": (
+        "Bincount",
+        lambda x, ids: tf.raw_ops.Bincount(
+            arr=tf.reshape(ids, [2, 2]), size=5, weights=tf.reshape(x[:, 1], [2, 2])
+        ),
+    ),
+    "boxes of no score": (
+        "NonMaxSuppressionV2",
+        lambda x, _: _suppressed(x, "NonMaxSuppressionV2"),
+    ),
+    "boxes of no score in the first form": (
+        "NonMaxSuppression",
+        lambda x, _: _suppressed(x, "NonMaxSuppression"),
+    ),
+    "several flags of one place": (
+        "ScatterNd",
+        lambda x, ids: tf.cast(tf.scatter_nd(ids[:, tf.newaxis], x > 5, [4, 3]), tf.float32),
+    ),
+    "quotients of integers": (
+        "Div",
+        lambda _, ids: tf.raw_ops.Div(x=ids * 3 - 5, y=tf.constant([3, -3, 2, 4])),
+    ),
     "sparse places in other dimensions": (
         "SparseReshape",
         lambda x, _: tf.sparse.to_dense(tf.sparse.reshape(_sparse(x), [3, -1])),
@@ -72,6 +106,16 @@ CASES: Mapping[str, tuple[str, Callable[[Any, Any], Any]]] = {
         ),
     ),
 }
+
+
+def _counted(values: Any, weights: Any) -> Any:
+    return tf.raw_ops.Bincount(arr=values, size=5, weights=weights)
+
+
+def _suppressed(x: Any, op: str) -> Any:
+    boxes = tf.concat([x, x[:, :1] + 3], 1)
+    attributes = {"boxes": boxes, "scores": -x[:, 0], "max_output_size": 3}
+    return getattr(tf.raw_ops, op)(**attributes, iou_threshold=0.5)
 
 
 def _sparse(dense: Any) -> Any:

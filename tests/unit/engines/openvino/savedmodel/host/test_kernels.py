@@ -98,6 +98,7 @@ CASES: list[tuple[str, Mapping[str, Any], Mapping[str, Any]]] = [
     ("StringSplitV2", {"input": texts(b"a--b-c"), "sep": b"--"}, {"maxsplit": 1}),
     ("StringSplit", {"input": texts(b" a  b;c", b""), "delimiter": b" ;"}, {}),
     ("StringSplit", {"input": texts(b" a  b;c"), "delimiter": b" ;"}, {"skip_empty": False}),
+    ("StringSplit", {"input": texts(b"a;;", b""), "delimiter": b";"}, {"skip_empty": False}),
     ("StringSplit", {"input": texts(b"abc", b""), "delimiter": b""}, {}),
     ("EncodeBase64", {"input": texts(b"\xff\xfe", b"")}, {}),
     ("EncodeBase64", {"input": texts(b"\xff\xfe")}, {"pad": True}),

@@ -20,6 +20,7 @@ Each fault was measured with OpenVINO 2026.4; `docs/design.md` section 11 lists 
 - `Broadcast` to no dimensions ends the process at the compile, as does a `Gather` of which it is
   known that it gives nothing. The first becomes what it is given, the second a constant.
 - `GatherND` by places of no coordinates gives what lies anywhere in memory.
+- `ReduceMean` of 8 bits ends its sums at their greatest number where all sizes are known.
 - `FakeQuantize` in channels of an open number takes other steps than it is told.
 - `ReduceMax` begins with the least finite float, so that the greatest of negative infinities alone,
   or of nothing, is that; `ReduceMin` likewise. Halves of floats leave room for it below them.
@@ -281,6 +282,18 @@ def _reach_infinity(_: ov.Model, node: ov.Node) -> None:
     doubled.set_names(names)
 
 
+def _widen_mean(_: ov.Model, node: ov.Node) -> None:
+    """Compute the mean of 8 bits with 32, which hold its sums."""
+    data, axes = node.input_values()
+    kind = data.get_element_type()
+    if kind not in (ov.Type.i8, ov.Type.u8):
+        return
+    keeps = node.get_attributes()["keep_dims"]
+    mean = op.reduce_mean(op.convert(data, "i32"), axes, keeps)
+    mean.set_friendly_name(node.get_friendly_name())
+    replace(node.output(0), op.convert(mean, kind).output(0))
+
+
 def _is_of_softmax(data: ov.Output, readers: Sequence[ov.Input]) -> bool:
     """Tell whether the same numbers are lowered by their greatest alone, which is fused as is."""
     if len(readers) != 1 or readers[0].get_node().get_type_name() != "Subtract":
@@ -401,6 +414,7 @@ _CHANGES: Mapping[str, Callable[[ov.Model, ov.Node], None]] = MappingProxyType(
         "If": _keep_outputs,
         "NonMaxSuppression": _suppress_only_above,
         "ReduceMax": _reach_infinity,
+        "ReduceMean": _widen_mean,
         "ReduceMin": _reach_infinity,
         "ShapeOf": _know_no_sizes,
         "SparseFillEmptyRows": _convert_flags,

@@ -389,14 +389,15 @@ _BY_SIZES: Mapping[str, Callable[[ov.Node], None]] = MappingProxyType(
 
 def _mask_of_data(data: ov.Output, begin: ov.Output, end: ov.Output) -> ov.Node:
     """Tell which elements of a padded tensor are of the data."""
-    shape, pads = data.get_partial_shape(), [value_of(each.get_node()) for each in (begin, end)]
-    before, after = pads
+    shape = data.get_partial_shape()
+    before, after = (value_of(each.get_node()) for each in (begin, end))
     # A constant: the plugin lets others write where it has computed one of constants alone.
     if shape.is_static and before is not None and after is not None:
-        sizes = np.array(shape.to_shape())
-        places = np.indices(sizes + before + after)
-        inside = (before <= places.T) & (before + sizes > places.T)
-        return op.constant(inside.all(-1).T)
+        mask: Array = np.array(True)
+        for size, first, last in zip(shape.to_shape(), before, after, strict=True):
+            places = np.arange(-first, size + last)
+            mask = np.logical_and.outer(mask, (places >= 0) & (places < size))
+        return op.constant(mask)
     none = op.constant(np.uint8(0))
     ones = op.broadcast(op.constant(np.uint8(1)), op.shape_of(data))
     return op.not_equal(op.pad(ones, begin, end, "constant", none), none)

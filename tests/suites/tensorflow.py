@@ -17,6 +17,8 @@ from fnmatch import fnmatch
 from pathlib import Path
 from typing import NamedTuple
 
+import tensorflow as tf
+
 from tests.suites import known, report
 from tests.suites.judging import Kind, Outcome
 from tests.suites.tensorflow_asking import Found
@@ -166,7 +168,7 @@ def _row(size: str, found: dict[Key, Found]) -> str:
     numbers = [kinds[kind] for kind in KINDS]
     numbers += [others[kind.value] for kind in (Kind.RIGHT, Kind.REFUSED, Kind.WRONG)]
     machine = report.cpu_kind(Path("/proc/cpuinfo").read_text())
-    versions = report.versions(machine, ("tensorflow", "openvino"))
+    versions = f"tensorflow {tf.__version__}, {report.versions(machine, ('openvino',))}"
     return f"| {' | '.join((size, *map(str, numbers), versions))} |\n"
 
 

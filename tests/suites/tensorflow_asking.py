@@ -6,6 +6,7 @@ Run as a program it takes names of tests and says what becomes of each, line by 
 
 import asyncio
 import json
+import re
 import shutil
 import sys
 import tempfile
@@ -57,6 +58,17 @@ def ask(test: Test, sizes: str, operands: str, directory: Path) -> Found | None:
     return Found(max(outcomes, key=_rank), max(nonfinite, default=""))
 
 
+_NOISE = re.compile(
+    r"saved_model\.pb: signature 'serving_default' |Model wasn't fully converted\.\s*|"
+    r"Failed operations detailed log:\s*-- |FrontEnd API failed with OpValidationFailure"
+)
+
+
+def short(cause: str) -> str:
+    """Leave out of a cause what is the same in each."""
+    return _NOISE.sub("", cause)
+
+
 def _rank(outcome: Outcome) -> int:
     return list(Kind).index(outcome.kind)
 
@@ -88,11 +100,11 @@ def _loaded(directory: Path) -> CompiledPrograms:
     try:
         model = load(directory, inference_precision="f32")
     except ServingError as error:
-        raise Refused(str(error)) from error
+        raise Refused(short(str(error))) from error
     left_out = model.signatures["serving_default"].left_out
     if left_out:
         model.close()
-        raise Refused(left_out)
+        raise Refused(short(left_out))
     return model
 
 

@@ -4,6 +4,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from inspect import signature
 from itertools import product
 from typing import Any
 
@@ -11,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
 import tensorflow.compat.v1 as v1
+from tensorflow.python.framework import op_def_registry
 
 Array = npt.NDArray[Any]
 raw = tf.raw_ops
@@ -533,11 +535,13 @@ def _of_complex(op: str, **attrs: Any) -> Callable[..., Any]:
 
 
 def _call(op: str, inputs: Sequence[Any], attrs: Mapping[str, Any]) -> Any:
-    """Call a raw operation with its inputs in order."""
-    from tensorflow.python.framework import op_def_registry
-
+    """Call an operation with its inputs in order; `tf.raw_ops` has other names for some of them."""
+    make = getattr(raw, op)
     names = [each.name for each in op_def_registry.get(op).input_arg]
-    return getattr(raw, op)(**dict(zip(names, inputs, strict=True)), **attrs)
+    taken = list(signature(make).parameters)
+    if not set(names) <= set(taken):
+        names = taken[: len(names)]
+    return make(**dict(zip(names, inputs, strict=True)), **attrs)
 
 
 call = _call
@@ -615,7 +619,7 @@ TABLE["TensorListResize"] = [made(lambda x, s=s: _stacked(raw.TensorListResize(i
 TABLE["TensorListConcatV2"] = [made(lambda x: raw.TensorListConcatV2(input_handle=raw.TensorListFromTensor(tensor=x, element_shape=[2, 3]), element_shape=[-1, 3], leading_dims=tf.constant([], tf.int64), element_dtype=tf.float32)[:1], d("n 2 3", dtype=np.float32))]  # fmt: skip
 TABLE["TensorListGather"] = [made(lambda x, k: raw.TensorListGather(input_handle=_list(x), indices=k, element_shape=[3], element_dtype=tf.float32), _R, g(1, 0, dtype=np.int32))]  # fmt: skip
 TABLE["TensorListScatterIntoExistingList"] = [made(lambda x, k: _stacked(raw.TensorListScatterIntoExistingList(input_handle=_list(x), tensor=x[:1], indices=k)), _R, g(1, dtype=np.int32))]  # fmt: skip
-TABLE["TensorListSplit"] = [made(lambda x: _got(raw.TensorListSplit(tensor=x, element_shape=[-1, 3], lengths=tf.constant([1, 1], tf.int64))), _R)]  # fmt: skip
+TABLE["TensorListSplit"] = [made(lambda x: raw.TensorListGetItem(input_handle=raw.TensorListSplit(tensor=x, element_shape=[-1, 3], lengths=tf.constant([1, 1], tf.int64)), index=1, element_shape=[1, 3], element_dtype=tf.float32), _R)]  # fmt: skip
 
 
 def _filled(x: Any) -> tuple[Any, Any]:
@@ -624,9 +628,10 @@ def _filled(x: Any) -> tuple[Any, Any]:
 
 
 def _written(x: Any) -> Any:
-    handle, flow = _filled(x)
+    handle, flow = raw.TensorArrayV3(size=3, dtype=tf.float32, element_shape=[3])
+    flow = raw.TensorArrayScatterV3(handle=handle, indices=[0, 2], value=x, flow_in=flow)
     flow = raw.TensorArrayWriteV3(handle=handle, index=1, value=x[0], flow_in=flow)
-    return raw.TensorArrayGatherV3(handle=handle, indices=[0, 1], flow_in=flow, dtype=tf.float32)
+    return raw.TensorArrayGatherV3(handle=handle, indices=[0, 1, 2], flow_in=flow, dtype=tf.float32)
 
 
 def _with_array(op: str, **attrs: Any) -> Callable[..., Any]:

@@ -11,7 +11,7 @@ from tests.functional.servers import Server
 from tests.suites import serving
 from tests.suites.asking import Refused, over_predict
 from tests.suites.judging import Array, Kind, Outcome
-from tests.suites.tensorflow_asking import Found, compared
+from tests.suites.tensorflow_asking import Found, compared, short
 from tests.suites.tensorflow_graphs import BASE, FINITE, Graph, Request, Test
 
 COMMAND = ("ie_serving", "config", "--inference_precision=f32")
@@ -32,7 +32,9 @@ def asked_over_the_wire(tests: Sequence[Test]) -> Iterator[tuple[Test, Found]]:
             causes = serving.settled(server, len(graphs))
             for name, (test, graph) in graphs.items():
                 cause = causes.get(name, "its load does not end")
-                outcome = Outcome(Kind.REFUSED, cause) if cause else _asked(server, name, graph)
+                outcome = (
+                    Outcome(Kind.REFUSED, short(cause)) if cause else _asked(server, name, graph)
+                )
                 yield test, Found(outcome, "")
 
 

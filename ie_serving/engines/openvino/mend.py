@@ -22,6 +22,7 @@ Each fault was measured with OpenVINO 2026.4; `docs/openvino-faults.md` lists th
 - `Broadcast` to no dimensions ends the process at the compile, as does a `Gather` of which it is
   known that it gives nothing. The first becomes what it is given, the second a constant.
 - `GatherND` by places of no coordinates gives what lies anywhere in memory.
+- `ReduceMean` of 8 bits ends its sums at their greatest number where all sizes are known.
 - `FakeQuantize` in channels of an open number takes other steps than it is told.
 - `ReduceMax` begins with the least finite float, so that the greatest of negative infinities alone,
   or of nothing, is that; `ReduceMin` likewise. Halves of floats leave room for it below them.
@@ -287,6 +288,18 @@ def _reach_infinity(_: ov.Model, node: ov.Node) -> None:
     doubled.set_names(names)
 
 
+def _widen_mean(_: ov.Model, node: ov.Node) -> None:
+    """Compute the mean of 8 bits with 32, which hold its sums."""
+    data, axes = node.input_values()
+    kind = data.get_element_type()
+    if kind not in (ov.Type.i8, ov.Type.u8):
+        return
+    keeps = node.get_attributes()["keep_dims"]
+    mean = op.reduce_mean(op.convert(data, "i32"), axes, keeps)
+    mean.set_friendly_name(node.get_friendly_name())
+    replace(node.output(0), op.convert(mean, kind).output(0))
+
+
 def _is_of_softmax(data: ov.Output, readers: Sequence[ov.Input]) -> bool:
     """Tell whether the same numbers are lowered by their greatest alone, which is fused as is."""
     if len(readers) != 1 or readers[0].get_node().get_type_name() != "Subtract":
@@ -435,14 +448,15 @@ _BY_SIZES: Mapping[str, Callable[[ov.Node], None]] = MappingProxyType(
 
 def _mask_of_data(data: ov.Output, begin: ov.Output, end: ov.Output) -> ov.Node:
     """Tell which elements of a padded tensor are of the data."""
-    shape, pads = data.get_partial_shape(), [value_of(each.get_node()) for each in (begin, end)]
-    before, after = pads
+    shape = data.get_partial_shape()
+    before, after = (value_of(each.get_node()) for each in (begin, end))
     # A constant: the plugin lets others write where it has computed one of constants alone.
     if shape.is_static and before is not None and after is not None:
-        sizes = np.array(shape.to_shape())
-        places = np.indices(sizes + before + after)
-        inside = (before <= places.T) & (before + sizes > places.T)
-        return op.constant(inside.all(-1).T)
+        mask: Array = np.array(True)
+        for size, first, last in zip(shape.to_shape(), before, after, strict=True):
+            places = np.arange(-first, size + last)
+            mask = np.logical_and.outer(mask, (places >= 0) & (places < size))
+        return op.constant(mask)
     none = op.constant(np.uint8(0))
     ones = op.broadcast(op.constant(np.uint8(1)), op.shape_of(data))
     return op.not_equal(op.pad(ones, begin, end, "constant", none), none)
@@ -463,6 +477,7 @@ _CHANGES: Mapping[str, Callable[[ov.Model, ov.Node], None]] = MappingProxyType(
         "If": _keep_outputs,
         "NonMaxSuppression": _suppress_only_above,
         "ReduceMax": _reach_infinity,
+        "ReduceMean": _widen_mean,
         "ReduceMin": _reach_infinity,
         "ShapeOf": _know_no_sizes,
         "SparseFillEmptyRows": _convert_flags,

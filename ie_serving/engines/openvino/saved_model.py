@@ -13,6 +13,7 @@ from ie_serving.core.tensors import BY_NUMBER, BY_OPENVINO, Array, Signature, Te
 from ie_serving.engines.openvino.draft import Draft, Tensor, Version
 from ie_serving.engines.openvino.left_out import leaving_out
 from ie_serving.engines.openvino.mapping import Renames, aliases
+from ie_serving.engines.openvino.quanta import round_halves_up
 from ie_serving.engines.openvino.runtime import core, load_failures, one_line
 from ie_serving.engines.openvino.savedmodel.checkpoint import check_variables
 from ie_serving.engines.openvino.savedmodel.file import (
@@ -29,7 +30,6 @@ from ie_serving.engines.openvino.savedmodel.host.needs import hold_first_form, m
 from ie_serving.engines.openvino.savedmodel.initial import Initial
 from ie_serving.engines.openvino.savedmodel.misconverted import check_graph, check_shape
 from ie_serving.engines.openvino.savedmodel.program import Beside
-from ie_serving.engines.openvino.savedmodel.quanta import round_halves_up
 from ie_serving.engines.openvino.savedmodel.rewrite import (
     OUTPUT,
     Prepared,

@@ -171,12 +171,31 @@ def _dense_bincount(body: Body, node: Proto) -> None:
     body.nodes[-1].attr["axis"].i = -1
     is_binary = "binary_output" in node.attr and node.attr["binary_output"].b
     if not body.is_empty_constant(weights) and not is_binary:
+        known = body.node(weights)
+        if known is None or known.op != "Const":
+            weights = _weights(body, values, weights, (value_type, dtype))
         column = body.add("ExpandDims", [weights, body.constant(-1)], T=dtype, Tdim=_INT32)
         hot = body.add("Mul", [hot, column], "z", T=dtype)
     reduce = "Max" if is_binary else "Sum"
     node.attr["Tidx"].type = _INT32
     was = "bins" if node.op == "Bincount" else "output"
     body.become(node, reduce, [hot, body.constant([-2])], was=was)
+
+
+def _weights(body: Body, values: str, weights: str, types: tuple[int, int]) -> str:
+    """Give as many weights as values: those of a request, or ones where it brings none."""
+    value_type, dtype = types
+    row, start = body.constant([-1]), body.constant([0])
+    shape = body.add("Shape", [values], T=value_type, out_type=_INT32)
+    size = body.add("Size", [values], T=value_type, out_type=_INT32)
+    count = body.add("ExpandDims", [size, body.constant(0)], T=_INT32, Tdim=_INT32)
+    given = body.add("Reshape", [weights, row], T=dtype, Tshape=_INT32)
+    one = body.add("Cast", [body.constant(1)], "y", SrcT=_INT32, DstT=dtype)
+    ones = body.add("Fill", [count, one], T=dtype, index_type=_INT32)
+    both = body.add("ConcatV2", [given, ones, body.constant(0)], T=dtype, Tidx=_INT32)
+    body.nodes[-1].attr["N"].i = 2
+    first = body.add("Slice", [both, start, count], T=dtype, Index=_INT32)
+    return body.add("Reshape", [first, shape], T=dtype, Tshape=_INT32)
 
 
 def _bincount(body: Body, node: Proto) -> None:

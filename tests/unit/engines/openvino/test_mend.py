@@ -468,3 +468,16 @@ async def test_an_open_number_of_channels_is_quantized_in_the_steps_it_is_told(
     step = (high - low) / (levels - 1)
     expected = np.rint((np.clip(rows, low, high) - low) / step) * step + low
     np.testing.assert_allclose((await run(model, {"x": rows}))["y"], expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", [DataType.UINT8, DataType.INT8])
+@pytest.mark.parametrize("rows", [-1, 2])
+async def test_the_mean_of_small_integers_is_that_of_all(
+    tmp_path: Path, rows: int, dtype: DataType
+) -> None:
+    """Of 200, 200 and 201 it was 85: their sum ended at 255."""
+    x = parameter("x", (rows, 3), dtype)
+    model = load(save(tmp_path, [result("y", op.reduce_mean(x, _axis(1)))], [x]))
+    most = np.iinfo(dtype.numpy).max
+    values = np.array([[most, most, most - 3], [0, 0, 2]], dtype.numpy)
+    assert (await run(model, {"x": values}))["y"].tolist() == [most - 1, 0]

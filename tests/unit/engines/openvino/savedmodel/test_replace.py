@@ -69,6 +69,10 @@ CASES: Mapping[str, tuple[str, Callable[[Any, Any], Any]]] = {
             arr=ids[:1] + 2, size=5, weights=tf.constant([], tf.float32)
         ),
     ),
+    "counts of a single value without weights that are known": (
+        "Bincount",
+        lambda x, ids: _counted(ids[:1] + 2, x[4:, 0]),
+    ),
     "counts of all values of a table, with weights": (
         "Bincount",
         lambda x, ids: tf.raw_ops.Bincount(

@@ -6,7 +6,7 @@ import openvino.opset15 as op
 import pytest
 import tensorflow as tf
 
-from ie_serving.engines.openvino.savedmodel.quanta import round_halves_up
+from ie_serving.engines.openvino.quanta import round_halves_up
 from tests.unit.engines.openvino.models import parameter, result
 
 

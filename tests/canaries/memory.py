@@ -298,6 +298,19 @@ def regions_without_their_channels_write_elsewhere() -> bool:
 
 
 @fault(
+    "a Fourier transform of size 0 ends the process, also where the load measures sizes",
+    done="the request is refused (`sizes.py`)",
+    where="transforms of a size that values decide; one flag",
+    tests=("test_sizes.py::test_no_transform_of_size_0",),
+)
+def a_transform_of_nothing_ends_the_process() -> bool:
+    x, size = port("f32", 1, 4, 2), port("i64", 1)
+    return not fails(
+        compiled([op.dft(x, const([1]), size)], [x, size]), np.ones((1, 4, 2)), whole(0)
+    )
+
+
+@fault(
     "`AvgPool` of operation set 16 without dilations ends the process that compiles it",
     done="windows without gaps are written out (`mend.py`)",
     where="graphs with it; none",

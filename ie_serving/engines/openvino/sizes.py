@@ -54,7 +54,7 @@ def guard_sizes(nodes: Sequence[ov.Node], sources: Collection[str]) -> Iterator[
         rule = _RULES.get(node.get_type_name())
         if rule and any(is_among(sources, node, number) for number in rule.numbers):
             fits = rule.fits(node)
-            for number in _present(node, rule.numbers):
+            for number in _replaced(node, rule.numbers):
                 replace_where_not(node, number, fits, int32(1))
             yield Flag.unless(f"{title(node)} {rule.cause}", fits)
 
@@ -79,6 +79,13 @@ def _computes_from(node: ov.Node, found: Collection[str]) -> bool:
         return False
     numbers = range(node.get_input_size())
     return node.get_type_name() in SOURCES or any(is_among(found, node, i) for i in numbers)
+
+
+def _replaced(node: ov.Node, numbers: Collection[int]) -> list[int]:
+    """Leave the axes of `Interpolate` out: the plugin crashes where these are not constants."""
+    kind = node.get_type_info()
+    axes = 2 if (kind.name, kind.version_id) == ("Interpolate", "opset11") else None
+    return [number for number in _present(node, numbers) if number != axes]
 
 
 def _present(node: ov.Node, numbers: Collection[int]) -> list[int]:
@@ -128,6 +135,17 @@ def _pads() -> _Rule:
 
     cause = f"is asked for more than {MOST_ELEMENTS} elements, or to cut off more than there are"
     return _Rule((1, 2), fits, cause)
+
+
+def _transforms() -> _Rule:
+    """Bound the sizes of a Fourier transform: of size 0 the plugin ends the process."""
+
+    def fits(node: ov.Node) -> ov.Node:
+        none = op.equal(_floats(node.input_value(2)), float32(0.0))
+        any_none = op.reduce_logical_or(none, int64([0]), False)
+        return op.logical_and(_few(_transformed(node)), op.logical_not(any_none))
+
+    return _Rule((2,), fits, f"is asked for more than {MOST_ELEMENTS} elements, or for none")
 
 
 def _resized(node: ov.Node) -> ov.Node:
@@ -240,17 +258,17 @@ _RULES: Mapping[str, _Rule] = MappingProxyType(
     {
         "Broadcast": _by_count((1,), _broadcast),
         "ConvolutionBackpropData": _asks_little((2,), _filtered),
-        "DFT": _by_count((2,), _transformed),
+        "DFT": _transforms(),
         "EmbeddingSegmentsSum": _asks_little((3,), _rows_of),
         "Eye": _asks_little((0, 1, 3)),
         "GroupConvolutionBackpropData": _asks_little((2,), _filtered),
-        "IDFT": _by_count((2,), _transformed),
-        "IRDFT": _by_count((2,), _transformed),
+        "IDFT": _transforms(),
+        "IRDFT": _transforms(),
         "Interpolate": _by_count((1, 2), _resized),
         "Multinomial": _asks_little((1,), _leading(1)),
         "OneHot": _asks_little((1,), lambda node: [_product(_floats(_shape_of(node)))]),
         "Pad": _pads(),
-        "RDFT": _by_count((2,), _transformed),
+        "RDFT": _transforms(),
         "RandomUniform": _asks_little((0,)),
         "Slice": _steps(3),
         "StridedSlice": _steps(3),

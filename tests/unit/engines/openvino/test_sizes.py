@@ -220,3 +220,43 @@ async def test_regions_with_their_channels_are_served(tmp_path: Path) -> None:
     model = load(unary(tmp_path, (-1, 14, -1, -1), DataType.FP32, regions))
     answer = await run(model, {"x": np.zeros((1, 14, 2, 2), np.float32)})
     assert answer["y"].ravel()[0] == 0.5
+
+
+TO_NOTHING: dict[str, Callable[[Any], Any]] = {
+    "DFT": lambda n: op.dft(_ones(1, 4, 2), _axes(1), op.convert(n, "i64")),
+    "IDFT": lambda n: op.idft(_ones(1, 4, 2), _axes(1), op.convert(n, "i64")),
+}
+
+
+def _ones(*shape: int) -> Any:
+    return op.constant(np.ones(shape, np.float32))
+
+
+def _axes(*axes: int) -> Any:
+    return op.constant(np.array(axes))
+
+
+@pytest.mark.parametrize("name", TO_NOTHING)
+async def test_no_transform_of_size_0(tmp_path: Path, name: str) -> None:
+    """They ended the process: the load measured them with zeros, and clients might ask for them."""
+    model = load(unary(tmp_path, (1,), DataType.FP32, TO_NOTHING[name]))
+    with pytest.raises(InvalidTensor, match="or for none"):
+        await run(model, {"x": np.array([0], np.float32)})
+    assert (await run(model, {"x": np.array([2], np.float32)}))["y"].size
+
+
+@pytest.mark.parametrize("mode", ["bilinear_pillow", "linear_onnx"])
+async def test_scales_of_a_request_leave_the_axes_alone(tmp_path: Path, mode: str) -> None:
+    """The guard made the axes of opset 11 computed ones, by which the process ended."""
+
+    def resized(scales: Any) -> Any:
+        picture = op.constant(np.arange(6, dtype=np.float32).reshape(1, 1, 2, 3))
+        places = op.constant(np.array([0, 1]))
+        both = op.gather(scales, places, op.constant(np.int64(0)))
+        return op.interpolate(picture, both, mode, "scales", axes=op.constant(np.array([2, 3])))
+
+    model = load(unary(tmp_path, (2,), DataType.FP32, resized))
+    answer = await run(model, {"x": np.array([2, 1], np.float32)})
+    assert answer["y"].shape == (1, 1, 4, 3)
+    with pytest.raises(InvalidTensor, match="more than"):
+        await run(model, {"x": np.array([1e5, 1e5], np.float32)})

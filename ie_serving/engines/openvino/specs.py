@@ -127,6 +127,7 @@ def prepare(draft: Draft, model: ov.Model, options: EngineOptions) -> Ports:
         inputs={port.spec.name: port.spec for port in inputs},
         outputs={port.spec.name: port.spec for port in outputs},
         method=draft.method,
+        ignored=draft.ignored,
     )
     return Ports(signature, inputs, outputs, kept)
 

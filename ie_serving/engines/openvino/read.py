@@ -127,8 +127,9 @@ def _declared_names(ports: Sequence[ov.Output], declared: Sequence[str], file: P
     The front end calls an input that is an output, too, like the output.
     """
     own = [min(_names(port).intersection(declared), default="") for port in ports]
-    if "" not in own:
-        return own
+    lost = [name for name in declared if name not in own]
+    if own.count("") == len(lost):  # none was dropped
+        return [name or lost.pop(0) for name in own]
     passed = {out: node.inputs[0] for node in nodes(file) if node.inputs for out in node.outputs}
     for place, name in enumerate(_own_names(ports)):
         source = name

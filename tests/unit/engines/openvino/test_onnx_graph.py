@@ -221,3 +221,22 @@ async def test_inputs_are_called_as_the_file_does(tmp_path: Path) -> None:
     assert signature.ignored == {"axes"}
     found = await run(loaded, {"z": np.float32([1, 2]), "x": np.float32([3, 4])})
     assert {name: each.tolist() for name, each in found.items()} == {"a": [1, 2], "y": [7]}
+
+
+async def test_an_input_of_a_sequence_that_is_an_output_has_its_own_name(tmp_path: Path) -> None:
+    names, sizes = ("x", "y", "place"), ([2], [2], [])
+    kinds = (TensorProto.FLOAT, TensorProto.FLOAT, TensorProto.INT64)
+    given = list(map(helper.make_tensor_value_info, names, kinds, sizes))
+    place = onnx.numpy_helper.from_array(np.array(1), "place")
+    operators = [
+        helper.make_node("SequenceConstruct", ["x", "y"], ["s"]),
+        helper.make_node("SequenceAt", ["s", "place"], ["z"]),
+        helper.make_node("Neg", ["x"], ["n"]),
+    ]
+    outputs = [onnx.ValueInfoProto(name=name) for name in "zn"]
+    graph = helper.make_graph(operators, "g", given[:2], outputs, [place])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 12)], ir_version=7)
+    onnx.save(model, str(tmp_path / "model.onnx"))
+    loaded = load(tmp_path)
+    found = await run(loaded, {"x": np.float32([1, 2]), "y": np.float32([3, 4])})
+    assert {name: each.tolist() for name, each in found.items()} == {"z": [3, 4], "n": [-1, -2]}

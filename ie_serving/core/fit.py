@@ -226,7 +226,9 @@ def _completed(signature: Signature, inputs: Mapping[str, Array]) -> Mapping[str
     if signature.defaults:
         inputs = {**signature.defaults, **inputs}
     if inputs.keys() != signature.inputs.keys():
-        raise InvalidRequest(_wrong_names(signature, inputs))
+        inputs = {name: each for name, each in inputs.items() if name not in signature.ignored}
+        if inputs.keys() != signature.inputs.keys():
+            raise InvalidRequest(_wrong_names(signature, inputs))
     return inputs
 
 

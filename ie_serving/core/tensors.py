@@ -126,6 +126,7 @@ class Signature:
         method: one of `Method`, or what the model's author wrote.
         examples: how it is computed, when its input is a batch of serialized Examples.
         defaults: values of inputs that a request may leave out.
+        ignored: names that a request may give beside `inputs`, and that change nothing.
         left_out: why it is not served, though the model declares it; empty for one that is.
         definition: of one that is listed and not served: its SignatureDef, serialized, since it may
             hold what no spec can say; empty where the specs say it all.
@@ -147,6 +148,7 @@ class Signature:
     method: str = Method.PREDICT.value
     examples: "ExampleBinding | None" = None
     defaults: Mapping[str, Array] = field(default_factory=dict)
+    ignored: frozenset[str] = frozenset()
     left_out: str = ""
     definition: bytes = b""
     runs_on: str = ""

@@ -1,4 +1,4 @@
-"""Operators, attributes and opsets of an ONNX file, read without the package `onnx`.
+"""Operators, attributes, inputs and opsets of an ONNX file, read without the package `onnx`.
 
 Field numbers: onnx.proto3; wire format: protobuf's encoding guide. Weights are skipped, not read,
 so a file of gigabytes takes milliseconds.
@@ -7,7 +7,7 @@ so a file of gigabytes takes milliseconds.
 import io
 import os
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
@@ -15,7 +15,8 @@ from typing import BinaryIO, NamedTuple
 # ModelProto, FunctionProto, GraphProto, NodeProto and OperatorSetIdProto; below, wire types.
 _GRAPH, _MODEL_OPSETS, _FUNCTIONS = 7, 8, 25
 _FUNCTION_NODES, _FUNCTION_OPSETS = 7, 9
-_GRAPH_NODES = 1
+_GRAPH_NODES, _INITIALIZERS, _GRAPH_INPUTS = 1, 5, 11
+_INITIALIZER_NAME, _INPUT_NAME = 8, 1
 _INPUT, _OUTPUT, _NAME, _TYPE, _ATTRIBUTE, _DOMAIN = 1, 2, 3, 4, 5, 7
 _OPSET_DOMAIN, _OPSET_VERSION = 1, 2
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
@@ -43,6 +44,10 @@ class Node:
     attributes: Mapping[str, Value]
     opset: int
     """Version of `domain` that the model or function imports; 0 where it imports none."""
+
+    def has(self, place: int) -> bool:
+        """Tell whether the input of this number is given."""
+        return place < len(self.inputs) and bool(self.inputs[place])
 
 
 class _Field(NamedTuple):
@@ -77,6 +82,20 @@ def opsets(path: Path) -> Mapping[str, int]:
         return _opsets(file, _whole(file), _MODEL_OPSETS)
 
 
+def inputs(path: Path) -> list[str]:
+    """Name the inputs that have no value in the file, in its order.
+
+    Raises:
+        ValueError: the file is no ONNX model.
+        OSError: it cannot be read.
+    """
+    with path.open("rb") as file:
+        graphs = list(_fields(file, _whole(file), _GRAPH))
+        declared = _names(file, graphs, _GRAPH_INPUTS, _INPUT_NAME)
+        constants = set(_names(file, graphs, _INITIALIZERS, _INITIALIZER_NAME))
+    return [name for name in declared if name not in constants]
+
+
 def nodes(path: Path) -> Iterator[Node]:
     """Give the operators of the graph, its functions, and the subgraphs of either.
 
@@ -92,6 +111,15 @@ def nodes(path: Path) -> Iterator[Node]:
         for function in _fields(file, model, _FUNCTIONS):
             own = _opsets(file, function, _FUNCTION_OPSETS)
             yield from _nodes(file, function, _FUNCTION_NODES, {**imported, **own})
+
+
+def _names(file: BinaryIO, graphs: Sequence[_Field], number: int, of_name: int) -> list[str]:
+    return [
+        _text(file, name)
+        for graph in graphs
+        for each in _fields(file, graph, number)
+        for name in _fields(file, each, of_name)
+    ]
 
 
 def _opsets(file: BinaryIO, within: _Field, number: int) -> dict[str, int]:

@@ -7,11 +7,12 @@ from typing import Any
 import numpy as np
 import onnx
 import openvino as ov
+import openvino.opset15 as op
 from onnx import helper
 from onnx.reference import ReferenceEvaluator
 
 from ie_serving.core.tensors import Array
-from tests.canaries.bare import asked, floats, ints, whole
+from tests.canaries.bare import asked, compiled, const, floats, ints, port, whole
 from tests.canaries.fault import fault
 
 PIXELS = np.random.default_rng(1).random((1, 1, 4, 4), np.float32)
@@ -87,6 +88,63 @@ def attributes_of_onnx_are_dropped() -> bool:
 def onnx_is_converted_otherwise() -> bool:
     node = helper.make_node("BitShift", ["x", "p"], ["y"], direction="RIGHT")
     return differs_from_onnx(node, 11, ints(-4, -1), p=ints(1, 1))
+
+
+@fault(
+    "`DynamicQuantizeLinear` divides by the range of the numbers, `QuantizeLinear` rounds behind "
+    "the zero point, and the plugin multiplies by reciprocals: halves come out one step off",
+    done="the graph is changed after it was read (`onnx_graph.py`)",
+    where="ONNX models that compute the scale, or give the integers as an output; in the middle "
+    "of a graph `QuantizeLinear` by a constant scale stays, since the plugin makes operations on "
+    "integers of it",
+    tests=(
+        "test_onnx_graph.py::test_numbers_are_divided_by_the_scale_that_is_given",
+        "test_onnx_graph.py::test_halves_are_rounded_before_an_odd_zero_point_is_added",
+        "test_onnx_graph.py::test_halves_are_rounded_before_a_zero_point_of_a_request",
+    ),
+)
+def halves_are_quantized_one_step_off() -> bool:
+    node = helper.make_node("QuantizeLinear", ["x", "s", "z"], ["y"])
+    scale, zero = np.array(0.5, np.float32), np.array(3, np.uint8)
+    return differs_from_onnx(node, 21, floats(0.25, 0.75), s=scale, z=zero)
+
+
+@fault(
+    "`SplitToSequence` into pieces of lengths that have an open size counts one piece",
+    done="refused (`onnx_graph.py`)",
+    where="ONNX models in which a request decides into how many pieces a tensor is split",
+    tests=("test_onnx_graph.py::test_pieces_of_a_sequence_are_counted_where_they_are_known",),
+)
+def pieces_of_sequences_are_not_counted() -> bool:
+    kinds = {"x": (onnx.TensorProto.FLOAT, [6]), "lengths": (onnx.TensorProto.INT64, [None])}
+    given = [helper.make_tensor_value_info(name, *kind) for name, kind in kinds.items()]
+    operators = [
+        helper.make_node("SplitToSequence", ["x", "lengths"], ["pieces"]),
+        helper.make_node("SequenceLength", ["pieces"], ["y"]),
+    ]
+    y = helper.make_tensor_value_info("y", onnx.TensorProto.INT64, [])
+    graph = helper.make_graph(operators, "g", given, [y])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 12)], ir_version=7)
+    read = ov.Core().read_model(model.SerializeToString(), b"")
+    return int(asked(read)(floats(*range(6)), np.array([1, 2, 3]))[0]) != 3
+
+
+@fault(
+    "constant infinities of bfloat16 become the greatest finite numbers, so that `Attention` does "
+    "not see rows that are masked in full",
+    done="refused (`onnx_graph.py`)",
+    where="ONNX models with `Attention` of bfloat16 that is causal and counts keys by row",
+    tests=(
+        "test_onnx_graph.py"
+        "::test_attention_of_bfloat16_whose_rows_may_be_masked_in_full_is_refused",
+    ),
+)
+def infinities_of_bfloat16_are_finite() -> bool:
+    x = port("f32", 1)
+    narrow = op.convert(x, "bf16")
+    masked = op.add(narrow, op.convert_like(const(-np.inf, np.float32), narrow))
+    (answer,) = compiled([op.convert(masked, "f32")], [x])(floats(1))
+    return bool(np.isfinite(answer).all())
 
 
 @fault(

@@ -210,11 +210,15 @@ def the_mean_of_nothing_is_0() -> bool:
 
 @fault(
     "infinity becomes the largest float32 in an output of float64, as of a quotient by 0 or a"
-    " logarithm of 0",
-    done="the graph gives float32, which becomes float64 behind it (`specs.py`, `slot.py`)",
-    where="models with outputs of float64 that are computed: these are copied, and infer "
-    "asynchronously",
-    tests=("test_ends.py::test_infinity_stays_infinity_as_double",),
+    " logarithm of 0, and in an input of float64",
+    done="the graph gives float32, which becomes float64 behind it, and takes float32 "
+    "(`specs.py`, `slot.py`)",
+    where="models with inputs of float64 that are computed with, or with outputs of float64 that "
+    "are computed: these are copied, and infer asynchronously",
+    tests=(
+        "test_ends.py::test_infinity_stays_infinity_as_double",
+        "test_ends.py::test_infinity_is_taken_as_double",
+    ),
     issue=37968,
 )
 def an_infinite_double_is_finite() -> bool:

@@ -54,10 +54,20 @@ def write_echo(directory: Path) -> None:
     write(directory, node, ["n", 2], ["n", 2])
 
 
+def write_sum(directory: Path) -> None:
+    """OpenVINO drops the axes, of which there are none."""
+    write(directory, onnx.helper.make_node("ReduceSum", ["x", "axes"], ["y"]), ["n", 2], [1, 1])
+    model = onnx.load(directory / "model.onnx")
+    kind = onnx.TensorProto.INT64
+    model.graph.input.append(onnx.helper.make_tensor_value_info("axes", kind, [0]))
+    onnx.save_model(model, directory / "model.onnx")
+
+
 MODELS: Mapping[str, Callable[[Path], None]] = {
     "resize": write_resize,
     "relu": write_relu,
     "echo": write_echo,
+    "sum": write_sum,
 }
 
 
@@ -104,6 +114,22 @@ def test_requests_with_nan_go_to_another_engine(server: Server, x: list[list[flo
     sent = np.array(x, np.float32)
     for y in answers(server, "relu", sent):
         np.testing.assert_array_equal(y, np.maximum(sent, 0))
+
+
+def test_an_input_that_changes_nothing_may_be_given_or_not(server: Server) -> None:
+    x = np.array([[1, 2]], np.float32)
+    request = predict_pb2.PredictRequest()
+    request.model_spec.name = "sum"
+    request.inputs["x"].CopyFrom(tf.make_tensor_proto(x))
+    for _ in ("without", "with"):
+        reply = server.prediction.Predict(request, PATIENCE_S)
+        assert tf.make_ndarray(reply.outputs["y"]).tolist() == [[3]]
+        request.inputs["axes"].CopyFrom(tf.make_tensor_proto(np.zeros(0, np.int64)))
+    for more in ({}, {"axes": []}):
+        body = json.dumps({"inputs": {"x": x.tolist(), **more}})
+        url = f"{server.url}/v1/models/sum:predict"
+        found = httpx.post(url, content=body, timeout=PATIENCE_S)
+        assert found.json() == {"outputs": [[3]]}
 
 
 def test_what_was_found_is_logged(server: Server) -> None:

@@ -16,7 +16,7 @@ from ie_serving.core.errors import InvalidRequest, LoadFailed
 from ie_serving.core.tensors import SERVING_DEFAULT, Array, DataType, Signature
 from ie_serving.engines import declared
 from ie_serving.engines.base import EngineOptions
-from ie_serving.engines.onnx_file import uses_domain
+from ie_serving.engines.onnx_file import Node, nodes, uses_domain
 from ie_serving.engines.onnxruntime.session import Failure, SessionRequest
 from ie_serving.engines.onnxruntime.specs import Output, Session, input_specs, outputs_of
 from ie_serving.engines.openvino.unmet import refuse_unmet
@@ -28,6 +28,9 @@ from ie_serving.engines.run.threads import thread_limit
 DOMAIN = "ai.onnx.ml"
 LIBRARY = "onnxruntime"
 INSTALL = "pip install 'ie_serving[onnxruntime]'"
+_SCORES, _MASKED = 3, (1, 2)
+"""Place of the scores among the outputs of `Attention`, and the modes in which they are masked and
+not yet what `Softmax` makes of them."""
 FAILED = "Error occurred during inference execution"
 """Phrase of 2020 for whatever the engine raised."""
 
@@ -49,7 +52,9 @@ class OnnxRuntimeEngine:
     def compile(self, directory: Path, options: EngineOptions) -> CompiledPrograms:
         """See `engines.base`."""
         declared.check_known(options, (), LIBRARY)
-        session = _session(_only_model(directory))
+        model = _only_model(directory)
+        _refuse_wrong(model)
+        session = _session(model)
         outputs = outputs_of(session)
         signature = Signature(
             SERVING_DEFAULT,
@@ -76,6 +81,25 @@ def _only_model(directory: Path) -> Path:
     if len(models) != 1:
         raise LoadFailed(f"the version holds {len(models)} *.onnx files; expected one")
     return models[0]
+
+
+def _refuse_wrong(model: Path) -> None:
+    """Refuse what onnxruntime 1.32 computes otherwise than ONNX says. Raises: LoadFailed."""
+    try:
+        for node in nodes(model):
+            if _gives_masked_scores(node):
+                raise LoadFailed(
+                    f'Attention "{node.outputs[0]}": {LIBRARY} gives the least float for negative'
+                    f' infinity in its output "{node.outputs[_SCORES]}": leave that output out'
+                )
+    except ValueError:
+        return  # no ONNX model: the library says so
+
+
+def _gives_masked_scores(node: Node) -> bool:
+    given = node.attributes
+    masked = given.get("is_causal") and given.get("qk_matmul_output_mode") in _MASKED
+    return bool(node.kind == "Attention" and masked and any(node.outputs[_SCORES:]))
 
 
 def _session(model: Path) -> Session:

@@ -53,6 +53,7 @@ class Draft:
             None where the file declares none.
         host: what the host computes around the model; None where it computes nothing.
         colours: order of the colours of encoded images, where no setting says it.
+        ignored: further inputs of the file, whose values change nothing.
     """
 
     name: str
@@ -64,6 +65,7 @@ class Draft:
     listed: Signature | None = None
     host: "Plan | None" = None
     colours: str = RGB
+    ignored: frozenset[str] = frozenset()
 
     @property
     def runs_on(self) -> str:

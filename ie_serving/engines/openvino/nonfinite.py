@@ -41,8 +41,9 @@ class Nonfinite:
 
 
 MOVES = named(
-    "Assign BatchToSpace Broadcast Concat Constant Convert DepthToSpace Gather GatherElements "
-    "GatherND Identity If Loop Pad Parameter ReadValue Reshape Result Reverse Roll ScatterUpdate "
+    "Assign BatchToSpace Broadcast Concat Constant Convert ConvertLike DepthToSpace Gather "
+    "GatherElements GatherND Identity If Loop Pad Parameter ReadValue Reshape Result Reverse Roll "
+    "ScatterUpdate "
     "Select ShapeOf ShuffleChannels Slice SpaceToBatch SpaceToDepth Split Squeeze StridedSlice "
     "TensorIterator Tile Transpose Unsqueeze VariadicSplit"
 )
@@ -86,7 +87,7 @@ def _all(model: ov.Model) -> list[ov.Node]:
 
 def _may_lose(node: ov.Node) -> bool:
     kind = node.get_type_name()
-    if kind == "Convert":
+    if kind in ("Convert", "ConvertLike"):
         return _is_real(node.input_value(0)) and node.get_output_element_type(0) == ov.Type.boolean
     return kind not in MOVES and kind not in COMPUTES and bool(_floats(node))
 
@@ -192,6 +193,7 @@ _OWN = named(
 _CHANGES: Mapping[str, Callable[[ov.Node], None]] = {
     **dict.fromkeys(_OWN, _keep_own),
     "Convert": _unlike_zero,
+    "ConvertLike": _unlike_zero,
     "LogSoftmax": _keep_of_row,
     "Maximum": _keep_both,
     "Minimum": _keep_both,

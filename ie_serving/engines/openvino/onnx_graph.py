@@ -6,8 +6,14 @@ the rest. Each was measured with OpenVINO 2026.4; `docs/openvino-faults.md` list
 - `BitShift` to the right becomes a division, which rounds negative numbers towards 0.
 - `ConvTranspose` with `auto_pad` has no padding unless all sizes are known, and with `output_shape`
   it then has a wrong one, in groups also where they are.
+- `DynamicQuantizeLinear` divides by the range of the numbers in place of their scale, and
+  `QuantizeLinear` becomes a `FakeQuantize`, which rounds behind the zero point and not before it:
+  halves come out one step off. Where integers are quantized in the middle of a graph by constant
+  scales it stays, since the plugin makes operations on integers of it.
+- `Attention` of bfloat16 loses the infinities by which rows are masked in full.
 - `MaxPool` with `ceil_mode` has windows that begin behind the last element.
 - `Resize` by scales with `align_corners` takes the scale that follows from whole sizes.
+- `SplitToSequence` into pieces of lengths that have an open size counts one piece.
 - `Softmax` of opsets 11 and 12 is one over all axes from its own on, as if they were one.
 """
 
@@ -21,13 +27,15 @@ import openvino as ov
 import openvino.opset15 as op
 
 from ie_serving.core.errors import LoadFailed
-from ie_serving.engines.onnx_file import MAIN_DOMAIN, nodes, opsets
+from ie_serving.engines.onnx_file import MAIN_DOMAIN, Node, nodes, opsets
 from ie_serving.engines.openvino.graphs.bodies import bodies
-from ie_serving.engines.openvino.graphs.constants import int64, value_of
+from ie_serving.engines.openvino.graphs.constants import Operand, float32, int64, value_of
 from ie_serving.engines.openvino.graphs.walk import operations
 from ie_serving.engines.openvino.mend import replace
 
 _SIGNED = ("i8", "i16", "i32", "i64")
+_LENGTHS = 6
+"""Place of the input of `Attention` that tells how many keys of each row count."""
 _FLATTENING = (11, 12)
 """Opsets whose `Softmax` the front end reads as that of opset 13, which has one axis."""
 
@@ -41,9 +49,18 @@ def mend_onnx(model: ov.Model, file: Path) -> None:
     changes = dict(_CHANGES)
     if opsets(file).get(MAIN_DOMAIN) in _FLATTENING:
         changes["Softmax"] = _flatten
-    shifts = {node.outputs[0] for node in nodes(file) if node.kind == "BitShift"}
-    if shifts:
-        changes["Divide"] = partial(_shift, shifts)
+    shifts, scales = set[str](), set[str]()
+    for node in nodes(file):
+        if node.kind == "BitShift":
+            shifts.add(node.outputs[0])
+        elif node.kind == "DynamicQuantizeLinear":
+            scales.add(node.outputs[1])
+        elif node.kind == "Attention" and node.attributes.get("is_causal") and node.has(_LENGTHS):
+            changes["IsNaN"] = _refuse_masked_rows
+        elif node.kind == "SplitToSequence" and node.has(1):
+            _refuse_unknown_pieces(model, node)
+    if shifts or scales:
+        changes["Divide"] = partial(_divide, shifts, scales)
     _change(model, changes)
 
 
@@ -56,9 +73,17 @@ def _change(model: ov.Model, changes: Mapping[str, Callable[[ov.Node], None]]) -
             change(node)
 
 
-def _shift(names: Set[str], node: ov.Node) -> None:
+def _divide(shifts: Set[str], scales: Set[str], node: ov.Node) -> None:
+    names = node.output(0).get_names()
+    if not shifts.isdisjoint(names):
+        _shift(node)
+    if not scales.isdisjoint(names):
+        _quantize_by(node.output(0))
+
+
+def _shift(node: ov.Node) -> None:
     kind = node.get_element_type()
-    if kind.get_type_name() not in _SIGNED or names.isdisjoint(node.output(0).get_names()):
+    if kind.get_type_name() not in _SIGNED:
         return
     places = node.input_value(1).get_node().input_value(1)  # of the power of 2
     last, zero = (op.convert(int64(number), kind) for number in (kind.size * 8 - 1, 0))
@@ -66,6 +91,70 @@ def _shift(names: Set[str], node: ov.Node) -> None:
     shifted = op.bitwise_right_shift(node.input_value(0), op.select(fits, places, last))
     shifted.set_friendly_name(node.get_friendly_name())
     replace(node.output(0), shifted.output(0))
+
+
+def _quantize_by(scale: ov.Output) -> None:
+    """Divide numbers by their scale, and not by their range after they were multiplied."""
+    _divide_exactly(scale.get_node())
+    for reader in scale.get_node().input_value(0).get_target_inputs():
+        node = reader.get_node()
+        if node.get_type_name() == "Divide" and reader.get_index() == 1:
+            numbers = node.input_value(0).get_node()
+            if numbers.get_type_name() == "Multiply":
+                node.input(0).replace_source_output(numbers.input_value(0))
+                node.input(1).replace_source_output(scale)
+                _divide_exactly(node)
+
+
+def _divide_exactly(node: ov.Node) -> ov.Node:
+    """Keep the plugin from multiplying by the reciprocal: two roundings leave the wrong half."""
+    node.get_rt_info()["nonconvertable_divide_0"] = True
+    return node
+
+
+def _round_before_zero_point(node: ov.Node) -> None:
+    data, low, high, first, last = node.input_values()
+    (*readers,) = node.output(0).get_target_inputs()
+    if any(not each.get_node().get_element_type().is_integral() for each in readers):
+        return
+    ends = value_of(low.get_node()), value_of(high.get_node())
+    made = low.get_node()
+    if ends[0] is not None and ends[1] is not None:
+        if not all(_is_result(each.get_node()) for each in readers):
+            return
+        step = (ends[1] - ends[0]) / np.float32(node.get_attributes()["levels"] - 1)
+        scale: Operand = float32(step)
+        zero: Operand = op.subtract(first, float32(np.rint(ends[0] / step)))
+    elif made.get_type_name() == "Multiply":
+        scale, zero = made.input_value(0), made.input_value(1).get_node().input_value(1)
+    else:
+        return
+    rounded = op.round(_divide_exactly(op.divide(data, scale)), "half_to_even")
+    quantized = op.minimum(op.maximum(op.add(rounded, zero), first), last)
+    quantized.set_friendly_name(node.get_friendly_name())
+    replace(node.output(0), quantized.output(0))
+
+
+def _is_result(node: ov.Node) -> bool:
+    readers = node.output(0).get_target_inputs()
+    return all(each.get_node().get_type_name() == "Result" for each in readers)
+
+
+def _refuse_masked_rows(node: ov.Node) -> None:
+    source = node.input_value(0).get_node()
+    if source.get_type_name() == "Softmax" and source.get_element_type() == ov.Type.bf16:
+        raise _refused("Attention", node, "rows of bfloat16 that are masked in full")
+
+
+def _refuse_unknown_pieces(model: ov.Model, split: Node) -> None:
+    """Refuse a split into as many pieces as a request has lengths: the front end counts one."""
+    for node in operations(model):
+        for output in node.outputs():
+            if split.inputs[1] in output.get_names() and output.get_partial_shape().is_dynamic:
+                raise LoadFailed(
+                    f'SplitToSequence "{split.outputs[0]}": OpenVINO does not count the lengths'
+                    f' of an open size that "{split.inputs[1]}" gives'
+                )
 
 
 def _pad_transposed(node: ov.Node) -> None:
@@ -152,6 +241,7 @@ _CHANGES: Mapping[str, Callable[[ov.Node], None]] = MappingProxyType(
     {
         "ConvolutionBackpropData": _pad_transposed,
         "GroupConvolutionBackpropData": _pad_transposed,
+        "FakeQuantize": _round_before_zero_point,
         "Interpolate": _refuse_parts_of_pixels,
         "MaxPool": _leave_out_last_window,
     }

@@ -59,7 +59,7 @@ class Input:
 
 def _has(node: Node, what: str | int | None) -> bool:
     if isinstance(what, int):
-        return what < len(node.inputs) and bool(node.inputs[what])
+        return node.has(what)
     return what is None or what in node.attributes
 
 

@@ -299,7 +299,8 @@ def _checks(ports: Ports, compiled: ov.CompiledModel) -> list[tuple[str, Check]]
         (port.spec.name, partial(_check_shape, port)) for port in ports.inputs if port.tighter
     ]
     for port in narrowed(compiled, ports.inputs):
-        checks.append((port.spec.name, partial(check_range, port)))
+        kind = compiled.inputs[port.index].get_element_type()
+        checks.append((port.spec.name, partial(check_range, port, kind)))
     return checks
 
 

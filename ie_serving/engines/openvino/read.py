@@ -13,6 +13,7 @@ import openvino as ov
 from ie_serving.core.errors import LoadFailed
 from ie_serving.core.images import RGB
 from ie_serving.core.tensors import SERVING_DEFAULT, Method
+from ie_serving.engines.onnx_file import inputs, nodes
 from ie_serving.engines.openvino import formats
 from ie_serving.engines.openvino.draft import Draft, Tensor, Version
 from ie_serving.engines.openvino.mapping import Renames, aliases, read_mapping
@@ -51,8 +52,9 @@ def _read_file(file: Path, renames: tuple[Renames, Renames]) -> Version:
         return read_lite(file, renames)
     with load_failures(f"{file.name} cannot be read"):
         model = _read_model(file)
+        draft = _plain(model, renames, file)
     colours = formats.COLOURS.get(file.suffix, RGB)
-    return Version([replace(_plain(model, renames), colours=colours)])
+    return Version([replace(draft, colours=colours)])
 
 
 def _read_model(file: Path) -> ov.Model:
@@ -88,15 +90,22 @@ def _read_onnx(file: Path) -> ov.Model:
         return core().read_model(file.read_bytes(), b"")
 
 
-def _plain(model: ov.Model, renames: tuple[Renames, Renames]) -> Draft:
-    inputs = _tensors(model.inputs, renames[0], "inputs")
-    outputs = _tensors(model.outputs, renames[1], "outputs")
-    return Draft(SERVING_DEFAULT, Method.PREDICT.value, model, inputs, outputs)
+def _plain(model: ov.Model, renames: tuple[Renames, Renames], file: Path) -> Draft:
+    own, ignored = _own_names(model.inputs), frozenset[str]()
+    if file.suffix == formats.ONNX:
+        declared = inputs(file)
+        own = _declared_names(model.inputs, declared, file)
+        ignored = frozenset(declared).difference(own)  # the front end drops what changes nothing
+    given = _tensors(model.inputs, own, renames[0], "inputs")
+    outputs = _tensors(model.outputs, _own_names(model.outputs), renames[1], "outputs")
+    return Draft(SERVING_DEFAULT, Method.PREDICT.value, model, given, outputs, ignored=ignored)
 
 
-def _tensors(ports: Sequence[ov.Output], renames: Renames, kind: str) -> list[Tensor]:
+def _tensors(
+    ports: Sequence[ov.Output], own_names: Sequence[str], renames: Renames, kind: str
+) -> list[Tensor]:
     """Name ports as 2020 and TF Serving do; outputs that are the same tensor count once."""
-    by_name = {_own_name(port): i for i, port in reversed(list(enumerate(ports)))}
+    by_name = {name: i for i, name in reversed(list(enumerate(own_names)))}
     chosen = sorted(by_name.items(), key=lambda item: item[1])
     own = [name for name, _ in chosen]
     known = [frozenset({name, *_names(ports[i])}) for name, i in chosen]
@@ -107,10 +116,28 @@ def _tensors(ports: Sequence[ov.Output], renames: Renames, kind: str) -> list[Te
     ]
 
 
-def _own_name(port: ov.Output) -> str:
-    """Give the first of the tensor's names in order, or else the name of the layer."""
-    names = port.get_names()
-    return str(min(names)) if names else _layer(port)
+def _own_names(ports: Sequence[ov.Output]) -> list[str]:
+    """Give the first of each tensor's names in order, or else the name of the layer."""
+    return [str(min(port.get_names() or {_layer(port)})) for port in ports]
+
+
+def _declared_names(ports: Sequence[ov.Output], declared: Sequence[str], file: Path) -> list[str]:
+    """Give what a file of ONNX calls each input.
+
+    The front end calls an input that is an output, too, like the output.
+    """
+    own = [min(_names(port).intersection(declared), default="") for port in ports]
+    lost = [name for name in declared if name not in own]
+    if own.count("") == len(lost):  # none was dropped
+        return [name or lost.pop(0) for name in own]
+    passed = {out: node.inputs[0] for node in nodes(file) if node.inputs for out in node.outputs}
+    for place, name in enumerate(_own_names(ports)):
+        source = name
+        while not own[place] and source:
+            source = passed.pop(source, "")
+            own[place] = source if source in declared else ""
+        own[place] = own[place] or name
+    return own
 
 
 def _names(port: ov.Output) -> set[str]:

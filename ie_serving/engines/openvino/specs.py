@@ -127,6 +127,7 @@ def prepare(draft: Draft, model: ov.Model, options: EngineOptions) -> Ports:
         inputs={port.spec.name: port.spec for port in inputs},
         outputs={port.spec.name: port.spec for port in outputs},
         method=draft.method,
+        ignored=draft.ignored,
     )
     return Ports(signature, inputs, outputs, kept)
 
@@ -259,6 +260,19 @@ def _bf16(side: str, ports: Sequence[Port]) -> list[tuple[str, int]]:
     return [(side, port.index) for port in ports if port.spec.dtype is DataType.BF16]
 
 
+def _computed_doubles(model: ov.Model, inputs: Sequence[Port]) -> list[tuple[str, int]]:
+    """List the inputs of float64 that something computes with: as float32, which has infinity."""
+    doubles = [port.index for port in inputs if port.spec.dtype is DataType.FP64]
+    return [
+        ("input", index)
+        for index in doubles
+        if all(
+            reader.get_node().get_type_name() != "Result"
+            for reader in model.inputs[index].get_target_inputs()
+        )
+    ]
+
+
 def _doubles(model: ov.Model, outputs: Sequence[Port]) -> list[tuple[str, int]]:
     """List the outputs of float64 that are computed: as float32, whose infinity would be lost."""
     return [
@@ -272,7 +286,8 @@ def _doubles(model: ov.Model, outputs: Sequence[Port]) -> list[tuple[str, int]]:
 
 def _carry_as_float32(model: ov.Model, inputs: Sequence[Port], outputs: Sequence[Port]) -> None:
     """Let the engine convert where numpy has no dtype. Positions stay; tensor names may go."""
-    carried = [*_bf16("input", inputs), *_bf16("output", outputs), *_doubles(model, outputs)]
+    carried = [*_bf16("input", inputs), *_computed_doubles(model, inputs)]
+    carried += [*_bf16("output", outputs), *_doubles(model, outputs)]
     if not carried:
         return
     with load_failures("BF16 and FP64 tensors cannot be converted"):

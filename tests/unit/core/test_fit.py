@@ -1,5 +1,6 @@
 """Do arrays fit a signature: names, dtypes, shapes, and casts that lose nothing but rounding."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -222,3 +223,12 @@ def test_what_needs_a_look_is_not_seen_to_fit(inputs: Any, fit_as_they_are: bool
 @pytest.mark.parametrize("shape", [None, (-1, -1), (2, -1)])
 def test_other_shapes_are_not_seen_to_fit(shape: tuple[int, ...] | None) -> None:
     assert exact(signature(x=(DataType.FP32, shape))) is None
+
+
+def test_names_that_change_nothing_may_be_given_or_not() -> None:
+    ignoring = replace(X, ignored=frozenset({"like"}))
+    inputs = {"x": np.zeros((2, 3), np.float32)}
+    for more in ({}, {"like": np.ones(1)}):
+        assert fit(ignoring, {**inputs, **more})[0].keys() == {"x"}
+    with pytest.raises(InvalidRequest, match=r"Sent extra: \{other\}"):
+        fit(ignoring, {**inputs, "other": np.ones(1)})

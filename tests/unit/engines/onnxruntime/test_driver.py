@@ -9,6 +9,7 @@ import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper
+from onnx.backend.test.case.node import collect_testcases
 from skl2onnx import to_onnx
 from sklearn.datasets import load_iris
 from sklearn.ensemble import RandomForestClassifier
@@ -202,3 +203,17 @@ def test_without_the_library_the_model_says_how_to_install_it(
 def test_what_is_no_onnx_file_uses_no_domain(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "model.onnx").write_bytes(content)
     assert not uses_domain(tmp_path / "model.onnx", "ai.onnx.ml")
+
+
+@pytest.mark.filterwarnings("ignore")  # of numpy, by the values that ONNX makes for other tests
+@pytest.mark.parametrize(("how", "is_served"), [("causal", False), ("", True)])
+def test_scores_that_are_masked_are_refused(tmp_path: Path, how: str, is_served: bool) -> None:
+    """The library gives the least float for negative infinity."""
+    name = "test_attention_4d_with_past_and_present_qk_matmul_bias_3d_mask"
+    cases = {each.name: each for each in collect_testcases("Attention")}
+    onnx.save(cases["_".join(filter(None, [name, how]))].model, str(tmp_path / "model.onnx"))
+    if is_served:
+        OnnxRuntimeEngine().compile(tmp_path, EngineOptions()).close()
+    else:
+        with pytest.raises(LoadFailed, match=r'negative infinity in its output "qk_matmul_output"'):
+            OnnxRuntimeEngine().compile(tmp_path, EngineOptions())

@@ -36,6 +36,18 @@ async def test_infinity_stays_infinity_as_double(tmp_path: Path, execution: str,
         assert np.array_equal(answer, [np.inf, -np.inf, np.nan], equal_nan=True)
 
 
+@WAYS
+@pytest.mark.parametrize("size", [-1, 3])
+async def test_infinity_is_taken_as_double(tmp_path: Path, execution: str, size: int) -> None:
+    """Given as a double the plugin makes the largest float32 of it."""
+    path = unary(tmp_path, [size], DataType.FP64, lambda x: op.multiply(x, op.constant(2.0)))
+    model = load(path, execution=execution)
+    answer = (await run(model, {"x": np.array([np.inf, -np.inf, 0.5])}))["y"]
+    assert answer.tolist() == [np.inf, -np.inf, 1]
+    with pytest.raises(InvalidTensor, match="computes double in 32 bits"):
+        await run(model, {"x": np.array([np.inf, 1e300, 0.5])})
+
+
 async def test_a_double_that_is_passed_through_keeps_its_bits(tmp_path: Path) -> None:
     model = load(unary(tmp_path, [2], DataType.FP64, lambda x: x))
     (answer,) = (await run(model, {"x": np.array([0.1, 1e300])})).values()

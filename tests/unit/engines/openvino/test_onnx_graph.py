@@ -6,11 +6,12 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from onnx import helper
+from onnx import TensorProto, helper
+from onnx.backend.test.case.node import collect_testcases
 from onnx.reference import ReferenceEvaluator
 
 from ie_serving.core.errors import LoadFailed
-from ie_serving.core.tensors import Array
+from ie_serving.core.tensors import SERVING_DEFAULT, Array
 from tests.unit.engines.openvino.models import load, run
 
 
@@ -122,3 +123,120 @@ async def test_operators_that_are_made_of_others_are_read(tmp_path: Path) -> Non
     node = helper.make_node("NegativeLogLikelihoodLoss", ["x", "t"], ["y"], ignore_index=1)
     write(tmp_path, node, 22, x, t=np.array([2, 1]))
     np.testing.assert_allclose(await answer(tmp_path, x), -x[0, 2], atol=1e-6)
+
+
+@SIZES
+async def test_numbers_are_divided_by_the_scale_that_is_given(tmp_path: Path, sizes: str) -> None:
+    x = np.array([0, 2, -3, -2.5, 1.34, 0.5], np.float32)
+    node = helper.make_node("DynamicQuantizeLinear", ["x"], ["y", "s", "z"], name=sizes)
+    write(tmp_path, node, 11, x)
+    assert (await answer(tmp_path, x)).tolist() == [153, 255, 0, 26, 221, 179]
+
+
+HALVES = np.array([[0.25, 0.75, 1.25, -0.25, 200, -200]], np.float32)
+
+
+@SIZES
+@pytest.mark.parametrize("kind", [np.uint8, np.int8, np.uint16])
+async def test_halves_are_rounded_before_an_odd_zero_point_is_added(
+    tmp_path: Path, kind: Any, sizes: str
+) -> None:
+    node = helper.make_node("QuantizeLinear", ["x", "s", "z"], ["y"], name=sizes)
+    write(tmp_path, node, 21, HALVES, s=np.float32(0.5), z=kind(3))
+    last, first = np.iinfo(kind).max, np.iinfo(kind).min
+    expected = np.clip(np.rint(HALVES / 0.5) + 3, first, last)
+    assert np.array_equal(await answer(tmp_path, HALVES), expected)
+
+
+async def test_halves_are_rounded_before_a_zero_point_of_a_request(tmp_path: Path) -> None:
+    kinds = {"x": TensorProto.FLOAT, "s": TensorProto.FLOAT, "z": TensorProto.UINT8}
+    given = [helper.make_tensor_value_info(name, kind, [4]) for name, kind in kinds.items()]
+    node = helper.make_node("QuantizeLinear", ["x", "s", "z"], ["y"], axis=0)
+    graph = helper.make_graph([node], "g", given, [onnx.ValueInfoProto(name="y")])
+    onnx.save(
+        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10),
+        str(tmp_path / "model.onnx"),
+    )
+    x, scales = HALVES[0, :4], np.array([0.5, 0.5, 0.5, 0.1], np.float32)
+    zeros = np.array([3, 2, 1, 7], np.uint8)
+    found = await run(load(tmp_path), {"x": x, "s": scales, "z": zeros})
+    assert found["y"].tolist() == [3, 4, 3, 5]
+
+
+@pytest.mark.filterwarnings("ignore")  # of numpy, by the values that ONNX makes for other tests
+def test_attention_of_bfloat16_whose_rows_may_be_masked_in_full_is_refused(tmp_path: Path) -> None:
+    cases = {each.name: each for each in collect_testcases("Attention")}
+    case = cases["test_attention_4d_causal_padded_kv_bf16"]
+    onnx.save(case.model, str(tmp_path / "model.onnx"))
+    with pytest.raises(LoadFailed, match="does not compute rows of bfloat16 that are masked"):
+        load(tmp_path)
+
+
+@pytest.mark.parametrize("size", [3, None])
+async def test_pieces_of_a_sequence_are_counted_where_they_are_known(
+    tmp_path: Path, size: int | None
+) -> None:
+    given = [
+        helper.make_tensor_value_info("x", TensorProto.FLOAT, [6]),
+        helper.make_tensor_value_info("lengths", TensorProto.INT64, [size]),
+    ]
+    operators = [
+        helper.make_node("SplitToSequence", ["x", "lengths"], ["pieces"]),
+        helper.make_node("SequenceLength", ["pieces"], ["y"]),
+    ]
+    y = helper.make_tensor_value_info("y", TensorProto.INT64, [])
+    model = helper.make_model(
+        helper.make_graph(operators, "g", given, [y]),
+        opset_imports=[helper.make_opsetid("", 12)],
+        ir_version=7,
+    )
+    onnx.save(model, str(tmp_path / "model.onnx"))
+    inputs = {"x": floats(6), "lengths": np.array([1, 2, 3])}
+    if size:
+        assert (await run(load(tmp_path), inputs))["y"] == size
+    else:
+        with pytest.raises(LoadFailed, match="does not count the lengths of an open size"):
+            load(tmp_path)
+
+
+async def test_inputs_are_called_as_the_file_does(tmp_path: Path) -> None:
+    """The front end calls an input that is an output like the output, and drops others."""
+    kinds = {"z": TensorProto.FLOAT, "x": TensorProto.FLOAT, "axes": TensorProto.INT64}
+    sizes = {"z": [2], "x": [2], "axes": [0]}
+    given = [helper.make_tensor_value_info(name, kind, sizes[name]) for name, kind in kinds.items()]
+    operators = [
+        helper.make_node("Dropout", ["z"], ["a"]),
+        helper.make_node("ReduceSum", ["x", "axes"], ["y"], keepdims=1),
+    ]
+    outputs = [onnx.ValueInfoProto(name=name) for name in "ay"]
+    model = helper.make_model(
+        helper.make_graph(operators, "g", given, outputs),
+        opset_imports=[helper.make_opsetid("", 18)],
+        ir_version=8,
+    )
+    onnx.save(model, str(tmp_path / "model.onnx"))
+    loaded = load(tmp_path)
+    signature = loaded.signatures[SERVING_DEFAULT]
+    assert set(signature.inputs) == {"z", "x"}
+    assert signature.ignored == {"axes"}
+    found = await run(loaded, {"z": np.float32([1, 2]), "x": np.float32([3, 4])})
+    assert {name: each.tolist() for name, each in found.items()} == {"a": [1, 2], "y": [7]}
+
+
+async def test_an_input_of_a_sequence_that_is_an_output_has_its_own_name(tmp_path: Path) -> None:
+    names, sizes = ("x", "y", "place"), ([2], [2], [])
+    kinds = (TensorProto.FLOAT, TensorProto.FLOAT, TensorProto.INT64)
+    given = list(map(helper.make_tensor_value_info, names, kinds, sizes))
+    place = onnx.numpy_helper.from_array(np.array(1), "place")
+    operators = [
+        helper.make_node("SequenceConstruct", ["x", "y"], ["s"]),
+        helper.make_node("SequenceAt", ["s", "place"], ["z"]),
+        helper.make_node("Neg", ["x"], ["n"]),
+    ]
+    outputs = [onnx.ValueInfoProto(name=name) for name in "zn"]
+    graph = helper.make_graph(operators, "g", given[:2], outputs, [place])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 12)], ir_version=7)
+    onnx.save(model, str(tmp_path / "model.onnx"))
+    loaded = load(tmp_path)
+    found = await run(loaded, {"x": np.float32([1, 2]), "y": np.float32([3, 4])})
+    assert {name: each.tolist() for name, each in found.items()} == {"z": [3, 4], "n": [-1, -2]}

@@ -333,3 +333,16 @@ def numbers_to_pad_with() -> bool:
     return of(
         lambda x: op.pad(x, const([1]), const([0]), "constant", const(BIG, np.int32)), ints(1)
     ).tolist() != [BIG, 1]
+
+
+@fault(
+    "`ReduceMean` of 8 bits ends its sums at 255 or 127 where all sizes are known: of 200, 200 and "
+    "201 it is 85",
+    done="computed with int32 (`mend.py`)",
+    where="graphs with it; two conversions",
+    tests=("test_mend.py::test_the_mean_of_small_integers_is_that_of_all",),
+)
+def means_of_8_bits() -> bool:
+    x = port("u8", 3)
+    mean = compiled([op.reduce_mean(x, const([0]), False)], [x])
+    return int(mean(np.array([200, 200, 201], np.uint8))[0]) != 200

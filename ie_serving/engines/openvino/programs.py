@@ -183,8 +183,12 @@ def _program(
     signature = replace(ports.signature, precision="" if told == UNKNOWN else told)
     # What a failure of one row says of its request is what it says in a batch.
     by_request = admission or is_row or hazards.by_request
+    signature = with_states(signature, slots)
+    if detour is not None:
+        # NaN that a request has left in the state of its sequence is in the next ones.
+        detour = detour.beside(signature.states)
     return make(
-        with_states(signature, slots),
+        signature,
         slots,
         latency,
         failures=(RuntimeError,),

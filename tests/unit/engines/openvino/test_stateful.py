@@ -5,6 +5,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import openvino as ov
+import openvino.opset6 as op6
+import openvino.opset15 as op
 import pytest
 
 from ie_serving.core.errors import InvalidRequest
@@ -142,3 +145,18 @@ async def test_without_stateful_there_are_no_states(tmp_path: Path) -> None:
     assert model.signatures[SERVING_DEFAULT].states == ()
     for _ in range(3):
         assert (await run(model, ones))["y"].tolist() == [[1.0, 1.0]]
+
+
+async def test_nan_stays_in_the_state_of_its_sequence(tmp_path: Path) -> None:
+    """The sum so far is NaN from then on, also where the next requests are finite."""
+    x = op.parameter([1], np.float32)
+    x.output(0).set_names({"x"})
+    total = op.add(op6.read_value(op.constant(np.float32([0])), "total"), x)
+    y = op.relu(total)
+    y.output(0).set_names({"y"})
+    graph = ov.Model([op.result(y)], [op6.assign(total, "total")], [x], "model")
+    ov.save_model(graph, str(tmp_path / "model.xml"), compress_to_fp16=False)
+    ask = Chain(load_stateful(tmp_path))
+    assert (await ask({"x": np.float32([2])})).tolist() == [2]
+    for value in (np.nan, 3, 4):
+        assert np.isnan(await ask({"x": np.float32([value])})).all()

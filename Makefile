@@ -41,7 +41,7 @@ AGAIN := [ $$? -eq 1 ] && $(DEV)/python -m pytest --last-failed --last-failed-no
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help run venv test cpu_kinds canaries programs unit conformance soak fuzz suites drivers style format api configuration page sample bench-quick bench bench-batching bench-strain bench-stall bench-share bench-kernels bench-workers bench-tls bench-costs bench-protocols bench-verify \
+.PHONY: help run venv test cpu_kinds canaries evidence programs unit conformance soak fuzz suites drivers style format api configuration page sample bench-quick bench bench-batching bench-strain bench-stall bench-share bench-kernels bench-workers bench-tls bench-costs bench-protocols bench-verify \
 	walk manifests docker_build docker_check docker_lock clean
 
 help: ## list these targets
@@ -113,6 +113,9 @@ canaries: .venv-dev/.installed ## ask OpenVINO alone whether each fault of docs/
 suites: .venv-dev/.installed ## serve ONNX's own tests in each mode, and each operation of TensorFlow, and compare with tests/suites/*.txt; SUITES="--sizes open --write" and the like (--help)
 	TF_CPP_MIN_LOG_LEVEL=3 $(DEV)/python -m tests.suites $(SUITES)
 	TF_CPP_MIN_LOG_LEVEL=3 $(DEV)/python -m tests.suites.tensorflow $(TF_SUITE)
+
+evidence: .venv-dev/.installed ## tell which wrong answers to ONNX's tests the comparison with onnxruntime finds, with all rewriting and refusals off
+	TF_CPP_MIN_LOG_LEVEL=3 $(DEV)/python -m tests.suites.evidence $(EVIDENCE)
 
 drivers: .venv-dev/.installed ## test the drivers whose libraries are too large for every run: catboost, pandas, torch, and pypmml, which needs Java
 	$(DEV)/pip install --quiet --editable '.[catboost,pandas,pmml,pytorch]'

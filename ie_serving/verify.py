@@ -34,7 +34,7 @@ from ie_serving.engines.verification.verdict import SHARE, differences
 from ie_serving.wire.json.request import Format, parse_predict
 from ie_serving.wire.json.response import encode_predictions
 
-FAILED = 1
+NOT_ALIKE = 1
 """Exit code where an answer differs, or nothing could be compared."""
 GOLDEN = "golden.json"
 MOST_GUESSES = 40
@@ -72,7 +72,7 @@ def run(asked: Verify, engine: Engine) -> int:
             model.close()
     except ServingError as error:
         print(f"ie_serving: error: {error}", file=sys.stderr)
-        return FAILED
+        return NOT_ALIKE
 
 
 def _framework(asked: Verify) -> Framework:
@@ -94,7 +94,7 @@ def _compared(asked: Verify, model: CompiledModel, framework: Framework) -> int:
             alike, kept = alike and found.is_alike, kept + found.kept
     if alike and asked.write:
         _write(asked.directory / GOLDEN, kept)
-    return 0 if alike and kept else FAILED
+    return 0 if alike and kept else NOT_ALIKE
 
 
 class _Comparison:
@@ -127,7 +127,7 @@ class _Comparison:
         if self._difference:
             return self._difference
         if not self.kept:
-            return "not compared: no request is taken by both; give some by --requests"
+            return "not compared: no request is taken by both; give some in a file"
         more = f"; {self._framework.release} refuses {self._refused}" if self._refused else ""
         return f"alike on {len(self.kept)} requests{more}"
 

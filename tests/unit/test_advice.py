@@ -160,6 +160,7 @@ STFS = {f"--{flag.name}" for flag in stfs_flags.FLAGS}
             "kernel_run",
             OWN_IN_BOTH | {"--help", "--input", "--kernel", "--params", "--raw", "--allow_python"},
         ),
+        ("verify", {"--help", "--against", "--requests", "--write", "--inference_precision"}),
         ("tensorflow_model_server", TFS),
         ("tfs_flags", TFS),
         ("simple_tensorflow_serving", STFS),
@@ -175,6 +176,7 @@ def test_every_dialect_is_held_to_its_flags() -> None:
     held = {"environment", "ie_serving", "keys", "kibernetika", "manage", "no_command", "ovms"}
     held |= {"bridge", "importing", "simple_tensorflow_serving", "stfs_flags"}
     held |= {"kernel_run", "own_flags", "sagemaker", "tensorflow_model_server", "tfs_flags"}
+    held |= {"verify"}
     modules = (PACKAGE / "config" / "dialects").glob("*.py")
     assert {path.stem for path in modules} - {"__init__"} == held
 

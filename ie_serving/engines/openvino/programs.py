@@ -178,17 +178,13 @@ def _program(
     sample = zeros(ports.inputs, 1)
     if compiled.seconds is not None and sample is not None:
         latency.learn_at_load(sum(array.size for array in sample.values()), compiled.seconds)
-    slots = _slots(model, ports, options, hazards, compiled, _nireq(compiled, options) + more)
+    slots = _slots(graph, options, compiled, _nireq(compiled, options) + more)
     told = precision_of(compiled.model, model)
     signature = replace(ports.signature, precision="" if told == UNKNOWN else told)
     # What a failure of one row says of its request is what it says in a batch.
     by_request = admission or is_row or hazards.by_request
-    signature = with_states(signature, slots)
-    if detour is not None:
-        # NaN that a request has left in the state of its sequence is in the next ones.
-        detour = detour.beside(signature.states)
     return make(
-        signature,
+        with_states(signature, slots),
         slots,
         latency,
         failures=(RuntimeError,),
@@ -250,23 +246,18 @@ def _narrow(compiled: Compiled, graph: Graph) -> set[str]:
 
 # Several infer requests of one compiled model may share its memory for intermediate results: a
 # failure of one would spoil those of the others, which are running meanwhile.
-def _slots(
-    model: ov.Model,
-    ports: Ports,
-    options: EngineOptions,
-    hazards: Hazards,
-    compiled: Compiled,
-    nireq: int,
-) -> list[Slot]:
+def _slots(graph: Graph, options: EngineOptions, compiled: Compiled, nireq: int) -> list[Slot]:
     """Make infer requests; each with a compiled model of its own where a failure spoils that."""
+    model, ports, hazards, _, _, detour = graph
     create = compiled.model.create_infer_request
     kind = StatefulSlot if hazards.stateful and options.of(Sequences).stateful else Slot
+    watched = detour.names if detour else ()
     if not hazards.spoils:
-        return [kind(create, ports.inputs, ports.outputs, hazards) for _ in range(nireq)]
+        return [kind(create, ports.inputs, ports.outputs, hazards, watched) for _ in range(nireq)]
     device = options.of(OpenVinoOptions).target_device
     make = partial(_make, model, device, _share(compiled, nireq))
     with load_failures(f"the model cannot be compiled for {device}"):
-        return [kind(make, ports.inputs, ports.outputs, hazards) for _ in range(nireq)]
+        return [kind(make, ports.inputs, ports.outputs, hazards, watched) for _ in range(nireq)]
 
 
 def _takes_ahead(graph: Graph, compiled: Compiled, options: EngineOptions) -> bool:

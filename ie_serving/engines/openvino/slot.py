@@ -1,5 +1,6 @@
 """One infer request with its tensors bound: inputs are copied in, outputs are read in place."""
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from itertools import compress
@@ -11,6 +12,7 @@ from ie_serving.core.errors import InvalidTensor
 from ie_serving.core.tensors import Array, DataType
 from ie_serving.engines.openvino.hazards import Hazards, nothing_left
 from ie_serving.engines.openvino.specs import Port
+from ie_serving.engines.run.detour import NotFinite
 
 KEPT_BYTES = 64 << 20
 """Bytes of input memory that are kept for the next request; more is given back as soon as an input
@@ -32,6 +34,7 @@ class Slot:
         outputs: of the compiled model.
         hazards: of its graph; they choose between the synchronous `infer`, which is shorter, and
             `start_async` with `wait`, which loses no error.
+        watched: inputs in which the graph would lose NaN or infinity; they are not taken.
     """
 
     def __init__(
@@ -40,7 +43,9 @@ class Slot:
         inputs: Sequence[Port],
         outputs: Sequence[Port],
         hazards: Hazards,
+        watched: Sequence[str] = (),
     ) -> None:
+        self._watched = watched
         self._make = make
         self._inputs = inputs
         self._outputs = outputs
@@ -64,7 +69,12 @@ class Slot:
         self._stale = False
 
     def fill(self, inputs: Mapping[str, Array]) -> None:
-        """Copy the inputs in. Raises: InvalidTensor."""
+        """Copy the inputs in. Raises: InvalidTensor, NotFinite."""
+        for name in self._watched:
+            array = inputs.get(name)  # none of a sequence's states where it begins
+            # The sum of squares takes 0.8 us for 784 floats, and is finite for nearly all requests.
+            if array is not None and not math.isfinite(np.vdot(array, array)) and _is_odd(array):
+                raise NotFinite
         for name, write in self._writes:
             write(inputs[name])
 
@@ -129,6 +139,11 @@ class Slot:
             _refuse_nothing_left(self._hazards.flagged, flags[:emptied])
             causes = compress(self._hazards.refusals, flags[emptied:])
             raise InvalidTensor("; ".join(dict.fromkeys(causes)))
+
+
+def _is_odd(array: Array) -> bool:
+    """Tell whether there is NaN or positive infinity; the negative one is a usual mask."""
+    return not array.max(initial=-np.inf) < np.inf
 
 
 def _refuse_nothing_left(names: Sequence[str], flags: Array) -> None:

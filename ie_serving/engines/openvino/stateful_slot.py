@@ -44,8 +44,9 @@ class StatefulSlot(Slot):
         inputs: Sequence[Port],
         outputs: Sequence[Port],
         hazards: Hazards,
+        watched: Sequence[str] = (),
     ) -> None:
-        super().__init__(make, inputs, outputs, replace(hazards, stateful=False))
+        super().__init__(make, inputs, outputs, replace(hazards, stateful=False), watched)
         self._careful = True  # states are read behind a run that loses no error
 
     def _bind(self) -> None:
@@ -55,6 +56,9 @@ class StatefulSlot(Slot):
             (f"{STATE}{each.name}", each, each.state.element_type)
             for each in self._request.query_state()
         ]
+        if self._watched:
+            # NaN that a request has left in the state of its sequence is in the next ones.
+            self._watched = tuple(dict.fromkeys([*self._watched, *self.state_names]))
 
     @property
     def state_names(self) -> tuple[str, ...]:

@@ -19,7 +19,7 @@ from ie_serving.core.errors import ServingError
 from ie_serving.core.spare_cpu import SPARE_CPU
 from ie_serving.core.tensors import Array, Signature
 from ie_serving.engines.base import EngineOptions
-from ie_serving.engines.run.detour import LARGE, Detour
+from ie_serving.engines.run.detour import Detour, NotFinite
 from ie_serving.engines.run.lane import Lane
 from ie_serving.engines.run.latency_model import CEILING_S, WEIGHT, LatencyModel
 from ie_serving.engines.run.pool import Pool
@@ -106,31 +106,31 @@ class Program:
         """See `CompiledModel.infer`."""
         for name, check in self._checks:
             check(inputs[name])
-        # A list, not a generator: it costs half for the one or two inputs that models have.
-        elements = sum([array.size for array in inputs.values()])
-        detour = self._detour
-        if detour is not None and (
-            detour.takes(inputs) if elements < LARGE else await detour.looks(inputs)
-        ):
-            return await detour.infer(inputs, read)
         new = False
         if self._admission is not None:
             shapes = tuple([inputs[name].shape for name in self._open])
             if shapes not in self._admission.known:
                 await self._admission.check(shapes)
                 new = True
-        bucket = elements.bit_length()
+        # A list, not a generator: it costs half for the one or two inputs that models have.
+        bucket = sum([array.size for array in inputs.values()]).bit_length()
         # While an item is free nobody waits, so taking it here jumps no queue.
         free = self._pool.free
         request, waited_s = (free.pop(), 0.0) if free else await self._taken()
         mean_s = self._mean_s.get(bucket, CEILING_S)
         if new or mean_s > self._latency.longest_inline_s:
-            return await self._infer_in_lane(request, inputs, read, bucket, new, waited_s)
+            try:
+                return await self._infer_in_lane(request, inputs, read, bucket, new, waited_s)
+            except NotFinite:
+                return await self._diverted(inputs, read)
         # Not `finally` over all: after a failure the request may have to be renewed first.
         try:
             request.fill(inputs)
             started = time.perf_counter()
             outputs = request.run()
+        except NotFinite:
+            self._pool.give(request)
+            return await self._diverted(inputs, read)
         except BaseException as error:
             self._give_failed(request, error)
             raise
@@ -153,6 +153,11 @@ class Program:
     def busy(self) -> bool:
         """Whether some inference runs."""
         return len(self._pool.free) < self._pool.size
+
+    async def _diverted(self, inputs: Mapping[str, Array], read: Read[T]) -> T:
+        """Let the other program compute what this one's infer requests do not take."""
+        assert self._detour is not None  # they look at values where there is one
+        return await self._detour.infer(inputs, read)
 
     async def _taken(self) -> tuple[InferRequest, float]:
         """Wait for an infer request; tell for how many seconds."""

@@ -20,6 +20,7 @@ from typing import Any, NamedTuple, TypeVar, cast
 
 from ie_serving.core.tensors import Array, Signature
 from ie_serving.engines.base import GATHERED
+from ie_serving.engines.run.detour import NotFinite
 from ie_serving.engines.run.lane import Lane
 from ie_serving.engines.run.latency_model import CEILING_S, LatencyModel
 from ie_serving.engines.run.program import Program, Read
@@ -124,10 +125,14 @@ class QueuedProgram(Program):
                 self._lone.program.close()
 
     async def _infer_behind(self, inputs: Mapping[str, Array], read: Read[T]) -> T:
+        try:
+            return await self._infer_queued(inputs, read)
+        except NotFinite:
+            return await self._diverted(inputs, read)
+
+    async def _infer_queued(self, inputs: Mapping[str, Array], read: Read[T]) -> T:
         for name, check in self._checks:
             check(inputs[name])
-        if self._detour is not None and await self._detour.looks(inputs):
-            return await self._detour.infer(inputs, read)
         free = self._pool.free
         request, waited_s = (free.pop(), 0.0) if free else await self._taken()
         alone = self._pool.others_idle and not self._disturbs_the_lone_one()

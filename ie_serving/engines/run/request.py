@@ -18,7 +18,7 @@ class InferRequest(Protocol):
     """
 
     def fill(self, inputs: Mapping[str, Array]) -> None:
-        """Copy the inputs in. Raises: InvalidTensor."""
+        """Copy the inputs in. Raises: InvalidTensor; NotFinite, for another program to take."""
 
     def run(self) -> Outputs:
         """Infer what was filled in, once, by the shortest way that is safe for this model."""

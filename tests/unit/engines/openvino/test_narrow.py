@@ -69,7 +69,7 @@ async def test_no_values_are_fine(tmp_path: Path) -> None:
     assert (await run(model, {"x": np.zeros(0, np.int64)}))["y"].shape == (0,)
 
 
-@pytest.mark.parametrize("value", [1e300, -1e39, np.inf, -np.inf])
+@pytest.mark.parametrize("value", [1e300, -1e39])
 @pytest.mark.parametrize(
     "body",
     [lambda x: op.add(x, op.constant(np.float64(1))), lambda x: op.convert(x, "f32")],

@@ -277,8 +277,8 @@ def a_range_counts_in_the_wrong_direction() -> bool:
     "compiled with the first request that carries NaN or positive infinity (`nonfinite.py`); "
     "operations that are neither known to keep NaN nor can be made to, such as `TopK`, `MaxPool` "
     "and recurrent layers, raise a flag there, and the request is refused by name",
-    where="graphs that take floats and have such an operation: 0.8 us a request for 784 floats, 15 "
-    "for 150,528; from the first such request on the weights a second time",
+    where="graphs that take floats and have such an operation: 1 to 7 us for a small request, 15 "
+    "for 150,528 floats; from the first such request on the weights a second time",
     tests=(
         "test_nonfinite.py::test_nan_stays_where_it_is",
         "test_nonfinite.py::test_nan_makes_nan_of_its_row_alone",

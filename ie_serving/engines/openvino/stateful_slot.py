@@ -10,7 +10,7 @@ import openvino as ov
 from ie_serving.core.tensors import Array, Signature
 from ie_serving.engines.openvino.hazards import Hazards
 from ie_serving.engines.openvino.runtime import load_failures
-from ie_serving.engines.openvino.slot import Slot
+from ie_serving.engines.openvino.slot import Slot, refuse_odd
 from ie_serving.engines.openvino.specs import Port
 
 STATE: Final = "state:"
@@ -56,9 +56,6 @@ class StatefulSlot(Slot):
             (f"{STATE}{each.name}", each, each.state.element_type)
             for each in self._request.query_state()
         ]
-        if self._watched:
-            # NaN that a request has left in the state of its sequence is in the next ones.
-            self._watched = tuple(dict.fromkeys([*self._watched, *self.state_names]))
 
     @property
     def state_names(self) -> tuple[str, ...]:
@@ -74,6 +71,9 @@ class StatefulSlot(Slot):
         for name, state, kind in self._states:
             if name in inputs:
                 array = inputs[name]
+                if self._watched:
+                    # NaN that a request has left in the state of its sequence is in the next ones.
+                    refuse_odd(array)
                 state.state = ov.Tensor(array, ov.Shape(array.shape), kind)
 
     def run_new(self) -> Mapping[str, Array]:

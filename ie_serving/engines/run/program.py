@@ -190,12 +190,13 @@ class Program:
             self._give_when_idle(request, lane)
         if lane.failure is not None:
             raise self._blame(lane.failure) from lane.failure
+        result = lane.result()  # here: what was not inferred teaches nothing of how long that takes
         self._ran.append(lane.seconds)
         self._record.waited(waited_s + lane.waited_s)
         # What a new shape takes is mostly the engine's preparing for it: no measure of the next.
         if alone and not (new or self.disturbed):
             self._latency.learn(bucket, lane.seconds)
-        return lane.result()
+        return result
 
     def _give_when_idle(self, request: InferRequest, lane: Lane[T]) -> None:
         if lane.done.done():

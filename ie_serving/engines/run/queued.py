@@ -150,6 +150,7 @@ class QueuedProgram(Program):
             self._give_when_idle(request, lane)
         if lane.failure is not None:
             raise self._blame(lane.failure) from lane.failure
+        result = lane.result()
         # The engine began when it was through with the one before, of which the event loop may have
         # been told after this one's end.
         self._ran.append(max(0.0, min(lane.seconds, lane.ended - self._ended)))
@@ -157,7 +158,7 @@ class QueuedProgram(Program):
         self._record.waited(waited_s + lane.waited_s if large else waited_s)
         if alone:
             self._latency.learn(_bucket(inputs), lane.seconds)
-        return lane.result()
+        return result
 
 
 def _bucket(inputs: Mapping[str, Array]) -> int:

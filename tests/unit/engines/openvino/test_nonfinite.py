@@ -10,8 +10,9 @@ import openvino.opset15 as op
 import pytest
 
 from ie_serving.core.errors import InvalidTensor
-from ie_serving.core.tensors import Array, DataType
+from ie_serving.core.tensors import SERVING_DEFAULT, Array, DataType
 from ie_serving.engines.openvino import nonfinite
+from ie_serving.engines.run.program import Program
 from tests.unit.engines.openvino.models import load, parameter, result, run, save
 
 NAN, INF = np.nan, np.inf
@@ -243,3 +244,20 @@ async def test_a_second_graph_that_cannot_be_had_refuses_the_request(tmp_path: P
     with pytest.raises(InvalidTensor, match="compiled a second time, and this failed"):
         await run(model, {"x": np.array(ROW, np.float32)})
     assert (await run(model, {"x": np.float32([1, -1])}))["y"].tolist() == [1, 0]
+
+
+async def test_a_request_that_goes_another_way_teaches_nothing_of_how_long_it_takes(
+    tmp_path: Path,
+) -> None:
+    """It counted as an inference of no time: long ones would have come to the event loop."""
+    x = parameter("x", [5])
+    model = load(save(tmp_path, [result("y", op.relu(x))], [x]), execution="async")
+    for _ in range(3):
+        await run(model, {"x": np.ones(5, np.float32)})
+    program = model._programs[SERVING_DEFAULT]
+    assert isinstance(program, Program)
+    known = dict(program._mean_s)
+    assert known
+    for _ in range(3):
+        assert np.isnan((await run(model, {"x": np.array(ROW, np.float32)}))["y"][1])
+    assert program._mean_s == known

@@ -12,7 +12,7 @@ from tests.canaries.fault import Fault
 
 ROOT = Path(__file__).parents[2]
 ENGINE = ROOT / "ie_serving" / "engines"
-TESTS = ROOT / "tests" / "unit" / "engines" / "openvino"
+TESTS = ROOT / "tests" / "unit" / "engines"
 EACH = pytest.mark.parametrize("fault", FAULTS.values(), ids=lambda fault: fault.name)
 
 
@@ -32,15 +32,12 @@ def test_its_tests_exist(fault: Fault) -> None:
     assert fault.tests or fault.name in {"norms"}
     for test in fault.tests:
         file, _, name = test.partition("::")
-        assert name in _functions(TESTS / file)
+        (path,) = (each for each in (TESTS / "openvino" / file, TESTS / file) if each.exists())
+        assert name in _functions(path)
 
 
 @EACH
 def test_the_modules_that_keep_it_from_answers_exist(fault: Fault) -> None:
     named = re.findall(r"`(\S+\.py)`", fault.done)
-    assert [
-        name
-        for name in named
-        if not (ENGINE / "openvino" / name.removeprefix("engines/")).exists()
-        and not (ENGINE.parent / name).exists()
-    ] == []
+    places = (ENGINE / "openvino", ENGINE, ENGINE.parent)
+    assert [name for name in named if not any((place / name).exists() for place in places)] == []

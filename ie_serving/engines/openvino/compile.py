@@ -29,8 +29,8 @@ from ie_serving.engines.run.program import CompiledPrograms, Fallback, Program, 
 from ie_serving.telemetry.logs import Event
 
 if TYPE_CHECKING:
-    from ie_serving.engines.openvino.savedmodel.host.program import Plan
-    from ie_serving.engines.openvino.savedmodel.program import Beside
+    from ie_serving.engines.savedmodel.host.program import Plan
+    from ie_serving.engines.savedmodel.program import Beside
 
 log = logging.getLogger(__name__)
 
@@ -183,13 +183,13 @@ def _for_any_rank(
 
 def _around(beside: "Beside", host: "Plan | None", inner: Runs | None) -> Runs:
     # Here, as in `read.py`: only SavedModels need it.
-    from ie_serving.engines.openvino.savedmodel.program import ProgramBeside
+    from ie_serving.engines.savedmodel.program import ProgramBeside
 
     if inner is not None:
         beside = beside.around(inner.signature)
     if host is None:
         return ProgramBeside(beside, inner)
-    from ie_serving.engines.openvino.savedmodel.host.program import HostProgram
+    from ie_serving.engines.savedmodel.host.program import HostProgram
 
     program = HostProgram(host, beside.signature, inner)
     return ProgramBeside(beside, program, program.wanted)

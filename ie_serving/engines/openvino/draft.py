@@ -11,8 +11,8 @@ from ie_serving.core.images import RGB
 from ie_serving.core.tensors import Signature
 
 if TYPE_CHECKING:
-    from ie_serving.engines.openvino.savedmodel.host.program import Plan
-    from ie_serving.engines.openvino.savedmodel.program import Beside
+    from ie_serving.engines.savedmodel.host.program import Plan
+    from ie_serving.engines.savedmodel.program import Beside
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,8 @@ from ie_serving.engines.openvino.left_out import leaving_out
 from ie_serving.engines.openvino.mapping import Renames, aliases
 from ie_serving.engines.openvino.quanta import round_halves_up
 from ie_serving.engines.openvino.runtime import core, load_failures, one_line
-from ie_serving.engines.openvino.savedmodel.checkpoint import check_variables
-from ie_serving.engines.openvino.savedmodel.file import (
+from ie_serving.engines.savedmodel.checkpoint import check_variables
+from ie_serving.engines.savedmodel.file import (
     FILE,
     Declared,
     MetaGraph,
@@ -24,13 +24,13 @@ from ie_serving.engines.openvino.savedmodel.file import (
     declared,
     read_graph,
 )
-from ie_serving.engines.openvino.savedmodel.frames import Place, above
-from ie_serving.engines.openvino.savedmodel.frozen import read_frozen
-from ie_serving.engines.openvino.savedmodel.host.needs import hold_first_form, may_need_host
-from ie_serving.engines.openvino.savedmodel.initial import Initial
-from ie_serving.engines.openvino.savedmodel.misconverted import check_graph, check_shape
-from ie_serving.engines.openvino.savedmodel.program import Beside
-from ie_serving.engines.openvino.savedmodel.rewrite import (
+from ie_serving.engines.savedmodel.frames import Place, above
+from ie_serving.engines.savedmodel.frozen import read_frozen
+from ie_serving.engines.savedmodel.host.needs import hold_first_form, may_need_host
+from ie_serving.engines.savedmodel.initial import Initial
+from ie_serving.engines.savedmodel.misconverted import check_graph, check_shape
+from ie_serving.engines.savedmodel.program import Beside
+from ie_serving.engines.savedmodel.rewrite import (
     OUTPUT,
     Prepared,
     directory_for,
@@ -38,11 +38,11 @@ from ie_serving.engines.openvino.savedmodel.rewrite import (
     frame_of,
     prepare,
 )
-from ie_serving.engines.openvino.savedmodel.state import kept_between_requests
+from ie_serving.engines.savedmodel.state import kept_between_requests
 from ie_serving.telemetry.logs import Event
 
 if TYPE_CHECKING:
-    from ie_serving.engines.openvino.savedmodel.host.program import Plan
+    from ie_serving.engines.savedmodel.host.program import Plan
 
 log = logging.getLogger(__name__)
 
@@ -184,7 +184,7 @@ class _Conversion:
     def _prepared(self) -> Prepared:
         prepared = prepare(self._meta_graph, self._signature)
         if hold_first_form(prepared.above):
-            from ie_serving.engines.openvino.savedmodel.host.inlined import write_loops_out
+            from ie_serving.engines.savedmodel.host.inlined import write_loops_out
 
             write_loops_out(prepared, self._meta_graph)
         return prepared
@@ -197,7 +197,7 @@ class _Conversion:
         if not self._may_need_host(prepared):
             return None
         # Not above: a model without strings and tables pays nothing for them, not even the import.
-        from ie_serving.engines.openvino.savedmodel.host.cut import leave_to_host
+        from ie_serving.engines.savedmodel.host.cut import leave_to_host
 
         plan = leave_to_host(prepared, self._directory, self._meta_graph)
         if not (plan.slots or plan.names()):

@@ -8,7 +8,7 @@ import pytest
 
 from ie_serving.core.tensors import Method
 from ie_serving.engines.openvino.draft import Draft
-from ie_serving.engines.openvino.savedmodel.host.program import Plan, Step
+from ie_serving.engines.savedmodel.host.program import Plan, Step
 
 STEP = Step("StringLength len", lambda *_: [], (), ())
 HOST = Plan(before=[STEP])

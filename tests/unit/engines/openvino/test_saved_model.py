@@ -17,9 +17,9 @@ from ie_serving.core.errors import LoadFailed
 from ie_serving.core.tensors import Array, DataType, Signature
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.openvino.compile import OpenVinoEngine
-from ie_serving.engines.openvino.savedmodel import file as saved_model
 from ie_serving.engines.preprocessing import Preprocessing
 from ie_serving.engines.run.program import Runs
+from ie_serving.engines.savedmodel import file as saved_model
 from ie_serving.engines.tensorflow.fallback import TensorFlowFallback
 from ie_serving.engines.tensorflow.options import TensorFlowOptions
 from tests.exporting import export

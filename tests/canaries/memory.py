@@ -100,7 +100,7 @@ def a_failure_by_values_leaves_freed_memory() -> bool:
     where="models with open shapes; new combinations only",
     tests=(
         "test_infer.py::test_shapes_that_do_not_fit_are_refused_each_time_and_harm_nothing",
-        "test_compile.py::test_sizes_that_fail_when_they_are_tried_at_load_leave_nothing_to_answer",
+        "compiling/test_engine.py::test_sizes_that_fail_when_they_are_tried_at_load_leave_nothing_to_answer",
     ),
 )
 def a_failure_by_shapes_leaves_freed_memory() -> bool:
@@ -180,7 +180,7 @@ def the_size_of_a_number_ends_the_process() -> bool:
     "memory, or the process ends",
     done="a Reshape to the size that is wanted stands in front of the operand, and refuses others "
     "(`products.py`); sizes that follow from shapes are tried before, those of the load's own"
-    " measuring too (`threads_choice.py`)",
+    " measuring too (`compiling/threads_choice.py`)",
     where="`MatMul`, `Einsum` and attention of a size that values decide; a Reshape, which copies "
     "nothing",
     tests=(

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 from ie_serving.engines.base import CompiledModel, EngineOptions
-from ie_serving.engines.openvino.compile import OpenVinoEngine
+from ie_serving.engines.openvino.compiling.engine import OpenVinoEngine
 from ie_serving.main import main
 
 compile_alive = OpenVinoEngine.compile

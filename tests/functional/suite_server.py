@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ie_serving.engines.base import CompiledModel, EngineOptions
-from ie_serving.engines.openvino.compile import OpenVinoEngine
+from ie_serving.engines.openvino.compiling.engine import OpenVinoEngine
 from ie_serving.inference.plane import DataPlane
 from ie_serving.main import main
 

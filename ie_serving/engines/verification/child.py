@@ -100,7 +100,7 @@ def compare(task: Task, steps: _Steps) -> Findings | Answers:
 
 def _compiled(task: Task) -> CompiledModel:
     # Here, since the reference may refuse the file before, and is imported faster.
-    from ie_serving.engines.openvino.compile import OpenVinoEngine
+    from ie_serving.engines.openvino.compiling.engine import OpenVinoEngine
 
     own = task.options.of(OpenVinoOptions)
     own = replace(own, plugin_config={**PLAIN, **own.plugin_config})

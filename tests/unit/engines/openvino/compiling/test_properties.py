@@ -8,13 +8,13 @@ import pytest
 
 from ie_serving.core.errors import LoadFailed
 from ie_serving.engines.base import EngineOptions
-from ie_serving.engines.openvino.options import OpenVinoOptions
-from ie_serving.engines.openvino.properties import (
+from ie_serving.engines.openvino.compiling.properties import (
     precision_of,
     properties,
     property_of,
     translated,
 )
+from ie_serving.engines.openvino.options import OpenVinoOptions
 from ie_serving.engines.openvino.runtime import core
 from tests.unit.engines.openvino.models import add_one
 

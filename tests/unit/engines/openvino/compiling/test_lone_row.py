@@ -15,10 +15,14 @@ from ie_serving.core.budget import BUDGET
 from ie_serving.core.errors import InvalidRequest, InvalidTensor, LoadFailed
 from ie_serving.core.tensors import SERVING_DEFAULT, Array, DataType, Signature, TensorSpec
 from ie_serving.engines.base import GATHERED, EngineOptions
-from ie_serving.engines.openvino import lone_row, programs
-from ie_serving.engines.openvino.lone_row import copy_for_one_row, fix_to_one_row, shape_of
+from ie_serving.engines.openvino.compiling import lone_row, programs
+from ie_serving.engines.openvino.compiling.lone_row import (
+    copy_for_one_row,
+    fix_to_one_row,
+    shape_of,
+)
+from ie_serving.engines.openvino.compiling.threads_choice import AS_FAST, SLOWER
 from ie_serving.engines.openvino.specs import Port, Ports
-from ie_serving.engines.openvino.threads_choice import AS_FAST, SLOWER
 from ie_serving.engines.run.program import CompiledPrograms, Program
 from ie_serving.engines.run.queued import Lone, QueuedProgram
 from tests.unit.engines.openvino.models import load, parameter, result, run, save

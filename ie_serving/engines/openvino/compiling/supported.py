@@ -10,8 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from ie_serving.core.errors import LoadFailed
 from ie_serving.core.nearest import nearest
 from ie_serving.engines.openvino import devices
-from ie_serving.engines.openvino.options import AUTO, OpenVinoOptions
-from ie_serving.engines.openvino.properties import (
+from ie_serving.engines.openvino.compiling.properties import (
     CAPABILITIES,
     CAPABILITY,
     FULL,
@@ -19,6 +18,7 @@ from ie_serving.engines.openvino.properties import (
     for_cpu,
     in_todays_words,
 )
+from ie_serving.engines.openvino.options import AUTO, OpenVinoOptions
 from ie_serving.engines.openvino.runtime import core
 from ie_serving.engines.run.threads import thread_limit
 

@@ -10,11 +10,7 @@ import openvino as ov
 from ie_serving.core.hints import Hint
 from ie_serving.core.tensors import Array
 from ie_serving.engines.base import EngineOptions
-from ie_serving.engines.openvino.graphs.shapes import elements
-from ie_serving.engines.openvino.graphs.walk import operations
-from ie_serving.engines.openvino.hazards import Hazards
-from ie_serving.engines.openvino.options import OpenVinoOptions
-from ie_serving.engines.openvino.properties import (
+from ie_serving.engines.openvino.compiling.properties import (
     CACHE,
     HINT,
     STREAMS,
@@ -22,6 +18,10 @@ from ie_serving.engines.openvino.properties import (
     in_todays_words,
     properties,
 )
+from ie_serving.engines.openvino.graphs.shapes import elements
+from ie_serving.engines.openvino.graphs.walk import operations
+from ie_serving.engines.openvino.hazards import Hazards
+from ie_serving.engines.openvino.options import OpenVinoOptions
 from ie_serving.engines.openvino.runtime import core, load_failures, one_line
 from ie_serving.engines.openvino.shape_inference import ShapeInference
 from ie_serving.engines.openvino.slot import Slot

@@ -14,12 +14,13 @@ from ie_serving.core.heaps import HEAPS
 from ie_serving.core.spare_cpu import SPARE_CPU
 from ie_serving.engines import declared
 from ie_serving.engines.base import EngineOptions
-from ie_serving.engines.openvino import formats, preprocess, supported
+from ie_serving.engines.openvino import formats, preprocess
+from ie_serving.engines.openvino.compiling import supported
+from ie_serving.engines.openvino.compiling.programs import program_of
 from ie_serving.engines.openvino.draft import Draft, Version
 from ie_serving.engines.openvino.left_out import leaving_out
 from ie_serving.engines.openvino.nonfinite import Nonfinite
 from ie_serving.engines.openvino.options import OpenVinoOptions
-from ie_serving.engines.openvino.programs import program_of
 from ie_serving.engines.openvino.read import read
 from ie_serving.engines.openvino.runtime import extend, load_failures
 from ie_serving.engines.openvino.specs import check_shapes, prepare

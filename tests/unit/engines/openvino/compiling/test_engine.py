@@ -14,9 +14,10 @@ import pytest
 
 from ie_serving.core.errors import LoadFailed
 from ie_serving.core.tensors import SERVING_DEFAULT, Array, DataType
-from ie_serving.engines.openvino import programs, room, threads_choice
-from ie_serving.engines.openvino.compile import OpenVinoEngine
-from ie_serving.engines.openvino.threads_choice import AS_FAST, about_as_fast
+from ie_serving.engines.openvino import room
+from ie_serving.engines.openvino.compiling import programs, threads_choice
+from ie_serving.engines.openvino.compiling.engine import OpenVinoEngine
+from ie_serving.engines.openvino.compiling.threads_choice import AS_FAST, about_as_fast
 from ie_serving.engines.run import probe
 from tests.process import output_of
 from tests.unit.engines.contract import EngineContract
@@ -59,7 +60,7 @@ def test_a_cache_that_cannot_be_written_costs_a_warning_only(
 
 NARROW_CPU = {"ONEDNN_MAX_CPU_ISA": "AVX2"}
 """Lets oneDNN, and OpenVINO with it, use no more of a CPU than what has float32 alone."""
-ROOT = Path(__file__).resolve().parents[4]
+ROOT = Path(__file__).resolve().parents[5]
 PRECISIONS_OF = """
 import sys
 from pathlib import Path

@@ -12,20 +12,13 @@ from ie_serving.core.errors import InvalidRequest, LoadFailed, ServingError
 from ie_serving.core.tensors import Array, DataType
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.openvino.absolutes import part_absolutes
-from ie_serving.engines.openvino.devices import CPU
-from ie_serving.engines.openvino.draft import Draft
-from ie_serving.engines.openvino.hazards import Hazards, guard
-from ie_serving.engines.openvino.lone_row import (
+from ie_serving.engines.openvino.compiling.lone_row import (
     Fixed,
     copy_for_one_row,
     fix_to_one_row,
     shape_of,
 )
-from ie_serving.engines.openvino.mend import mend, mend_known_sizes
-from ie_serving.engines.openvino.narrow import check_range, narrowed
-from ie_serving.engines.openvino.nonfinite import Nonfinite, keep_nonfinite, loses_nonfinite
-from ie_serving.engines.openvino.options import OpenVinoOptions
-from ie_serving.engines.openvino.properties import (
+from ie_serving.engines.openvino.compiling.properties import (
     STREAMS,
     THREADS,
     UNKNOWN,
@@ -33,6 +26,20 @@ from ie_serving.engines.openvino.properties import (
     precision_of,
     property_of,
 )
+from ie_serving.engines.openvino.compiling.threads_choice import (
+    AS_FAST,
+    SLOWER,
+    Compiled,
+    compile_cached,
+    compile_fastest,
+)
+from ie_serving.engines.openvino.devices import CPU
+from ie_serving.engines.openvino.draft import Draft
+from ie_serving.engines.openvino.hazards import Hazards, guard
+from ie_serving.engines.openvino.mend import mend, mend_known_sizes
+from ie_serving.engines.openvino.narrow import check_range, narrowed
+from ie_serving.engines.openvino.nonfinite import Nonfinite, keep_nonfinite, loses_nonfinite
+from ie_serving.engines.openvino.options import OpenVinoOptions
 from ie_serving.engines.openvino.release import release
 from ie_serving.engines.openvino.runtime import in_words, load_failures
 from ie_serving.engines.openvino.shape_inference import ShapeInference
@@ -40,13 +47,6 @@ from ie_serving.engines.openvino.slot import Slot
 from ie_serving.engines.openvino.specs import Port, Ports, prepare, zeros
 from ie_serving.engines.openvino.stateful_slot import StatefulSlot, unroll, with_states
 from ie_serving.engines.openvino.texts import check_texts
-from ie_serving.engines.openvino.threads_choice import (
-    AS_FAST,
-    SLOWER,
-    Compiled,
-    compile_cached,
-    compile_fastest,
-)
 from ie_serving.engines.openvino.twin import Twin, twin_of
 from ie_serving.engines.run.detour import Detour
 from ie_serving.engines.run.latency_model import INLINE_MAX_S, LatencyModel

@@ -45,7 +45,7 @@ def an_error_is_lost_on_one_thread() -> bool:
 @fault(
     "an operation with an empty input is skipped, and its output keeps what an earlier "
     "request or the heap left there",
-    done="emptiness by the inputs' shapes is refused when these are tried (`shape_inference.py`). "
+    done="emptiness by the inputs' shapes is refused when these are tried (`running/shape_inference.py`). "
     "Emptiness by values: one more output flags it, and the request is refused, as TensorFlow"
     " does, also in the bodies of loops and branches. There emptiness by the inputs' shapes "
     "is flagged, too, instead of refused when they are tried, since the body may not run",
@@ -99,7 +99,7 @@ def a_failure_by_values_leaves_freed_memory() -> bool:
     " serves; what was measured at load with values that fail is compiled anew",
     where="models with open shapes; new combinations only",
     tests=(
-        "test_infer.py::test_shapes_that_do_not_fit_are_refused_each_time_and_harm_nothing",
+        "running/test_infer.py::test_shapes_that_do_not_fit_are_refused_each_time_and_harm_nothing",
         "compiling/test_engine.py::test_sizes_that_fail_when_they_are_tried_at_load_leave_nothing_to_answer",
     ),
 )
@@ -420,7 +420,7 @@ def an_index_out_of_range_is_taken() -> bool:
     " of one tensor are the most, none negative, no step 0 (`sizes.py`, `ranges.py`). Sizes "
     "that follow from the shapes of inputs, as of the outer product of two long rows, are "
     "known when the shapes are tried: no tensor is larger than the "
-    "[budget](design.md#the-budget-of-bytes) (`shape_inference.py`)",
+    "[budget](design.md#the-budget-of-bytes) (`running/shape_inference.py`)",
     where="`Broadcast`, `Eye`, `EmbeddingSegmentsSum`, `Interpolate`, `Multinomial`, `OneHot`, "
     "`Pad`, `RandomUniform`, `Range`, `Slice`, `StridedSlice`, `Tile`, transposed "
     "convolutions and Fourier transforms whose sizes or steps are computed from values; "
@@ -428,7 +428,7 @@ def an_index_out_of_range_is_taken() -> bool:
     tests=(
         "test_guards.py::test_a_size_from_a_table_is_bounded",
         "test_sizes.py::test_a_step_that_cannot_be_divided_by_is_refused",
-        "test_shape_inference.py::test_what_shapes_ask_for_stays_within_the_budget",
+        "running/test_shape_inference.py::test_what_shapes_ask_for_stays_within_the_budget",
     ),
 )
 def a_step_of_0_ends_the_process() -> bool:
@@ -569,7 +569,7 @@ def shapes_of_nothing_fail_late() -> bool:
     "`ExtractImagePatches`) spoils a graph of open shapes: valid requests are answered with "
     "the shapes of the one that failed, or fail",
     done="each infer request has a compiled model of its own, which is compiled anew after an "
-    "error (`hazards.py`, `slot.py`)",
+    "error (`hazards.py`, `running/slot.py`)",
     where="open shapes and an operation outside of the table `NEVER_FAILS` of `operations.py`; no "
     "inference is taken ahead",
     tests=("test_unfit.py::test_a_request_that_does_not_fit_spoils_no_other",),

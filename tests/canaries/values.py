@@ -212,7 +212,7 @@ def the_mean_of_nothing_is_0() -> bool:
     "infinity becomes the largest float32 in an output of float64, as of a quotient by 0 or a"
     " logarithm of 0, and in an input of float64",
     done="the graph gives float32, which becomes float64 behind it, and takes float32 "
-    "(`specs.py`, `slot.py`)",
+    "(`specs.py`, `running/slot.py`)",
     where="models with inputs of float64 that are computed with, or with outputs of float64 that "
     "are computed: these are copied, and infer asynchronously",
     tests=(
@@ -241,9 +241,9 @@ def wide_integers_are_cut() -> bool:
 
 @fault(
     "strings are cut at a trailing zero byte",
-    done="refused (`slot.py`)",
+    done="refused (`running/slot.py`)",
     where="string inputs",
-    tests=("test_infer.py::test_a_string_that_the_engine_would_cut_is_refused",),
+    tests=("running/test_infer.py::test_a_string_that_the_engine_would_cut_is_refused",),
 )
 def a_trailing_zero_byte_is_cut() -> bool:
     x = port("string", -1)

@@ -40,12 +40,12 @@ from ie_serving.engines.openvino.mend import mend, mend_known_sizes
 from ie_serving.engines.openvino.narrow import check_range, narrowed
 from ie_serving.engines.openvino.nonfinite import Nonfinite, keep_nonfinite, loses_nonfinite
 from ie_serving.engines.openvino.options import OpenVinoOptions
-from ie_serving.engines.openvino.release import release
+from ie_serving.engines.openvino.running.release import release
+from ie_serving.engines.openvino.running.shape_inference import ShapeInference
+from ie_serving.engines.openvino.running.slot import Slot
+from ie_serving.engines.openvino.running.stateful_slot import StatefulSlot, unroll, with_states
 from ie_serving.engines.openvino.runtime import in_words, load_failures
-from ie_serving.engines.openvino.shape_inference import ShapeInference
-from ie_serving.engines.openvino.slot import Slot
 from ie_serving.engines.openvino.specs import Port, Ports, prepare, zeros
-from ie_serving.engines.openvino.stateful_slot import StatefulSlot, unroll, with_states
 from ie_serving.engines.openvino.texts import check_texts
 from ie_serving.engines.openvino.twin import Twin, twin_of
 from ie_serving.engines.run.detour import Detour

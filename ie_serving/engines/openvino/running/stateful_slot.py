@@ -9,8 +9,8 @@ import openvino as ov
 
 from ie_serving.core.tensors import Array, Signature
 from ie_serving.engines.openvino.hazards import Hazards
+from ie_serving.engines.openvino.running.slot import Slot, refuse_odd
 from ie_serving.engines.openvino.runtime import load_failures
-from ie_serving.engines.openvino.slot import Slot, refuse_odd
 from ie_serving.engines.openvino.specs import Port
 
 STATE: Final = "state:"

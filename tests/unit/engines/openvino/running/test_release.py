@@ -6,8 +6,8 @@ import openvino.opset15 as op
 import psutil
 import pytest
 
-from ie_serving.engines.openvino import release as module
-from ie_serving.engines.openvino.release import release
+from ie_serving.engines.openvino.running import release as module
+from ie_serving.engines.openvino.running.release import release
 
 WEIGHTS = 4096 * 4096 * 4
 

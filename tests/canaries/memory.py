@@ -45,8 +45,8 @@ def an_error_is_lost_on_one_thread() -> bool:
 @fault(
     "an operation with an empty input is skipped, and its output keeps what an earlier "
     "request or the heap left there",
-    done="emptiness by the inputs' shapes is refused when these are tried (`running/shape_inference.py`). "
-    "Emptiness by values: one more output flags it, and the request is refused, as TensorFlow"
+    done="emptiness by the inputs' shapes is refused when these are tried "
+    "(`running/shape_inference.py`). Emptiness by values: one more output flags it, and the request is refused, as TensorFlow"
     " does, also in the bodies of loops and branches. There emptiness by the inputs' shapes "
     "is flagged, too, instead of refused when they are tried, since the body may not run",
     where="operations that `operations.py` does not clear, of inputs whose shape depends on values;"
@@ -402,7 +402,7 @@ def state_stays_for_the_next_request() -> bool:
     where="`Gather`, `GatherElements`, `GatherND`, `ScatterUpdate`, `ScatterElementsUpdate`, "
     "`ScatterNDUpdate` whose indices are not known at load to fit; the synchronous call stays",
     tests=(
-        "test_misconverted.py::test_indices_are_refused_as_tensorflow_does",
+        "reading/test_misconverted.py::test_indices_are_refused_as_tensorflow_does",
         "test_hazards.py::test_indices_of_a_request_cost_a_flag_and_leave_the_shortest_way",
     ),
     issue=38297,

@@ -77,8 +77,8 @@ def _each(ask: Callable[[Case], str], given: list[Case]) -> dict[str, str]:
 
 def _without_guards() -> None:
     """Switch off what knows of faults of values and of the front end."""
-    from ie_serving.engines.openvino import read
     from ie_serving.engines.openvino.compiling import programs
+    from ie_serving.engines.openvino.reading import read
 
     read.refuse_unread = read.mend_onnx = lambda *_: None
     programs.mend = programs.mend_known_sizes = lambda _: None

@@ -7,8 +7,8 @@ request's among them; with more rows the process ended. So a Reshape to the size
 stands in front of such an operand, and refuses numbers that do not fit. So it is with the batches
 of a `Gather`, which answered with rows of another batch or with none, with lengths for
 `CTCGreedyDecoderSeqLen`, with places of regions, and with the scales of a normalization. Sizes that
-follow from the shapes of inputs are checked before (`running/shape_inference.py`); but that of indices
-that `ScatterElementsUpdate` writes beyond its data by, which nothing checks.
+follow from the shapes of inputs are checked before (`running/shape_inference.py`); but that of
+indices that `ScatterElementsUpdate` writes beyond its data by, which nothing checks.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping

@@ -23,9 +23,9 @@ from ie_serving.engines.layers.base import Layer
 from ie_serving.engines.onnx_file import nodes
 from ie_serving.engines.onnxruntime.driver import INSTALL
 from ie_serving.engines.openvino.devices import CPU
-from ie_serving.engines.openvino.formats import ONNX, model_file
-from ie_serving.engines.openvino.mapping import FILE as MAPPING
 from ie_serving.engines.openvino.options import OpenVinoOptions
+from ie_serving.engines.openvino.reading.formats import ONNX, model_file
+from ie_serving.engines.openvino.reading.mapping import FILE as MAPPING
 from ie_serving.engines.openvino.unmet import unmet
 from ie_serving.engines.preprocessing import Preprocessing
 from ie_serving.engines.sequences import Sequences

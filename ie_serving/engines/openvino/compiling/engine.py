@@ -14,14 +14,15 @@ from ie_serving.core.heaps import HEAPS
 from ie_serving.core.spare_cpu import SPARE_CPU
 from ie_serving.engines import declared
 from ie_serving.engines.base import EngineOptions
-from ie_serving.engines.openvino import formats, preprocess
+from ie_serving.engines.openvino import preprocess
 from ie_serving.engines.openvino.compiling import supported
 from ie_serving.engines.openvino.compiling.programs import program_of
 from ie_serving.engines.openvino.draft import Draft, Version
-from ie_serving.engines.openvino.left_out import leaving_out
 from ie_serving.engines.openvino.nonfinite import Nonfinite
 from ie_serving.engines.openvino.options import OpenVinoOptions
-from ie_serving.engines.openvino.read import read
+from ie_serving.engines.openvino.reading import formats
+from ie_serving.engines.openvino.reading.left_out import leaving_out
+from ie_serving.engines.openvino.reading.read import read
 from ie_serving.engines.openvino.runtime import extend, load_failures
 from ie_serving.engines.openvino.specs import check_shapes, prepare
 from ie_serving.engines.preprocessing import Preprocessing
@@ -183,7 +184,7 @@ def _for_any_rank(
 
 
 def _around(beside: "Beside", host: "Plan | None", inner: Runs | None) -> Runs:
-    # Here, as in `read.py`: only SavedModels need it.
+    # Here, as in `reading/read.py`: only SavedModels need it.
     from ie_serving.engines.savedmodel.program import ProgramBeside
 
     if inner is not None:

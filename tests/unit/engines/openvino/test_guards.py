@@ -19,7 +19,7 @@ from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.openvino.guards import guard_values
 from ie_serving.engines.openvino.hazards import guard
 from ie_serving.engines.openvino.options import OpenVinoOptions
-from ie_serving.engines.openvino.read import read
+from ie_serving.engines.openvino.reading.read import read
 from ie_serving.engines.openvino.rounds import MOST_ROUNDS
 from ie_serving.engines.openvino.specs import prepare
 from ie_serving.engines.run.program import CompiledPrograms

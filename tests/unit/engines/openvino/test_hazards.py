@@ -16,7 +16,7 @@ from ie_serving.core.tensors import Array, DataType
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.openvino.hazards import Hazards, guard
 from ie_serving.engines.openvino.options import OpenVinoOptions
-from ie_serving.engines.openvino.read import read
+from ie_serving.engines.openvino.reading.read import read
 from ie_serving.engines.openvino.running.slot import Slot
 from ie_serving.engines.openvino.specs import prepare
 from ie_serving.engines.run.program import CompiledPrograms

@@ -17,7 +17,7 @@ from ie_serving.core.tensors import DataType
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.openvino.hazards import guard
 from ie_serving.engines.openvino.options import OpenVinoOptions
-from ie_serving.engines.openvino.read import read
+from ie_serving.engines.openvino.reading.read import read
 from ie_serving.engines.openvino.running import shape_inference
 from ie_serving.engines.openvino.running.shape_inference import ShapeInference
 from ie_serving.engines.openvino.specs import prepare

@@ -11,9 +11,9 @@ import openvino as ov
 from ie_serving.core.errors import LoadFailed
 from ie_serving.core.tensors import BY_NUMBER, BY_OPENVINO, Array, Signature, TensorSpec
 from ie_serving.engines.openvino.draft import Draft, Tensor, Version
-from ie_serving.engines.openvino.left_out import leaving_out
-from ie_serving.engines.openvino.mapping import Renames, aliases
 from ie_serving.engines.openvino.quanta import round_halves_up
+from ie_serving.engines.openvino.reading.left_out import leaving_out
+from ie_serving.engines.openvino.reading.mapping import Renames, aliases
 from ie_serving.engines.openvino.runtime import core, load_failures, one_line
 from ie_serving.engines.savedmodel.checkpoint import check_variables
 from ie_serving.engines.savedmodel.file import (

@@ -12,7 +12,7 @@ import onnx
 import openvino as ov
 from onnx.backend.test.case.node import collect_testcases
 
-from ie_serving.engines.openvino.onnx_unread import OVERLOOKED
+from ie_serving.engines.openvino.reading.onnx_unread import OVERLOOKED
 
 ASKED_FOR_ELSEWHERE = {
     # By other values of other attributes or inputs than those of the first test.

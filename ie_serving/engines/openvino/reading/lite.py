@@ -8,14 +8,14 @@ import openvino as ov
 from ie_serving.core.errors import LoadFailed
 from ie_serving.core.scratch import Scratch
 from ie_serving.engines.openvino.draft import Draft, Tensor, Version
-from ie_serving.engines.openvino.left_out import leaving_out
-from ie_serving.engines.openvino.lite_signatures import (
+from ie_serving.engines.openvino.reading.left_out import leaving_out
+from ie_serving.engines.openvino.reading.lite_signatures import (
     LiteSignature,
     signatures_of,
     with_first,
     without_port,
 )
-from ie_serving.engines.openvino.mapping import Renames, aliases
+from ie_serving.engines.openvino.reading.mapping import Renames, aliases
 from ie_serving.engines.openvino.runtime import core, load_failures
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from ie_serving.core.errors import LoadFailed
 from ie_serving.core.tensors import DataType
-from ie_serving.engines.openvino.lite_signatures import signatures_of
+from ie_serving.engines.openvino.reading.lite_signatures import signatures_of
 from tests.unit.engines.openvino.models import load, run
 
 X = np.array([[1, 2], [3, -4]], np.float32)

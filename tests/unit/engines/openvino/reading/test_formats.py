@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from ie_serving.core.errors import LoadFailed
-from ie_serving.engines.openvino.formats import missing, model_file
 from ie_serving.engines.openvino.options import OpenVinoOptions
-from ie_serving.engines.openvino.read import read
+from ie_serving.engines.openvino.reading.formats import missing, model_file
+from ie_serving.engines.openvino.reading.read import read
 
 INDEX = "variables/variables.index"
 SHARDS = [f"variables/variables.data-0000{i}-of-00002" for i in range(2)]

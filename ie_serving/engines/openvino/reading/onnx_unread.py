@@ -1,7 +1,8 @@
 """What ONNX models ask for and OpenVINO's front end for ONNX drops without a word.
 
-`OVERLOOKED` names it by operator. `tests/unit/engines/openvino/test_onnx_unread.py` compares the
-table with what the front end asks for: a version of it that reads more fails a test there.
+`OVERLOOKED` names it by operator. `tests/unit/engines/openvino/reading/test_onnx_unread.py`
+compares the table with what the front end asks for: a version of it that reads more fails a test
+there.
 """
 
 from collections.abc import Mapping

@@ -14,12 +14,12 @@ from ie_serving.core.errors import LoadFailed
 from ie_serving.core.images import RGB
 from ie_serving.core.tensors import SERVING_DEFAULT, Method
 from ie_serving.engines.onnx_file import inputs, nodes
-from ie_serving.engines.openvino import formats
 from ie_serving.engines.openvino.draft import Draft, Tensor, Version
-from ie_serving.engines.openvino.mapping import Renames, aliases, read_mapping
-from ie_serving.engines.openvino.onnx_graph import mend_onnx
-from ie_serving.engines.openvino.onnx_unread import refuse_unread
 from ie_serving.engines.openvino.options import OpenVinoOptions
+from ie_serving.engines.openvino.reading import formats
+from ie_serving.engines.openvino.reading.mapping import Renames, aliases, read_mapping
+from ie_serving.engines.openvino.reading.onnx_graph import mend_onnx
+from ie_serving.engines.openvino.reading.onnx_unread import refuse_unread
 from ie_serving.engines.openvino.runtime import core, load_failures
 
 
@@ -39,15 +39,15 @@ def _read_file(file: Path, renames: tuple[Renames, Renames]) -> Version:
     """Read a model's file as its name has it."""
     if file.name in (formats.SAVED_MODEL, formats.SAVED_MODEL_TEXT):
         # Here, not above: with all that it needs it is most of what a load may import.
-        from ie_serving.engines.openvino.saved_model import read_signatures
+        from ie_serving.engines.openvino.reading.saved_model import read_signatures
 
         return read_signatures(file.parent, renames)
     if file.suffix == formats.FROZEN:
-        from ie_serving.engines.openvino.saved_model import read_frozen_graph
+        from ie_serving.engines.openvino.reading.saved_model import read_frozen_graph
 
         return read_frozen_graph(file, renames)
     if file.suffix == formats.TFLITE:
-        from ie_serving.engines.openvino.lite import read_lite
+        from ie_serving.engines.openvino.reading.lite import read_lite
 
         return read_lite(file, renames)
     with load_failures(f"{file.name} cannot be read"):

@@ -14,7 +14,7 @@ from onnx.reference import ReferenceEvaluator
 from ie_serving.core.errors import LoadFailed
 from ie_serving.core.tensors import Array
 from ie_serving.engines.onnx_file import nodes, opsets, uses_domain
-from ie_serving.engines.openvino.onnx_unread import NEWEST_OPSET, OVERLOOKED, refuse_unread
+from ie_serving.engines.openvino.reading.onnx_unread import NEWEST_OPSET, OVERLOOKED, refuse_unread
 
 
 def floats(*shape: int) -> Array:

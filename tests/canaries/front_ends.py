@@ -217,9 +217,9 @@ def scattered_values_are_not_added() -> bool:
 
 @fault(
     "`FakeQuantize` rounds halves to even, as ONNX does; TensorFlow rounds them up",
-    done="its lower ends are moved by 2^-15 of a step (`quanta.py`)",
+    done="its lower ends are moved by 2^-15 of a step (`quantization.py`)",
     where="SavedModels with it; none",
-    tests=("test_quanta.py::test_halves_are_rounded_up_and_nothing_else_changes",),
+    tests=("test_quantization.py::test_halves_are_rounded_up_and_nothing_else_changes",),
 )
 def halves_are_rounded_to_even() -> bool:
     ends = {"min": 0.0, "max": 255.0}

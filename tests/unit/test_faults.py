@@ -32,12 +32,13 @@ def test_its_tests_exist(fault: Fault) -> None:
     assert fault.tests or fault.name in {"norms"}
     for test in fault.tests:
         file, _, name = test.partition("::")
-        (path,) = (each for each in (TESTS / "openvino" / file, TESTS / file) if each.exists())
+        places = (TESTS / "openvino" / "faults", TESTS / "openvino", TESTS)
+        (path,) = (each / file for each in places if (each / file).exists())
         assert name in _functions(path)
 
 
 @EACH
 def test_the_modules_that_keep_it_from_answers_exist(fault: Fault) -> None:
     named = re.findall(r"`(\S+\.py)`", fault.done)
-    places = (ENGINE / "openvino", ENGINE, ENGINE.parent)
+    places = (ENGINE / "openvino" / "faults", ENGINE / "openvino", ENGINE, ENGINE.parent)
     assert [name for name in named if not any((place / name).exists() for place in places)] == []

@@ -18,7 +18,7 @@ from ie_serving.engines.openvino import preprocess
 from ie_serving.engines.openvino.compiling import supported
 from ie_serving.engines.openvino.compiling.programs import program_of
 from ie_serving.engines.openvino.draft import Draft, Version
-from ie_serving.engines.openvino.nonfinite import Nonfinite
+from ie_serving.engines.openvino.faults.nonfinite import Nonfinite
 from ie_serving.engines.openvino.options import OpenVinoOptions
 from ie_serving.engines.openvino.reading import formats
 from ie_serving.engines.openvino.reading.left_out import leaving_out

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import openvino as ov
 
-from ie_serving.engines.openvino.alike import computes_alike
+from ie_serving.engines.openvino.faults.shape_independent import computes_alike
 from ie_serving.engines.openvino.graphs.shapes import elements
 from ie_serving.engines.openvino.graphs.walk import operations
 from ie_serving.engines.openvino.specs import Port, Ports
@@ -40,7 +40,7 @@ def copy_for_one_row(model: ov.Model, ports: Ports) -> Fixed | None:
 
     Returns:
         None where another size is open, the batch is not or may not be 1, some operation may give
-        other answers (`alike.py`), or the weights take more than `MOST_WEIGHTS`.
+        other answers (`faults/shape_independent.py`), or the weights take more than `MOST_WEIGHTS`.
     """
     inputs = tuple(filter(None, map(_of_one_row, ports.inputs)))
     if len(inputs) < len(ports.inputs) or not computes_alike(model):

@@ -11,7 +11,6 @@ import openvino as ov
 from ie_serving.core.errors import InvalidRequest, LoadFailed, ServingError
 from ie_serving.core.tensors import Array, DataType
 from ie_serving.engines.base import EngineOptions
-from ie_serving.engines.openvino.absolutes import part_absolutes
 from ie_serving.engines.openvino.compiling.lone_row import (
     Fixed,
     copy_for_one_row,
@@ -35,10 +34,12 @@ from ie_serving.engines.openvino.compiling.threads_choice import (
 )
 from ie_serving.engines.openvino.devices import CPU
 from ie_serving.engines.openvino.draft import Draft
-from ie_serving.engines.openvino.hazards import Hazards, guard
-from ie_serving.engines.openvino.mend import mend, mend_known_sizes
-from ie_serving.engines.openvino.narrow import check_range, narrowed
-from ie_serving.engines.openvino.nonfinite import Nonfinite, keep_nonfinite, loses_nonfinite
+from ie_serving.engines.openvino.faults.absolutes import part_absolutes
+from ie_serving.engines.openvino.faults.hazards import Hazards, guard
+from ie_serving.engines.openvino.faults.narrow_inputs import check_range, narrowed
+from ie_serving.engines.openvino.faults.nonfinite import Nonfinite, keep_nonfinite, loses_nonfinite
+from ie_serving.engines.openvino.faults.rewrites import mend, mend_known_sizes
+from ie_serving.engines.openvino.faults.strings import check_texts
 from ie_serving.engines.openvino.options import OpenVinoOptions
 from ie_serving.engines.openvino.running.release import release
 from ie_serving.engines.openvino.running.shape_inference import ShapeInference
@@ -46,7 +47,6 @@ from ie_serving.engines.openvino.running.slot import Slot
 from ie_serving.engines.openvino.running.stateful_slot import StatefulSlot, unroll, with_states
 from ie_serving.engines.openvino.runtime import in_words, load_failures
 from ie_serving.engines.openvino.specs import Port, Ports, prepare, zeros
-from ie_serving.engines.openvino.texts import check_texts
 from ie_serving.engines.openvino.twin import Twin, twin_of
 from ie_serving.engines.run.detour import Detour
 from ie_serving.engines.run.latency_model import INLINE_MAX_S, LatencyModel
@@ -121,7 +121,7 @@ def program_of(
 
 
 def _may_have_lone_rows(options: EngineOptions) -> bool:
-    # What `alike.py` says is measured for this device alone.
+    # What `faults/shape_independent.py` says is measured for this device alone.
     is_cpu = options.of(OpenVinoOptions).target_device == CPU
     return options.ahead and options.nireq <= 1 and is_cpu
 

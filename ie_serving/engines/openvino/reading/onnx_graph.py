@@ -28,10 +28,10 @@ import openvino.opset15 as op
 
 from ie_serving.core.errors import LoadFailed
 from ie_serving.engines.onnx_file import MAIN_DOMAIN, Node, nodes, opsets
+from ie_serving.engines.openvino.faults.rewrites import replace
 from ie_serving.engines.openvino.graphs.bodies import bodies
 from ie_serving.engines.openvino.graphs.constants import Operand, float32, int64, value_of
 from ie_serving.engines.openvino.graphs.walk import operations
-from ie_serving.engines.openvino.mend import replace
 
 _SIGNED = ("i8", "i16", "i32", "i64")
 _LENGTHS = 6

@@ -3,7 +3,7 @@
 The CPU plugin would raise for them as well, but is not to be trusted afterwards: with 2026.4, an
 inference that failed for its shapes can make the next valid one answer from freed memory, without
 an error. So every new combination is first tried on a copy of the model without its weights. The
-same copy shows where an operation gets an empty input and is skipped (`hazards.py`).
+same copy shows where an operation gets an empty input and is skipped (`faults/hazards.py`).
 """
 
 import asyncio
@@ -16,14 +16,14 @@ import openvino as ov
 from ie_serving.core.budget import BUDGET
 from ie_serving.core.errors import InvalidTensor, QueueFull
 from ie_serving.engines.openvino import rows
+from ie_serving.engines.openvino.faults.hazards import input_shapes, output_shapes, skips_empty
+from ie_serving.engines.openvino.faults.known_operations import EMPTY_FROM_EMPTY
+from ie_serving.engines.openvino.faults.shape_checks import unfit
 from ie_serving.engines.openvino.graphs.shapes import elements
 from ie_serving.engines.openvino.graphs.walk import operations
-from ie_serving.engines.openvino.hazards import input_shapes, output_shapes, skips_empty
-from ie_serving.engines.openvino.operations import EMPTY_FROM_EMPTY
 from ie_serving.engines.openvino.runtime import in_words
 from ie_serving.engines.openvino.specs import Port
 from ie_serving.engines.openvino.twin import Twin, fix
-from ie_serving.engines.openvino.unfit import unfit
 from ie_serving.engines.run.pool import MOST_WAITING
 from ie_serving.engines.run.request import Shapes
 

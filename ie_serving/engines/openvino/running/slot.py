@@ -10,7 +10,7 @@ import openvino as ov
 
 from ie_serving.core.errors import InvalidTensor
 from ie_serving.core.tensors import Array, DataType
-from ie_serving.engines.openvino.hazards import Hazards, nothing_left
+from ie_serving.engines.openvino.faults.hazards import Hazards, nothing_left
 from ie_serving.engines.openvino.specs import Port
 from ie_serving.engines.run.detour import NotFinite
 

@@ -8,7 +8,7 @@ import numpy as np
 import openvino as ov
 
 from ie_serving.core.tensors import Array, Signature
-from ie_serving.engines.openvino.hazards import Hazards
+from ie_serving.engines.openvino.faults.hazards import Hazards
 from ie_serving.engines.openvino.running.slot import Slot, refuse_odd
 from ie_serving.engines.openvino.runtime import load_failures
 from ie_serving.engines.openvino.specs import Port

@@ -16,7 +16,7 @@ from hypothesis.extra import numpy as hnp
 from ie_serving.core.errors import InvalidRequest, InvalidTensor, LoadFailed, ServingError
 from ie_serving.core.tensors import SERVING_DEFAULT, Array, DataType
 from ie_serving.engines.base import EngineOptions
-from ie_serving.engines.openvino.hazards import Hazards
+from ie_serving.engines.openvino.faults.hazards import Hazards
 from ie_serving.engines.openvino.options import OpenVinoOptions
 from ie_serving.engines.openvino.reading.read import read
 from ie_serving.engines.openvino.running.slot import Slot

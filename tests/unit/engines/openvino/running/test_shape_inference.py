@@ -15,7 +15,7 @@ import pytest
 from ie_serving.core.errors import InvalidTensor, QueueFull
 from ie_serving.core.tensors import DataType
 from ie_serving.engines.base import EngineOptions
-from ie_serving.engines.openvino.hazards import guard
+from ie_serving.engines.openvino.faults.hazards import guard
 from ie_serving.engines.openvino.options import OpenVinoOptions
 from ie_serving.engines.openvino.reading.read import read
 from ie_serving.engines.openvino.running import shape_inference

@@ -15,10 +15,12 @@ from tests.canaries.fault import fault
     "rows",
     done="where `shape` or `batch_size` reshapes a model, a pattern that kept the first dimension "
     "must go on keeping it, else the shape is refused, at load or when it is tried "
-    "(`rows.py`); the graph of a model that is open itself is not rewritten, and a pattern "
-    "that does not hold is found by what it would make (`shape_checks.py`)",
+    "(`interface/mixed_rows.py`); the graph of a model that is open itself is not rewritten, and "
+    "a pattern that does not hold is found by what it would make (`shape_checks.py`)",
     where="models with open shapes; at load, and for new combinations only",
-    tests=("test_rows.py::test_a_larger_image_is_refused_and_not_made_several_rows",),
+    tests=(
+        "interface/test_mixed_rows.py::test_a_larger_image_is_refused_and_not_made_several_rows",
+    ),
 )
 def a_reshape_makes_rows_of_an_image() -> bool:
     x = port("f32", 1, 2, 4)
@@ -212,7 +214,7 @@ def the_mean_of_nothing_is_0() -> bool:
     "infinity becomes the largest float32 in an output of float64, as of a quotient by 0 or a"
     " logarithm of 0, and in an input of float64",
     done="the graph gives float32, which becomes float64 behind it, and takes float32 "
-    "(`specs.py`, `running/slot.py`)",
+    "(`interface/specs.py`, `running/slot.py`)",
     where="models with inputs of float64 that are computed with, or with outputs of float64 that "
     "are computed: these are copied, and infer asynchronously",
     tests=(

@@ -14,17 +14,17 @@ from ie_serving.core.heaps import HEAPS
 from ie_serving.core.spare_cpu import SPARE_CPU
 from ie_serving.engines import declared
 from ie_serving.engines.base import EngineOptions
-from ie_serving.engines.openvino import preprocess
 from ie_serving.engines.openvino.compiling import supported
 from ie_serving.engines.openvino.compiling.programs import program_of
-from ie_serving.engines.openvino.draft import Draft, Version
 from ie_serving.engines.openvino.faults.nonfinite import Nonfinite
+from ie_serving.engines.openvino.interface import preprocess
+from ie_serving.engines.openvino.interface.draft import Draft, Version
+from ie_serving.engines.openvino.interface.specs import check_shapes, prepare
 from ie_serving.engines.openvino.options import OpenVinoOptions
 from ie_serving.engines.openvino.reading import formats
 from ie_serving.engines.openvino.reading.left_out import leaving_out
 from ie_serving.engines.openvino.reading.read import read
 from ie_serving.engines.openvino.runtime import extend, load_failures
-from ie_serving.engines.openvino.specs import check_shapes, prepare
 from ie_serving.engines.preprocessing import Preprocessing
 from ie_serving.engines.run.by_rank import ByRank
 from ie_serving.engines.run.program import CompiledPrograms, Fallback, Program, Runs

@@ -16,7 +16,7 @@ import openvino as ov
 from ie_serving.engines.openvino.faults.shape_independent import computes_alike
 from ie_serving.engines.openvino.graphs.shapes import elements
 from ie_serving.engines.openvino.graphs.walk import operations
-from ie_serving.engines.openvino.specs import Port, Ports
+from ie_serving.engines.openvino.interface.specs import Port, Ports
 from ie_serving.engines.openvino.twin import fix
 
 MOST_WEIGHTS = 32 << 20

@@ -33,20 +33,20 @@ from ie_serving.engines.openvino.compiling.threads_choice import (
     compile_fastest,
 )
 from ie_serving.engines.openvino.devices import CPU
-from ie_serving.engines.openvino.draft import Draft
 from ie_serving.engines.openvino.faults.absolutes import part_absolutes
 from ie_serving.engines.openvino.faults.hazards import Hazards, guard
 from ie_serving.engines.openvino.faults.narrow_inputs import check_range, narrowed
 from ie_serving.engines.openvino.faults.nonfinite import Nonfinite, keep_nonfinite, loses_nonfinite
 from ie_serving.engines.openvino.faults.rewrites import mend, mend_known_sizes
 from ie_serving.engines.openvino.faults.strings import check_texts
+from ie_serving.engines.openvino.interface.draft import Draft
+from ie_serving.engines.openvino.interface.specs import Port, Ports, prepare, zeros
 from ie_serving.engines.openvino.options import OpenVinoOptions
 from ie_serving.engines.openvino.running.release import release
 from ie_serving.engines.openvino.running.shape_inference import ShapeInference
 from ie_serving.engines.openvino.running.slot import Slot
 from ie_serving.engines.openvino.running.stateful_slot import StatefulSlot, unroll, with_states
 from ie_serving.engines.openvino.runtime import in_words, load_failures
-from ie_serving.engines.openvino.specs import Port, Ports, prepare, zeros
 from ie_serving.engines.openvino.twin import Twin, twin_of
 from ie_serving.engines.run.detour import Detour
 from ie_serving.engines.run.latency_model import INLINE_MAX_S, LatencyModel

@@ -21,11 +21,11 @@ from ie_serving.engines.openvino.compiling.properties import (
 from ie_serving.engines.openvino.faults.hazards import Hazards
 from ie_serving.engines.openvino.graphs.shapes import elements
 from ie_serving.engines.openvino.graphs.walk import operations
+from ie_serving.engines.openvino.interface.specs import Ports, zeros
 from ie_serving.engines.openvino.options import OpenVinoOptions
 from ie_serving.engines.openvino.running.shape_inference import ShapeInference
 from ie_serving.engines.openvino.running.slot import Slot
 from ie_serving.engines.openvino.runtime import core, load_failures, one_line
-from ie_serving.engines.openvino.specs import Ports, zeros
 from ie_serving.engines.run import probe
 from ie_serving.engines.run.threads import node_limit, thread_limit
 from ie_serving.telemetry.logs import Event

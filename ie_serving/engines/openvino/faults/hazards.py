@@ -39,7 +39,7 @@ from ie_serving.engines.openvino.graphs.bodies import bodies, carried
 from ie_serving.engines.openvino.graphs.constants import int32, int64
 from ie_serving.engines.openvino.graphs.flags import Flag
 from ie_serving.engines.openvino.graphs.walk import operations
-from ie_serving.engines.openvino.specs import Port
+from ie_serving.engines.openvino.interface.specs import Port
 from ie_serving.engines.openvino.twin import Pair, Twin, fix, has_all, twin_of
 
 TRIED_SIZES = (1, 2, 3, 4, 8, 16, 32, 64, 224, 256)

@@ -3,7 +3,7 @@
 The plugin converts 64-bit and unsigned 32-bit inputs to int32 before it computes: 2**40 becomes 0.
 Only what goes straight to an output, or is converted to floating point first, keeps all its bits.
 Doubles become floats, and those beyond a float's range, infinity included, its largest one; where
-they are given as floats (`specs.py`) infinity stays.
+they are given as floats (`interface/specs.py`) infinity stays.
 Measured with OpenVINO 2026.4 (`tests/unit/engines/openvino/faults/test_narrow_inputs.py`); what
 the compiled graph does with each input is read from its runtime model.
 """
@@ -15,7 +15,7 @@ import openvino as ov
 
 from ie_serving.core.errors import InvalidTensor
 from ie_serving.core.tensors import Array, DataType
-from ie_serving.engines.openvino.specs import Port
+from ie_serving.engines.openvino.interface.specs import Port
 
 INT32 = np.iinfo(np.int32)
 LARGEST_FLOAT = float(np.finfo(np.float32).max)

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from ie_serving.core.errors import LoadFailed
-from ie_serving.engines.openvino.draft import Version
+from ie_serving.engines.openvino.interface.draft import Version
 from ie_serving.engines.openvino.runtime import load_failures
 from ie_serving.telemetry.logs import Event
 

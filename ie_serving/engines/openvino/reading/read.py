@@ -14,7 +14,7 @@ from ie_serving.core.errors import LoadFailed
 from ie_serving.core.images import RGB
 from ie_serving.core.tensors import SERVING_DEFAULT, Method
 from ie_serving.engines.onnx_file import inputs, nodes
-from ie_serving.engines.openvino.draft import Draft, Tensor, Version
+from ie_serving.engines.openvino.interface.draft import Draft, Tensor, Version
 from ie_serving.engines.openvino.options import OpenVinoOptions
 from ie_serving.engines.openvino.reading import formats
 from ie_serving.engines.openvino.reading.mapping import Renames, aliases, read_mapping

@@ -10,8 +10,8 @@ import openvino as ov
 
 from ie_serving.core.errors import LoadFailed
 from ie_serving.core.tensors import BY_NUMBER, BY_OPENVINO, Array, Signature, TensorSpec
-from ie_serving.engines.openvino.draft import Draft, Tensor, Version
 from ie_serving.engines.openvino.faults.quantization import round_halves_up
+from ie_serving.engines.openvino.interface.draft import Draft, Tensor, Version
 from ie_serving.engines.openvino.reading.left_out import leaving_out
 from ie_serving.engines.openvino.reading.mapping import Renames, aliases
 from ie_serving.engines.openvino.runtime import core, load_failures, one_line

@@ -15,14 +15,14 @@ import openvino as ov
 
 from ie_serving.core.budget import BUDGET
 from ie_serving.core.errors import InvalidTensor, QueueFull
-from ie_serving.engines.openvino import rows
 from ie_serving.engines.openvino.faults.hazards import input_shapes, output_shapes, skips_empty
 from ie_serving.engines.openvino.faults.known_operations import EMPTY_FROM_EMPTY
 from ie_serving.engines.openvino.faults.shape_checks import unfit
 from ie_serving.engines.openvino.graphs.shapes import elements
 from ie_serving.engines.openvino.graphs.walk import operations
+from ie_serving.engines.openvino.interface import mixed_rows
+from ie_serving.engines.openvino.interface.specs import Port
 from ie_serving.engines.openvino.runtime import in_words
-from ie_serving.engines.openvino.specs import Port
 from ie_serving.engines.openvino.twin import Twin, fix
 from ie_serving.engines.run.pool import MOST_WAITING
 from ie_serving.engines.run.request import Shapes
@@ -110,7 +110,7 @@ class ShapeInference:
             fix(self._model, dict(zip(self._indices, map(_closed, shapes), strict=True)))
         except RuntimeError as error:
             return False, f"{self._given(shapes)}: {in_words(error)}"
-        if mixed := rows.mixed(self._model, self._keepers):
+        if mixed := mixed_rows.mixed(self._model, self._keepers):
             return False, f"{self._given(shapes)}: {mixed}"
         reading = [node for node in self._readers if _reads_nothing(node)]
         skipped = [str(node.get_friendly_name()) for node in reading if skips_empty(node)]

@@ -11,7 +11,7 @@ import openvino as ov
 from ie_serving.core.errors import InvalidTensor
 from ie_serving.core.tensors import Array, DataType
 from ie_serving.engines.openvino.faults.hazards import Hazards, nothing_left
-from ie_serving.engines.openvino.specs import Port
+from ie_serving.engines.openvino.interface.specs import Port
 from ie_serving.engines.run.detour import NotFinite
 
 KEPT_BYTES = 64 << 20
@@ -266,7 +266,7 @@ def _check_padding(port: Port, array: Array) -> None:
 def _read(request: ov.InferRequest, port: Port) -> Array:
     """Read an output in place; `infer` would copy all strings, and fails where there are none."""
     tensor = request.get_output_tensor(port.index)
-    if port.spec.dtype is DataType.FP64:  # computed as float32, and given so (`specs.py`)
+    if port.spec.dtype is DataType.FP64:  # computed as float32, and given so (`interface/specs.py`)
         return np.asarray(tensor.data, np.float64)
     if port.spec.dtype is not DataType.STRING:
         view: Array = tensor.data

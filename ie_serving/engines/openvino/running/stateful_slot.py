@@ -9,9 +9,9 @@ import openvino as ov
 
 from ie_serving.core.tensors import Array, Signature
 from ie_serving.engines.openvino.faults.hazards import Hazards
+from ie_serving.engines.openvino.interface.specs import Port
 from ie_serving.engines.openvino.running.slot import Slot, refuse_odd
 from ie_serving.engines.openvino.runtime import load_failures
-from ie_serving.engines.openvino.specs import Port
 
 STATE: Final = "state:"
 """Begins the name of a state among inputs and outputs; the name of its variable follows."""

@@ -14,10 +14,10 @@ import pytest
 
 from ie_serving.core.errors import LoadFailed
 from ie_serving.core.tensors import SERVING_DEFAULT, Array, DataType
-from ie_serving.engines.openvino import room
 from ie_serving.engines.openvino.compiling import programs, threads_choice
 from ie_serving.engines.openvino.compiling.engine import OpenVinoEngine
 from ie_serving.engines.openvino.compiling.threads_choice import AS_FAST, about_as_fast
+from ie_serving.engines.openvino.interface import memory_estimate
 from ie_serving.engines.run import probe
 from tests.process import output_of
 from tests.unit.engines.contract import EngineContract
@@ -214,7 +214,7 @@ def test_a_model_that_cannot_be_reshaped_says_so(tmp_path: Path) -> None:
 def test_sizes_beyond_the_memory_are_refused_before_any_is_taken(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, asked: Mapping[str, Any]
 ) -> None:
-    monkeypatch.setattr(room.BUDGET, "limit", 1 << 30)
+    monkeypatch.setattr(memory_estimate.BUDGET, "limit", 1 << 30)
     monkeypatch.setattr(programs, "compile_fastest", None)  # it is not come to
     add_one(tmp_path)
     with pytest.raises(

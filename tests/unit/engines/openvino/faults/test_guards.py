@@ -19,9 +19,9 @@ from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.openvino.faults.guards import guard_values
 from ie_serving.engines.openvino.faults.hazards import guard
 from ie_serving.engines.openvino.faults.loop_rounds import MOST_ROUNDS
+from ie_serving.engines.openvino.interface.specs import prepare
 from ie_serving.engines.openvino.options import OpenVinoOptions
 from ie_serving.engines.openvino.reading.read import read
-from ie_serving.engines.openvino.specs import prepare
 from ie_serving.engines.run.program import CompiledPrograms
 from tests.unit.engines.openvino.models import load, parameter, result, run, unary
 

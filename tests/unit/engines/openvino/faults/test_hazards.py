@@ -15,10 +15,10 @@ from ie_serving.core.errors import InvalidRequest, InvalidTensor
 from ie_serving.core.tensors import Array, DataType
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.openvino.faults.hazards import Hazards, guard
+from ie_serving.engines.openvino.interface.specs import prepare
 from ie_serving.engines.openvino.options import OpenVinoOptions
 from ie_serving.engines.openvino.reading.read import read
 from ie_serving.engines.openvino.running.slot import Slot
-from ie_serving.engines.openvino.specs import prepare
 from ie_serving.engines.run.program import CompiledPrograms
 from tests.unit.engines.openvino.models import load, parameter, result, run, save, unary
 

@@ -7,7 +7,7 @@ import openvino.opset15 as op
 import pytest
 
 from ie_serving.core.tensors import Method
-from ie_serving.engines.openvino.draft import Draft
+from ie_serving.engines.openvino.interface.draft import Draft
 from ie_serving.engines.savedmodel.host.program import Plan, Step
 
 STEP = Step("StringLength len", lambda *_: [], (), ())

@@ -12,9 +12,9 @@ from PIL import Image
 from ie_serving.core.errors import InvalidTensor, LoadFailed
 from ie_serving.core.tensors import SERVING_DEFAULT, DataType, Method, TensorSpec
 from ie_serving.engines.base import EngineOptions
-from ie_serving.engines.openvino import preprocess
 from ie_serving.engines.openvino.compiling.engine import OpenVinoEngine
-from ie_serving.engines.openvino.draft import Draft
+from ie_serving.engines.openvino.interface import preprocess
+from ie_serving.engines.openvino.interface.draft import Draft
 from ie_serving.engines.openvino.options import OpenVinoOptions
 from ie_serving.engines.preprocessing import Pair, Preprocessing
 from ie_serving.engines.run.program import CompiledPrograms

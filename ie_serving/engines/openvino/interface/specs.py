@@ -12,11 +12,11 @@ from ie_serving.core.errors import InvalidTensor, LoadFailed
 from ie_serving.core.images import RGB
 from ie_serving.core.tensors import BY_OPENVINO, Array, DataType, Signature, TensorSpec
 from ie_serving.engines.base import Dimension, EngineOptions
-from ie_serving.engines.openvino import preprocess, rows
-from ie_serving.engines.openvino.draft import Draft, Tensor
+from ie_serving.engines.openvino.interface import mixed_rows, preprocess
+from ie_serving.engines.openvino.interface.draft import Draft, Tensor
+from ie_serving.engines.openvino.interface.memory_estimate import check_room
 from ie_serving.engines.openvino.options import OpenVinoOptions
 from ie_serving.engines.openvino.reshape import InputShape, model_shapes
-from ie_serving.engines.openvino.room import check_room
 from ie_serving.engines.openvino.runtime import load_failures
 from ie_serving.engines.preprocessing import Preprocessing
 
@@ -144,13 +144,13 @@ def _reshape(
     inputs = [_input_shape(model.inputs[t.index], t, steps) for t in own]
     shapes = model_shapes(inputs, _other_inputs(draft), options)
     # Of one shape alone, as the model has it, there is nothing that could be mixed.
-    kept = rows.keepers(model) if shapes or model.is_dynamic() else frozenset()
+    kept = mixed_rows.keepers(model) if shapes or model.is_dynamic() else frozenset()
     if shapes:
         wanted = {model.inputs[own[i].index]: _partial(shape) for i, shape in shapes.items()}
         texts = ", ".join(f"{own[i].alias}={shape}" for i, shape in shapes.items())
         with load_failures(f"the model cannot be reshaped to {texts}"):
             model.reshape(wanted)
-        if mixed := rows.mixed(model, kept):
+        if mixed := mixed_rows.mixed(model, kept):
             raise LoadFailed(f"the model cannot be reshaped to {texts}: {mixed}")
         check_room(model, texts)
     return bool(shapes), kept

@@ -9,8 +9,8 @@ import pytest
 from ie_serving.core.tensors import SERVING_DEFAULT, DataType, TensorSpec
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.openvino.compiling.engine import OpenVinoEngine
+from ie_serving.engines.openvino.interface.specs import NO_LIMIT
 from ie_serving.engines.openvino.options import OpenVinoOptions
-from ie_serving.engines.openvino.specs import NO_LIMIT
 from ie_serving.engines.preprocessing import Pair, Preprocessing
 from tests.unit.engines.openvino.models import Shape, parameter, result, save, unary
 

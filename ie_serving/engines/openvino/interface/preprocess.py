@@ -11,7 +11,7 @@ import openvino as ov
 from openvino.preprocess import ColorFormat, PrePostProcessor, ResizeAlgorithm
 
 from ie_serving.core.errors import LoadFailed
-from ie_serving.engines.openvino.draft import Draft, Tensor
+from ie_serving.engines.openvino.interface.draft import Draft, Tensor
 from ie_serving.engines.openvino.runtime import load_failures
 from ie_serving.engines.preprocessing import Pair, Preprocessing
 

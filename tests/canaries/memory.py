@@ -96,8 +96,8 @@ def a_failure_by_values_leaves_freed_memory() -> bool:
 @fault(
     "a failure for input shapes that do not fit together leaves operations bound to freed memory, "
     "and a later valid request is answered from it",
-    done="every new combination is tried on a copy without weights (`twin.py`), of the graph as it"
-    " serves; what was measured at load with values that fail is compiled anew",
+    done="every new combination is tried on a copy without weights (`graphs/weightless.py`), of "
+    "the graph as it serves; what was measured at load with values that fail is compiled anew",
     where="models with open shapes; new combinations only",
     tests=(
         "running/test_infer.py::test_shapes_that_do_not_fit_are_refused_each_time_and_harm_nothing",

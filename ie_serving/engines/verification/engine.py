@@ -26,7 +26,7 @@ from ie_serving.engines.openvino.devices import CPU
 from ie_serving.engines.openvino.options import OpenVinoOptions
 from ie_serving.engines.openvino.reading.formats import ONNX, model_file
 from ie_serving.engines.openvino.reading.mapping import FILE as MAPPING
-from ie_serving.engines.openvino.unmet import unmet
+from ie_serving.engines.openvino.unsupported import unsupported
 from ie_serving.engines.preprocessing import Preprocessing
 from ie_serving.engines.sequences import Sequences
 from ie_serving.engines.verification.comparison import Answers
@@ -207,7 +207,7 @@ class _Load:
     ) -> CompiledModel:
         named = " and ".join(kind.value for kind in kinds)
         cause = f"{OPENVINO} may compute requests with {named} wrongly for this model"
-        refused = unmet(self._options, next(iter(model.signatures.values())))
+        refused = unsupported(self._options, next(iter(model.signatures.values())))
         crashed = [found.crashed.get(kind, "") for kind in kinds]
         if refused or any(text.startswith(self._reference.name) for text in crashed):
             return HandingOver(model, kinds, None, f"{cause}: send others")

@@ -39,6 +39,7 @@ from ie_serving.engines.openvino.faults.narrow_inputs import check_range, narrow
 from ie_serving.engines.openvino.faults.nonfinite import Nonfinite, keep_nonfinite, loses_nonfinite
 from ie_serving.engines.openvino.faults.rewrites import mend, mend_known_sizes
 from ie_serving.engines.openvino.faults.strings import check_texts
+from ie_serving.engines.openvino.graphs.weightless import WeightlessCopy, weightless_copy
 from ie_serving.engines.openvino.interface.draft import Draft
 from ie_serving.engines.openvino.interface.specs import Port, Ports, prepare, zeros
 from ie_serving.engines.openvino.options import OpenVinoOptions
@@ -47,7 +48,6 @@ from ie_serving.engines.openvino.running.shape_inference import ShapeInference
 from ie_serving.engines.openvino.running.slot import Slot
 from ie_serving.engines.openvino.running.stateful_slot import StatefulSlot, unroll, with_states
 from ie_serving.engines.openvino.runtime import in_words, load_failures
-from ie_serving.engines.openvino.twin import Twin, twin_of
 from ie_serving.engines.run.detour import Detour
 from ie_serving.engines.run.latency_model import INLINE_MAX_S, LatencyModel
 from ie_serving.engines.run.on_demand import OnDemand
@@ -303,12 +303,14 @@ def _check_shape(port: Port, array: Array) -> None:
     port.check_shape(array.shape)
 
 
-def _shape_inference(model: ov.Model, twin: Twin | None, ports: Ports) -> ShapeInference | None:
+def _shape_inference(
+    model: ov.Model, twin: WeightlessCopy | None, ports: Ports
+) -> ShapeInference | None:
     """Give None where only one combination of shapes is taken."""
     if all(port.static for port in ports.inputs):
         return None
     with load_failures("the model's shapes cannot be inferred"):
-        return ShapeInference(twin or twin_of(model), ports.inputs, ports.keepers)
+        return ShapeInference(twin or weightless_copy(model), ports.inputs, ports.keepers)
 
 
 def _log_choice(draft: Draft, graph: Graph, compiled: Compiled, options: EngineOptions) -> None:

@@ -39,8 +39,14 @@ from ie_serving.engines.openvino.graphs.bodies import bodies, carried
 from ie_serving.engines.openvino.graphs.constants import int32, int64
 from ie_serving.engines.openvino.graphs.flags import Flag
 from ie_serving.engines.openvino.graphs.walk import operations
+from ie_serving.engines.openvino.graphs.weightless import (
+    Pair,
+    WeightlessCopy,
+    fix,
+    has_all,
+    weightless_copy,
+)
 from ie_serving.engines.openvino.interface.specs import Port
-from ie_serving.engines.openvino.twin import Pair, Twin, fix, has_all, twin_of
 
 TRIED_SIZES = (1, 2, 3, 4, 8, 16, 32, 64, 224, 256)
 """Sizes for open dimensions, tried in this order until the graph takes one. With fixed inputs every
@@ -98,7 +104,7 @@ def guard(
     from_end: bool = True,
     integers: str = FAST,
     keeps_nonfinite: bool = False,
-) -> tuple[Hazards, Twin | None]:
+) -> tuple[Hazards, WeightlessCopy | None]:
     """Find the hazards of a graph and add to it what detects them. Changes `model`.
 
     Args:
@@ -119,7 +125,7 @@ def guard(
     own = {node.get_name() for node in operations(model)}
     # Before the graph is copied: the copy then has all operations of most graphs.
     output = _add_flags(model, [flag.raised for flag in refusals])
-    twin = twin_of(model)
+    twin = weightless_copy(model)
     _fix(model, twin.model, inputs)
     pairs = [pair for pair in twin.pairs if pair.inside or pair.node.get_name() in own]
     hold_products((node, copied) for node, copied, _ in pairs)

@@ -20,10 +20,10 @@ from ie_serving.engines.openvino.faults.known_operations import EMPTY_FROM_EMPTY
 from ie_serving.engines.openvino.faults.shape_checks import unfit
 from ie_serving.engines.openvino.graphs.shapes import elements
 from ie_serving.engines.openvino.graphs.walk import operations
+from ie_serving.engines.openvino.graphs.weightless import WeightlessCopy, fix
 from ie_serving.engines.openvino.interface import mixed_rows
 from ie_serving.engines.openvino.interface.specs import Port
 from ie_serving.engines.openvino.runtime import in_words
-from ie_serving.engines.openvino.twin import Twin, fix
 from ie_serving.engines.run.pool import MOST_WAITING
 from ie_serving.engines.run.request import Shapes
 
@@ -52,7 +52,9 @@ class ShapeInference:
     request for a combination that is being inferred waits for its turn, and then finds it known.
     """
 
-    def __init__(self, twin: Twin, inputs: Sequence[Port], keepers: Collection[str] = ()) -> None:
+    def __init__(
+        self, twin: WeightlessCopy, inputs: Sequence[Port], keepers: Collection[str] = ()
+    ) -> None:
         self.names = [port.spec.name for port in inputs]
         self._indices = [port.index for port in inputs]
         self._keepers = keepers

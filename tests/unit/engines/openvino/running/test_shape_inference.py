@@ -16,12 +16,12 @@ from ie_serving.core.errors import InvalidTensor, QueueFull
 from ie_serving.core.tensors import DataType
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.openvino.faults.hazards import guard
+from ie_serving.engines.openvino.graphs.weightless import weightless_copy
 from ie_serving.engines.openvino.interface.specs import prepare
 from ie_serving.engines.openvino.options import OpenVinoOptions
 from ie_serving.engines.openvino.reading.read import read
 from ie_serving.engines.openvino.running import shape_inference
 from ie_serving.engines.openvino.running.shape_inference import ShapeInference
-from ie_serving.engines.openvino.twin import twin_of
 from ie_serving.engines.run.request import Shapes
 from tests.unit.engines.openvino.models import parameter, result, save, unary
 
@@ -32,7 +32,7 @@ class Counting(ShapeInference):
     """Counts inferences, and holds them until `go` is set."""
 
     def __init__(self, model: ov.Model, ports: object) -> None:
-        super().__init__(twin_of(model), ports)  # type: ignore[arg-type]
+        super().__init__(weightless_copy(model), ports)  # type: ignore[arg-type]
         self.go = Event()
         self.go.set()
         self.inferred: list[Shapes] = []
@@ -136,7 +136,7 @@ def inference(directory: Path, body: Callable[[Any], Any]) -> ShapeInference:
     """Infer shapes of y = body(x), x of one open dimension."""
     (draft,) = read(unary(directory, [-1], DataType.FP32, body), OpenVinoOptions()).drafts
     inputs = prepare(draft, draft.model, EngineOptions()).inputs
-    return ShapeInference(twin_of(draft.model), inputs)
+    return ShapeInference(weightless_copy(draft.model), inputs)
 
 
 async def test_shapes_that_leave_an_operation_nothing_are_refused(tmp_path: Path) -> None:
@@ -196,7 +196,7 @@ async def test_sizes_that_were_not_found_at_load_are_taken_when_they_come(tmp_pa
     inputs = prepare(draft, draft.model, EngineOptions()).inputs
     hazards, twin = guard(draft.model, inputs)
     assert hazards.by_values, "where no size is known all of them count as such"
-    shapes = ShapeInference(twin or twin_of(draft.model), inputs)
+    shapes = ShapeInference(twin or weightless_copy(draft.model), inputs)
     with pytest.raises(InvalidTensor):
         await shapes.check(((1, 8),))
     await shapes.check(((1, 7),))

@@ -40,7 +40,7 @@ class Pair(NamedTuple):
     inside: bool
 
 
-class Twin(NamedTuple):
+class WeightlessCopy(NamedTuple):
     """The copy of a graph.
 
     Attributes:
@@ -53,16 +53,16 @@ class Twin(NamedTuple):
     pairs: list[Pair]
 
 
-def twin_of(model: ov.Model) -> Twin:
+def weightless_copy(model: ov.Model) -> WeightlessCopy:
     """Copy a graph."""
     copy = model.clone()
     give_way()
     pairs = list(_pairs(model, copy))
     copy.add_parameters(list(_leave_weights_out(pairs)))  # else it has inputs it does not know
-    return Twin(copy, pairs)
+    return WeightlessCopy(copy, pairs)
 
 
-def has_all(twin: Twin, model: ov.Model) -> bool:
+def has_all(twin: WeightlessCopy, model: ov.Model) -> bool:
     """Tell whether a graph has as many operations as when it was copied.
 
     Whatever has changed it since must have added some.

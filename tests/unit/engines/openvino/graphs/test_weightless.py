@@ -8,7 +8,13 @@ import openvino.opset15 as op
 import pytest
 
 from ie_serving.core.tensors import DataType
-from ie_serving.engines.openvino.twin import MASK_ELEMENTS, WEIGHT_ELEMENTS, fix, has_all, twin_of
+from ie_serving.engines.openvino.graphs.weightless import (
+    MASK_ELEMENTS,
+    WEIGHT_ELEMENTS,
+    fix,
+    has_all,
+    weightless_copy,
+)
 from tests.unit.engines.openvino.models import parameter
 
 ROWS = WEIGHT_ELEMENTS + 1
@@ -29,14 +35,14 @@ def constants(model: ov.Model) -> list[int]:
 
 def test_it_has_no_weights_and_the_graph_keeps_them() -> None:
     model = product()
-    twin = twin_of(model)
+    twin = weightless_copy(model)
     assert constants(twin.model) == [1]
     assert sorted(constants(model)) == [1, 2 * ROWS]
 
 
 def test_each_operation_is_paired_with_its_own() -> None:
     model = product()
-    twin = twin_of(model)
+    twin = weightless_copy(model)
     names = [
         (pair.node.get_friendly_name(), pair.copied.get_friendly_name()) for pair in twin.pairs
     ]
@@ -48,7 +54,7 @@ def test_each_operation_is_paired_with_its_own() -> None:
 
 def test_shapes_follow_from_those_that_it_is_given_and_the_graph_keeps_its_own() -> None:
     model = product()
-    twin = twin_of(model)
+    twin = weightless_copy(model)
     for rows in (3, 5):
         fix(twin.model, {0: ov.PartialShape([rows, ROWS])})
         assert str(twin.model.outputs[0].get_partial_shape()) == f"[{rows},2]"
@@ -66,7 +72,7 @@ def test_a_large_mask_still_decides_about_shapes(kind: type) -> None:
     mask = (np.arange(ROWS) % 2 == 0).astype(kind)
     places = op.squeeze(op.transpose(op.non_zero(op.constant(mask)), op.constant([1, 0])))
     taken = op.gather(x, op.convert(places, "i64"), op.constant(np.int64(0)))
-    twin = twin_of(ov.Model([taken], [x]))
+    twin = weightless_copy(ov.Model([taken], [x]))
     fix(twin.model, {0: ov.PartialShape([ROWS])})
     assert str(twin.model.outputs[0].get_partial_shape()) == f"[{mask.sum()}]"
 
@@ -74,7 +80,7 @@ def test_a_large_mask_still_decides_about_shapes(kind: type) -> None:
 def test_a_table_of_integers_is_not_kept() -> None:
     x = parameter("x", [-1], DataType.INT64)
     table = op.constant(np.zeros(MASK_ELEMENTS + 1, np.int64))
-    twin = twin_of(ov.Model([op.gather(table, x, op.constant(np.int64(0)))], [x]))
+    twin = weightless_copy(ov.Model([op.gather(table, x, op.constant(np.int64(0)))], [x]))
     assert constants(twin.model) == [1]
 
 
@@ -93,7 +99,7 @@ def test_a_graph_that_gets_more_operations_has_more_than_its_copy() -> None:
     grown = op.relu(inner)
     body = ov.Model([op.result(op.constant(True)), op.result(grown)], [inner])
     for model, node in ((product(), None), (within(body), grown)):
-        twin = twin_of(model)
+        twin = weightless_copy(model)
         assert has_all(twin, model)
         if node is None:
             model.add_results([op.result(op.relu(model.outputs[0]))])

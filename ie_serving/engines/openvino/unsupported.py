@@ -23,7 +23,7 @@ EVERYWHERE = ("", "f32")
 `tensorflow_model_server` asks for the latter wherever nothing else is said."""
 
 
-def unmet(options: EngineOptions, signature: Signature) -> str:
+def unsupported(options: EngineOptions, signature: Signature) -> str:
     """Name the settings that would have to be carried out; empty where there are none.
 
     Args:
@@ -40,13 +40,13 @@ def unmet(options: EngineOptions, signature: Signature) -> str:
     return ", ".join(name for name, is_asked in asked.items() if is_asked)
 
 
-def refuse_unmet(options: EngineOptions, signature: Signature, library: str) -> None:
+def refuse_unsupported(options: EngineOptions, signature: Signature, library: str) -> None:
     """Refuse a model of `library` for which anything is set that only OpenVINO carries out.
 
     Raises:
         LoadFailed: naming the settings.
     """
-    asked = unmet(options, signature)
+    asked = unsupported(options, signature)
     if asked:
         raise LoadFailed(
             f"{asked}: {library}, which runs this model, takes it as it was exported and computes"

@@ -5,7 +5,7 @@ import pytest
 from ie_serving.core.tensors import DataType, Signature, TensorSpec
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.openvino.options import OpenVinoOptions
-from ie_serving.engines.openvino.unmet import unmet
+from ie_serving.engines.openvino.unsupported import unsupported
 from ie_serving.engines.preprocessing import Preprocessing
 
 Shape = tuple[int, ...] | None
@@ -43,7 +43,7 @@ def signature(*shapes: Shape) -> Signature:
     ],
 )
 def test_settings_that_change_what_is_computed_are_named(own: object, expected: str) -> None:
-    assert unmet(EngineOptions().having(own), signature((-1, 2))) == expected
+    assert unsupported(EngineOptions().having(own), signature((-1, 2))) == expected
 
 
 @pytest.mark.parametrize(
@@ -63,4 +63,4 @@ def test_a_batch_that_the_model_has_already_asks_nothing(
     shapes: list[Shape], batch_size: int | tuple[int, int], is_met: bool
 ) -> None:
     options = EngineOptions().having(OpenVinoOptions(batch_size=batch_size))
-    assert unmet(options, signature(*shapes)) == ("" if is_met else "batch_size")
+    assert unsupported(options, signature(*shapes)) == ("" if is_met else "batch_size")

@@ -427,7 +427,7 @@ def an_index_out_of_range_is_taken() -> bool:
     "convolutions and Fourier transforms whose sizes or steps are computed from values; "
     "requests for these never run on the event loop",
     tests=(
-        "test_guards.py::test_a_size_from_a_table_is_bounded",
+        "test_stages.py::test_a_size_from_a_table_is_bounded",
         "test_sizes.py::test_a_step_that_cannot_be_divided_by_is_refused",
         "running/test_shape_inference.py::test_what_shapes_ask_for_stays_within_the_budget",
     ),
@@ -459,7 +459,7 @@ def counting() -> Ask:
     "the request is refused (`loop_rounds.py`)",
     where="`Loop` whose count or condition is not known at load: about 5 us a round; never on the "
     "event loop",
-    tests=("test_guards.py::test_the_rounds_of_a_loop_are_bounded",),
+    tests=("test_stages.py::test_the_rounds_of_a_loop_are_bounded",),
 )
 def rounds_have_no_bound() -> bool:
     return counting()(floats(200_000))[0].tolist() == [200_000]
@@ -470,7 +470,7 @@ def rounds_have_no_bound() -> bool:
     "request before made them, of its sizes as well",
     done="one more flag tells of it, and the request is refused, also in bodies (`loop_rounds.py`)",
     where="`Loop` with such outputs, unless the model itself says that there is a round",
-    tests=("test_guards.py::test_a_loop_without_rounds_gives_nothing_of_another_request",),
+    tests=("test_stages.py::test_a_loop_without_rounds_gives_nothing_of_another_request",),
 )
 def a_loop_without_rounds_keeps_its_outputs() -> bool:
     x = port("f32", -1)
@@ -640,8 +640,8 @@ def offsets_of_nan_end_the_process() -> bool:
     where="`ROIAlign`, `ROIAlignRotated`, `ROIPooling`, `PSROIPooling`, `GatherTree`, "
     "`CTCGreedyDecoderSeqLen`, `Multinomial`",
     tests=(
-        "test_guards.py::test_regions_of_no_image_are_refused",
-        "test_guards.py::test_draws_from_a_row_without_weights_are_refused",
+        "test_stages.py::test_regions_of_no_image_are_refused",
+        "test_stages.py::test_draws_from_a_row_without_weights_are_refused",
     ),
 )
 def regions_of_nan_end_the_process() -> bool:
@@ -703,7 +703,7 @@ def points_are_suppressed() -> bool:
     "`PriorBoxClustered`, `Roll`'s axes, `STFT`, `SegmentMax`, `Slice`'s axes, "
     "`SliceScatter`'s step, `SpaceToBatch`, `StringTensorPack`",
     tests=(
-        "test_guards.py::test_a_model_whose_requests_choose_an_axis_of_roll_is_not_served",
+        "test_stages.py::test_a_model_whose_requests_choose_an_axis_of_roll_is_not_served",
         "test_sizes.py::test_a_model_whose_requests_choose_an_axis_is_not_served",
     ),
 )

@@ -262,8 +262,8 @@ def a_trailing_zero_byte_is_cut() -> bool:
     "TensorFlow's models, as TensorFlow does (`ranges.py`)",
     where="`Range`, but from 0 or below up to a size",
     tests=(
-        "test_guards.py::test_a_range_in_the_wrong_direction_is_empty",
-        "test_guards.py::test_tensorflow_refuses_a_range_in_the_wrong_direction",
+        "test_stages.py::test_a_range_in_the_wrong_direction_is_empty",
+        "test_stages.py::test_tensorflow_refuses_a_range_in_the_wrong_direction",
     ),
 )
 def a_range_counts_in_the_wrong_direction() -> bool:

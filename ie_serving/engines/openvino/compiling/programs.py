@@ -36,9 +36,9 @@ from ie_serving.engines.openvino.devices import CPU
 from ie_serving.engines.openvino.faults.absolutes import part_absolutes
 from ie_serving.engines.openvino.faults.hazards import Hazards, guard
 from ie_serving.engines.openvino.faults.narrow_inputs import check_range, narrowed
-from ie_serving.engines.openvino.faults.nonfinite import Nonfinite, keep_nonfinite, loses_nonfinite
-from ie_serving.engines.openvino.faults.rewrites import mend, mend_known_sizes
-from ie_serving.engines.openvino.faults.strings import check_texts
+from ie_serving.engines.openvino.faults.nonfinite import Nonfinite, loses_nonfinite
+from ie_serving.engines.openvino.faults.stages import KEEPING_NONFINITE, READ, SIZED, STRINGS
+from ie_serving.engines.openvino.graphs.rules import visit
 from ie_serving.engines.openvino.graphs.weightless import WeightlessCopy, weightless_copy
 from ie_serving.engines.openvino.interface.draft import Draft
 from ie_serving.engines.openvino.interface.specs import Port, Ports, prepare, zeros
@@ -99,11 +99,11 @@ def program_of(
     Raises:
         LoadFailed: the device does not take the graph, or an option asks for what it cannot have.
     """
-    mend(model)
+    visit(model, READ)
     loses = loses_nonfinite(model)
     if loses and nonfinite.kept:
-        keep_nonfinite(model)
-    check_texts(model)
+        visit(model, KEEPING_NONFINITE)
+    visit(model, STRINGS)
     ports = prepare(draft, model, options)
     if options.of(Sequences).low_latency_transformation:
         unroll(model)
@@ -139,7 +139,7 @@ def _guarded(
     keeps_nonfinite: bool = False,
 ) -> Graph:
     with load_failures("the model's operations cannot be examined"):
-        mend_known_sizes(model)
+        visit(model, SIZED)
         from_end = draft.listed is None  # what declares signatures is TensorFlow's, which does not
         integers = options.of(OpenVinoOptions).integers
         hazards, twin = guard(

@@ -15,8 +15,9 @@ import openvino as ov
 import openvino.opset15 as op
 
 from ie_serving.engines.openvino.faults.sizes import replace_where_not
-from ie_serving.engines.openvino.graphs.constants import float32, int64, value_of
+from ie_serving.engines.openvino.graphs.constants import float32, int64, known_input
 from ie_serving.engines.openvino.graphs.flags import Flag, title
+from ie_serving.engines.openvino.graphs.rules import Ask, Rule, Visit
 
 FAR: Final = 2.0**50
 """Where there are no boxes, and how large those are that are put there. A power of two, so that
@@ -27,17 +28,16 @@ BOXES, SIGMA = 0, 5
 """Inputs of the operation."""
 
 
-def guard_boxes(nodes: Sequence[ov.Node]) -> Iterator[Flag]:
+def _guard_boxes(node: ov.Node, _: Visit) -> Iterator[Flag]:
     """Put boxes without an area apart from all others; give a flag for what is no box at all."""
-    for node in nodes:
-        if node.get_type_name() == "NonMaxSuppression" and _is_soft(node):
-            yield _apart(node)
+    if _is_soft(node):
+        yield _apart(node)
 
 
 def _is_soft(node: ov.Node) -> bool:
     if node.get_input_size() <= SIGMA:
         return False
-    sigma = value_of(node.input_value(SIGMA).get_node())
+    sigma = known_input(node, SIGMA)
     return sigma is None or bool(sigma.any())
 
 
@@ -76,3 +76,5 @@ _PLACES: Final[Mapping[str, tuple[tuple[float, float], ...]]] = MappingProxyType
 )
 """By encoding, for each number of a box: how far apart those of two neighbours are, and the first,
 in `FAR`. Corners are y, x, y, x; others the centre's x and y, width, height."""
+
+RULES: Sequence[Rule[Ask]] = (Rule("points_are_suppressed", "NonMaxSuppression", _guard_boxes),)

@@ -1,7 +1,7 @@
 """Graphs with which OpenVINO's CPU plugin answers wrongly, found and guarded before the compile.
 
-Each fault was measured with OpenVINO 2026.4; `docs/openvino-faults.md` lists them, and
-`tests/unit/engines/openvino/faults/test_hazards.py` shows each:
+`docs/openvino-faults.md` lists the faults, and `tests/unit/engines/openvino/faults/test_hazards.py`
+shows each. What is found here by the shapes of a whole graph:
 
 - An operation with an empty input is skipped. Unless its output is empty too, it then keeps what an
   earlier request, or the heap, left in its memory. Where emptiness depends on values, the guarded
@@ -12,12 +12,10 @@ Each fault was measured with OpenVINO 2026.4; `docs/openvino-faults.md` lists th
 - A failure, or a cancellation, between two operations of a graph with open shapes leaves some of
   them bound to freed memory, or to the shapes of the request that failed: the next valid ones may
   be answered from it, or fail.
-- An index out of range is not refused, and may be read or written with; sizes, steps and rounds are
-  taken as a request gives them. They are replaced, and the same output has a flag for each
-  (`guards.py`).
-- Integers are computed as floats, or cut to 32 bits (`integers/exact.py`). They are computed
-  otherwise; what cannot be is flagged in the same output.
 - The state of `ReadValue` and `Assign` belongs to the infer request, not to a client.
+
+What values may do to single operations is kept from answers by the rules of `stages.py`, whose
+flags are in the same output.
 """
 
 from collections.abc import Callable, Collection, Sequence
@@ -26,7 +24,6 @@ from dataclasses import dataclass, replace
 import openvino as ov
 import openvino.opset15 as op
 
-from ie_serving.engines.openvino.faults.guards import guard_values
 from ie_serving.engines.openvino.faults.integers.exact import FAST, exact_integers
 from ie_serving.engines.openvino.faults.known_operations import (
     COMPUTES_FROM_EMPTY,
@@ -34,10 +31,13 @@ from ie_serving.engines.openvino.faults.known_operations import (
     ENDS_OF_NOTHING,
     NEVER_FAILS,
 )
-from ie_serving.engines.openvino.faults.shared_sizes import hold_products
+from ie_serving.engines.openvino.faults.shared_sizes import hold_sizes
+from ie_serving.engines.openvino.faults.stages import VALUES, VALUES_WITH_NONFINITE
 from ie_serving.engines.openvino.graphs.bodies import bodies, carried
 from ie_serving.engines.openvino.graphs.constants import int32, int64
 from ie_serving.engines.openvino.graphs.flags import Flag
+from ie_serving.engines.openvino.graphs.rules import visit
+from ie_serving.engines.openvino.graphs.shapes import rank_of
 from ie_serving.engines.openvino.graphs.walk import operations
 from ie_serving.engines.openvino.graphs.weightless import (
     Pair,
@@ -112,23 +112,25 @@ def guard(
         inputs: of the graph.
         from_end: whether negative indices count from the end, as in ONNX; TensorFlow refuses them.
         integers: `exact`, `fast` or `refuse`, for operations that are inexact.
-        keeps_nonfinite: see `guards.guard_values`.
+        keeps_nonfinite: refuse NaN and infinity where an operation may lose them.
 
     Returns:
         The hazards, and a copy of the graph; None where what was added came after it.
 
     Raises:
-        LoadFailed: an operation on integers is to be refused.
+        LoadFailed: an operation on integers is to be refused, or requests choose what the plugin
+            does not check.
     """
     refusals = exact_integers(model, integers)
-    refusals += guard_values(model, from_end=from_end, keeps_nonfinite=keeps_nonfinite)
+    rules = VALUES_WITH_NONFINITE if keeps_nonfinite else VALUES
+    refusals += visit(model, rules, from_end=from_end).flags
     own = {node.get_name() for node in operations(model)}
     # Before the graph is copied: the copy then has all operations of most graphs.
     output = _add_flags(model, [flag.raised for flag in refusals])
     twin = weightless_copy(model)
     _fix(model, twin.model, inputs)
     pairs = [pair for pair in twin.pairs if pair.inside or pair.node.get_name() in own]
-    hold_products((node, copied) for node, copied, _ in pairs)
+    hold_sizes((node, copied) for node, copied, _ in pairs)
     skipped = [pair for pair in pairs if _may_be_skipped(pair)]
     outer = [pair.node for pair in skipped if not pair.inside]
     if skipped:
@@ -260,8 +262,7 @@ def _skipped(node: ov.Node) -> ov.Node:
 
 
 def _size(output: ov.Output) -> ov.Node:
-    rank = output.get_partial_shape().rank
-    if rank.is_static and rank.get_length() == 0:  # `rewrites.py` says what its shape would do
+    if rank_of(output.get_partial_shape()) == 0:  # `rewrites.py` says what its shape would do
         return int64([1])
     return op.reduce_prod(op.shape_of(output, "i64"), int64([0]), True)
 

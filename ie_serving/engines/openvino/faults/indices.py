@@ -14,8 +14,9 @@ import openvino as ov
 import openvino.opset15 as op
 
 from ie_serving.core.tensors import Array
-from ie_serving.engines.openvino.graphs.constants import int32, int64, value_of
+from ie_serving.engines.openvino.graphs.constants import int32, int64, known_input, value_of
 from ie_serving.engines.openvino.graphs.flags import Flag, title
+from ie_serving.engines.openvino.graphs.rules import Ask, Rule, Visit
 
 KEEPS_VALUES = frozenset(
     {"Broadcast", "Reshape", "Slice", "Squeeze", "StridedSlice", "Tile", "Transpose", "Unsqueeze"}
@@ -40,33 +41,30 @@ class _Indexing:
     from_end: bool = True
     single: bool = True
 
+    def guard(self, node: ov.Node, here: Visit) -> Iterator[Flag]:
+        """Bound the indices of an operation; give a flag if they may be out of range."""
+        negative = here.from_end and self.from_end and not _is_first_gather(node)
+        axes = self.axes(node)
+        if _surely_inside(node, axes, negative):
+            return
+        valid = _bound(node, self._sizes(node, axes), negative)
+        low = "minus its size" if negative else "0"
+        cause = (
+            f"an index for {title(node)} is out of range: send indices from {low} to the size of"
+            " the dimension less 1"
+        )
+        yield Flag.unless(cause, valid)
 
-def guard_indices(nodes: Sequence[ov.Node], *, from_end: bool) -> Iterator[Flag]:
-    """Bound the indices of operations; give a flag for each that may be out of range.
-
-    Args:
-        nodes: the operations, bodies apart.
-        from_end: whether the model's framework counts negative indices from the end; TensorFlow
-            refuses them.
-    """
-    for node in nodes:
-        rule = _INDEXED.get(node.get_type_name())
-        if rule is not None:
-            yield from _guarded(node, rule, from_end)
-
-
-def _guarded(node: ov.Node, rule: _Indexing, from_end: bool) -> Iterator[Flag]:
-    negative = from_end and rule.from_end and not _is_first_gather(node)
-    axes = rule.axes(node)
-    if _surely_inside(node, axes, negative):
-        return
-    valid = _bound(node, _sizes(node, axes, rule), negative)
-    low = "minus its size" if negative else "0"
-    cause = (
-        f"an index for {title(node)} is out of range: send indices from {low} to the size of the"
-        " dimension less 1"
-    )
-    yield Flag.unless(cause, valid)
+    def _sizes(self, node: ov.Node, axes: Sequence[int] | None) -> ov.Node:
+        """Give a graph of the sizes that indices must be below: one, or one for each column."""
+        shape = op.shape_of(node.input_value(0), "i64")
+        zero = int64(0)
+        if axes is not None:
+            which = axes[0] if self.single else list(axes)
+            return op.gather(shape, int64(which), zero)
+        if self.single:  # the axis is computed too; its form may be () or (1,)
+            return op.squeeze(op.gather(shape, node.input_value(_AXIS[node.get_type_name()]), zero))
+        return _leading(node, shape)
 
 
 # Gather of opsets 1 and 7 does not count from the end; it answers zeros.
@@ -127,18 +125,6 @@ def _as(output: ov.Output, kind: str) -> ov.Output:
     return op.convert(output, kind).output(0)
 
 
-def _sizes(node: ov.Node, axes: Sequence[int] | None, rule: _Indexing) -> ov.Node:
-    """Give a graph of the sizes that indices must be below: one, or one for each column."""
-    shape = op.shape_of(node.input_value(0), "i64")
-    zero = int64(0)
-    if axes is not None:
-        which = axes[0] if rule.single else list(axes)
-        return op.gather(shape, int64(which), zero)
-    if rule.single:  # the axis is computed too; its form may be () or (1,)
-        return op.squeeze(op.gather(shape, node.input_value(_AXIS[node.get_type_name()]), zero))
-    return _leading(node, shape)
-
-
 def _leading(node: ov.Node, shape: ov.Node) -> ov.Node:
     """Give as many sizes as the last dimension of the indices has columns."""
     begin = int64([_batch_dims(node)])
@@ -147,7 +133,7 @@ def _leading(node: ov.Node, shape: ov.Node) -> ov.Node:
 
 
 def _axis_input(node: ov.Node) -> list[int] | None:
-    axis = value_of(node.input_value(_AXIS[node.get_type_name()]).get_node())
+    axis = known_input(node, _AXIS[node.get_type_name()])
     return None if axis is None else [int(axis.item())]
 
 
@@ -172,14 +158,13 @@ _AXIS: Mapping[str, int] = MappingProxyType(
 )
 """Number of the input that holds the axis."""
 
-_INDEXED: Mapping[str, _Indexing] = MappingProxyType(
-    {
-        "Gather": _Indexing(_axis_input),
-        "GatherElements": _Indexing(_axis_attribute),
-        "GatherND": _Indexing(_columns, single=False),
-        "ScatterUpdate": _Indexing(_axis_input, from_end=False),
-        "ScatterElementsUpdate": _Indexing(_axis_input),
-        "ScatterNDUpdate": _Indexing(_columns, single=False),
-    }
+RULES: Sequence[Rule[Ask]] = tuple(
+    Rule("an_index_out_of_range_is_taken", kinds, indexing.guard)
+    for kinds, indexing in (
+        ("Gather ScatterElementsUpdate", _Indexing(_axis_input)),
+        ("GatherElements", _Indexing(_axis_attribute)),
+        ("GatherND ScatterNDUpdate", _Indexing(_columns, single=False)),
+        ("ScatterUpdate", _Indexing(_axis_input, from_end=False)),
+    )
 )
 """Operations that point with their second input into their first."""

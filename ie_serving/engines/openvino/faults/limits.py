@@ -6,18 +6,19 @@ themselves (axes, blocks, sizes of frames) is not worth that: a model whose requ
 not served.
 """
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from types import MappingProxyType
 
 import numpy as np
 import openvino as ov
 import openvino.opset15 as op
 
 from ie_serving.core.errors import LoadFailed
-from ie_serving.engines.openvino.faults.sizes import is_among, replace_where_not
-from ie_serving.engines.openvino.graphs.constants import float32, int32, int64, value_of
+from ie_serving.engines.openvino.faults.sizes import refuse_unless
+from ie_serving.engines.openvino.graphs.constants import float32, int32, int64, known_input
 from ie_serving.engines.openvino.graphs.flags import Flag, title
+from ie_serving.engines.openvino.graphs.rules import Ask, Rule, Visit
+from ie_serving.engines.openvino.graphs.sources import is_among
 
 FARTHEST = 16
 """How far a region may reach, in sizes of its image; models clip them, so that twice is rare. With
@@ -40,30 +41,42 @@ class _Limits:
     low: Row
     high: Row
 
+    def guard(self, node: ov.Node, _: Visit) -> Iterator[Flag]:
+        """Bound the input, unless the model holds it."""
+        if node.input_value(self.number).get_node().get_type_name() == "Constant":
+            return
+        values = op.convert(node.input_value(self.number), "f32")
+        low = self.low(node)
+        # Written so that NaN is outside.
+        fits = op.logical_and(op.greater_equal(values, low), op.less_equal(values, self.high(node)))
+        cause = (
+            f"is given a value out of range in its input {self.number}: regions lie in a batch and"
+            " near its images, lengths within what they count, axes among dimensions"
+        )
+        least = op.broadcast(low, op.shape_of(values))
+        yield refuse_unless(node, fits, cause, {self.number: least})
 
-def refuse_unchecked(nodes: Sequence[ov.Node], sources: Collection[str]) -> None:
-    """Refuse a model whose requests choose what the plugin does not check.
 
-    Args:
-        nodes: the operations, bodies apart.
-        sources: see `sizes.from_values`.
+def _refuse_chosen(*numbers: int) -> Ask:
+    """Refuse a model whose requests choose inputs that the plugin does not check."""
 
-    Raises:
-        LoadFailed: naming the operation.
-    """
-    for node in nodes:
-        numbers = _HELD_BY_MODEL.get(node.get_type_name(), ())
-        if any(is_among(sources, node, number) for number in numbers):
+    def refuse(node: ov.Node, here: Visit) -> None:
+        if any(is_among(here.sources, node, number) for number in numbers):
             raise LoadFailed(
                 f"{title(node)} computes with axes, sizes or labels that are values of a request,"
                 " which OpenVINO's CPU plugin does not check: make them constants of the model"
             )
-        if node.get_type_name() == "RegionYolo" and not _has_its_channels(node):
-            raise LoadFailed(
-                f"{title(node)} may be given fewer channels than it has regions, classes and"
-                " coordinates, and OpenVINO's CPU plugin would write beyond them: give the model a"
-                " known number of channels"
-            )
+
+    return refuse
+
+
+def _refuse_few_channels(node: ov.Node, _: Visit) -> None:
+    if not _has_its_channels(node):
+        raise LoadFailed(
+            f"{title(node)} may be given fewer channels than it has regions, classes and"
+            " coordinates, and OpenVINO's CPU plugin would write beyond them: give the model a"
+            " known number of channels"
+        )
 
 
 def _has_its_channels(node: ov.Node) -> bool:
@@ -73,70 +86,35 @@ def _has_its_channels(node: ov.Node) -> bool:
     return bool(channels >= regions * (has["classes"] + has["coords"] + 1))
 
 
-def guard_limits(nodes: Sequence[ov.Node], sources: Collection[str]) -> Iterator[Flag]:
-    """Bound regions, places in a batch, lengths; give a flag for each operation that uses them.
-
-    Args:
-        nodes: the operations, bodies apart.
-        sources: see `sizes.from_values`.
-    """
-    for node in nodes:
-        number = _LENGTHS.get(node.get_type_name())
-        if number is not None and not _are_the_sequences_own(node, number, sources):
-            yield _as_long(node, number)
-        for limits in _LIMITED.get(node.get_type_name(), ()):
-            if node.input_value(limits.number).get_node().get_type_name() != "Constant":
-                yield _bounded(node, limits)
-        if node.get_type_name() == "Multinomial":
-            yield _weighed(node)
-        if node.get_type_name() == "TopK" and is_among(sources, node, 1):
-            yield _chosen(node)
-        if node.get_type_name() == "VariadicSplit" and not _is_known(node):
-            yield _divided(node)
-
-
-def _bounded(node: ov.Node, limits: _Limits) -> Flag:
-    values = op.convert(node.input_value(limits.number), "f32")
-    low = limits.low(node)
-    # Written so that NaN is outside.
-    fits = op.logical_and(op.greater_equal(values, low), op.less_equal(values, limits.high(node)))
-    replace_where_not(node, limits.number, fits, op.broadcast(low, op.shape_of(values)))
-    cause = (
-        f"{title(node)} is given a value out of range in its input {limits.number}: regions lie in"
-        " a batch and near its images, lengths within what they count, axes among dimensions"
-    )
-    return Flag.unless(cause, fits)
-
-
-def _are_the_sequences_own(node: ov.Node, number: int, sources: Collection[str]) -> bool:
-    """Tell whether the lengths of a recurrent layer need no look.
-
-    Those made of a shape are what exports without lengths write. Those that the model holds are
-    effective where all sizes are known.
-    """
-    if node.input_value(number).get_node().get_type_name() == "Constant":
-        return bool(node.get_input_partial_shape(0).is_static)
-    return not is_among(sources, node, number)
-
-
-def _as_long(node: ov.Node, number: int) -> Flag:
+def _lengths(number: int) -> Ask:
     """Bound the lengths of a recurrent layer; in open shapes, where they are ignored, to all."""
-    lengths = op.convert(node.input_value(number), "f32")
-    longest = _size(1)(node)
-    is_open = node.get_input_partial_shape(0).is_dynamic
-    least = longest if is_open else float32([0])
-    fits = op.logical_and(op.greater_equal(lengths, least), op.less_equal(lengths, longest))
-    replace_where_not(node, number, fits, op.broadcast(longest, op.shape_of(lengths)))
-    cause = "beyond its sequence: send lengths from 0 to that of the sequence"
-    if is_open:
-        cause = (
-            "unlike that of its sequence, which OpenVINO's CPU plugin ignores in open shapes: send"
-            ' rows of one length, or give all sizes of the inputs by "shape"'
-        )
-    return Flag.unless(f"{title(node)} is given lengths {cause}", fits)
+
+    def guard(node: ov.Node, here: Visit) -> Iterator[Flag]:
+        is_open = node.get_input_partial_shape(0).is_dynamic
+        # Those made of a shape are what exports without lengths write. Those that the model holds
+        # are effective where all sizes are known.
+        is_held = node.input_value(number).get_node().get_type_name() == "Constant"
+        is_in_question = is_open if is_held else is_among(here.sources, node, number)
+        if not is_in_question:
+            return
+        lengths = op.convert(node.input_value(number), "f32")
+        longest = _size(1)(node)
+        least = longest if is_open else float32([0])
+        fits = op.logical_and(op.greater_equal(lengths, least), op.less_equal(lengths, longest))
+        cause = "is given lengths beyond its sequence: send lengths from 0 to that of the sequence"
+        if is_open:
+            cause = (
+                "is given lengths unlike that of its sequence, which OpenVINO's CPU plugin ignores"
+                " in open shapes: send rows of one length, or give all sizes of the inputs by"
+                ' "shape"'
+            )
+        whole = op.broadcast(longest, op.shape_of(lengths))
+        yield refuse_unless(node, fits, cause, {number: whole})
+
+    return guard
 
 
-def _weighed(node: ov.Node) -> Flag:
+def _weighed(node: ov.Node, _: Visit) -> Iterator[Flag]:
     """Let a `Multinomial` draw from rows that it can draw from; else it leaves what was there."""
     weights = op.convert(node.input_value(0), "f32")
     best = op.reduce_max(weights, int64([-1]), True)
@@ -146,46 +124,47 @@ def _weighed(node: ov.Node) -> Flag:
         op.greater_equal(weights, float32(least)), op.less_equal(weights, float32(GREATEST))
     )
     fits = op.logical_and(each, op.greater(best, float32(none)))
-    replace_where_not(node, 0, fits, int32(1))
-    return Flag.unless(f"{title(node)} is given a row without weights to draw by", fits)
+    yield refuse_unless(node, fits, "is given a row without weights to draw by", {0: int32(1)})
 
 
-def _chosen(node: ov.Node) -> Flag:
+def _chosen(node: ov.Node, here: Visit) -> Iterator[Flag]:
     """Flag a `TopK` of more values than its axis has: of an empty axis it leaves what was there."""
+    if not is_among(here.sources, node, 1):
+        return
     asked = op.convert(node.input_value(1), "f32")
     size = _size(int(node.get_attributes()["axis"]))(node)
     fits = op.logical_and(
         op.less_equal(asked, op.squeeze(size)), op.greater_equal(asked, float32(1))
     )
-    replace_where_not(node, 1, fits, int32(1))
-    return Flag.unless(
-        f"{title(node)} is asked for more values than there are, or for less than 1", fits
-    )
+    cause = "is asked for more values than there are, or for less than 1"
+    yield refuse_unless(node, fits, cause, {1: int32(1)})
 
 
 def _is_known(node: ov.Node) -> bool:
     """Tell whether the lengths of all parts of a `VariadicSplit` are known at load."""
-    axis = value_of(node.input_value(1).get_node())
+    axis = known_input(node, 1)
     shapes = [node.get_output_partial_shape(i) for i in range(node.get_output_size())]
     if axis is None or any(shape.rank.is_dynamic for shape in shapes):
         return False
     return all(shape[int(axis.item()) % len(shape)].is_static for shape in shapes)
 
 
-def _divided(node: ov.Node) -> Flag:
+def _divided(node: ov.Node, _: Visit) -> Iterator[Flag]:
     """Flag parts that are longer than the whole: a rest of -1 counts as "not known".
 
     Lengths that the model holds stay as they are: what reads the parts may need their sizes.
     """
+    if _is_known(node):
+        return
     lengths = op.convert(node.input_value(2), "f32")
     axis = op.reshape(node.input_value(1), int64([1]), False)
     size = op.convert(op.gather(op.shape_of(node.input_value(0)), axis, int64(0)), "f32")
     asked = op.reduce_sum(op.maximum(lengths, float32(0)), int64([0]), True)
     least = op.reduce_min(lengths, int64([0]), True)
     fits = op.logical_and(op.less_equal(asked, size), op.greater_equal(least, float32(-1)))
-    if value_of(node.input_value(2).get_node()) is None:
-        replace_where_not(node, 2, fits, int64([-1, *[0] * (node.get_output_size() - 1)]))
-    return Flag.unless(f"{title(node)} is asked for parts that are longer than the whole", fits)
+    none = int64([-1, *[0] * (node.get_output_size() - 1)])
+    others = {2: none} if known_input(node, 2) is None else {}
+    yield refuse_unless(node, fits, "is asked for parts that are longer than the whole", others)
 
 
 def _is(value: float) -> Row:
@@ -223,62 +202,55 @@ def _with_batch(first: Row, others: Row) -> Row:
     return lambda node: op.concat([first(node), *(others(node) for _ in range(4))], 0)
 
 
-_REGIONS = (_Limits(1, _backwards, _reach), _Limits(2, _is(0), _size(0, less=1)))
-_ROWS_OF_REGIONS = (
-    _Limits(1, _with_batch(_is(0), _backwards), _with_batch(_size(0, less=1), _reach)),
+_REGIONS = _Limits(1, _backwards, _reach)
+_IN_BATCH = _Limits(2, _is(0), _size(0, less=1))
+_ROWS_OF_REGIONS = _Limits(
+    1, _with_batch(_is(0), _backwards), _with_batch(_size(0, less=1), _reach)
 )
+_AXIS = _Limits(
+    3,
+    lambda node: op.negative(_rank(node)),
+    lambda node: op.subtract(_rank(node), float32(1)),
+)
+_COUNTED = _Limits(1, _is(0), _size(1))
+_OFFSETS = _Limits(1, _is(-FARTHEST_OFFSET), _is(FARTHEST_OFFSET))
+_LENGTHS, _PLACES = "lengths_of_a_sequence_are_ignored", "regions_of_nan_end_the_process"
 
-_AXIS = (
-    _Limits(
-        3,
-        lambda node: op.negative(_rank(node)),
-        lambda node: op.subtract(_rank(node), float32(1)),
+REFUSED: Sequence[Rule[Ask]] = (
+    *(
+        Rule("axes_that_nothing_checks_end_the_process", kinds, _refuse_chosen(*numbers))
+        for kinds, numbers in (
+            ("AdaptiveAvgPool AdaptiveMaxPool DFT IDFT IRDFT RDFT", (1,)),
+            ("BatchToSpace SpaceToBatch", (1, 2, 3)),
+            ("Broadcast Roll", (2,)),
+            ("Col2Im DeformablePSROIPooling SegmentMax", (1, 2)),
+            ("CTCLoss", (0, 1, 2, 3, 4)),
+            ("ISTFT", (2, 3, 4)),
+            ("PriorBox PriorBoxClustered StringTensorPack", (0, 1)),
+            ("STFT", (2, 3)),
+            ("Slice SliceScatter", (4,)),
+        )
     ),
+    Rule("regions_without_their_channels_write_elsewhere", "RegionYolo", _refuse_few_channels),
 )
+"""Operations that are not served where a request may choose the inputs of these numbers."""
 
-_LENGTHS: Mapping[str, int] = MappingProxyType(
-    {"GRUSequence": 2, "LSTMSequence": 3, "RNNSequence": 2}
+RULES: Sequence[Rule[Ask]] = (
+    Rule(_LENGTHS, "GRUSequence RNNSequence", _lengths(2)),
+    Rule(_LENGTHS, "LSTMSequence", _lengths(3)),
+    Rule(_PLACES, "CTCGreedyDecoderSeqLen", _COUNTED.guard),
+    Rule("offsets_of_nan_end_the_process", "DeformableConvolution", _OFFSETS.guard),
+    Rule(_PLACES, "GatherTree", _Limits(2, _is(1), _size(0)).guard),
+    Rule(_PLACES, "PSROIPooling ROIPooling", _ROWS_OF_REGIONS.guard),
+    Rule(_PLACES, "ROIAlign ROIAlignRotated", _REGIONS.guard),
+    Rule(_PLACES, "ROIAlign ROIAlignRotated", _IN_BATCH.guard),
+    Rule(
+        "an_axis_out_of_range_is_lost_on_one_thread",
+        "ScatterElementsUpdate ScatterUpdate",
+        _AXIS.guard,
+    ),
+    Rule(_PLACES, "Multinomial", _weighed),
+    Rule("too_many_values_are_those_of_another_request", "TopK", _chosen),
+    Rule("a_rest_of_minus_1_is_found", "VariadicSplit", _divided),
 )
-"""By recurrent layer: the input that holds the lengths of its sequences."""
-
-_LIMITED: Mapping[str, tuple[_Limits, ...]] = MappingProxyType(
-    {
-        "CTCGreedyDecoderSeqLen": (_Limits(1, _is(0), _size(1)),),
-        "DeformableConvolution": (_Limits(1, _is(-FARTHEST_OFFSET), _is(FARTHEST_OFFSET)),),
-        "GatherTree": (_Limits(2, _is(1), _size(0)),),
-        "PSROIPooling": _ROWS_OF_REGIONS,
-        "ROIAlign": _REGIONS,
-        "ROIAlignRotated": _REGIONS,
-        "ROIPooling": _ROWS_OF_REGIONS,
-        "ScatterElementsUpdate": _AXIS,
-        "ScatterUpdate": _AXIS,
-    }
-)
-"""By operation: the inputs that are bounded."""
-
-_HELD_BY_MODEL: Mapping[str, tuple[int, ...]] = MappingProxyType(
-    {
-        "AdaptiveAvgPool": (1,),
-        "AdaptiveMaxPool": (1,),
-        "BatchToSpace": (1, 2, 3),
-        "Broadcast": (2,),
-        "Col2Im": (1, 2),
-        "CTCLoss": (0, 1, 2, 3, 4),
-        "DFT": (1,),
-        "DeformablePSROIPooling": (1, 2),
-        "IDFT": (1,),
-        "IRDFT": (1,),
-        "ISTFT": (2, 3, 4),
-        "PriorBox": (0, 1),
-        "PriorBoxClustered": (0, 1),
-        "RDFT": (1,),
-        "Roll": (2,),
-        "STFT": (2, 3),
-        "SegmentMax": (1, 2),
-        "Slice": (4,),
-        "SliceScatter": (4,),
-        "SpaceToBatch": (1, 2, 3),
-        "StringTensorPack": (0, 1),
-    }
-)
-"""By operation: the inputs that a request may not choose."""
+"""Operations whose inputs are bounded."""

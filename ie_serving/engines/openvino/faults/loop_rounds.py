@@ -9,62 +9,63 @@ A loop without any round leaves outputs that hold something of each round, or of
 request before left them (measured with OpenVINO 2026.4). So such a request is refused as well.
 """
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import reduce
 
 import openvino as ov
 import openvino.opset15 as op
 
-from ie_serving.engines.openvino.faults.sizes import is_among
 from ie_serving.engines.openvino.graphs.bodies import (
     BRANCH,
+    LOOPS,
     bodies,
+    carried,
     of_branches,
     of_rounds,
     zeros,
 )
-from ie_serving.engines.openvino.graphs.constants import int32, int64, value_of
+from ie_serving.engines.openvino.graphs.constants import int32, int64, known_input
 from ie_serving.engines.openvino.graphs.flags import Flag, title
+from ie_serving.engines.openvino.graphs.rules import Ask, Rule, Visit
+from ie_serving.engines.openvino.graphs.sources import is_among
 
 MOST_ROUNDS = 100_000
 """Rounds of one loop: about two seconds where its body does next to nothing."""
 
 
-def guard_rounds(
-    node: ov.Node, inner: Sequence[Sequence[ov.Node]], sources: Collection[str]
-) -> Iterator[tuple[ov.Node, Flag | None]]:
-    """Count the rounds of an operation's bodies; bound those of a `Loop`, with a flag.
-
-    Args:
-        node: the operation.
-        inner: what is counted in each of its bodies.
-        sources: see `sizes.from_values`.
-
-    Yields:
-        What was counted, a graph of one int32, shape (1,); and the flag.
-    """
+def _take_out(node: ov.Node, here: Visit) -> Iterator[Flag]:
+    """Take what was found in the bodies of an operation out of them, and bound its rounds."""
+    yield from carried(node, [body.flags for body in here.inner])
     if node.get_type_name() == "Loop":
-        if any(inner) or not _surely_few(node, sources):
-            count = op.convert(_bounded(node, inner[0]), "i32")
-            too_many = op.greater_equal(count, int32([MOST_ROUNDS]))
-            yield count, Flag.where(_cause(node), too_many)
-    elif any(inner):
-        yield _summed(node, inner), None
+        yield from _guard_first_round(node)
+        yield from _guard_rounds(node, here)
+    elif any(body.rounds for body in here.inner):
+        here.rounds.append(_summed(node, [body.rounds for body in here.inner]))
 
 
-def guard_first_round(node: ov.Node) -> Iterator[Flag]:
-    """Give a flag for a `Loop` that needs a round, where the request decides whether it has one."""
-    if node.get_type_name() != "Loop" or not _gives_of_rounds(node):
-        return
-    trips, begins = (node.input_value(number) for number in range(2))
-    known = [value_of(each.get_node()) for each in (trips, begins)]
+def _guard_rounds(node: ov.Node, here: Visit) -> Iterator[Flag]:
+    """Count the rounds of a `Loop`, with those inside of it; bound them, with a flag."""
+    (body,) = here.inner
+    if body.rounds or not _surely_few(node, here):
+        count = op.convert(_bounded(node, body.rounds), "i32")
+        here.rounds.append(count)
+        cause = (
+            f"{title(node)} is asked for {MOST_ROUNDS} rounds or more: send values that ask for"
+            " fewer"
+        )
+        yield Flag.where(cause, op.greater_equal(count, int32([MOST_ROUNDS])))
+
+
+def _guard_first_round(node: ov.Node) -> Iterator[Flag]:
+    """Give a flag where the request decides whether a loop has the round that it needs."""
+    known = [known_input(node, number) for number in range(2)]
     # A negative count is no limit.
-    if all(value is not None and value.all() for value in known):
+    if not _gives_of_rounds(node) or all(value is not None and value.all() for value in known):
         return
-    none = op.equal(op.convert(trips, "i64"), int64(0))
+    none = op.equal(op.convert(node.input_value(0), "i64"), int64(0))
     yield Flag.where(
         f"{title(node)} is asked for no round and has nothing to give: ask for one at least",
-        op.logical_or(none, op.logical_not(begins)),
+        op.logical_or(none, op.logical_not(node.input_value(1))),
     )
 
 
@@ -78,25 +79,19 @@ def _gives_of_rounds(node: ov.Node) -> bool:
     return any(each.body_value_index not in carried for each in node.get_output_descriptions())
 
 
-def _cause(node: ov.Node) -> str:
-    return (
-        f"{title(node)} is asked for {MOST_ROUNDS} rounds or more: send values that ask for fewer"
-    )
-
-
-def _surely_few(node: ov.Node, sources: Collection[str]) -> bool:
+def _surely_few(node: ov.Node, here: Visit) -> bool:
     """Tell whether the model itself, or the shapes of the inputs, say how many rounds there are."""
-    trips = value_of(node.input_value(0).get_node())
+    trips = known_input(node, 0)
     if trips is not None:
         count = int(trips.item())
         # A negative count is no limit.
         return 0 <= count < MOST_ROUNDS or (count > 0 and _has_no_condition(node))
-    return not is_among(sources, node, 0) and _has_no_condition(node)
+    return not is_among(here.sources, node, 0) and _has_no_condition(node)
 
 
 def _has_no_condition(node: ov.Node) -> bool:
     """Tell whether a loop goes on until its count is reached."""
-    condition = value_of(_condition(node).input_value(0).get_node())
+    condition = known_input(_condition(node), 0)
     return condition is not None and bool(condition.all())
 
 
@@ -130,3 +125,13 @@ def _summed(node: ov.Node, inner: Sequence[Sequence[ov.Node]]) -> ov.Node:
     else:
         out = of_rounds(node, lambda so_far: reduce(op.add, [so_far, *inner[0]]), 1)
     return op.convert(out, "i32")
+
+
+RULES: Sequence[Rule[Ask]] = (
+    Rule(
+        "rounds_have_no_bound a_loop_without_rounds_keeps_its_outputs",
+        " ".join((BRANCH, *LOOPS)),
+        _take_out,
+    ),
+)
+"""Behind all others: the flags of bodies are complete then."""

@@ -10,7 +10,7 @@ Of an operation that is neither known to keep NaN nor can be made to, a request 
 is refused.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,11 +18,11 @@ import openvino as ov
 import openvino.opset15 as op
 
 from ie_serving.engines.openvino.faults.known_operations import named
-from ie_serving.engines.openvino.faults.rewrites import replace
-from ie_serving.engines.openvino.graphs.bodies import bodies
 from ie_serving.engines.openvino.graphs.constants import Operand, float32, int64
 from ie_serving.engines.openvino.graphs.flags import Flag, title
-from ie_serving.engines.openvino.graphs.walk import operations
+from ie_serving.engines.openvino.graphs.rewiring import put_behind, replace
+from ie_serving.engines.openvino.graphs.rules import Ask, Rule, Visit
+from ie_serving.engines.openvino.graphs.walk import all_operations
 from ie_serving.engines.run.program import Runs
 
 
@@ -60,29 +60,13 @@ COMPUTES = named(
 def loses_nonfinite(model: ov.Model) -> bool:
     """Tell whether a graph takes floats, and some operation may lose NaN among them."""
     takes_floats = any(port.get_element_type().is_real() for port in model.inputs)
-    return takes_floats and any(_may_lose(node) for node in _all(model))
+    return takes_floats and any(map(_may_lose, all_operations(model)))
 
 
-def keep_nonfinite(model: ov.Model) -> None:
-    """Let NaN and infinity come out of a graph as the operations mean. Changes `model`."""
-    for node in _all(model):
-        if _may_lose(node) and _is_changed(node):
-            _CHANGES[node.get_type_name()](node)
-
-
-def guard_nonfinite(nodes: Sequence[ov.Node]) -> list[Flag]:
-    """Give a flag for each operation that is given NaN and may lose it.
-
-    Args:
-        nodes: the operations, bodies apart, as `keep_nonfinite` has left them.
-    """
-    return [_given(node) for node in nodes if _may_lose(node) and not _is_changed(node)]
-
-
-def _all(model: ov.Model) -> list[ov.Node]:
-    """List the operations of a graph, those of bodies too."""
-    nodes = list(operations(model))
-    return nodes + [each for node in nodes for body in bodies(node) for each in _all(body)]
+def _refuse_nonfinite(node: ov.Node, _: Visit) -> Iterator[Flag]:
+    """Give a flag for an operation that is given NaN and may lose it."""
+    if _may_lose(node) and not _is_changed(node):
+        yield _given(node)
 
 
 def _may_lose(node: ov.Node) -> bool:
@@ -108,7 +92,7 @@ def _is_real(output: ov.Output) -> bool:
 def _is_changed(node: ov.Node) -> bool:
     # What stands behind an operation is broadcast as numpy does it.
     aligned = node.get_attributes().get("auto_broadcast", "numpy") != "pdpd"
-    return aligned and node.get_type_name() in _CHANGES
+    return aligned and node.get_type_name() in _KEPT
 
 
 def _given(node: ov.Node) -> Flag:
@@ -132,28 +116,25 @@ def _is_odd(values: Operand) -> ov.Node:
     return op.logical_not(op.less(op.convert(values, "f32"), float32(np.inf)))
 
 
-def _behind(node: ov.Node, make: Callable[[ov.Output], ov.Node]) -> None:
-    """Let the readers of an operation read what is made of its output."""
-    output = node.output(0)
-    readers, names = list(output.get_target_inputs()), output.get_names()
-    made = make(output).output(0)
-    output.set_names(set())
-    made.set_names(names)
-    for reader in readers:
-        reader.replace_source_output(made)
+def _kept(keep: Callable[[ov.Node], None]) -> Ask:
+    def change(node: ov.Node, _: Visit) -> None:
+        if _may_lose(node) and _is_changed(node):
+            keep(node)
+
+    return change
 
 
 def _keep_own(node: ov.Node) -> None:
     """Where a number is NaN its result is."""
     given = node.input_value(0)
-    _behind(node, lambda y: op.select(_is_nan(given), given, y))
+    put_behind(node.output(0), lambda y: op.select(_is_nan(given), given, y))
 
 
 def _keep_both(node: ov.Node) -> None:
     """Where either of two numbers is NaN the result is their sum, which is NaN too."""
     one, other = node.input_values()
     either = op.logical_or(_is_nan(one), _is_nan(other))
-    _behind(node, lambda y: op.select(either, op.add(one, other), y))
+    put_behind(node.output(0), lambda y: op.select(either, op.add(one, other), y))
 
 
 def _keep_of_axes(node: ov.Node) -> None:
@@ -161,7 +142,7 @@ def _keep_of_axes(node: ov.Node) -> None:
     given, axes = node.input_values()
     kept = node.get_attributes()["keep_dims"]
     odd = op.reduce_logical_or(_is_nan(given), axes, kept)
-    _behind(node, lambda y: op.select(odd, _nan_like(y), y))
+    put_behind(node.output(0), lambda y: op.select(odd, _nan_like(y), y))
 
 
 def _keep_of_row(node: ov.Node) -> None:
@@ -169,7 +150,7 @@ def _keep_of_row(node: ov.Node) -> None:
     given = node.input_value(0)
     axis = int64([node.get_attributes()["axis"]])
     odd = op.reduce_logical_or(_is_odd(given), axis, True)
-    _behind(node, lambda y: op.select(odd, _nan_like(y), y))
+    put_behind(node.output(0), lambda y: op.select(odd, _nan_like(y), y))
 
 
 def _nan_like(output: ov.Output) -> ov.Node:
@@ -183,21 +164,22 @@ def _unlike_zero(node: ov.Node) -> None:
     replace(node.output(0), op.not_equal(given, zero).output(0))
 
 
-_OWN = named(
+_OWN = (
     "Abs Acos Acosh Asin Asinh Atan Atanh Ceiling Clamp Cos Cosh Elu Erf Exp FakeQuantize Floor "
     "Gelu HSigmoid HSwish HardSigmoid Log Mish PRelu Relu Round Selu Sigmoid Sign Sin Sinh "
     "SoftPlus SoftSign Sqrt Swish Tan Tanh"
 )
 """Operations of which each result follows from one number."""
 
-_CHANGES: Mapping[str, Callable[[ov.Node], None]] = {
-    **dict.fromkeys(_OWN, _keep_own),
-    "Convert": _unlike_zero,
-    "ConvertLike": _unlike_zero,
-    "LogSoftmax": _keep_of_row,
-    "Maximum": _keep_both,
-    "Minimum": _keep_both,
-    "ReduceMax": _keep_of_axes,
-    "ReduceMin": _keep_of_axes,
-    "Softmax": _keep_of_row,
-}
+KEEPING: Sequence[Rule[Ask]] = (
+    Rule("nan_is_lost", _OWN, _kept(_keep_own)),
+    Rule("nan_is_false", "Convert ConvertLike", _kept(_unlike_zero)),
+    Rule("nan_is_lost", "LogSoftmax Softmax", _kept(_keep_of_row)),
+    Rule("nan_is_lost", "Maximum Minimum", _kept(_keep_both)),
+    Rule("nan_is_lost", "ReduceMax ReduceMin", _kept(_keep_of_axes)),
+)
+"""Let NaN and infinity come out of a graph as the operations mean."""
+_KEPT = named(" ".join(rule.kinds for rule in KEEPING))
+
+REFUSED: Sequence[Rule[Ask]] = (Rule("nan_is_lost", "", _refuse_nonfinite),)
+"""For a graph that `KEEPING` has changed."""

@@ -5,30 +5,26 @@ quantized are lowered by a small part of a step, less than float32 tells apart a
 The operation stays the same, and models that are quantized are still computed in 8 bits.
 """
 
+from collections.abc import Sequence
+
 import openvino as ov
 import openvino.opset15 as op
 
-from ie_serving.engines.openvino.graphs.bodies import bodies
 from ie_serving.engines.openvino.graphs.constants import float32
-from ie_serving.engines.openvino.graphs.walk import operations
+from ie_serving.engines.openvino.graphs.rules import Ask, Rule, Visit
 
 _PART = 2.0**-15
 """Of a step: two roundings of a float32 near 255."""
 
 
-def round_halves_up(model: ov.Model) -> None:
-    """Change all fake quantization of a graph that TensorFlow's front end made."""
-    for node in operations(model):
-        for body in bodies(node):
-            round_halves_up(body)
-        if node.get_type_name() == "FakeQuantize":
-            _lower(node)
-
-
-def _lower(node: ov.Node) -> None:
+def _round_halves_up(node: ov.Node, _here: Visit) -> None:
     _, low, high, *_ = node.input_values()
     kind = low.get_element_type()
     part = op.convert(float32(_PART / (node.get_attributes()["levels"] - 1)), kind)
     little = op.multiply(op.subtract(high, low), part)
     for place, end in ((1, low), (2, high)):
         node.input(place).replace_source_output(op.subtract(end, little).output(0))
+
+
+RULES: Sequence[Rule[Ask]] = (Rule("halves_are_rounded_to_even", "FakeQuantize", _round_halves_up),)
+"""Of graphs that TensorFlow's front end made."""

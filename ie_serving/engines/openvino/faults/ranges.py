@@ -4,14 +4,20 @@ The CPU plugin takes the length without its sign: from 5 to 0 by steps of 1 it g
 where TensorFlow refuses and ONNX gives nothing. Measured with OpenVINO 2026.4.
 """
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 import openvino as ov
 import openvino.opset15 as op
 
-from ie_serving.engines.openvino.faults.sizes import MOST_ELEMENTS, is_among, replace_where_not
-from ie_serving.engines.openvino.graphs.constants import float32, int32, value_of
-from ie_serving.engines.openvino.graphs.flags import Flag, title
+from ie_serving.engines.openvino.faults.sizes import (
+    MOST_ELEMENTS,
+    refuse_unless,
+    replace_where_not,
+)
+from ie_serving.engines.openvino.graphs.constants import float32, int32, known_input, value_of
+from ie_serving.engines.openvino.graphs.flags import Flag
+from ie_serving.engines.openvino.graphs.rules import Ask, Rule, Visit
+from ie_serving.engines.openvino.graphs.sources import is_among
 
 COMBINES = frozenset({"Add", "Concat", "Maximum", "Multiply"})
 MOVES = frozenset(
@@ -23,28 +29,22 @@ INTEGERS = frozenset({"i32", "i64"})
 GREATEST_HALF = 65504
 
 
-def guard_ranges(
-    nodes: Sequence[ov.Node], sources: Collection[str], *, may_be_empty: bool
-) -> Iterator[Flag]:
-    """Bound `Range`; give a flag for each whose ends are values of a request.
+def _guard_range(node: ov.Node, here: Visit) -> Iterator[Flag]:
+    """Bound a `Range`; give a flag if its ends are values of a request.
 
-    Args:
-        nodes: the operations, bodies apart.
-        sources: see `sizes.from_values`.
-        may_be_empty: whether one in the wrong direction gives nothing; else it is refused.
+    One in the wrong direction gives nothing, as in ONNX, or is refused.
     """
-    for node in nodes:
-        if node.get_type_name() != "Range" or _surely_forward(node):
-            continue
-        forward = _goes_forward(node)
-        if any(is_among(sources, node, number) for number in range(3)):
-            yield _refusal(node, None if may_be_empty else forward)
-        replace_where_not(node, 1, forward, node.input_value(0))
+    if _surely_forward(node):
+        return
+    forward = _goes_forward(node)
+    if any(is_among(here.sources, node, number) for number in range(3)):
+        yield _refusal(node, None if here.from_end else forward)
+    replace_where_not(node, 1, forward, node.input_value(0))
 
 
 def _surely_forward(node: ov.Node) -> bool:
     """Tell whether it counts upwards from 0 or below to what is never negative, as sizes are."""
-    start, step = (value_of(_given(node, number)) for number in (0, 2))
+    start, step = known_input(node, 0), known_input(node, 2)
     if start is None or step is None:
         return False
     is_upwards = start.item() <= 0 < step.item()
@@ -99,12 +99,17 @@ def _refusal(node: ov.Node, forward: ov.Node | None) -> Flag:
     if forward is not None:
         fits = op.logical_and(fits, forward)
         cause += ", or steps away from its end"
-    replace_where_not(node, 1, fits, node.input_value(0))
-    replace_where_not(node, 2, fits, int32(1))
-    return Flag.unless(f"{title(node)} {cause}", fits)
+    return refuse_unless(node, fits, cause, {1: node.input_value(0), 2: int32(1)})
 
 
 def _is_half(node: ov.Node, number: int) -> ov.Node:
     """Tell whether float16 has a number; for others the plugin gives infinities."""
     given = op.abs(op.convert(node.input_value(number), "f32"))
     return op.less_equal(given, float32(GREATEST_HALF))
+
+
+RULES: Sequence[Rule[Ask]] = (
+    Rule(
+        "a_range_counts_in_the_wrong_direction a_step_of_0_ends_the_process", "Range", _guard_range
+    ),
+)

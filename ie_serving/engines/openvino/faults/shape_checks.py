@@ -7,19 +7,18 @@ with OpenVINO 2026.4 (`test_shape_checks.py`). These are operations of which
 the model is compiled anew.
 """
 
-from collections.abc import Callable, Mapping
-from types import MappingProxyType
+from collections.abc import Callable
 
 import openvino as ov
 
-from ie_serving.engines.openvino.graphs.constants import value_of
+from ie_serving.engines.openvino.graphs.constants import known_input
+from ie_serving.engines.openvino.graphs.rules import Rule, Rules
 from ie_serving.engines.openvino.graphs.shapes import elements
 
 
 def unfit(node: ov.Node) -> str | None:
     """Say why an operation fails with the shapes that it has now; None where it does not."""
-    rule = _RULES.get(node.get_type_name())
-    return rule(node) if rule else None
+    return next((rule.do(node) for _, rule in _RULES.of(node)), None)
 
 
 def _asks_beyond(node: ov.Node) -> str | None:
@@ -36,7 +35,7 @@ def _asks_beyond(node: ov.Node) -> str | None:
 
 def _leaves_out_more_than_one(node: ov.Node) -> str | None:
     """Find an axis that `Squeeze` is to leave out, and that has more than one place, or none."""
-    axes = value_of(node.input_value(1).get_node()) if node.get_input_size() > 1 else None
+    axes = known_input(node, 1)
     shape = node.get_input_partial_shape(0)
     if axes is None or shape.rank.is_dynamic:
         return None
@@ -82,14 +81,13 @@ def _has_nothing(node: ov.Node) -> str | None:
     return None
 
 
-_RULES: Mapping[str, Callable[[ov.Node], str | None]] = MappingProxyType(
-    {
-        "DepthToSpace": _has_nothing,
-        "PRelu": _slopes_do_not_fit,
-        "Reshape": _makes_other_sizes,
-        "SpaceToDepth": _has_nothing,
-        "Squeeze": _leaves_out_more_than_one,
-        "TopK": _asks_beyond,
-    }
+_RULES: Rules[Callable[[ov.Node], str | None]] = Rules(
+    (
+        Rule("shapes_of_nothing_fail_late", "DepthToSpace SpaceToDepth", _has_nothing),
+        Rule("shapes_of_nothing_fail_late", "PRelu", _slopes_do_not_fit),
+        Rule("a_reshape_makes_rows_of_an_image", "Reshape", _makes_other_sizes),
+        Rule("shapes_of_nothing_fail_late", "Squeeze", _leaves_out_more_than_one),
+        Rule("too_many_values_are_those_of_another_request", "TopK", _asks_beyond),
+    )
 )
-"""By type of operation: what says why it fails with its shapes."""
+"""What says why an operation fails with its shapes."""

@@ -7,13 +7,13 @@ So what infers a request alone, and not what infers it in a batch, is compiled i
 where each operation is one of these, which `test_shape_independent.py` compares.
 """
 
-from collections.abc import Callable, Mapping
-from types import MappingProxyType
+from collections.abc import Callable
 
 import openvino as ov
 
 from ie_serving.engines.openvino.faults.known_operations import named
-from ie_serving.engines.openvino.graphs.constants import value_of
+from ie_serving.engines.openvino.graphs.constants import known_input
+from ie_serving.engines.openvino.graphs.rules import Rule, Rules
 from ie_serving.engines.openvino.graphs.walk import operations
 
 FLOATS = named("f16 f32")
@@ -39,8 +39,7 @@ def computes_alike(model: ov.Model) -> bool:
 
 def _is_alike(node: ov.Node) -> bool:
     name = node.get_type_name()
-    rule = _RULES.get(name)
-    if rule is not None and not rule(node):
+    if not all(rule.do(node) for _, rule in _RULES.of(node)):
         return False
     if name in MOVES:
         return _types(node.inputs()) | _types(node.outputs()) <= TYPES
@@ -65,7 +64,7 @@ def _has_no_batch_dimension(node: ov.Node) -> bool:
 
 def _takes_the_first(node: ov.Node) -> bool:
     """Tell whether a `TopK` gives one value, of equal ones the first (`rewrites.py`)."""
-    count = value_of(node.input_value(1).get_node())
+    count = known_input(node, 1)
     return count is not None and count.item() == 1 and bool(node.get_attributes().get("stable"))
 
 
@@ -74,11 +73,12 @@ def _names_no_places(node: ov.Node) -> bool:
     return node.get_output_size() < 2 or not node.output(1).get_target_inputs()
 
 
-_RULES: Mapping[str, Callable[[ov.Node], bool]] = MappingProxyType(
-    {
-        "Convert": _widens,
-        "Gather": _has_no_batch_dimension,
-        "MaxPool": _names_no_places,
-        "TopK": _takes_the_first,
-    }
+_FAULT = "known_sizes_cast_otherwise_than_open_ones"
+_RULES: Rules[Callable[[ov.Node], bool]] = Rules(
+    (
+        Rule(_FAULT, "Convert", _widens),
+        Rule(_FAULT, "Gather", _has_no_batch_dimension),
+        Rule(_FAULT, "MaxPool", _names_no_places),
+        Rule(_FAULT, "TopK", _takes_the_first),
+    )
 )

@@ -11,16 +11,16 @@ follow from the shapes of inputs are checked before (`running/shape_inference.py
 indices that `ScatterElementsUpdate` writes beyond its data by, which nothing checks.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from types import MappingProxyType
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Iterator
+from typing import NamedTuple, TypeAlias
 
 import openvino as ov
 import openvino.opset15 as op
 
 from ie_serving.core.errors import LoadFailed
-from ie_serving.engines.openvino.graphs.constants import int64, value_of
+from ie_serving.engines.openvino.graphs.constants import int64, known_input
 from ie_serving.engines.openvino.graphs.flags import title
+from ie_serving.engines.openvino.graphs.rules import Rule, Rules
 
 
 class _Size(NamedTuple):
@@ -30,13 +30,13 @@ class _Size(NamedTuple):
     place: int
 
 
-BATCHED = frozenset({"Gather", "GatherND"})
-
 Shared = tuple[_Size, _Size]
 """Two dimensions that have to be equal."""
+Hold: TypeAlias = Callable[[ov.Node, ov.Node], None]
+"""Lets an operation refuse operands that do not fit together, by the same one of a copy."""
 
 
-def hold_products(pairs: Iterable[tuple[ov.Node, ov.Node]]) -> None:
+def hold_sizes(pairs: Iterable[tuple[ov.Node, ov.Node]]) -> None:
     """Let operations refuse operands that do not fit together. Changes the graph of the first ones.
 
     Args:
@@ -46,17 +46,17 @@ def hold_products(pairs: Iterable[tuple[ov.Node, ov.Node]]) -> None:
         LoadFailed: values decide how many dimensions an operand has.
     """
     for node, twin in pairs:
-        if node.get_type_name() == "ScatterElementsUpdate":
-            _hold_places(node, twin)
-        shared = None if _has_no_batch(node) else _SHARED.get(node.get_type_name())
-        if shared is not None and _is_decided_by_values(twin):
-            for one, other in shared(node, _ranks(node, twin)):
+        for _, rule in _RULES.of(node):
+            rule.do(node, twin)
+
+
+def _sharing(shared: Callable[[ov.Node, ov.Node], Iterator[Shared]]) -> Hold:
+    def hold(node: ov.Node, twin: ov.Node) -> None:
+        if _is_decided_by_values(twin):
+            for one, other in shared(node, twin):
                 _hold(node, twin, one, other)
 
-
-def _has_no_batch(node: ov.Node) -> bool:
-    """Tell whether it is a gather of which the operands share no size, as most are."""
-    return node.get_type_name() in BATCHED and not node.get_attributes().get("batch_dims", 0)
+    return hold
 
 
 def _is_decided_by_values(twin: ov.Node) -> bool:
@@ -107,7 +107,7 @@ def _insist(
 def _hold_places(node: ov.Node, twin: ov.Node) -> None:
     """Let the indices of a scatter reach no farther than its data, but along the axis."""
     data, places = (node.get_input_partial_shape(number) for number in range(2))
-    axis = value_of(node.input_value(3).get_node())
+    axis = known_input(node, 3)
     rank = _ranks(node, twin)[1]
     if axis is not None and data.is_static and places.is_static:
         along = int(axis.item()) % rank
@@ -134,25 +134,26 @@ def _wanted(node: ov.Node, size: _Size) -> ov.Node:
     return op.gather(shape, int64([size.place]), int64(0))
 
 
-def _of_matmul(node: ov.Node, ranks: list[int]) -> Iterator[Shared]:
-    attributes = node.get_attributes()
+def _of_matmul(node: ov.Node, twin: ov.Node) -> Iterator[Shared]:
+    ranks, attributes = _ranks(node, twin), node.get_attributes()
     first = max(ranks[0] - (2 if attributes["transpose_a"] else 1), 0)
     second = max(ranks[1] - (1 if attributes["transpose_b"] else 2), 0)
     yield _Size(0, first), _Size(1, second)
 
 
-def _of_attention(_: ov.Node, ranks: list[int]) -> Iterator[Shared]:
+def _of_attention(node: ov.Node, twin: ov.Node) -> Iterator[Shared]:
     """Query and key have one width, key and value one length."""
+    ranks = _ranks(node, twin)
     yield _Size(0, ranks[0] - 1), _Size(1, ranks[1] - 1)
     yield _Size(1, ranks[1] - 2), _Size(2, ranks[2] - 2)
 
 
-def _of_einsum(node: ov.Node, ranks: list[int]) -> Iterator[Shared]:
+def _of_einsum(node: ov.Node, twin: ov.Node) -> Iterator[Shared]:
     """Give each label's first place with each of its others; `...` stands for what is left."""
     equation = str(node.get_attributes()["equation"]).replace(" ", "")
     first: dict[str, _Size] = {}
     for number, (term, rank) in enumerate(
-        zip(equation.split("->")[0].split(","), ranks, strict=True)
+        zip(equation.split("->")[0].split(","), _ranks(node, twin), strict=True)
     ):
         before, _, behind = term.partition("...")
         places = [*range(len(before)), *range(rank - len(behind), rank)]
@@ -162,27 +163,38 @@ def _of_einsum(node: ov.Node, ranks: list[int]) -> Iterator[Shared]:
                 yield known, size
 
 
-def _of_batched_gather(node: ov.Node, ranks: list[int]) -> Iterator[Shared]:
+def _of_gather(node: ov.Node, twin: ov.Node) -> Iterator[Shared]:
     """Data and indices have one batch; a negative number of its dimensions counts from the end."""
-    count = int(node.get_attributes().get("batch_dims", 0))
-    for place in range(count if count >= 0 else count + ranks[1]):
-        yield _Size(0, place), _Size(1, place)
+    if count := int(node.get_attributes().get("batch_dims", 0)):  # most have none
+        rank = _ranks(node, twin)[1]
+        for place in range(count if count >= 0 else count + rank):
+            yield _Size(0, place), _Size(1, place)
 
 
-def _of(*shared: Shared) -> Callable[[ov.Node, list[int]], Iterator[Shared]]:
-    """Give the same sizes, whatever the attributes and the numbers of dimensions are."""
-    return lambda node, ranks: iter(shared)
+def _of(*shared: Shared) -> Hold:
+    """Hold the same sizes, whatever the attributes and the numbers of dimensions are."""
+
+    def of_all(node: ov.Node, twin: ov.Node) -> Iterator[Shared]:
+        _ranks(node, twin)
+        yield from shared
+
+    return _sharing(of_all)
 
 
-_SHARED: "Mapping[str, Callable[[ov.Node, list[int]], Iterator[Shared]]]" = MappingProxyType(
-    {
-        "CTCGreedyDecoderSeqLen": _of((_Size(0, 0), _Size(1, 0))),
-        "Einsum": _of_einsum,
-        "Gather": _of_batched_gather,
-        "GatherND": _of_batched_gather,
-        "GroupNormalization": _of((_Size(0, 1), _Size(1, 0)), (_Size(0, 1), _Size(2, 0))),
-        "MatMul": _of_matmul,
-        "ROIAlign": _of((_Size(1, 0), _Size(2, 0))),
-        "ScaledDotProductAttention": _of_attention,
-    }
+_PRODUCT = "a_product_reads_beyond_its_operand"
+_RULES: Rules[Hold] = Rules(
+    (
+        Rule(_PRODUCT, "CTCGreedyDecoderSeqLen", _of((_Size(0, 0), _Size(1, 0)))),
+        Rule(_PRODUCT, "Einsum", _sharing(_of_einsum)),
+        Rule("a_gather_reads_beyond_the_shorter_batch", "Gather GatherND", _sharing(_of_gather)),
+        Rule(
+            _PRODUCT,
+            "GroupNormalization",
+            _of((_Size(0, 1), _Size(1, 0)), (_Size(0, 1), _Size(2, 0))),
+        ),
+        Rule(_PRODUCT, "MatMul", _sharing(_of_matmul)),
+        Rule(_PRODUCT, "ROIAlign", _of((_Size(1, 0), _Size(2, 0)))),
+        Rule(_PRODUCT, "ScaledDotProductAttention", _sharing(_of_attention)),
+        Rule("a_scatter_writes_behind_its_rows", "ScatterElementsUpdate", _hold_places),
+    )
 )

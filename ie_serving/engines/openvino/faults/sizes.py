@@ -8,77 +8,57 @@ own bytes. Sizes that do not fit to other inputs are left to the plugin, which r
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import reduce
-from types import MappingProxyType
 
 import openvino as ov
 import openvino.opset15 as op
 
 from ie_serving.engines.openvino.graphs.constants import Operand, float32, int32, int64
 from ie_serving.engines.openvino.graphs.flags import Flag, title
+from ie_serving.engines.openvino.graphs.rules import Ask, Rule, Visit
+from ie_serving.engines.openvino.graphs.sources import is_among
 
 MOST_ELEMENTS = 1 << 26
 """Elements of one tensor that the values of a request may ask for; in float32 256 MB. It is above
 what models are served with, and a few such requests at once still fit into a small container."""
-SOURCES = frozenset({"Parameter", "ReadValue"})
 
 
-def from_values(nodes: Sequence[ov.Node]) -> set[str]:
-    """Name the operations whose outputs follow from the values of a request, not from shapes alone.
-
-    Args:
-        nodes: the operations, each behind those that it reads. What a body is given counts as such.
-    """
-    found: set[str] = set()
-    for node in nodes:
-        if _computes_from(node, found):
-            found.add(str(node.get_name()))
-    return found
-
-
-def is_among(sources: Collection[str], node: ov.Node, number: int) -> bool:
-    """Tell whether an operation has an input with a number, and `from_values` has named it."""
-    has = number < node.get_input_size()
-    return has and node.input_value(number).get_node().get_name() in sources
-
-
-def guard_sizes(nodes: Sequence[ov.Node], sources: Collection[str]) -> Iterator[Flag]:
-    """Bound what the values of a request may ask for; give a flag for each such operation.
+def refuse_unless(node: ov.Node, fits: ov.Node, cause: str, others: Mapping[int, Operand]) -> Flag:
+    """Give a flag for what an operation is given if it does not fit, and take other inputs then.
 
     Args:
-        nodes: the operations, bodies apart.
-        sources: see `from_values`.
+        node: the operation.
+        fits: graph of booleans.
+        cause: what is wrong, behind the name of the operation.
+        others: by number, what is taken in place of an input where `fits` does not hold.
     """
-    for node in nodes:
-        rule = _RULES.get(node.get_type_name())
-        if rule and any(is_among(sources, node, number) for number in rule.numbers):
-            fits = rule.fits(node)
-            for number in _replaced(node, rule.numbers):
-                replace_where_not(node, number, fits, int32(1))
-            yield Flag.unless(f"{title(node)} {rule.cause}", fits)
+    for number, other in others.items():
+        replace_where_not(node, number, fits, other)
+    return Flag.unless(f"{title(node)} {cause}", fits)
 
 
-@dataclass(frozen=True)
-class _Rule:
-    """How the inputs of an operation are bounded.
+def replace_where_not(node: ov.Node, number: int, fits: ov.Node, other: Operand) -> None:
+    """Let an input be `other` where `fits` does not hold."""
+    given = node.input_value(number)
+    chosen = op.select(fits, given, op.convert(other, given.get_element_type()))
+    node.input(number).replace_source_output(chosen.output(0))
 
-    Attributes:
+
+def _bounds(numbers: tuple[int, ...], fits: Callable[[ov.Node], ov.Node], cause: str) -> Ask:
+    """Bound the inputs of an operation that a request chooses.
+
+    Args:
         numbers: of the inputs that are replaced by 1 where they do not fit.
         fits: gives a graph of booleans: whether they do.
         cause: what is wrong where they do not.
     """
 
-    numbers: tuple[int, ...]
-    fits: Callable[[ov.Node], ov.Node]
-    cause: str
+    def bound(node: ov.Node, here: Visit) -> Iterator[Flag]:
+        if any(is_among(here.sources, node, number) for number in numbers):
+            others = dict.fromkeys(_replaced(node, numbers), int32(1))
+            yield refuse_unless(node, fits(node), cause, others)
 
-
-def _computes_from(node: ov.Node, found: Collection[str]) -> bool:
-    if node.get_type_name() == "ShapeOf":
-        return False
-    numbers = range(node.get_input_size())
-    return node.get_type_name() in SOURCES or any(is_among(found, node, i) for i in numbers)
+    return bound
 
 
 def _replaced(node: ov.Node, numbers: Collection[int]) -> list[int]:
@@ -94,7 +74,7 @@ def _present(node: ov.Node, numbers: Collection[int]) -> list[int]:
 
 def _asks_little(
     numbers: tuple[int, ...], kept: Callable[[ov.Node], Sequence[ov.Node]] = lambda _: ()
-) -> _Rule:
+) -> Ask:
     """Bound the product of sizes, and of dimensions of the output that are not asked for."""
 
     def fits(node: ov.Node) -> ov.Node:
@@ -104,26 +84,26 @@ def _asks_little(
         return op.logical_and(_few(count), op.greater_equal(least, float32(0.0)))
 
     cause = f"is asked for more than {MOST_ELEMENTS} elements, or a negative size"
-    return _Rule(numbers, fits, cause)
+    return _bounds(numbers, fits, cause)
 
 
-def _by_count(numbers: tuple[int, ...], count: Callable[[ov.Node], ov.Node]) -> _Rule:
+def _by_count(numbers: tuple[int, ...], count: Callable[[ov.Node], ov.Node]) -> Ask:
     """Bound the elements of an operation's output."""
     cause = f"is asked for more than {MOST_ELEMENTS} elements"
-    return _Rule(numbers, lambda node: _few(count(node)), cause)
+    return _bounds(numbers, lambda node: _few(count(node)), cause)
 
 
-def _steps(number: int) -> _Rule:
+def _steps(number: int) -> Ask:
     def fits(node: ov.Node) -> ov.Node:
         step = op.convert(node.input_value(number), "f32")
         # The plugin turns steps backwards around, and divides by that: of -2**31 nothing is left.
         turns = op.greater(step, float32(-(2.0**31)))
         return op.logical_and(turns, op.not_equal(step, float32(0.0)))
 
-    return _Rule((number,), fits, "is asked for steps of 0, or of -2147483648")
+    return _bounds((number,), fits, "is asked for steps of 0, or of -2147483648")
 
 
-def _pads() -> _Rule:
+def _pads() -> Ask:
     """Bound what `Pad` gives, and what it cuts off: the plugin adds them up in 32 bits."""
 
     def fits(node: ov.Node) -> ov.Node:
@@ -134,10 +114,10 @@ def _pads() -> _Rule:
         return op.logical_and(_few(_product(padded)), op.greater_equal(least, float32(0.0)))
 
     cause = f"is asked for more than {MOST_ELEMENTS} elements, or to cut off more than there are"
-    return _Rule((1, 2), fits, cause)
+    return _bounds((1, 2), fits, cause)
 
 
-def _transforms() -> _Rule:
+def _transforms() -> Ask:
     """Bound the sizes of a Fourier transform: of size 0 the plugin ends the process."""
 
     def fits(node: ov.Node) -> ov.Node:
@@ -145,7 +125,7 @@ def _transforms() -> _Rule:
         any_none = op.reduce_logical_or(none, int64([0]), False)
         return op.logical_and(_few(_transformed(node)), op.logical_not(any_none))
 
-    return _Rule((2,), fits, f"is asked for more than {MOST_ELEMENTS} elements, or for none")
+    return _bounds((2,), fits, f"is asked for more than {MOST_ELEMENTS} elements, or for none")
 
 
 def _resized(node: ov.Node) -> ov.Node:
@@ -205,6 +185,10 @@ def _leading(count: int) -> Callable[[ov.Node], list[ov.Node]]:
     return lambda node: [_product(_between(_floats(_shape_of(node)), 0, count))]
 
 
+def _whole(node: ov.Node) -> list[ov.Node]:
+    return [_product(_floats(_shape_of(node)))]
+
+
 def _rows_of(node: ov.Node) -> list[ov.Node]:
     return [_product(_between(_floats(_shape_of(node)), 1, LAST))]
 
@@ -247,33 +231,23 @@ def _optional(node: ov.Node, number: int) -> ov.Node | None:
     return node.input_value(number).get_node() if number < node.get_input_size() else None
 
 
-def replace_where_not(node: ov.Node, number: int, fits: ov.Node, other: Operand) -> None:
-    """Let an input be `other` where `fits` does not hold."""
-    given = node.input_value(number)
-    chosen = op.select(fits, given, op.convert(other, given.get_element_type()))
-    node.input(number).replace_source_output(chosen.output(0))
+_ASKED = "a_step_of_0_ends_the_process"
 
-
-_RULES: Mapping[str, _Rule] = MappingProxyType(
-    {
-        "Broadcast": _by_count((1,), _broadcast),
-        "ConvolutionBackpropData": _asks_little((2,), _filtered),
-        "DFT": _transforms(),
-        "EmbeddingSegmentsSum": _asks_little((3,), _rows_of),
-        "Eye": _asks_little((0, 1, 3)),
-        "GroupConvolutionBackpropData": _asks_little((2,), _filtered),
-        "IDFT": _transforms(),
-        "IRDFT": _transforms(),
-        "Interpolate": _by_count((1, 2), _resized),
-        "Multinomial": _asks_little((1,), _leading(1)),
-        "OneHot": _asks_little((1,), lambda node: [_product(_floats(_shape_of(node)))]),
-        "Pad": _pads(),
-        "RDFT": _transforms(),
-        "RandomUniform": _asks_little((0,)),
-        "Slice": _steps(3),
-        "StridedSlice": _steps(3),
-        "Tile": _asks_little((1,), lambda node: [_product(_floats(_shape_of(node)))]),
-    }
+RULES: Sequence[Rule[Ask]] = (
+    Rule(_ASKED, "Broadcast", _by_count((1,), _broadcast)),
+    Rule(
+        _ASKED,
+        "ConvolutionBackpropData GroupConvolutionBackpropData",
+        _asks_little((2,), _filtered),
+    ),
+    Rule("a_transform_of_nothing_ends_the_process", "DFT IDFT IRDFT RDFT", _transforms()),
+    Rule(_ASKED, "EmbeddingSegmentsSum", _asks_little((3,), _rows_of)),
+    Rule(_ASKED, "Eye", _asks_little((0, 1, 3))),
+    Rule(_ASKED, "Interpolate", _by_count((1, 2), _resized)),
+    Rule(_ASKED, "Multinomial", _asks_little((1,), _leading(1))),
+    Rule(_ASKED, "OneHot Tile", _asks_little((1,), _whole)),
+    Rule("pads_are_added_up_with_32_bits", "Pad", _pads()),
+    Rule(_ASKED, "RandomUniform", _asks_little((0,))),
+    Rule(_ASKED, "Slice StridedSlice", _steps(3)),
 )
-"""By operation: the inputs that are sizes or steps, and how they are bounded. `ranges.py` has
-those of `Range`."""
+"""The inputs that are sizes or steps, and how they are bounded. Those of `Range`: `ranges.py`."""

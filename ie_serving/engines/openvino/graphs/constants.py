@@ -31,3 +31,8 @@ def float32(value: ArrayLike) -> ov.Node:
 def value_of(node: ov.Node) -> Array | None:
     """Give the value of a constant; None for any other operation."""
     return np.asarray(node.data) if node.get_type_name() == "Constant" else None
+
+
+def known_input(node: ov.Node, number: int) -> Array | None:
+    """Give the value of an operation's input; None where it is no constant, or there is none."""
+    return value_of(node.input_value(number).get_node()) if number < node.get_input_size() else None

@@ -13,7 +13,7 @@ import openvino.opset15 as op
 from ie_serving.core.giving_way import give_way
 from ie_serving.engines.openvino.graphs.bodies import bodies
 from ie_serving.engines.openvino.graphs.shapes import elements
-from ie_serving.engines.openvino.graphs.walk import operations
+from ie_serving.engines.openvino.graphs.walk import all_operations, operations
 
 WEIGHT_ELEMENTS = 1024
 """Elements up to which the copy keeps any constant: it may decide about shapes, as axes, sizes and
@@ -67,11 +67,7 @@ def has_all(twin: WeightlessCopy, model: ov.Model) -> bool:
 
     Whatever has changed it since must have added some.
     """
-    return _count(model) == len(twin.pairs)
-
-
-def _count(model: ov.Model) -> int:
-    return sum(1 + sum(map(_count, bodies(node))) for node in operations(model))
+    return sum(1 for _ in all_operations(model)) == len(twin.pairs)
 
 
 def fix(copy: ov.Model, shapes: Mapping[int, ov.PartialShape]) -> None:

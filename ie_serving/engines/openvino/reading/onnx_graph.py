@@ -17,10 +17,9 @@ the rest. Each was measured with OpenVINO 2026.4; `docs/openvino-faults.md` list
 - `Softmax` of opsets 11 and 12 is one over all axes from its own on, as if they were one.
 """
 
-from collections.abc import Callable, Mapping, Set
+from collections.abc import Sequence, Set
 from functools import partial
 from pathlib import Path
-from types import MappingProxyType
 
 import numpy as np
 import openvino as ov
@@ -28,9 +27,9 @@ import openvino.opset15 as op
 
 from ie_serving.core.errors import LoadFailed
 from ie_serving.engines.onnx_file import MAIN_DOMAIN, Node, nodes, opsets
-from ie_serving.engines.openvino.faults.rewrites import replace
-from ie_serving.engines.openvino.graphs.bodies import bodies
 from ie_serving.engines.openvino.graphs.constants import Operand, float32, int64, value_of
+from ie_serving.engines.openvino.graphs.rewiring import replace_node
+from ie_serving.engines.openvino.graphs.rules import Ask, Rule, Rules, Visit, visit
 from ie_serving.engines.openvino.graphs.walk import operations
 
 _SIGNED = ("i8", "i16", "i32", "i64")
@@ -46,9 +45,9 @@ def mend_onnx(model: ov.Model, file: Path) -> None:
     Raises:
         LoadFailed: naming the operator that nothing makes right.
     """
-    changes = dict(_CHANGES)
+    rules = list(_RULES)
     if opsets(file).get(MAIN_DOMAIN) in _FLATTENING:
-        changes["Softmax"] = _flatten
+        rules.append(Rule("onnx_is_converted_otherwise", "Softmax", _flatten))
     shifts, scales = set[str](), set[str]()
     for node in nodes(file):
         if node.kind == "BitShift":
@@ -56,24 +55,16 @@ def mend_onnx(model: ov.Model, file: Path) -> None:
         elif node.kind == "DynamicQuantizeLinear":
             scales.add(node.outputs[1])
         elif node.kind == "Attention" and node.attributes.get("is_causal") and node.has(_LENGTHS):
-            changes["IsNaN"] = _refuse_masked_rows
+            rules.append(Rule("infinities_of_bfloat16_are_finite", "IsNaN", _refuse_masked_rows))
         elif node.kind == "SplitToSequence" and node.has(1):
             _refuse_unknown_pieces(model, node)
     if shifts or scales:
-        changes["Divide"] = partial(_divide, shifts, scales)
-    _change(model, changes)
+        faults = "onnx_is_converted_otherwise halves_are_quantized_one_step_off"
+        rules.append(Rule(faults, "Divide", partial(_divide, shifts, scales)))
+    visit(model, Rules(rules))
 
 
-def _change(model: ov.Model, changes: Mapping[str, Callable[[ov.Node], None]]) -> None:
-    for node in operations(model):
-        for body in bodies(node):
-            _change(body, changes)
-        change = changes.get(node.get_type_name())
-        if change is not None:
-            change(node)
-
-
-def _divide(shifts: Set[str], scales: Set[str], node: ov.Node) -> None:
+def _divide(shifts: Set[str], scales: Set[str], node: ov.Node, _: Visit) -> None:
     names = node.output(0).get_names()
     if not shifts.isdisjoint(names):
         _shift(node)
@@ -89,8 +80,7 @@ def _shift(node: ov.Node) -> None:
     last, zero = (op.convert(int64(number), kind) for number in (kind.size * 8 - 1, 0))
     fits = op.logical_and(op.less_equal(zero, places), op.less_equal(places, last))
     shifted = op.bitwise_right_shift(node.input_value(0), op.select(fits, places, last))
-    shifted.set_friendly_name(node.get_friendly_name())
-    replace(node.output(0), shifted.output(0))
+    replace_node(node, shifted)
 
 
 def _quantize_by(scale: ov.Output) -> None:
@@ -112,7 +102,7 @@ def _divide_exactly(node: ov.Node) -> ov.Node:
     return node
 
 
-def _round_before_zero_point(node: ov.Node) -> None:
+def _round_before_zero_point(node: ov.Node, _: Visit) -> None:
     data, low, high, first, last = node.input_values()
     (*readers,) = node.output(0).get_target_inputs()
     if any(not each.get_node().get_element_type().is_integral() for each in readers):
@@ -131,8 +121,7 @@ def _round_before_zero_point(node: ov.Node) -> None:
         return
     rounded = op.round(_divide_exactly(op.divide(data, scale)), "half_to_even")
     quantized = op.minimum(op.maximum(op.add(rounded, zero), first), last)
-    quantized.set_friendly_name(node.get_friendly_name())
-    replace(node.output(0), quantized.output(0))
+    replace_node(node, quantized)
 
 
 def _is_result(node: ov.Node) -> bool:
@@ -140,7 +129,7 @@ def _is_result(node: ov.Node) -> bool:
     return all(each.get_node().get_type_name() == "Result" for each in readers)
 
 
-def _refuse_masked_rows(node: ov.Node) -> None:
+def _refuse_masked_rows(node: ov.Node, _: Visit) -> None:
     source = node.input_value(0).get_node()
     if source.get_type_name() == "Softmax" and source.get_element_type() == ov.Type.bf16:
         raise _refused("Attention", node, "rows of bfloat16 that are masked in full")
@@ -157,7 +146,7 @@ def _refuse_unknown_pieces(model: ov.Model, split: Node) -> None:
                 )
 
 
-def _pad_transposed(node: ov.Node) -> None:
+def _pad_transposed(node: ov.Node, _: Visit) -> None:
     """Write out the padding by which the output is the input times the stride."""
     attributes = node.get_attributes()
     kind = attributes["auto_pad"]
@@ -186,7 +175,7 @@ def _pad_transposed(node: ov.Node) -> None:
         node.set_attribute("auto_pad", "explicit")
 
 
-def _leave_out_last_window(node: ov.Node) -> None:
+def _leave_out_last_window(node: ov.Node, _: Visit) -> None:
     given = node.get_attributes()
     if given["rounding_type"] != "ceil":
         return
@@ -202,12 +191,10 @@ def _leave_out_last_window(node: ov.Node) -> None:
         given["index_element_type"],
         given["axis"],
     )
-    made.set_friendly_name(node.get_friendly_name())
-    for place in range(node.get_output_size()):
-        replace(node.output(place), made.output(place))
+    replace_node(node, made)
 
 
-def _refuse_parts_of_pixels(node: ov.Node) -> None:
+def _refuse_parts_of_pixels(node: ov.Node, _: Visit) -> None:
     attributes = node.get_attributes()
     if attributes["coordinate_transformation_mode"] != "align_corners":
         return
@@ -220,7 +207,7 @@ def _refuse_parts_of_pixels(node: ov.Node) -> None:
         raise _refused("Resize", node, "align_corners by scales that leave a part of a pixel")
 
 
-def _flatten(node: ov.Node) -> None:
+def _flatten(node: ov.Node, _: Visit) -> None:
     data, axis = node.input_value(0), node.get_attributes()["axis"]
     rank = data.get_partial_shape().rank
     if rank.is_static and axis < 0:
@@ -229,20 +216,20 @@ def _flatten(node: ov.Node) -> None:
         return
     flat = op.softmax(op.reshape(data, int64([0] * axis + [-1]), special_zero=True), axis)
     shaped = op.reshape(flat, op.shape_of(data), special_zero=False)
-    shaped.set_friendly_name(node.get_friendly_name())
-    replace(node.output(0), shaped.output(0))
+    replace_node(node, shaped)
 
 
 def _refused(kind: str, node: ov.Node, what: str) -> LoadFailed:
     return LoadFailed(f'{kind} "{node.get_friendly_name()}": OpenVINO does not compute {what}')
 
 
-_CHANGES: Mapping[str, Callable[[ov.Node], None]] = MappingProxyType(
-    {
-        "ConvolutionBackpropData": _pad_transposed,
-        "GroupConvolutionBackpropData": _pad_transposed,
-        "FakeQuantize": _round_before_zero_point,
-        "Interpolate": _refuse_parts_of_pixels,
-        "MaxPool": _leave_out_last_window,
-    }
+_RULES: Sequence[Rule[Ask]] = (
+    Rule(
+        "onnx_is_converted_otherwise onnx_corners_are_not_aligned",
+        "ConvolutionBackpropData GroupConvolutionBackpropData",
+        _pad_transposed,
+    ),
+    Rule("halves_are_quantized_one_step_off", "FakeQuantize", _round_before_zero_point),
+    Rule("onnx_corners_are_not_aligned", "Interpolate", _refuse_parts_of_pixels),
+    Rule("onnx_is_converted_otherwise", "MaxPool", _leave_out_last_window),
 )

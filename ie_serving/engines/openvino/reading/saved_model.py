@@ -10,7 +10,8 @@ import openvino as ov
 
 from ie_serving.core.errors import LoadFailed
 from ie_serving.core.tensors import BY_NUMBER, BY_OPENVINO, Array, Signature, TensorSpec
-from ie_serving.engines.openvino.faults.quantization import round_halves_up
+from ie_serving.engines.openvino.faults.stages import TENSORFLOW
+from ie_serving.engines.openvino.graphs.rules import visit
 from ie_serving.engines.openvino.interface.draft import Draft, Tensor, Version
 from ie_serving.engines.openvino.reading.left_out import leaving_out
 from ie_serving.engines.openvino.reading.mapping import Renames, aliases
@@ -169,7 +170,7 @@ class _Conversion:
         check_graph(self._meta_graph, frame.library, above(left))
         with directory_for(self._directory, self._meta_graph, prepared) as source:
             model = core().read_model(str(source))
-        round_halves_up(model)
+        visit(model, TENSORFLOW)
         inputs = self._tensors(model.inputs, prepared.inputs, "inputs")
         outputs = self._tensors(model.outputs, prepared.outputs, "outputs")
         for tensor, (alias, info) in zip(outputs, prepared.outputs.items(), strict=True):

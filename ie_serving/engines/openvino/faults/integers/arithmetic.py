@@ -9,7 +9,7 @@ Of 64 bits, and of unsigned 32, results that int32 cannot hold are flagged:
   wraps around differs by 2**32 at least, and rounding by 2**10 at most, or by less than the excess.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 
@@ -29,8 +29,8 @@ from ie_serving.engines.openvino.faults.integers.bounds import (
 from ie_serving.engines.openvino.faults.integers.comparing import to_boolean
 from ie_serving.engines.openvino.faults.integers.dividing import BYTES
 from ie_serving.engines.openvino.faults.integers.rule import (
+    Exact,
     Made,
-    Rule,
     check_constants,
     kind_of,
     leaves,
@@ -45,6 +45,7 @@ from ie_serving.engines.openvino.faults.integers.steps import (
     operands,
 )
 from ie_serving.engines.openvino.graphs.constants import Operand, float32, int32
+from ie_serving.engines.openvino.graphs.rules import Rule
 
 Computed = tuple[Operand, Operand]
 """A result with int32, and whether it left 32 bits."""
@@ -217,6 +218,12 @@ def _between(output: ov.Output, low: float, high: float) -> ov.Node:
     return op.logical_and(above, op.less(given, float32(high)))
 
 
-RULES: Mapping[str, Rule] = MappingProxyType(
-    {**dict.fromkeys(_COMPUTE, _computed), **dict.fromkeys(CONVERTS, _converted), "Power": _powered}
+RULES: Sequence[Rule[Exact]] = (
+    Rule("arithmetic_of_64_bits arithmetic_of_8_bits", " ".join(COMPUTED), _computed),
+    Rule(
+        "booleans from_doubles reals_to_64_bits to_16_bits to_doubles",
+        " ".join(CONVERTS),
+        _converted,
+    ),
+    Rule("powers", "Power", _powered),
 )

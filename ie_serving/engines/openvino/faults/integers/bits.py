@@ -1,7 +1,6 @@
 """Bitwise operations: the plugin computes them exactly, but cuts constants to 32 bits."""
 
-from collections.abc import Mapping
-from types import MappingProxyType
+from collections.abc import Sequence
 
 import numpy as np
 import openvino as ov
@@ -10,8 +9,8 @@ import openvino.opset15 as op
 from ie_serving.core.tensors import Array
 from ie_serving.engines.openvino.faults.integers.bounds import HELD, INT32, WIDE, Values
 from ie_serving.engines.openvino.faults.integers.rule import (
+    Exact,
     Made,
-    Rule,
     check_constants,
     kind_of,
     leaves,
@@ -19,6 +18,7 @@ from ie_serving.engines.openvino.faults.integers.rule import (
 )
 from ie_serving.engines.openvino.faults.integers.steps import as_int32, cast, is_negative
 from ie_serving.engines.openvino.graphs.constants import Operand, int32, value_of
+from ie_serving.engines.openvino.graphs.rules import Rule
 
 
 def _masked(node: ov.Node, values: Values) -> Made | None:
@@ -61,10 +61,8 @@ def _combined(node: ov.Node, values: Values) -> None:
     check_constants(node, values)
 
 
-RULES: Mapping[str, Rule] = MappingProxyType(
-    {
-        **dict.fromkeys(("BitwiseOr", "BitwiseRightShift", "BitwiseXor"), _combined),
-        "BitwiseAnd": _masked,
-        "BitwiseNot": _inverted,
-    }
+RULES: Sequence[Rule[Exact]] = (
+    Rule("wide_masks", "BitwiseOr BitwiseRightShift BitwiseXor", _combined),
+    Rule("wide_masks", "BitwiseAnd", _masked),
+    Rule("inverted_bits", "BitwiseNot", _inverted),
 )

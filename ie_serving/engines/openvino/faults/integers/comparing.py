@@ -5,7 +5,7 @@ gives the lesser of two exactly. Where one of two lies within 2**24 (`bounds.MOS
 changes: rounding moves no other integer onto it, or past it.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 
 import numpy as np
@@ -21,8 +21,8 @@ from ie_serving.engines.openvino.faults.integers.bounds import (
     is_within,
 )
 from ie_serving.engines.openvino.faults.integers.rule import (
+    Exact,
     Made,
-    Rule,
     check_constants,
     kind_of,
     leaves,
@@ -41,6 +41,7 @@ from ie_serving.engines.openvino.faults.integers.steps import (
     sealed,
 )
 from ie_serving.engines.openvino.graphs.constants import int32
+from ie_serving.engines.openvino.graphs.rules import Rule
 
 Compare = Callable[[ov.Output, ov.Output], ov.Node]
 
@@ -213,14 +214,12 @@ def to_boolean(node: ov.Node, values: Values) -> Made | None:
     return Made(op.not_equal(as_int32(node.input_value(0)), int32(0)).output(0))
 
 
-RULES: Mapping[str, Rule] = MappingProxyType(
-    {
-        **dict.fromkeys(_COMPARE, _compared),
-        **dict.fromkeys(_EXTREMES, _extreme),
-        **dict.fromkeys(("Floor", "Ceiling"), _kept),
-        **dict.fromkeys(("Maximum", "Minimum"), _limited),
-        "Clamp": _clamped,
-        "Relu": _relu,
-        "Select": _chosen,
-    }
+RULES: Sequence[Rule[Exact]] = (
+    Rule("comparing", " ".join(_COMPARE), _compared),
+    Rule("the_greatest", " ".join(_EXTREMES), _extreme),
+    Rule("limits", "Ceiling Floor", _kept),
+    Rule("fused_selections", "Maximum Minimum", _limited),
+    Rule("limits", "Clamp", _clamped),
+    Rule("limits", "Relu", _relu),
+    Rule("fused_selections", "Select", _chosen),
 )

@@ -17,7 +17,7 @@ which -2**31 has too, for any a and any b but 0:
 All products and differences lie between n and 0, so nothing wraps around but a quotient of 2**31.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 
 import openvino as ov
@@ -25,8 +25,8 @@ import openvino.opset15 as op
 
 from ie_serving.engines.openvino.faults.integers.bounds import INT32, WIDE, Bounds, Values, is_small
 from ie_serving.engines.openvino.faults.integers.rule import (
+    Exact,
     Made,
-    Rule,
     check_constants,
     kind_of,
     leaves,
@@ -42,6 +42,7 @@ from ie_serving.engines.openvino.faults.integers.steps import (
     operands,
 )
 from ie_serving.engines.openvino.graphs.constants import Operand, int32
+from ie_serving.engines.openvino.graphs.rules import Rule
 
 BYTES = frozenset({"i8", "u8"})
 """Element types whose quotients the plugin may round instead of cut them."""
@@ -123,4 +124,4 @@ def _magnitudes(a: ov.Output, b: ov.Output) -> tuple[ov.Node, ov.Node]:
     return found, left
 
 
-RULES: Mapping[str, Rule] = MappingProxyType(dict.fromkeys(_PARTS, _divided))
+RULES: Sequence[Rule[Exact]] = (Rule("dividing", " ".join(_PARTS), _divided),)

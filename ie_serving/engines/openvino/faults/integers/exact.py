@@ -12,9 +12,6 @@ Measured with OpenVINO 2026.4; `docs/openvino-faults.md` lists them, and
 Operations whose values are known to be small (`bounds.py`) stay as they are.
 """
 
-from collections.abc import Mapping
-from types import MappingProxyType
-
 import openvino as ov
 import openvino.opset15 as op
 
@@ -34,8 +31,8 @@ from ie_serving.engines.openvino.faults.integers.bounds import CONVERTS, HELD, V
 from ie_serving.engines.openvino.faults.integers.loops import entering_bodies
 from ie_serving.engines.openvino.faults.integers.masked import masks
 from ie_serving.engines.openvino.faults.integers.rule import (
+    Exact,
     Made,
-    Rule,
     check_constants,
     kind_of,
     named,
@@ -43,7 +40,8 @@ from ie_serving.engines.openvino.faults.integers.rule import (
 )
 from ie_serving.engines.openvino.graphs.bodies import bodies, carried
 from ie_serving.engines.openvino.graphs.flags import Flag
-from ie_serving.engines.openvino.graphs.walk import operations
+from ie_serving.engines.openvino.graphs.rules import Rule, Rules
+from ie_serving.engines.openvino.graphs.walk import all_operations, operations
 
 FAST = "fast"
 EXACT = "exact"
@@ -63,20 +61,14 @@ def exact_integers(model: ov.Model, mode: str) -> list[Flag]:
     Raises:
         LoadFailed: an operation is to be refused.
     """
-    if mode == FAST or not _has_integers(model):
+    if mode == FAST or not any(map(_may_be_inexact, all_operations(model))):
         return []
     return _exact(model, Values(model), mode)
 
 
-def _has_integers(model: ov.Model) -> bool:
-    return any(
-        _may_be_inexact(node) or any(map(_has_integers, bodies(node))) for node in operations(model)
-    )
-
-
 def _may_be_inexact(node: ov.Node) -> bool:
-    name = node.get_type_name()
-    return name in _RULES and (kind_of(node) in HELD or name in CONVERTS)
+    is_known = bool(_RULES.of(node))
+    return is_known and (kind_of(node) in HELD or node.get_type_name() in CONVERTS)
 
 
 def _exact(model: ov.Model, values: Values, mode: str) -> list[Flag]:
@@ -114,7 +106,8 @@ def _flags(node: ov.Node, made: Made) -> list[Flag]:
 def _made(node: ov.Node, values: Values) -> Made | None:
     if not _may_be_inexact(node) or values.stays(node):
         return None
-    return _RULES[node.get_type_name()](node, values)
+    ((_, rule),) = _RULES.of(node)
+    return rule.do(node, values)
 
 
 def _check(node: ov.Node, mode: str) -> None:
@@ -135,21 +128,19 @@ def _replace(node: ov.Node, made: Made, values: Values) -> None:
 
 
 _REFUSED = (
-    *("EmbeddingBagOffsets", "EmbeddingBagOffsetsSum", "EmbeddingBagPacked"),
-    *("EmbeddingBagPackedSum", "PRelu", "ReduceL2"),
+    "EmbeddingBagOffsets EmbeddingBagOffsetsSum EmbeddingBagPacked EmbeddingBagPackedSum PRelu"
+    " ReduceL2"
 )
 """Operations that nothing here makes exact."""
 
-_RULES: Mapping[str, Rule] = MappingProxyType(
-    {
-        **moving.RULES,
-        **arithmetic.RULES,
-        **bits.RULES,
-        **comparing.RULES,
-        **dividing.RULES,
-        **scattered.RULES,
-        **sums.RULES,
-        **dict.fromkeys(_REFUSED, refuse),
-    }
+_RULES: Rules[Exact] = Rules(
+    moving.RULES,
+    arithmetic.RULES,
+    bits.RULES,
+    comparing.RULES,
+    dividing.RULES,
+    scattered.RULES,
+    sums.RULES,
+    (Rule("norms", _REFUSED, refuse),),
 )
-"""By operation: what makes it exact where it is not. No two of these tables have one in common."""
+"""What makes operations exact that are not; of one type there is one rule at most."""

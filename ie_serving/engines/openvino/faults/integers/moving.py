@@ -4,7 +4,7 @@ The plugin cuts those, each operation in its own way. `Interpolate` and `Reverse
 move integers as float32, and `Pad` has the number that it fills up with so.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
 import openvino as ov
@@ -21,14 +21,15 @@ from ie_serving.engines.openvino.faults.integers.bounds import (
     is_small,
 )
 from ie_serving.engines.openvino.faults.integers.rule import (
+    Exact,
     Made,
-    Rule,
     check_constants,
     kind_of,
     named,
 )
 from ie_serving.engines.openvino.faults.integers.steps import as_int32, cast, equal, in_parts
 from ie_serving.engines.openvino.graphs.constants import int32
+from ie_serving.engines.openvino.graphs.rules import Rule
 
 _OF_THEIR_OWN = frozenset(
     {"Ceiling", "Floor", "Pad", "ReverseSequence", "ScatterElementsUpdate", "ScatterNDUpdate"}
@@ -120,13 +121,11 @@ def _placed(node: ov.Node, values: Values) -> Made | None:
     return Made(None, [(cause, equal(given, int32(end))) for end in ends]) if ends else None
 
 
-RULES: Mapping[str, Rule] = MappingProxyType(
-    {
-        **dict.fromkeys(MOVES - _OF_THEIR_OWN, moved),
-        **dict.fromkeys(_SOUGHT, _placed),
-        "Interpolate": _resized,
-        "Pad": _padded,
-        "ReverseSequence": _reversed,
-        "Result": _given_out,
-    }
+RULES: Sequence[Rule[Exact]] = (
+    Rule("moved_constants", " ".join(MOVES - _OF_THEIR_OWN), moved),
+    Rule("wide_boundaries", " ".join(_SOUGHT), _placed),
+    Rule("pictures", "Interpolate", _resized),
+    Rule("numbers_to_pad_with", "Pad", _padded),
+    Rule("reversed_rows", "ReverseSequence", _reversed),
+    Rule("moved_constants", "Result", _given_out),
 )

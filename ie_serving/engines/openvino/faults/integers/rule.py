@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import NoReturn
+from typing import NoReturn, TypeAlias
 
 import openvino as ov
 
@@ -29,8 +29,8 @@ class Made:
     by_element: bool = False
 
 
-Rule = Callable[[ov.Node, Values], Made | None]
-"""Gives None for an operation that is exact as it stands."""
+Exact: TypeAlias = "Callable[[ov.Node, Values], Made | None]"
+"""Makes an operation exact; gives None for one that is so as it stands."""
 
 
 def kind_of(node: ov.Node) -> str:

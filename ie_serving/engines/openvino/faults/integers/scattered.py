@@ -22,8 +22,8 @@ from ie_serving.engines.openvino.faults.integers.bounds import (
 )
 from ie_serving.engines.openvino.faults.integers.moving import moved
 from ie_serving.engines.openvino.faults.integers.rule import (
+    Exact,
     Made,
-    Rule,
     check_constants,
     kind_of,
     leaves,
@@ -31,6 +31,7 @@ from ie_serving.engines.openvino.faults.integers.rule import (
 )
 from ie_serving.engines.openvino.faults.integers.steps import as_int32, cast
 from ie_serving.engines.openvino.graphs.constants import Operand, int32, int64
+from ie_serving.engines.openvino.graphs.rules import Rule
 
 _BITS = 11
 _LOWEST_BITS = (1 << _BITS) - 1
@@ -136,4 +137,4 @@ def _above(value: Operand, bits: int) -> ov.Node:
     return op.bitwise_right_shift(value, int32(bits))
 
 
-RULES: Mapping[str, Rule] = MappingProxyType(dict.fromkeys(_SUMS, gathered))
+RULES: Sequence[Rule[Exact]] = (Rule("scattered_sums norms", " ".join(_SUMS), gathered),)

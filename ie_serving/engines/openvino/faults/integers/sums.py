@@ -7,8 +7,7 @@ step is checked as an addition is: a sum is refused if one on the way to it left
 What is estimated is estimated with integers: of reals the plugin may keep 16 bits.
 """
 
-from collections.abc import Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Sequence
 
 import numpy as np
 import openvino as ov
@@ -26,8 +25,8 @@ from ie_serving.engines.openvino.faults.integers.bounds import (
 )
 from ie_serving.engines.openvino.faults.integers.dividing import quotient
 from ie_serving.engines.openvino.faults.integers.rule import (
+    Exact,
     Made,
-    Rule,
     check_constants,
     kind_of,
     leaves,
@@ -41,6 +40,7 @@ from ie_serving.engines.openvino.faults.integers.steps import (
     sealed,
 )
 from ie_serving.engines.openvino.graphs.constants import Operand, float32, int32, int64, value_of
+from ie_serving.engines.openvino.graphs.rules import Rule
 
 _LARGE_PRODUCT = 2.0**30
 """Half of what int32 holds, since the product is estimated with reals."""
@@ -239,14 +239,12 @@ def _product(node: ov.Node, values: Values) -> Made | None:
     return Made(output, [(leaves(node), op.logical_not(op.less(rough, limit)))])
 
 
-RULES: Mapping[str, Rule] = MappingProxyType(
-    {
-        "CumSum": _cumulated,
-        "Einsum": _einsum,
-        "MatMul": _matrix,
-        "ReduceL1": _magnitudes,
-        "ReduceMean": _averaged,
-        "ReduceProd": _product,
-        "ReduceSum": _summed,
-    }
+RULES: Sequence[Rule[Exact]] = (
+    Rule("arithmetic_of_64_bits", "CumSum", _cumulated),
+    Rule("products", "Einsum", _einsum),
+    Rule("products", "MatMul", _matrix),
+    Rule("products arithmetic_of_8_bits", "ReduceL1", _magnitudes),
+    Rule("sums", "ReduceMean", _averaged),
+    Rule("arithmetic_of_64_bits arithmetic_behind", "ReduceProd", _product),
+    Rule("sums", "ReduceSum", _summed),
 )

@@ -6,7 +6,8 @@ import openvino.opset15 as op
 import pytest
 import tensorflow as tf
 
-from ie_serving.engines.openvino.faults.quantization import round_halves_up
+from ie_serving.engines.openvino.faults.stages import TENSORFLOW
+from ie_serving.engines.openvino.graphs.rules import visit
 from tests.unit.engines.openvino.models import parameter, result
 
 
@@ -20,7 +21,7 @@ def test_halves_are_rounded_up_and_nothing_else_changes(bits: int) -> None:
     x = parameter("x", (-1,))
     ends = [op.constant(np.float32(each)) for each in (0, most, 0, most)]
     model = ov.Model([result("y", op.fake_quantize(x, *ends, last + 1))], [x])
-    round_halves_up(model)
+    visit(model, TENSORFLOW)
     exact = {"INFERENCE_PRECISION_HINT": "f32"}
     got = ov.Core().compile_model(model, "CPU", exact)(values)[0]
     expected = tf.quantization.fake_quant_with_min_max_args(values, 0, most, bits)

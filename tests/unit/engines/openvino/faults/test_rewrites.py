@@ -9,8 +9,9 @@ import openvino.opset16 as op
 import pytest
 
 from ie_serving.core.errors import InvalidTensor
-from ie_serving.engines.openvino.faults.rewrites import mend
+from ie_serving.engines.openvino.faults.stages import READ
 from ie_serving.engines.openvino.graphs.bodies import bodies
+from ie_serving.engines.openvino.graphs.rules import visit
 from tests.unit.engines.openvino.models import DataType, load, parameter, result, run, save
 
 
@@ -69,7 +70,7 @@ def test_masks_are_filled_up_in_branches_too() -> None:
     chosen.set_else_body(branches[1][0])
     chosen.set_input(x.output(0), branches[0][1], branches[1][1])
     chosen.set_output(branches[0][0].results[0], branches[1][0].results[0])
-    mend(ov.Model([op.result(chosen.output(0))], [x, flag]))
+    visit(ov.Model([op.result(chosen.output(0))], [x, flag]), READ)
     for body in bodies(chosen):
         (found,) = [each for each in body.get_ops() if each.get_type_name() == "StridedSlice"]
         assert {len(mask) for mask in found.get_attributes().values()} == {3}
@@ -283,7 +284,7 @@ def test_a_tile_that_is_right_stays(ones: tuple[int, ...], steps: int) -> None:
     x, r = parameter("x", [-1] * 4), parameter("r", (4 - len(ones),), DataType.INT64)
     pieces = [op.convert(op.constant(np.array([one], np.int32)), "i64") for one in ones]
     model = ov.Model([op.result(op.tile(x, op.concat([r, *pieces], 0)))], [x, r])
-    mend(model)
+    visit(model, READ)
     assert [each.get_type_name() for each in model.get_ordered_ops()].count("Tile") == steps
 
 
@@ -324,7 +325,7 @@ def test_a_softmax_in_parts_stays_one_to_be_fused(tmp_path: Path) -> None:
     powers = op.exp(op.subtract(x, op.reduce_max(x, axis, True)))
     y = op.divide(powers, op.reduce_sum(powers, axis, True))
     model = ov.Model([result("y", y)], [x], "m")
-    mend(model)
+    visit(model, READ)
     assert "Multiply" not in {node.get_type_name() for node in model.get_ops()}
 
 

@@ -11,7 +11,8 @@ from openvino import opset13 as op
 
 from ie_serving.core.errors import InvalidRequest, InvalidTensor, LoadFailed
 from ie_serving.core.tensors import DataType
-from ie_serving.engines.openvino.faults.guards import guard_values
+from ie_serving.engines.openvino.faults.stages import VALUES
+from ie_serving.engines.openvino.graphs.rules import visit
 from tests.unit.engines.openvino.models import load, parameter, result, run, save, unary
 
 
@@ -22,7 +23,7 @@ def test_the_ends_of_a_range_may_differ_in_dtype(start: type, stop: type) -> Non
     end = op.parameter([], stop, name="stop")
     numbers = op.range(begin, end, op.constant(np.int64(2)), "f32")
     model = ov.Model([op.result(numbers)], [begin, end], "counts")
-    assert len(guard_values(model, from_end=True)) == 1
+    assert len(visit(model, VALUES, from_end=True).flags) == 1
     compiled = ov.Core().compile_model(model, "CPU")
     assert compiled([start(3), stop(8)])[0].tolist() == [3, 5, 7]
 
@@ -201,7 +202,7 @@ async def test_lengths_that_are_those_of_the_sequence_cost_nothing(tmp_path: Pat
     zero = op.constant(np.int64(0))
     lengths = op.broadcast(op.gather(size, whole(1), zero), op.gather(size, whole(0), zero))
     graph = ov.Model([op.result(recurrent("GRU", "reverse", x, h, lengths))], [x, h], "model")
-    assert guard_values(graph, from_end=True) == []
+    assert visit(graph, VALUES, from_end=True).flags == []
 
 
 def regions(x: Any) -> Any:

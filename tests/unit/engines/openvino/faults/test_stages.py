@@ -16,9 +16,10 @@ import pytest
 from ie_serving.core.errors import InvalidRequest, InvalidTensor, LoadFailed
 from ie_serving.core.tensors import Array, DataType
 from ie_serving.engines.base import EngineOptions
-from ie_serving.engines.openvino.faults.guards import guard_values
 from ie_serving.engines.openvino.faults.hazards import guard
 from ie_serving.engines.openvino.faults.loop_rounds import MOST_ROUNDS
+from ie_serving.engines.openvino.faults.stages import VALUES
+from ie_serving.engines.openvino.graphs.rules import visit
 from ie_serving.engines.openvino.interface.specs import prepare
 from ie_serving.engines.openvino.options import OpenVinoOptions
 from ie_serving.engines.openvino.reading.read import read
@@ -204,7 +205,7 @@ async def test_a_loop_without_rounds_gives_nothing_of_another_request(
 def test_a_loop_whose_rounds_the_model_knows_costs_nothing() -> None:
     x = parameter("x", [-1])
     model = ov.Model([result("y", in_loop(op.relu)(x))], [x], "model")
-    assert guard_values(model, from_end=True) == []
+    assert visit(model, VALUES, from_end=True).flags == []
 
 
 async def test_a_size_from_a_table_is_bounded(tmp_path: Path) -> None:
@@ -261,7 +262,7 @@ async def test_a_range_of_float16_ends_where_float16_does(tmp_path: Path) -> Non
 def test_tensorflow_refuses_a_range_in_the_wrong_direction() -> None:
     x = parameter("x", [3])
     model = ov.Model([result("y", counted(x))], [x], "model")
-    (flag,) = guard_values(model, from_end=False)
+    (flag,) = visit(model, VALUES, from_end=False).flags
     model.add_results([op.result(flag.raised)])
     compiled = ov.Core().compile_model(model, "CPU")
     for values, raised in (([0, 5, 1], 0), ([5, 0, 1], 1), ([5, 0, -1], 0), ([5, 5, 1], 0)):

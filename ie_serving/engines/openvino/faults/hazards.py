@@ -151,7 +151,7 @@ def guard(
 def _hazards(pairs: Sequence[Pair], *, is_open: bool) -> Hazards:
     """Tell what the operations of a graph are, and what their shapes follow from."""
     types = {node.get_type_name() for node, _, _ in pairs}
-    by_values = any(_is_open(shape) for _, copied, _ in pairs for shape in output_shapes(copied))
+    by_values = any(shape.is_dynamic for _, copied, _ in pairs for shape in output_shapes(copied))
     may_fail = not types <= NEVER_FAILS
     return Hazards(
         by_values=by_values,
@@ -207,12 +207,12 @@ def skips_empty(node: ov.Node) -> bool:
 
 def input_shapes(node: ov.Node) -> list[ov.PartialShape]:
     """List the shapes of an operation's inputs."""
-    return [node.get_input_partial_shape(i) for i in range(node.get_input_size())]
+    return [each.get_partial_shape() for each in node.inputs()]
 
 
 def output_shapes(node: ov.Node) -> list[ov.PartialShape]:
     """List the shapes of an operation's outputs."""
-    return [node.get_output_partial_shape(i) for i in range(node.get_output_size())]
+    return [each.get_partial_shape() for each in node.outputs()]
 
 
 def _fix(model: ov.Model, copy: ov.Model, inputs: Sequence[Port]) -> None:
@@ -240,20 +240,16 @@ def _may_be_skipped(pair: Pair) -> bool:
     return skips_empty(pair.node) and any(map(_may_be_empty, input_shapes(shown)))
 
 
-def _is_open(shape: ov.PartialShape) -> bool:
-    return bool(shape.is_dynamic)
-
-
 def _may_be_empty(shape: ov.PartialShape) -> bool:
     """Tell whether an open shape includes one without elements."""
-    return _is_open(shape) and (
-        shape.rank.is_dynamic or any(dim.get_min_length() == 0 for dim in shape)
-    )
+    if shape.rank.is_dynamic:
+        return True
+    return bool(shape.is_dynamic) and any(dim.get_min_length() == 0 for dim in shape)
 
 
 def _skipped(node: ov.Node) -> ov.Node:
     """Give a graph of one int32 that is 1 where an input of `node` is empty and an output not."""
-    sizes_in = [_size(node.input_value(i)) for i in range(node.get_input_size())]
+    sizes_in = [_size(each) for each in node.input_values()]
     # An output that nobody reads shows nothing, whatever it holds.
     read = [out for out in node.outputs() if out.get_target_inputs()]
     sees_nothing = _any(sizes_in, op.equal)

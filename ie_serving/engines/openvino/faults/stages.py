@@ -1,12 +1,6 @@
 """All rules for what OpenVINO gets wrong, in the order of a load: one walk of the graph a stage.
 
-Three passes are no rules for single operations, since they follow values or shapes through a graph:
-
-- `integers/exact.py`, in front of `VALUES`: between which bounds integers lie, then what makes the
-  operations on them exact;
-- `shared_sizes.py` and `hazards.py`, behind it: what shows in a copy without weights whose inputs
-  have fixed shapes;
-- `absolutes.py`, at the end: operations that other rules have added count, too.
+`docs/design.md`, section 11, has the passes between them that follow something through a graph.
 """
 
 from ie_serving.engines.openvino.faults import (

@@ -13,6 +13,11 @@ Operand: TypeAlias = "ov.Node | ov.Output"
 """What an operation may read: a node stands for its only output."""
 
 
+def output_of(value: Operand) -> ov.Output:
+    """Give the output that an operand stands for."""
+    return value if isinstance(value, ov.Output) else value.output(0)
+
+
 def int32(value: ArrayLike) -> ov.Node:
     """Give a constant: a number is a scalar, a list has its shape."""
     return op.constant(np.array(value, np.int32))

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import openvino as ov
 
-from ie_serving.engines.openvino.graphs.constants import Operand
+from ie_serving.engines.openvino.graphs.constants import Operand, output_of
 
 
 def replace(old: ov.Output, made: ov.Output) -> None:
@@ -22,8 +22,7 @@ def replace_node(node: ov.Node, made: ov.Node) -> None:
 def put_behind(output: ov.Output, make: Callable[[ov.Output], Operand]) -> None:
     """Let all that read an output so far read what is made of it, which takes its names."""
     readers, names = list(output.get_target_inputs()), output.get_names()
-    value = make(output)
-    made = value if isinstance(value, ov.Output) else value.output(0)
+    made = output_of(make(output))
     output.set_names(set())
     made.set_names(names)
     for reader in readers:

@@ -17,14 +17,14 @@ from ie_serving.engines.openvino.faults.integers.rule import (
     refuse,
 )
 from ie_serving.engines.openvino.faults.integers.steps import as_int32, cast, is_negative
-from ie_serving.engines.openvino.graphs.constants import Operand, int32, value_of
+from ie_serving.engines.openvino.graphs.constants import Operand, int32, known_input
 from ie_serving.engines.openvino.graphs.rules import Rule
 
 
 def _masked(node: ov.Node, values: Values) -> Made | None:
     """Use what 32 bits hold of a mask: of a number that is not negative no more is left."""
     for i in range(2):
-        mask, given = value_of(node.input_value(i).get_node()), node.input_value(1 - i)
+        mask, given = known_input(node, i), node.input_value(1 - i)
         if mask is not None and not _fits(mask).all():
             check_constants(node, values, [1 - i])
             return _by_lowest_bits(node, as_int32(given), mask)
@@ -57,12 +57,8 @@ def _inverted(node: ov.Node, values: Values) -> Made | None:
     return None
 
 
-def _combined(node: ov.Node, values: Values) -> None:
-    check_constants(node, values)
-
-
 RULES: Sequence[Rule[Exact]] = (
-    Rule("wide_masks", "BitwiseOr BitwiseRightShift BitwiseXor", _combined),
+    Rule("wide_masks", "BitwiseOr BitwiseRightShift BitwiseXor", check_constants),
     Rule("wide_masks", "BitwiseAnd", _masked),
     Rule("inverted_bits", "BitwiseNot", _inverted),
 )

@@ -83,9 +83,7 @@ class Values:
 
     def unwrapped(self, node: ov.Node) -> Bounds | None:
         """Give the bounds of an operation's first output before it wraps around, if known."""
-        inputs = [
-            self.of(node.input_value(i)).bounds or INT32 for i in range(node.get_input_size())
-        ]
+        inputs = [self.of(each).bounds or INT32 for each in node.input_values()]
         return _RULES.get(node.get_type_name(), _unknown)(node, node.output(0), inputs)
 
     def stays(self, node: ov.Node) -> bool:
@@ -95,7 +93,7 @@ class Values:
         known = self.of(node.output(0))
         if known.folded or not known.fixed:
             return known.folded
-        inputs = [self.of(node.input_value(i)).bounds for i in range(node.get_input_size())]
+        inputs = [self.of(each).bounds for each in node.input_values()]
         # What models choose to be beyond all sizes is cut, and still is.
         is_beyond = not all(each is None or is_within(each, INT32) for each in inputs)
         return is_beyond or _are_sizes(node.output(0), inputs)
@@ -106,7 +104,7 @@ class Values:
 
     def _find(self, model: ov.Model) -> None:
         for node in operations(model):
-            inputs = [self.of(node.input_value(i)) for i in range(node.get_input_size())]
+            inputs = [self.of(each) for each in node.input_values()]
             for output in node.outputs():
                 key = _key(output)
                 if key not in self._known:  # those of a body's inputs are known already

@@ -40,42 +40,44 @@ from ie_serving.engines.openvino.faults.integers.steps import (
     operands,
     sealed,
 )
-from ie_serving.engines.openvino.graphs.constants import int32
+from ie_serving.engines.openvino.graphs.constants import Operand, int32
 from ie_serving.engines.openvino.graphs.rules import Rule
 
-Compare = Callable[[ov.Output, ov.Output], ov.Node]
+Compare = Callable[[Operand, Operand], ov.Node]
 
 
-def _less(a: ov.Output, b: ov.Output) -> ov.Node:
+def _less(a: Operand, b: Operand) -> ov.Node:
     return op.logical_not(equal(least(a, b), b))
 
 
-def _less_equal(a: ov.Output, b: ov.Output) -> ov.Node:
+def _less_equal(a: Operand, b: Operand) -> ov.Node:
     return equal(least(a, b), a)
 
 
-_COMPARE: Mapping[str, Compare] = MappingProxyType(
+_COMPARE: Mapping[str, tuple[Compare, Compare]] = MappingProxyType(
     {
-        "Equal": equal,
-        "NotEqual": lambda a, b: op.logical_not(equal(a, b)),
-        "Less": _less,
-        "LessEqual": _less_equal,
-        "Greater": lambda a, b: _less(b, a),
-        "GreaterEqual": lambda a, b: _less_equal(b, a),
+        "Equal": (equal, op.equal),
+        "NotEqual": (lambda a, b: op.logical_not(equal(a, b)), op.not_equal),
+        "Less": (_less, op.less),
+        "LessEqual": (_less_equal, op.less_equal),
+        "Greater": (lambda a, b: _less(b, a), op.greater),
+        "GreaterEqual": (lambda a, b: _less_equal(b, a), op.greater_equal),
     }
 )
+"""By operation: how it is made exact, and how small integers are compared."""
 
 
 def _compared(node: ov.Node, values: Values) -> Made | None:
     """Compare two integers; for numbers that no request can hold the answer is known."""
+    exactly, roughly = _COMPARE[node.get_type_name()]
     bounds = [values.bounds(node, i) for i in range(2)]
     beyond = [_beyond(each) for each in bounds]
     # Only constants are beyond: values of requests that do not fit into 32 bits are refused.
     if any(beyond):
-        return Made(_as_signs(node, beyond).output(0))
+        return Made(roughly(*_signs(node, beyond)).output(0))
     if any(map(is_small, bounds)):
         return None
-    return Made(_COMPARE[node.get_type_name()](*operands(node)).output(0))
+    return Made(exactly(*operands(node)).output(0))
 
 
 def _beyond(bounds: Bounds) -> int:
@@ -85,20 +87,11 @@ def _beyond(bounds: Bounds) -> int:
     return -1 if bounds[1] < INT32[0] else 0
 
 
-def _as_signs(node: ov.Node, beyond: list[int]) -> ov.Node:
+def _signs(node: ov.Node, beyond: list[int]) -> list[ov.Node]:
     """Let 0 stand for what fits into 32 bits, and -1 or 1 for what does not; of the same shape."""
-    signs = [
+    return [
         op.broadcast(int32(sign), op.shape_of(node.input_value(i))) for i, sign in enumerate(beyond)
     ]
-    compare: Mapping[str, Callable[..., ov.Node]] = {
-        "Equal": op.equal,
-        "NotEqual": op.not_equal,
-        "Less": op.less,
-        "LessEqual": op.less_equal,
-        "Greater": op.greater,
-        "GreaterEqual": op.greater_equal,
-    }
-    return compare[node.get_type_name()](*signs)
 
 
 def _relu(node: ov.Node, values: Values) -> Made | None:

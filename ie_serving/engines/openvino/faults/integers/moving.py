@@ -86,11 +86,6 @@ def _as_given(node: ov.Node, values: Values, found: ov.Node) -> Made:
     return Made(cast(found, kind_of(node), bounds))
 
 
-def _given_out(node: ov.Node, values: Values) -> None:
-    """Refuse constants that do not fit as outputs of a graph or a body."""
-    check_constants(node, values)
-
-
 def _resized(node: ov.Node, values: Values) -> Made | None:
     """Flag integers that float32 may not hold."""
     if is_small(values.bounds(node, 0)):
@@ -127,5 +122,5 @@ RULES: Sequence[Rule[Exact]] = (
     Rule("pictures", "Interpolate", _resized),
     Rule("numbers_to_pad_with", "Pad", _padded),
     Rule("reversed_rows", "ReverseSequence", _reversed),
-    Rule("moved_constants", "Result", _given_out),
+    Rule("moved_constants", "Result", check_constants),
 )

@@ -16,7 +16,7 @@ from ie_serving.engines.openvino.faults.integers.bounds import (
     Bounds,
     is_within,
 )
-from ie_serving.engines.openvino.graphs.constants import Operand, int32
+from ie_serving.engines.openvino.graphs.constants import Operand, int32, output_of
 
 FUSED = frozenset(
     {
@@ -39,18 +39,14 @@ def as_int32(output: ov.Output) -> ov.Output:
 
 def operands(node: ov.Node) -> list[ov.Output]:
     """Give the inputs of an operation as int32."""
-    return [as_int32(node.input_value(i)) for i in range(node.get_input_size())]
+    return [as_int32(each) for each in node.input_values()]
 
 
 def sealed(value: Operand) -> ov.Output:
     """Keep the plugin from fusing what reads this with what gives it: a bitwise Or is not fused."""
-    given = _output(value)
+    given = output_of(value)
     zero = ov.op.Constant(given.get_element_type(), ov.Shape(), [0])
     return op.bitwise_or(given, zero).output(0)
-
-
-def _output(value: Operand) -> ov.Output:
-    return value if isinstance(value, ov.Output) else value.output(0)
 
 
 def is_fused(output: ov.Output) -> bool:
@@ -62,7 +58,7 @@ def is_fused(output: ov.Output) -> bool:
 
 
 def _unfused(value: Operand) -> Operand:
-    return sealed(value) if is_fused(_output(value)) else value
+    return sealed(value) if is_fused(output_of(value)) else value
 
 
 def least(a: Operand, b: Operand) -> ov.Node:
@@ -106,7 +102,7 @@ def cast(value: Operand, kind: str, found: Bounds) -> ov.Output:
 
     The plugin itself would let i8 and u8 saturate, and keep 32 bits of i16 and u16.
     """
-    node = _output(value)
+    node = output_of(value)
     if kind == "i32":
         return node
     if kind not in WIDE and not is_within(found, HELD[kind]):

@@ -8,6 +8,7 @@ What is estimated is estimated with integers: of reals the plugin may keep 16 bi
 """
 
 from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
 import openvino as ov
@@ -39,7 +40,7 @@ from ie_serving.engines.openvino.faults.integers.steps import (
     least,
     sealed,
 )
-from ie_serving.engines.openvino.graphs.constants import Operand, float32, int32, int64, value_of
+from ie_serving.engines.openvino.graphs.constants import Operand, float32, int32, int64, known_input
 from ie_serving.engines.openvino.graphs.rules import Rule
 
 _LARGE_PRODUCT = 2.0**30
@@ -62,17 +63,8 @@ def _cumulated(node: ov.Node, values: Values) -> Made | None:
     return result(node, (found, added(before, given)[1]))
 
 
-def _summed(node: ov.Node, values: Values) -> Made | None:
-    """Add up along one axis after the other."""
-    return _reduced(node, values, mean=False)
-
-
-def _averaged(node: ov.Node, values: Values) -> Made | None:
-    """Divide the sum by how many there are; by 0 it is refused."""
-    return _reduced(node, values, mean=True)
-
-
-def _reduced(node: ov.Node, values: Values, *, mean: bool) -> Made | None:
+def _summed(node: ov.Node, values: Values, *, mean: bool = False) -> Made | None:
+    """Add up along one axis after the other; divide by how many there are, if that is not 0."""
     found = sum_of(node, values.bounds(node, 0))
     kind = kind_of(node)
     if is_small(found) and (mean or is_within(found, HELD[kind])):
@@ -96,7 +88,7 @@ def _reduced(node: ov.Node, values: Values, *, mean: bool) -> Made | None:
 
 def _axes(node: ov.Node) -> list[int] | None:
     """Give the axes, counted from the front; None where they are not known at load."""
-    axes, shape = value_of(node.input_value(1).get_node()), node.get_input_partial_shape(0)
+    axes, shape = known_input(node, 1), node.get_input_partial_shape(0)
     if axes is None or shape.rank.is_dynamic:
         return None
     return sorted({int(axis) % len(shape) for axis in axes.reshape(-1)})
@@ -170,7 +162,7 @@ def _matrix(node: ov.Node, values: Values) -> Made | None:
 
 def _einsum(node: ov.Node, values: Values) -> Made:
     """Flag what a MatMul would be flagged for: the plugin makes one of it."""
-    given = [_less_magnitude(node.input_value(i)) for i in range(node.get_input_size())]
+    given = [_less_magnitude(each) for each in node.input_values()]
     return _if_exact(node, values, op.einsum(given, node.get_attributes()["equation"]))
 
 
@@ -244,7 +236,7 @@ RULES: Sequence[Rule[Exact]] = (
     Rule("products", "Einsum", _einsum),
     Rule("products", "MatMul", _matrix),
     Rule("products arithmetic_of_8_bits", "ReduceL1", _magnitudes),
-    Rule("sums", "ReduceMean", _averaged),
+    Rule("sums", "ReduceMean", partial(_summed, mean=True)),
     Rule("arithmetic_of_64_bits arithmetic_behind", "ReduceProd", _product),
     Rule("sums", "ReduceSum", _summed),
 )

@@ -2,7 +2,7 @@
 
 What a setting means, how it is read and what each dialect calls it is declared in `schema/`; here
 are its type, its default and why that is the default. Dialects and files produce these values,
-checked, and `main.py` hands them on.
+checked, and `app/command_line.py` hands them on.
 """
 
 from collections.abc import Mapping
@@ -153,7 +153,7 @@ class ServerSettings(Telling):
     """0 sets no limit."""
 
     max_connections: int = 0
-    """0 takes 10,000, or fewer where the limit of files is lower (`tuning.py`)."""
+    """0 takes 10,000, or fewer where the limit of files is lower (`commands/tune.py`)."""
 
     # Off: what requests hold is bounded by bytes, and what waits for a model is so as well.
     max_in_flight_requests: int = 0
@@ -292,7 +292,7 @@ class ServerSettings(Telling):
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """What the composition root (`application.py`) builds a server from."""
+    """What the composition root (`app/application.py`) builds a server from."""
 
     server: ServerSettings
     models: tuple[ModelConfig, ...]

@@ -15,7 +15,7 @@ NOTHING = "the model is missing"
 """How an engine begins that finds nothing of a model."""
 
 AT_HAND = ("onnxruntime", "openvino")
-"""Names of the drivers that `application.py` makes at the start."""
+"""Names of the drivers that `app/application.py` makes at the start."""
 
 
 def names() -> list[str]:

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ie_serving.clients import command as gen
 from ie_serving.config.files.access_file import key_credential, line
 from ie_serving.core.errors import ServingError
+from ie_serving.wire.clients import command as gen
 from tests.certificates import Authority
 from tests.functional.commands import Ran, ie_serving
 from tests.functional.servers import ROOT, SAMPLE, Server
@@ -394,8 +394,8 @@ def test_watch_shows_into_a_pipe_what_has_changed(world: World) -> None:
 def test_status_starts_without_what_serves(world: World) -> None:
     """A command that people and probes run often must not load numpy, gRPC or the server."""
     code = (
-        "import sys; from ie_serving.start import main; main(['status']);"
-        "print([m for m in ('numpy', 'grpc', 'google.protobuf', 'gunicorn', 'ie_serving.main')"
+        "import sys; from ie_serving.main import main; main(['status']);"
+        "print([m for m in ('numpy', 'grpc', 'google.protobuf', 'gunicorn', 'ie_serving.app')"
         " if m in sys.modules])"
     )
     environ = {**os.environ, "IE_SERVING_URL": world.server.url}

@@ -12,8 +12,6 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import Final
 
-from ie_serving.clients import call
-from ie_serving.clients.sample import chosen, inlined, inputs
 from ie_serving.core.budget import BUDGET, Lease
 from ie_serving.core.requests import InferRequest
 from ie_serving.core.tensors import Signature
@@ -31,6 +29,8 @@ from ie_serving.server.fronts.tfs.rest_interface import LARGE_BODY, rest_interfa
 from ie_serving.server.fronts.tfs.rest_pages import HTML, JSON, Page, preflight
 from ie_serving.server.fronts.tfs.rest_routes import GENERATED, Route
 from ie_serving.server.transport.http1.messages import Answer, Buffer, Reply, Request, RequestHead
+from ie_serving.wire.clients import call
+from ie_serving.wire.clients.sample import chosen, inlined, inputs
 from ie_serving.wire.form.multipart import is_form
 from ie_serving.wire.stfs.request import parse
 from ie_serving.wire.stfs.response import encode

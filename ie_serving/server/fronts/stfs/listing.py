@@ -4,10 +4,10 @@ import html
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ie_serving.clients.sample import chosen
 from ie_serving.core.errors import InvalidRequest
 from ie_serving.core.tensors import TensorSpec
 from ie_serving.models.served import Served
+from ie_serving.wire.clients.sample import chosen
 
 _PAGE = """<!DOCTYPE html>
 <html lang="en"><head><meta charset="utf-8"><title>Models</title><style>

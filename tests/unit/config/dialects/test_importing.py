@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ie_serving import main
+from ie_serving.app import command_line as main
 from ie_serving.config.dialects import importing
 from ie_serving.config.files import source
 from ie_serving.config.settings import ModelConfig

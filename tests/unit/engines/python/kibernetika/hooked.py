@@ -8,7 +8,7 @@ import numpy as np
 import openvino as ov
 from openvino import opset13 as ops
 
-from ie_serving import engine_stack
+from ie_serving.app import engine_stack
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.hooks import HookOptions
 from ie_serving.engines.kernels import KernelOptions, Place

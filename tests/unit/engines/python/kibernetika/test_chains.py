@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ie_serving import engine_stack
+from ie_serving.app import engine_stack
 from ie_serving.core.errors import LoadFailed, ServingError
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.batching import Batching

@@ -383,7 +383,7 @@ async def test_the_modules_that_hooks_import_are_there_for_them(
 
 
 def test_without_hooks_nothing_of_them_is_imported() -> None:
-    script = "import sys, ie_serving.application; print(*sorted(sys.modules))"
+    script = "import sys, ie_serving.app.application; print(*sorted(sys.modules))"
     done = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60
     )

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from ie_serving.app.engine_stack import models_of
 from ie_serving.core.callers import Caller
 from ie_serving.core.errors import InvalidRequest, LoadFailed, ServingError
-from ie_serving.engine_stack import models_of
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.drivers import every
 from ie_serving.engines.others import AtHand

@@ -12,7 +12,7 @@ from ie_serving.app.workers import workers_of
 from ie_serving.config.files import access_file, tls_files
 from ie_serving.config.files.followed import FollowedConfig
 from ie_serving.config.files.text_proto import from_message
-from ie_serving.config.settings import ModelConfig, ServerSettings, Settings
+from ie_serving.config.settings import ServerSettings, Settings
 from ie_serving.config.values.words import log_level
 from ie_serving.core.access import Caller
 from ie_serving.core.budget import BUDGET
@@ -33,6 +33,7 @@ from ie_serving.models.allowed import AllowedModels
 from ie_serving.models.asked_labels import AskedLabels
 from ie_serving.models.asked_polls import AskedPolls, Poll
 from ie_serving.models.asked_reload import AskedReload
+from ie_serving.models.configuration import ModelConfig
 from ie_serving.models.manager import ModelManager
 from ie_serving.models.repository.source import Source
 from ie_serving.models.rules import StreamRules

@@ -211,7 +211,7 @@ def _run_kernel(asked: kernel_run.KernelRun) -> int:
 def _verify(asked: verify.Verify) -> int:
     from ie_serving.app.engine_stack import engine_of
     from ie_serving.commands.verify import run
-    from ie_serving.config.settings import ModelConfig
+    from ie_serving.models.configuration import ModelConfig
 
     logs.configure("ERROR")
     return run(asked, engine_of(ModelConfig(name=asked.directory.parent.name, base_path="")))

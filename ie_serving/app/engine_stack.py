@@ -11,7 +11,6 @@ from typing import Final
 from ie_serving.commands.tune.tools import Tools
 from ie_serving.config.files.option_files import batching_of
 from ie_serving.config.schema.model import with_keys
-from ie_serving.config.settings import KONDUIT, ModelConfig
 from ie_serving.engines.base import Engine
 from ie_serving.engines.drivers import Drivers, every
 from ie_serving.engines.graph.engine import models_of as graph_models_of
@@ -30,6 +29,7 @@ from ie_serving.engines.tensorflow.fallback import TensorFlowFallback
 from ie_serving.engines.verification.engine import VerifiedEngine
 from ie_serving.engines.verification.verifier import Verifier
 from ie_serving.inference.samples import RecordedRequests
+from ie_serving.models.configuration import KONDUIT, ModelConfig
 from ie_serving.telemetry.batches import BatchMetrics
 from ie_serving.telemetry.sequences import SequenceMetrics
 from ie_serving.telemetry.watch import Told

@@ -16,9 +16,10 @@ from typing import Any, Final, NamedTuple
 from ie_serving.config.files.followed import FollowedConfig
 from ie_serving.config.files.succession import Applied
 from ie_serving.config.schema.workers import check_models
-from ie_serving.config.settings import ModelConfig, ServerSettings
+from ie_serving.config.settings import ServerSettings
 from ie_serving.models.asked_polls import Poll
 from ie_serving.models.asked_reload import AskedReload
+from ie_serving.models.configuration import ModelConfig
 from ie_serving.models.manager import Edit, ModelManager
 from ie_serving.models.others import Beside, Known, gained_or_lost
 from ie_serving.server.process.handover import Left

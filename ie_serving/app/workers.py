@@ -4,9 +4,10 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol
 
 from ie_serving.config.files.followed import Among, FollowedConfig
-from ie_serving.config.settings import ModelConfig, ServerSettings
+from ie_serving.config.settings import ServerSettings
 from ie_serving.models.asked_polls import Poll
 from ie_serving.models.asked_reload import AskedReload
+from ie_serving.models.configuration import ModelConfig
 from ie_serving.models.manager import Edit, ModelManager
 from ie_serving.models.others import ALONE, Others
 from ie_serving.server.fronts.admin.log_pages import Set as SetLevel

@@ -18,7 +18,7 @@ from ie_serving.commands.tune.bench import Bench, Tried
 from ie_serving.commands.tune.requests import requests_for
 from ie_serving.commands.tune.search import Keys, Space, middle, wins
 from ie_serving.commands.tune.tools import Tools
-from ie_serving.config.settings import ModelConfig, TuneSettings
+from ie_serving.config.settings import TuneSettings
 from ie_serving.core.errors import LoadFailed
 from ie_serving.core.hints import Hint
 from ie_serving.engines.base import CompiledModel, EngineOptions
@@ -28,6 +28,7 @@ from ie_serving.engines.layers.row_trial import refused_by_shapes
 from ie_serving.engines.openvino.options import AUTO, OpenVinoOptions
 from ie_serving.engines.run.threads import thread_limit
 from ie_serving.engines.sequences import Sequences
+from ie_serving.models.configuration import ModelConfig
 from ie_serving.models.repository.source import Source
 from ie_serving.storage.base import Storage
 from ie_serving.telemetry.progress import Progress

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any, Final
 
 from ie_serving.config.files import graphs, json_file, konduit, pipelines, source
-from ie_serving.config.settings import ModelConfig
 from ie_serving.config.values.faults import Faults
 from ie_serving.config.values.structures import json_text
 from ie_serving.core.errors import ConfigError
@@ -19,6 +18,7 @@ from ie_serving.engines.base import AUTO
 from ie_serving.engines.openvino.options import OpenVinoOptions
 from ie_serving.engines.python.konduit.definition import PYTHON
 from ie_serving.engines.tensorflow.options import TensorFlowOptions
+from ie_serving.models.configuration import ModelConfig
 
 WORDS: Final = ("config", "import")
 MODELS: Final = "model_config_list"

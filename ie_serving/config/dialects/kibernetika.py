@@ -17,7 +17,7 @@ from ie_serving.config.dialects import environment
 from ie_serving.config.schema.catalogue import names_in_ie_serving
 from ie_serving.config.schema.server import SERVER
 from ie_serving.config.schema.setting import fields_of
-from ie_serving.config.settings import Graph, ModelConfig, Parsed, ServerSettings, Settings
+from ie_serving.config.settings import Parsed, ServerSettings, Settings
 from ie_serving.config.values import drivers, kernels
 from ie_serving.config.values.faults import Faults
 from ie_serving.config.values.numbers import LARGEST_PORT, integer
@@ -26,6 +26,7 @@ from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.hooks import HookOptions, Link
 from ie_serving.engines.kernels import KernelOptions, Place
 from ie_serving.engines.python.kibernetika.links import DRIVERS, link_of
+from ie_serving.models.configuration import Graph, ModelConfig
 
 NAME = "default"
 """Name of the chain, whatever name requests give it."""

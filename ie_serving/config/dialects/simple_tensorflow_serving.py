@@ -12,7 +12,7 @@ from ie_serving.config.dialects import environment
 from ie_serving.config.dialects.stfs_flags import FLAGS, given, session_options
 from ie_serving.config.files import source
 from ie_serving.config.schema.catalogue import SETTINGS
-from ie_serving.config.settings import STFS, ModelConfig, Parsed, ServerSettings, Settings
+from ie_serving.config.settings import STFS, Parsed, ServerSettings, Settings
 from ie_serving.config.values import words
 from ie_serving.config.values.faults import Faults, fault
 from ie_serving.config.values.structures import json_text
@@ -21,6 +21,7 @@ from ie_serving.core.nearest import nearest
 from ie_serving.engines.base import AUTO, EngineOptions
 from ie_serving.engines.openvino.options import OpenVinoOptions
 from ie_serving.engines.tensorflow.options import TensorFlowOptions
+from ie_serving.models.configuration import ModelConfig
 from ie_serving.models.repository.version_policy import All
 
 COMMAND: Final = "simple_tensorflow_serving"

@@ -13,7 +13,6 @@ from typing import Any, TypeGuard
 from ie_serving.config.schema import foreign, kernels
 from ie_serving.config.schema.model import MODEL, model_config
 from ie_serving.config.schema.sequences import conflicts
-from ie_serving.config.settings import ModelConfig
 from ie_serving.config.values.faults import Faults, fault, shown
 from ie_serving.config.values.structures import json_text
 from ie_serving.config.values.words import boolean, resolved
@@ -21,6 +20,7 @@ from ie_serving.core.errors import ConfigError
 from ie_serving.core.hints import Hint
 from ie_serving.core.nearest import nearest
 from ie_serving.engines.base import EngineOptions
+from ie_serving.models.configuration import ModelConfig
 
 METRICS_PATH = "/metrics"
 """Route of the metrics where nobody names another. Source: OpenVINO Model Server."""

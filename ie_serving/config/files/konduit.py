@@ -11,12 +11,12 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from ie_serving.config.settings import Graph, ModelConfig
 from ie_serving.config.values.faults import Faults
 from ie_serving.config.values.words import resolved
 from ie_serving.core.errors import ConfigError
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.python.konduit.definition import FILE, MODEL, MODELS, PYTHON, read
+from ie_serving.models.configuration import Graph, ModelConfig
 
 KEY: Final = "pipeline"
 NAME: Final = "default"

@@ -14,10 +14,11 @@ import pytest
 
 from ie_serving.app import application, engine_stack, repositories
 from ie_serving.app.application import ServingApplication
-from ie_serving.config.settings import ModelConfig, ServerSettings, Settings
+from ie_serving.config.settings import ServerSettings, Settings
 from ie_serving.core.errors import StorageError
 from ie_serving.engines.drivers import Drivers
 from ie_serving.engines.testing import FILE, StandInEngine
+from ie_serving.models.configuration import ModelConfig
 from ie_serving.server.process.deadly_loads import LoadNotes
 from ie_serving.server.process.handover import Handover, Handovers
 from ie_serving.server.process.ports import BOTH, GRPC, REST

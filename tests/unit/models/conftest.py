@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from ie_serving.config.settings import ModelConfig
 from ie_serving.core.errors import NotFound
 from ie_serving.core.requests import ModelSpec
 from ie_serving.engines.testing import FILE, StandInEngine
+from ie_serving.models.configuration import ModelConfig
 from ie_serving.models.manager import ModelManager
 from ie_serving.models.polls import Polls
 from ie_serving.models.repository.source import Source

@@ -12,7 +12,7 @@ import pytest
 from ie_serving.commands.tune.command import tune
 from ie_serving.commands.tune.tools import Read, Tools
 from ie_serving.config.schema.model import with_keys
-from ie_serving.config.settings import ModelConfig, TuneSettings
+from ie_serving.config.settings import TuneSettings
 from ie_serving.core.errors import LoadFailed, ServingError
 from ie_serving.core.requests import InferRequest, ModelSpec
 from ie_serving.core.samples import Sample
@@ -20,6 +20,7 @@ from ie_serving.core.tensors import Signature
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.sequences import Sequences
 from ie_serving.engines.testing import FILE, StandInEngine
+from ie_serving.models.configuration import ModelConfig
 from ie_serving.storage.backends.local import LocalStorage
 from tests.process import until
 

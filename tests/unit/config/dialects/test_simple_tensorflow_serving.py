@@ -8,10 +8,11 @@ import pytest
 
 from ie_serving.config.dialects.simple_tensorflow_serving import parse
 from ie_serving.config.dialects.stfs_flags import FLAGS
-from ie_serving.config.settings import ModelConfig, Parsed, ServerSettings
+from ie_serving.config.settings import Parsed, ServerSettings
 from ie_serving.core.errors import ConfigError
 from ie_serving.engines.openvino.options import OpenVinoOptions
 from ie_serving.engines.tensorflow.options import TensorFlowOptions
+from ie_serving.models.configuration import ModelConfig
 from ie_serving.models.repository.version_policy import All
 
 TEMPLATE = "./models/tensorflow_template_application_model"

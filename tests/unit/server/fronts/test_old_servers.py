@@ -5,9 +5,10 @@ from typing import Any
 
 import pytest
 
-from ie_serving.config.settings import KONDUIT, STFS, Graph, ModelConfig, ServerSettings, Settings
+from ie_serving.config.settings import STFS, ServerSettings, Settings
 from ie_serving.core.errors import NotFound
 from ie_serving.engines.base import EngineOptions
+from ie_serving.models.configuration import KONDUIT, Graph, ModelConfig
 from ie_serving.server.fronts.old_servers import Front, front_of
 from ie_serving.server.transport.http1.messages import RequestHead
 

@@ -29,17 +29,17 @@ from ie_serving.inference.noted import handing_on, plane_of
 from ie_serving.inference.plane import DataPlane
 from ie_serving.inference.sequences import open_to_clients
 from ie_serving.inference.warmup import WarmUp
+from ie_serving.models.admin.label_changes import LabelChanges
+from ie_serving.models.admin.poll_requests import Poll, PollRequests
+from ie_serving.models.admin.reload_requests import ReloadRequests
 from ie_serving.models.allowed import AllowedModels
-from ie_serving.models.asked_labels import AskedLabels
-from ie_serving.models.asked_polls import AskedPolls, Poll
-from ie_serving.models.asked_reload import AskedReload
 from ie_serving.models.configuration import ModelConfig
+from ie_serving.models.graph_dependencies import GraphDependencies
 from ie_serving.models.manager import ModelManager
 from ie_serving.models.repository.source import Source
-from ie_serving.models.rules import StreamRules
 from ie_serving.models.served import ServedModels
 from ie_serving.models.stream import ModelStream
-from ie_serving.models.used_models import UsedModels
+from ie_serving.models.stream_rules import StreamRules
 from ie_serving.models.version.loader import Loader
 from ie_serving.server.access_log.optional import OptionalWatch
 from ie_serving.server.fronts.admin import grpc_health
@@ -127,7 +127,7 @@ class ServingApplication:
         self._sequences = Families(60.0 * server.sequence_cleaner_poll_wait_minutes)
         self._health = Health()
         self._models = self._manager(server)
-        self._used = UsedModels(self._models.within_reach, engine_stack.models_of)
+        self._used = GraphDependencies(self._models.within_reach, engine_stack.models_of)
         self._metrics.show_states(self._models.served.states)
         self._metrics.show_precisions(self._models.served.precisions)
         self._metrics.show_compared(self._models.served.compared)
@@ -285,13 +285,14 @@ class ServingApplication:
 
     def _rest(self) -> MakeListener:
         from ie_serving.server.fronts.old_servers import front_of
-        from ie_serving.server.fronts.tfs.rest import RestApi, refusal
+        from ie_serving.server.fronts.rest.pages import refusal
+        from ie_serving.server.fronts.tfs.rest import RestApi
         from ie_serving.server.fronts.tfs.rest_interface import rest_interface
         from ie_serving.server.transport.http1.server import HttpServer
 
         server, secure = self._settings.server, bool(self._gate.secure(REST))
         # One for both: otherwise reloads would be a way round the pause between polls of a model.
-        poll = AskedPolls(self._models.poll).once
+        poll = PollRequests(self._models.poll).once
         most = server.max_message_bytes
         interface = self._handing_on(rest_interface(limit_s=server.rest_timeout_s))
         served = self._models.served
@@ -340,11 +341,11 @@ class ServingApplication:
 
     def _config_pages(self, poll: Poll) -> ConfigPages:
         server = self._settings.server
-        reload = AskedReload(self._models, poll, self._config.reload_if_changed)
+        reload = ReloadRequests(self._models, poll, self._config.reload_if_changed)
         return ConfigPages(
             self._models.served.all_statuses,
             self._workers.reload_all(reload),
-            AskedLabels(self._models, self._changes.relabel),
+            LabelChanges(self._models, self._changes.relabel),
             reload_allowed=server.reload_by_rpc,
             limit_s=server.rest_timeout_s,
         )

@@ -54,7 +54,7 @@ def engine_of(config: ModelConfig) -> Engine:
 def models_of(directory: Path) -> Mapping[str, frozenset[int]] | None:
     """Name the models that a version asks, which serve before it; None where it asks none.
 
-    See `models.used_models.ModelsOf`.
+    See `models.graph_dependencies.ModelsOf`.
     """
     if (directory / KONDUIT).is_file():
         # Here, not above: few versions are pipelines.

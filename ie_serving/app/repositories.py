@@ -6,7 +6,7 @@ from functools import partial
 from typing import Final, NamedTuple
 
 from ie_serving.models.configuration import ModelConfig
-from ie_serving.models.polls import MOST_THREADS, Polls
+from ie_serving.models.listing.schedule import MOST_THREADS, Polls
 from ie_serving.storage.backends.by_url import open_storage, sibling_of, store_of
 from ie_serving.storage.backends.later import OpenedLater
 from ie_serving.storage.base import Storage

@@ -17,11 +17,11 @@ from ie_serving.config.files.followed import FollowedConfig
 from ie_serving.config.files.succession import Applied
 from ie_serving.config.schema.workers import check_models
 from ie_serving.config.settings import ServerSettings
-from ie_serving.models.asked_polls import Poll
-from ie_serving.models.asked_reload import AskedReload
+from ie_serving.models.admin.poll_requests import Poll
+from ie_serving.models.admin.reload_requests import ReloadRequests
 from ie_serving.models.configuration import ModelConfig
 from ie_serving.models.manager import Edit, ModelManager
-from ie_serving.models.others import Beside, Known, gained_or_lost
+from ie_serving.models.peers import Known, ListedPeers, gained_or_lost
 from ie_serving.server.process.handover import Left
 from ie_serving.server.transport.connection_limit import ConnectionLimit
 from ie_serving.server.workers.changes import Agreed, Changes, How
@@ -73,7 +73,7 @@ class SeveralWorkers:
         self._known: Sequence[Known] = ()
         self._level = 0
         self._own_level: Callable[[str], None] = logs.change
-        self.others = Beside(lambda: self._known, member.changed)
+        self.others = ListedPeers(lambda: self._known, member.changed)
         self._born = time.monotonic_ns()
 
     def over(self, models: ModelManager, metrics: Metrics) -> "SeveralWorkers":
@@ -173,7 +173,7 @@ class SeveralWorkers:
 
         return poll
 
-    def reload_all(self, own: AskedReload) -> Callable[[], Awaitable[bool]]:
+    def reload_all(self, own: ReloadRequests) -> Callable[[], Awaitable[bool]]:
         """See `Workers`."""
         self._member.answer(VERSIONS, partial(_answer, own.versions))
 

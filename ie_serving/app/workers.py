@@ -5,11 +5,11 @@ from typing import Protocol
 
 from ie_serving.config.files.followed import Among, FollowedConfig
 from ie_serving.config.settings import ServerSettings
-from ie_serving.models.asked_polls import Poll
-from ie_serving.models.asked_reload import AskedReload
+from ie_serving.models.admin.poll_requests import Poll
+from ie_serving.models.admin.reload_requests import ReloadRequests
 from ie_serving.models.configuration import ModelConfig
 from ie_serving.models.manager import Edit, ModelManager
-from ie_serving.models.others import ALONE, Others
+from ie_serving.models.peers import NO_PEERS, Peers
 from ie_serving.server.fronts.admin.log_pages import Set as SetLevel
 from ie_serving.server.fronts.admin.log_pages import here
 from ie_serving.server.process.handover import Handovers
@@ -36,7 +36,7 @@ class Workers(Protocol):
     """What differs between one worker and several."""
 
     @property
-    def others(self) -> Others:
+    def others(self) -> Peers:
         """The other ones, as models see them."""
 
     @property
@@ -55,7 +55,7 @@ class Workers(Protocol):
     def poll_all(self, own: Poll) -> Poll:
         """Give what polls a model in all workers, where `own` does in this one."""
 
-    def reload_all(self, own: AskedReload) -> Reload:
+    def reload_all(self, own: ReloadRequests) -> Reload:
         """Give what reloads in all workers, where `own` does in this one."""
 
     def level_all(self, own: SetLevel) -> Callable[[str], Awaitable[None]]:
@@ -71,7 +71,7 @@ class Workers(Protocol):
 class OneWorker:
     """There is one: everything is as it stands there."""
 
-    others = ALONE
+    others = NO_PEERS
     among = None
 
     def over(self, models: ModelManager, metrics: Metrics) -> ModelManager:
@@ -89,7 +89,7 @@ class OneWorker:
         """See `Workers`."""
         return own
 
-    def reload_all(self, own: AskedReload) -> Reload:
+    def reload_all(self, own: ReloadRequests) -> Reload:
         """See `Workers`."""
         return own
 

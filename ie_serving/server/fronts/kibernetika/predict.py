@@ -20,10 +20,10 @@ from ie_serving.core.threads import in_thread, let_go
 from ie_serving.inference.interface import Api, Encode, Interface
 from ie_serving.inference.plane import DataPlane
 from ie_serving.models.version.handle import Servable
+from ie_serving.server.fronts.rest.body import read_body
+from ie_serving.server.fronts.rest.pages import typed
 from ie_serving.server.fronts.tfs.rest import RestApi
-from ie_serving.server.fronts.tfs.rest_body import read_body
 from ie_serving.server.fronts.tfs.rest_interface import LARGE_BODY, rest_interface
-from ie_serving.server.fronts.tfs.rest_pages import typed
 from ie_serving.server.status import explain, http_of
 from ie_serving.server.transport.http1.messages import (
     Answer,

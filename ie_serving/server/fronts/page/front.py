@@ -25,8 +25,8 @@ from ie_serving.server.fronts.page.routes import (
     STATE,
 )
 from ie_serving.server.fronts.page.state import State
-from ie_serving.server.fronts.tfs.rest import refusal
-from ie_serving.server.fronts.tfs.rest_body import read_body
+from ie_serving.server.fronts.rest.body import read_body
+from ie_serving.server.fronts.rest.pages import refusal
 from ie_serving.server.transport.http1.messages import Headers, Reply, Request
 
 LARGEST_BODY: Final = 4 << 20

@@ -24,8 +24,9 @@ from ie_serving.core.threads import in_thread, let_go
 from ie_serving.inference.interface import Api, Encode, Interface
 from ie_serving.inference.plane import DataPlane
 from ie_serving.models.version.handle import Servable
-from ie_serving.server.fronts.tfs.rest import RestApi, refusal
-from ie_serving.server.fronts.tfs.rest_body import read_body
+from ie_serving.server.fronts.rest.body import read_body
+from ie_serving.server.fronts.rest.pages import refusal
+from ie_serving.server.fronts.tfs.rest import RestApi
 from ie_serving.server.fronts.tfs.rest_interface import LARGE_BODY
 from ie_serving.server.transport.http1.messages import (
     Answer,

@@ -20,13 +20,13 @@ from ie_serving.inference.interface import Api, Encode, Interface
 from ie_serving.inference.plane import DataPlane
 from ie_serving.models.served import ServedModels
 from ie_serving.models.version.handle import Servable
+from ie_serving.server.fronts.rest.body import read_body
+from ie_serving.server.fronts.rest.pages import HTML, JSON, Page, preflight, refusal
 from ie_serving.server.fronts.stfs import listing
 from ie_serving.server.fronts.stfs.routes import ALIVE, ASK, MODEL, MODELS, PAGE, RIGHTS_OF, asked
 from ie_serving.server.fronts.tfs.generated import TEXT, parameters, written
-from ie_serving.server.fronts.tfs.rest import RestApi, refusal
-from ie_serving.server.fronts.tfs.rest_body import read_body
+from ie_serving.server.fronts.tfs.rest import RestApi
 from ie_serving.server.fronts.tfs.rest_interface import LARGE_BODY, rest_interface
-from ie_serving.server.fronts.tfs.rest_pages import HTML, JSON, Page, preflight
 from ie_serving.server.fronts.tfs.rest_routes import GENERATED, Route
 from ie_serving.server.transport.http1.messages import Answer, Buffer, Reply, Request, RequestHead
 from ie_serving.wire.clients import call

@@ -4,7 +4,7 @@ import pytest
 
 from ie_serving.core.errors import InvalidRequest, NotFound, PreconditionFailed, UnknownLabel
 from ie_serving.core.requests import ModelSpec
-from ie_serving.models.asked_labels import MOST_LABELS, AskedLabels
+from ie_serving.models.admin.label_changes import MOST_LABELS, LabelChanges
 from ie_serving.models.repository.version_policy import All
 from tests.unit.models.conftest import World, managed, run
 
@@ -16,7 +16,7 @@ def test_labels_are_set_moved_and_removed_and_nothing_loads(world: World) -> Non
         world.write(1, model="other")
         first = world.config(version_policy=All(), version_labels={"stable": 1, "old": 1})
         manager = await managed(world, first, world.config("other", version_labels={"s": 1}))
-        labels, loaded = AskedLabels(manager, manager.relabel), len(world.engine.models)
+        labels, loaded = LabelChanges(manager, manager.relabel), len(world.engine.models)
         await labels.change("m", {"stable": 2, "old": None, "canary": 2})
         assert labels.details("m").labels == {"stable": 2, "canary": 2}
         assert labels.details("m").default_version == 2
@@ -36,7 +36,7 @@ def test_what_cannot_be_set_changes_nothing(world: World) -> None:
     async def test() -> None:
         world.write(1)
         manager = await managed(world, world.config(version_labels={"stable": 1}))
-        labels = AskedLabels(manager, manager.relabel)
+        labels = LabelChanges(manager, manager.relabel)
         with pytest.raises(PreconditionFailed, match="version 9 of model m"):
             await labels.change("m", {"canary": 1, "next": 9})
         with pytest.raises(UnknownLabel, match='did you mean "stable"'):
@@ -55,7 +55,7 @@ def test_a_label_of_a_version_that_is_gone_does_not_keep_others_from_being_set(
     async def test() -> None:
         world.write(1)
         manager = await managed(world, world.config(version_labels={"next": 7}))
-        labels = AskedLabels(manager, manager.relabel)
+        labels = LabelChanges(manager, manager.relabel)
         await labels.change("m", {"stable": 1})
         found = labels.details("m")
         assert (found.labels, found.waiting) == ({"stable": 1}, {"next": 7})
@@ -68,7 +68,7 @@ def test_labels_cannot_fill_the_memory(world: World) -> None:
     async def test() -> None:
         world.write(1)
         manager = await managed(world, world.config())
-        labels = AskedLabels(manager, manager.relabel)
+        labels = LabelChanges(manager, manager.relabel)
         full = {f"label{number}": 1 for number in range(MOST_LABELS)}
         await labels.change("m", full)
         with pytest.raises(InvalidRequest, match="expected 1000 at most"):

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from threading import Lock
 
-from ie_serving.models.polled import Polled
+from ie_serving.models.listing.polled_model import Polled
 from ie_serving.models.repository.source import Listing
 
 

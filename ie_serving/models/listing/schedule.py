@@ -4,8 +4,9 @@ A thousand models cost one timer and, where storage is quick, one thread: whatev
 the same time is listed in a row. A store that is slow gets more threads, up to a limit, so that one
 directory that hangs does not hold the others; each store has threads of its own.
 
-A model with which nothing is the matter is looked at in a round with others (`models/rounds.py`).
-It has turns of its own here while anything else is to be done for it.
+A model with which nothing is the matter is looked at in a round with others
+(`models/listing/untroubled.py`). It has turns of its own here while anything else is to be done for
+it.
 """
 
 import asyncio
@@ -20,9 +21,9 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from ie_serving.core.errors import NotAvailable, StorageError
-from ie_serving.models.polled import List, Polled, TurnWanted
+from ie_serving.models.listing.polled_model import List, Polled, TurnWanted
+from ie_serving.models.listing.untroubled import Look, Rounds
 from ie_serving.models.repository.source import Listing
-from ie_serving.models.rounds import Look, Rounds
 from ie_serving.telemetry.logs import Event
 
 log = logging.getLogger(__name__)

@@ -39,7 +39,7 @@ class Details:
     precisions: Mapping[int, Mapping[str, str]]
 
 
-class AskedLabels:
+class LabelChanges:
     """Lives on one event loop.
 
     Args of the constructor:

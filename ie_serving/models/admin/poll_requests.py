@@ -20,7 +20,7 @@ Turn = asyncio.Future[None]
 """One listing, for all who wait for it."""
 
 
-class AskedPolls:
+class PollRequests:
     """Lives on one event loop.
 
     Args of the constructor:

@@ -8,7 +8,7 @@ import pytest
 from ie_serving.core.budget import BUDGET, Budget, Lease
 from ie_serving.core.eager import begin
 from ie_serving.core.errors import InvalidRequest, QueueFull, RequestTooLarge
-from ie_serving.server.fronts.tfs.rest_body import ALWAYS_INFLATED, COUNTED, MOST_GROWTH, read_body
+from ie_serving.server.fronts.rest.body import ALWAYS_INFLATED, COUNTED, MOST_GROWTH, read_body
 from ie_serving.server.transport.http1.body import Stream
 from ie_serving.server.transport.http1.messages import Request, RequestHead
 from ie_serving.server.transport.inflate import LARGE

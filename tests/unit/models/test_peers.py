@@ -3,7 +3,7 @@
 import pytest
 
 from ie_serving.core.versions import State, VersionStatus
-from ie_serving.models.others import Beside, Known, gained_or_lost, merged
+from ie_serving.models.peers import Known, ListedPeers, gained_or_lost, merged
 from ie_serving.models.version.transition_policy import Snapshot, preserve_availability
 
 LETTERS = {
@@ -45,9 +45,9 @@ def test_the_first_error_is_told_also_where_another_worker_serves() -> None:
     assert merged([[served], [failed]]) == [failed]
 
 
-def beside(*others: str) -> Beside:
+def beside(*others: str) -> ListedPeers:
     known: list[Known] = [{"m": statuses(each)} for each in others]
-    return Beside(lambda: known, lambda: None)
+    return ListedPeers(lambda: known, lambda: None)
 
 
 @pytest.mark.parametrize(

@@ -14,9 +14,9 @@ import pytest
 import uvloop
 
 from ie_serving.core.errors import NotAvailable, Unreachable
-from ie_serving.models.polls import MOST_THREADS, Polls
+from ie_serving.models.listing.schedule import MOST_THREADS, Polls
 from ie_serving.models.repository.trouble import ListingTrouble
-from ie_serving.models.rules import LONGEST_PAUSE_S, StreamRules
+from ie_serving.models.stream_rules import LONGEST_PAUSE_S, StreamRules
 from ie_serving.storage.pools import StorePools
 from tests.unit.models.conftest import LIMIT_S, run
 from tests.unit.models.repositories import NOTHING, Counting, Repository, schedule
@@ -69,7 +69,7 @@ def test_a_store_without_a_thread_is_listed_later_and_ever_after(
             await settle()
             assert len(model.told) == times
 
-    monkeypatch.setattr("ie_serving.models.polls.NO_THREAD_S", 0.0)
+    monkeypatch.setattr("ie_serving.models.listing.schedule.NO_THREAD_S", 0.0)
     run(test())
 
 

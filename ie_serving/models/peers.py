@@ -1,8 +1,8 @@
 """The other workers of the server, as the models of this one see them: one server to clients.
 
-With one worker there is nobody else (`Alone`). With several, a version is AVAILABLE where each has
-it: it is the default, and replaces others, only then, and the status says so. A version that some
-have is asked for by its number in those.
+With one worker there are none (`NoPeers`). With several, a version is AVAILABLE where each worker has
+it: only then it is the default and replaces others, and the status says so. A version that some
+workers have is asked for by its number in those.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -18,7 +18,7 @@ Known = Mapping[str, Sequence[VersionStatus]]
 """Statuses of versions by the name of the model, highest first."""
 
 
-class Others(Protocol):
+class Peers(Protocol):
     """What the models of this worker ask."""
 
     def statuses(self, model: str, own: list[VersionStatus]) -> list[VersionStatus]:
@@ -34,30 +34,30 @@ class Others(Protocol):
         """Hear that a version of this worker may have another state."""
 
 
-class Alone:
-    """There are none."""
+class NoPeers:
+    """The only worker."""
 
     def statuses(self, model: str, own: list[VersionStatus]) -> list[VersionStatus]:
-        """See `Others`."""
+        """See `Peers`."""
         return own
 
     def shared(self, model: str, versions: Collection[int]) -> Collection[int]:
-        """See `Others`."""
+        """See `Peers`."""
         return versions
 
     def snapshots(self, model: str, own: list[Snapshot]) -> list[Snapshot]:
-        """See `Others`."""
+        """See `Peers`."""
         return own
 
     def changed(self) -> None:
-        """See `Others`."""
+        """See `Peers`."""
 
 
-ALONE = Alone()
+NO_PEERS = NoPeers()
 
 
-class Beside:
-    """There are some, who show the statuses of their versions.
+class ListedPeers:
+    """Other workers, which show the statuses of their versions.
 
     Args of the constructor:
         known: gives those of each other worker that takes requests, as they are known now.
@@ -69,18 +69,18 @@ class Beside:
         self._changed = changed
 
     def statuses(self, model: str, own: list[VersionStatus]) -> list[VersionStatus]:
-        """See `Others`."""
+        """See `Peers`."""
         return merged([own, *(known.get(model, ()) for known in self._known())])
 
     def shared(self, model: str, versions: Collection[int]) -> Collection[int]:
-        """See `Others`."""
+        """See `Peers`."""
         found = set(versions)
         for known in self._known():
             found &= available(known.get(model, ()))
         return found
 
     def snapshots(self, model: str, own: list[Snapshot]) -> list[Snapshot]:
-        """See `Others`: what is wanted and not AVAILABLE everywhere replaces nothing."""
+        """See `Peers`: what is wanted and not AVAILABLE everywhere replaces nothing."""
         serving = [each.version for each in own if each.aspired and each.state is State.AVAILABLE]
         lacking = set(serving) - set(self.shared(model, serving))
         if not lacking:
@@ -91,7 +91,7 @@ class Beside:
         ]
 
     def changed(self) -> None:
-        """See `Others`."""
+        """See `Peers`."""
         self._changed()
 
 

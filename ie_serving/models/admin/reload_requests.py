@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 
 from ie_serving.core.errors import ConfigError, LoadFailed, ServingError, StorageError
 from ie_serving.core.versions import State
-from ie_serving.models.asked_polls import Poll
+from ie_serving.models.admin.poll_requests import Poll
 from ie_serving.models.manager import ModelManager
 from ie_serving.telemetry.logs import mask
 
@@ -22,7 +22,7 @@ ApplyFile = Callable[[], Awaitable[bool]]
 """Applies the file if its content changed, and tells whether it did. Raises ServingError."""
 
 
-class AskedReload:
+class ReloadRequests:
     """Lives on one event loop.
 
     Args of the constructor:

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from ie_serving.core.errors import LoadFailed, Unreachable
+from ie_serving.models.graph_dependencies import GraphDependencies
 from ie_serving.models.served import ServedModels, WithPrepared
-from ie_serving.models.used_models import UsedModels
 from tests.unit.models.stand_ins import settle
 
 PATIENCE_S = 20
@@ -61,7 +61,7 @@ class World:
         self.uses = uses
         self.prepared = ServedModels()
         models = WithPrepared(self.served, self.prepared)
-        self.used = UsedModels(models, self.uses_of)
+        self.used = GraphDependencies(models, self.uses_of)
 
     def uses_of(self, path: Path) -> dict[str, frozenset[int]] | None:
         found = self.uses.get(path.name)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from ie_serving.core.backoff import Backoff
-from ie_serving.models.others import ALONE, Others
+from ie_serving.models.peers import NO_PEERS, Peers
 from ie_serving.models.repository.trouble import ListingTrouble
 from ie_serving.models.version.control import Rules
 
@@ -57,7 +57,7 @@ class StreamRules:
     on_trouble: Callable[[], None] = lambda: None
     on_changed: Callable[[], None] = lambda: None
     on_load: Callable[[bool], None] = lambda succeeded: None
-    others: Others = ALONE
+    others: Peers = NO_PEERS
     clock: Callable[[], float] = time.monotonic
     chance: Callable[[], float] = random.random
 

@@ -18,7 +18,7 @@ ModelsOf = Callable[[Path], Uses | None]
 """Names the models that a version uses; None for one that is no graph. Blocking."""
 
 
-class UsedModels:
+class GraphDependencies:
     """Which model uses which. Lives on one event loop, but for `before`.
 
     Args of the constructor:

@@ -5,7 +5,7 @@ from typing import cast
 import pytest
 
 from ie_serving.core.errors import ConfigError
-from ie_serving.models.asked_reload import AskedReload
+from ie_serving.models.admin.reload_requests import ReloadRequests
 from ie_serving.models.manager import ModelManager
 from ie_serving.models.stream import ModelStream
 
@@ -25,7 +25,7 @@ async def test_a_fault_of_the_file_is_told_without_credentials() -> None:
     async def broken() -> bool:
         raise ConfigError(["base_path: 's3://key:hush@bucket' given; expected another"])
 
-    reload = AskedReload(cast(ModelManager, NoModels()), no_poll, broken)
+    reload = ReloadRequests(cast(ModelManager, NoModels()), no_poll, broken)
     with pytest.raises(ConfigError) as caught:
         await reload()
     assert str(caught.value) == (

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from ie_serving.core.errors import NotFound, Unreachable
-from ie_serving.models.asked_polls import AskedPolls
+from ie_serving.models.admin.poll_requests import PollRequests
 from tests.unit.models.conftest import LIMIT_S
 from tests.unit.models.stand_ins import settle
 
@@ -31,14 +31,14 @@ class Store:
             raise self.error
 
 
-def ask(polls: AskedPolls, times: int, model: str = "m") -> list["asyncio.Task[None]"]:
+def ask(polls: PollRequests, times: int, model: str = "m") -> list["asyncio.Task[None]"]:
     return [asyncio.create_task(polls.once(model)) for _ in range(times)]
 
 
 async def test_who_asks_while_a_listing_runs_shares_the_next_one() -> None:
     """The one that runs may have begun before the upload of who asks now was complete."""
     store = Store()
-    polls = AskedPolls(store.poll, pause_s=0)
+    polls = PollRequests(store.poll, pause_s=0)
     first = ask(polls, 1)
     await settle()
     others = ask(polls, 100)
@@ -52,7 +52,7 @@ async def test_who_asks_while_a_listing_runs_shares_the_next_one() -> None:
 async def test_after_a_listing_a_model_is_not_listed_for_a_while() -> None:
     store = Store()
     store.go_on.set()
-    polls = AskedPolls(store.poll, pause_s=FOR_EVER_S)
+    polls = PollRequests(store.poll, pause_s=FOR_EVER_S)
     await asyncio.wait_for(polls.once("m"), LIMIT_S)
     waiting = ask(polls, 3)
     await settle()
@@ -65,7 +65,7 @@ async def test_after_a_listing_a_model_is_not_listed_for_a_while() -> None:
 async def test_whoever_waits_is_told_what_is_wrong_and_the_next_tries_again() -> None:
     store = Store()
     store.error = Unreachable("s3: no answer")
-    polls = AskedPolls(store.poll, pause_s=0)
+    polls = PollRequests(store.poll, pause_s=0)
     asked = ask(polls, 2)
     await settle()
     store.go_on.set()
@@ -78,7 +78,7 @@ async def test_whoever_waits_is_told_what_is_wrong_and_the_next_tries_again() ->
 
 async def test_who_leaves_does_not_end_the_listing_of_the_others() -> None:
     store = Store()
-    polls = AskedPolls(store.poll, pause_s=0)
+    polls = PollRequests(store.poll, pause_s=0)
     first, *_ = ask(polls, 1)
     await settle()
     leaves, stays = ask(polls, 2)
@@ -95,7 +95,7 @@ async def test_a_model_that_does_not_exist_costs_no_pause() -> None:
     store = Store()
     store.error = NotFound("no such model")
     store.go_on.set()
-    polls = AskedPolls(store.poll, pause_s=FOR_EVER_S)
+    polls = PollRequests(store.poll, pause_s=FOR_EVER_S)
     for _ in range(2):
         with pytest.raises(NotFound):
             await asyncio.wait_for(polls.once("m"), LIMIT_S)

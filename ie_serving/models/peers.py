@@ -1,7 +1,7 @@
 """The other workers of the server, as the models of this one see them: one server to clients.
 
-With one worker there are none (`NoPeers`). With several, a version is AVAILABLE where each worker has
-it: only then it is the default and replaces others, and the status says so. A version that some
+With one worker there are none (`NoPeers`). With several, a version is AVAILABLE where each worker
+has it: only then it is the default and replaces others, and the status says so. A version that some
 workers have is asked for by its number in those.
 """
 

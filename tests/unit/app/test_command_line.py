@@ -15,7 +15,7 @@ from ie_serving.core.hints import Hint
 from ie_serving.server.process.gunicorn_app import Ended
 from ie_serving.telemetry import logs
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 HEAVY = (
     *("boto3", "falcon", "google.protobuf", "grpc", "httptools"),
     *("numpy", "openvino", "orjson", "urllib3", "uvloop"),
@@ -143,7 +143,7 @@ def test_a_server_that_fails_ends_the_original_in_its_words(
 def test_the_arbiter_stays_light_when_it_has_read_its_configuration() -> None:
     """It holds the settings for as long as the server runs; workers import what is heavy."""
     script = (
-        "import sys; from ie_serving import main\n"
+        "import sys; from ie_serving.app import command_line as main\n"
         "main.gunicorn_app.run = lambda *_, **__: main.gunicorn_app.Ended(0)\n"
         "argv = ['config', '--config_path=config/every_key.json', '--rest_port=1']\n"
         "assert main.main(argv) == 0\n"

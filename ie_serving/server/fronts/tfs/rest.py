@@ -3,7 +3,8 @@
 What runs a model comes by POST, and is answered straight from the request that the transport
 gives: it is asked most, and every step counts. Everything else, pages and refusals, is answered
 through Falcon. The grammar of TensorFlow Serving (`rest_routes.py`) matches whole targets, so one
-sink takes all that instead of a router. Pages are in `rest_pages.py`, errors in `fronts/rest/pages.py`.
+sink takes all that instead of a router. Pages are in `rest_pages.py`, errors in
+`fronts/rest/pages.py`.
 """
 
 import asyncio

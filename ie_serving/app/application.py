@@ -9,6 +9,7 @@ from typing import cast
 from ie_serving.app import engine_stack, transports
 from ie_serving.app.repositories import Repositories, Repository
 from ie_serving.app.workers import workers_of
+from ie_serving.compat.kibernetika.any_model import answering_for
 from ie_serving.config.files import access_file, tls_files
 from ie_serving.config.files.followed import FollowedConfig
 from ie_serving.config.files.text_proto import from_message
@@ -49,7 +50,6 @@ from ie_serving.server.fronts.admin.grpc_reflection import ReflectionService
 from ie_serving.server.fronts.admin.health import Health
 from ie_serving.server.fronts.admin.log_pages import LogPages
 from ie_serving.server.fronts.admin.readiness import Readiness
-from ie_serving.server.fronts.kibernetika.any_model import answering_for
 from ie_serving.server.fronts.kserve_v2 import grpc_later
 from ie_serving.server.fronts.kserve_v2.grpc_later import LaterInference
 from ie_serving.server.fronts.kserve_v2.later import LaterKServe

@@ -99,14 +99,14 @@ def tensorflow_model_server(argv: Sequence[str] | None = None) -> int:
 
 def kibernetika_serving(argv: Sequence[str] | None = None) -> int:
     """Run as `kibernetika-serving` does; return its exit code."""
-    from ie_serving.config.dialects import kibernetika
+    from ie_serving.compat.kibernetika import dialect as kibernetika
 
     return _as_other("kibernetika-serving", kibernetika.parse, argv)
 
 
 def simple_tensorflow_serving(argv: Sequence[str] | None = None) -> int:
     """Run as `simple_tensorflow_serving` and `stfs` do; return its exit code."""
-    from ie_serving.config.dialects import simple_tensorflow_serving as stfs
+    from ie_serving.compat.stfs import dialect as stfs
 
     return _as_other("simple_tensorflow_serving", stfs.parse, argv)
 
@@ -130,7 +130,7 @@ def _as_other(
 
 def _command(given: Sequence[str]) -> Parsed:
     if list(given[:1]) == ["serve"]:
-        from ie_serving.config.dialects import sagemaker  # here: nobody else needs it
+        from ie_serving.compat.sagemaker import dialect as sagemaker  # here: nobody else needs it
 
         return sagemaker.parse(given, os.environ)
     return own.parse(given, os.environ)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from ie_serving.commands.tune.tools import Tools
+from ie_serving.compat.kibernetika.hooks.engine import Chained, WithHooks
 from ie_serving.config.files.option_files import batching_of
 from ie_serving.config.schema.model import with_keys
 from ie_serving.engines.base import Engine
@@ -24,7 +25,6 @@ from ie_serving.engines.layers.sequences import WithSequences
 from ie_serving.engines.onnxruntime.driver import OnnxRuntimeEngine
 from ie_serving.engines.openvino.compile import OpenVinoEngine
 from ie_serving.engines.openvino.supported import lower_precisions
-from ie_serving.engines.python.kibernetika.engine import Chained, WithHooks
 from ie_serving.engines.tensorflow.fallback import TensorFlowFallback
 from ie_serving.engines.verification.engine import VerifiedEngine
 from ie_serving.engines.verification.verifier import Verifier
@@ -58,7 +58,7 @@ def models_of(directory: Path) -> Mapping[str, frozenset[int]] | None:
     """
     if (directory / KONDUIT).is_file():
         # Here, not above: few versions are pipelines.
-        from ie_serving.engines.python.konduit.definition import models_in
+        from ie_serving.compat.konduit.pipeline.definition import models_in
 
         return dict.fromkeys(models_in((directory / KONDUIT).read_text("utf-8")), frozenset[int]())
     return graph_models_of(directory)

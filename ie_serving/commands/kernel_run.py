@@ -8,6 +8,7 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
+from ie_serving.compat.edi.package.described import described
 from ie_serving.config.dialects.kernel_run import KernelRun
 from ie_serving.core.errors import ServingError
 from ie_serving.core.fit import fit, shed
@@ -15,7 +16,6 @@ from ie_serving.core.raw_bodies import body_of, reply_of
 from ie_serving.core.tensors import SERVING_DEFAULT, Array
 from ie_serving.engines.others import AtHand
 from ie_serving.engines.python.driver import load
-from ie_serving.engines.python.edi.package import described
 from ie_serving.wire.json.request import Format, parse_predict
 from ie_serving.wire.json.response import encode_predictions
 

@@ -165,12 +165,12 @@ TABLE: tuple[Listed, ...] = (
     Listed(name="python", place="ie_serving.engines.python.driver:load"),
     Listed(
         name="edi",
-        place="ie_serving.engines.python.edi.driver:load",
+        place="ie_serving.compat.edi.package.driver:load",
         marks={"kernel.py": re.compile(b""), "model.json": re.compile(rb'"kernel_path"\s*:')},
     ),
     Listed(
         name="konduit",
-        place="ie_serving.engines.python.konduit.driver:load",
+        place="ie_serving.compat.konduit.pipeline.driver:load",
         marks={"konduit.json": re.compile(b"")},
     ),
     Listed(name="null", place="ie_serving.engines.null.driver:load"),

@@ -10,13 +10,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from ie_serving.config.files import graphs, json_file, konduit, pipelines, source
+from ie_serving.compat.konduit import config_file as konduit
+from ie_serving.compat.konduit.pipeline.definition import PYTHON
+from ie_serving.config.files import graphs, json_file, pipelines, source
 from ie_serving.config.values.faults import Faults
 from ie_serving.config.values.structures import json_text
 from ie_serving.core.errors import ConfigError
 from ie_serving.engines.base import AUTO
 from ie_serving.engines.openvino.options import OpenVinoOptions
-from ie_serving.engines.python.konduit.definition import PYTHON
 from ie_serving.engines.tensorflow.options import TensorFlowOptions
 from ie_serving.models.configuration import ModelConfig
 
@@ -111,7 +112,7 @@ def _of_pipelines(top: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
 
 def _of_stfs(path: Path) -> tuple[dict[str, Any], list[str]]:
     # Here, not above: the words of that server are many.
-    from ie_serving.config.dialects import simple_tensorflow_serving as stfs
+    from ie_serving.compat.stfs import dialect as stfs
 
     models = stfs.parse([f"--model_config_file={path}"], {}).settings.models
     return {MODELS: [_entry(model, _of_engine(model)) for model in models]}, [

@@ -134,7 +134,9 @@ def _with_pipeline(
     top: Mapping[str, Any], origin: Path, engine: EngineOptions, findings: _Findings
 ) -> ConfigFile:
     """Read a file of Konduit, which may also have a list of models. Raises: ConfigError."""
-    from ie_serving.config.files import konduit  # here, not above: few files are Konduit's
+    from ie_serving.compat.konduit import (
+        config_file as konduit,  # here, not above: few files are Konduit's
+    )
 
     top = konduit.in_camel_case(top)
     own = TOP_KEYS.keys() - konduit.KEYS - {"model_config_list"}

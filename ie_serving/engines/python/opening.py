@@ -24,8 +24,8 @@ from ie_serving.telemetry.logs import Event
 log = logging.getLogger(__name__)
 
 FOREIGN: Mapping[str, str] = {
-    "model.json": "ie_serving.engines.python.edi.kernel:opened",
-    "konduit.json": "ie_serving.engines.python.konduit.kernel:opened",
+    "model.json": "ie_serving.compat.edi.package.kernel:opened",
+    "konduit.json": "ie_serving.compat.konduit.pipeline.kernel:opened",
 }
 """Adapters by the file that a version for them holds; each gives None where it is no such file."""
 

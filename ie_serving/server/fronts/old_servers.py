@@ -56,27 +56,27 @@ def front_of(
     limit_s, most = server.rest_timeout_s, server.max_message_bytes
     front = Front(api.answer, wanting(server.metrics_paths))
     if server.old_front == STFS:
-        from ie_serving.server.fronts.stfs.front import StfsFront
+        from ie_serving.compat.stfs.front.front import StfsFront
 
         stfs = StfsFront(api, plane, served, limit_s=limit_s, max_body_bytes=most, secure=secure)
         front = front.behind(stfs)
     if settings.engine.allow_python:  # without it no package of EDI is run
-        from ie_serving.server.fronts.edi.routes import EdiRoutes
+        from ie_serving.compat.edi.routes import EdiRoutes
 
         front = front.behind(EdiRoutes(api, front.answer))
     if any(model.is_konduit for model in settings.models):
-        from ie_serving.server.fronts.konduit.routes import KonduitRoutes
+        from ie_serving.compat.konduit.routes import KonduitRoutes
 
         rest = rest_interface(limit_s=limit_s)
         front = front.behind(KonduitRoutes(api, plane, rest, front.answer, max_body_bytes=most))
     if model := server.invocations_model:
-        from ie_serving.server.fronts.sagemaker.routes import SageMakerRoutes
+        from ie_serving.compat.sagemaker.routes import SageMakerRoutes
 
         rest = rest_interface(limit_s=limit_s)
         invocations = SageMakerRoutes(api, plane, rest, model, front.answer, max_body_bytes=most)
         front = front.behind(invocations)
     if model := server.answering_model:
-        from ie_serving.server.fronts.kibernetika.predict import PredictRoute, predict_interface
+        from ie_serving.compat.kibernetika.predict_route import PredictRoute, predict_interface
 
         interface = predict_interface(limit_s=limit_s)
         route = PredictRoute(api, plane, interface, model, front.answer, max_body_bytes=most)

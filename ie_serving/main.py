@@ -26,14 +26,15 @@ def tensorflow_model_server() -> int:
     return _run(_served("tensorflow_model_server"), sys.argv[1:])
 
 
-def kibernetika_serving() -> int:
-    """Run as `kibernetika-serving` does; return its exit code."""
-    return _run(_served("kibernetika_serving"), sys.argv[1:])
+def as_other(command: str, place: str) -> int:
+    """Run as a command of another server does; see `app.command_line.as_other`."""
 
+    def run(given: Sequence[str]) -> int:
+        from ie_serving.app import command_line
 
-def simple_tensorflow_serving() -> int:
-    """Run as `simple_tensorflow_serving` and `stfs` do; return its exit code."""
-    return _run(_served("simple_tensorflow_serving"), sys.argv[1:])
+        return command_line.as_other(command, place, given)
+
+    return _run(run, sys.argv[1:])
 
 
 def _run(command: Command, given: Sequence[str]) -> int:

@@ -9,7 +9,6 @@ from typing import cast
 from ie_serving.app import engine_stack, transports
 from ie_serving.app.repositories import Repositories, Repository
 from ie_serving.app.workers import workers_of
-from ie_serving.compat.kibernetika.any_model import answering_for
 from ie_serving.config.files import access_file, tls_files
 from ie_serving.config.files.followed import FollowedConfig
 from ie_serving.config.files.text_proto import from_message
@@ -17,6 +16,7 @@ from ie_serving.config.settings import ServerSettings, Settings
 from ie_serving.config.values.words import log_level
 from ie_serving.core.access import Caller
 from ie_serving.core.budget import BUDGET
+from ie_serving.core.compat import added
 from ie_serving.core.share import SHARE
 from ie_serving.engines.base import Engine
 from ie_serving.engines.graph.engine import WithGraphs
@@ -67,7 +67,7 @@ from ie_serving.server.process.memory_limit import budget_of
 from ie_serving.server.process.ports import BOTH, GRPC, REST
 from ie_serving.server.process.tuning import most_connections
 from ie_serving.server.transport.address_limit import limit_of
-from ie_serving.server.transport.grpc.services import Services
+from ie_serving.server.transport.grpc.services import Answer, Services
 from ie_serving.server.workers.member import Member
 from ie_serving.storage.backends.by_url import check_urls
 from ie_serving.storage.options import StorageOptions
@@ -182,7 +182,7 @@ class ServingApplication:
         )
 
     def _services_over(self, plane: DataPlane, served: ServedModels) -> Services:
-        named = partial(answering_for, self._settings.server.answering_model)
+        named = self._answering
         prediction = PredictionService(
             plane, self._interface, tells_callers=self._settings.engine.allow_python
         )
@@ -192,6 +192,13 @@ class ServingApplication:
             grpc_later.NAME: self._in_flight.grpc(self._inference.grpc(plane, served)),
             **self._streams.grpc(plane, self._interface),
         }
+
+    def _answering(self, answers: Mapping[str, Answer]) -> Mapping[str, Answer]:
+        """Let the methods of a service answer for the one model that the settings name, if any."""
+        model = self._settings.server.answering_model
+        for answering_for in added("one_model"):
+            answers = answering_for(model, answers)
+        return answers
 
     def _services_for(self, caller: Caller) -> Services:
         allowed = AllowedModels(self._models.served, caller)
@@ -284,7 +291,7 @@ class ServingApplication:
         await self._watch.close()
 
     def _rest(self) -> MakeListener:
-        from ie_serving.server.fronts.old_servers import front_of
+        from ie_serving.server.fronts.other_servers import front_of
         from ie_serving.server.fronts.rest.pages import refusal
         from ie_serving.server.fronts.tfs.rest import RestApi
         from ie_serving.server.fronts.tfs.rest_interface import rest_interface
@@ -426,7 +433,11 @@ class ServingApplication:
         metrics = self._metrics.add(config.name)
         family = self._sequences.of(config.name, metrics.sequences)
         layered = engine_stack.layered(
-            WithOthers(engine, self._at_hand(config)), metrics.batches, family, self._watch.batches
+            WithOthers(engine, self._at_hand(config)),
+            config.engine,
+            metrics.batches,
+            family,
+            self._watch.batches,
         )
         return Loader(
             config.name,

@@ -8,7 +8,7 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 from getpass import getpass
 from types import FrameType
@@ -19,6 +19,7 @@ from ie_serving.config.dialects import tensorflow_model_server as tfs
 from ie_serving.config.schema import closed, shared_port, workers
 from ie_serving.config.settings import Parsed, Settings, TuneSettings
 from ie_serving.core import hints, interruption
+from ie_serving.core.compat import by_name, imported
 from ie_serving.core.errors import ServingError, causes
 from ie_serving.server.process import gunicorn_app
 from ie_serving.server.process.deadly_loads import LoadNotes
@@ -97,29 +98,17 @@ def tensorflow_model_server(argv: Sequence[str] | None = None) -> int:
     return ended.code
 
 
-def kibernetika_serving(argv: Sequence[str] | None = None) -> int:
-    """Run as `kibernetika-serving` does; return its exit code."""
-    from ie_serving.compat.kibernetika import dialect as kibernetika
+def as_other(command: str, place: str, argv: Sequence[str]) -> int:
+    """Serve what a command line of another server says; return the exit code.
 
-    return _as_other("kibernetika-serving", kibernetika.parse, argv)
-
-
-def simple_tensorflow_serving(argv: Sequence[str] | None = None) -> int:
-    """Run as `simple_tensorflow_serving` and `stfs` do; return its exit code."""
-    from ie_serving.compat.stfs import dialect as stfs
-
-    return _as_other("simple_tensorflow_serving", stfs.parse, argv)
-
-
-def _as_other(
-    command: str,
-    parse: Callable[[Sequence[str], Mapping[str, str]], Parsed],
-    argv: Sequence[str] | None,
-) -> int:
-    """Serve what a command line of another server says; return the exit code."""
+    Args:
+        command: its name, for errors.
+        place: what parses it; see `core.compat.Additions.words`.
+        argv: without the program's name.
+    """
     _ignore_orders()
     try:
-        parsed = parse(sys.argv[1:] if argv is None else argv, os.environ)
+        parsed: Parsed = imported(place)(argv, os.environ)
         _prepare(parsed)
     except ServingError as error:
         for cause in causes(error):
@@ -129,11 +118,9 @@ def _as_other(
 
 
 def _command(given: Sequence[str]) -> Parsed:
-    if list(given[:1]) == ["serve"]:
-        from ie_serving.compat.sagemaker import dialect as sagemaker  # here: nobody else needs it
-
-        return sagemaker.parse(given, os.environ)
-    return own.parse(given, os.environ)
+    other = by_name("words").get(given[0]) if given else None
+    parsed: Parsed = (imported(other) if other else own.parse)(given, os.environ)
+    return parsed
 
 
 def _bridge(given: Sequence[str]) -> int:

@@ -9,13 +9,12 @@ from pathlib import Path
 from typing import Final
 
 from ie_serving.commands.tune.tools import Tools
-from ie_serving.compat.kibernetika.hooks.engine import Chained, WithHooks
 from ie_serving.config.files.option_files import batching_of
 from ie_serving.config.schema.model import with_keys
-from ie_serving.engines.base import Engine
+from ie_serving.core.compat import added
+from ie_serving.engines.base import Engine, EngineOptions
 from ie_serving.engines.drivers import Drivers, every
 from ie_serving.engines.graph.engine import models_of as graph_models_of
-from ie_serving.engines.hooks import HookOptions
 from ie_serving.engines.kept import KeptSound
 from ie_serving.engines.layers.batching import BatchingEngine
 from ie_serving.engines.layers.images import WithImages
@@ -29,7 +28,7 @@ from ie_serving.engines.tensorflow.fallback import TensorFlowFallback
 from ie_serving.engines.verification.engine import VerifiedEngine
 from ie_serving.engines.verification.verifier import Verifier
 from ie_serving.inference.samples import RecordedRequests
-from ie_serving.models.configuration import KONDUIT, ModelConfig
+from ie_serving.models.configuration import ModelConfig
 from ie_serving.telemetry.batches import BatchMetrics
 from ie_serving.telemetry.sequences import SequenceMetrics
 from ie_serving.telemetry.watch import Told
@@ -48,7 +47,7 @@ GOLDEN: Final = {"golden.json": golden_json, "golden.tfrecord": golden_records}
 def engine_of(config: ModelConfig) -> Engine:
     """Build the engine of one model, with its layers, for who serves none."""
     alone = engine(drivers(TensorFlowFallback()), config)
-    return layered(alone, BatchMetrics(), Family(config.name, SequenceMetrics()))
+    return layered(alone, config.engine, BatchMetrics(), Family(config.name, SequenceMetrics()))
 
 
 def models_of(directory: Path) -> Mapping[str, frozenset[int]] | None:
@@ -56,11 +55,10 @@ def models_of(directory: Path) -> Mapping[str, frozenset[int]] | None:
 
     See `models.graph_dependencies.ModelsOf`.
     """
-    if (directory / KONDUIT).is_file():
-        # Here, not above: few versions are pipelines.
-        from ie_serving.compat.konduit.pipeline.definition import models_in
-
-        return dict.fromkeys(models_in((directory / KONDUIT).read_text("utf-8")), frozenset[int]())
+    for named in added("models_of"):
+        found: Mapping[str, frozenset[int]] | None = named(directory)
+        if found is not None:
+            return found
     return graph_models_of(directory)
 
 
@@ -84,21 +82,27 @@ def drivers(fallback: TensorFlowFallback) -> Drivers:
 def engine(every_driver: Drivers, config: ModelConfig) -> Engine:
     """Give the engine of one model: what its files must be depends on the driver it names."""
     kept = KeptSound(every_driver.named(config.engine.driver))
-    alone = PrecisionEngine(kept, lower_precisions, _recorded())
-    return Chained(alone) if config.engine.of(HookOptions).chain else alone
+    return PrecisionEngine(kept, lower_precisions, _recorded())
 
 
 def layered(
-    alone: Engine, batches: BatchMetrics, family: Family, told: Told | None = None
+    alone: Engine,
+    options: EngineOptions,
+    batches: BatchMetrics,
+    family: Family,
+    told: Told | None = None,
 ) -> Engine:
-    """Wrap the engine of one model; `told` is told of each batch, where anybody wants to know.
+    """Wrap the engine of one model with `options`; `told` is told of each batch, if it is there.
 
     Images are decoded before requests are gathered, so that what does not decode shares no batch.
-    All of that happens in the turn of a sequence. Hooks are around everything, so that what they
-    give shares batches too.
+    All of that happens in the turn of a sequence. What `compat/` has is around everything, so that
+    what hooks give shares batches too.
     """
     batching = BatchingEngine(alone, batches, batching_of, told)
-    return WithHooks(WithSequences(WithImages(batching), family))
+    whole: Engine = WithSequences(WithImages(batching), family)
+    for around in added("around"):
+        whole = around(whole, options)
+    return whole
 
 
 def _recorded() -> RecordedRequests:

@@ -8,8 +8,8 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-from ie_serving.compat.edi.package.described import described
 from ie_serving.config.dialects.kernel_run import KernelRun
+from ie_serving.core.compat import added
 from ie_serving.core.errors import ServingError
 from ie_serving.core.fit import fit, shed
 from ie_serving.core.raw_bodies import body_of, reply_of
@@ -45,8 +45,7 @@ def _body(asked: KernelRun) -> bytes:
 
 
 async def _asked(asked: KernelRun, body: bytes) -> bytes:
-    # A package of IBM EDI reads the whole body, in whatever form it likes.
-    raw = asked.raw or described(asked.directory) is not None
+    raw = asked.raw or any(takes(asked.directory) for takes in added("raw_kernels"))
     name = asked.directory.parent.name if asked.directory.name.isdecimal() else asked.directory.name
     model = load(asked.directory, asked.options.having(AtHand(name)))
     try:
@@ -56,10 +55,10 @@ async def _asked(asked: KernelRun, body: bytes) -> bytes:
             given: Mapping[str, Array] = body_of(signature, body)
         else:
             given, form = parse_predict(body).decode(signature)
-        inputs, added = fit(signature, given)
+        inputs, extra = fit(signature, given)
 
         def read(outputs: Mapping[str, Array]) -> bytes:
-            kept = shed(outputs, added) if added else outputs
+            kept = shed(outputs, extra) if extra else outputs
             if raw:
                 return reply_of(signature, kept)[1]
             return bytes(encode_predictions(kept, form, signature.outputs)) + b"\n"

@@ -14,9 +14,6 @@ from ie_serving.engines.base import EngineOptions
 from ie_serving.models.configuration import ModelConfig
 from ie_serving.storage.options import StorageOptions
 
-STFS = "stfs"
-"""Value of `ServerSettings.old_front` for simple_tensorflow_serving."""
-
 
 @dataclass(frozen=True, kw_only=True)
 class ServerSettings(Telling):
@@ -179,7 +176,7 @@ class ServerSettings(Telling):
     """Model that answers `POST /invocations`; empty serves none."""
 
     old_front: str = ""
-    """Old server whose routes the REST port has as well: `STFS`; empty for none."""
+    """Folder of `compat/` whose API the REST port has as well; empty for none."""
 
     labels_for_unavailable: bool = False
     method_name_check: bool = False

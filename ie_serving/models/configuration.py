@@ -9,9 +9,6 @@ from dataclasses import dataclass, field
 from ie_serving.engines.base import EngineOptions
 from ie_serving.models.repository.version_policy import Latest, VersionPolicy
 
-KONDUIT = "konduit.json"
-"""File of a model that is a pipeline of Konduit."""
-
 
 @dataclass(frozen=True, kw_only=True)
 class Graph:
@@ -48,8 +45,3 @@ class ModelConfig:
 
     platform: str = ""
     """TensorFlow Serving's `model_platform`; empty where the configuration has no such word."""
-
-    @property
-    def is_konduit(self) -> bool:
-        """Whether it is a pipeline of Konduit, asked by that server's route as well."""
-        return self.graph is not None and self.graph.file == KONDUIT

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from ie_serving.commands import gen
 from ie_serving.config.files.access_file import key_credential, line
 from ie_serving.core.errors import ServingError
-from ie_serving.wire.clients import command as gen
 from tests.certificates import Authority
 from tests.functional.commands import Ran, ie_serving
 from tests.functional.servers import ROOT, SAMPLE, Server

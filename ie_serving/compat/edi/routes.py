@@ -50,7 +50,7 @@ class EdiRoutes:
         self._otherwise = otherwise
 
     def asked(self, head: RequestHead) -> tuple[str, str] | None:
-        """Tell verb and model. See `old_servers.Routes`."""
+        """Tell verb and model. See `other_servers.Routes`."""
         model = model_asked(head)
         return (VERB, model) if model else None
 

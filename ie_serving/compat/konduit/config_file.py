@@ -11,7 +11,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from ie_serving.compat.konduit.pipeline.definition import FILE, MODEL, MODELS, PYTHON, read
+from ie_serving.compat.konduit import FILE
+from ie_serving.compat.konduit.pipeline.definition import MODEL, MODELS, PYTHON, read
+from ie_serving.config.files.json_file import TOP_KEYS, ConfigFile, Findings, listed_models
 from ie_serving.config.values.faults import Faults
 from ie_serving.config.values.words import resolved
 from ie_serving.core.errors import ConfigError
@@ -19,6 +21,7 @@ from ie_serving.engines.base import EngineOptions
 from ie_serving.models.configuration import Graph, ModelConfig
 
 KEY: Final = "pipeline"
+MODEL_LIST: Final = "model_config_list"
 NAME: Final = "default"
 """Name of the model that the pipeline is."""
 
@@ -41,6 +44,30 @@ IGNORED: Mapping[str, str] = {
 """Words beside the pipeline without effect, with the reason."""
 PORT, PROTOCOL = "port", "protocol"
 KEYS = frozenset({KEY, PORT, PROTOCOL, *REFUSED, *IGNORED})
+
+
+def config_file(
+    top: Mapping[str, Any], origin: Path, engine: EngineOptions, findings: Findings
+) -> ConfigFile | None:
+    """Read a file of Konduit, which may also have a list of models; None for any other file.
+
+    Raises:
+        ConfigError: every fault of the file.
+    """
+    if not is_konduit(top):
+        return None
+    top = in_camel_case(top)
+    own = TOP_KEYS.keys() - KEYS - {MODEL_LIST}
+    for key in sorted(own & top.keys()):
+        findings.add(key, f"it cannot stand beside {KEY}: make one file for each server's words")
+    findings.unknown(top, KEYS | {MODEL_LIST} | own, "")
+    findings.warnings += ignored(top, findings)
+    listed = tuple(listed_models(top, origin, engine, findings)) if MODEL_LIST in top else ()
+    known = {model.name: model.base_path for model in listed}
+    every = (*listed, *models(top, origin, known, engine, findings))
+    port = rest_port(top, findings)
+    findings.check()
+    return ConfigFile(models=every, rest_port=port, warnings=findings.all_warnings())
 
 
 def is_konduit(top: object) -> bool:

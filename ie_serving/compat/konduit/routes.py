@@ -93,7 +93,7 @@ class KonduitRoutes:
         self._max_body_bytes = max_body_bytes
 
     def asked(self, head: RequestHead) -> tuple[str, str] | None:
-        """Tell verb and model. See `old_servers.Routes`."""
+        """Tell verb and model. See `other_servers.Routes`."""
         return (VERB, MODEL) if is_asked(head) else None
 
     def answer(self, request: Request) -> Coroutine[Any, Any, Answer]:

@@ -96,7 +96,7 @@ class SageMakerRoutes:
         self._max_body_bytes = max_body_bytes
 
     def asked(self, head: RequestHead) -> tuple[str, str] | None:
-        """Tell verb and model. See `old_servers.Routes`."""
+        """Tell verb and model. See `other_servers.Routes`."""
         return (VERB, "") if _is_asked(head) else None
 
     def answer(self, request: Request) -> Coroutine[Any, Any, Answer]:

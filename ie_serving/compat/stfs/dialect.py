@@ -8,11 +8,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+from ie_serving.compat.stfs import STFS
 from ie_serving.compat.stfs.flags import FLAGS, given, session_options
 from ie_serving.config.dialects import environment
 from ie_serving.config.files import source
 from ie_serving.config.schema.catalogue import SETTINGS
-from ie_serving.config.settings import STFS, Parsed, ServerSettings, Settings
+from ie_serving.config.settings import Parsed, ServerSettings, Settings
 from ie_serving.config.values import words
 from ie_serving.config.values.faults import Faults, fault
 from ie_serving.config.values.structures import json_text

@@ -16,6 +16,7 @@ from ie_serving.server.process.gunicorn_app import Ended
 from ie_serving.telemetry import logs
 
 ROOT = Path(__file__).parents[3]
+KIBERNETIKA = "ie_serving.compat.kibernetika.dialect:parse"
 HEAVY = (
     *("boto3", "falcon", "google.protobuf", "grpc", "httptools"),
     *("numpy", "openvino", "orjson", "urllib3", "uvloop"),
@@ -95,7 +96,7 @@ def test_a_port_for_both_is_not_half_encrypted_in_any_dialect(
 ) -> None:
     monkeypatch.setenv("TLS_PORTS", "rest")
     ports = ("--port=9000", "--http-enable", "--http-port=9000")
-    assert main.kibernetika_serving(["--model-path=/m", *ports]) == 2
+    assert main.as_other("kserving", KIBERNETIKA, ["--model-path=/m", *ports]) == 2
     assert "TLS_PORTS: rest given; expected both" in capsys.readouterr().err
     assert not served
 

@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from types import ModuleType
 
-from ie_serving.compat.edi.package import package
+from ie_serving.compat.edi.package import package_files
 from ie_serving.compat.edi.package.redhareapi import Kernel as EdiKernel
 from ie_serving.compat.edi.package.redhareapi import KernelContext, TaskContext, shims
 from ie_serving.core.errors import InvalidRequest, LoadFailed, ServingError
@@ -35,22 +35,22 @@ def opened(directory: Path, ctx: LoadContext, undone: ExitStack) -> Kernel | Non
         LoadFailed: there is no kernel, or several.
         Exception: whatever the kernel raises.
     """
-    description = package.described(directory)
+    description = package_files.described(directory)
     if description is None:
         return None
     if ctx.params:
         raise LoadFailed(
-            f"params: a kernel of IBM EDI takes none; write them into {package.DESCRIPTION}, as"
-            " attributes"
+            "params: a kernel of IBM EDI takes none; write them into"
+            f" {package_files.DESCRIPTION}, as attributes"
         )
-    file = package.kernel_file(description)
+    file = package_files.kernel_file(description)
     if not (directory / file).is_file():
-        raise LoadFailed(f"{package.DESCRIPTION} names {file}, which is not in the package")
-    own = package.linked(directory, ctx)
-    modules = OwnModules(own, shims(package.environment(description, own, ctx)))
+        raise LoadFailed(f"{package_files.DESCRIPTION} names {file}, which is not in the package")
+    own = package_files.linked(directory, ctx)
+    modules = OwnModules(own, shims(package_files.environment(description, own, ctx)))
     undone.callback(modules.close)
     kernel = _only_kernel(modules.load(own / file), file)()
-    text = package.description_text(description, directory, own, ctx)
+    text = package_files.description_text(description, directory, own, ctx)
     kernel.on_kernel_start(KernelContext(f"{ctx.name}-{ctx.version}", text))
     name = type(kernel).__name__
     return Kernel(

@@ -14,8 +14,6 @@ from typing import Any, Final
 from ie_serving.core.errors import ConfigError
 from ie_serving.core.nearest import nearest
 
-FILE: Final = "konduit.json"
-"""A version that is a pipeline holds it under this name."""
 REQUEST: Final = "input"
 """In place of a step's name: what the client sends."""
 MODEL: Final = "model"

@@ -3,7 +3,7 @@
 import dataclasses
 from pathlib import Path
 
-from ie_serving.compat.konduit.pipeline.definition import FILE
+from ie_serving.compat.konduit import FILE
 from ie_serving.compat.konduit.pipeline.kernel import pipeline_in
 from ie_serving.core.errors import LoadFailed
 from ie_serving.engines.base import EngineOptions

@@ -4,8 +4,9 @@ import json
 from contextlib import ExitStack
 from pathlib import Path
 
+from ie_serving.compat.konduit import FILE
 from ie_serving.compat.konduit.data import decode, encode
-from ie_serving.compat.konduit.pipeline.definition import FILE, Pipeline, read
+from ie_serving.compat.konduit.pipeline.definition import Pipeline, read
 from ie_serving.compat.konduit.pipeline.running import Running
 from ie_serving.core.errors import ConfigError, LoadFailed
 from ie_serving.core.tensors import DataType, TensorSpec

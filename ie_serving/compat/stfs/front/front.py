@@ -81,7 +81,7 @@ class StfsFront:
         }
 
     def asked(self, head: RequestHead) -> tuple[str, str] | None:
-        """Tell verb and model. See `old_servers.Routes`."""
+        """Tell verb and model. See `other_servers.Routes`."""
         found = asked(head)
         return (RIGHTS_OF.get(found.verb, found.verb), found.model.name) if found else None
 

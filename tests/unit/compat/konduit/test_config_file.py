@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from ie_serving.compat.konduit import FILE
 from ie_serving.config.dialects import ie_serving
 from ie_serving.config.files import source
 from ie_serving.config.files.json_file import ConfigFile, parse_config_file
@@ -27,8 +28,8 @@ def test_files_of_steps_become_models() -> None:
         "iris": "/konduit/iris.onnx",
         "iris_2": "/a/iris.onnx",
     }
-    assert (default.name, default.is_konduit) == ("default", True)
     assert default.graph
+    assert (default.name, default.graph.file) == ("default", FILE)
     named = [step.get("model") for step in json.loads(default.graph.text)["steps"]]
     assert named == [None, "iris", "iris_2", "iris"]
 

@@ -175,11 +175,12 @@ async def test_requests_share_a_batch_behind_their_hooks(tmp_path: Path) -> None
     )
     batches = Batches()
     drivers = engine_stack.drivers(TensorFlowFallback())
-    engine = engine_stack.layered(drivers, batches, Family("m", SequenceMetrics()))
     options = EngineOptions(allow_python=True, execution="async")
     hooks, kernel = HookOptions(place=Place(file="hooks.py")), KernelOptions(max_concurrency=16)
     for own in (hooks, kernel, Batching(max_batch_size=8)):
         options = options.having(own)
+    family = Family("m", SequenceMetrics())
+    engine = engine_stack.layered(drivers, options, batches, family)
     made: Any = await asyncio.to_thread(engine.compile, tmp_path, options)
     try:
         batches.rows.clear()

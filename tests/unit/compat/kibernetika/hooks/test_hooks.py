@@ -387,5 +387,4 @@ def test_without_hooks_nothing_of_them_is_imported() -> None:
     done = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60
     )
-    found = [name.partition("kibernetika.")[2] for name in done.stdout.split()]
-    assert {name for name in found if name} == {"any_model", "engine"}
+    assert not [name for name in done.stdout.split() if "ie_serving.compat" in name]

@@ -27,9 +27,13 @@ def is_marked(value: Json) -> bool:
     return isinstance(first, dict) and any(key.startswith(MARK) for key in first)
 
 
-def holds_marked(values: Json) -> bool:
-    """Tell whether any input of an object is written so."""
-    return isinstance(values, dict) and any(map(is_marked, values.values()))
+def decoded(
+    values: Json, specs: Mapping[str, TensorSpec], optional: Collection[str]
+) -> dict[str, Array] | None:
+    """Decode an object of which any input is written so; None for all else. See below."""
+    if not isinstance(values, dict) or not any(map(is_marked, values.values())):
+        return None
+    return decode_marked(values, specs, optional)
 
 
 def decode_marked(

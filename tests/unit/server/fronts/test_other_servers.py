@@ -5,18 +5,20 @@ from typing import Any
 
 import pytest
 
-from ie_serving.config.settings import STFS, ServerSettings, Settings
+from ie_serving.compat.konduit import FILE
+from ie_serving.compat.stfs import STFS
+from ie_serving.config.settings import ServerSettings, Settings
 from ie_serving.core.errors import NotFound
 from ie_serving.engines.base import EngineOptions
-from ie_serving.models.configuration import KONDUIT, Graph, ModelConfig
-from ie_serving.server.fronts.old_servers import Front, front_of
+from ie_serving.models.configuration import Graph, ModelConfig
+from ie_serving.server.fronts.other_servers import Front, front_of
 from ie_serving.server.transport.http1.messages import RequestHead
 
 EDI, KONDUITS, KIBERNETIKA, STFS_FRONT = ROUTES = [
-    f"ie_serving.server.fronts.{each}"
-    for each in ("edi.routes", "konduit.routes", "kibernetika.predict", "stfs.front")
+    f"ie_serving.compat.{each}"
+    for each in ("edi.routes", "konduit.routes", "kibernetika.predict_route", "stfs.front.front")
 ]
-PIPELINE = ModelConfig(name="default", base_path="k", graph=Graph(text="{}", file=KONDUIT))
+PIPELINE = ModelConfig(name="default", base_path="k", graph=Graph(text="{}", file=FILE))
 NEVER: Any = None
 
 

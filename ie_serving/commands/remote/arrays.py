@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from ie_serving.commands.remote.failures import Misused, Unreachable
-from ie_serving.commands.remote.inputs import Given
+from ie_serving.commands.remote.given import Given
 from ie_serving.commands.remote.metadata import metadata_of
 from ie_serving.commands.remote.place import Place
 from ie_serving.commands.remote.rest import Rest

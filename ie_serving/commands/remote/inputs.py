@@ -5,15 +5,14 @@ import csv
 import io
 import json
 import sys
-from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from ie_serving.commands.remote.failures import Misused
+from ie_serving.commands.remote.given import Given
 
 if TYPE_CHECKING:  # numpy is imported where arrays are
-    import numpy as np
+    pass
 
 STANDARD: Final = "-"
 """Name of standard input."""
@@ -26,25 +25,6 @@ BY_SUFFIX: Final = {
     ".tsv": "csv",
     **dict.fromkeys((".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff"), "image"),
 }
-
-Named = Mapping[str, "np.ndarray[Any, Any]"]
-"""Arrays by input; the only input of a signature may be called by the empty name."""
-
-
-@dataclass(frozen=True)
-class Given:
-    """A request. Either `body` is one of `:predict`, or it is None and there are `arrays`.
-
-    Attributes:
-        body: JSON.
-        arrays: by input.
-        image: an encoded one, which the body has in base64; over gRPC it is a string, whatever
-            dtype the metadata tells of the pixels. With the input that it is for.
-    """
-
-    body: bytes | None
-    arrays: Named = field(default_factory=dict)
-    image: tuple[str, bytes] | None = None
 
 
 def read(file: str, form: str | None, name: str, signature: str) -> Given:

@@ -8,7 +8,7 @@ import numpy as np
 from google.protobuf.json_format import MessageToDict
 
 from ie_serving.commands.remote.failures import Misused
-from ie_serving.commands.remote.inputs import Given
+from ie_serving.commands.remote.given import Given
 from ie_serving.commands.remote.place import Place
 from ie_serving.commands.remote.rpc import PREDICTION, Rpc
 from ie_serving.core.tensors import Array, DataType, Signature, TensorSpec, specs_of

@@ -13,8 +13,8 @@ from ie_serving.core.budget import BUDGET, Lease
 from ie_serving.core.threads import in_thread, let_go
 from ie_serving.server.fronts.page.configuration import configuration
 from ie_serving.server.fronts.page.files import SECURITY, headers_of, read
-from ie_serving.server.fronts.page.later import Parts
 from ie_serving.server.fronts.page.models import described
+from ie_serving.server.fronts.page.parts import Parts
 from ie_serving.server.fronts.page.programs import programs
 from ie_serving.server.fronts.page.routes import (
     CONFIGURATION,

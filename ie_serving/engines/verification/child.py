@@ -33,7 +33,7 @@ from ie_serving.engines.generated import (
 )
 from ie_serving.engines.openvino.options import OpenVinoOptions
 from ie_serving.engines.verification.comparison import Answers, Comparison
-from ie_serving.engines.verification.onnx_reference import OnnxReference, Refused
+from ie_serving.engines.verification.references import BY_SUFFIX, Reference, Refused
 from ie_serving.engines.verification.verdict import OPENVINO, Findings, Task
 
 IDLE_S = 10
@@ -86,16 +86,23 @@ def compare(task: Task, steps: _Steps) -> Findings | Answers:
     Raises:
         ServingError: an engine does not take the model.
     """
-    reference = OnnxReference(task.file)
+    second = BY_SUFFIX[task.file.suffix]
+    references = second.opened(task.file)
     # Integers are indices and sizes, by which an engine crashes: they are asked here alone.
-    is_asked_there = task.large and all(is_float(each.dtype) for each in reference.inputs)
-    guessed = _guessed(reference, steps, 1 if is_asked_there else MOST_SIZES)
+    is_asked_there = (
+        task.large
+        and len(references) == 1
+        and all(is_float(each.dtype) for each in references[0].inputs)
+    )
+    most = 1 if is_asked_there else MOST_SIZES
+    guessed = [(each, found) for each in references if (found := _guessed(each, steps, most))]
     if not guessed:
-        return Findings(why_not=f"{reference.library} takes no request that was made up")
+        return Findings(why_not=f"{second.library} takes no request that was made up")
     if is_asked_there:
-        answered = [(request, answer) for _, request, answer in guessed]
+        ((reference, taken),) = guessed
+        answered = [(request, answer) for _, request, answer in taken]
         return Answers(reference.release, reference.tensors, answered)
-    return _all(task, reference, guessed, steps)
+    return _all(task, guessed, steps)
 
 
 def _compiled(task: Task) -> CompiledModel:
@@ -106,15 +113,17 @@ def _compiled(task: Task) -> CompiledModel:
     own = replace(own, plugin_config={**PLAIN, **own.plugin_config})
     options = replace(task.options, nireq=1, ahead=False, execution="inline", cache_dir=None)
     options = options.having(own)
-    # NaN is the second engine's where this one differs: the graph is compiled once.
-    return OpenVinoEngine(detours=False).compile(task.file.parent, options)
+    # A second engine that serves has the requests with NaN where this one differs, else the second
+    # graph that is compiled for them.
+    detours = not BY_SUFFIX[task.file.suffix].serves
+    return OpenVinoEngine(detours=detours).compile(task.file.parent, options)
 
 
 Answered = tuple[Guess, Request, Mapping[str, Array]]
 """A guess, the request that was made of it, and the reference's outputs."""
 
 
-def _guessed(reference: OnnxReference, steps: _Steps, most: int) -> list[Answered]:
+def _guessed(reference: Reference, steps: _Steps, most: int) -> list[Answered]:
     """Give guesses that the reference takes: the first, and where it is fast some other sizes."""
     began, found = time.perf_counter(), list[Answered]()
     for number, guess in enumerate(guesses(reference.inputs)):
@@ -134,9 +143,7 @@ def _is_alike(one: Guess, other: Guess) -> bool:
     return (one.integers, one.parameters) == (other.integers, other.parameters)
 
 
-def _answer(
-    reference: OnnxReference, request: Request, steps: _Steps
-) -> Mapping[str, Array] | None:
+def _answer(reference: Reference, request: Request, steps: _Steps) -> Mapping[str, Array] | None:
     """Give the reference's outputs; None where it refuses the request."""
     if not steps.begin(reference.library, request):
         return None
@@ -147,28 +154,41 @@ def _answer(
 
 
 def _all(
-    task: Task, reference: OnnxReference, guessed: Sequence[Answered], steps: _Steps
+    task: Task, guessed: Sequence[tuple[Reference, Sequence[Answered]]], steps: _Steps
 ) -> Findings:
-    """Compare here, within the limit of time; at least one request."""
+    """Compare here, within the limit of time; at least one request of each signature."""
+    found = Findings(guessed[0][0].release)
     with closing(_compiled(task)) as model:
-        begins = partial(steps.begin, OPENVINO)
-        comparison = Comparison(reference.release, reference.tensors, model, begins)
-        found = comparison.found
-        if found.refused:
-            return found
         until = time.perf_counter() + ASKED_S
-        for _, request, expected in guessed:
-            comparison.compare(request, expected)
-        for request in requests(reference.inputs, guessed[0][0]):
-            if time.perf_counter() > until:
-                found.cut_off = True
-                break
-            answer = _answer(reference, request, steps)
-            if answer is not None:
-                comparison.compare(request, answer)
+        for reference, taken in guessed:
+            if not model.signatures[reference.tensors.signature].left_out:
+                begins = partial(steps.begin, OPENVINO)
+                comparison = Comparison(found, reference.tensors, model, begins)
+                _ask(comparison, reference, taken, steps, until)
     if not found.asked:
         found.why_not = "OpenVINO takes no request that was made up"
     return found
+
+
+def _ask(
+    comparison: Comparison,
+    reference: Reference,
+    taken: Sequence[Answered],
+    steps: _Steps,
+    until: float,
+) -> None:
+    """Compare one signature: on what the guesses have shown, and on more while there is time."""
+    if comparison.found.refused:
+        return
+    for _, request, expected in taken:
+        comparison.compare(request, expected)
+    for request in requests(reference.inputs, taken[0][0]):
+        if time.perf_counter() > until:
+            comparison.found.cut_off = True
+            return
+        answer = _answer(reference, request, steps)
+        if answer is not None:
+            comparison.compare(request, answer)
 
 
 def main(given: BinaryIO, out: TextIO) -> None:

@@ -22,6 +22,7 @@ from ie_serving.engines.openvino.compile import OpenVinoEngine
 from ie_serving.engines.openvino.options import OpenVinoOptions
 from ie_serving.engines.run.program import CompiledPrograms
 from ie_serving.engines.verification import engine as module
+from ie_serving.engines.verification import references
 from ie_serving.engines.verification.comparison import Answers, Tensors
 from ie_serving.engines.verification.engine import VerifiedEngine
 from ie_serving.engines.verification.handing_over import LARGE
@@ -132,7 +133,7 @@ def test_a_driver_that_is_named_is_meant(tmp_path: Path) -> None:
 def test_without_the_library_its_extra_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "find_spec", lambda name: None)
+    monkeypatch.setattr(references, "find_spec", lambda name: None)
     assert runs_on(load(write(tmp_path), DIFFERS)) == (
         "OpenVINO; not compared: onnxruntime is not installed"
     )
@@ -328,18 +329,18 @@ def test_a_verdict_is_kept_until_the_file_changes(tmp_path: Path) -> None:
 def test_a_verdict_that_is_damaged_is_made_again(tmp_path: Path) -> None:
     kept = Findings(RELEASE, asked=3, differs={Kind.NAN: "y is 1"}, crashed={Kind.EMPTY: "it"})
     file, options = write(tmp_path / "model") / "m.onnx", EngineOptions()
-    assert Verdicts(tmp_path, file, options).found(lambda: kept) == kept
-    assert Verdicts(tmp_path, file, options).found(lambda: AGREES) == kept
+    assert Verdicts(tmp_path, file, options, "onnxruntime").found(lambda: kept) == kept
+    assert Verdicts(tmp_path, file, options, "onnxruntime").found(lambda: AGREES) == kept
     (path,) = (tmp_path / "verdicts").glob("*.json")
     path.write_text(path.read_text().replace("y is 1", "y is 2"))
-    assert Verdicts(tmp_path, file, options).found(lambda: AGREES) == AGREES
+    assert Verdicts(tmp_path, file, options, "onnxruntime").found(lambda: AGREES) == AGREES
 
 
 def test_what_was_not_compared_is_not_kept(tmp_path: Path) -> None:
     file, options = write(tmp_path / "model") / "m.onnx", EngineOptions()
     failed = Findings(why_not="it took longer")
-    assert Verdicts(tmp_path, file, options).found(lambda: failed) == failed
-    assert Verdicts(tmp_path, file, options).found(lambda: AGREES) == AGREES
+    assert Verdicts(tmp_path, file, options, "onnxruntime").found(lambda: failed) == failed
+    assert Verdicts(tmp_path, file, options, "onnxruntime").found(lambda: AGREES) == AGREES
 
 
 def test_workers_wait_for_the_one_that_compares(tmp_path: Path) -> None:
@@ -352,9 +353,11 @@ def test_workers_wait_for_the_one_that_compares(tmp_path: Path) -> None:
         return AGREES
 
     with ThreadPoolExecutor(2) as workers:
-        first = workers.submit(Verdicts(tmp_path, file, options).found, compare)
+        first = workers.submit(Verdicts(tmp_path, file, options, "onnxruntime").found, compare)
         assert begun.wait(10)
-        second = workers.submit(Verdicts(tmp_path, file, options).found, lambda: DIFFERS)
+        second = workers.submit(
+            Verdicts(tmp_path, file, options, "onnxruntime").found, lambda: DIFFERS
+        )
         goes_on.set()
         assert first.result() == second.result() == AGREES
 

@@ -126,9 +126,15 @@ def _compared(directory: Path, case: Case) -> str:
     from ie_serving.engines.verification.verdict import Task
 
     options = EngineOptions(own=(OpenVinoOptions(inference_precision="f32"),))
-    task = Task(_saved(directory, case), options, large=False, limit_s=int(PATIENCE_S))
+    task = Task(
+        _saved(directory, case),
+        options,
+        large=False,
+        limit_s=int(PATIENCE_S),
+        scratch=directory / "scratch",
+    )
     try:
-        found = compare(task, _Steps(StringIO(), frozenset()))
+        found, _ = compare(task, _Steps(StringIO(), frozenset()))
     except Exception as error:
         return NO_REFERENCE if "onnxruntime" in str(error) else f"refused: {error}"
     if found.why_not:

@@ -25,14 +25,17 @@ from ie_serving.core.tensors import Array
 from ie_serving.engines.base import CompiledModel
 from ie_serving.engines.generated import (
     Guess,
+    Kind,
     Request,
     guesses,
     is_float,
     requests,
     usual,
 )
+from ie_serving.engines.openvino.formats import ONNX
 from ie_serving.engines.openvino.options import OpenVinoOptions
 from ie_serving.engines.verification.comparison import Answers, Comparison
+from ie_serving.engines.verification.locating import LOCATE_S, first_different
 from ie_serving.engines.verification.references import BY_SUFFIX, Reference, Refused
 from ie_serving.engines.verification.verdict import OPENVINO, Findings, Task
 
@@ -77,11 +80,13 @@ def say(out: TextIO, line: Mapping[str, object]) -> None:
     print(json.dumps(line), file=out, flush=True)
 
 
-def compare(task: Task, steps: _Steps) -> Findings | Answers:
+def compare(task: Task, steps: _Steps) -> tuple[Findings | Answers, Request | None]:
     """Compare the engines on requests that are made up for the model.
 
     Returns:
         Of a large model of floats the answers of the second engine alone: the server asks its own.
+        And the first request of finite values whose answers differ, where the operation is looked
+        for that differs first.
 
     Raises:
         ServingError: an engine does not take the model.
@@ -97,15 +102,15 @@ def compare(task: Task, steps: _Steps) -> Findings | Answers:
     most = 1 if is_asked_there else MOST_SIZES
     guessed = [(each, found) for each in references if (found := _guessed(each, steps, most))]
     if not guessed:
-        return Findings(why_not=f"{second.library} takes no request that was made up")
+        return Findings(why_not=f"{second.library} takes no request that was made up"), None
     if is_asked_there:
         ((reference, taken),) = guessed
         answered = [(request, answer) for _, request, answer in taken]
-        return Answers(reference.release, reference.tensors, answered)
+        return Answers(reference.release, reference.tensors, answered), None
     return _all(task, guessed, steps)
 
 
-def _compiled(task: Task) -> CompiledModel:
+def _compiled(task: Task, file: Path) -> CompiledModel:
     # Here, since the reference may refuse the file before, and is imported faster.
     from ie_serving.engines.openvino.compile import OpenVinoEngine
 
@@ -115,8 +120,8 @@ def _compiled(task: Task) -> CompiledModel:
     options = options.having(own)
     # A second engine that serves has the requests with NaN where this one differs, else the second
     # graph that is compiled for them.
-    detours = not BY_SUFFIX[task.file.suffix].serves
-    return OpenVinoEngine(detours=detours).compile(task.file.parent, options)
+    detours = not BY_SUFFIX[file.suffix].serves
+    return OpenVinoEngine(detours=detours).compile(file.parent, options)
 
 
 Answered = tuple[Guess, Request, Mapping[str, Array]]
@@ -155,19 +160,21 @@ def _answer(reference: Reference, request: Request, steps: _Steps) -> Mapping[st
 
 def _all(
     task: Task, guessed: Sequence[tuple[Reference, Sequence[Answered]]], steps: _Steps
-) -> Findings:
+) -> tuple[Findings, Request | None]:
     """Compare here, within the limit of time; at least one request of each signature."""
     found = Findings(guessed[0][0].release)
-    with closing(_compiled(task)) as model:
+    shows: Request | None = None
+    with closing(_compiled(task, task.file)) as model:
         until = time.perf_counter() + ASKED_S
         for reference, taken in guessed:
             if not model.signatures[reference.tensors.signature].left_out:
                 begins = partial(steps.begin, OPENVINO)
                 comparison = Comparison(found, reference.tensors, model, begins)
                 _ask(comparison, reference, taken, steps, until)
+                shows = shows or comparison.shows
     if not found.asked:
         found.why_not = "OpenVINO takes no request that was made up"
-    return found
+    return found, None if task.large or task.file.suffix != ONNX else shows
 
 
 def _ask(
@@ -199,15 +206,35 @@ def main(given: BinaryIO, out: TextIO) -> None:
         except EOFError:
             return
         found: Findings | Answers
+        shows: Request | None = None
         signal.alarm(task.limit_s)
         try:
-            found = compare(task, _Steps(out, task.skipped))
+            found, shows = compare(task, _Steps(out, task.skipped))
         except MemoryError:
             found = Findings(why_not=f"it takes more memory than {MEMORY_BYTES >> 30} GiB")
         except Exception as error:  # a defect here says nothing of either engine
             found = Findings(why_not=str(error) or repr(error))
+        say(out, _line(found, goes_on=shows is not None))
+        if shows is not None and isinstance(found, Findings):
+            say(out, _line(_located(task, found, shows)))
         signal.alarm(0)
-        say(out, {"found": pickle.dumps(found).hex()})
+
+
+def _line(found: Findings | Answers, *, goes_on: bool = False) -> Mapping[str, object]:
+    return {"found": pickle.dumps(found).hex(), "goes_on": goes_on}
+
+
+def _located(task: Task, found: Findings, shows: Request) -> Findings:
+    """Add to the findings which operation differs first; the server has them already."""
+    signal.alarm(LOCATE_S)
+    opened = BY_SUFFIX[ONNX].opened
+    try:
+        first = first_different(task, shows, opened, partial(_compiled, task))
+    except Exception:  # it is more than was asked for
+        return found
+    if first:
+        found.differs[Kind.FINITE] += f"; the first operation that differs is {first}"
+    return found
 
 
 def _begin(lifeline: int) -> None:

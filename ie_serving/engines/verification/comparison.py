@@ -85,6 +85,7 @@ class Comparison:
 
     Attributes:
         found: what has come of it so far. An input that OpenVINO drops is a refusal.
+        shows: the first request of finite values whose answers differ.
     """
 
     def __init__(
@@ -100,6 +101,7 @@ class Comparison:
         self._names = tensors.names_of(self._signature)
         self._begins = begins
         self.found = found
+        self.shows: Request | None = None
         taken = self._signature.ignored.union(self._names.inputs.values())
         if dropped := tensors.inputs - taken:
             self.found.refused = f'OpenVINO drops input "{min(dropped)}"'
@@ -120,6 +122,13 @@ class Comparison:
         named = {alias: expected[name] for alias, name in self._names.outputs.items()}
         if text := differences(found, named, self._precision):
             self.found.differs.setdefault(request.kind, f"{request}: {text}")
+            if request.kind is Kind.FINITE and self.shows is None:
+                self.shows = request
+
+    def outputs_of(self, request: Request) -> Mapping[str, Array]:
+        """Give the model's outputs under their names in the file. Raises: ServingError."""
+        found = self._infer(request)
+        return {name: found[alias] for alias, name in self._names.outputs.items()}
 
     def _infer(self, request: Request) -> Mapping[str, Array]:
         names = self._names.inputs

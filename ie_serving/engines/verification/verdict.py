@@ -38,6 +38,7 @@ class Task:
             floats: the server compiles the model meanwhile, and a second compilation would double
             the time of the load.
         limit_s: seconds after which the process is ended.
+        scratch: directory that the process may make; the server removes it.
         skipped: numbers of inferences that have ended a process before.
     """
 
@@ -45,6 +46,7 @@ class Task:
     options: EngineOptions
     large: bool
     limit_s: int
+    scratch: Path
     skipped: frozenset[int] = field(default_factory=frozenset)
 
 

@@ -14,7 +14,7 @@ import select
 import signal
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import replace
 from functools import partial
@@ -34,10 +34,10 @@ from ie_serving.engines.generated import (
 )
 from ie_serving.engines.openvino.formats import ONNX
 from ie_serving.engines.openvino.options import OpenVinoOptions
-from ie_serving.engines.verification.comparison import Answers, Comparison
+from ie_serving.engines.verification.comparison import Answers, Comparison, has_time
 from ie_serving.engines.verification.locating import LOCATE_S, first_different
 from ie_serving.engines.verification.references import BY_SUFFIX, Reference, Refused
-from ie_serving.engines.verification.verdict import OPENVINO, Findings, Task
+from ie_serving.engines.verification.verdict import MORE_SHARE, OPENVINO, Findings, Task
 
 IDLE_S = 10
 """Seconds without a model after which the process ends: a start costs half a second."""
@@ -53,6 +53,8 @@ SHORT_S = 0.02
 """Seconds of an inference from which on other sizes are not tried: a load would take them."""
 MEMORY_BYTES = 4 << 30
 """Memory of the process: a model of 256 MiB, the largest compared, takes a third of it."""
+MOST_BYTES = 1 << 24
+"""Bytes of the further requests to a large model, which the server is given with the answers."""
 PLAIN = {"NUM_STREAMS": "1", "INFERENCE_NUM_THREADS": str(min(2, os.cpu_count() or 1))}
 """Properties with which OpenVINO compiles once, and measures nothing."""
 
@@ -91,6 +93,7 @@ def compare(task: Task, steps: _Steps) -> tuple[Findings | Answers, Request | No
     Raises:
         ServingError: an engine does not take the model.
     """
+    began = time.perf_counter()
     second = BY_SUFFIX[task.file.suffix]
     references = second.opened(task.file)
     # Integers are indices and sizes, by which an engine crashes: they are asked here alone.
@@ -99,14 +102,16 @@ def compare(task: Task, steps: _Steps) -> tuple[Findings | Answers, Request | No
         and len(references) == 1
         and all(is_float(each.dtype) for each in references[0].inputs)
     )
-    most = 1 if is_asked_there else MOST_SIZES
-    guessed = [(each, found) for each in references if (found := _guessed(each, steps, most))]
+    asked = time.perf_counter()
+    guessed = [(each, found) for each in references if (found := _guessed(each, steps))]
     if not guessed:
         return Findings(why_not=f"{second.library} takes no request that was made up"), None
     if is_asked_there:
         ((reference, taken),) = guessed
-        answered = [(request, answer) for _, request, answer in taken]
-        return Answers(reference.release, reference.tensors, answered), None
+        more_s = MORE_SHARE * (asked - began)
+        return _answers(
+            reference, taken, steps, partial(has_time, began=asked, most_s=more_s)
+        ), None
     return _all(task, guessed, steps)
 
 
@@ -128,12 +133,12 @@ Answered = tuple[Guess, Request, Mapping[str, Array]]
 """A guess, the request that was made of it, and the reference's outputs."""
 
 
-def _guessed(reference: Reference, steps: _Steps, most: int) -> list[Answered]:
+def _guessed(reference: Reference, steps: _Steps) -> list[Answered]:
     """Give guesses that the reference takes: the first, and where it is fast some other sizes."""
     began, found = time.perf_counter(), list[Answered]()
     for number, guess in enumerate(guesses(reference.inputs)):
         took = time.perf_counter() - began
-        if number == MOST_GUESSES or took > GUESSED_S or len(found) == most:
+        if number == MOST_GUESSES or took > GUESSED_S or len(found) == MOST_SIZES:
             break
         if found and (took > SHORT_S or not _is_alike(guess, found[0][0])):
             continue
@@ -141,6 +146,29 @@ def _guessed(reference: Reference, steps: _Steps, most: int) -> list[Answered]:
         if answer := _answer(reference, request, steps):
             found.append((guess, request, answer))
     return found
+
+
+def _answers(
+    reference: Reference,
+    taken: Sequence[Answered],
+    steps: _Steps,
+    goes_on: Callable[[int], bool],
+) -> Answers:
+    """Give answers to what the guesses have shown, and to more while `goes_on` tells so."""
+    answered = [(request, answer) for _, request, answer in taken]
+    for request in _finite(reference, taken[0][0]):
+        if not goes_on(len(answered)):
+            break
+        if answer := _answer(reference, request, steps):
+            answered.append((request, answer))
+    return Answers(reference.release, reference.tensors, answered)
+
+
+def _finite(reference: Reference, guess: Guess) -> Sequence[Request]:
+    """Give further requests of finite values for a large model; none where each is large, too."""
+    found = [each for each in requests(reference.inputs, guess) if each.kind is Kind.FINITE]
+    size = sum(array.nbytes for each in found for array in each.inputs.values())
+    return found if size < MOST_BYTES else ()
 
 
 def _is_alike(one: Guess, other: Guess) -> bool:

@@ -6,6 +6,7 @@ The comparison runs beside the compilation, in a process of its own.
 """
 
 import logging
+import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
@@ -32,7 +33,7 @@ from ie_serving.engines.verification.comparison import Answers
 from ie_serving.engines.verification.handing_over import HandingOver
 from ie_serving.engines.verification.kept import Verdicts
 from ie_serving.engines.verification.references import BY_SUFFIX
-from ie_serving.engines.verification.verdict import OPENVINO, Findings
+from ie_serving.engines.verification.verdict import MORE_SHARE, OPENVINO, Findings
 from ie_serving.telemetry.logs import Event
 
 log = logging.getLogger(__name__)
@@ -45,8 +46,12 @@ MOST_BYTES = 1 << 28
 
 LARGE_BYTES = 1 << 24
 """Size of a model of floats from which on it is compiled once: its load would take twice as long.
-The server asks its own model, and one request of usual finite values, as a client would. What may
-crash an engine is asked in the process alone, of other models."""
+The server asks its own model, and finite values alone: usual ones, and more while that takes no
+more than a share of the load. What may crash an engine is asked in the process alone."""
+
+
+Made = Future[tuple[CompiledModel, float]]
+"""What is compiled beside the comparison, and in how many seconds."""
 
 
 class Finds(Protocol):
@@ -140,7 +145,8 @@ class _Load:
     def compiled(self) -> CompiledModel:
         """Compile by the engine that serves. Raises: LoadFailed."""
         beside = ThreadPoolExecutor(1, "compare")
-        made: Future[CompiledModel] = Future()
+        made: Made = Future()
+        began = time.perf_counter()
         found = beside.submit(self._findings, made)
         beside.shutdown(wait=False)  # a model that OpenVINO refuses waits for no comparison
         try:
@@ -152,7 +158,7 @@ class _Load:
         except BaseException:
             made.cancel()
             raise
-        made.set_result(model)
+        made.set_result((model, time.perf_counter() - began))
         try:
             shown = found.result()
             why = _wrong(shown, refusals=self._second.serves)
@@ -164,7 +170,7 @@ class _Load:
         model.close()  # first, so that both are not in memory
         return self._by_reference(f"{OPENVINO} and {shown.reference} differ: {why}")
 
-    def _findings(self, made: "Future[CompiledModel]") -> Findings:
+    def _findings(self, made: "Made") -> Findings:
         if self._options.verify == OFF:
             return Findings(why_not="verify is off")
         if not self._is_installed:
@@ -184,13 +190,14 @@ class _Load:
         except OSError as error:  # the system has no process or memory left, or the disk no room
             return Findings(why_not=f"it cannot be compared: {error.strerror}")
 
-    def _compared(self, plain: EngineOptions, made: "Future[CompiledModel] | None") -> Findings:
+    def _compared(self, plain: EngineOptions, made: "Made | None") -> Findings:
         found = self._verifier.findings(self._file, plain, large=made is not None)
         if isinstance(found, Findings):
             return found
         assert made is not None  # else the process has asked both engines
         try:
-            return found.compared_with(made.result())
+            model, took_s = made.result()
+            return found.compared_with(model, MORE_SHARE * took_s)
         except MemoryError:
             return Findings(why_not="it takes more memory than there is")
         except ServingError as error:

@@ -33,7 +33,8 @@ class OnnxReference:
         onnxruntime.set_default_logger_severity(4)
         # Weights in another order pay off after many inferences, and here there are few.
         options.add_session_config_entry("session.disable_prepacking", "1")
-        options.intra_op_num_threads = 2
+        # The server compiles the model meanwhile, and two threads would wait for its own.
+        options.intra_op_num_threads = 1
         try:
             session = onnxruntime.InferenceSession(
                 str(file), options, providers=["CPUExecutionProvider"]

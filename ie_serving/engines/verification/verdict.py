@@ -22,6 +22,8 @@ LOWER: Mapping[str, tuple[float, float]] = {
 }
 """The same where a model computes in fewer bits: 8 and 11 of mantissa; and where integers stand for
 floats: engines round each operation's numbers to one of 255 in ways of their own."""
+MORE_SHARE = 0.15
+"""Of the time of a load, that a large model is asked more than one request for in either engine."""
 MANY, FEW_SHARE = 1000, 1e-3
 """Of outputs of as many integers, such as the classes of pixels, that share may differ: classes of
 nearly equal scores follow the rounding of the scores."""
@@ -34,7 +36,7 @@ class Task:
     Attributes:
         file: of the model.
         options: with which OpenVINO compiles it.
-        large: whether the second engine alone is asked, and one request, where all inputs are
+        large: whether the second engine alone is asked, and few requests, where all inputs are
             floats: the server compiles the model meanwhile, and a second compilation would double
             the time of the load.
         limit_s: seconds after which the process is ended.

@@ -11,19 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from ie_serving.config.dialects import (
-    ie_serving,
-    manage,
-    own_flags,
-    stfs_flags,
-    tensorflow_model_server,
-)
+from ie_serving.commands.remote import command
+from ie_serving.compat.stfs import flags as stfs_flags
+from ie_serving.config.dialects import ie_serving, manage, own_flags, tensorflow_model_server
 from ie_serving.config.dialects.environment import ENDPOINTS_OF_BOTO3
 from ie_serving.config.dialects.tfs_flags import FLAGS
 from ie_serving.config.schema.catalogue import names_in_tensorflow_model_server
 from ie_serving.config.schema.storage import STORES
 from ie_serving.core.hints import Hint
-from ie_serving.remote import command
 
 PACKAGE = Path(__file__).resolve().parents[2] / "ie_serving"
 MODULES = sorted(PACKAGE.rglob("*.py"))

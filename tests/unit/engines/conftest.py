@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from ie_serving.engines.tensorflow.supervision import Supervisor
-from tests.unit.engines.tensorflow.processes import Begin, task
+from ie_serving.engines.process.supervision import Supervisor
+from tests.unit.engines.process.processes import Begin, task
 
 
 @pytest.fixture

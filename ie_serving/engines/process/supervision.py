@@ -16,9 +16,9 @@ from typing import TypeVar
 
 from ie_serving.core.backoff import Backoff
 from ie_serving.core.errors import LoadFailed, NotAvailable
-from ie_serving.engines.tensorflow.link import Fault, Link, Message, PeerGone, Segment
-from ie_serving.engines.tensorflow.process import WorkerProcess
-from ie_serving.engines.tensorflow.states import TRANSITIONS, Event, Stage
+from ie_serving.engines.process.child_process import WorkerProcess
+from ie_serving.engines.process.link import Fault, Link, Message, PeerGone, Segment
+from ie_serving.engines.process.states import TRANSITIONS, Event, Stage
 from ie_serving.telemetry import logs
 
 log = logging.getLogger(__name__)

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as some
 
 from ie_serving.core.tensors import Array, DataType
-from ie_serving.engines.tensorflow import protocol
-from ie_serving.engines.tensorflow.protocol import ALIGNMENT, HEAD, Frame, Kind
+from ie_serving.engines.process import protocol
+from ie_serving.engines.process.protocol import ALIGNMENT, HEAD, Frame, Kind
 
 NUMERIC = sorted({d.numpy for d in DataType if d is not DataType.STRING}, key=str)
 SHAPES = some.array_shapes(min_dims=0, max_dims=3, min_side=0, max_side=5)

@@ -16,9 +16,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ie_serving.core.tensors import Array
+from ie_serving.engines.process import protocol
+from ie_serving.engines.process.protocol import Frame, Kind
 from ie_serving.engines.run.forks import not_for_forks
-from ie_serving.engines.tensorflow import protocol
-from ie_serving.engines.tensorflow.protocol import Frame, Kind
 
 KEPT_BYTES = 1 << 26
 """Shared memory that a link keeps between requests. What a larger request took beyond is given

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ie_serving.engines.tensorflow.states import TRANSITIONS, Event, Stage
+from ie_serving.engines.process.states import TRANSITIONS, Event, Stage
 
 
 @pytest.mark.parametrize("stage", Stage)

@@ -6,10 +6,10 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from ie_serving.core.errors import LoadFailed
-from ie_serving.engines.tensorflow.starts import Starts
-from ie_serving.engines.tensorflow.supervision import Supervisor
+from ie_serving.engines.process.starts import Starts
+from ie_serving.engines.process.supervision import Supervisor
 from tests.process import PATIENCE_S
-from tests.unit.engines.tensorflow.processes import task
+from tests.unit.engines.process.processes import task
 
 
 class Noted(Supervisor):

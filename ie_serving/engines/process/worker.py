@@ -1,4 +1,4 @@
-"""The frame of a process that runs signatures for the server; `session.py` puts TensorFlow in it.
+"""The frame of a process that runs signatures for the server: of TensorFlow, or of a kernel.
 
 The process is the server's child. It is given one job, says what it found, and then gets a link
 for each request that the server runs at a time; each link has a thread. It closes what it has
@@ -21,8 +21,8 @@ from typing import Any
 
 from ie_serving.core.codes import Code
 from ie_serving.core.tensors import Array
-from ie_serving.engines.tensorflow.link import Fault, Link, Message, PeerGone, Segment
-from ie_serving.engines.tensorflow.protocol import KEPT, Frame, Kind, numbered, text, words
+from ie_serving.engines.process.link import Fault, Link, Message, PeerGone, Segment
+from ie_serving.engines.process.protocol import KEPT, Frame, Kind, numbered, text, words
 
 Job = Mapping[str, Any]
 """What is to be loaded; `program.py` writes it."""
@@ -80,14 +80,6 @@ def serve(load: Callable[[Job], Loaded]) -> None:
         sys.stdout.flush()
     # Not `sys.exit`: threads may still compute, and nobody wants what they would give.
     os._exit(0)
-
-
-def load(job: Job) -> Loaded:
-    """Load a job by TensorFlow; see `session.load`."""
-    # Here: it takes seconds to import, and the process must know before that what ends it.
-    from ie_serving.engines.tensorflow import session
-
-    return session.load(job)
 
 
 def _live_and_die_with(parent: int) -> None:

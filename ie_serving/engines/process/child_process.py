@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
 
 from ie_serving.core.spare_cpu import SPARE_CPU
-from ie_serving.engines.tensorflow.link import Link, Message, PeerGone, Segment
-from ie_serving.engines.tensorflow.protocol import Kind, text
+from ie_serving.engines.process.link import Link, Message, PeerGone, Segment
+from ie_serving.engines.process.protocol import Kind, text
 
 DYING_S = 1.0
 """Seconds that a process has to be gone once its sockets are closed: one that dies takes some

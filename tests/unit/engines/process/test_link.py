@@ -8,8 +8,8 @@ from contextlib import ExitStack
 import numpy as np
 import pytest
 
-from ie_serving.engines.tensorflow.link import KEPT_BYTES, Link, PeerGone, Segment
-from ie_serving.engines.tensorflow.protocol import HEAD, Kind, text
+from ie_serving.engines.process.link import KEPT_BYTES, Link, PeerGone, Segment
+from ie_serving.engines.process.protocol import HEAD, Kind, text
 
 
 @pytest.fixture

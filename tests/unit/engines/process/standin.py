@@ -23,9 +23,9 @@ from pathlib import Path
 
 from ie_serving.core.codes import Code
 from ie_serving.core.tensors import Array
-from ie_serving.engines.tensorflow.link import Fault
-from ie_serving.engines.tensorflow.protocol import text, words
-from ie_serving.engines.tensorflow.worker import Job, Loaded, serve
+from ie_serving.engines.process.link import Fault
+from ie_serving.engines.process.protocol import text, words
+from ie_serving.engines.process.worker import Job, Loaded, serve
 
 COUNT = itertools.count(1)
 

@@ -13,13 +13,13 @@ from pathlib import Path
 import pytest
 
 from ie_serving.core.errors import LoadFailed, NotAvailable
-from ie_serving.engines.tensorflow.link import Fault, Link, PeerGone
-from ie_serving.engines.tensorflow.process import WorkerProcess
+from ie_serving.engines.process.child_process import WorkerProcess
+from ie_serving.engines.process.link import Fault, Link, PeerGone
+from ie_serving.engines.process.protocol import Kind, text, words
+from ie_serving.engines.process.supervision import Supervisor
 from ie_serving.engines.tensorflow.program import COMMAND
-from ie_serving.engines.tensorflow.protocol import Kind, text, words
-from ie_serving.engines.tensorflow.supervision import Supervisor
 from tests.process import PATIENCE_S, Process
-from tests.unit.engines.tensorflow.processes import SOON, Begin, ended, task
+from tests.unit.engines.process.processes import SOON, Begin, ended, task
 
 
 def ask(link: Link, command: str) -> str:
@@ -71,7 +71,7 @@ def test_a_command_that_cannot_even_be_passed_on_fails_the_start() -> None:
 def test_a_fault_without_words_fails_the_start() -> None:
     program = (
         "import socket, sys\n"
-        "from ie_serving.engines.tensorflow.protocol import HEAD, Kind\n"
+        "from ie_serving.engines.process.protocol import HEAD, Kind\n"
         "control = socket.socket(fileno=int(sys.argv[-2]))\n"
         "control.sendall(HEAD.pack(Kind.FAULT, 0, 0, 0))\n"
         "control.recv(1 << 16, socket.MSG_WAITALL)\n"
@@ -183,9 +183,9 @@ def test_what_is_abandoned_ends_without_anybody_waiting(begin: Begin) -> None:
 def test_the_process_ends_when_the_server_is_killed() -> None:
     program = (
         "import threading\n"
-        "from ie_serving.engines.tensorflow.supervision import Supervisor\n"
-        "from ie_serving.engines.tensorflow.protocol import words\n"
-        "from tests.unit.engines.tensorflow.processes import task\n"
+        "from ie_serving.engines.process.supervision import Supervisor\n"
+        "from ie_serving.engines.process.protocol import words\n"
+        "from tests.unit.engines.process.processes import task\n"
         "print(words(Supervisor(task()).start().tensors[0]), flush=True)\n"
         "threading.Event().wait()\n"
     )

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ie_serving.core.backoff import Backoff
-from ie_serving.engines.tensorflow.supervision import Supervisor, Task
+from ie_serving.engines.process.supervision import Supervisor, Task
 from tests.process import PATIENCE_S
 
 COMMAND = (sys.executable, str(Path(__file__).with_name("standin.py")))

@@ -5,7 +5,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from ie_serving.engines.onnx_file import MAIN_DOMAIN, Node
-from ie_serving.engines.openvino.operators import elementwise, states
+from ie_serving.engines.openvino.operators import attention, elementwise, states
 from ie_serving.engines.openvino.operators.reading import Convert
 
 
@@ -34,6 +34,7 @@ def needed(nodes: Iterable[Node]) -> Mapping[str, Convert]:
 
 OPERATORS: Mapping[str, Operator] = MappingProxyType(
     {
+        "Attention": Operator(attention.attention, attention.is_needed),
         "CausalConvWithState": Operator(states.causal_convolution),
         "Celu": Operator(elementwise.celu),
         "CumProd": Operator(elementwise.cumulated_product),

@@ -5,7 +5,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from ie_serving.engines.onnx_file import MAIN_DOMAIN, Node
-from ie_serving.engines.openvino.operators import attention, elementwise, states
+from ie_serving.engines.openvino.operators import attention, elementwise, fourier, optional, states
 from ie_serving.engines.openvino.operators.reading import Convert
 
 
@@ -38,7 +38,10 @@ OPERATORS: Mapping[str, Operator] = MappingProxyType(
         "CausalConvWithState": Operator(states.causal_convolution),
         "Celu": Operator(elementwise.celu),
         "CumProd": Operator(elementwise.cumulated_product),
+        "DFT": Operator(fourier.transform, fourier.is_needed),
         "LinearAttention": Operator(states.linear_attention),
+        "OptionalGetElement": Operator(optional.element),
+        "OptionalHasElement": Operator(optional.has_element),
         "SwiGLU": Operator(elementwise.swiglu),
         "TensorScatter": Operator(states.tensor_scatter),
     }

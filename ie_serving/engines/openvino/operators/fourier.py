@@ -72,16 +72,16 @@ def _inverse(data: ov.Output, length: ov.Output | None, place: int) -> ov.Node:
 def _real(data: ov.Output, length: ov.Output | None, place: int) -> ov.Node:
     """Give the numbers whose frequencies of one side are given.
 
-    Measured with OpenVINO 2026.4: the plugin ends the process where it computes how many these are,
-    and takes frequencies that are missing for others.
+    The plugin takes others for those that are missing. Measured with OpenVINO 2026.4.
     """
-    has = size_of(data, place)
-    held = int64(2 * (has - 1)) if length is None else length.get_node()
-    count = value_of(held)
-    if count is None or not 0 < count.item() <= 2 * has - 1:
+    count = None if length is None else value_of(length.get_node())
+    if length is not None and (
+        count is None or not 0 < count.item() <= 2 * size_of(data, place) - 1
+    ):
         raise ValueError("a request says how many numbers there are, or they are more than follow")
-    numbers = op.irdft(floats(data), int64([place]), int64([count.item()]))
-    return op.unsqueeze(numbers, int64(-1))
+    twice = op.multiply(op.subtract(sizes(data, [place]), int64([1])), int64([2]))
+    asked = twice if count is None else int64([count.item()])
+    return op.unsqueeze(op.irdft(floats(data), int64([place]), asked), int64(-1))
 
 
 def _complex(data: ov.Output) -> ov.Node:

@@ -40,15 +40,15 @@ async def test_one_side_gives_numbers(tmp_path: Path, axis: int, length: int | N
     held = {"a": np.array(axis)} | ({"n": np.array(length)} if length else {})
     names = ["x", "n" if length else "", "a"]
     node = helper.make_node("DFT", names, ["y"], onesided=1, inverse=1)
-    given = {"x": COMPLEX}
-    await check(write(tmp_path, node, given, {"x": (0,)}, held), given, atol=1e-4)
+    given, opened = {"x": COMPLEX}, (0,) if length else (0, 1, 2)
+    await check(write(tmp_path, node, given, {"x": opened}, held), given, atol=1e-4)
 
 
 @pytest.mark.parametrize(("opened", "length"), [((1,), 5), ((), 8), ((), 0)])
 def test_numbers_of_which_frequencies_may_be_missing_are_refused(
     tmp_path: Path, opened: tuple[int, ...], length: int
 ) -> None:
-    """The plugin ends the process, or takes others."""
+    """The plugin takes others."""
     held = {"a": np.array(1), "n": np.array(length)}
     node = helper.make_node("DFT", ["x", "n", "a"], ["y"], onesided=1, inverse=1)
     write(tmp_path, node, {"x": COMPLEX}, {"x": opened}, held)

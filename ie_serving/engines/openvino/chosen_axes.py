@@ -6,7 +6,7 @@ the model declares the number, so that the operation becomes one for all axes. A
 of range or is named twice asks for an index out of range, which `indices.py` refuses.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from types import MappingProxyType
 
 import numpy as np
@@ -14,9 +14,10 @@ import openvino as ov
 import openvino.opset15 as op
 
 from ie_serving.engines.openvino.graphs.bodies import bodies
-from ie_serving.engines.openvino.graphs.constants import Operand, int64, value_of
+from ie_serving.engines.openvino.graphs.constants import Operand, int64
 from ie_serving.engines.openvino.graphs.walk import operations
 from ie_serving.engines.openvino.mend import replace
+from ie_serving.engines.openvino.sizes import from_values, is_among
 
 LAST = 2**31 - 1
 """An end behind all places of an axis; the plugin computes ends in 32 bits."""
@@ -25,16 +26,20 @@ _AXES_OF_SLICE = 4
 
 def hold_axes(model: ov.Model) -> None:
     """Replace operations whose axes a request chooses, in bodies too; infer ranks anew."""
-    made = [_held(node) for node in operations(model)]
+    nodes = operations(model)
+    sources = from_values(nodes)
+    made = [_held(node, sources) for node in nodes]
     if any(made):
         model.validate_nodes_and_infer_types()
 
 
-def _held(node: ov.Node) -> bool:
+def _held(node: ov.Node, sources: Collection[str]) -> bool:
     for body in bodies(node):
         hold_axes(body)
     rule = _RULES.get(node.get_type_name())
-    made = rule(node) if rule else None
+    if rule is None or not is_among(sources, node, _AXES_OF_SLICE if rule is _sliced else 1):
+        return False
+    made = rule(node)
     if made is None:
         return False
     made.set_friendly_name(node.get_friendly_name())
@@ -73,8 +78,6 @@ def _reduced(node: ov.Node) -> ov.Node | None:
 
 def _sliced(node: ov.Node) -> ov.Node | None:
     """Say of every axis where to begin and to end, and the step."""
-    if node.get_input_size() <= _AXES_OF_SLICE:
-        return None
     data, *limits, axes = node.input_values()
     count, rank = _chosen(axes), data.get_partial_shape().rank
     if not count or rank.is_dynamic:
@@ -90,9 +93,9 @@ def _sliced(node: ov.Node) -> ov.Node | None:
 
 
 def _chosen(axes: ov.Output) -> int:
-    """Count the axes that follow from a request; 0 where the model holds them, or any number is."""
+    """Count the axes that a request chooses; 0 where it chooses their number, too."""
     shape = axes.get_partial_shape()
-    if shape.is_dynamic or value_of(axes.get_node()) is not None:
+    if shape.is_dynamic:
         return 0
     return int(shape.to_shape()[0]) if len(shape) else 1
 

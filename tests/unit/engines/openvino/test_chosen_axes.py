@@ -81,3 +81,15 @@ def test_axes_of_any_number_are_refused(tmp_path: Path) -> None:
     )
     with pytest.raises(LoadFailed, match="are values of a request"):
         load(tmp_path)
+
+
+async def test_axes_that_follow_from_shapes_leave_sizes_known(tmp_path: Path) -> None:
+    """The front end computes those of a kernel's zero points, and the plugin asks for its sizes."""
+    given = {
+        "x": np.arange(2, 11, dtype=np.uint8).reshape(1, 1, 3, 3),
+        "w": np.ones((2, 1, 2, 2), np.uint8),
+        "z": np.array(1, np.uint8),
+        "zs": np.array([0, 1], np.uint8),
+    }
+    node = helper.make_node("ConvInteger", list(given), ["y"])
+    await check(write(tmp_path, node, given), given)

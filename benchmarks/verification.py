@@ -15,7 +15,7 @@ import numpy as np
 from onnx import NodeProto, TensorProto, helper, numpy_helper, save_model
 
 from benchmarks.models import RESNET50, SEED
-from ie_serving.engine_stack import VERIFIER, drivers
+from ie_serving.app.engine_stack import VERIFIER, drivers
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.tensorflow.fallback import TensorFlowFallback
 

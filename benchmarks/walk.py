@@ -37,7 +37,7 @@ import uvloop
 import ie_serving
 from benchmarks.calls import tfs_grpc, tfs_rest
 from benchmarks.wire import Array
-from ie_serving.application import ServingApplication
+from ie_serving.app.application import ServingApplication
 from ie_serving.config.dialects import ie_serving as dialect
 from ie_serving.server.process.deadly_loads import LoadNotes
 from ie_serving.server.process.handover import Handover, Handovers

@@ -1,277 +1,58 @@
-"""The commands of this package: read the command line, run the processes, give an exit code.
+"""The commands of this package as they are installed: each heeds signals before it imports.
 
-What is heavy is imported by `_build`, in a worker, after the fork.
+What asks a server over the wire begins without what serves: those commands are typed by people and
+run by probes, and import neither numpy nor the server.
 """
 
-import json
-import logging
 import os
-import signal
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
-from getpass import getpass
-from types import FrameType
+from collections.abc import Callable, Sequence
 
-from ie_serving.config.dialects import bridge, kernel_run, keys, manage, own_flags, verify
-from ie_serving.config.dialects import ie_serving as own
-from ie_serving.config.dialects import tensorflow_model_server as tfs
-from ie_serving.config.schema import closed, shared_port, workers
-from ie_serving.config.settings import Parsed, Settings, TuneSettings
-from ie_serving.core import hints, interruption
-from ie_serving.core.errors import ServingError, causes
-from ie_serving.server.process import gunicorn_app
-from ie_serving.server.process.deadly_loads import LoadNotes
-from ie_serving.server.process.handover import Handover, Handovers
-from ie_serving.server.process.lifecycle import Application
-from ie_serving.server.workers.member import Member
-from ie_serving.storage.backends.by_url import check_urls, open_storage
-from ie_serving.storage.options import StorageOptions
-from ie_serving.telemetry import access_log, installed, logs
+from ie_serving.core.commands import ASKING
+from ie_serving.core.interruption import code_of, heed
 
-log = logging.getLogger(__name__)
-
-WRONG_USAGE = 2
-"""Exit code of a wrong command line or configuration, as argparse's own. A port that is taken or a
-first start that fails ends with 1, and the cause is in the log."""
-
-NOT_TUNED = 1
-"""Exit code of `tune` where the model does not load, or answers none of the requests."""
-
-
-def _stop_at_once(number: int, frame: FrameType | None) -> None:
-    raise SystemExit(0)
-
-
-def _ignore_orders() -> None:
-    """Ignore what is meant for a server that runs: by default it would end the process."""
-    for number in (signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2):
-        signal.signal(number, signal.SIG_IGN)
+Command = Callable[[Sequence[str]], int]
+"""Takes what stands behind the program's name; gives the exit code."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run `ie_serving`; return its exit code."""
-    _ignore_orders()
     given = sys.argv[1:] if argv is None else argv
-    try:
-        if manage.is_asked(given):
-            return _show(manage.run(given, os.environ))
-        if keys.is_asked(given):
-            return _show(keys.run(given, _password))
-        if list(given[:2]) == ["config", "import"]:
-            return _show(_imported(given))
-        if list(given[:1]) == ["gen"]:
-            return _show([_generated(given)])
-        if kernel_run.is_asked(given):
-            return _run_kernel(kernel_run.parse(given))
-        if verify.is_asked(given):
-            return _verify(verify.parse(given))
-        if bridge.is_asked(given):
-            return _bridge(given)
-        parsed = _command(given)
-        _prepare(parsed)
-    except ServingError as error:
-        for cause in causes(error):
-            print(f"ie_serving: error: {cause}", file=sys.stderr)
-        if list(given[:1]) == [own_flags.CHECK] and f"--{own_flags.JSON}" in given:
-            print(json.dumps({"ok": False, "server": [*map(str, causes(error))], "models": {}}))
-        return WRONG_USAGE
-    if parsed.tune is not None:
-        return _tune(parsed, parsed.tune)
-    return _check(parsed) if parsed.only_check else _serve(parsed).code
+    return _run(_asked if given and given[0] in ASKING else _served("main"), given)
 
 
-def tensorflow_model_server(argv: Sequence[str] | None = None) -> int:
+def tensorflow_model_server() -> int:
     """Run as `tensorflow_model_server` does; return its exit code."""
-    _ignore_orders()
-    try:
-        parsed = tfs.parse(sys.argv[1:] if argv is None else argv, os.environ)
-        _prepare(parsed)
-    except ServingError as error:
-        tfs.fail(f"INVALID_ARGUMENT: {error}", [str(error)])
-    if parsed.only_check:
-        return _check(parsed)
-    ended = _serve(parsed)
-    if ended.code:
-        tfs.fail(f"UNKNOWN: {' '.join(ended.cause.split()) or 'the log says why'}")
-    return ended.code
+    return _run(_served("tensorflow_model_server"), sys.argv[1:])
 
 
-def kibernetika_serving(argv: Sequence[str] | None = None) -> int:
-    """Run as `kibernetika-serving` does; return its exit code."""
-    from ie_serving.config.dialects import kibernetika
+def as_other(command: str, place: str) -> int:
+    """Run as a command of another server does; see `app.command_line.as_other`."""
 
-    return _as_other("kibernetika-serving", kibernetika.parse, argv)
+    def run(given: Sequence[str]) -> int:
+        from ie_serving.app import command_line
 
+        return command_line.as_other(command, place, given)
 
-def simple_tensorflow_serving(argv: Sequence[str] | None = None) -> int:
-    """Run as `simple_tensorflow_serving` and `stfs` do; return its exit code."""
-    from ie_serving.config.dialects import simple_tensorflow_serving as stfs
-
-    return _as_other("simple_tensorflow_serving", stfs.parse, argv)
+    return _run(run, sys.argv[1:])
 
 
-def _as_other(
-    command: str,
-    parse: Callable[[Sequence[str], Mapping[str, str]], Parsed],
-    argv: Sequence[str] | None,
-) -> int:
-    """Serve what a command line of another server says; return the exit code."""
-    _ignore_orders()
-    try:
-        parsed = parse(sys.argv[1:] if argv is None else argv, os.environ)
-        _prepare(parsed)
-    except ServingError as error:
-        for cause in causes(error):
-            print(f"{command}: error: {cause}", file=sys.stderr)
-        return WRONG_USAGE
-    return _serve(parsed).code
+def _run(command: Command, given: Sequence[str]) -> int:
+    heed()
+    return code_of(lambda: command(given))
 
 
-def _command(given: Sequence[str]) -> Parsed:
-    if list(given[:1]) == ["serve"]:
-        from ie_serving.config.dialects import sagemaker  # here: nobody else needs it
+def _asked(given: Sequence[str]) -> int:
+    from ie_serving.commands.remote.command import run
 
-        return sagemaker.parse(given, os.environ)
-    return own.parse(given, os.environ)
+    return run(given, os.environ)
 
 
-def _bridge(given: Sequence[str]) -> int:
-    options = bridge.parse(given, os.environ)
-    logs.configure("INFO")
-    try:
-        from ie_serving.bridge.mqtt import MqttBridge
-    except ImportError as error:
-        if error.name != "paho":
-            raise
-        raise ServingError(
-            "the bridge needs the extra mqtt: pip install 'ie_serving[mqtt]'"
-        ) from None
-    MqttBridge(options).run()
-    return 0
+def _served(name: str) -> Command:
+    def run(given: Sequence[str]) -> int:
+        from ie_serving.app import command_line as commands
 
+        command: Command = getattr(commands, name)
+        return command(given)
 
-def _imported(argv: Sequence[str]) -> Sequence[str]:
-    from ie_serving.config.dialects import importing  # here: nobody needs it to serve
-
-    return importing.run(argv[2:])
-
-
-def _show(lines: Sequence[str]) -> int:
-    for line in lines:
-        print(line)
-    return 0
-
-
-def _generated(argv: Sequence[str]) -> str:
-    from ie_serving.clients import command
-
-    return command.run(argv, os.environ)
-
-
-def _password() -> str:
-    """Read a password: unseen where a terminal is there, else the first line that is piped in."""
-    return getpass() if sys.stdin.isatty() else sys.stdin.readline().rstrip("\n")
-
-
-def _prepare(parsed: Parsed) -> None:
-    """Set up what is the process's own, and check what only storage can.
-
-    Raises:
-        ServingError: the log file cannot be opened, or a base path cannot be served.
-    """
-    hints.speak(parsed.names)
-    server = parsed.settings.server
-    logs.configure(server.log_level, server.log_path, server.log_format)
-    for warning in parsed.warnings:
-        log.warning(warning)
-    workers.check(parsed.settings)
-    shared_port.check(server)
-    closed.check(server)
-    access_log.check(server.access_log)
-    installed.check(server.traces_url, server.otlp_protocol)
-    check_urls((model.base_path for model in parsed.settings.models), parsed.storage)
-
-
-def _serve(parsed: Parsed) -> gunicorn_app.Ended:
-    # A server that is told to stop has done its work. The arbiter will have handlers of its own.
-    for number in interruption.SIGNALS:
-        signal.signal(number, _stop_at_once)
-    build = partial(_build, storage=parsed.storage)
-    return gunicorn_app.run(parsed.settings, build, environment=os.environ)
-
-
-def _run_kernel(asked: kernel_run.KernelRun) -> int:
-    from ie_serving.kernel_run import run
-
-    logs.configure("WARNING")
-    return run(asked)
-
-
-def _verify(asked: verify.Verify) -> int:
-    from ie_serving.config.settings import ModelConfig
-    from ie_serving.engine_stack import engine_of
-    from ie_serving.verify import run
-
-    logs.configure("ERROR")
-    return run(asked, engine_of(ModelConfig(name=asked.directory.parent.name, base_path="")))
-
-
-def _check(parsed: Parsed) -> int:
-    from ie_serving.check import check
-    from ie_serving.config.files import access_file, tls_files
-    from ie_serving.engine_stack import engine_of
-    from ie_serving.server.gate.gate import Gate
-
-    _limit_memory(parsed)
-    # The report has every cause, each under its signature.
-    logging.getLogger(logs.OWN).setLevel(logging.CRITICAL)
-    return check(
-        parsed.settings,
-        engine_of,
-        partial(open_storage, options=parsed.storage),
-        at_start=lambda: Gate(
-            parsed.settings.server,
-            tls_files.read,
-            access_file.read,
-            certificates=Handover(),
-            callers=Handover(),
-        ),
-        as_json=parsed.as_json,
-    )
-
-
-def _limit_memory(parsed: Parsed) -> None:
-    """Let models that are loaded without a server be held to what its requests may take."""
-    from ie_serving.core.budget import BUDGET
-    from ie_serving.server.process.memory_limit import budget_of
-
-    BUDGET.limit = budget_of(parsed.settings.server.memory_budget_bytes)
-
-
-def _tune(parsed: Parsed, asked: TuneSettings) -> int:
-    from ie_serving.engine_stack import tools
-    from ie_serving.tuning.command import tune
-
-    _limit_memory(parsed)
-    logging.getLogger(logs.OWN).setLevel(logging.CRITICAL)  # the table has every cause
-    (model,) = parsed.settings.models
-    try:
-        tune(model, asked, open_storage(model.base_path, options=parsed.storage), tools(model))
-    except ServingError as error:
-        print(f"ie_serving: error: {error}", file=sys.stderr)
-        return NOT_TUNED
-    return 0
-
-
-def _build(
-    settings: Settings,
-    handovers: Handovers,
-    notes: LoadNotes,
-    member: Member | None,
-    *,
-    storage: StorageOptions,
-) -> Application:
-    from ie_serving.application import ServingApplication
-
-    return ServingApplication(settings, storage, handovers, notes, member)
+    return run

@@ -2,7 +2,7 @@
 
 What a setting means, how it is read and what each dialect calls it is declared in `schema/`; here
 are its type, its default and why that is the default. Dialects and files produce these values,
-checked, and `main.py` hands them on.
+checked, and `app/command_line.py` hands them on.
 """
 
 from collections.abc import Mapping
@@ -11,55 +11,8 @@ from pathlib import Path
 
 from ie_serving.config.telling import Telling
 from ie_serving.engines.base import EngineOptions
-from ie_serving.models.repository.version_policy import Latest, VersionPolicy
+from ie_serving.models.configuration import ModelConfig
 from ie_serving.storage.options import StorageOptions
-
-KONDUIT = "konduit.json"
-"""File of a model that is a pipeline of Konduit."""
-STFS = "stfs"
-"""Value of `ServerSettings.old_front` for simple_tensorflow_serving."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Graph:
-    """A graph of models, or another version of one file, that stands in the configuration."""
-
-    text: str
-    """What its file would hold."""
-
-    version: int = 1
-
-    file: str = "graph.json"
-    """Name of that file; another one is no graph, but a pipeline of Konduit or a chain of
-    kibernetika-serving."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class ModelConfig:
-    """One model: where its versions lie, which are served, and how they are compiled."""
-
-    name: str
-    base_path: str
-    version_policy: VersionPolicy = field(default_factory=Latest)
-    version_labels: Mapping[str, int] = field(default_factory=dict)
-    engine: EngineOptions = field(default_factory=EngineOptions)
-
-    poll_wait_s: float | None = None
-    """0 never lists again; None takes the server's."""
-
-    ready_marker: str = ""
-    """Empty asks for none."""
-
-    graph: "Graph | None" = None
-    """A graph that stands in the configuration itself; there is no repository."""
-
-    platform: str = ""
-    """TensorFlow Serving's `model_platform`; empty where the configuration has no such word."""
-
-    @property
-    def is_konduit(self) -> bool:
-        """Whether it is a pipeline of Konduit, asked by that server's route as well."""
-        return self.graph is not None and self.graph.file == KONDUIT
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -153,7 +106,7 @@ class ServerSettings(Telling):
     """0 sets no limit."""
 
     max_connections: int = 0
-    """0 takes 10,000, or fewer where the limit of files is lower (`tuning.py`)."""
+    """0 takes 10,000, or fewer where the limit of files is lower (`commands/tune.py`)."""
 
     # Off: what requests hold is bounded by bytes, and what waits for a model is so as well.
     max_in_flight_requests: int = 0
@@ -223,7 +176,7 @@ class ServerSettings(Telling):
     """Model that answers `POST /invocations`; empty serves none."""
 
     old_front: str = ""
-    """Old server whose routes the REST port has as well: `STFS`; empty for none."""
+    """Folder of `compat/` whose API the REST port has as well; empty for none."""
 
     labels_for_unavailable: bool = False
     method_name_check: bool = False
@@ -292,7 +245,7 @@ class ServerSettings(Telling):
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """What the composition root (`application.py`) builds a server from."""
+    """What the composition root (`app/application.py`) builds a server from."""
 
     server: ServerSettings
     models: tuple[ModelConfig, ...]

@@ -6,7 +6,7 @@ from pathlib import Path
 from ie_serving.core.errors import LoadFailed
 from ie_serving.core.nearest import nearest
 from ie_serving.engines.base import AUTO, CompiledModel, Driver, EngineOptions
-from ie_serving.engines.listed import TABLE, Listed, names_in
+from ie_serving.engines.listed import TABLE, Listed, names_in, rows
 from ie_serving.engines.third_parties import third_parties
 
 Others = Callable[[], Mapping[str, Driver]]
@@ -15,7 +15,7 @@ NOTHING = "the model is missing"
 """How an engine begins that finds nothing of a model."""
 
 AT_HAND = ("onnxruntime", "openvino")
-"""Names of the drivers that `application.py` makes at the start."""
+"""Names of the drivers that `app/application.py` makes at the start."""
 
 
 def names() -> list[str]:
@@ -115,4 +115,4 @@ class Drivers:
 
 def every(drivers: Sequence[Driver]) -> Drivers:
     """Give `drivers`, those of the table, and those of other packages, as one engine."""
-    return Drivers(drivers, TABLE, third_parties)
+    return Drivers(drivers, rows(), third_parties)

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import cast
 
+from ie_serving.core.compat import added
 from ie_serving.core.errors import LoadFailed
 from ie_serving.engines.base import CompiledModel, EngineOptions
 
@@ -163,16 +164,11 @@ TABLE: tuple[Listed, ...] = (
         suffixes=(".pmml",),
     ),
     Listed(name="python", place="ie_serving.engines.python.driver:load"),
-    Listed(
-        name="edi",
-        place="ie_serving.engines.python.edi.driver:load",
-        marks={"kernel.py": re.compile(b""), "model.json": re.compile(rb'"kernel_path"\s*:')},
-    ),
-    Listed(
-        name="konduit",
-        place="ie_serving.engines.python.konduit.driver:load",
-        marks={"konduit.json": re.compile(b"")},
-    ),
     Listed(name="null", place="ie_serving.engines.null.driver:load"),
 )
 """In the order in which they are asked."""
+
+
+def rows() -> tuple[Listed, ...]:
+    """Give the rows of this table, and those of `compat/`."""
+    return (*TABLE, *(row for more in added("drivers") for row in more()))

@@ -1,6 +1,6 @@
 """The other models of the server, for what asks them while it answers itself.
 
-`application.py` hands them in at compilation; the manager alone knows which versions serve.
+`app/application.py` hands them in at compilation; the manager alone knows which versions serve.
 """
 
 from __future__ import annotations

@@ -4,8 +4,8 @@ import logging
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from ie_serving.config.settings import ModelConfig
 from ie_serving.engines.base import EngineOptions
+from ie_serving.models.configuration import ModelConfig
 from ie_serving.models.repository.version_policy import Latest
 from ie_serving.models.served import Served
 from ie_serving.models.stream import ModelStream

@@ -20,9 +20,9 @@ from collections.abc import (
 from dataclasses import replace
 from typing import Any
 
-from ie_serving.config.settings import ModelConfig
 from ie_serving.core.errors import NotThereYet, StorageError
 from ie_serving.models.admission import check_labels_of, check_platforms
+from ie_serving.models.configuration import ModelConfig
 from ie_serving.models.first_loads import (
     begin,
     begin_alone,

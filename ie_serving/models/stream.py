@@ -15,14 +15,14 @@ from functools import partial
 
 from ie_serving.core.errors import StorageError
 from ie_serving.core.versions import VersionStatus
-from ie_serving.models.polled import List, TurnWanted
-from ie_serving.models.polls import Polls
+from ie_serving.models.listing.polled_model import List, TurnWanted
+from ie_serving.models.listing.schedule import Polls
 from ie_serving.models.repository.comparisons import Comparisons
 from ie_serving.models.repository.source import Candidate, Listing, Source
 from ie_serving.models.repository.trouble import ListingTrouble
 from ie_serving.models.repository.version_policy import VersionPolicy
 from ie_serving.models.repository.wanted import Wanted
-from ie_serving.models.rules import POLLS_FOR_REST, StreamRules
+from ie_serving.models.stream_rules import POLLS_FOR_REST, StreamRules
 from ie_serving.models.traffic.labels import assigned
 from ie_serving.models.version.control import VersionControl, Work
 from ie_serving.models.version.handle import Servable

@@ -9,9 +9,9 @@ import signal
 import sys
 from pathlib import Path
 
+from ie_serving.app.command_line import main
 from ie_serving.engines.base import CompiledModel, EngineOptions
 from ie_serving.engines.openvino.compile import OpenVinoEngine
-from ie_serving.main import main
 
 compile_alive = OpenVinoEngine.compile
 

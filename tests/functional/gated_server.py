@@ -17,12 +17,12 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TypeVar
 
+from ie_serving.app.command_line import main
 from ie_serving.core.tensors import Array, Signature
 from ie_serving.engines.base import CompiledModel, EngineOptions
 from ie_serving.engines.layers.base import Layer
 from ie_serving.engines.openvino.compile import OpenVinoEngine
 from ie_serving.engines.openvino.slot import Slot
-from ie_serving.main import main
 
 T = TypeVar("T")
 

@@ -7,10 +7,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from ie_serving.app.command_line import main
 from ie_serving.engines.base import CompiledModel, EngineOptions
 from ie_serving.engines.openvino.compile import OpenVinoEngine
 from ie_serving.inference.plane import DataPlane
-from ie_serving.main import main
 
 compile_alive, predict_alive = OpenVinoEngine.compile, DataPlane.predict
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ie_serving.clients import command as gen
+from ie_serving.commands import gen
 from ie_serving.config.files.access_file import key_credential, line
 from ie_serving.core.errors import ServingError
 from tests.certificates import Authority
@@ -394,8 +394,8 @@ def test_watch_shows_into_a_pipe_what_has_changed(world: World) -> None:
 def test_status_starts_without_what_serves(world: World) -> None:
     """A command that people and probes run often must not load numpy, gRPC or the server."""
     code = (
-        "import sys; from ie_serving.start import main; main(['status']);"
-        "print([m for m in ('numpy', 'grpc', 'google.protobuf', 'gunicorn', 'ie_serving.main')"
+        "import sys; from ie_serving.main import main; main(['status']);"
+        "print([m for m in ('numpy', 'grpc', 'google.protobuf', 'gunicorn', 'ie_serving.app')"
         " if m in sys.modules])"
     )
     environ = {**os.environ, "IE_SERVING_URL": world.server.url}

@@ -206,7 +206,9 @@ def test_the_arbiter_does_not_import_the_workers_libraries() -> None:
 
 def test_the_worker_imports_what_it_may_never_need_with_the_model_that_needs_it() -> None:
     """Of OpenVINO's package: not its converter, with the library that reports usage."""
-    script = "import sys, ie_serving.application; print(*(n for n, m in sys.modules.items() if m))"
+    script = (
+        "import sys, ie_serving.app.application; print(*(n for n, m in sys.modules.items() if m))"
+    )
     *_, modules = output_of(sys.executable, "-c", script, cwd=ROOT)
     imported = set(modules.split())
     assert "openvino" in imported

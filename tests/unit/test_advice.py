@@ -11,19 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from ie_serving.config.dialects import (
-    ie_serving,
-    manage,
-    own_flags,
-    stfs_flags,
-    tensorflow_model_server,
-)
+from ie_serving.commands.remote import command
+from ie_serving.compat.stfs import flags as stfs_flags
+from ie_serving.config.dialects import ie_serving, manage, own_flags, tensorflow_model_server
 from ie_serving.config.dialects.environment import ENDPOINTS_OF_BOTO3
 from ie_serving.config.dialects.tfs_flags import FLAGS
 from ie_serving.config.schema.catalogue import names_in_tensorflow_model_server
 from ie_serving.config.schema.storage import STORES
 from ie_serving.core.hints import Hint
-from ie_serving.remote import command
 
 PACKAGE = Path(__file__).resolve().parents[2] / "ie_serving"
 MODULES = sorted(PACKAGE.rglob("*.py"))
@@ -85,12 +80,16 @@ def flags_of(parser: argparse.ArgumentParser) -> Iterator[str]:
 
 
 FLAGS_OF: Mapping[str, frozenset[str]] = {
-    "clients": frozenset(CLIENTS),
-    "remote": frozenset(
+    "wire/clients": frozenset(CLIENTS),
+    "commands/gen": frozenset(CLIENTS),
+    "commands/remote": frozenset(
         flag for name in command.MEANINGS for flag in flags_of(command.parser_of(name))
     ),
 }
-"""Flags of commands that are parsed elsewhere than in the dialects, by the room of their texts."""
+"""Flags of commands that no dialect parses, by the folder or module of their texts."""
+
+DIALECTS = re.compile(r"config/dialects/|compat/\w+/(dialect|flags|seams)\.py")
+"""Those of other servers, with what `config import` notes, are in `compat`."""
 
 HINTS = [pair for _, pair in sorted({hint.text: (where, hint) for where, hint in hints()}.items())]
 
@@ -98,8 +97,11 @@ HINTS = [pair for _, pair in sorted({hint.text: (where, hint) for where, hint in
 @pytest.mark.parametrize("path", MODULES, ids=place)
 def test_only_a_dialect_names_flags(path: Path) -> None:
     """Everywhere else a setting is named by its field, in a `Hint`."""
-    if not place(path).startswith("config/dialects/"):
-        known = FLAGS_OF.get(place(path).partition("/")[0], frozenset())
+    if not DIALECTS.match(place(path)):
+        known = next(
+            (flags for where, flags in FLAGS_OF.items() if place(path).startswith(where)),
+            frozenset(),
+        )
         found = {name for text in texts(path) for name in FLAG.findall(text)}
         assert found <= known
 
@@ -147,12 +149,12 @@ STFS = {f"--{flag.name}" for flag in stfs_flags.FLAGS}
         # Its help tells what stands without a command.
         ("own_flags", OWN_IN_BOTH | MANAGE | {"--help", "--model_path"}),
         ("no_command", OWN_IN_BOTH | {"--help", "--model_name", "--model_path"}),
-        ("sagemaker", OWN_IN_BOTH),
+        ("sagemaker/dialect", OWN_IN_BOTH),
         # It also tells the two commands apart by these.
         ("ovms", OWN_IN_BOTH | {"--config_path", "--model_name", "--model_path"}),
         ("manage", MANAGE),
         # As far as a hyphen: flags of this server have none.
-        ("kibernetika", {"--driver", "--model", "--hooks", "--option", "--port", "--http"}),
+        ("kibernetika/dialect", {"--driver", "--model", "--hooks", "--option", "--port", "--http"}),
         # It reads a file of simple_tensorflow_serving as that command does.
         ("importing", OWN_IN_BOTH | {"--help", "--model_config_file"}),
         ("keys", OWN_IN_BOTH | {"--help", "--rights", "--models"}),
@@ -163,22 +165,27 @@ STFS = {f"--{flag.name}" for flag in stfs_flags.FLAGS}
         ("verify", {"--help", "--against", "--requests", "--write", "--inference_precision"}),
         ("tensorflow_model_server", TFS),
         ("tfs_flags", TFS),
-        ("simple_tensorflow_serving", STFS),
-        ("stfs_flags", STFS),
+        ("stfs/dialect", STFS),
+        ("stfs/flags", STFS),
     ],
 )
 def test_a_dialect_names_only_flags_of_its_own(module: str, known: set[str]) -> None:
-    path = PACKAGE / "config" / "dialects" / f"{module}.py"
+    home = "compat" if "/" in module else "config/dialects"
+    path = PACKAGE / home / f"{module}.py"
     assert {name for text in texts(path) for name in FLAG.findall(text)} <= known
 
 
 def test_every_dialect_is_held_to_its_flags() -> None:
-    held = {"environment", "ie_serving", "keys", "kibernetika", "manage", "no_command", "ovms"}
-    held |= {"bridge", "importing", "simple_tensorflow_serving", "stfs_flags"}
-    held |= {"kernel_run", "own_flags", "sagemaker", "tensorflow_model_server", "tfs_flags"}
-    held |= {"verify"}
+    held = {"environment", "ie_serving", "keys", "manage", "no_command", "ovms", "verify"}
+    held |= {"bridge", "importing", "kernel_run", "own_flags"}
+    held |= {"tensorflow_model_server", "tfs_flags"}
     modules = (PACKAGE / "config" / "dialects").glob("*.py")
     assert {path.stem for path in modules} - {"__init__"} == held
+    others = (*PACKAGE.glob("compat/*/dialect.py"), *PACKAGE.glob("compat/*/flags.py"))
+    assert {place(path) for path in others} == {
+        *("compat/kibernetika/dialect.py", "compat/sagemaker/dialect.py"),
+        *("compat/stfs/dialect.py", "compat/stfs/flags.py"),
+    }
 
 
 @pytest.mark.parametrize("path", MODULES, ids=place)

@@ -1,4 +1,4 @@
-"""The tables of docs/design.md section 2 are an allow-list: what they do not name is refused."""
+"""The tables of docs/design.md section 2 hold: rooms, folders that keep apart, libraries."""
 
 import ast
 import re
@@ -13,8 +13,8 @@ PACKAGE = ROOT / "ie_serving"
 DESIGN = (ROOT / "docs" / "design.md").read_text()
 MODULES = sorted(path for path in PACKAGE.rglob("*.py") if path.stat().st_size)
 OWN = "ie_serving"
-EVERY_ROOM = ("core", "telemetry")
-"""Rooms that all others may import, but for those two, whose rows say what they may."""
+FOR_ALL = "telemetry"
+"""A room that all others may import, but `core`, which it imports itself."""
 
 
 def rows(table: str) -> dict[str, list[str]]:
@@ -28,6 +28,7 @@ def rows(table: str) -> dict[str, list[str]]:
 
 
 ROOMS = rows("rooms")
+APART = rows("apart")
 LIBRARIES = rows("libraries")
 
 
@@ -39,18 +40,30 @@ PLACES = {place(path) for path in MODULES}
 
 
 def room(module: str) -> str:
-    """The folder a module stands in; a module at the top is a room of its own."""
-    return module.rpartition("/")[0] or module
+    """What lies directly in the package."""
+    return module.partition("/")[0]
 
 
-def imported(path: Path) -> Iterator[str]:
-    """Full names of what a module imports, wherever in it; typing-only imports too."""
-    for node in ast.walk(ast.parse(path.read_text())):
+def lies_in(module: str, folder: str) -> bool:
+    return f"{module}/".startswith(f"{folder}/")
+
+
+def imported(path: Path, *, run_time: bool = False) -> Iterator[str]:
+    """Full names of what a module imports, wherever in it; by default for its types alone, too."""
+    tree: ast.AST = ast.parse(path.read_text())
+    if run_time:
+        tree = _WithoutTypes().visit(tree)
+    for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{path}: relative import"
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+class _WithoutTypes(ast.NodeTransformer):
+    def visit_If(self, node: ast.If) -> ast.AST | None:
+        return None if "TYPE_CHECKING" in ast.unparse(node.test) else node
 
 
 def own_module(name: str) -> str | None:
@@ -61,17 +74,30 @@ def own_module(name: str) -> str | None:
     return inner if inner in PLACES else inner.rpartition("/")[0]
 
 
-@pytest.mark.parametrize("path", MODULES, ids=place)
-def test_a_room_imports_only_the_rooms_in_its_row(path: Path) -> None:
-    here = room(place(path))
+EDGES = {
+    place(path): {module for name in imported(path) if (module := own_module(name))}
+    for path in MODULES
+}
+"""What each module imports of this package."""
+
+
+@pytest.mark.parametrize("module", EDGES)
+def test_a_room_imports_only_the_rooms_in_its_row(module: str) -> None:
+    here = room(module)
     if here == "__init__":
         return
     assert here in ROOMS, f"docs/design.md has no row for {here}"
-    allowed = {here, *ROOMS[here], *(() if here in EVERY_ROOM else EVERY_ROOM)}
-    for name in imported(path):
-        module = own_module(name)
-        if module:  # `ie_serving.__version__` lies in no module
-            assert room(module) in allowed or module in allowed, f"{place(path)} imports {name}"
+    allowed = {here, *ROOMS[here], *([] if here == "core" else [FOR_ALL]), "__init__"}
+    assert {room(other) for other in EDGES[module] if other} <= allowed
+
+
+@pytest.mark.parametrize("folder", APART)
+def test_a_folder_imports_nothing_that_it_keeps_apart_from(folder: str) -> None:
+    inside = [module for module in EDGES if lies_in(module, folder)]
+    assert inside, f"docs/design.md names {folder}, which does not exist"
+    for module in inside:
+        for other in APART[folder]:
+            assert not [each for each in EDGES[module] if lies_in(each, other)], module
 
 
 @pytest.mark.parametrize("path", MODULES, ids=place)
@@ -89,25 +115,53 @@ def test_a_library_is_imported_only_where_its_row_says(path: Path) -> None:
 
 def test_every_row_names_what_exists_and_is_used() -> None:
     used: dict[str, set[str]] = {name: set() for name in ROOMS}
-    for path in MODULES:
-        for name in imported(path):
-            module = own_module(name)
-            if module and place(path) != "__init__":
-                used[room(place(path))] |= {room(module), module}
+    for module, others in EDGES.items():
+        if room(module) in used:
+            used[room(module)] |= {room(other) for other in others if other}
     for name, allowed in ROOMS.items():
         assert set(allowed) <= used[name], f"{name} no longer imports {set(allowed) - used[name]}"
+    places = {*EDGES, *(module.rpartition("/")[0] for module in EDGES)}
+    for folder, others in APART.items():
+        assert not [each for each in (folder, *others) if not any(lies_in(p, each) for p in places)]
 
 
-def test_no_two_rooms_import_each_other() -> None:
+def circles(graph: dict[str, set[str]]) -> list[str]:
+    """Name what can be come back to, each with where its way leads."""
+
     def leads(start: str) -> set[str]:
         seen: set[str] = set()
         ahead = [start]
         while ahead:
-            for name in ROOMS[ahead.pop()]:
-                following = name if name in ROOMS else room(name)
-                if following not in seen:
-                    seen.add(following)
-                    ahead.append(following)
+            for following in graph.get(ahead.pop(), set()) - seen:
+                seen.add(following)
+                ahead.append(following)
         return seen
 
-    assert [name for name in ROOMS if name in leads(name)] == []
+    return sorted(name for name in graph if name in leads(name))
+
+
+def test_no_two_rooms_import_each_other() -> None:
+    assert circles({name: {*allowed} - {name} for name, allowed in ROOMS.items()}) == []
+
+
+def test_no_two_modules_import_each_other() -> None:
+    at_run_time = {
+        place(path): {
+            module for name in imported(path, run_time=True) if (module := own_module(name))
+        }
+        - {place(path)}
+        for path in MODULES
+    }
+    assert circles(at_run_time) == []
+
+
+def test_no_two_folders_import_each_other() -> None:
+    """A folder may use what lies in one above it, and that one what lies in it."""
+    folders: dict[str, set[str]] = {}
+    for module, others in EDGES.items():
+        here = module.rpartition("/")[0]
+        there = {other.rpartition("/")[0] for other in others if other}
+        folders.setdefault(here, set()).update(
+            each for each in there if not lies_in(each, here) and not lies_in(here, each)
+        )
+    assert circles(folders) == []

@@ -10,21 +10,18 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from ie_serving.config.files import graphs, json_file, konduit, pipelines, source
-from ie_serving.config.settings import ModelConfig
+from ie_serving.config.files import graphs, json_file, pipelines, source
 from ie_serving.config.values.faults import Faults
 from ie_serving.config.values.structures import json_text
+from ie_serving.core.compat import added
 from ie_serving.core.errors import ConfigError
-from ie_serving.engines.base import AUTO
-from ie_serving.engines.openvino.options import OpenVinoOptions
-from ie_serving.engines.python.konduit.definition import PYTHON
-from ie_serving.engines.tensorflow.options import TensorFlowOptions
+from ie_serving.models.configuration import ModelConfig
 
 WORDS: Final = ("config", "import")
 MODELS: Final = "model_config_list"
-PLATFORM: Final = "platform"
-"""A key by which an entry of a list of models is simple_tensorflow_serving's."""
-PICKLE: Final = "pickles are read: give --allow_pickle"
+
+Translated = tuple[dict[str, Any], list[str]]
+"""A configuration of ours, and notes on what was left out."""
 
 
 def run(argv: Sequence[str]) -> list[str]:
@@ -50,21 +47,20 @@ def run(argv: Sequence[str]) -> list[str]:
     return [*(f"// {note}" for note in dict.fromkeys(notes)), *text.split("\n")]
 
 
-def _translated(path: Path) -> tuple[dict[str, Any], list[str]]:
+def _translated(path: Path) -> Translated:
     top = decoded(path)
     if not isinstance(top, Mapping):
         raise ConfigError([f"{path}: expected an object"])
-    if konduit.is_konduit(top):
-        return _of_konduit(path)
+    for translate in added("importing"):
+        found: Translated | None = translate(path, top)
+        if found is not None:
+            return found
     if pipelines.KEY in top:
         return _of_pipelines(top)
-    entries = top[MODELS] if isinstance(top.get(MODELS), list) else []
-    if any(isinstance(each, Mapping) and PLATFORM in each for each in entries):
-        return _of_stfs(path)
     raise ConfigError(
         [
-            f"{path}: not a file of another server: expected the key {konduit.KEY} of Konduit"
-            f" Serving, {pipelines.KEY} of OpenVINO Model Server, or models with {PLATFORM} of"
+            f"{path}: not a file of another server: expected the key pipeline of Konduit Serving,"
+            f" {pipelines.KEY} of OpenVINO Model Server, or models with platform of"
             " simple_tensorflow_serving; every other file can be served as it is"
         ]
     )
@@ -80,21 +76,7 @@ def decoded(path: Path) -> Any:  # noqa: ANN401 (whatever the file holds)
     return json_text(json_file.without_comments(text), str(path))
 
 
-def _of_konduit(path: Path) -> tuple[dict[str, Any], list[str]]:
-    found = source.read(path)
-    *models, default = found.models
-    assert default.graph is not None  # the pipeline comes last
-    entries = [_entry(model, {}) for model in models]
-    top = {MODELS: entries, konduit.KEY: json.loads(default.graph.text)}
-    notes = [*found.warnings]
-    if found.rest_port:
-        notes.append(f"port: give --rest_port {found.rest_port}")
-    if any(step["@type"] == PYTHON for step in konduit.steps_of(top[konduit.KEY])):
-        notes.append("steps of type PYTHON run: give --allow_python")
-    return top, notes
-
-
-def _of_pipelines(top: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
+def _of_pipelines(top: Mapping[str, Any]) -> Translated:
     faults = Faults()
     code = pipelines.libraries(top, faults)
     made = [graph for _, graph in pipelines.translated(top[pipelines.KEY], code, faults)]
@@ -109,29 +91,6 @@ def _of_pipelines(top: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
     return {**rest, graphs.KEY: [*own, *made]}, notes
 
 
-def _of_stfs(path: Path) -> tuple[dict[str, Any], list[str]]:
-    # Here, not above: the words of that server are many.
-    from ie_serving.config.dialects import simple_tensorflow_serving as stfs
-
-    models = stfs.parse([f"--model_config_file={path}"], {}).settings.models
-    return {MODELS: [_entry(model, _of_engine(model)) for model in models]}, [
-        *(PICKLE for model in models if model.engine.allow_pickle)
-    ]
-
-
-def _of_engine(model: ModelConfig) -> dict[str, Any]:
-    """Give the keys by which a model of simple_tensorflow_serving differs from one of ours."""
-    found: dict[str, Any] = {"model_version_policy": {"all": {}}}
-    if model.engine.driver != AUTO:
-        return {**found, "driver": model.engine.driver}
-    tensorflow = model.engine.of(TensorFlowOptions)
-    keys = {
-        "inference_precision": model.engine.of(OpenVinoOptions).inference_precision,
-        "tensorflow_fallback": tensorflow.fallback,
-        "custom_op_paths": [*tensorflow.custom_op_paths],
-    }
-    return {**found, **{key: value for key, value in keys.items() if value}}
-
-
-def _entry(model: ModelConfig, keys: Mapping[str, Any]) -> dict[str, Any]:
+def entry(model: ModelConfig, keys: Mapping[str, Any]) -> dict[str, Any]:
+    """Give the entry of a model: its place, and `keys`."""
     return {"config": {"name": model.name, "base_path": model.base_path, **keys}}

@@ -17,7 +17,7 @@ from ie_serving.config.files import source
 from ie_serving.config.schema.catalogue import names_in_tensorflow_model_server
 from ie_serving.config.schema.server import SERVER
 from ie_serving.config.schema.setting import fields_of
-from ie_serving.config.settings import ModelConfig, Parsed, ServerSettings, Settings
+from ie_serving.config.settings import Parsed, ServerSettings, Settings
 from ie_serving.config.values import channel, numbers, words
 from ie_serving.config.values.faults import Faults
 from ie_serving.config.values.numbers import LARGEST_PORT
@@ -26,6 +26,7 @@ from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.batching import Batching
 from ie_serving.engines.openvino.options import OpenVinoOptions
 from ie_serving.engines.tensorflow.options import TensorFlowOptions
+from ie_serving.models.configuration import ModelConfig
 
 EXIT_CODE = 255
 """Of every failure: -1 in the original."""

@@ -9,7 +9,6 @@ from ie_serving.config.files.mediapipe import KEY as MEDIAPIPE
 from ie_serving.config.files.mediapipe import translated as drawn
 from ie_serving.config.files.pipelines import KEY as PIPELINES
 from ie_serving.config.files.pipelines import libraries, translated
-from ie_serving.config.settings import Graph, ModelConfig
 from ie_serving.config.values.faults import Faults
 from ie_serving.config.values.numbers import version
 from ie_serving.config.values.words import name as name_of
@@ -19,6 +18,7 @@ from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.graph.definition import Definition, circle, too_deep
 from ie_serving.engines.graph.reading import read
 from ie_serving.engines.kernels import Beside
+from ie_serving.models.configuration import Graph, ModelConfig
 
 KEY = "graphs"
 OWN = ("name", "version")

@@ -13,14 +13,15 @@ from typing import Any, TypeGuard
 from ie_serving.config.schema import foreign, kernels
 from ie_serving.config.schema.model import MODEL, model_config
 from ie_serving.config.schema.sequences import conflicts
-from ie_serving.config.settings import ModelConfig
 from ie_serving.config.values.faults import Faults, fault, shown
 from ie_serving.config.values.structures import json_text
 from ie_serving.config.values.words import boolean, resolved
+from ie_serving.core.compat import added
 from ie_serving.core.errors import ConfigError
 from ie_serving.core.hints import Hint
 from ie_serving.core.nearest import nearest
 from ie_serving.engines.base import EngineOptions
+from ie_serving.models.configuration import ModelConfig
 
 METRICS_PATH = "/metrics"
 """Route of the metrics where nobody names another. Source: OpenVINO Model Server."""
@@ -29,8 +30,6 @@ _COMMENT = re.compile(r'("(?:\\.|[^"\\])*")|//[^\n]*|/\*.*?\*/', re.DOTALL)
 """A comment; or, as its group, a text, in which `//` begins none."""
 _NO_LINE_END = re.compile(r"[^\n]")
 
-PIPELINE = "pipeline"
-"""A key by which a file is Konduit's."""
 MEDIAPIPE = "mediapipe_config_list"
 GRAPHS = frozenset({"graphs", "pipeline_config_list", MEDIAPIPE})
 
@@ -41,7 +40,8 @@ TOP_KEYS: Mapping[str, str] = {
     MEDIAPIPE: 'graphs of MediaPipe, as OpenVINO Model Server has them: {"name", "base_path"}',
     "custom_node_library_config_list": 'list of {"name", "base_path": "FILE.py:NAME"}: code of'
     " custom nodes in pipelines",
-    PIPELINE: 'steps of Konduit Serving, as model "default", asked by POST /predict; see graphs.md',
+    "pipeline": 'steps of Konduit Serving, as model "default", asked by POST /predict; see'
+    " graphs.md",
     "monitoring": f'{{"metrics": {{"enable": false}}}} serves no metrics, true at {METRICS_PATH}',
 }
 
@@ -61,7 +61,7 @@ class ConfigFile:
     warnings: tuple[str, ...] = ()
 
 
-class _Findings(Faults):
+class Findings(Faults):
     """Faults and warnings of one file, and the keys that only another server knows."""
 
     def __init__(self) -> None:
@@ -110,15 +110,17 @@ def config_file(
     """Read a configuration that is decoded already. Arguments and errors as above."""
     if not isinstance(top, Mapping):
         raise fault(place, top, 'an object such as {"model_config_list": []}')
-    findings = _Findings()
-    if PIPELINE in top:
-        return _with_pipeline(top, origin, engine or EngineOptions(), findings)
+    findings = Findings()
+    for other in added("config_file"):
+        found: ConfigFile | None = other(top, origin, engine or EngineOptions(), findings)
+        if found is not None:
+            return found
     findings.unknown(top, frozenset(TOP_KEYS), "")
     if MEDIAPIPE in top:
         from ie_serving.config.files.mediapipe import with_models  # here: few files have such
 
         top = with_models(top, origin)
-    models = tuple(_models(top, origin, engine or EngineOptions(), findings))
+    models = tuple(listed_models(top, origin, engine or EngineOptions(), findings))
     if GRAPHS & top.keys():
         # Here, not above: few files have graphs.
         from ie_serving.config.files.graphs import graphs
@@ -130,36 +132,22 @@ def config_file(
     return ConfigFile(models=models, metrics=metrics, warnings=findings.all_warnings())
 
 
-def _with_pipeline(
-    top: Mapping[str, Any], origin: Path, engine: EngineOptions, findings: _Findings
-) -> ConfigFile:
-    """Read a file of Konduit, which may also have a list of models. Raises: ConfigError."""
-    from ie_serving.config.files import konduit  # here, not above: few files are Konduit's
-
-    top = konduit.in_camel_case(top)
-    own = TOP_KEYS.keys() - konduit.KEYS - {"model_config_list"}
-    for key in sorted(own & top.keys()):
-        findings.add(
-            key, f"it cannot stand beside {PIPELINE}: make one file for each server's words"
-        )
-    findings.unknown(top, konduit.KEYS | {"model_config_list"} | own, "")
-    findings.warnings += konduit.ignored(top, findings)
-    listed = tuple(_models(top, origin, engine, findings)) if "model_config_list" in top else ()
-    known = {model.name: model.base_path for model in listed}
-    models = (*listed, *konduit.models(top, origin, known, engine, findings))
-    rest_port = konduit.rest_port(top, findings)
-    findings.check()
-    return ConfigFile(models=models, rest_port=rest_port, warnings=findings.all_warnings())
-
-
 def without_comments(text: str) -> str:
     """Blank the comments of C and C++, which OpenVINO Model Server reads over; places stay."""
     return _COMMENT.sub(lambda found: found[1] or _NO_LINE_END.sub(" ", found[0]), text)
 
 
-def _models(
-    top: Mapping[str, Any], origin: Path, engine: EngineOptions, findings: _Findings
+def listed_models(
+    top: Mapping[str, Any], origin: Path, engine: EngineOptions, findings: Findings
 ) -> Iterator[ModelConfig]:
+    """Read `model_config_list`.
+
+    Args:
+        top: the file.
+        origin: its directory, where paths begin.
+        engine: options that hold for all models.
+        findings: faults go there.
+    """
     places: dict[str, str] = {}
     for where, entry in _entries(top, findings):
         found = _values(entry, where, findings)
@@ -179,9 +167,7 @@ def _models(
         yield model
 
 
-def _entries(
-    top: Mapping[str, Any], findings: _Findings
-) -> Iterator[tuple[str, Mapping[str, Any]]]:
+def _entries(top: Mapping[str, Any], findings: Findings) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """Yield the `config` objects with their places."""
     items = top.get("model_config_list")
     if not isinstance(items, list):
@@ -204,7 +190,7 @@ def _stands(value: object) -> str:
     return "missing" if value is None else f"{shown(value)} given"
 
 
-def _values(entry: Mapping[str, Any], where: str, findings: _Findings) -> dict[str, Any]:
+def _values(entry: Mapping[str, Any], where: str, findings: Findings) -> dict[str, Any]:
     """Parse each key of one model, by place of its setting; a key at fault is left out."""
     known = {setting.key for setting in MODEL}
     findings.unknown(entry, frozenset(known | foreign.REFUSED_KEYS.keys()), f"{where}.")
@@ -225,7 +211,7 @@ def _values(entry: Mapping[str, Any], where: str, findings: _Findings) -> dict[s
 
 
 def _note_conflicts(
-    found: Mapping[str, Any], where: str, entry: Mapping[str, Any], findings: _Findings
+    found: Mapping[str, Any], where: str, entry: Mapping[str, Any], findings: Findings
 ) -> None:
     keys = {setting.place: setting.key for setting in MODEL}
     for place, text in (*conflicts(found), *kernels.conflicts(found)):
@@ -245,7 +231,7 @@ def _of_model(entry: Mapping[str, Any]) -> str:
     return f' (model "{name}")' if isinstance(name, str) else ""
 
 
-def _metrics(monitoring: object, findings: _Findings) -> bool | None:
+def _metrics(monitoring: object, findings: Findings) -> bool | None:
     metrics = monitoring.get("metrics", {}) if isinstance(monitoring, Mapping) else None
     if not isinstance(monitoring, Mapping) or not isinstance(metrics, Mapping):
         findings.add("monitoring", 'expected an object such as {"metrics": {"enable": true}}')

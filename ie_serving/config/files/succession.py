@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from ie_serving.config.settings import ModelConfig
+from ie_serving.models.configuration import ModelConfig
 from ie_serving.telemetry.logs import Event
 
 log = logging.getLogger(__name__)

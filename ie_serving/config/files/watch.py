@@ -12,8 +12,8 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
-from ie_serving.config.settings import ModelConfig
 from ie_serving.core.errors import ServingError, causes
+from ie_serving.models.configuration import ModelConfig
 from ie_serving.telemetry.logs import Event
 
 log = logging.getLogger(__name__)

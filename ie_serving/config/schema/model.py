@@ -9,7 +9,6 @@ from ie_serving.config.schema.kernels import KERNELS, driver_of
 from ie_serving.config.schema.preprocess import PREPROCESS
 from ie_serving.config.schema.sequences import SEQUENCES
 from ie_serving.config.schema.setting import BOOLEAN, Setting, fields_of
-from ie_serving.config.settings import ModelConfig
 from ie_serving.config.values import drivers, numbers, structures, words
 from ie_serving.config.values.shapes import shape
 from ie_serving.core.integers import INT64_MAX
@@ -22,6 +21,7 @@ from ie_serving.engines.openvino.options import OpenVinoOptions
 from ie_serving.engines.preprocessing import Preprocessing
 from ie_serving.engines.sequences import Sequences
 from ie_serving.engines.tensorflow.options import TensorFlowOptions
+from ie_serving.models.configuration import ModelConfig
 
 INFERENCE_PRECISION = Setting(
     place="openvino.inference_precision",

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ie_serving.config.settings import ModelConfig, ServerSettings, Settings, TuneSettings
+from ie_serving.config.settings import ServerSettings, Settings, TuneSettings
 from ie_serving.config.values.faults import Parser
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.batching import Batching
@@ -19,6 +19,7 @@ from ie_serving.engines.openvino.options import OpenVinoOptions
 from ie_serving.engines.preprocessing import Preprocessing
 from ie_serving.engines.sequences import Sequences
 from ie_serving.engines.tensorflow.options import TensorFlowOptions
+from ie_serving.models.configuration import ModelConfig
 from ie_serving.storage.options import GcsOptions, MinioOptions, S3Options, StorageOptions
 
 OWNERS: Mapping[str, type] = {

@@ -1,32 +1,28 @@
 """The process of a kernel: what it loads, and how it runs calls that come through a link.
 
-A call is its context as JSON and its inputs, in the order of the metadata; an answer is an error as
-JSON, or nothing, and the outputs. Arrays come through shared memory, and nothing is pickled.
+Arrays come through shared memory (`packing.py`), and nothing is pickled.
 """
 
 import json
 import socket
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
-from typing import Any
 
-from ie_serving.core.callers import Caller
-from ie_serving.core.codes import ERROR_OF, Code, code_of
-from ie_serving.core.errors import LoadFailed, ServingError
+from ie_serving.core.codes import Code
+from ie_serving.core.errors import LoadFailed
 from ie_serving.core.scratch import Scratch
 from ie_serving.core.tensors import Array, DataType, TensorSpec
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.kernels import KernelOptions, Place
 from ie_serving.engines.others import AtHand
+from ie_serving.engines.process.link import Fault, Segment
+from ie_serving.engines.process.worker import Job, Loaded
 from ie_serving.engines.python.calls import Call, InProcess
-from ie_serving.engines.python.context import Context
 from ie_serving.engines.python.kernel import Kernel
 from ie_serving.engines.python.opening import opened
-from ie_serving.engines.tensorflow.link import Fault, Segment
-from ie_serving.engines.tensorflow.protocol import text, words
-from ie_serving.engines.tensorflow.worker import Job, Loaded
+from ie_serving.engines.python.packing import context_of, packed_answer
 from ie_serving.telemetry import logs
 
 Told = Mapping[str, tuple[str, Sequence[int] | None, bool]]
@@ -88,20 +84,6 @@ def told(specs: Mapping[str, TensorSpec]) -> Told:
     return {name: (spec.dtype.name, spec.shape, spec.json) for name, spec in specs.items()}
 
 
-def packed_context(ctx: Context) -> Array:
-    """Give who asks as a tensor."""
-    left = ctx.time_left()
-    return text(json.dumps({"id": ctx.request_id, "headers": dict(ctx.headers), "left_s": left}))
-
-
-def context_of(tensor: Array) -> Context:
-    """Read what `packed_context` gave."""
-    given: dict[str, Any] = json.loads(words(tensor))
-    ctx = Context(Caller(given["headers"], given["left_s"]))
-    ctx.request_id = given["id"]
-    return ctx
-
-
 def specs_of(found: Told) -> dict[str, TensorSpec]:
     """Read what `told` gave."""
     return {
@@ -114,11 +96,6 @@ def specs_of(found: Told) -> dict[str, TensorSpec]:
         )
         for name, (dtype, shape, is_json) in found.items()
     }
-
-
-def packed(call: Call, inputs: Sequence[str]) -> list[Array]:
-    """Give a call as tensors."""
-    return [packed_context(call.ctx), *(call.inputs[name] for name in inputs)]
 
 
 def _run(kernel: Kernel, count: int, tensors: Sequence[Array]) -> list[Array]:
@@ -135,25 +112,3 @@ def _call(kernel: Kernel, tensors: Sequence[Array]) -> Call:
         each.flags.writeable = False
     inputs = dict(zip(kernel.inputs, tensors[1:], strict=True))
     return Call(kernel.name, kernel.outputs, inputs, ctx)
-
-
-def packed_answer(call: Call, outputs: Mapping[str, TensorSpec]) -> Iterator[Array]:
-    """Give the outcome of a call as tensors."""
-    outcome = call.outcome
-    if isinstance(outcome, Mapping):
-        yield text("")
-        yield from (outcome[name] for name in outputs)
-        return
-    assert outcome is not None  # `InProcess` leaves none open
-    yield text(json.dumps({"code": code_of(outcome), "text": str(outcome), "over": call.over}))
-
-
-def answered(
-    tensors: Iterator[Array], outputs: Sequence[str]
-) -> tuple[Mapping[str, Array] | ServingError, bool]:
-    """Read what `packed_answer` gave, and whether the memory was full."""
-    said = words(next(tensors))
-    if not said:
-        return {name: next(tensors) for name in outputs}, False
-    error = json.loads(said)
-    return ERROR_OF.get(error["code"], ServingError)(error["text"]), error["over"]

@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from math import inf
 
 from ie_serving.core.tensors import Array
+from ie_serving.engines.process import protocol
+from ie_serving.engines.process.link import MALFORMED, Message, PeerGone, Segment
+from ie_serving.engines.process.protocol import Kind
 from ie_serving.engines.run.forks import not_for_forks
-from ie_serving.engines.tensorflow import protocol
-from ie_serving.engines.tensorflow.link import MALFORMED, Message, PeerGone, Segment
-from ie_serving.engines.tensorflow.protocol import Kind
 
 
 class Duplex:

@@ -6,6 +6,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, cast
 
+from ie_serving.core.compat import by_name, imported
 from ie_serving.core.errors import LoadFailed
 from ie_serving.core.scratch import Scratch
 from ie_serving.engines import declared
@@ -22,12 +23,6 @@ from ie_serving.engines.run.function import one_line
 from ie_serving.telemetry.logs import Event
 
 log = logging.getLogger(__name__)
-
-FOREIGN: Mapping[str, str] = {
-    "model.json": "ie_serving.engines.python.edi.kernel:opened",
-    "konduit.json": "ie_serving.engines.python.konduit.kernel:opened",
-}
-"""Adapters by the file that a version for them holds; each gives None where it is no such file."""
 
 RESERVED = (declared.INPUTS, declared.OUTPUTS)
 """Words of `params` that are for the server, not for the kernel."""
@@ -74,13 +69,9 @@ def _kernel(
 
 def _foreign(file: Path, ctx: LoadContext, undone: ExitStack) -> Kernel | None:
     """Load what another system's adapter runs; None where the file is a kernel of ours."""
-    for beside, opener in FOREIGN.items():
+    for beside, opener in by_name("kernels").items():
         if (file.parent / beside).is_file():
-            from importlib.metadata import EntryPoint
-
-            # By name, as `engines/listed.py` has drivers: few kernels need one.
-            kernel = EntryPoint(beside, opener, "").load()(file.parent, ctx, undone)
-            return cast("Kernel | None", kernel)
+            return cast("Kernel | None", imported(opener)(file.parent, ctx, undone))
     return None
 
 

@@ -16,14 +16,15 @@ from ie_serving.core.scratch import Scratch
 from ie_serving.core.tensors import Array
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.kernels import Instances, KernelOptions
+from ie_serving.engines.process.child_process import WorkerProcess
+from ie_serving.engines.process.link import Fault, Link, Message, PeerGone
+from ie_serving.engines.process.protocol import KEPT, Frame, Kind, words
+from ie_serving.engines.process.supervision import Supervisor, Task
 from ie_serving.engines.python.calls import Call, Inputs, Readiness
-from ie_serving.engines.python.child import answered, job_of, packed, specs_of
+from ie_serving.engines.python.child import job_of, specs_of
 from ie_serving.engines.python.context import Context, kernel_scratch
 from ie_serving.engines.python.fleet import Fleet, Growth, Running
-from ie_serving.engines.tensorflow.link import Fault, Link, Message, PeerGone
-from ie_serving.engines.tensorflow.process import WorkerProcess
-from ie_serving.engines.tensorflow.protocol import KEPT, Frame, Kind, words
-from ie_serving.engines.tensorflow.supervision import Supervisor, Task
+from ie_serving.engines.python.packing import answered, packed
 from ie_serving.telemetry.logs import Event
 
 log = logging.getLogger(__name__)
@@ -34,7 +35,7 @@ COMMAND = (
     "-c",
     "import sys; sys.path[:] = sys.argv[1].split('\\n');"
     " from ie_serving.engines.python.child import load;"
-    " from ie_serving.engines.tensorflow.worker import serve; serve(load)",
+    " from ie_serving.engines.process.worker import serve; serve(load)",
     "\n".join(sys.path),
 )
 

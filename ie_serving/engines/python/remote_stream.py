@@ -6,14 +6,14 @@ from contextlib import suppress
 from typing import Any
 
 from ie_serving.core.errors import ServingError
+from ie_serving.engines.process.child_process import WorkerProcess
+from ie_serving.engines.process.link import Message, PeerGone
+from ie_serving.engines.process.protocol import Kind
+from ie_serving.engines.process.supervision import Supervisor
 from ie_serving.engines.python.calls import Checked, Inputs
-from ie_serving.engines.python.child import answered, packed_context
 from ie_serving.engines.python.context import Context
 from ie_serving.engines.python.duplex import Duplex
-from ie_serving.engines.tensorflow.link import Message, PeerGone
-from ie_serving.engines.tensorflow.process import WorkerProcess
-from ie_serving.engines.tensorflow.protocol import Kind
-from ie_serving.engines.tensorflow.supervision import Supervisor
+from ie_serving.engines.python.packing import answered, packed_context
 
 
 class RemoteStream:

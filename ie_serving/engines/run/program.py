@@ -279,7 +279,7 @@ class CompiledPrograms:
     """The signatures of one version. See `engines.base.CompiledModel`.
 
     To free its memory as the process ends would take 5 ms for each version. What it has in other
-    processes ends with this one (`engines.tensorflow.worker`, `engines.pmml.java`).
+    processes ends with this one (`engines.process.worker`, `engines.pmml.java`).
 
     Args of the constructor:
         programs: one for each signature.

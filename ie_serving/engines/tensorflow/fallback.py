@@ -12,9 +12,9 @@ from ie_serving.core.hints import Hint
 from ie_serving.core.tensors import Signature
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.openvino.unmet import unmet
+from ie_serving.engines.process.starts import Starts
 from ie_serving.engines.run.program import Runs
 from ie_serving.engines.tensorflow.options import TensorFlowOptions
-from ie_serving.engines.tensorflow.starts import Starts
 
 LIBRARY = "tensorflow"
 INSTALL = "pip install 'ie_serving[tensorflow]'"

@@ -13,15 +13,15 @@ from ie_serving.core.codes import ERROR_OF
 from ie_serving.core.errors import LoadFailed, NotAvailable, ServingError
 from ie_serving.core.tensors import Array, Signature
 from ie_serving.engines.base import EngineOptions
+from ie_serving.engines.process.link import Fault, Message, PeerGone
+from ie_serving.engines.process.protocol import words
+from ie_serving.engines.process.starts import Starts
+from ie_serving.engines.process.supervision import Supervisor, Task
 from ie_serving.engines.run.latency_model import LatencyModel
 from ie_serving.engines.run.program import Program, Read, Runs
 from ie_serving.engines.run.threads import thread_limit
-from ie_serving.engines.tensorflow.link import Fault, Message, PeerGone
 from ie_serving.engines.tensorflow.options import TensorFlowOptions
-from ie_serving.engines.tensorflow.protocol import words
 from ie_serving.engines.tensorflow.request import ABANDONED_S, RemoteRequest
-from ie_serving.engines.tensorflow.starts import Starts
-from ie_serving.engines.tensorflow.supervision import Supervisor, Task
 
 T = TypeVar("T")
 
@@ -37,7 +37,8 @@ COMMAND = (
     sys.executable,
     "-c",
     "import sys; sys.path[:] = sys.argv[1].split('\\n');"
-    " from ie_serving.engines.tensorflow import worker; worker.serve(worker.load)",
+    " from ie_serving.engines.process.worker import serve;"
+    " from ie_serving.engines.tensorflow.loading import load; serve(load)",
     "\n".join(sys.path),
 )
 

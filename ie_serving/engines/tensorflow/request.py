@@ -6,11 +6,11 @@ from collections.abc import Mapping
 
 from ie_serving.core.errors import QueueFull
 from ie_serving.core.tensors import Array, Signature
+from ie_serving.engines.process.child_process import WorkerProcess
+from ie_serving.engines.process.link import Link, PeerGone
+from ie_serving.engines.process.protocol import Frame, Kind
+from ie_serving.engines.process.supervision import Supervisor
 from ie_serving.engines.run.request import Outputs
-from ie_serving.engines.tensorflow.link import Link, PeerGone
-from ie_serving.engines.tensorflow.process import WorkerProcess
-from ie_serving.engines.tensorflow.protocol import Frame, Kind
-from ie_serving.engines.tensorflow.supervision import Supervisor
 from ie_serving.telemetry.logs import Event
 
 log = logging.getLogger(__name__)

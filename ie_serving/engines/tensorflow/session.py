@@ -13,8 +13,8 @@ import tensorflow.compat.v1 as v1
 
 from ie_serving.core.codes import Code
 from ie_serving.core.tensors import Array, DataType
-from ie_serving.engines.tensorflow.link import Fault
-from ie_serving.engines.tensorflow.worker import Job, Loaded
+from ie_serving.engines.process.link import Fault
+from ie_serving.engines.process.worker import Job, Loaded
 
 Wanted = Mapping[str, Mapping[str, Sequence[str]]]
 """Tensor name and `DataType` name by alias."""

@@ -1,4 +1,4 @@
-"""The processes: gunicorn's arbiter, and workers that each run what `main.py` builds.
+"""The processes: gunicorn's arbiter, and workers that each run what `app/command_line.py` builds.
 
 The arbiter binds the ports, forks, watches and replaces workers, and imports neither the models'
 engine nor the protocols' libraries: those come into a worker after the fork.

@@ -61,7 +61,7 @@ MakeListener = Callable[[], Listener]
 
 
 class Application(Protocol):
-    """What a worker runs: models and the front ends over them. Built by `main.py`."""
+    """What a worker runs: models and the front ends over them. Built by `app/command_line.py`."""
 
     async def start(self) -> None:
         """Begin to load; return when the first load of every model has succeeded or failed.

@@ -42,6 +42,7 @@ from typing import Final
 
 import simdjson
 
+from ie_serving.core.compat import added
 from ie_serving.core.errors import InvalidRequest
 from ie_serving.core.tensors import Array, Signature, TensorSpec
 from ie_serving.wire.json.buffers import (
@@ -72,7 +73,7 @@ LARGE_UNSTRICT: Final = 4 * 1024
 NaN cost reader 4 some 5 ms for each KB."""
 
 MARKED: Final = b'"@'
-"""How a reserved key of Konduit's data begins."""
+"""How a key begins that marks values in the form of another server (`compat/`)."""
 
 FORM_BEGINS: Final = b"--"
 """How a form begins, and no JSON does: whether it is one, its Content-Type tells."""
@@ -171,17 +172,11 @@ class PredictBody:
         return self._decode_values(values, specs, form, ())
 
     def _data(self, signature: Signature) -> dict[str, Array] | None:
-        """Decode a body that is Konduit's data, without any of our keys; None for any other."""
+        """Decode a body in another server's form, without any of our keys; None for any other."""
         ours = INSTANCES in self._keys or INPUTS in self._keys
         if ours or not signature.inputs or MARKED not in self._body:
             return None
-        # Here, not above: few bodies are.
-        from ie_serving.wire.json.marked import decode_marked, holds_marked
-
-        given = plain(self._document)
-        if not holds_marked(given):
-            return None
-        return decode_marked(given, signature.inputs, signature.defaults)
+        return _in_other_form(plain(self._document), signature.inputs, signature.defaults)
 
     # Both keys or none: which one was meant cannot be told, and TensorFlow Serving refuses as well.
     def _unformed(self, signature: Signature) -> InvalidRequest:
@@ -242,10 +237,9 @@ class PredictBody:
             dtypes = without_left_out(given, dtypes, optional)
         if form is _COLUMN:
             if MARKED in self._body:
-                from ie_serving.wire.json.marked import decode_marked, holds_marked
-
-                if holds_marked(given):
-                    return decode_marked(given, specs, optional)
+                marked = _in_other_form(given, specs, optional)
+                if marked is not None:
+                    return marked
             return decode_columns(given, dtypes)
         if not isinstance(given, list):
             fault = "Expecting 'instances' to be an list/array"
@@ -254,6 +248,17 @@ class PredictBody:
         else:
             return decode_rows(given, dtypes)
         raise InvalidRequest(f"JSON Value: {show(plain(self._document))} {fault}")
+
+
+def _in_other_form(
+    given: object, specs: Mapping[str, TensorSpec], optional: Collection[str]
+) -> dict[str, Array] | None:
+    """Decode inputs in the form of another server (`compat/`); None where they are in ours."""
+    for decode in added("tensors"):
+        found: dict[str, Array] | None = decode(given, specs, optional)
+        if found is not None:
+            return found
+    return None
 
 
 class SlicedBody:

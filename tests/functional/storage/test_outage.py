@@ -27,7 +27,7 @@ def test_a_new_version_is_served_soon_after_the_store_is_back(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("ie_serving.models.rules.LONGEST_PAUSE_S", LONGEST_PAUSE_S)
+    monkeypatch.setattr("ie_serving.models.stream_rules.LONGEST_PAUSE_S", LONGEST_PAUSE_S)
     repository = S3Repository("s3", weed, proxied(weed.port), bucket, tmp_path / "cache")
     repository.put(f"1/{FILE}", b"{}")
     world = World(tmp_path)

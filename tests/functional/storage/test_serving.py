@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ie_serving.models.rules import LONGEST_PAUSE_S
+from ie_serving.models.stream_rules import LONGEST_PAUSE_S
 from tests.functional.load import AVAILABLE, END, LOADING, Load, failure, states
 from tests.functional.servers import SAMPLE, Server
 from tests.functional.storage.repositories import GcsRepository, LocalRepository, S3Repository

@@ -8,11 +8,12 @@ import pytest
 from ie_serving.core.errors import LoadFailed
 from ie_serving.engines.base import Driver, EngineOptions
 from ie_serving.engines.drivers import Drivers, every, names
-from ie_serving.engines.listed import TABLE, Listed
+from ie_serving.engines.listed import Listed, rows
 from ie_serving.engines.onnxruntime.driver import OnnxRuntimeEngine
 from ie_serving.engines.openvino.compile import OpenVinoEngine
 from ie_serving.storage.backends.single_file import SUFFIXES
 
+TABLE = rows()
 ROWS = {row.name: row for row in TABLE}
 XGBOOST = b'{"learner":{"attributes":{},"feature_names":[]'
 LIGHTGBM = b"tree\nversion=v4\nnum_class=3\n"

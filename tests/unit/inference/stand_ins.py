@@ -5,7 +5,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ie_serving.config.settings import ModelConfig
 from ie_serving.core.example_signature import EXAMPLES
 from ie_serving.core.tensors import (
     OUTPUTS,
@@ -22,6 +21,7 @@ from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.testing import StandInEngine, StandInModel
 from ie_serving.inference.examples import ExampleCodec
 from ie_serving.inference.plane import DataPlane
+from ie_serving.models.configuration import ModelConfig
 from ie_serving.models.served import Served, ServedModels
 from ie_serving.models.version.handle import Servable
 from ie_serving.telemetry.metrics import REQUEST_COUNT, REQUEST_LATENCY, Metrics

@@ -6,7 +6,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ie_serving.config.settings import ModelConfig
 from ie_serving.core.errors import NotFound, SequenceElsewhere
 from ie_serving.core.requests import InferRequest, ModelSpec
 from ie_serving.core.tensors import SERVING_DEFAULT
@@ -15,6 +14,7 @@ from ie_serving.inference.examples import ExampleCodec
 from ie_serving.inference.interface import Api, Interface
 from ie_serving.inference.plane import DataPlane
 from ie_serving.inference.sequences import open_to_clients
+from ie_serving.models.configuration import ModelConfig
 from ie_serving.models.served import Served, ServedModels
 from ie_serving.models.version.handle import Servable
 from ie_serving.telemetry.metrics import REQUEST_COUNT, Metrics

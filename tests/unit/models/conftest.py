@@ -11,15 +11,15 @@ from typing import Any
 
 import pytest
 
-from ie_serving.config.settings import ModelConfig
 from ie_serving.core.errors import NotFound
 from ie_serving.core.requests import ModelSpec
 from ie_serving.engines.testing import FILE, StandInEngine
+from ie_serving.models.configuration import ModelConfig
+from ie_serving.models.listing.schedule import Polls
 from ie_serving.models.manager import ModelManager
-from ie_serving.models.polls import Polls
 from ie_serving.models.repository.source import Source
-from ie_serving.models.rules import StreamRules
 from ie_serving.models.stream import ModelStream
+from ie_serving.models.stream_rules import StreamRules
 from ie_serving.models.version.handle import Servable
 from ie_serving.models.version.loader import Loader
 from ie_serving.storage.backends.local import LocalStorage

@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from typing import Any
 
 from ie_serving.core.errors import StorageError
-from ie_serving.models.polled import List, TurnWanted
-from ie_serving.models.polls import MOST_THREADS, Polls
+from ie_serving.models.listing.polled_model import List, TurnWanted
+from ie_serving.models.listing.schedule import MOST_THREADS, Polls
 from ie_serving.models.repository.source import Listing
 from ie_serving.storage.pools import StorePools
 from tests.unit.models.stand_ins import AtOnce

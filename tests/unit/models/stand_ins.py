@@ -16,11 +16,11 @@ from ie_serving.core.backoff import Backoff
 from ie_serving.core.errors import LoadFailed, StorageError, Unreachable
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.testing import FILE, StandInEngine
-from ie_serving.models.polls import Polls
+from ie_serving.models.listing.schedule import Polls
 from ie_serving.models.repository.source import Candidate, Source
 from ie_serving.models.repository.version_policy import Latest, VersionPolicy
-from ie_serving.models.rules import StreamRules
 from ie_serving.models.stream import ModelStream
+from ie_serving.models.stream_rules import StreamRules
 from ie_serving.models.version.control import Rules, VersionControl
 from ie_serving.models.version.handle import Servable
 from ie_serving.models.version.loader import Loader

@@ -22,15 +22,16 @@ from hypothesis import strategies as st
 
 from ie_serving.config.files import followed
 from ie_serving.config.files.followed import FollowedConfig
-from ie_serving.config.settings import ModelConfig, ServerSettings, Settings
+from ie_serving.config.settings import ServerSettings, Settings
 from ie_serving.core.errors import ServingError
 from ie_serving.engines.testing import StandInEngine, StandInModel
+from ie_serving.models.configuration import ModelConfig
+from ie_serving.models.listing.schedule import Polls
 from ie_serving.models.manager import ModelManager
-from ie_serving.models.polls import Polls
 from ie_serving.models.repository.source import Source
 from ie_serving.models.repository.version_policy import All, Latest, Specific, VersionPolicy
-from ie_serving.models.rules import StreamRules
 from ie_serving.models.stream import ModelStream
+from ie_serving.models.stream_rules import StreamRules
 from ie_serving.models.version.handle import Servable
 from ie_serving.models.version.loader import Loader
 from ie_serving.storage.base import Entry

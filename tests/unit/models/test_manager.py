@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from ie_serving.config.settings import ModelConfig
 from ie_serving.core.errors import (
     InvalidRequest,
     LoadFailed,
@@ -20,6 +19,7 @@ from ie_serving.core.errors import (
 )
 from ie_serving.core.requests import ModelSpec
 from ie_serving.core.versions import State
+from ie_serving.models.configuration import ModelConfig
 from ie_serving.models.repository.version_policy import All, Specific
 from ie_serving.models.stream import ModelStream
 from ie_serving.storage.backends.local import LocalStorage

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from ie_serving.config.settings import ModelConfig
 from ie_serving.core.errors import NotFound
 from ie_serving.core.requests import ModelSpec
 from ie_serving.core.versions import State
 from ie_serving.models import first_loads
+from ie_serving.models.configuration import ModelConfig
 from ie_serving.models.repository.version_policy import Specific
 from tests.unit.models.conftest import LIMIT_S, World, managed, run, serves
 from tests.unit.models.streams import states

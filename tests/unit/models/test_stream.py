@@ -8,9 +8,9 @@ import pytest
 
 from ie_serving.core.errors import LoadFailed, Missing
 from ie_serving.core.versions import State
-from ie_serving.models import rules
+from ie_serving.models import stream_rules as rules
 from ie_serving.models.repository.version_policy import All, Latest, Specific
-from ie_serving.models.rules import FIRST_BACK_OFF_S, LONGEST_PAUSE_S, POLLS_FOR_REST, SOON_S
+from ie_serving.models.stream_rules import FIRST_BACK_OFF_S, LONGEST_PAUSE_S, POLLS_FOR_REST, SOON_S
 from tests.unit.models.conftest import LIMIT_S, POLL_S, World, run, until
 from tests.unit.models.stand_ins import BROKEN, Stand
 from tests.unit.models.streams import started, states

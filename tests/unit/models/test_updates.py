@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from ie_serving.config.settings import ModelConfig
 from ie_serving.core.requests import ModelSpec
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.testing import StandInModel
+from ie_serving.models.configuration import ModelConfig
 from ie_serving.models.version import loader
 from tests.unit.models.conftest import LIMIT_S, World, managed, run, serves
 

@@ -27,7 +27,7 @@ Reload = Callable[[], Awaitable[bool]]
 
 
 class Details(Protocol):
-    """What a status does not tell of a model; `models.asked_labels.Details` is one."""
+    """What a status does not tell of a model; `models.admin.label_changes.Details` is one."""
 
     @property
     def default_version(self) -> int | None:
@@ -51,7 +51,7 @@ class Details(Protocol):
 
 
 class Labels(Protocol):
-    """Shows and changes labels; `models.asked_labels.AskedLabels` is one. Raises ServingError."""
+    """Shows and changes labels; `LabelChanges` is one. Raises ServingError."""
 
     def details(self, name: str) -> Details:
         """Give those of one model."""

@@ -29,10 +29,9 @@ from ie_serving.server.fronts.kserve_v2.asked import model_spec
 from ie_serving.server.fronts.kserve_v2.interface import Interfaces, Unwritten, Written
 from ie_serving.server.fronts.kserve_v2.routes import Asked
 from ie_serving.server.fronts.kserve_v2.statistics import told
-from ie_serving.server.fronts.tfs.rest import JSON_REPLY, refusal
-from ie_serving.server.fronts.tfs.rest_body import GZIPPED, read_body
+from ie_serving.server.fronts.rest.body import GZIPPED, read_body
+from ie_serving.server.fronts.rest.pages import JSON_REPLY, preflight, refusal
 from ie_serving.server.fronts.tfs.rest_interface import LARGE_BODY
-from ie_serving.server.fronts.tfs.rest_pages import preflight
 from ie_serving.server.transport import inflate
 from ie_serving.server.transport.http1.messages import Reply, Request, RequestHead
 from ie_serving.telemetry.metrics import Metrics

@@ -19,7 +19,7 @@ from ie_serving.models.version.handle import Servable
 from ie_serving.server.fronts.admin.health import Health, Phase
 from ie_serving.server.fronts.kserve_v2.asked import METHODS, model_spec, no_signature
 from ie_serving.server.fronts.kserve_v2.statistics import told
-from ie_serving.server.fronts.tfs.callers import grpc_callers
+from ie_serving.server.fronts.rest.callers import grpc_callers
 from ie_serving.server.transport.grpc.services import Buffer, CallContext
 from ie_serving.telemetry.metrics import Metrics
 from ie_serving.wire.kserve import grpc_messages as written

@@ -9,7 +9,7 @@ from ie_serving.inference.interface import Interface
 from ie_serving.inference.plane import DataPlane
 from ie_serving.inference.streams import OpenStreams, Streams, options_of
 from ie_serving.server.fronts.kserve_v2.asked import model_spec
-from ie_serving.server.fronts.tfs.callers import named
+from ie_serving.server.fronts.rest.callers import named
 from ie_serving.server.status import explain
 from ie_serving.server.transport.grpc.services import Buffer, CallContext
 from ie_serving.wire.kserve.grpc_messages import stream_error, stream_reply

@@ -13,8 +13,9 @@ from ie_serving.config.schema.model import MODEL
 from ie_serving.config.schema.server import SERVER
 from ie_serving.config.schema.setting import OWNERS, Setting
 from ie_serving.config.schema.storage import STORES
-from ie_serving.config.settings import ModelConfig, ServerSettings
+from ie_serving.config.settings import ServerSettings
 from ie_serving.core.hints import name_of
+from ie_serving.models.configuration import ModelConfig
 from ie_serving.storage.options import StorageOptions
 from ie_serving.telemetry.events import is_secret, mask
 

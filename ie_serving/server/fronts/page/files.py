@@ -8,7 +8,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Final
 
-from ie_serving.server.fronts.tfs.rest_pages import SAME_ORIGIN
+from ie_serving.server.fronts.rest.pages import SAME_ORIGIN
 from ie_serving.server.transport.http1.messages import Headers
 
 MEDIA_TYPES: Final = {

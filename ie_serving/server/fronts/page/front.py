@@ -13,8 +13,8 @@ from ie_serving.core.budget import BUDGET, Lease
 from ie_serving.core.threads import in_thread, let_go
 from ie_serving.server.fronts.page.configuration import configuration
 from ie_serving.server.fronts.page.files import SECURITY, headers_of, read
-from ie_serving.server.fronts.page.later import Parts
 from ie_serving.server.fronts.page.models import described
+from ie_serving.server.fronts.page.parts import Parts
 from ie_serving.server.fronts.page.programs import programs
 from ie_serving.server.fronts.page.routes import (
     CONFIGURATION,
@@ -25,8 +25,8 @@ from ie_serving.server.fronts.page.routes import (
     STATE,
 )
 from ie_serving.server.fronts.page.state import State
-from ie_serving.server.fronts.tfs.rest import refusal
-from ie_serving.server.fronts.tfs.rest_body import read_body
+from ie_serving.server.fronts.rest.body import read_body
+from ie_serving.server.fronts.rest.pages import refusal
 from ie_serving.server.transport.http1.messages import Headers, Reply, Request
 
 LARGEST_BODY: Final = 4 << 20

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from ie_serving.config.settings import Settings
 from ie_serving.models.served import ServedModels
 from ie_serving.server.fronts.admin.health import Health
+from ie_serving.server.fronts.page.parts import Parts
 from ie_serving.server.fronts.page.routes import asked
 from ie_serving.storage.options import StorageOptions
 from ie_serving.telemetry.metrics import Metrics
@@ -18,16 +19,6 @@ if TYPE_CHECKING:
     from ie_serving.server.transport.http1.messages import Answer, App, Request, RequestHead
 
     Wanted = Callable[[RequestHead], tuple[str, str]]  # see `gate.rest_guard`
-
-
-class Parts(NamedTuple):
-    """What the page shows: configuration in force, models, how far the server is, failures."""
-
-    settings: Settings
-    storage: StorageOptions
-    served: ServedModels
-    health: Health
-    errors: RecentErrors
 
 
 class LaterPage:

@@ -2,13 +2,13 @@
 
 from typing import Any, Final
 
-from ie_serving.clients.sample import filled
 from ie_serving.core.tensors import DataType, Method, Signature, TensorSpec
 from ie_serving.models.served import Served
 from ie_serving.models.version.handle import Servable
 from ie_serving.server.fronts.page.configuration import of_model
 from ie_serving.server.fronts.page.state import summary, version_of
 from ie_serving.telemetry.events import mask
+from ie_serving.wire.clients.sample import filled
 
 OPEN_SIZE: Final = 1
 """What a dimension that takes any size becomes in a form: one row is cheapest to try."""

@@ -1,15 +1,15 @@
-"""The call that a form makes, as programs: `clients/` writes them of the very same bytes."""
+"""The call that a form makes, as programs: `wire/clients/` writes them of the very same bytes."""
 
 import json
 import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-from ie_serving.clients import curl, languages
-from ie_serving.clients.call import Call, checked_url, path_of
-from ie_serving.clients.sample import FileOf, Filled, Pieces
 from ie_serving.core.errors import InvalidRequest
 from ie_serving.core.requests import ModelSpec
+from ie_serving.wire.clients import curl, languages
+from ie_serving.wire.clients.call import Call, checked_url, path_of
+from ie_serving.wire.clients.sample import FileOf, Filled, Pieces
 
 LANGUAGES: Final = ("python", "go", "javascript")
 VERBS: Final = ("predict", "classify", "regress")

@@ -7,7 +7,7 @@ from ie_serving.core.requests import InferRequest
 from ie_serving.core.threads import in_thread
 from ie_serving.inference.stream_flow import Answered
 from ie_serving.inference.streams import Streams, options_of
-from ie_serving.server.fronts.tfs.callers import named
+from ie_serving.server.fronts.rest.callers import named
 from ie_serving.server.status import explain
 from ie_serving.server.transport.grpc.services import Buffer, CallContext, Streaming
 from ie_serving.wire.protobuf.fields import Unclear

@@ -8,14 +8,14 @@ from functools import partial
 from typing import Final
 from urllib.parse import parse_qsl
 
-from ie_serving.clients import call, languages
-from ie_serving.clients.sample import Pieces, text_of
 from ie_serving.core.errors import InvalidRequest
 from ie_serving.core.requests import ModelSpec
 from ie_serving.core.threads import in_thread
 from ie_serving.models.version.handle import Servable
-from ie_serving.server.fronts.tfs.rest_pages import JSON, Page
+from ie_serving.server.fronts.rest.pages import JSON, Page
 from ie_serving.server.fronts.tfs.rest_routes import Route
+from ie_serving.wire.clients import call, languages
+from ie_serving.wire.clients.sample import Pieces, text_of
 
 TEXT: Final = "text/plain; charset=utf-8"
 LANGUAGE, SIGNATURE = "language", "signature_name"

@@ -3,7 +3,6 @@
 import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 
-from ie_serving.config.settings import ModelConfig
 from ie_serving.core.codes import Code
 from ie_serving.core.errors import Forbidden, InvalidRequest
 from ie_serving.core.hints import Hint
@@ -11,6 +10,7 @@ from ie_serving.core.requests import ModelSpec
 from ie_serving.core.threads import in_thread
 from ie_serving.inference.interface import Interface
 from ie_serving.inference.plane import DataPlane
+from ie_serving.models.configuration import ModelConfig
 from ie_serving.server.transport.grpc.services import Answer, CallContext
 from ie_serving.wire.protobuf import messages
 from ie_serving.wire.protobuf.fields import Buffer

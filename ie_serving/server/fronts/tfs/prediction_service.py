@@ -13,7 +13,7 @@ from ie_serving.inference.interface import Api, Encode, Interface
 from ie_serving.inference.plane import DataPlane
 from ie_serving.inference.warmup import Replay
 from ie_serving.models.version.handle import Servable
-from ie_serving.server.fronts.tfs.callers import grpc_callers
+from ie_serving.server.fronts.rest.callers import grpc_callers
 from ie_serving.server.fronts.tfs.grpc_results import (
     encode_classification,
     encode_multi_inference,

@@ -3,7 +3,8 @@
 What runs a model comes by POST, and is answered straight from the request that the transport
 gives: it is asked most, and every step counts. Everything else, pages and refusals, is answered
 through Falcon. The grammar of TensorFlow Serving (`rest_routes.py`) matches whole targets, so one
-sink takes all that instead of a router. Pages and errors are phrased in `rest_pages.py`.
+sink takes all that instead of a router. Pages are in `rest_pages.py`, errors in
+`fronts/rest/pages.py`.
 """
 
 import asyncio
@@ -36,31 +37,30 @@ from ie_serving.server.fronts.admin import cross_site
 from ie_serving.server.fronts.admin.config_pages import RELOAD, ConfigPages
 from ie_serving.server.fronts.admin.health import Health, Phase, model_asked
 from ie_serving.server.fronts.admin.log_pages import LogPages
-from ie_serving.server.fronts.tfs.rest_body import (
+from ie_serving.server.fronts.rest.body import (
     SMALLEST_COMPRESSED,
     compressed,
     parse_slowly,
     read_body,
 )
-from ie_serving.server.fronts.tfs.rest_interface import LARGE_BODY, classifications, regressions
-from ie_serving.server.fronts.tfs.rest_invoke import Invocations
-from ie_serving.server.fronts.tfs.rest_pages import (
+from ie_serving.server.fronts.rest.pages import (
     CORS,
     CORS_OF_CALLERS,
     HTML,
     JSON,
+    JSON_REPLY,
     METHOD_NOT_ALLOWED,
-    NOT_FOUND_PAGE,
     SAME_ORIGIN,
-    TOO_MANY_REQUESTS,
     Page,
     failed,
-    fixed_pages,
     json_page,
-    misrouted,
     preflight,
+    refusal,
     typed,
 )
+from ie_serving.server.fronts.tfs.rest_interface import LARGE_BODY, classifications, regressions
+from ie_serving.server.fronts.tfs.rest_invoke import Invocations
+from ie_serving.server.fronts.tfs.rest_pages import NOT_FOUND_PAGE, fixed_pages, misrouted
 from ie_serving.server.fronts.tfs.rest_routes import (
     ALLOWED,
     GENERATED,
@@ -97,9 +97,6 @@ LARGE_EXAMPLES_BODY = 4 * 1024
 3 bytes of JSON, and takes 1 us; and what is no strict JSON takes several times as long."""
 MOST_LABELS = 1 << 20
 """Bytes of a body with labels: some ten thousand of them, above what anybody gives one model."""
-JSON_REPLY: Headers = ((b"content-type", JSON.encode()),)
-RETRY_LATER: Headers = (*JSON_REPLY, (b"retry-after", b"1"))
-"""Of a 429: what filled the queue or the budget is mostly answered within a second."""
 STOPPING: Headers = ((b"connection", b"close"),)
 """So that clients with a connection ask another server while this one stops."""
 
@@ -385,9 +382,3 @@ def _counted(reply: Reply) -> Reply:
         return reply._replace(body=BUDGET.held_with(reply.body))
     except ServingError as error:
         return refusal(error)
-
-
-def refusal(error: Exception) -> Reply:
-    """Phrase an error as the reply to a request."""
-    status, _, text = failed(error)
-    return Reply(status, RETRY_LATER if status == TOO_MANY_REQUESTS else JSON_REPLY, text)

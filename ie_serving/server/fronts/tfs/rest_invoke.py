@@ -14,7 +14,7 @@ from ie_serving.core.tensors import Array, Signature
 from ie_serving.inference.interface import Api, Encode, Interface
 from ie_serving.inference.plane import DataPlane
 from ie_serving.models.version.handle import Servable
-from ie_serving.server.fronts.tfs.rest_body import read_body
+from ie_serving.server.fronts.rest.body import read_body
 from ie_serving.server.transport.http1.messages import Buffer, Reply, Request
 
 

@@ -8,12 +8,13 @@ from hypothesis import strategies as st
 
 from ie_serving.config.dialects import ie_serving, own_flags
 from ie_serving.config.schema import foreign
-from ie_serving.config.settings import ModelConfig, ServerSettings, Settings
+from ie_serving.config.settings import ServerSettings, Settings
 from ie_serving.core.errors import ConfigError
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.openvino.options import OpenVinoOptions
 from ie_serving.engines.preprocessing import Pair, Preprocessing
 from ie_serving.engines.tensorflow.options import TensorFlowOptions
+from ie_serving.models.configuration import ModelConfig
 from ie_serving.models.repository.version_policy import Specific
 
 ONE = ("model", "--model_name", "m", "--model_path", "/models/m")

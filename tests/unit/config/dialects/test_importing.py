@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from ie_serving import main
+from ie_serving.app import command_line as main
 from ie_serving.config.dialects import importing
 from ie_serving.config.files import source
-from ie_serving.config.settings import ModelConfig
 from ie_serving.core.errors import ConfigError
+from ie_serving.models.configuration import ModelConfig
 
 LOGGING = {"@type": "LOGGING"}
 PYTHON = {"@type": "PYTHON", "pythonConfig": {"pythonCodePath": "run.py"}}

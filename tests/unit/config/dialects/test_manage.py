@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from ie_serving import main
+from ie_serving.app import command_line as main
 from ie_serving.config.dialects import manage
 from ie_serving.config.files import edit
 from ie_serving.core.errors import ConfigError
@@ -145,7 +145,7 @@ def test_an_edit_does_not_wait_for_another_without_end(
 def test_the_file_is_utf8_whatever_the_locale(tmp_path: Path) -> None:
     file = tmp_path / "c.json"
     file.write_text('{"model_config_list": [], "other": "é"}', encoding="utf-8")
-    command = "from ie_serving.main import main; raise SystemExit(main())"
+    command = "from ie_serving.app.command_line import main; raise SystemExit(main())"
     argv = ("--add_to_config", str(file), "--model_name=m", "--model_path=/m")
     environ = {**os.environ, "LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
     subprocess.run([sys.executable, "-c", command, *argv], env=environ, check=True, timeout=60)

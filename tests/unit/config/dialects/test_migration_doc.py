@@ -3,8 +3,8 @@
 import re
 from pathlib import Path
 
-from ie_serving.config.dialects.simple_tensorflow_serving import DRIVERS, RETIRED
-from ie_serving.config.dialects.stfs_flags import FLAGS
+from ie_serving.compat.stfs.dialect import DRIVERS, RETIRED
+from ie_serving.compat.stfs.flags import FLAGS
 
 PAGE = (Path(__file__).parents[4] / "docs" / "migration.md").read_text()
 SECTION = PAGE.partition("\n## simple_tensorflow_serving\n")[2].partition("\n## ")[0]

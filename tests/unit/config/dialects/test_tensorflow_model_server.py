@@ -9,11 +9,12 @@ from hypothesis import strategies as st
 from ie_serving import __version__
 from ie_serving.config.dialects import tensorflow_model_server
 from ie_serving.config.dialects.tfs_flags import FLAGS
-from ie_serving.config.settings import ModelConfig, Parsed, ServerSettings, Settings
+from ie_serving.config.settings import Parsed, ServerSettings, Settings
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.batching import Batching
 from ie_serving.engines.openvino.options import OpenVinoOptions
 from ie_serving.engines.tensorflow.options import TensorFlowOptions
+from ie_serving.models.configuration import ModelConfig
 
 CONFIG = Path(__file__).parents[4] / "config"
 PATH = "--model_base_path=/models/m"

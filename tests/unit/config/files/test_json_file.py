@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from ie_serving.config.files.json_file import ConfigFile, parse_config_file
 from ie_serving.config.schema.model import MODEL as MODEL_SETTINGS
-from ie_serving.config.settings import ModelConfig
 from ie_serving.core.errors import ConfigError
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.batching import Batching
@@ -20,6 +19,7 @@ from ie_serving.engines.openvino.options import OpenVinoOptions
 from ie_serving.engines.preprocessing import Pair, Preprocessing
 from ie_serving.engines.sequences import Sequences
 from ie_serving.engines.tensorflow.options import TensorFlowOptions
+from ie_serving.models.configuration import ModelConfig
 from ie_serving.models.repository.version_policy import All, Latest, Specific
 
 CONFIG = Path(__file__).parents[4] / "config"

@@ -9,7 +9,7 @@ import pytest
 
 from ie_serving.config.files import watch
 from ie_serving.config.files.watch import ConfigWatch
-from ie_serving.config.settings import ModelConfig
+from ie_serving.models.configuration import ModelConfig
 
 LIMIT_S = 10.0
 

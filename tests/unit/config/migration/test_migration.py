@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from ie_serving import main
+from ie_serving.app import command_line as main
 from ie_serving.config.dialects import ie_serving, tensorflow_model_server
 from ie_serving.config.files import access_file
 from ie_serving.config.settings import Parsed, ServerSettings

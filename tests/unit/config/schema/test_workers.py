@@ -5,10 +5,11 @@ from dataclasses import replace
 import pytest
 
 from ie_serving.config.schema.workers import check, check_models
-from ie_serving.config.settings import ModelConfig, ServerSettings, Settings
+from ie_serving.config.settings import ServerSettings, Settings
 from ie_serving.core.errors import ConfigError
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.sequences import Sequences
+from ie_serving.models.configuration import ModelConfig
 
 STATEFUL = ModelConfig(
     name="m", base_path="/m", engine=EngineOptions(own=(Sequences(stateful=True),))

@@ -22,9 +22,9 @@ from ie_serving.engines.python.fleet import Fleet, Growth
 from ie_serving.engines.python.line import Line
 from ie_serving.engines.python.model import KernelModel
 from tests.unit.engines.asking import answer
+from tests.unit.engines.process.processes import ended
 from tests.unit.engines.python.calling import call
 from tests.unit.engines.python.kernels import options, written
-from tests.unit.engines.tensorflow.processes import ended
 
 WORKS = """
 import os, time

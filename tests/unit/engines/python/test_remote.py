@@ -16,8 +16,8 @@ from ie_serving.engines.batching import Batching
 from ie_serving.engines.python.driver import load
 from ie_serving.engines.python.model import KernelModel
 from tests.unit.engines.asking import answer, told
+from tests.unit.engines.process.processes import ended
 from tests.unit.engines.python.kernels import options, written
-from tests.unit.engines.tensorflow.processes import ended
 
 CODE = """
 import ctypes, os, signal, sys, threading

@@ -16,8 +16,8 @@ from ie_serving.core.errors import InvalidRequest, ServingError
 from ie_serving.engines.python.driver import load
 from ie_serving.engines.python.model import KernelModel
 from tests.process import PATIENCE_S
+from tests.unit.engines.process.processes import ended
 from tests.unit.engines.python.kernels import options, written
-from tests.unit.engines.tensorflow.processes import ended
 
 CODE = """
 import asyncio

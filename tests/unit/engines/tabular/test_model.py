@@ -10,9 +10,9 @@ import pytest
 from sklearn.datasets import load_iris
 from sklearn.linear_model import LinearRegression
 
-from ie_serving.check import check
+from ie_serving.app.engine_stack import engine_of
+from ie_serving.commands.check import check
 from ie_serving.config.dialects.ie_serving import parse
-from ie_serving.engine_stack import engine_of
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.drivers import every
 from ie_serving.storage.backends.single_file import SingleFile

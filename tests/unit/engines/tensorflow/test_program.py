@@ -15,11 +15,11 @@ import pytest
 
 from ie_serving.core.errors import InvalidRequest, NotAvailable, QueueFull, ServingError
 from ie_serving.core.tensors import Array, DataType, Signature, TensorSpec
+from ie_serving.engines.process.protocol import text, words
+from ie_serving.engines.process.supervision import Supervisor
 from ie_serving.engines.tensorflow.program import TensorFlowProgram
-from ie_serving.engines.tensorflow.protocol import text, words
-from ie_serving.engines.tensorflow.supervision import Supervisor
 from tests.process import PATIENCE_S
-from tests.unit.engines.tensorflow.processes import Begin, ended, task
+from tests.unit.engines.process.processes import Begin, ended, task
 
 
 def spec(name: str, dtype: DataType) -> TensorSpec:

@@ -9,7 +9,7 @@ import pytest
 
 from ie_serving.core.codes import Code
 from ie_serving.core.tensors import Array
-from ie_serving.engines.tensorflow.link import Fault
+from ie_serving.engines.process.link import Fault
 
 if importlib.util.find_spec("tensorflow") is None:
     pytest.skip("tensorflow is not installed", allow_module_level=True)

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from ie_serving.server.fronts.edi.routes import EdiRoutes
-from ie_serving.server.fronts.kibernetika.predict import PredictRoute, predict_interface
-from ie_serving.server.fronts.konduit.routes import KonduitRoutes
+from ie_serving.compat.edi.routes import EdiRoutes
+from ie_serving.compat.kibernetika.predict_route import PredictRoute, predict_interface
+from ie_serving.compat.konduit.routes import KonduitRoutes
 from ie_serving.server.transport.http1.messages import Request, RequestHead
 from tests.unit.inference.stand_ins import Heart
 

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from google.protobuf.descriptor_pool import DescriptorPool
 
+from ie_serving.compat.stfs.front.routes import ALIVE, ASK
 from ie_serving.config.settings import ServerSettings
 from ie_serving.core.access import Need, Right
 from ie_serving.core.errors import NotFound
@@ -16,7 +17,6 @@ from ie_serving.server.fronts.kserve_v2 import routes as kserve
 from ie_serving.server.fronts.kserve_v2.grpc_later import LaterInference
 from ie_serving.server.fronts.kserve_v2.later import LaterKServe
 from ie_serving.server.fronts.page import routes as page
-from ie_serving.server.fronts.stfs.routes import ALIVE, ASK
 from ie_serving.server.fronts.streams.later import LaterStreams
 from ie_serving.server.fronts.tfs import model_service, prediction_service
 from ie_serving.server.fronts.tfs.model_service import ModelService

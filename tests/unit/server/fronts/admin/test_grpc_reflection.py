@@ -88,7 +88,7 @@ def test_grpc_is_imported_when_somebody_asks() -> None:
     """It costs a worker 40 ms and memory; the server does without it."""
     code = """
 import sys
-import ie_serving.application
+import ie_serving.app.application
 import ie_serving.server.transport.grpc.http2_server
 import ie_serving.server.fronts.admin.grpc_health
 import ie_serving.server.fronts.admin.grpc_reflection

@@ -6,7 +6,7 @@ import sys
 
 def test_nothing_of_it_is_imported_with_the_server() -> None:
     program = (
-        "import sys, ie_serving.application;"
+        "import sys, ie_serving.app.application;"
         "print([name for name in sys.modules if 'wire.kserve' in name"
         " or 'inference_messages' in name or 'kserve_v2.grpc_s' in name])"
     )

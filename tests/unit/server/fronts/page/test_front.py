@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
-from ie_serving.config.settings import ModelConfig, ServerSettings, Settings
+from ie_serving.config.settings import ServerSettings, Settings
 from ie_serving.core.errors import NotFound
 from ie_serving.core.versions import State, VersionStatus
 from ie_serving.engines.base import EngineOptions
+from ie_serving.models.configuration import ModelConfig
 from ie_serving.models.repository.version_policy import Latest
 from ie_serving.models.served import Served, ServedModels
 from ie_serving.server.fronts.admin.health import Health

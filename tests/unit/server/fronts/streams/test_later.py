@@ -5,7 +5,7 @@ import sys
 
 CODE = """
 import sys
-import ie_serving.application
+import ie_serving.app.application
 import ie_serving.server.fronts.tfs.rest
 import ie_serving.server.transport.grpc.http2_server
 import ie_serving.server.transport.http1.server

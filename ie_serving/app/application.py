@@ -1,0 +1,453 @@
+"""What one worker runs: the composition root, which builds every concrete object, once."""
+
+import logging
+from collections.abc import Callable, Collection, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache, partial
+from typing import cast
+
+from ie_serving.app import engine_stack, transports
+from ie_serving.app.repositories import Repositories, Repository
+from ie_serving.app.workers import workers_of
+from ie_serving.config.files import access_file, tls_files
+from ie_serving.config.files.followed import FollowedConfig
+from ie_serving.config.files.text_proto import from_message
+from ie_serving.config.settings import ServerSettings, Settings
+from ie_serving.config.values.words import log_level
+from ie_serving.core.access import Caller
+from ie_serving.core.budget import BUDGET
+from ie_serving.core.compat import added
+from ie_serving.core.share import SHARE
+from ie_serving.engines.base import Engine
+from ie_serving.engines.graph.engine import WithGraphs
+from ie_serving.engines.layers.sequence_family import Families
+from ie_serving.engines.others import AtHand, WithOthers
+from ie_serving.engines.tensorflow.fallback import TensorFlowFallback
+from ie_serving.inference.asked_models import AskedModels
+from ie_serving.inference.examples import ExampleCodec
+from ie_serving.inference.golden import Golden, in_turn
+from ie_serving.inference.noted import handing_on, plane_of
+from ie_serving.inference.plane import DataPlane
+from ie_serving.inference.sequences import open_to_clients
+from ie_serving.inference.warmup import WarmUp
+from ie_serving.models.admin.label_changes import LabelChanges
+from ie_serving.models.admin.poll_requests import Poll, PollRequests
+from ie_serving.models.admin.reload_requests import ReloadRequests
+from ie_serving.models.allowed import AllowedModels
+from ie_serving.models.configuration import ModelConfig
+from ie_serving.models.graph_dependencies import GraphDependencies
+from ie_serving.models.manager import ModelManager
+from ie_serving.models.repository.source import Source
+from ie_serving.models.served import ServedModels
+from ie_serving.models.stream import ModelStream
+from ie_serving.models.stream_rules import StreamRules
+from ie_serving.models.version.loader import Loader
+from ie_serving.server.access_log.optional import OptionalWatch
+from ie_serving.server.fronts.admin import grpc_health
+from ie_serving.server.fronts.admin.config_pages import ConfigPages
+from ie_serving.server.fronts.admin.grpc_health import HealthService
+from ie_serving.server.fronts.admin.grpc_reflection import ReflectionService
+from ie_serving.server.fronts.admin.health import Health
+from ie_serving.server.fronts.admin.log_pages import LogPages
+from ie_serving.server.fronts.admin.readiness import Readiness
+from ie_serving.server.fronts.kserve_v2 import grpc_later
+from ie_serving.server.fronts.kserve_v2.grpc_later import LaterInference
+from ie_serving.server.fronts.kserve_v2.later import LaterKServe
+from ie_serving.server.fronts.page.later import LaterPage
+from ie_serving.server.fronts.streams.later import LaterStreams
+from ie_serving.server.fronts.tfs import model_service, prediction_service
+from ie_serving.server.fronts.tfs.model_service import ModelService
+from ie_serving.server.fronts.tfs.prediction_service import PredictionService, grpc_interface
+from ie_serving.server.gate.gate import Gate
+from ie_serving.server.gate.in_flight import InFlight
+from ie_serving.server.process.deadly_loads import LoadNotes
+from ie_serving.server.process.handover import Handovers
+from ie_serving.server.process.lifecycle import MakeListener
+from ie_serving.server.process.memory_limit import budget_of
+from ie_serving.server.process.ports import BOTH, GRPC, REST
+from ie_serving.server.process.tuning import most_connections
+from ie_serving.server.transport.address_limit import limit_of
+from ie_serving.server.transport.grpc.services import Answer, Services
+from ie_serving.server.workers.member import Member
+from ie_serving.storage.backends.by_url import check_urls
+from ie_serving.storage.options import StorageOptions
+from ie_serving.telemetry.logs import Event
+from ie_serving.telemetry.metrics import Metrics
+from ie_serving.telemetry.process import ProcessMetrics
+from ie_serving.telemetry.stores import STORES
+from ie_serving.wire.protobuf import messages
+from ie_serving.wire.tfs import metadata
+from ie_serving.wire.tfs.example import parse_examples, serialize_examples
+from ie_serving.wire.tfs.prediction_log import read_requests
+
+log = logging.getLogger(__name__)
+
+
+class ServingApplication:
+    """Models and the front ends over them. See `server.process.lifecycle.Application`."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        storage: StorageOptions,
+        handovers: Handovers,
+        notes: LoadNotes,
+        member: Member | None = None,
+    ) -> None:
+        server = settings.server
+        self._workers = workers_of(member, handovers, server)
+        self._gate = Gate(
+            server,
+            tls_files.read,
+            access_file.read,
+            certificates=handovers.certificates,
+            callers=handovers.callers,
+        )
+        most, each = most_connections(server.max_connections), server.max_connections_per_address
+        self._connections = limit_of(SHARE.of(most), each)
+        self._sharing = self._workers.sharing(self._connections)
+        told = server.access_log, server.log_format, server.traces_url, server.server_timing
+        self._watch = OptionalWatch(*told)
+        BUDGET.limit = SHARE.of(budget_of(server.memory_budget_bytes))
+        self._notes = notes
+        self._settings = settings
+        self._storage_options = storage
+        # In this order: each is made of what those before it have made.
+        self._make_models(server, handovers)
+        self._make_interfaces(server)
+        self._make_services(server)
+
+    def _make_models(self, server: ServerSettings, handovers: Handovers) -> None:
+        """Make the models, what counts their requests, and what changes them."""
+        self._repositories = Repositories(self._storage_options)
+        self._fallback = TensorFlowFallback()
+        self._drivers = engine_stack.drivers(self._fallback)
+        self._loads = ThreadPoolExecutor(server.load_threads, "load")
+        self._metrics = Metrics(wanted=bool(server.metrics_paths))
+        self._sequences = Families(60.0 * server.sequence_cleaner_poll_wait_minutes)
+        self._health = Health()
+        self._models = self._manager(server)
+        self._used = GraphDependencies(self._models.within_reach, engine_stack.models_of)
+        self._metrics.show_states(self._models.served.states)
+        self._metrics.show_precisions(self._models.served.precisions)
+        self._metrics.show_compared(self._models.served.compared)
+        self._metrics.show_versions(self._models.served.available)
+        self._process = ProcessMetrics(self._connections, wanted=self._metrics.wanted)
+        self._metrics.show(self._process.lines)
+        self._metrics.show(self._gate.failed_handshakes.lines)
+        self._metrics.show(STORES.lines)
+        self._changes = self._workers.over(self._models, self._metrics)
+        self._config = FollowedConfig(self._settings, self._models, handovers, self._workers.among)
+
+    def _make_interfaces(self, server: ServerSettings) -> None:
+        """Make the data plane, and what each front end phrases requests and replies by."""
+        self._data_plane = partial(
+            plane_of(noted=server.tells_of_requests),
+            metrics=self._metrics,
+            codec=ExampleCodec(parse_examples, serialize_examples),
+            method_name_check=server.method_name_check,
+        )
+        self._plane = self._data_plane(self._models.served)
+        self._handing_on = partial(handing_on, traced=bool(server.traces_url))
+        self._interface = self._handing_on(
+            grpc_interface(tensor_content=server.tensor_content, limit_s=server.grpc_limit_s)
+        )
+        tells_callers = self._settings.engine.allow_python
+        self._streams = LaterStreams(self._metrics.show, tells_callers=tells_callers)
+        self._inference = LaterInference(
+            self._health,
+            self._streams,
+            self._metrics,
+            self._handing_on,
+            limit_s=server.grpc_limit_s,
+            tells_callers=tells_callers,
+        )
+
+    def _make_services(self, server: ServerSettings) -> None:
+        """Make the services, what says whether they are ready, and the warm-up by them."""
+        self._in_flight = InFlight(
+            SHARE.of_limit(server.max_in_flight_requests), partial(self._plane.refused, "")
+        )
+        self._services = self._services_over(self._plane, self._models.served)
+        self._grpc_health = HealthService(
+            self._services, self._plane.is_ready, drain_delay_s=server.drain_delay_s
+        )
+        ready = self._workers.ready(self._models.ready)
+        self._readiness = Readiness(self._health, self._grpc_health, ready)
+        replays = PredictionService(self._plane, self._interface).replays()
+        self._warm_up = in_turn(
+            Golden(self._plane, engine_stack.GOLDEN),
+            WarmUp(read_requests, replays, server.warmup_times),
+            open_to_clients,
+        )
+
+    def _services_over(self, plane: DataPlane, served: ServedModels) -> Services:
+        named = self._answering
+        prediction = PredictionService(
+            plane, self._interface, tells_callers=self._settings.engine.allow_python
+        )
+        return {
+            prediction_service.NAME: self._in_flight.grpc(named(prediction.answers())),
+            model_service.NAME: named(self._model_service(plane).answers()),
+            grpc_later.NAME: self._in_flight.grpc(self._inference.grpc(plane, served)),
+            **self._streams.grpc(plane, self._interface),
+        }
+
+    def _answering(self, answers: Mapping[str, Answer]) -> Mapping[str, Answer]:
+        """Let the methods of a service answer for the one model that the settings name, if any."""
+        model = self._settings.server.answering_model
+        for answering_for in added("one_model"):
+            answers = answering_for(model, answers)
+        return answers
+
+    def _services_for(self, caller: Caller) -> Services:
+        allowed = AllowedModels(self._models.served, caller)
+        return self._services_over(self._data_plane(allowed), allowed)
+
+    def _model_service(self, plane: DataPlane) -> ModelService:
+        return ModelService(
+            plane,
+            self._interface,
+            partial(from_message, engine=self._settings.engine),
+            partial(check_urls, options=self._storage_options),
+            partial(self._changes.apply, all_or_nothing=True),
+            reload_allowed=self._settings.server.reload_by_rpc,
+        )
+
+    def _manager(self, server: ServerSettings) -> ModelManager:
+        return ModelManager(
+            self._open_stream,
+            labels_for_unavailable=server.labels_for_unavailable,
+            allow_unavailable_models=server.allow_unavailable_models,
+            require_available=server.require_available,
+            opens_early=server.open_ports_early,
+            ready_after_s=server.ready_after_s,
+            poll_wait_of=server.poll_wait_of,
+            # Otherwise the numbers of models that are gone would be shown, and kept, for ever.
+            on_names=self._keep,
+            on_applied=self._leave,
+        )
+
+    def _keep(self, names: Collection[str]) -> None:
+        self._metrics.keep(names)
+        self._used.keep(names)
+
+    def _leave(self) -> None:
+        # Looked up here: models tell the configuration, and it is made of them.
+        self._config.leave()
+
+    async def start(self) -> None:
+        """See `Application`."""
+        self._gate.open()
+        self._process.begin()
+        await self._workers.begin(self._config)
+
+    def model_names(self) -> Sequence[str]:
+        """See `Application`."""
+        return self._models.served.names()
+
+    def listeners(self) -> Mapping[str, Callable[[], MakeListener]]:
+        """See `Application`. What a port alone needs is imported when it is on."""
+        rest, grpc = cache(self._rest), cache(self._grpc)
+        return {REST: rest, GRPC: grpc, BOTH: partial(self._both, rest, grpc)}
+
+    def _both(self, *prepare: Callable[[], MakeListener]) -> MakeListener:
+        from ie_serving.server.transport.shared_port import Server, SharedPort
+
+        # Both take over what was accepted: grpcio, which cannot, is refused by the configuration.
+        rest, grpc = (cast("Callable[[], Server]", each()) for each in prepare)
+        limit, secure = self._connections, self._gate.secure(BOTH)
+        return lambda: SharedPort(rest(), grpc(), limit, secure, self._sharing)
+
+    async def set_ready(self, ready: bool) -> None:
+        """See `Application`: ready when every model has served, unless the start may lack some."""
+        self._readiness.set_ready(ready)
+        self._streams.set_ready(ready)
+
+    async def hand_over(self) -> None:
+        """See `Application`: whoever watches, or has a stream, begins anew elsewhere."""
+        self._readiness.hand_over()
+        self._streams.set_ready(False)
+
+    async def reload(self) -> None:
+        """See `Application`: certificates and configuration again, and every repository now."""
+        await self._gate.renew()
+        await self._config.reload()
+        self._models.poll_now()
+
+    async def close(self, limit_s: float) -> None:
+        """See `Application`."""
+        # First of all, so that downloads and starts end while the rest is closed.
+        self._repositories.stop()
+        self._gate.close()
+        self._fallback.stop()
+        self._config.close()
+        self._workers.end()
+        self._sequences.close()
+        self._process.end()
+        await self._models.close(limit_s)
+        self._repositories.shutdown()
+        self._loads.shutdown(wait=False, cancel_futures=True)
+        await self._watch.close()
+
+    def _rest(self) -> MakeListener:
+        from ie_serving.server.fronts.other_servers import front_of
+        from ie_serving.server.fronts.rest.pages import refusal
+        from ie_serving.server.fronts.tfs.rest import RestApi
+        from ie_serving.server.fronts.tfs.rest_interface import rest_interface
+        from ie_serving.server.transport.http1.server import HttpServer
+
+        server, secure = self._settings.server, bool(self._gate.secure(REST))
+        # One for both: otherwise reloads would be a way round the pause between polls of a model.
+        poll = PollRequests(self._models.poll).once
+        most = server.max_message_bytes
+        interface = self._handing_on(rest_interface(limit_s=server.rest_timeout_s))
+        served = self._models.served
+        page = LaterPage(self._settings, self._storage_options, served, self._health, self._metrics)
+        streams = self._streams.rest(self._plane, interface, most, any_origin=server.enable_cors)
+        kserve = LaterKServe(
+            (self._plane, served, self._health, self._metrics),
+            server,
+            self._handing_on,
+            lambda: api.poll,
+        )
+        api = RestApi(
+            self._plane,
+            interface,
+            self._metrics,
+            self._health,
+            max_body_bytes=most,
+            enable_cors=server.enable_cors,
+            asks_callers=server.has_access,
+            metrics_paths=server.metrics_paths,
+            poll=self._workers.poll_all(poll),
+            config=self._config_pages(poll),
+            log=LogPages(
+                log_level,
+                served.unbind,
+                allowed=server.reload_by_rpc,
+                everywhere=self._workers.level_all,
+            ),
+            poll_allowed=server.reload_by_rpc,
+            write_metadata=metadata.FORMS[server.rest_metadata],
+            secure=secure,
+            around=kserve.around(page.around(streams)),
+        )
+        answer, wanted = front_of(self._settings, api, self._plane, served, secure=secure)
+        asked, refused = kserve.wanted(page.wanted(wanted)), partial(self._plane.refused, "")
+        app = self._gate.rest(self._in_flight.rest(answer, refusal), asked, refusal, refused)
+        return partial(
+            HttpServer,
+            # In front of the gate: a request that the gate refuses has its line in the log, too.
+            *self._watch.rest(app, secure=secure),
+            busy_poll_s=server.busy_poll_us / 1e6,
+            limit=self._connections,
+            secure=self._gate.secure(REST),
+            sharing=self._sharing,
+        )
+
+    def _config_pages(self, poll: Poll) -> ConfigPages:
+        server = self._settings.server
+        reload = ReloadRequests(self._models, poll, self._config.reload_if_changed)
+        return ConfigPages(
+            self._models.served.all_statuses,
+            self._workers.reload_all(reload),
+            LabelChanges(self._models, self._changes.relabel),
+            reload_allowed=server.reload_by_rpc,
+            limit_s=server.rest_timeout_s,
+        )
+
+    def _grpc(self) -> MakeListener:
+        messages.POOL.AddSerializedFile(grpc_health.DESCRIPTOR)
+        # Health's messages are not ours, and reflection answers from one pool.
+        reflection = ReflectionService((*self._services, grpc_health.NAME), messages.POOL)
+        services = {
+            **self._services,
+            **self._grpc_health.services(),
+            **reflection.services(),
+        }
+        refused = partial(self._plane.refused, "")
+        admission = self._gate.grpc(services, self._services_for, refused)
+        noted, admission = self._watch.grpc(services, admission)
+        carrier = transports.Carrier(
+            self._gate, self._connections, refused, self._watch.calls, admission, self._sharing
+        )
+        return transports.listener(self._settings.server, noted, carrier)
+
+    def _open_stream(self, config: ModelConfig) -> ModelStream:
+        server: ServerSettings = self._settings.server
+        poll_wait_s = server.poll_wait_of(config)
+        repository = self._repositories.of(config)
+        engine = engine_stack.engine(self._drivers, config)
+        source = Source(
+            repository.storage,
+            self._with_graphs(config, engine),
+            rest_s=poll_wait_s,
+            ready_marker=config.ready_marker,
+            unload_when_empty=server.unload_when_empty,
+            sibling=repository.sibling,
+        )
+        log.info(Event("model configured", model=config.name, base_path=source.url))
+        return ModelStream(
+            config.name,
+            source,
+            self._loader(config, repository, engine),
+            self._repositories.polls,
+            store=repository.store,
+            policy=config.version_policy,
+            labels=config.version_labels,
+            rules=self._rules(config.name, poll_wait_s),
+        )
+
+    def _rules(self, name: str, poll_wait_s: float) -> StreamRules:
+        server = self._settings.server
+        return StreamRules(
+            labels_wait=not server.labels_for_unavailable,
+            poll_wait_s=poll_wait_s,
+            drain_timeout_s=server.drain_timeout_s,
+            load_timeout_s=server.load_timeout_s,
+            reload_changed=server.reload_changed_versions,
+            held=lambda: self._used.held(name),
+            # Looked up when it happens: a model that was gone meanwhile has new series.
+            on_trouble=lambda: self._metrics.of(name).count_listing_failure(),
+            on_changed=lambda: self._metrics.of(name).count_changed_version(),
+            on_load=partial(self._loaded, name),
+            others=self._workers.others,
+        )
+
+    def _with_graphs(self, config: ModelConfig, engine: Engine) -> WithGraphs:
+        steps = self._metrics.add(config.name).steps
+        record, at_hand = self._watch.steps(steps.add), self._at_hand(config)
+        return WithGraphs(engine, self._models.within_reach, record, steps, at_hand)
+
+    def _at_hand(self, config: ModelConfig) -> AtHand:
+        return AtHand(config.name, AskedModels(self._models.served))
+
+    def _loaded(self, name: str, succeeded: bool) -> None:
+        # `add`, not `of`: a reload loads before the manager has told the new model's name.
+        self._metrics.add(name).count_load(succeeded)
+        self._config.note_load()
+        self._used.note_load(name, succeeded)
+
+    def _loader(self, config: ModelConfig, repository: Repository, engine: Engine) -> Loader:
+        metrics = self._metrics.add(config.name)
+        family = self._sequences.of(config.name, metrics.sequences)
+        layered = engine_stack.layered(
+            WithOthers(engine, self._at_hand(config)),
+            config.engine,
+            metrics.batches,
+            family,
+            self._watch.batches,
+        )
+        return Loader(
+            config.name,
+            repository.storage,
+            self._with_graphs(config, layered),  # outside: their models have the layers
+            config.engine,
+            self._warm_up,
+            self._loads,
+            repository.fetches,
+            self._notes.noted,
+            partial(self._used.before, config.name),
+            self._watch.record,
+        )

@@ -1,0 +1,109 @@
+"""Which engines there are, and what each model's engine is wrapped in, from the inside outwards.
+
+A part of the composition root of its own, since `ie_serving check` and `ie_serving tune` build
+engines without a server.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from ie_serving.commands.tune.tools import Tools
+from ie_serving.config.files.option_files import batching_of
+from ie_serving.config.schema.model import with_keys
+from ie_serving.core.compat import added
+from ie_serving.engines.base import Engine, EngineOptions
+from ie_serving.engines.drivers import Drivers, every
+from ie_serving.engines.graph.engine import models_of as graph_models_of
+from ie_serving.engines.kept import KeptSound
+from ie_serving.engines.layers.batching import BatchingEngine
+from ie_serving.engines.layers.images import WithImages
+from ie_serving.engines.layers.precision import PrecisionEngine
+from ie_serving.engines.layers.sequence_family import Family
+from ie_serving.engines.layers.sequences import WithSequences
+from ie_serving.engines.onnxruntime.driver import OnnxRuntimeEngine
+from ie_serving.engines.openvino.compile import OpenVinoEngine
+from ie_serving.engines.openvino.supported import lower_precisions
+from ie_serving.engines.tensorflow.fallback import TensorFlowFallback
+from ie_serving.engines.verification.engine import VerifiedEngine
+from ie_serving.engines.verification.verifier import Verifier
+from ie_serving.inference.samples import RecordedRequests
+from ie_serving.models.configuration import ModelConfig
+from ie_serving.telemetry.batches import BatchMetrics
+from ie_serving.telemetry.sequences import SequenceMetrics
+from ie_serving.telemetry.watch import Told
+from ie_serving.wire.json.golden import read_golden as golden_json
+from ie_serving.wire.tfs.golden import read_golden as golden_records
+from ie_serving.wire.tfs.predict import parse_request
+from ie_serving.wire.tfs.prediction_log import read_requests
+
+VERIFIER: Final = Verifier()
+"""Compares all models of this process, in one child that ends when it is idle."""
+
+GOLDEN: Final = {"golden.json": golden_json, "golden.tfrecord": golden_records}
+"""What reads golden requests, by the name of the file."""
+
+
+def engine_of(config: ModelConfig) -> Engine:
+    """Build the engine of one model, with its layers, for who serves none."""
+    alone = engine(drivers(TensorFlowFallback()), config)
+    return layered(alone, config.engine, BatchMetrics(), Family(config.name, SequenceMetrics()))
+
+
+def models_of(directory: Path) -> Mapping[str, frozenset[int]] | None:
+    """Name the models that a version asks, which serve before it; None where it asks none.
+
+    See `models.graph_dependencies.ModelsOf`.
+    """
+    for named in added("models_of"):
+        found: Mapping[str, frozenset[int]] | None = named(directory)
+        if found is not None:
+            return found
+    return graph_models_of(directory)
+
+
+def tools(config: ModelConfig) -> Tools:
+    """Build what `ie_serving tune` works with."""
+    return Tools(
+        engine=engine_of(config),
+        with_keys=with_keys,
+        lower=lower_precisions,
+        of_file=_recorded().of_file,
+        of_version=_recorded(),
+    )
+
+
+def drivers(fallback: TensorFlowFallback) -> Drivers:
+    """Give every driver; `fallback` runs what OpenVINO cannot convert, where that is allowed."""
+    onnx = OnnxRuntimeEngine()
+    return every([onnx, VerifiedEngine(OpenVinoEngine(fallback), onnx, VERIFIER)])
+
+
+def engine(every_driver: Drivers, config: ModelConfig) -> Engine:
+    """Give the engine of one model: what its files must be depends on the driver it names."""
+    kept = KeptSound(every_driver.named(config.engine.driver))
+    return PrecisionEngine(kept, lower_precisions, _recorded())
+
+
+def layered(
+    alone: Engine,
+    options: EngineOptions,
+    batches: BatchMetrics,
+    family: Family,
+    told: Told | None = None,
+) -> Engine:
+    """Wrap the engine of one model with `options`; `told` is told of each batch, if it is there.
+
+    Images are decoded before requests are gathered, so that what does not decode shares no batch.
+    All of that happens in the turn of a sequence. What `compat/` has is around everything, so that
+    what hooks give shares batches too.
+    """
+    batching = BatchingEngine(alone, batches, batching_of, told)
+    whole: Engine = WithSequences(WithImages(batching), family)
+    for around in added("around"):
+        whole = around(whole, options)
+    return whole
+
+
+def _recorded() -> RecordedRequests:
+    return RecordedRequests(GOLDEN, read_requests, parse_request)

@@ -1,0 +1,276 @@
+"""A worker among several: what `app/application.py` gives to the parts that answer for all of them.
+
+To clients the workers are one server. Each follows all repositories by itself, and shows the
+states of its versions on its board; what changes the configuration, or asks for a poll, goes to
+all (`server/workers`). With one worker nothing of this is made.
+"""
+
+import asyncio
+import logging
+import pickle
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from typing import Any, Final, NamedTuple
+
+from ie_serving.config.files.followed import FollowedConfig
+from ie_serving.config.files.succession import Applied
+from ie_serving.config.schema.workers import check_models
+from ie_serving.config.settings import ServerSettings
+from ie_serving.models.admin.poll_requests import Poll
+from ie_serving.models.admin.reload_requests import ReloadRequests
+from ie_serving.models.configuration import ModelConfig
+from ie_serving.models.manager import Edit, ModelManager
+from ie_serving.models.peers import Known, ListedPeers, gained_or_lost
+from ie_serving.server.process.handover import Left
+from ie_serving.server.transport.connection_limit import ConnectionLimit
+from ie_serving.server.workers.changes import Agreed, Changes, How
+from ie_serving.server.workers.counted import Counted, Counts
+from ie_serving.server.workers.ledger import Ledger
+from ie_serving.server.workers.line import Line, Silent
+from ie_serving.server.workers.member import Member, Phase
+from ie_serving.server.workers.spread import Spread
+from ie_serving.telemetry import logs
+from ie_serving.telemetry.metrics import Metrics
+from ie_serving.telemetry.summed import counted, summed
+
+POLL: Final = "poll"
+VERSIONS: Final = "versions"
+PAGE: Final = "page"
+LEVEL: Final = "level"
+
+POLL_S: Final = 600.0
+"""Seconds for the poll of another worker; who asked for it gives up sooner."""
+RELOAD_S: Final = 3600.0
+"""The same for a reload, which loads."""
+LEVEL_S: Final = 5.0
+"""The same for a change of the log level, which takes microseconds."""
+PAGE_S: Final = 5.0
+"""Seconds for the metrics of another worker; Prometheus itself waits for 10."""
+TOGETHER_S: Final = 30.0
+"""Seconds for which the ports of a worker that has started stay closed, since others still load:
+clients who connect meanwhile would all be this one's."""
+
+
+class SeveralWorkers:
+    """See `workers.Workers`. Lives on one event loop.
+
+    Args of the constructor:
+        member: this worker.
+        ledger: what the configuration was and is.
+        server: the settings, which all workers have alike.
+
+    Attributes:
+        others, among: see `Workers`.
+    """
+
+    def __init__(self, member: Member, ledger: Left, server: ServerSettings) -> None:
+        assert isinstance(ledger, Ledger)  # the arbiter makes both, or neither
+        self._member = member
+        self.among = self
+        self._ledger = ledger
+        self._server = server
+        self._known: Sequence[Known] = ()
+        self._level = 0
+        self._own_level: Callable[[str], None] = logs.change
+        self.others = ListedPeers(lambda: self._known, member.changed)
+        self._born = time.monotonic_ns()
+
+    def over(self, models: ModelManager, metrics: Metrics) -> "SeveralWorkers":
+        """See `Workers`."""
+        self._models = models
+        self._changes = Changes(
+            self._member, self._ledger, self._apply_here, partial(check_models, self._server)
+        )
+        self._member.answer(PAGE, partial(_answer, self._told))
+        self._counted = Counted(self._member.crew, self._member.check_process)
+        self._own_page = metrics.own_page
+        metrics.united = self._page
+        return self
+
+    def sharing(self, limit: ConnectionLimit) -> Spread:
+        """See `Workers`."""
+        self._spread = spread = Spread(self._member, lambda: limit.count)
+        limit.on_count = spread.tell
+        return spread
+
+    # -- the configuration -------------------------------------------------------------------
+
+    async def begin(self, config: FollowedConfig) -> None:
+        """See `Workers`."""
+        is_replacement = config.is_replacement
+        self._follow_level()
+        self._member.begin(self._models.served.own_statuses)
+        self._member.watch(self._look)
+        self._member.watch(self._follow_level)
+        self._look()
+        await config.start()
+        self._changes.begin(config, self._newest)
+        await self._changes.catch_up()
+        self._spread.expect()
+        self._member.enter(Phase.OPEN)
+        if not is_replacement:
+            await self._together()
+
+    async def _together(self) -> None:
+        size = self._member.crew.size - 1
+        try:
+            await asyncio.wait_for(
+                self._member.until(lambda: len(self._member.open) == size), TOGETHER_S
+            )
+        except asyncio.TimeoutError:
+            return
+
+    def _newest(self) -> tuple[Sequence[ModelConfig], str | None]:
+        applied: Applied = pickle.loads(self._ledger.newest_copy())
+        return applied.desired, applied.seen
+
+    def leads(self) -> bool:
+        """Tell whether it is for this worker to look at the configuration file."""
+        return self._member.is_first
+
+    async def apply(self, configs: Sequence[ModelConfig], *, all_or_nothing: bool) -> None:
+        """Change all workers to another configuration; see `ModelManager.apply`."""
+        how = How.ALL_OR_NOTHING if all_or_nothing else How.BY_MODEL
+        await self._changes.change(how, lambda: configs)
+
+    async def relabel(self, edit: Edit) -> None:
+        """Change labels in all workers; see `ModelManager.relabel`."""
+        await self._changes.change(How.LABELS, lambda: edit(self._models.desired))
+
+    async def _apply_here(self, how: How, configs: Sequence[ModelConfig], agreed: Agreed) -> None:
+        if how is How.LABELS:
+            await self._models.relabel(lambda _: configs, agreed=agreed)
+            return
+        strictly = how is How.ALL_OR_NOTHING
+        await self._models.apply(configs, all_or_nothing=strictly, agreed=agreed)
+
+    def _look(self) -> None:
+        """Know what others serve now; models whose versions they have gained may switch."""
+        before = self._known
+        self._known = [board.statuses for board in self._member.open.values()]
+        # The same objects while no board was read anew: this is called for each message as well,
+        # such as a connection, and to compare a thousand models takes milliseconds.
+        if [*map(id, before)] == [*map(id, self._known)]:
+            return
+        names = gained_or_lost(before, self._known)
+        for name, stream in self._models.streams() if names else ():
+            if name in names:
+                stream.others_changed()
+
+    def end(self) -> None:
+        """See `Workers`."""
+        self._member.end()
+
+    # -- what all have to do -----------------------------------------------------------------
+
+    def poll_all(self, own: Poll) -> Poll:
+        """See `Workers`."""
+        self._member.answer(POLL, partial(_answer, own))
+
+        async def poll(model: str) -> None:
+            await _all(own(model), self._member.ask_all(POLL, model, limit_s=POLL_S))
+
+        return poll
+
+    def reload_all(self, own: ReloadRequests) -> Callable[[], Awaitable[bool]]:
+        """See `Workers`."""
+        self._member.answer(VERSIONS, partial(_answer, own.versions))
+
+        async def reload() -> bool:
+            is_new = await own.file()  # which changes all workers
+            asked = self._member.ask_all(VERSIONS, limit_s=RELOAD_S)
+            return any(await _all(own.versions(), asked)) or is_new
+
+        return reload
+
+    def level_all(self, own: Callable[[str], None]) -> Callable[[str], Awaitable[None]]:
+        """See `Workers`."""
+        self._own_level = own
+
+        async def follow() -> None:
+            self._follow_level()
+
+        self._member.answer(LEVEL, partial(_answer, follow))
+
+        async def change(level: str) -> None:
+            self._level = self._member.crew.log_level[0] = getattr(logging, level)
+            own(level)
+            await _heard(self._member.ask_all(LEVEL, limit_s=LEVEL_S))
+
+        return change
+
+    def _follow_level(self) -> None:
+        """Log from the level on that was asked for last, also before this worker was there.
+
+        Looked at each second: one that was stopped, or was late, has not heard of it.
+        """
+        level = self._member.crew.log_level[0]
+        if level != self._level:
+            self._level = level
+            self._own_level(logging.getLevelName(level))
+
+    def ready(self, own: Callable[[], Awaitable[None]]) -> Callable[[], Awaitable[None]]:
+        """See `Workers`."""
+        member = self._member
+
+        async def ready() -> None:
+            await own()
+            member.enter(Phase.READY)
+            await member.until(lambda: all(b.phase >= Phase.READY for b in member.open.values()))
+
+        return ready
+
+    # -- metrics -----------------------------------------------------------------------------
+
+    async def _page(self) -> bytes:
+        workers = 1 + len(self._member.open)
+        asked = _heard(self._member.ask_all(PAGE, limit_s=PAGE_S))
+        found = await _all(self._told(), asked)
+        counts = await asyncio.to_thread(_counts, found)
+        gone = await self._counted.of_the_gone(counts)
+        pages, whole = [each.page for each in found], len(found) >= workers
+        return await asyncio.to_thread(partial(summed, pages, gone, whole=whole))
+
+    async def _told(self) -> "_Told":
+        # Before the page: who asks while one is written gets that, which is as old.
+        now = time.monotonic_ns()
+        return _Told(self._member.slot, self._born, now, await self._own_page())
+
+
+class _Told(NamedTuple):
+    """The metrics of one worker; see `Counts`."""
+
+    slot: int
+    born: int
+    told: int
+    page: bytes
+
+
+def _counts(found: Sequence[_Told]) -> dict[int, Counts]:
+    return {each.slot: Counts(each.born, each.told, counted(each.page)) for each in found}
+
+
+async def _answer(work: Callable[..., Awaitable[Any]], line: Line, *arguments: Any) -> None:  # noqa: ANN401
+    line.tell(await work(*arguments))
+
+
+async def _all(own: Awaitable[Any], others: Awaitable[list[Any]]) -> list[Any]:
+    """Await both; give all answers. Raises: the first error, when all have ended."""
+    first, answers = await asyncio.gather(_caught(own), others)
+    for answer in (first, *answers):
+        if isinstance(answer, Exception):
+            raise answer
+    return [first, *answers]
+
+
+async def _heard(answers: Awaitable[list[Any]]) -> list[Any]:
+    """Give what those have answered that are not silent: what is asked for can do without them."""
+    return [answer for answer in await answers if not isinstance(answer, Silent)]
+
+
+async def _caught(own: Awaitable[Any]) -> Any:  # noqa: ANN401
+    try:
+        return await own
+    except Exception as error:
+        return error

@@ -1,0 +1,85 @@
+"""Which transport carries gRPC, built of the settings.
+
+A part of the composition root of its own, as `app/engine_stack.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
+
+from ie_serving.config.settings import ServerSettings
+from ie_serving.server.gate.gate import Gate
+from ie_serving.server.process.lifecycle import MakeListener
+from ie_serving.server.process.ports import GRPC
+from ie_serving.server.process.tuning import most_connections
+from ie_serving.server.transport.connection_limit import ConnectionLimit
+from ie_serving.server.transport.grpc.services import Admission, Services
+from ie_serving.server.transport.listener import Sharing
+
+if TYPE_CHECKING:  # imported when the port is on
+    from ie_serving.server.transport.grpc.call import UnaryCall
+    from ie_serving.server.transport.grpc.conversation import StreamingCall
+
+
+class Carrier(NamedTuple):
+    """What a transport is built with beside the settings and the services.
+
+    Attributes:
+        gate: has certificates.
+        limit: of the connections of all ports.
+        refused: told of each call that ends before its method has begun.
+        calls: gives what carries calls over the own HTTP/2.
+        admission: chooses what answers; None: nobody is asked who they are.
+        sharing: see `listener.Sharing`; None: no other process accepts.
+    """
+
+    gate: Gate
+    limit: ConnectionLimit
+    refused: Callable[[BaseException], None]
+    calls: Callable[[], tuple[type[UnaryCall], type[StreamingCall]]]
+    admission: Admission | None
+    sharing: Sharing | None = None
+
+
+def listener(server: ServerSettings, services: Services, carrier: Carrier) -> MakeListener:
+    """Give what makes the listener of the gRPC port."""
+    make = {"http2": _http2, "grpcio": _grpcio}[server.grpc_transport]
+    return make(server, services, carrier)
+
+
+def _http2(server: ServerSettings, services: Services, carrier: Carrier) -> MakeListener:
+    # Here, not above: some thirty modules, for which no load waits.
+    from ie_serving.server.transport.grpc.http2_server import Http2Server
+
+    return partial(
+        Http2Server,
+        services,
+        max_message_bytes=server.max_message_bytes,
+        refused=carrier.refused,
+        busy_poll_s=server.busy_poll_us / 1e6,
+        max_age_s=server.grpc_max_connection_age_s,
+        age_grace_s=server.grpc_max_connection_age_grace_s,
+        max_idle_s=server.grpc_max_connection_idle_s,
+        limit=carrier.limit,
+        secure=carrier.gate.secure(GRPC),
+        admission=carrier.admission,
+        calls=carrier.calls(),
+        sharing=carrier.sharing,
+    )
+
+
+def _grpcio(server: ServerSettings, services: Services, carrier: Carrier) -> MakeListener:
+    from ie_serving.server.transport.grpc.grpcio_server import GrpcioServer
+
+    return partial(
+        GrpcioServer,
+        services,
+        max_message_bytes=server.max_message_bytes,
+        max_idle_s=server.grpc_max_connection_idle_s,
+        max_connections=most_connections(server.max_connections),
+        arguments=server.grpc_channel_arguments,
+        identity=carrier.gate.identity(GRPC),
+        admission=carrier.admission,
+    )

@@ -1,0 +1,236 @@
+"""`ie_serving check` and `tensorflow_model_server --dry_run`: what would be served, by what.
+
+    model resnet, version 7
+      serving_default: served by OpenVINO
+      lines: not served: saved_model.pb: signature 'lines' cannot be converted: ...
+        TensorFlow can run it in a process of its own: set --tensorflow_fallback
+    model resnet: label canary: version 9 would not be served
+
+Each of several causes, which a status joins by "; ", has a line of its own.
+Every version is read and compiled as for serving; graphs are held against what was found of their
+models. No port is opened.
+"""
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ie_serving.config.settings import Settings
+from ie_serving.core.errors import LoadFailed, NotFound, ServingError, causes
+from ie_serving.core.nearest import nearest
+from ie_serving.core.requests import ModelSpec
+from ie_serving.core.tensors import Signature
+from ie_serving.engines.base import Engine
+from ie_serving.engines.graph.engine import WithGraphs
+from ie_serving.models.configuration import ModelConfig
+from ie_serving.models.version.examine import Examined, examine
+from ie_serving.storage.base import Storage
+from ie_serving.storage.stated import Stated
+from ie_serving.telemetry.progress import Progress
+
+Open = Callable[[str], Storage]
+"""Opens the storage of a base path."""
+EngineOf = Callable[[ModelConfig], Engine]
+"""Gives the engine of a model."""
+Try = Callable[[], object]
+"""Reads what the server reads at its start. Raises ServingError."""
+
+NOT_ALL = 1
+"""Exit code where a model, a version or a signature would not be served."""
+
+
+def check(
+    settings: Settings,
+    engine_of: EngineOf,
+    open_storage: Open,
+    *,
+    at_start: Try = lambda: None,
+    as_json: bool = False,
+) -> int:
+    """Print the report on standard output; give the exit code.
+
+    Args:
+        settings: of the server that would start.
+        engine_of: gives the engine of a model.
+        open_storage: opens a base path.
+        at_start: reads certificates and keys.
+        as_json: print one document at the end instead of lines.
+    """
+    with Progress("checking", len(settings.models), "models") as progress:
+        report = _Report(progress, as_json=as_json)
+        report.server(at_start)
+        examination = _Examination(settings.models, engine_of, open_storage, report)
+        for done, model in enumerate(settings.models):
+            progress.show(done)
+            examination.of(model.name)
+    if as_json:
+        print(json.dumps(report.document()))
+    return 0 if report.is_whole else NOT_ALL
+
+
+NO_VERSION = -1
+"""In place of a number, where a model has no version to report on."""
+
+
+@dataclass(frozen=True)
+class _Seen:
+    """A version that graphs may use, as far as they need it before they serve."""
+
+    version: int
+    signatures: Mapping[str, Signature]
+
+
+class _Examination:
+    """Examines each model once, and what a graph uses before the graph."""
+
+    def __init__(
+        self,
+        models: Sequence[ModelConfig],
+        engine_of: EngineOf,
+        open_storage: Open,
+        report: "_Report",
+    ) -> None:
+        self._models = {model.name: model for model in models}
+        self._engine_of = engine_of
+        self._open_storage = open_storage
+        self._report = report
+        self._found: dict[str, list[Examined]] = {}
+        self._under_way: list[str] = []
+
+    def of(self, name: str) -> Sequence[Examined]:
+        """Examine a model, unless that is done.
+
+        Raises:
+            NotFound: it is not configured.
+            LoadFailed: it is a graph that uses itself.
+        """
+        if name not in self._models:
+            raise NotFound(f'no model "{name}" is configured{nearest(name, self._models)}')
+        if name in self._under_way:
+            raise LoadFailed(f"graphs use each other: {' -> '.join([*self._under_way, name])}")
+        if name not in self._found:
+            self._under_way.append(name)
+            self._found[name] = [*self._report.model(self._models[name], self._versions(name))]
+            self._under_way.pop()
+        return self._found[name]
+
+    def handle(self, spec: ModelSpec) -> Any:  # noqa: ANN401  of a `graph.models.Held`, what plans use
+        """Give what a step of a graph uses. See `engines.graph.models.Models`."""
+        serve = {each.version: each for each in self.of(spec.name) if each.served}
+        wanted = spec.version
+        if spec.label is not None:
+            wanted = self._models[spec.name].version_labels.get(spec.label, NO_VERSION)
+        found = serve.get(max(serve, default=NO_VERSION) if wanted is None else wanted)
+        if found is None:
+            which = f" with the label {spec.label}" if spec.label else ""
+            number = "" if spec.version is None else f" {spec.version}"
+            raise NotFound(f'no version{number} of model "{spec.name}"{which} would be served')
+        return _Seen(found.version, found.signatures)
+
+    def _versions(self, name: str) -> Iterator[Examined]:
+        model = self._models[name]
+        engine = WithGraphs(self._engine_of(model), self, lambda step, seconds: None)
+        return _versions(model, engine, self._open_storage)
+
+
+class _Report:
+    """What has been found: lines as it comes, or a document at the end."""
+
+    def __init__(self, progress: Progress, *, as_json: bool) -> None:
+        self._progress = progress
+        self._as_json = as_json
+        self._models: dict[str, Any] = {}
+        self._server: list[str] = []
+        self.is_whole = True
+
+    def server(self, at_start: Try) -> None:
+        """Try what the server reads at its start."""
+        try:
+            at_start()
+        except ServingError as error:
+            self._server = [str(cause) for cause in causes(error)]
+            self.is_whole = False
+            self._say([f"server: {cause}" for cause in self._server])
+
+    def model(self, model: ModelConfig, versions: Iterator[Examined]) -> Sequence[Examined]:
+        """Tell of the versions of a model, each as it comes, and of its labels. Give them."""
+        self._progress.say(f"checking {model.name}")
+        found: list[Examined] = []
+        for examined in versions:
+            found.append(examined)
+            self.is_whole = self.is_whole and examined.is_whole
+            self._say([*_report(model.name, examined)])
+        faults = [*_labels(model, found)]
+        self.is_whole = self.is_whole and not faults
+        self._say([f"model {model.name}: {fault}" for fault in faults])
+        shown = [_shown(each) for each in found]
+        self._models[model.name] = {"versions": shown, "labels": faults}
+        return found
+
+    def document(self) -> dict[str, Any]:
+        """Give all of it."""
+        return {"ok": self.is_whole, "server": self._server, "models": self._models}
+
+    def _say(self, lines: Sequence[str]) -> None:
+        if lines and not self._as_json:
+            self._progress.erase()
+            print("\n".join(lines), flush=True)
+
+
+def _shown(examined: Examined) -> dict[str, Any]:
+    return {
+        "version": None if examined.version == NO_VERSION else examined.version,
+        "served": dict(examined.served),
+        "left_out": dict(examined.left_out),
+        "fault": examined.fault,
+        "ok": examined.is_whole,
+    }
+
+
+def _labels(model: ModelConfig, found: Sequence[Examined]) -> Iterator[str]:
+    """Say which labels would wait, since their versions do not load."""
+    serve = {each.version for each in found if each.served}
+    for label, version in sorted(model.version_labels.items()):
+        if version not in serve:
+            yield f"label {label}: version {version} would not be served"
+
+
+def _versions(model: ModelConfig, engine: Engine, open_storage: Open) -> Iterator[Examined]:
+    found = False
+    try:
+        storage = _storage(model, open_storage)
+        wanted = [*model.version_labels.values()]
+        for each in examine(storage, engine, model.version_policy, model.engine, wanted):
+            found = True
+            yield each
+    except ServingError as error:
+        yield Examined(NO_VERSION, fault=str(error))
+    else:
+        if not found:
+            text = f"no version under {model.base_path}: expected directories named by numbers"
+            yield Examined(NO_VERSION, fault=text)
+
+
+def _storage(model: ModelConfig, open_storage: Open) -> Storage:
+    if model.graph is None:
+        return open_storage(model.base_path)
+    stated = model.graph
+    return Stated(model.base_path, stated.version, stated.file, stated.text)
+
+
+def _report(name: str, examined: Examined) -> Iterator[str]:
+    version = "" if examined.version == NO_VERSION else f", version {examined.version}"
+    fault = f": not served: {_apart(examined.fault)}" if examined.fault else ""
+    yield f"model {name}{version}{fault}"
+    causes = {name: _apart(text) for name, text in examined.left_out.items()}
+    lines = {**_lines("served by", examined.served), **_lines("not served:", causes)}
+    yield from (line for _, line in sorted(lines.items()))
+
+
+def _lines(begin: str, texts: Mapping[str, str]) -> dict[str, str]:
+    return {name: f"  {name}: {begin} {text}" for name, text in texts.items()}
+
+
+def _apart(causes: str) -> str:
+    return causes.replace("; ", "\n    ")

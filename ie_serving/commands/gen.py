@@ -1,0 +1,113 @@
+"""`ie_serving gen`: prints a program, or a request, for a model that some server serves.
+
+ie_serving gen client --lang python --model_name resnet --url http://localhost:8501 > client.py
+ie_serving gen request --model_name resnet --url http://localhost:8501 | curl -d @- ...
+"""
+
+import argparse
+import http.client
+import json
+import ssl
+import urllib.error
+import urllib.request
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from ie_serving.core.errors import InvalidRequest, NotAvailable
+from ie_serving.core.requests import ModelSpec
+from ie_serving.wire.clients import call, languages
+from ie_serving.wire.clients.metadata import signatures_at
+from ie_serving.wire.clients.sample import text_of
+
+COMMAND: Final = "gen"
+PATIENCE_S: Final = 30.0
+"""Seconds that a server may take to tell its metadata, which it has in memory."""
+MOST_METADATA: Final = 64 << 20
+"""Bytes of the metadata that are read: a thousand signatures take less than one of 64 MB."""
+
+
+def run(argv: Sequence[str], environ: Mapping[str, str]) -> str:
+    """Give the text that is asked for.
+
+    Args:
+        argv: without the program's name.
+        environ: its AUTHORIZATION is the header of this name when the server is asked.
+
+    Raises:
+        ServingError: the server cannot be reached or lacks the model.
+        SystemExit: `--help`, an unknown language, or flags that do not belong here.
+    """
+    given = parser().parse_args(argv[1:])
+    headers = {"Authorization": environ["AUTHORIZATION"]} if environ.get("AUTHORIZATION") else {}
+    url = call.checked_url(given.url)
+    model = ModelSpec(given.model_name, given.model_version, None, given.signature_name)
+    secured = _context(given.ca, given.cert, given.key)
+    known = signatures_at(url, model, lambda place: _get(place, headers, secured))
+    made = call.predict(url, model, known)
+    if given.what == "request":
+        return text_of(made.body)
+    return languages.program(given.lang, made)
+
+
+def parser() -> argparse.ArgumentParser:
+    """Give what reads the command line behind the command."""
+    made = argparse.ArgumentParser(prog=f"ie_serving {COMMAND}", allow_abbrev=False)
+    asked = made.add_subparsers(dest="what", required=True, metavar="{client,request}")
+    client = asked.add_parser("client", help="print a program that asks the model")
+    client.add_argument(
+        "--lang",
+        required=True,
+        choices=[*languages.WRITERS],
+        metavar="LANG",
+        help=f"one of {', '.join(languages.WRITERS)}; it needs the language alone, or curl",
+    )
+    request = asked.add_parser("request", help="print the body of a request to the model")
+    for each in (client, request):
+        each.add_argument("--model_name", required=True, metavar="TEXT", help="name of the model")
+        each.add_argument(
+            "--url",
+            required=True,
+            help="address of the server's REST port, such as http://localhost:8501; the variable"
+            " AUTHORIZATION is sent as the header of this name, such as 'Bearer KEY'",
+        )
+        each.add_argument(
+            "--ca", metavar="FILE", help="authority of its certificate (the system's)"
+        )
+        each.add_argument("--cert", metavar="FILE", help="certificate that is shown to it")
+        each.add_argument("--key", metavar="FILE", help="its private key (that of --cert)")
+        each.add_argument("--model_version", type=int, metavar="N", help="(the default version)")
+        each.add_argument("--signature_name", default="", metavar="TEXT", help="(serving_default)")
+    return made
+
+
+def _context(ca: str | None, certificate: str | None, key: str | None) -> ssl.SSLContext:
+    try:
+        context = ssl.create_default_context(cafile=ca)
+        if certificate:
+            context.load_cert_chain(certificate, key)
+    except OSError as error:
+        named = ", ".join(filter(None, (ca, certificate, key)))
+        raise InvalidRequest(
+            f"{named}: {error.strerror or error}: --ca and --cert take PEM files of certificates,"
+            " --key one of the private key that belongs to --cert"
+        ) from error
+    return context
+
+
+def _get(place: str, headers: Mapping[str, str], secured: ssl.SSLContext) -> bytes:
+    try:
+        request = urllib.request.Request(place, headers=dict(headers))
+        with urllib.request.urlopen(request, timeout=PATIENCE_S, context=secured) as reply:
+            return bytes(reply.read(MOST_METADATA))
+    except urllib.error.HTTPError as error:
+        raise InvalidRequest(f"{place} answers {error.code}: {_cause(error)}") from error
+    except (OSError, http.client.HTTPException) as error:
+        raise NotAvailable(f"{place} cannot be asked: {error}") from error
+
+
+def _cause(error: urllib.error.HTTPError) -> str:
+    text = error.read(4096).decode("utf-8", "replace")
+    try:
+        return str(json.loads(text)["error"])
+    except (ValueError, LookupError, TypeError):
+        return text

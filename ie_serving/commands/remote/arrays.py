@@ -1,0 +1,152 @@
+"""Requests and answers as arrays; numpy is here, and nowhere else among these commands."""
+
+import argparse
+import io
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from ie_serving.commands.remote.failures import Misused, Unreachable
+from ie_serving.commands.remote.given import Given
+from ie_serving.commands.remote.metadata import metadata_of
+from ie_serving.commands.remote.place import Place
+from ie_serving.commands.remote.rest import Rest
+from ie_serving.core.errors import ServingError
+from ie_serving.core.tensors import SERVING_DEFAULT, Array, DataType, Signature, TensorSpec
+from ie_serving.wire.clients.metadata import signatures_in
+
+Arrays: TypeAlias = dict[str, Array]
+
+
+def read_arrays(file: str, data: bytes, name: str) -> Arrays:
+    """Read a .npy for the input `name`, or a .npz whose arrays are called as inputs are.
+
+    Raises:
+        Misused: it is damaged, or holds Python objects.
+    """
+    try:
+        found = np.load(io.BytesIO(data), allow_pickle=False)
+        if isinstance(found, np.ndarray):
+            return {name: found}
+        with found:
+            arrays = {each: found[each] for each in found.files}
+    except (ValueError, OSError, EOFError, KeyError) as error:
+        raise Misused(f"--file {file} is no .npy or .npz of plain arrays: {error}") from None
+    if name:
+        raise Misused("--input is for one array; a .npz names its inputs itself")
+    return arrays
+
+
+def json_body(arrays: Mapping[str, Array], signature: str) -> bytes:
+    """Write arrays as the body of a `:predict`, in columns."""
+    inputs: Any = {name: _listed(array) for name, array in arrays.items()}
+    named = {"signature_name": signature} if signature else {}
+    # The only input needs no name, and the server takes none.
+    return json.dumps({**named, "inputs": inputs.get("", inputs)}).encode()
+
+
+def _listed(array: Array) -> Any:  # noqa: ANN401  lists of JSON
+    if array.dtype.kind in "fiubU":
+        return array.tolist()
+    if array.dtype.kind == "S":
+        return _encoded(array.tolist())
+    raise Misused(f"an array has the dtype {array.dtype}, which no model takes")
+
+
+def _encoded(value: Any) -> Any:  # noqa: ANN401  lists of JSON
+    import base64
+
+    if isinstance(value, list):
+        return [_encoded(each) for each in value]
+    return {"b64": base64.b64encode(value).decode()}
+
+
+def signature_over_rest(rest: Rest, given: argparse.Namespace) -> Signature:
+    """Ask for the signature that has answered. Raises: Failure."""
+    document = metadata_of(rest, given.model_name, given.version, given.label)
+    return _chosen(rest.place, document["metadata"]["signature_def"], given.signature)
+
+
+def _chosen(place: Place, held: Mapping[str, Any], name: str) -> Signature:
+    try:
+        found = signatures_in(held)
+    except (ValueError, LookupError, TypeError, AttributeError) as error:
+        raise Unreachable(f"{place.url} answers with odd metadata: {error}") from None
+    wanted = name or SERVING_DEFAULT
+    if wanted not in found:
+        known = ", ".join(sorted(found)) or "none"
+        raise Misused(f'the model has no signature "{wanted}"; choose one by --signature: {known}')
+    return found[wanted]
+
+
+def from_json(answer: bytes, signature: Signature) -> Arrays:
+    """Read the answer of a `:predict` as arrays of the dtypes that the signature tells.
+
+    Raises:
+        Unreachable: it is none.
+    """
+    try:
+        document = json.loads(answer)
+        found = document["predictions"] if "predictions" in document else document["outputs"]
+    except (ValueError, LookupError, TypeError) as error:
+        raise Unreachable(f"the answer is no answer of :predict: {error}") from None
+    outputs = signature.outputs
+    alone = next(iter(outputs)) if len(outputs) == 1 else ""
+    if isinstance(found, dict):
+        columns = found
+    elif not alone and isinstance(found, list) and all(isinstance(row, dict) for row in found):
+        columns = {name: [row[name] for row in found] for name in (found[0] if found else ())}
+    else:
+        columns = {alone: found}
+    return {name: _array(values, outputs.get(name)) for name, values in columns.items()}
+
+
+def _array(values: Any, spec: TensorSpec | None) -> Array:  # noqa: ANN401  lists of JSON
+    if spec is None or spec.dtype is DataType.STRING:
+        return np.asarray(values)
+    return np.asarray(values, spec.dtype.numpy)
+
+
+def ask_over_grpc(
+    given: argparse.Namespace, place: Place, asked: Given, *, as_json: bool
+) -> bytes | Arrays:
+    """Ask a model by tensors; give its answer as JSON, or as arrays of exactly its dtypes.
+
+    Raises:
+        Failure: it does not answer, or cannot be asked so.
+    """
+    from ie_serving.commands.remote import tensors
+
+    try:
+        return tensors.ask(given, place, asked, _chosen, as_json=as_json)
+    except ServingError as error:  # of our own readers and writers of JSON and tensors
+        raise Misused(f"--file {given.file}: {error}") from None
+
+
+def save(output: str, arrays: Arrays) -> None:
+    """Write arrays to a .npz, or the only one to a .npy. Raises: Misused."""
+    plain = {name: _plain(name, array) for name, array in arrays.items()}
+    if output.endswith(".npy") and len(plain) != 1:
+        raise Misused(f"the answer has {len(plain)} outputs ({', '.join(plain)}): write a .npz")
+    try:
+        with Path(output).open("wb") as file:
+            if output.endswith(".npy"):
+                np.save(file, next(iter(plain.values())), allow_pickle=False)
+            else:
+                np.savez(file, **plain)  # type: ignore[arg-type]  # numpy's stub has a flag there
+    except OSError as error:
+        raise Misused(f"--output {output} cannot be written: {error.strerror}") from None
+
+
+def _plain(name: str, array: Array) -> Array:
+    """Give strings as numpy's fixed-width ones, which files hold without Python objects."""
+    if array.dtype != object:
+        return array
+    plain = array.astype(np.bytes_)
+    # numpy takes zero bytes at the end for padding.
+    if plain.tolist() != array.tolist():
+        raise Misused(f'output "{name}" has strings that end with a zero byte: write .json instead')
+    return plain

@@ -1,0 +1,76 @@
+"""The commands that ask a server over the wire: their flags, and their exit codes.
+
+    ie_serving status resnet --wait --url https://models.test:8501 --ca authority.pem
+    ie_serving predict --model_name resnet --file cat.jpg
+    ie_serving labels set resnet stable=7
+
+Exit codes: 0 done; 1 the server says no; 2 wrong usage; 3 it cannot be reached; 4 `--wait` was in
+vain. Each command has a module of its own, which is imported when it is asked for.
+"""
+
+import argparse
+import os
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
+from typing import Final
+
+from ie_serving.commands.remote import place
+from ie_serving.commands.remote.failures import Failure
+
+MEANINGS: Final = {
+    "status": "show models, versions, their states with causes, labels and memory",
+    "metadata": "show the signatures of a model",
+    "predict": "ask a model by a file: JSON, .npy, .npz, CSV or an image",
+    "reload": "let the server read its configuration and repositories, or give it another one",
+    "poll": "let the server list the repository of a model now",
+    "labels": "show the labels of a model, or set them",
+    "completion": "print what completes these commands in bash, zsh or fish",
+}
+"""Commands, each in the module of its name, and what they are for."""
+
+
+def run(argv: Sequence[str], environ: Mapping[str, str]) -> int:
+    """Do what is asked; print it, or the error on standard error. Give the exit code.
+
+    Args:
+        argv: without the program's name.
+        environ: of the process.
+
+    Raises:
+        SystemExit: `--help`, or flags that do not belong here.
+    """
+    # gRPC's own lines say in its words what a failure says in ours; it reads this when imported.
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
+    given = parser_of(argv[0]).parse_args(argv[1:])
+    try:
+        where = place.place_of(given, environ, warn) if "url" in given else None
+        return int(module_of(argv[0]).run(given, where))  # type: ignore[attr-defined]
+    except Failure as failure:
+        print(f"ie_serving: error: {failure}", file=sys.stderr)
+        return failure.code
+    except BrokenPipeError:  # of `| head`, which has read enough
+        sys.stderr.close()  # the interpreter's last flush would complain as well
+        return 0
+
+
+def module_of(command: str) -> object:
+    """Import the module of a command: it has `add_flags(parser)` and `run(given, place)`."""
+    return import_module(f"ie_serving.commands.remote.{command}")
+
+
+def parser_of(command: str) -> argparse.ArgumentParser:
+    """Give the parser of one command."""
+    parser = argparse.ArgumentParser(
+        prog=f"ie_serving {command}",
+        description=f"{MEANINGS[command].capitalize()}.",
+        allow_abbrev=False,
+    )
+    add: Callable[[argparse.ArgumentParser], None] = module_of(command).add_flags  # type: ignore[attr-defined]
+    add(parser)
+    return parser
+
+
+def warn(text: str) -> None:
+    """Say what is done all the same."""
+    print(f"ie_serving: warning: {text}", file=sys.stderr)

@@ -1,0 +1,178 @@
+"""`ie_serving completion SHELL`: prints what completes the words of `ie_serving` in a shell.
+
+The script is made from the parsers once, and knows all words: the Tab key starts no process.
+"""
+
+import argparse
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from ie_serving.commands.remote.command import MEANINGS, parser_of
+from ie_serving.commands.remote.place import Place
+
+SHELLS: Final = ("bash", "zsh", "fish")
+SERVING: Final = {
+    "config": "serve the models of a configuration file",
+    "model": "serve one model",
+    "check": "say what would be served, and why not",
+    "tune": "measure which settings of a model win",
+    "gen": "print a program, or a request, for a model",
+    "key": "make credentials",
+    "kernel": "run a kernel without a server",
+    "bridge": "take messages of a broker to a model",
+}
+"""Commands beside those of `MEANINGS`."""
+
+
+@dataclass
+class Words:
+    """What may follow a command.
+
+    Attributes:
+        first: words directly behind it.
+        flags: all of them; those with a list of values have one.
+    """
+
+    first: Sequence[str] = ()
+    flags: dict[str, Sequence[str]] = field(default_factory=dict)
+
+
+def add_flags(parser: argparse.ArgumentParser) -> None:
+    """Add the flags of this command."""
+    parser.add_argument("shell", choices=SHELLS)
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.epilog = (
+        "bash:  source <(ie_serving completion bash)\n"
+        "zsh:   source <(ie_serving completion zsh)\n"
+        "fish:  ie_serving completion fish | source"
+    )
+
+
+def run(given: argparse.Namespace, _: Place | None) -> int:
+    """Print the script."""
+    print({"bash": _bash, "zsh": _zsh, "fish": _fish}[given.shell](_words()), end="")
+    return 0
+
+
+def _words() -> Mapping[str, Words]:
+    # Here, not above: settings take a tenth of a second that no other of these commands needs.
+    from ie_serving.commands import gen
+    from ie_serving.config.dialects import bridge, kernel_run, keys, own_flags
+    from ie_serving.config.schema.server import SERVER
+
+    others = {"gen": gen, "key": keys, "kernel": kernel_run, "bridge": bridge}
+    found = {name: _of(parser_of(name)) for name in MEANINGS}
+    found |= {name: _of(module.parser()) for name, module in others.items()}
+    for name, own in own_flags.OWN_FLAGS.items():
+        flags = (setting.flag for setting in (*own, *SERVER))
+        found[name] = Words(flags={f"--{flag}": () for flag in flags})
+    found["config"].first = ("import",)
+    found["check"].flags[f"--{own_flags.JSON}"] = ()
+    return found
+
+
+def _of(parser: argparse.ArgumentParser) -> Words:
+    words = Words()
+    for action in parser._actions:
+        choices: Any = action.choices
+        if isinstance(action, argparse._SubParsersAction):
+            words.first = (*choices,)
+            for inner in choices.values():
+                words.flags |= _of(inner).flags
+        elif not action.option_strings:
+            words.first = (*words.first, *map(str, choices or ()))
+        for flag in action.option_strings:
+            if flag.startswith("--"):
+                words.flags[flag] = tuple(map(str, choices or ()))
+    return words
+
+
+_BASH: Final = """\
+# Completes ie_serving; made by `ie_serving completion bash`.
+_ie_serving() {{
+    local current=${{COMP_WORDS[COMP_CWORD]}} before=${{COMP_WORDS[COMP_CWORD-1]}}
+    local command=${{COMP_WORDS[1]}} words="" prefix=""
+    COMPREPLY=()
+    # bash takes the equals sign between a flag and its value for a word of its own.
+    if [[ $current == "=" ]]; then
+        current=""
+    elif [[ $before == "=" ]]; then
+        before=${{COMP_WORDS[COMP_CWORD-2]}}
+    elif [[ $current == --*=* ]]; then # zsh does not
+        prefix=${{current%%=*}}=
+        before=${{current%%=*}}
+        current=${{current#*=}}
+    fi
+    if (( COMP_CWORD == 1 )); then
+        words="{commands} --help --version"
+    else
+        case "$command $before" in
+{values}
+        esac
+        if [[ -z $words && $current == -* ]]; then
+            case "$command" in
+{flags}
+            esac
+        elif [[ -z $words ]] && (( COMP_CWORD == 2 )); then
+            case "$command" in
+{first}
+            esac
+        fi
+    fi
+    # Without words bash offers files.
+    mapfile -t COMPREPLY < <(compgen -P "$prefix" -W "$words" -- "$current")
+}}
+complete -o default -F _ie_serving ie_serving
+"""
+
+
+def _bash(found: Mapping[str, Words]) -> str:
+    values = {
+        f'"{name} {flag}"': choices
+        for name, words in found.items()
+        for flag, choices in words.flags.items()
+        if choices
+    }
+    flags = {name: tuple(words.flags) for name, words in found.items()}
+    first = {name: words.first for name, words in found.items() if words.first}
+    return _BASH.format(
+        commands=" ".join(sorted(found)),
+        values=_cases(values, 12),
+        flags=_cases(flags, 16),
+        first=_cases(first, 16),
+    )
+
+
+def _cases(table: Mapping[str, Sequence[str]], indent: int) -> str:
+    return "\n".join(
+        f'{" " * indent}{key}) words="{" ".join(words)}" ;;' for key, words in table.items()
+    )
+
+
+def _zsh(found: Mapping[str, Words]) -> str:
+    # zsh runs what completes in bash; `mapfile` alone it does not have.
+    begin = "autoload -U +X bashcompinit && bashcompinit\n"
+    script = _bash(found).replace("completion bash", "completion zsh")
+    read = "mapfile -t COMPREPLY < <(compgen"
+    assert read in script
+    return begin + re.sub(
+        rf"{re.escape(read)} (.*)\)", r'COMPREPLY=( ${(f)"$(compgen \1)"} )', script
+    )
+
+
+def _fish(found: Mapping[str, Words]) -> str:
+    return "\n".join(["# Made by `ie_serving completion fish`.", *_fish_lines(found), ""])
+
+
+def _fish_lines(found: Mapping[str, Words]) -> Iterator[str]:
+    for name, meaning in sorted({**MEANINGS, **SERVING}.items()):
+        yield f'complete -c ie_serving -n __fish_use_subcommand -f -a {name} -d "{meaning}"'
+    for name, words in found.items():
+        given = f'-n "__fish_seen_subcommand_from {name}"'
+        if words.first:
+            yield f'complete -c ie_serving {given} -f -a "{" ".join(words.first)}"'
+        for flag, choices in words.flags.items():
+            values = f' -x -a "{" ".join(choices)}"' if choices else ""
+            yield f"complete -c ie_serving {given} -l {flag.removeprefix('--')}{values}"

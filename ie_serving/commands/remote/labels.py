@@ -1,0 +1,94 @@
+"""`ie_serving labels list MODEL`, `ie_serving labels set MODEL LABEL=VERSION ...`.
+
+What is not named stays as it is; `LABEL=` removes one. The server takes all of it or nothing, and a
+version only that is AVAILABLE, unless it was started to allow more.
+"""
+
+import argparse
+import json
+from collections.abc import Mapping
+from typing import Final
+
+from ie_serving.commands.remote import place
+from ie_serving.commands.remote.failures import Misused, Refused
+from ie_serving.commands.remote.models import NO_SUCH, named
+from ie_serving.commands.remote.rest import Rest
+from ie_serving.wire.clients.paths import model_path
+
+MALFORMED: Final = "Malformed request"
+"""What TensorFlow Serving says of a route that it does not have."""
+
+
+def add_flags(parser: argparse.ArgumentParser) -> None:
+    """Add the flags of this command."""
+    what = parser.add_subparsers(dest="what", required=True, metavar="{list,set}")
+    shown = what.add_parser("list", help="show the labels of a model", allow_abbrev=False)
+    changed = what.add_parser("set", help="set, move or remove labels", allow_abbrev=False)
+    for each in (shown, changed):
+        each.add_argument("model", metavar="MODEL")
+    changed.add_argument("labels", nargs="+", metavar="LABEL=VERSION", help="LABEL= removes one")
+    for each in (shown, changed):
+        each.add_argument("--json", action="store_true", help="print one line of JSON")
+        place.add_flags(each)
+
+
+def run(given: argparse.Namespace, where: place.Place) -> int:
+    """Show labels, or change them and show what has changed. Raises: Failure."""
+    rest = Rest(where)
+    path = f"{model_path(given.model)}/details"
+    changes = _changes(given.labels) if given.what == "set" else {}
+    try:
+        before = rest.json(path)
+        after = before
+        if changes:
+            after = rest.post(f"{model_path(given.model)}:labels", {"labels": changes})
+    except Refused as error:
+        if MALFORMED in str(error) and error.status in NO_SUCH:
+            raise Refused(
+                f"{where.url} has no route for labels alone: another server of this API takes them"
+                " by `ie_serving reload --config FILE`, whose file has all of its models"
+            ) from None
+        raise named(rest, given.model, error) from None
+    if given.json:
+        print(json.dumps(after))
+    elif changes:
+        print("\n".join(_told(before, after)) or "nothing has changed")
+    else:
+        print("\n".join(_lines(after)) or f"model {given.model} has no labels")
+    return 0
+
+
+def _changes(words: list[str]) -> dict[str, int | None]:
+    found: dict[str, int | None] = {}
+    for word in words:
+        # The last one: a label may hold any character.
+        label, equals, number = word.rpartition("=")
+        is_number = number.isascii() and number.isdecimal() and len(number) < 19
+        if not equals or not label or not (is_number or not number):
+            raise Misused(f"{word!r} is no label with its version; expected one such as stable=3")
+        if label in found:
+            raise Misused(f'label "{label}" is named twice')
+        found[label] = int(number) if number else None
+    return found
+
+
+def _all(details: Mapping[str, Mapping[str, int]]) -> dict[str, int]:
+    return {**details["waiting_labels"], **details["labels"]}
+
+
+def _lines(details: Mapping[str, Mapping[str, int]]) -> list[str]:
+    waiting = details["waiting_labels"]
+    lines = [f"{label}={number}" for label, number in details["labels"].items()]
+    lines += [f"{label}={number} (waits for this version)" for label, number in waiting.items()]
+    return sorted(lines)
+
+
+def _told(
+    before: Mapping[str, Mapping[str, int]], after: Mapping[str, Mapping[str, int]]
+) -> list[str]:
+    old, new = _all(before), _all(after)
+    return [
+        f"{label}: {old.get(label, 'none')} -> {new.get(label, 'removed')}"
+        for label in sorted({*old, *new})
+        if old.get(label) != new.get(label)
+    ]

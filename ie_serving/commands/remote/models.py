@@ -1,0 +1,131 @@
+"""What a server tells of its models, put together from its routes.
+
+A server of TensorFlow Serving's API tells the states of a model that is named. OpenVINO Model
+Server and this one tell those of all; labels, default version and memory this one alone.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from ie_serving.commands.remote.failures import Refused, Unreachable
+from ie_serving.commands.remote.rest import Rest
+from ie_serving.wire.clients.paths import model_path
+
+AVAILABLE: Final = "AVAILABLE"
+NO_SUCH: Final = (400, 404, 405, 501)
+"""HTTP statuses by which a server says that it has no such route, model, version or label."""
+ENCRYPTED: Final = "use https://"
+"""What this server answers, as 400, to a plain request for a port with TLS."""
+
+
+@dataclass(frozen=True)
+class Version:
+    """One version.
+
+    Attributes:
+        memory: in bytes; None where nobody knows.
+        precisions: what each signature computes floats in, where that is known.
+    """
+
+    number: int
+    state: str
+    cause: str = ""
+    labels: tuple[str, ...] = ()
+    is_default: bool = False
+    memory: int | None = None
+    precisions: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Model:
+    """One model, its versions from the highest; `waiting` are labels that do not serve yet."""
+
+    name: str
+    versions: tuple[Version, ...] = ()
+    waiting: Mapping[str, int] = field(default_factory=dict)
+    trouble: str = ""
+
+    @property
+    def serves(self) -> bool:
+        """Whether any version does."""
+        return any(each.state == AVAILABLE for each in self.versions)
+
+
+def all_models(rest: Rest) -> list[Model]:
+    """Ask for every model. Raises: Failure."""
+    try:
+        states = rest.json("/v1/config")
+    except Refused as error:
+        if error.status not in NO_SUCH or ENCRYPTED in str(error):
+            raise
+        raise Refused(f"{error}; name a model to be told of that one", error.status) from None
+    if not isinstance(states, dict):
+        raise _odd(rest)
+    details = _details(rest, "/v1/config/details")
+    return [_model(rest, name, states[name], details.get(name, {})) for name in sorted(states)]
+
+
+def one_model(rest: Rest, name: str) -> Model:
+    """Ask for one model. Raises: Failure; where there is no such model, with the nearest name."""
+    path = model_path(name)
+    try:
+        state = rest.json(path)
+    except Refused as error:
+        raise named(rest, name, error) from None
+    return _model(rest, name, state, _details(rest, f"{path}/details"))
+
+
+def named(rest: Rest, name: str, error: Refused) -> Refused:
+    """Add to a 404 which of the server's models may be meant."""
+    if error.status != 404:
+        return error
+    try:
+        known = list(rest.json("/v1/models")["models"])
+    except (Refused, Unreachable, LookupError, TypeError):
+        return error  # a server without a list, or a caller who may not see it
+    from ie_serving.core.nearest import nearest
+
+    return Refused(f"{error}{nearest(name, known)}" if name not in known else str(error), 404)
+
+
+def _odd(rest: Rest) -> Unreachable:
+    return Unreachable(
+        f"{rest.place.url} answers something else than states of versions: give the REST port of a"
+        " server of TensorFlow Serving's API"
+    )
+
+
+def _details(rest: Rest, path: str) -> Mapping[str, Any]:
+    try:
+        found = rest.json(path)
+    except Refused as error:
+        # 403: who may see one model need not see all.
+        if error.status in (*NO_SUCH, 403):
+            return {}
+        raise
+    return found if isinstance(found, dict) else {}
+
+
+def _model(rest: Rest, name: str, state: Any, details: Mapping[str, Any]) -> Model:  # noqa: ANN401
+    labels: dict[int, list[str]] = {}
+    for label, number in sorted(details.get("labels", {}).items()):
+        labels.setdefault(int(number), []).append(label)
+    memory, precisions = details.get("memory_bytes", {}), details.get("precisions", {})
+    try:
+        versions = tuple(
+            Version(
+                number=int(each["version"]),
+                state=str(each["state"]),
+                cause=str(each.get("status", {}).get("error_message", "")),
+                labels=tuple(labels.get(int(each["version"]), ())),
+                is_default=int(each["version"]) == details.get("default_version"),
+                memory=memory.get(str(each["version"])),
+                precisions=precisions.get(str(each["version"]), {}),
+            )
+            for each in state["model_version_status"]
+        )
+    except (LookupError, TypeError, ValueError, AttributeError):
+        raise _odd(rest) from None
+    trouble = "" if versions else "no version has been seen yet"
+    return Model(name, versions, details.get("waiting_labels", {}), trouble)

@@ -1,0 +1,193 @@
+"""Where a server is and who asks it: from flags and the environment."""
+
+import argparse
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from ie_serving.commands.remote.failures import Misused
+
+URL: Final = "IE_SERVING_URL"
+KEY: Final = "IE_SERVING_API_KEY"
+PASSWORD: Final = "IE_SERVING_PASSWORD"
+CA, CERTIFICATE, PRIVATE_KEY = "IE_SERVING_CA", "IE_SERVING_CERTIFICATE", "IE_SERVING_KEY"
+"""Of the environment: everyone on the machine can see the arguments of a process."""
+DEFAULT_URL: Final = "http://localhost:8501"
+"""TensorFlow Serving's REST port on this machine."""
+GRPC_PORT: Final = 8500
+
+_URL = re.compile(
+    r"(?P<scheme>https?|grpcs?)://(?P<host>\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)"
+    r"(?::(?P<port>\d{1,5}))?/?"
+)
+_SOCKET = re.compile(r"unix:(?://)?(?P<path>/.+)")
+_PORTS = {"http": 80, "https": 443, "grpc": GRPC_PORT, "grpcs": GRPC_PORT}
+_LOOPBACK = ("localhost", "127.0.0.1", "::1")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Place:
+    """A server, and who asks it.
+
+    Attributes:
+        scheme: http, https, grpc, grpcs; or unix for HTTP over a socket of the file system.
+        host, port: where; the host is the path of the socket for unix.
+        headers: credentials, to be sent with each request. Never shown.
+        ca: certificates to believe instead of the system's; empty for those.
+        certificate, private_key: what the client shows of itself; empty without.
+        timeout_s: longest time in seconds without any byte of an answer.
+    """
+
+    scheme: str
+    host: str
+    port: int
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    ca: str = ""
+    certificate: str = ""
+    private_key: str = ""
+    timeout_s: float = 60.0
+
+    @property
+    def secure(self) -> bool:
+        """Whether TLS is spoken."""
+        return self.scheme in ("https", "grpcs")
+
+    @property
+    def is_grpc(self) -> bool:
+        """Whether it is asked over gRPC."""
+        return self.scheme.startswith("grpc")
+
+    @property
+    def url(self) -> str:
+        """Its address, for texts."""
+        if self.scheme == "unix":
+            return f"unix://{self.host}"
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{self.scheme}://{host}:{self.port}"
+
+    @property
+    def is_open(self) -> bool:
+        """Whether what is sent can be read by others on the way."""
+        return self.scheme in ("http", "grpc") and self.host not in _LOOPBACK
+
+
+def add_flags(parser: argparse.ArgumentParser) -> None:
+    """Add the flags that all commands have."""
+    add = parser.add_argument_group("server").add_argument
+    add(
+        "--url",
+        help=f"http(s)://HOST:PORT of the REST port, grpc(s)://HOST:PORT of the gRPC port where a"
+        f" command can ask it, or unix:///PATH of a REST socket ({URL}, else {DEFAULT_URL})",
+    )
+    add("--ca", metavar="FILE", help=f"authority of the server's certificate ({CA}, the system's)")
+    add("--cert", metavar="FILE", help=f"certificate of this client ({CERTIFICATE})")
+    add("--key", metavar="FILE", help=f"its private key ({PRIVATE_KEY})")
+    who = parser.add_argument_group("who asks").add_argument
+    who("--api_key_file", metavar="FILE", help=f"file with the API key ({KEY} has the key itself)")
+    who("--api_key", metavar="KEY", help="the key itself; visible to all users of this machine")
+    who("--user", metavar="NAME", help=f"basic authentication; the password is in {PASSWORD}")
+    add("--timeout_seconds", type=float, default=60.0, help="patience without an answer (60)")
+
+
+def place_of(
+    given: argparse.Namespace, environ: Mapping[str, str], warn: Callable[[str], None]
+) -> Place:
+    """Put the place together.
+
+    Args:
+        given: what `add_flags` has read.
+        environ: of the process.
+        warn: told of what is not as safe as it could be.
+
+    Raises:
+        Misused: an address or file that cannot be used.
+    """
+    scheme, host, port = _address(given.url or environ.get(URL) or DEFAULT_URL)
+    place = Place(
+        scheme=scheme,
+        host=host,
+        port=port,
+        headers=_credentials(given, environ, warn),
+        ca=given.ca or environ.get(CA, ""),
+        certificate=given.cert or environ.get(CERTIFICATE, ""),
+        private_key=given.key or environ.get(PRIVATE_KEY, ""),
+        timeout_s=_positive(given.timeout_seconds),
+    )
+    if bool(place.certificate) != bool(place.private_key):
+        raise Misused("--cert and --key belong together: give both files, or neither")
+    if (place.ca or place.certificate) and not place.secure:
+        raise Misused(f"certificates are for https:// and grpcs://, and --url is {place.url}")
+    if place.headers and place.is_open:
+        warn(f"credentials go unencrypted to {place.url}: use https:// or grpcs://")
+    return place
+
+
+def _address(text: str) -> tuple[str, str, int]:
+    socket = _SOCKET.fullmatch(text)
+    if socket:
+        return "unix", socket["path"], 0
+    found = _URL.fullmatch(text)
+    if not found or not 0 < int(found["port"] or 1) <= 65535:
+        raise Misused(
+            f"{text[:80]!r} is no address of a server; expected one such as {DEFAULT_URL},"
+            " grpc://localhost:8500 or unix:///run/rest.sock"
+        )
+    scheme = found["scheme"]
+    return scheme, found["host"].strip("[]"), int(found["port"] or _PORTS[scheme])
+
+
+def _positive(seconds: float) -> float:
+    if not 0 < seconds < 1e6:
+        raise Misused(f"--timeout_seconds is {seconds:g}; expected more than 0 seconds")
+    return seconds
+
+
+def _credentials(
+    given: argparse.Namespace, environ: Mapping[str, str], warn: Callable[[str], None]
+) -> Mapping[str, str]:
+    if given.user:
+        return {"Authorization": f"Basic {_basic(given.user, environ)}"}
+    if given.api_key:
+        warn(f"--api_key shows the key to all users of this machine: use --api_key_file or {KEY}")
+    key = given.api_key or _key_in(given.api_key_file) or environ.get(KEY, "")
+    if key:
+        # Visible characters alone: anything else would break the head of the request.
+        if not key.isascii() or not key.isprintable() or " " in key:
+            raise Misused(
+                "the API key has characters that no key has: look at the file, or at its end"
+            )
+        return {"x-api-key": key}
+    # As `ie_serving gen` has it: a JSON Web Token, or what a proxy in front wants.
+    other = environ.get("AUTHORIZATION", "")
+    return {"Authorization": other} if other else {}
+
+
+def _key_in(file: str | None) -> str:
+    """Read a key; lines that begin with # are comments, as `ie_serving key new` prints one."""
+    if not file:
+        return ""
+    try:
+        lines = Path(file).read_text("utf-8").splitlines()
+    except (OSError, ValueError) as error:
+        raise Misused(f"--api_key_file {file} cannot be read: {error}") from None
+    found = [line.strip() for line in lines if line.strip() and not line.startswith("#")]
+    if len(found) != 1:
+        raise Misused(f"--api_key_file {file} has {len(found)} lines; expected one, the key")
+    return found[0]
+
+
+def _basic(user: str, environ: Mapping[str, str]) -> str:
+    import base64
+    import sys
+    from getpass import getpass
+
+    password = environ.get(PASSWORD)
+    if password is None:
+        if not sys.stdin.isatty():
+            raise Misused(f"--user {user} has no password: set the variable {PASSWORD}")
+        password = getpass()
+    if ":" in user:
+        raise Misused("--user has a colon, which basic authentication cannot send")
+    return base64.b64encode(f"{user}:{password}".encode()).decode()

@@ -1,0 +1,105 @@
+"""`ie_serving predict --model_name M --file FILE`: asks a model once, and prints its answer.
+
+JSON goes to the server as it is, and its answer comes back as it is. Arrays, tables and images
+become a request; with `--output FILE.npy` the answer becomes arrays. Over gRPC dtypes are exact.
+"""
+
+import argparse
+import sys
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from ie_serving.commands.remote import place
+from ie_serving.commands.remote.failures import Misused, Refused
+from ie_serving.commands.remote.given import Given
+from ie_serving.commands.remote.inputs import FORMATS, STANDARD, read
+from ie_serving.commands.remote.models import named
+from ie_serving.commands.remote.rest import Rest
+from ie_serving.telemetry.progress import Progress, in_pieces
+from ie_serving.wire.clients.paths import model_path
+
+if TYPE_CHECKING:  # numpy is imported where arrays are
+    from ie_serving.commands.remote.arrays import Arrays
+
+ARRAYS: Final = (".npy", ".npz")
+
+
+def add_flags(parser: argparse.ArgumentParser) -> None:
+    """Add the flags of this command."""
+    add = parser.add_argument
+    add("--model_name", required=True, metavar="TEXT")
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument("--version", type=int, metavar="N", help="(the default version)")
+    which.add_argument("--label", metavar="TEXT", help="the version with this label")
+    add("--signature", default="", metavar="TEXT", help="(serving_default)")
+    add("--file", default=STANDARD, help="the request; - is standard input (-)")
+    add("--format", choices=FORMATS, help="of the file (by its name; json for standard input)")
+    add("--input", default="", metavar="TEXT", help="input that an array, table or image is for")
+    add("--output", default=STANDARD, help="file for the answer: .json, .npy or .npz (- as JSON)")
+    place.add_flags(parser)
+
+
+def run(given: argparse.Namespace, where: place.Place) -> int:
+    """Ask, and write the answer. Raises: Failure."""
+    suffix = Path(given.output).suffix.lower()
+    if given.output != STANDARD and suffix not in (".json", *ARRAYS):
+        raise Misused(
+            f"--output {given.output}: expected a name that ends with .json, .npy or .npz"
+        )
+    asked = read(given.file, given.format, given.input, given.signature)
+    answer = _over_grpc(given, where, asked) if where.is_grpc else _over_rest(given, where, asked)
+    _write(given.output, answer)
+    return 0
+
+
+def _over_rest(given: argparse.Namespace, where: place.Place, asked: Given) -> "bytes | Arrays":
+    rest = Rest(where)
+    body = asked.body
+    if body is None:
+        from ie_serving.commands.remote.arrays import json_body
+
+        body = json_body(asked.arrays, given.signature)
+    path = f"{model_path(given.model_name, given.version, given.label)}:predict"
+    length = {"Content-Length": str(len(body))}
+    try:
+        with Progress("sending", len(body)) as progress:
+            pieces = in_pieces(body, progress)
+            answer = rest.ask("POST", path, pieces, length, partial(_received, progress)).body
+    except Refused as error:
+        raise named(rest, given.model_name, error) from None
+    if not given.output.endswith(ARRAYS):
+        return answer
+    from ie_serving.commands.remote.arrays import from_json, signature_over_rest
+
+    signature = signature_over_rest(rest, given)
+    return from_json(answer, signature)
+
+
+def _received(progress: Progress, done: int, total: int | None) -> None:
+    progress.say("receiving")
+    progress.show(done, total)
+
+
+def _over_grpc(given: argparse.Namespace, where: place.Place, asked: Given) -> "bytes | Arrays":
+    from ie_serving.commands.remote.arrays import ask_over_grpc
+
+    with Progress("waiting for the answer", unit=""):
+        return ask_over_grpc(given, where, asked, as_json=not given.output.endswith(ARRAYS))
+
+
+def _write(output: str, answer: "bytes | Arrays") -> None:
+    if not isinstance(answer, bytes):
+        from ie_serving.commands.remote.arrays import save
+
+        save(output, answer)
+        return
+    text = answer if answer.endswith(b"\n") else answer + b"\n"
+    if output == STANDARD:
+        sys.stdout.buffer.write(text)
+        sys.stdout.buffer.flush()
+        return
+    try:
+        Path(output).write_bytes(text)
+    except OSError as error:
+        raise Misused(f"--output {output} cannot be written: {error.strerror}") from None

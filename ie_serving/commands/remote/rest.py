@@ -1,0 +1,232 @@
+"""One request over HTTP/1.1 at a time, and what went wrong in words that help.
+
+A connection lasts for one request: a person asks seldom, and a server that stops should lose
+nobody who holds a connection open.
+"""
+
+import http.client
+import json
+import socket
+import ssl
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final, NamedTuple
+
+from ie_serving.commands.remote.failures import Misused, Refused, Unreachable
+from ie_serving.commands.remote.place import KEY, PASSWORD, Place
+
+MOST_BYTES: Final = 4 << 30
+"""Bytes of a reply that are read: above what any server of this API sends."""
+PIECE: Final = 256 * 1024
+"""Bytes that are read at a time, so that progress can be shown."""
+
+GRPC_HERE: Final = b"this port speaks gRPC"
+"""What this server's gRPC port says to HTTP/1.1."""
+
+Read = Callable[[int, int | None], None]
+"""Told how many bytes of how many have been read; None while that is not known."""
+
+
+class Reply(NamedTuple):
+    """What the server answered.
+
+    Attributes:
+        status: HTTP status below 400.
+        form: media type.
+        body: all of it.
+    """
+
+    status: int
+    form: str
+    body: bytes
+
+
+class Rest:
+    """The REST port of a server.
+
+    Args of the constructor:
+        place: where it is.
+    """
+
+    def __init__(self, place: Place) -> None:
+        if place.is_grpc:
+            raise Misused(f"this is asked over REST, and --url is {place.url}: give the REST port")
+        self.place = place
+
+    def json(self, path: str) -> Any:  # noqa: ANN401  any JSON
+        """Give the JSON document at `path`. Raises: Failure."""
+        return self._parsed(path, self.ask("GET", path))
+
+    def post(self, path: str, document: object) -> Any:  # noqa: ANN401  any JSON
+        """Send JSON and give the JSON of the answer. Raises: Failure."""
+        return self._parsed(path, self.ask("POST", path, json.dumps(document).encode()))
+
+    def ask(
+        self,
+        method: str,
+        path: str,
+        body: bytes | Iterable[bytes] | None = None,
+        headers: Mapping[str, str] | None = None,
+        read: Read = lambda done, total: None,
+    ) -> Reply:
+        """Ask once.
+
+        Args:
+            method: of HTTP.
+            path: and query.
+            body: what to send, or pieces of it with their length in `headers`.
+            headers: beside those of the place.
+            read: told how far the answer has come.
+
+        Raises:
+            Refused: it answers with an error.
+            Unreachable: there is no answer.
+        """
+        form = {"Content-Type": "application/json"} if body is not None else {}
+        connection = self._connection()
+        try:
+            connection.request(
+                method, path, body, {**form, **(headers or {}), **self.place.headers}
+            )
+            with connection.getresponse() as response:
+                reply = Reply(
+                    response.status,
+                    response.headers.get_content_type(),
+                    _whole(response, read),
+                )
+        except (OSError, http.client.HTTPException) as error:
+            raise Unreachable(_unreachable(self.place, error)) from error
+        finally:
+            connection.close()
+        if reply.status == 400 and GRPC_HERE in reply.body:
+            raise Unreachable(f"{self.place.url} is the gRPC port: name the REST port by --url")
+        if reply.status >= 400:
+            raise Refused(_refused(self.place, method, path, reply), reply.status)
+        return reply
+
+    def _parsed(self, path: str, reply: Reply) -> Any:  # noqa: ANN401  any JSON
+        try:
+            return json.loads(reply.body)
+        except ValueError:
+            raise Unreachable(
+                f"{self.place.url}{path} answers with {reply.form} instead of JSON: give the REST"
+                " port of a server of TensorFlow Serving's API"
+            ) from None
+
+    def _connection(self) -> http.client.HTTPConnection:
+        place = self.place
+        if place.scheme == "unix":
+            return _UnixConnection(place.host, place.timeout_s)
+        if place.secure:
+            return http.client.HTTPSConnection(
+                place.host, place.port, timeout=place.timeout_s, context=_context(place)
+            )
+        return http.client.HTTPConnection(place.host, place.port, timeout=place.timeout_s)
+
+
+class _UnixConnection(http.client.HTTPConnection):
+    """HTTP over a socket of the file system."""
+
+    def __init__(self, path: str, timeout_s: float) -> None:
+        super().__init__("localhost", timeout=timeout_s)
+        self._path = path
+
+    def connect(self) -> None:
+        self.sock = socket.socket(socket.AF_UNIX)
+        self.sock.settimeout(self.timeout)
+        self.sock.connect(self._path)
+
+
+def _context(place: Place) -> ssl.SSLContext:
+    try:
+        context = ssl.create_default_context(cafile=place.ca or None)
+        if place.certificate:
+            context.load_cert_chain(place.certificate, place.private_key)
+    except (OSError, ValueError) as error:
+        files = " ".join(filter(None, (place.ca, place.certificate, place.private_key)))
+        raise Misused(f"certificates cannot be used ({files}): {error}") from None
+    return context
+
+
+def _whole(response: http.client.HTTPResponse, read: Read) -> bytes:
+    length = response.length
+    found = bytearray()
+    while piece := response.read(PIECE):
+        found += piece
+        read(len(found), length)
+        if len(found) > MOST_BYTES:
+            raise OSError(f"the answer has more than {MOST_BYTES} bytes")
+    return bytes(found)
+
+
+def _unreachable(place: Place, error: Exception) -> str:
+    """Say why there is no answer, and what to look at."""
+    where = place.url
+    if isinstance(error, ConnectionRefusedError | FileNotFoundError):
+        return (
+            f"nobody listens at {where}: start the server, or name its REST port by --url or"
+            " IE_SERVING_URL"
+        )
+    if isinstance(error, socket.gaierror):
+        return f"{place.host} is no host that can be found ({error.strerror}): correct --url"
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return (
+            f"the certificate of {where} is not trusted ({error.verify_message}): name its"
+            " authority by --ca, and the host as the certificate does"
+        )
+    if isinstance(error, ssl.SSLError):
+        return _tls(place, error)
+    if isinstance(error, TimeoutError):
+        return (
+            f"{where} did not answer within {place.timeout_s:g} s: it is busy, or no server of"
+            " this API; raise --timeout_seconds"
+        )
+    if isinstance(error, http.client.HTTPException | ConnectionError):
+        # Where TLS is spoken already, a server ends it when the client shows no certificate.
+        other = "a client certificate (--cert and --key)" if place.secure else "TLS (https://)"
+        return (
+            f"{where} gives no HTTP answer ({_short(error)}): it wants {other}, or is the gRPC"
+            " port; name the REST port by --url"
+        )
+    return f"{where} cannot be asked: {_short(error)}"
+
+
+def _tls(place: Place, error: ssl.SSLError) -> str:
+    reason = error.reason or str(error)
+    if "ALERT" in reason or "CERTIFICATE_REQUIRED" in reason:
+        return (
+            f"{place.url} refuses the TLS of this client ({reason}): it may want a certificate,"
+            " --cert and --key"
+        )
+    return (
+        f"{place.url} does not speak TLS as expected ({reason}): use http:// if the port has none"
+    )
+
+
+def _short(error: Exception) -> str:
+    # What an HTTP client takes for a status line may be any bytes.
+    return ascii(str(error) or type(error).__name__)[1:-1][:100]
+
+
+def _refused(place: Place, method: str, path: str, reply: Reply) -> str:
+    text = _error_text(reply)
+    if reply.status == 401:
+        return (
+            f"{place.url} does not know who asks (401: {text}): give a key by {KEY} or"
+            f" --api_key_file, or --user with {PASSWORD}"
+        )
+    if reply.status == 403:
+        return f"{place.url} does not allow it (403): {text}"
+    if reply.status in (404, 405, 501) and reply.form != "application/json":
+        return (
+            f"{place.url} has no {method} {path} ({reply.status}): it is another kind of server, or"
+            " an older version of this one"
+        )
+    return f"{place.url} answers {reply.status}: {text}"
+
+
+def _error_text(reply: Reply) -> str:
+    text = reply.body[:4096].decode("utf-8", "replace")
+    try:
+        return str(json.loads(reply.body)["error"])
+    except (ValueError, LookupError, TypeError):
+        return " ".join(text.split())[:300] or "without a text"

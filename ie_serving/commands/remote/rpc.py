@@ -1,0 +1,114 @@
+"""One call over gRPC at a time, and what went wrong in words that help."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import grpc
+
+from ie_serving.commands.remote.failures import Misused, Refused, Unreachable
+from ie_serving.commands.remote.place import KEY, Place
+from ie_serving.wire.protobuf.messages import Proto
+
+PREDICTION: Final = "tensorflow.serving.PredictionService"
+MODEL: Final = "tensorflow.serving.ModelService"
+OPTIONS: Final = [
+    ("grpc.max_receive_message_length", -1),
+    ("grpc.max_send_message_length", -1),
+    ("grpc.enable_http_proxy", 0),
+]
+
+_NO_TLS: Final = ("WRONG_VERSION_NUMBER", "wrong version number")
+_UNTRUSTED: Final = ("CERTIFICATE_VERIFY_FAILED", "certificate verify failed", "Peer name")
+_NO_HTTP2: Final = ("http1.x", "HTTP/1", "Broken pipe", "Socket closed", "settings frame", "ALPN")
+
+
+class Rpc:
+    """The gRPC port of a server; a context manager, which closes the connection.
+
+    Args of the constructor:
+        place: where it is.
+    """
+
+    def __init__(self, place: Place) -> None:
+        if not place.is_grpc:
+            raise Misused(f"this is asked over gRPC, and --url is {place.url}: give grpc(s)://")
+        self._place = place
+        host = f"[{place.host}]" if ":" in place.host else place.host
+        target = f"{host}:{place.port}"
+        if place.secure:
+            self._channel = grpc.secure_channel(target, _credentials(place), OPTIONS)
+        else:
+            self._channel = grpc.insecure_channel(target, OPTIONS)
+        self._metadata = [(name.lower(), value) for name, value in place.headers.items()]
+
+    def __enter__(self) -> "Rpc":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._channel.close()
+
+    def call(self, service: str, method: str, request: Proto | bytes, kind: Proto) -> Proto:
+        """Call a method; give its answer as a message of `kind`.
+
+        Raises:
+            Refused: it answers with an error.
+            Unreachable: there is no answer.
+        """
+        payload = request if isinstance(request, bytes) else request.SerializeToString()
+        ask: Any = self._channel.unary_unary(f"/{service}/{method}", None, None)
+        try:
+            answer = ask(payload, timeout=self._place.timeout_s, metadata=self._metadata)
+        except grpc.RpcError as error:
+            raise self._failure(error) from None
+        return kind.FromString(answer)
+
+    def _failure(self, error: Any) -> Refused | Unreachable:  # noqa: ANN401  it is a Call as well
+        code, text = error.code(), str(error.details() or "without a text")
+        where = self._place.url
+        if code is grpc.StatusCode.UNAVAILABLE and (why := _why(text)):
+            return Unreachable(f"{where} {why}")
+        if code is grpc.StatusCode.DEADLINE_EXCEEDED:
+            return Unreachable(
+                f"{where} did not answer within {self._place.timeout_s:g} s ({text}): it is busy,"
+                " or no gRPC port; raise --timeout_seconds"
+            )
+        if code is grpc.StatusCode.UNAUTHENTICATED:
+            return Refused(
+                f"{where} does not know who asks ({text}): give a key by {KEY} or --api_key_file"
+            )
+        return Refused(f"{where} answers {code.name}: {text}")
+
+
+def _credentials(place: Place) -> grpc.ChannelCredentials:
+    try:
+        read: Mapping[str, bytes | None] = {
+            path: Path(path).read_bytes() if path else None
+            for path in (place.ca, place.private_key, place.certificate)
+        }
+    except OSError as error:
+        raise Misused(f"certificates cannot be used: {error}") from None
+    return grpc.ssl_channel_credentials(
+        read[place.ca], read[place.private_key], read[place.certificate]
+    )
+
+
+def _why(text: str) -> str:
+    """Say why there is no connection; empty where the server itself is unavailable."""
+    if any(each in text for each in _NO_TLS):
+        return "does not speak TLS: use grpc:// if the port has none"
+    if any(each in text for each in _UNTRUSTED):
+        return (
+            f"has a certificate that is not trusted ({text[-120:]}): name its authority by --ca,"
+            " and the host as the certificate does"
+        )
+    if "refused" in text or "No such file" in text:
+        return "has nobody who listens: start the server, or name its gRPC port by --url"
+    if any(each in text for each in _NO_HTTP2):
+        return (
+            f"gives no gRPC answer ({text[-80:]}): it is the REST port, or wants TLS (grpcs://);"
+            " name the gRPC port by --url"
+        )
+    if "failed to connect" in text or "resolution" in text:
+        return f"cannot be reached: {text[-200:]}"
+    return ""

@@ -1,0 +1,145 @@
+"""Compiles one version with one setting after the other, and measures each."""
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ie_serving.commands.tune.load import measured, warm
+from ie_serving.commands.tune.search import Keys, Measured, Space, search
+from ie_serving.core.difference import deviation
+from ie_serving.core.errors import ServingError
+from ie_serving.engines.base import CompiledModel, Engine, EngineOptions
+from ie_serving.engines.layers.joining import copies
+from ie_serving.engines.layers.precision_trial import Asked
+
+ROUNDS = 5
+"""Rounds in which the best and the configuration as it is are measured in turn at the end."""
+SEARCHED, MEASURED = 0.55, 0.35
+"""Shares of the time: after the first nothing new is tried, the second is that of the rounds; what
+is left is for compiling."""
+COMPARED = 10
+"""Requests whose answers are compared in two precisions."""
+SETTLING = 0.2
+"""Share of a slice that is not measured: sizes that are new, and times that are still learnt."""
+
+now = time.monotonic
+
+
+@dataclass(frozen=True)
+class Tried:
+    """What came of keys: what was measured, or why nothing was."""
+
+    keys: Keys
+    measured: Measured | None = None
+    fault: str = ""
+
+
+@dataclass
+class Bench:
+    """One version and its requests.
+
+    Attributes:
+        engine: compiles.
+        directory: of the version.
+        options: as it is configured.
+        with_keys: gives options with keys of a model's entry added.
+        asked: requests, which callers take in turn.
+        callers: how many ask at a time.
+        seconds: that all may take, compiling included.
+        tolerance: largest deviation of answers with which a lower precision is tried.
+        report: is told of each try.
+    """
+
+    engine: Engine
+    directory: Path
+    options: EngineOptions
+    with_keys: Callable[[EngineOptions, Keys], EngineOptions]
+    asked: Sequence[Asked]
+    callers: int
+    seconds: float
+    tolerance: float
+    report: Callable[[Tried], object]
+    _began: float = field(default_factory=now)
+
+    @property
+    def slice_s(self) -> float:
+        """Seconds of one measurement."""
+        return MEASURED * self.seconds / (2 * ROUNDS)
+
+    async def best(self, space: Space) -> tuple[Keys, int]:
+        """Search; give the best keys, and how many were left out since the time was over."""
+        left_out = 0
+        steps = search(space)
+        keys = next(steps)
+        while True:
+            tried = None
+            # The configuration as it is comes without keys. However late it is, it is measured: all
+            # others are compared with it.
+            if keys and now() - self._began > SEARCHED * self.seconds:
+                left_out += 1
+            else:
+                tried = await self._tried(keys)
+                self.report(tried)
+            try:
+                keys = steps.send(tried.measured if tried else None)
+            except StopIteration as end:
+                return end.value, left_out
+
+    async def compared(self, keys: Keys) -> tuple[list[Measured], list[Measured]]:
+        """Measure the configuration as it is and the keys in turn, so that noise meets both."""
+        as_it_is, changed = [], []
+        # Both stay open: to compile anew for each round would take the time that the rounds need.
+        with closing(await self._open({})) as first, closing(await self._open(keys)) as second:
+            for _ in range(ROUNDS):
+                as_it_is.append(await self._slice(first))
+                changed.append(await self._slice(second))
+        return as_it_is, changed
+
+    async def _tried(self, keys: Keys) -> Tried:
+        try:
+            with closing(await self._open(keys)) as model:
+                fault = await self._fault(keys, model)
+                return Tried(keys, fault=fault) if fault else Tried(keys, await self._slice(model))
+        except ServingError as error:
+            # What the device or the model refuses is a result like another; the search goes on.
+            return Tried(keys, fault=str(error))
+
+    async def _open(self, keys: Keys) -> CompiledModel:
+        options = self.with_keys(self.options, keys)
+        model = await asyncio.to_thread(self.engine.compile, self.directory, options)
+        try:
+            # One after the other first, for the shapes; then from all callers, for the batches and
+            # infer requests that are used only when several ask at once.
+            await warm(model, self.asked)
+            await measured(model, self.asked, self.callers, SETTLING * self.slice_s)
+        except BaseException:
+            model.close()
+            raise
+        return model
+
+    async def _slice(self, model: CompiledModel) -> Measured:
+        return await measured(model, self.asked, self.callers, self.slice_s)
+
+    async def _fault(self, keys: Keys, model: CompiledModel) -> str:
+        """Say how far the answers of another precision are off, where that is too far."""
+        if "inference_precision" not in keys:
+            return ""
+        # The other keys stay: what is compared is the precision, and nothing else.
+        options = self.with_keys(self.options, {**keys, "inference_precision": "f32"})
+        full = await asyncio.to_thread(self.engine.compile, self.directory, options)
+        with closing(full):
+            worst = [await _deviation(full, model, each) for each in self.asked[:COMPARED]]
+        farthest = max(worst, default=0.0)
+        if farthest <= self.tolerance:
+            return ""
+        return f"answers are off by {farthest:.3g}, more than the tolerance {self.tolerance:g}"
+
+
+async def _deviation(full: CompiledModel, model: CompiledModel, asked: Asked) -> float:
+    signature = full.signatures[asked.signature]
+    expected = await full.infer(signature, asked.inputs, copies)
+    found = await model.infer(model.signatures[asked.signature], asked.inputs, copies)
+    return max((deviation(found[name], expected[name]) for name in expected), default=0.0)

@@ -1,0 +1,24 @@
+"""Versions that are packages of IBM EDI, found by their files. Theirs is Python code."""
+
+import dataclasses
+from pathlib import Path
+
+from ie_serving.compat.edi.package import package_files
+from ie_serving.core.errors import LoadFailed
+from ie_serving.engines.base import EngineOptions
+from ie_serving.engines.declared import check_known
+from ie_serving.engines.kernels import KernelOptions, Place
+from ie_serving.engines.python import driver
+from ie_serving.engines.python.model import KernelModel
+
+
+def load(directory: Path, options: EngineOptions) -> KernelModel:
+    """Make the model of a package. See `engines.listed.Load`."""
+    check_known(options, (), "edi")
+    if package_files.described(directory) is None:
+        raise LoadFailed(
+            f"driver edi runs packages of IBM EDI: expected {package_files.KERNEL} and a"
+            f' {package_files.DESCRIPTION} with "{package_files.KERNEL_PATH}"'
+        )
+    own = dataclasses.replace(options.of(KernelOptions), place=Place(file=package_files.KERNEL))
+    return driver.load(directory, options.having(own))

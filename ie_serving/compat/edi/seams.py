@@ -1,0 +1,33 @@
+"""Where EDI's parts join the server. See `core.compat.Additions`."""
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ie_serving.engines.listed import Listed
+
+if TYPE_CHECKING:
+    from ie_serving.server.fronts.other_servers import Front, RestParts
+
+
+def drivers() -> Sequence[Listed]:
+    """Give the rows of the table of drivers."""
+    marks = {"kernel.py": re.compile(b""), "model.json": re.compile(rb'"kernel_path"\s*:')}
+    return [Listed(name="edi", place=f"{__package__}.package.driver:load", marks=marks)]
+
+
+def takes_whole_body(directory: Path) -> bool:
+    """Tell whether a directory is a package, whose kernel reads the body in whatever form."""
+    from ie_serving.compat.edi.package.package_files import described
+
+    return described(directory) is not None
+
+
+def with_routes(front: "Front", parts: "RestParts") -> "Front":
+    """Put the route before `front` where packages may be run."""
+    if not parts.settings.engine.allow_python:
+        return front
+    from ie_serving.compat.edi.routes import EdiRoutes
+
+    return front.behind(EdiRoutes(parts.api, front.answer))

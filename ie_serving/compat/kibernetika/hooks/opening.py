@@ -1,0 +1,242 @@
+"""Loads the models of a chain and the hooks around them, in this order, in one thread."""
+
+import logging
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+from weakref import WeakSet
+
+from ie_serving.compat.kibernetika.hooks.asking import AskedModel, Asking, loader
+from ie_serving.compat.kibernetika.hooks.functions import IGNORE, Functions, functions_of, mentioned
+from ie_serving.compat.kibernetika.hooks.linked import ECHO, LinkedModel
+from ie_serving.compat.kibernetika.hooks.links import link_of
+from ie_serving.compat.kibernetika.hooks.model import HookedModel, Stage
+from ie_serving.compat.kibernetika.hooks.shims import shims
+from ie_serving.compat.kibernetika.hooks.turns import Turns
+from ie_serving.core.errors import LoadFailed
+from ie_serving.core.scratch import Scratch
+from ie_serving.core.tensors import SERVING_DEFAULT, Signature
+from ie_serving.engines import declared
+from ie_serving.engines.base import Engine, EngineOptions
+from ie_serving.engines.hooks import HookOptions, Link
+from ie_serving.engines.kernels import KernelOptions, Place
+from ie_serving.engines.python.driver import PYTHON
+from ie_serving.engines.python.opening import found, telling
+from ie_serving.engines.python.outputs import Specs
+from ie_serving.engines.python.own_modules import OwnModules
+from ie_serving.engines.python.requirements import check
+from ie_serving.engines.run import forks
+from ie_serving.telemetry.logs import Event
+
+log = logging.getLogger(__name__)
+
+DRIVER_WORDS = (declared.INPUTS, declared.OUTPUTS, "model_class", "model_args")
+"""Words of `params` that drivers know; hooks are told these, too."""
+
+
+def opened(engine: Engine, directory: Path, options: EngineOptions) -> HookedModel:
+    """Make the model of a version, or of a chain, with its hooks.
+
+    Args:
+        engine: compiles each model.
+        directory: of the version; a chain's is not looked at for models.
+        options: with `HookOptions`.
+
+    Raises:
+        LoadFailed: a model or the hooks cannot be loaded, or nobody has allowed to run them.
+    """
+    own = options.of(HookOptions)
+    if own.place is not None and not options.allow_python:
+        raise LoadFailed(f"hooks {own.place} ask to run Python code", PYTHON)
+    freed = ExitStack()
+    try:
+        return _Opening(engine, directory, options, freed).model(own)
+    except BaseException:
+        freed.close()
+        raise
+
+
+@dataclass
+class _Opening:
+    """What is known while a version is loaded."""
+
+    engine: Engine
+    directory: Path
+    options: EngineOptions
+    freed: ExitStack
+    models: "WeakSet[LinkedModel]" = field(default_factory=WeakSet)
+    """All that are loaded: hooks may load further ones at any time, and free them."""
+
+    def model(self, own: HookOptions) -> HookedModel:
+        """Load everything."""
+        asking = Asking()
+        models = [self.linked(link) for link in own.chain or (self._alone(),)]
+        params = {**self.options.params, "model_path": models[0].link.path}
+        known = [self._known(asking, each, params) for each in models]
+        functions, names = Functions(pre=[None] * len(models), post=[None] * len(models)), set()
+        if own.place is not None:
+            file = found(own.place, self.directory, "the file of hooks")
+            check(file.parent)  # before the import, which would fail at the first missing package
+            load_driver = loader(asking, self._for_hooks, self.freed)
+            modules = OwnModules(file.parent, shims(load_driver))
+            self.freed.callback(modules.close)
+            with telling(own.place):
+                names = mentioned(compile(file.read_bytes(), str(file), "exec"))
+                forks.watch()
+                functions = forks.call(str(file), functions_of, modules.load(file), known)
+        asking.blocks = bool(names & {"predict", "predict_hooks"})
+        made = self._made(str(own.place or ""), models, functions, asking, names)
+        return self._begun(made, own.place, functions, known)
+
+    def _made(
+        self,
+        file: str,
+        models: Sequence[LinkedModel],
+        functions: Functions,
+        asking: Asking,
+        names: set[str],
+    ) -> HookedModel:
+        kernel = self.options.of(KernelOptions)
+        # On the event loop nothing could end the wait for a hook that hangs.
+        execution = "async" if kernel.timeout_ms else self.options.execution
+        turns = Turns(file, asking, kernel.max_concurrency, execution)
+        self.freed.callback(turns.close)
+        stages = [
+            Stage(turns.of(pre), model, turns.of(post))
+            for pre, model, post in zip(functions.pre, models, functions.post, strict=True)
+        ]
+        may_skip = bool(names & {IGNORE, "skip"})
+        return HookedModel(
+            file,
+            _signature(file, stages, functions, may_skip=may_skip),
+            stages,
+            self.models,
+            turns.of(functions.process),
+            asking,
+            timeout_s=kernel.timeout_ms / 1e3 or None,
+            freed=self.freed.close,
+        )
+
+    def _begun(
+        self,
+        made: HookedModel,
+        place: Place | None,
+        functions: Functions,
+        known: Sequence[dict[str, Any]],
+    ) -> HookedModel:
+        """Call `init_hook`, and let later parameters come to `update_hook`."""
+        if functions.init is not None:
+            assert place is not None  # it stands in the file
+            with telling(place):
+                made.global_ctx = functions.init(made.context(), known[0])
+        if functions.update is not None:
+            made.update = partial(_update, made, functions, known, self.options)
+        return made
+
+    def linked(self, link: Link) -> LinkedModel:
+        """Compile one model of the chain; `freed` closes it."""
+        made = self._loaded(link)
+        self.freed.callback(made.close)
+        return made
+
+    def _loaded(self, link: Link) -> LinkedModel:
+        """Compile one model, unless it echoes. Whoever asks closes it. Raises: LoadFailed."""
+        if link.driver == ECHO:
+            return LinkedModel(link, None)
+        compiled = self.engine.compile(self._directory_of(link), link.options)
+        try:
+            made = LinkedModel(link, compiled)
+        except LoadFailed:  # it lacks the signature or an output that the link names
+            compiled.close()
+            raise
+        self.models.add(made)
+        return made
+
+    def _alone(self) -> Link:
+        """Give the model of the version itself."""
+        params = {k: v for k, v in self.options.params.items() if k in DRIVER_WORDS}
+        alone = replace(self.options.having(HookOptions()), params=params)
+        return Link(driver=alone.driver, path=str(self.directory), options=alone)
+
+    def _directory_of(self, link: Link) -> Path:
+        """Give a directory with the files of one model and no others."""
+        path = Path(link.path)
+        if path.is_dir():
+            return path
+        if not path.is_file():
+            raise LoadFailed(f"{path}: no such file or directory: correct the path of the model")
+        made = self.freed.enter_context(Scratch())
+        for each in path.parent.iterdir():
+            if each.stem == path.stem and each.is_file():
+                (made / each.name).symlink_to(each.resolve())
+        if link.weights:
+            weights = made / f"{path.stem}.bin"
+            weights.unlink(missing_ok=True)
+            weights.symlink_to(Path(link.weights).resolve())
+        return made
+
+    def _known(
+        self, asking: Asking, model: LinkedModel, params: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        """Give what hooks of a model get by name."""
+        asked = AskedModel(asking, model)
+        extras = {"driver": asked, "model_inputs": asked.inputs, "model_outputs": asked.outputs}
+        return {**params, **extras}
+
+    def _for_hooks(self, driver: str, path: str, options: Mapping[str, Any]) -> LinkedModel:
+        """Load a model that hooks ask for by `load_driver`; `LoadedModel` frees it."""
+        base = replace(self.options.having(HookOptions()), params={})
+        link, warnings = link_of(driver, path, options, base)
+        for each in warnings:
+            log.warning(Event("option without effect", model=path, cause=each))
+        return self._loaded(link)
+
+
+def _update(
+    made: HookedModel,
+    functions: Functions,
+    known: Sequence[dict[str, Any]],
+    options: EngineOptions,
+    params: Mapping[str, Any],
+) -> None:
+    """Take other parameters. Raises whatever the hook raises, and where a driver's have changed."""
+    if any(params.get(word) != options.params.get(word) for word in DRIVER_WORDS):
+        raise LoadFailed("parameters of the driver have changed: the model is loaded anew")
+    assert functions.update is not None  # asked before
+    given = {**known[0], **params}
+    found = functions.update(made.context(), given)
+    if found is not None:
+        made.global_ctx = found
+    for each in known:
+        each.update(params)
+
+
+def _signature(
+    file: str, stages: Sequence[Stage], functions: Functions, *, may_skip: bool
+) -> Signature:
+    """Give what clients see: what the file declares, else what no hook can have changed."""
+    first, last = stages[0], stages[-1]
+    own = functions.process is not None
+    inputs: Specs = {} if own or first.pre else first.model.signature.inputs
+    outputs: Specs = {} if own or last.post or may_skip else last.model.signature.outputs
+    if last.model.link.outputs:
+        outputs = {k: v for k, v in outputs.items() if k in last.model.link.outputs}
+    if isinstance(functions.described, Mapping):
+        for key in (declared.INPUTS, declared.OUTPUTS):
+            if key not in functions.described:
+                continue
+            specs = declared.tensors(functions.described[key], f"{file}: metadata().{key}")
+            inputs, outputs = (specs, outputs) if key == declared.INPUTS else (inputs, specs)
+    models = ", ".join(stage.model.signature.runs_on or stage.model.link.path for stage in stages)
+    return Signature(
+        SERVING_DEFAULT,
+        inputs,
+        outputs,
+        runs_on=f"{models}, with hooks {file}" if file else models,
+        told=bool(file),
+        is_open=True,
+        behind=first.model.signature.inputs,
+    )

@@ -1,0 +1,157 @@
+"""`POST /predict/[MODEL[/SIGNATURE[/VERSION]]]`, as kibernetika-serving answers it.
+
+One model answers, whatever MODEL says. Errors are plain text.
+"""
+
+import asyncio
+import time
+from collections.abc import Coroutine, Mapping, Sequence
+from dataclasses import replace
+from functools import lru_cache, partial
+from typing import Any, Final, cast
+from urllib.parse import unquote
+
+from ie_serving.compat.kibernetika.wire.reply import encode
+from ie_serving.compat.kibernetika.wire.request import Asked, parse
+from ie_serving.core.budget import BUDGET, Lease
+from ie_serving.core.errors import NotFound, ServingError
+from ie_serving.core.integers import INT64_MAX
+from ie_serving.core.requests import InferRequest, ModelSpec
+from ie_serving.core.tensors import Signature
+from ie_serving.core.threads import in_thread, let_go
+from ie_serving.inference.interface import Api, Encode, Interface
+from ie_serving.inference.plane import DataPlane
+from ie_serving.models.version.handle import Servable
+from ie_serving.server.fronts.rest.body import read_body
+from ie_serving.server.fronts.rest.pages import typed
+from ie_serving.server.fronts.tfs.rest import RestApi
+from ie_serving.server.fronts.tfs.rest_interface import LARGE_BODY, rest_interface
+from ie_serving.server.status import explain, http_of
+from ie_serving.server.transport.http1.messages import (
+    Answer,
+    App,
+    Headers,
+    Reply,
+    Request,
+    RequestHead,
+)
+from ie_serving.wire.form.reply import Form
+
+DIGITS: Final = len(str(INT64_MAX))
+PREFIX: Final = b"/predict"
+VERB: Final = "predict"
+"""What it needs, as a verb of `gate/rights.py`."""
+PLAIN: Final[Headers] = ((b"content-type", b"text/plain; charset=utf-8"),)
+NOT_POST: Final = Reply(405, (*PLAIN, (b"allow", b"POST")), b"POST is expected\n")
+
+
+def predict_interface(*, limit_s: float) -> Interface[bytes]:
+    """Describe this route to the data plane; no inference outlasts `limit_s`."""
+    rest = cast("Interface[bytes]", rest_interface(limit_s=limit_s))
+    return replace(rest, encoders=_encoders, unknown_signature=_unknown_signature)
+
+
+class PredictRoute:
+    """Answers the route, and lets `otherwise` answer all else.
+
+    Args of the constructor:
+        api: the REST API, which ends each reply as its own.
+        plane: runs the model.
+        interface: see `predict_interface`.
+        model: name of the one that answers.
+        otherwise: see `http1.messages.App`.
+        max_body_bytes: largest body.
+    """
+
+    def __init__(
+        self,
+        api: RestApi,
+        plane: DataPlane,
+        interface: Interface[bytes],
+        model: str,
+        otherwise: App,
+        *,
+        max_body_bytes: int,
+    ) -> None:
+        self._api = api
+        self._plane = plane
+        self._interface = interface
+        self._model = model
+        self._otherwise = otherwise
+        self._max_body_bytes = max_body_bytes
+
+    def asked(self, head: RequestHead) -> tuple[str, str] | None:
+        """Tell verb and model. See `other_servers.Routes`."""
+        return (VERB, self._model) if is_predict(head) else None
+
+    def answer(self, request: Request) -> Coroutine[Any, Any, Answer]:
+        """Answer one request. See `http1.messages.App`."""
+        return self._run(request) if is_predict(request.head) else self._otherwise(request)
+
+    async def _run(self, request: Request) -> Answer:
+        reply = NOT_POST
+        if request.head.method == "POST":
+            try:
+                reply = await self._predict(request, time.perf_counter())
+            except Exception as error:
+                reply = _refusal(error)
+            except asyncio.CancelledError as error:
+                let_go(error)
+                raise
+        return await self._api.finished(request.head, reply)
+
+    async def _predict(self, request: Request, began: float) -> Reply:
+        held = Lease(BUDGET)  # until the reply is made
+        with self._plane.counting_refusals(self._model, self._interface, Api.PREDICT):
+            spec = _asked_model(self._model, request.head.path)
+            body = await read_body(request, self._max_body_bytes, held)
+            read = partial(parse, body, request.head.fields.get(b"content-type", b""))
+            asked: Asked = await in_thread(read) if len(body) >= LARGE_BODY else read()
+        size, wanted = len(body), asked.outputs
+        infer = InferRequest(spec, spec.signature, asked.decode, size, None, wanted, request.head)
+        reply = await self._plane.predict(infer, self._interface, began)
+        mime_type = asked.mime_type if asked.form is Form.RAW else Form.JSON.value
+        return Reply(200, typed(mime_type), reply)
+
+
+def is_predict(head: RequestHead) -> bool:
+    """Tell whether a request is for this route."""
+    return head.path == PREFIX or head.path.startswith(PREFIX + b"/")
+
+
+@lru_cache(maxsize=256)
+def _asked_model(model: str, path: bytes) -> ModelSpec:
+    """Read the path; what stands for MODEL is not looked at. Raises: NotFound."""
+    parts = [unquote(each) for each in path.decode("latin-1").strip("/").split("/")[1:]]
+    _, signature, version, *more = [*parts, "", "", ""][: max(3, len(parts))]
+    # More digits are no 64-bit number, and int() of very many is slow.
+    wrong = version and not (version.isascii() and version.isdecimal() and len(version) < DIGITS)
+    if more or wrong:
+        raise NotFound(
+            f"{path.decode('latin-1')}: expected /predict/[MODEL[/SIGNATURE[/VERSION]]], VERSION a"
+            " number"
+        )
+    return ModelSpec(model, int(version) if version else None, signature=signature)
+
+
+def _encoders(
+    servable: Servable, signature: Signature, outputs: Sequence[str]
+) -> Mapping[object, Encode[bytes]]:
+    from ie_serving.wire.tfs.predict import chosen
+
+    def written(found: Mapping[str, object], form: Form) -> bytes:
+        # Of outputs that are known beforehand, these are those that were asked for.
+        return encode(chosen(found, outputs) if outputs else found, form)  # type: ignore[arg-type]
+
+    return {form: partial(written, form=form) for form in Form}
+
+
+def _unknown_signature(servable: Servable, name: str) -> ServingError:
+    return NotFound(f'there is no signature "{name}"; there is {servable.signature_names}')
+
+
+def _refusal(error: Exception) -> Reply:
+    """Phrase an error."""
+    let_go(error)
+    code, text = explain(error)
+    return Reply(http_of(error, code), PLAIN, f"{text}\n".encode("utf-8", "replace"))

@@ -1,0 +1,184 @@
+"""`POST /predict`, as Konduit Serving has it: data as JSON or as a form, to the model `default`.
+
+A form's text fields are strings, or what they say as JSON numbers, booleans, lists and objects;
+files that begin as pictures do are images, others bytes. Errors are
+`{"errorCode": ..., "errorMessage": ...}`. Konduit answers each of them with 500, and asks for a
+header Accept; here the client's own mistakes are 400, and a request without Accept gets JSON.
+Source: InferenceVerticleHttp and its ErrorResponse.
+"""
+
+import asyncio
+import base64
+import json
+import time
+from collections.abc import Coroutine
+from typing import Any, Final
+
+from ie_serving.core.budget import BUDGET, Lease
+from ie_serving.core.errors import InvalidRequest
+from ie_serving.core.requests import ModelSpec
+from ie_serving.core.threads import in_thread, let_go
+from ie_serving.inference.interface import Api, Interface
+from ie_serving.inference.plane import DataPlane
+from ie_serving.server.fronts.rest.body import read_body
+from ie_serving.server.fronts.rest.pages import refusal
+from ie_serving.server.fronts.tfs.rest import RestApi
+from ie_serving.server.transport.http1.messages import (
+    Answer,
+    App,
+    Buffer,
+    Headers,
+    Reply,
+    Request,
+    RequestHead,
+)
+from ie_serving.wire.form.multipart import is_form, parts_of
+
+PATH: Final = b"/predict"
+MODEL: Final = "default"
+VERB: Final = "invoke"
+"""What it needs, as a verb of `gate/rights.py`."""
+JSON: Final[Headers] = ((b"content-type", b"application/json"),)
+BAD_REQUEST: Final = 400
+LARGE_FORM: Final = 64 * 1024
+"""Bytes of a form from which it is read in a thread: it becomes base64 at some ns a byte."""
+
+PARSING: Final = "DATA_PARSING_ERROR"
+NO_TYPE: Final = "MISSING_OR_EMPTY_CONTENT_TYPE_HEADER"
+WRONG_TYPE: Final = "INVALID_CONTENT_TYPE_HEADER"
+WRONG_ACCEPT: Final = "INVALID_ACCEPT_HEADER"
+FAILED: Final = "PIPELINE_PROCESSING_ERROR"
+
+_PICTURES: Final = {b"\x89PNG": "PNG", b"\xff\xd8\xff": "JPG", b"GIF8": "GIF", b"BM": "BMP"}
+"""Formats by the first bytes of a file."""
+
+
+class _Refused(InvalidRequest):
+    """A request that is refused by its head, with Konduit's code."""
+
+    def __init__(self, code: str, text: str) -> None:
+        super().__init__(text)
+        self.code = code
+
+
+def is_asked(head: RequestHead) -> bool:
+    """Tell whether a request is for the pipeline."""
+    return head.method == "POST" and head.path == PATH
+
+
+class KonduitRoutes:
+    """Answers the route; every other request is for `otherwise`.
+
+    Args of the constructor:
+        api: the REST API: it runs the pipeline, and ends each reply as its own.
+        plane: counts what is refused before.
+        interface: of `api`.
+        otherwise: what answers other requests.
+        max_body_bytes: largest form.
+    """
+
+    def __init__(
+        self,
+        api: RestApi,
+        plane: DataPlane,
+        interface: Interface[Buffer],
+        otherwise: App,
+        *,
+        max_body_bytes: int,
+    ) -> None:
+        self._api = api
+        self._plane = plane
+        self._interface = interface
+        self._otherwise = otherwise
+        self._max_body_bytes = max_body_bytes
+
+    def asked(self, head: RequestHead) -> tuple[str, str] | None:
+        """Tell verb and model. See `other_servers.Routes`."""
+        return (VERB, MODEL) if is_asked(head) else None
+
+    def answer(self, request: Request) -> Coroutine[Any, Any, Answer]:
+        """Answer one request. See `http1.messages.App`."""
+        return self._run(request) if is_asked(request.head) else self._otherwise(request)
+
+    async def _run(self, request: Request) -> Answer:
+        held = Lease(BUDGET)  # until the reply is made
+        try:
+            with self._plane.counting_refusals(MODEL, self._interface, Api.PREDICT):
+                _check_head(request.head)
+                if is_form(request.head.fields[b"content-type"]):
+                    request = await self._read(request, held)
+            reply = await self._api.invoke(request, ModelSpec(MODEL), time.perf_counter())
+            reply = reply._replace(headers=JSON)
+        except Exception as error:
+            reply = _failed(error)
+        except asyncio.CancelledError as error:
+            let_go(error)
+            raise
+        return await self._api.finished(request.head, reply)
+
+    async def _read(self, request: Request, held: Lease) -> Request:
+        """Give a request with a form as one with JSON."""
+        head = request.head
+        body = await read_body(request, self._max_body_bytes, held)
+        kind = head.fields[b"content-type"]
+        is_large = len(body) >= LARGE_FORM
+        data = await in_thread(data_of, body, kind) if is_large else data_of(body, kind)
+        # Inflated already.
+        fields = {name: text for name, text in head.fields.items() if name != b"content-encoding"}
+        head = head._replace(fields=fields, length=len(data))
+        return request._replace(head=head, body=data, stream=None)
+
+
+def _failed(error: Exception) -> Reply:
+    """Phrase an error with Konduit's words."""
+    reply = refusal(error)
+    text = json.loads(bytes(reply.body))["error"]
+    usual = PARSING if reply.status == BAD_REQUEST else FAILED
+    code = error.code if isinstance(error, _Refused) else usual
+    body = json.dumps({"errorCode": code, "errorMessage": text}).encode()
+    return reply._replace(body=body)
+
+
+def _check_head(head: RequestHead) -> None:
+    """Refuse what a header asks for and cannot be had. Raises: InvalidRequest."""
+    kind = head.fields.get(b"content-type", b"").lower()
+    if not kind:
+        raise _Refused(NO_TYPE, "Content-Type is missing; expected application/json")
+    if not (kind.startswith(b"application/json") or is_form(kind)):
+        text = f"Content-Type is {kind.decode('latin-1')}; expected application/json or a form"
+        raise _Refused(WRONG_TYPE, text)
+    accept = head.fields.get(b"accept", b"").lower()
+    if accept and not any(each in accept for each in (b"application/json", b"/*")):
+        text = f"Accept is {accept.decode('latin-1')}; replies are application/json"
+        raise _Refused(WRONG_ACCEPT, text)
+
+
+def data_of(body: bytes, kind: bytes) -> bytes:
+    """Make data as JSON of a form. Raises: InvalidRequest."""
+    found: dict[str, Any] = {}
+    try:
+        for part in parts_of(body, kind):
+            data = bytes(part.data)
+            found[part.name] = _file(data) if part.is_file else _field(data, part.name)
+        return json.dumps(found).encode()
+    except RecursionError:
+        raise InvalidRequest("a field's lists or objects lie too deep within each other") from None
+
+
+def _file(data: bytes) -> dict[str, str]:
+    text = base64.b64encode(data).decode()
+    for begin, form in _PICTURES.items():
+        if data.startswith(begin):
+            return {"@ImageFormat": form, "@ImageData": text}
+    return {"@BytesBase64": text}
+
+
+def _field(data: bytes, name: str) -> Any:  # noqa: ANN401 (whatever JSON has)
+    try:
+        text = data.decode()
+    except UnicodeDecodeError:
+        raise InvalidRequest(f'field "{name}" is no text in UTF-8: send it as a file') from None
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text

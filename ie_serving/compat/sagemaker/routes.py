@@ -1,0 +1,250 @@
+"""`POST /invocations`, as Amazon SageMaker and its TensorFlow Serving container have it.
+
+The body is JSON, JSON lines, CSV or an array of numpy, by its Content-Type; the reply is JSON, or
+what Accept names first of these. `X-Amzn-SageMaker-Custom-Attributes` chooses model, version and
+method. Source: SageMaker's documentation of custom inference code, and of that container.
+"""
+
+import asyncio
+import dataclasses
+import enum
+import re
+import time
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from functools import partial
+from typing import Any, Final
+from urllib.parse import quote
+
+from ie_serving.compat.sagemaker.wire.arrays import as_input, read_npy, write_csv, write_npy
+from ie_serving.compat.sagemaker.wire.request import CSV, JSON, JSON_LINES, NPY, body_of, is_lines
+from ie_serving.core.budget import BUDGET, Lease
+from ie_serving.core.errors import InvalidRequest, UnknownEncoding
+from ie_serving.core.integers import INT64_MAX
+from ie_serving.core.requests import Decoded, InferRequest, ModelSpec
+from ie_serving.core.tensors import Signature
+from ie_serving.core.threads import in_thread, let_go
+from ie_serving.inference.interface import Api, Encode, Interface
+from ie_serving.inference.plane import DataPlane
+from ie_serving.models.version.handle import Servable
+from ie_serving.server.fronts.rest.body import read_body
+from ie_serving.server.fronts.rest.pages import refusal
+from ie_serving.server.fronts.tfs.rest import RestApi
+from ie_serving.server.fronts.tfs.rest_interface import LARGE_BODY
+from ie_serving.server.transport.http1.messages import (
+    Answer,
+    App,
+    Buffer,
+    Reply,
+    Request,
+    RequestHead,
+)
+from ie_serving.wire.json.rapidjson.document import parse_document
+from ie_serving.wire.json.request import (
+    Format,
+    PredictBody,
+    SlicedBody,
+    parse_at_once,
+    parse_predict,
+)
+
+PATH: Final = b"/invocations"
+VERB: Final = "ask"
+"""What it needs, as a verb of `gate/rights.py`. A header names the model, which the gate does not
+read: so its caller must be one of all models."""
+ATTRIBUTES: Final = b"x-amzn-sagemaker-custom-attributes"
+PREDICT: Final = "predict"
+_ATTRIBUTE: Final = re.compile(r"tfs-([a-z-]+)=([^,]+)")
+_METHODS: Final = (PREDICT, "classify", "regress")
+_KINDS: Final = (JSON, *JSON_LINES, CSV, NPY)
+_DIGITS: Final = len(str(INT64_MAX))
+
+
+class Written(enum.Enum):
+    """Forms of replies beside JSON."""
+
+    CSV = CSV
+    NPY = NPY
+
+
+class SageMakerRoutes:
+    """Answers the route; every other request is for `otherwise`.
+
+    Args of the constructor:
+        api: the REST API, which ends each reply as its own.
+        plane: runs the models.
+        rest: the interface of `api`.
+        model: that answers where no attribute names one.
+        otherwise: what answers other requests.
+        max_body_bytes: largest body.
+    """
+
+    def __init__(
+        self,
+        api: RestApi,
+        plane: DataPlane,
+        rest: Interface[Buffer],
+        model: str,
+        otherwise: App,
+        *,
+        max_body_bytes: int,
+    ) -> None:
+        self._api = api
+        self._plane = plane
+        self._interface = dataclasses.replace(rest, encoders=partial(_encoders, rest.encoders))
+        self._model = model
+        self._otherwise = otherwise
+        self._max_body_bytes = max_body_bytes
+
+    def asked(self, head: RequestHead) -> tuple[str, str] | None:
+        """Tell verb and model. See `other_servers.Routes`."""
+        return (VERB, "") if _is_asked(head) else None
+
+    def answer(self, request: Request) -> Coroutine[Any, Any, Answer]:
+        """Answer one request. See `http1.messages.App`."""
+        return self._run(request) if _is_asked(request.head) else self._otherwise(request)
+
+    async def _run(self, request: Request) -> Answer:
+        began = time.perf_counter()
+        held = Lease(BUDGET)  # until the reply is made
+        try:
+            asked = await self._asked(request, held)
+            if isinstance(asked, Request):
+                return await self._api.answer(asked)
+            reply = await self._predict(asked, request.head, began)
+        except Exception as error:
+            reply = refusal(error)
+        except asyncio.CancelledError as error:
+            let_go(error)
+            raise
+        return await self._api.finished(request.head, reply)
+
+    async def _asked(self, request: Request, held: Lease) -> InferRequest | Request:
+        """Read what is asked for: a Predict, or what the REST API answers."""
+        head = request.head
+        with self._plane.counting_refusals(self._model, self._interface, Api.PREDICT):
+            model, method = _attributes(head, self._model)
+            kind, form = _kind(head), _accepted(head)
+            body = await read_body(request, self._max_body_bytes, held)
+            if method != PREDICT:
+                return _passed_on(request, model, method, kind, body)
+            return await _read(kind, body, model, form)
+
+    async def _predict(self, asked: InferRequest, head: RequestHead, began: float) -> Reply:
+        asked.caller = head
+        reply = await self._plane.predict(asked, self._interface, began)
+        form = _accepted(head)
+        if form in JSON_LINES:
+            # JSON of few numbers is written over several lines, which end within no string.
+            reply = bytes(reply).replace(b"\n", b"")
+        return Reply(200, ((b"content-type", form or JSON),), reply)
+
+
+def _is_asked(head: RequestHead) -> bool:
+    return head.method == "POST" and head.path == PATH
+
+
+def _attributes(head: RequestHead, default: str) -> tuple[ModelSpec, str]:
+    """Read model, version and method. Raises: InvalidRequest."""
+    text = head.fields.get(ATTRIBUTES, b"").decode("latin-1")
+    given = dict(_ATTRIBUTE.findall(text))
+    method = given.get("method", PREDICT).strip()
+    if method not in _METHODS:
+        raise InvalidRequest(f"tfs-method is {method[:80]!r}; expected {', '.join(_METHODS)}")
+    version = given.get("model-version", "").strip()
+    is_number = version.isascii() and version.isdecimal() and len(version) < _DIGITS
+    if version and not is_number:
+        raise InvalidRequest(f"tfs-model-version is {version[:80]!r}; expected a number")
+    name = given.get("model-name", default).strip()
+    return ModelSpec(name, int(version) if version else None), method
+
+
+def _kind(head: RequestHead) -> bytes:
+    """Tell what the body is; JSON where nothing says it. Raises: UnknownEncoding."""
+    given = head.fields.get(b"content-type", JSON)
+    kind = given.partition(b";")[0].strip().lower()
+    if kind not in _KINDS:
+        known = b", ".join(_KINDS).decode()
+        raise UnknownEncoding(f"Content-Type is {given[:80].decode('latin-1')!r}; expected {known}")
+    return kind
+
+
+def _accepted(head: RequestHead) -> bytes:
+    """Tell which reply is wanted: the first that is known; empty for JSON."""
+    for each in head.fields.get(b"accept", b"").lower().split(b","):
+        kind = each.partition(b";")[0].strip()
+        if kind in _KINDS:
+            return b"" if kind == JSON else kind
+    return b""
+
+
+def _passed_on(
+    request: Request, model: ModelSpec, method: str, kind: bytes, body: bytes
+) -> Request:
+    """Give a request for Examples as the REST API has it. Raises: UnknownEncoding."""
+    if kind != JSON:
+        raise UnknownEncoding(f"{method} takes application/json alone")
+    version = "" if model.version is None else f"/versions/{model.version}"
+    path = f"/v1/models/{quote(model.name, safe='')}{version}:{method}".encode()
+    # Inflated already.
+    fields = {k: v for k, v in request.head.fields.items() if k != b"content-encoding"}
+    head = request.head._replace(path=path, query=b"", fields=fields, length=len(body))
+    return request._replace(head=head, body=body, stream=None)
+
+
+async def _read(kind: bytes, body: bytes, model: ModelSpec, form: bytes) -> InferRequest:
+    """Parse a body. Raises: InvalidRequest."""
+    size, is_large = len(body), len(body) >= LARGE_BODY
+    other = Written(form) if form in (CSV, NPY) else None
+    if kind == NPY:
+        return InferRequest(model, "", partial(_of_array, body, other), size)
+    text = await in_thread(body_of, kind, body) if is_large else body_of(kind, body)
+    try:
+        parsed: PredictBody | SlicedBody | None = parse_at_once(text)
+        if parsed is None:
+            parsed = await in_thread(parse_predict, text)
+            size = max(size, LARGE_BODY)  # to decode it takes long, too
+    except InvalidRequest:
+        if text is not body:  # the place of a fault in what was made of it is not the client's
+            await in_thread(_blame, kind, body)
+        raise
+    name, decode = parsed.signature_name, parsed.decode
+    if other is not None:
+        return InferRequest(model, name, partial(_as, decode, other), size)
+    return InferRequest(model, name, decode, size, parsed.decode_at_once)
+
+
+def _blame(kind: bytes, body: bytes) -> None:
+    """Find where a body breaks off from JSON, which `body_of` has taken as it came.
+
+    Raises:
+        InvalidRequest: with the line of JSON lines, and the offset there or in the body.
+    """
+    if kind == CSV:
+        return
+    if not is_lines(kind, body):
+        parse_document(body)
+        return
+    for number, line in enumerate(body.splitlines(), 1):
+        try:
+            if line.strip():
+                parse_document(line)
+        except InvalidRequest as error:
+            raise InvalidRequest(f"line {number}: {error}") from None
+
+
+def _of_array(body: bytes, form: Written | None, signature: Signature) -> Decoded:
+    return as_input(read_npy(body), signature), form or Format.ROW
+
+
+def _as(decode: Callable[[Signature], Decoded], form: Written, signature: Signature) -> Decoded:
+    return decode(signature)[0], form
+
+
+def _encoders(
+    of_json: Callable[[Servable, Signature, Sequence[str]], Mapping[object, Encode[Buffer]]],
+    servable: Servable,
+    signature: Signature,
+    outputs: Sequence[str],
+) -> Mapping[object, Encode[Buffer]]:
+    others: Mapping[object, Encode[Buffer]] = {Written.CSV: write_csv, Written.NPY: write_npy}
+    return {**of_json(servable, signature, outputs), **others}

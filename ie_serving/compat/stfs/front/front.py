@@ -1,0 +1,164 @@
+"""The HTTP API of simple_tensorflow_serving, beside TensorFlow Serving's on the same port.
+
+Source: its documentation and code, version 0.8.2. Errors have the codes of TensorFlow Serving's
+REST API, where the original answers 200, 400 or 500.
+"""
+
+import asyncio
+import dataclasses
+import json
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
+from typing import Final
+
+from ie_serving.compat.stfs.front import listing
+from ie_serving.compat.stfs.front.routes import ALIVE, ASK, MODEL, MODELS, PAGE, RIGHTS_OF, asked
+from ie_serving.compat.stfs.wire.request import parse
+from ie_serving.compat.stfs.wire.response import encode
+from ie_serving.core.budget import BUDGET, Lease
+from ie_serving.core.requests import InferRequest
+from ie_serving.core.tensors import Signature
+from ie_serving.core.threads import in_thread, let_go
+from ie_serving.inference.interface import Api, Encode, Interface
+from ie_serving.inference.plane import DataPlane
+from ie_serving.models.served import ServedModels
+from ie_serving.models.version.handle import Servable
+from ie_serving.server.fronts.rest.body import read_body
+from ie_serving.server.fronts.rest.pages import HTML, JSON, Page, preflight, refusal
+from ie_serving.server.fronts.tfs.generated import TEXT, parameters, written
+from ie_serving.server.fronts.tfs.rest import RestApi
+from ie_serving.server.fronts.tfs.rest_interface import LARGE_BODY, rest_interface
+from ie_serving.server.fronts.tfs.rest_routes import GENERATED, Route
+from ie_serving.server.transport.http1.messages import Answer, Buffer, Reply, Request, RequestHead
+from ie_serving.wire.clients import call
+from ie_serving.wire.clients.sample import chosen, inlined, inputs
+from ie_serving.wire.form.multipart import is_form
+
+OPEN_SIZE: Final = 2
+"""What a dimension of any size becomes in requests that are made up, as in the original."""
+
+
+class StfsFront:
+    """Answers what simple_tensorflow_serving answers; everything else is for `api`.
+
+    Args of the constructor:
+        api: TensorFlow Serving's.
+        plane: runs the models.
+        served: the models.
+        limit_s: longest time that an inference may take.
+        max_body_bytes: of a request.
+        secure: callers come by TLS.
+    """
+
+    def __init__(
+        self,
+        api: RestApi,
+        plane: DataPlane,
+        served: ServedModels,
+        *,
+        limit_s: float,
+        max_body_bytes: int,
+        secure: bool,
+    ) -> None:
+        self._api = api
+        self._plane = plane
+        self._served = served
+        self._max_body_bytes = max_body_bytes
+        self._scheme = "https" if secure else "http"
+        self._interface: Interface[Buffer] = dataclasses.replace(
+            rest_interface(limit_s=limit_s),
+            encoders=self._encoders,
+            check_large=lambda form, outputs: None,
+        )
+        self._pages: Mapping[str, Callable[[Route, Request], Page | Awaitable[Page]]] = {
+            ALIVE: lambda *_: (200, TEXT, b"healthy"),
+            PAGE: lambda *_: (200, HTML, listing.page(served.entries)),
+            MODELS: self._list,
+            MODEL: self._one,
+            **dict.fromkeys(GENERATED, self._generated),
+            "preflight": lambda _, request: preflight(_field(request, b"origin")),
+        }
+
+    def asked(self, head: RequestHead) -> tuple[str, str] | None:
+        """Tell verb and model. See `other_servers.Routes`."""
+        found = asked(head)
+        return (RIGHTS_OF.get(found.verb, found.verb), found.model.name) if found else None
+
+    async def answer(self, request: Request) -> Answer:
+        """Answer one request. See `http1.messages.App`."""
+        began = time.perf_counter()
+        found = asked(request.head)
+        if found is None:
+            return await self._api.answer(request)
+        try:
+            if found.verb == ASK:
+                page: Page = 200, JSON, await self._infer(request, began)
+            else:
+                made = self._pages[found.verb](found, request)
+                page = made if isinstance(made, tuple) else await made
+            reply = Reply(page[0], ((b"content-type", page[1].encode()),), page[2])
+        except Exception as error:
+            reply = refusal(error)
+        except asyncio.CancelledError as error:
+            let_go(error)
+            raise
+        return await self._api.finished(request.head, reply)
+
+    async def _infer(self, request: Request, began: float) -> Buffer:
+        held = Lease(BUDGET)  # until the reply is made
+        with self._plane.counting_refusals("", self._interface, Api.PREDICT):
+            body = await read_body(request, self._max_body_bytes, held)
+            kind = request.head.fields.get(b"content-type", b"")
+            is_large = is_form(kind) or len(body) >= LARGE_BODY
+            work = partial(parse, body, kind)
+            found = await in_thread(work) if is_large else work()
+        size = max(len(body), LARGE_BODY) if is_large else len(body)
+        model = found.model
+        inputs = InferRequest(model, model.signature, found.decode, size, None, (), request.head)
+        return await self._plane.predict(inputs, self._interface, began)
+
+    def _encoders(
+        self, servable: Servable, signature: Signature, outputs: Sequence[str]
+    ) -> Mapping[object, Encode[Buffer]]:
+        specs = {alias: signature.outputs[alias] for alias in outputs}
+        platform = self._served.entry(servable.name).config.platform
+        return {None: partial(encode, specs=specs, platform=platform)}
+
+    def _list(self, _: Route, __: Request) -> Page:
+        models = self._served.entries
+        return _json([listing.shown(name, models[name]) for name in sorted(models)])
+
+    def _one(self, found: Route, _: Request) -> Page:
+        name = found.model.name
+        return _json(listing.shown(name, self._served.entry(name)))
+
+    def _generated(self, found: Route, request: Request) -> Page | Awaitable[Page]:
+        given = parameters(found)
+        make = partial(self._made, found, given, _field(request, b"host"))
+        began = time.perf_counter()
+        made = self._plane.metadata(found.model, self._interface, began, make)
+        return written(found, given, made)
+
+    def _made(
+        self, found: Route, given: Mapping[str, str], host: str, servable: Servable
+    ) -> call.Call:
+        model, name = found.model, given.get("signature_name", "")
+        signature = chosen(model.name, servable.signatures, name)
+        data = inputs(signature.inputs, open_size=OPEN_SIZE)
+        beside: dict[str, object] = {}
+        if found.verb != "gen_json":  # that is for people, who add what they need
+            beside |= {"model_name": model.name}
+            beside |= {"signature_name": name} if name else {}
+            beside |= {} if model.version is None else {"model_version": model.version}
+        start = json.dumps({**beside, "data": None}).removesuffix("null}")
+        url = call.checked_url(f"{self._scheme}://{host}")
+        return call.Call(f"{url}/", inlined([start, *data, "}"]))
+
+
+def _field(request: Request, name: bytes) -> str:
+    return request.head.fields.get(name, b"").decode("latin-1")
+
+
+def _json(value: object) -> Page:
+    return 200, JSON, json.dumps(value).encode()

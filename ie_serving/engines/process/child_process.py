@@ -1,0 +1,138 @@
+"""One process of TensorFlow: started, given its job, asked for links, ended."""
+
+import os
+import signal
+import socket
+import subprocess
+import threading
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack, suppress
+
+from ie_serving.core.spare_cpu import SPARE_CPU
+from ie_serving.engines.process.link import Link, Message, PeerGone, Segment
+from ie_serving.engines.process.protocol import Kind, text
+
+DYING_S = 1.0
+"""Seconds that a process has to be gone once its sockets are closed: one that dies takes some
+milliseconds, with much memory more. Beyond, it still lives, and is ended."""
+
+
+class WorkerProcess:
+    """A child of this process; see `worker.py` for its side.
+
+    It dies with the thread that makes it, which the kernel takes for its parent.
+
+    Args of the constructor:
+        command: what is run; the number of its control socket and our process id are added.
+        environ: added to the environment.
+
+    Raises:
+        OSError: the system has no process or memory left.
+    """
+
+    def __init__(self, command: Sequence[str], environ: Mapping[str, str]) -> None:
+        self._control, theirs = socket.socketpair()
+        self._giving = threading.Lock()
+        self._was_cut_off = False
+        with theirs, SPARE_CPU.everywhere():
+            self._popen = subprocess.Popen(
+                [*command, str(theirs.fileno()), str(os.getpid())],
+                stdin=subprocess.DEVNULL,
+                pass_fds=[theirs.fileno()],
+                env={**environ, **os.environ},
+            )
+
+    @property
+    def pid(self) -> int:
+        """Its process id."""
+        return self._popen.pid
+
+    def load(self, job: str, limit_s: float) -> Message:
+        """Hand over the job and wait until it is done.
+
+        Raises:
+            Fault: it cannot be done.
+            PeerGone: the process has ended.
+            TimeoutError: it took longer than `limit_s` seconds.
+        """
+        self._control.settimeout(limit_s)
+        control = Link(self._control)
+        control.send(control.pack(Kind.JOB, 0, [text(job)]))
+        found = control.answer()
+        self._control.settimeout(None)
+        return found
+
+    def link(self) -> Link:
+        """Give a new way to it.
+
+        Raises:
+            PeerGone: the process has ended.
+            OSError: there are no descriptors left.
+        """
+        ours, (memory,) = self._way(memories=1)
+        return Link(ours, memory)
+
+    def way_for_stream(self) -> tuple[socket.socket, Segment, Segment]:
+        """Give a new way for a stream: a socket, memory to write to, and memory to read.
+
+        Raises:
+            PeerGone: the process has ended.
+            OSError: there are no descriptors left.
+        """
+        ours, (writes, reads) = self._way(memories=2)
+        return ours, writes, reads
+
+    def _way(self, memories: int) -> tuple[socket.socket, list[Segment]]:
+        with ExitStack() as undone:
+            ours, theirs = map(undone.enter_context, socket.socketpair())
+            numbers = [os.memfd_create("ie_serving") for _ in range(memories)]
+            for number in numbers:
+                undone.callback(os.close, number)
+            with self._giving:
+                try:
+                    socket.send_fds(self._control, [b"L"], [theirs.fileno(), *numbers])
+                except OSError as error:
+                    raise PeerGone from error
+            undone.pop_all()
+            theirs.close()
+            return ours, [Segment(number) for number in numbers]
+
+    def wait(self) -> str:
+        """Wait for its end; say how it ended. In one thread."""
+        with suppress(OSError):
+            self._control.recv(1)
+        self.cut_off()
+        code = self._popen.wait()
+        if self._was_cut_off:
+            return "it closed its connection to the server, and was ended"
+        return _ended(code)
+
+    def cut_off(self) -> None:
+        """End it after its sockets were closed: it may still live, or be about to be gone."""
+        try:
+            self._popen.wait(DYING_S)
+        except subprocess.TimeoutExpired:
+            self._was_cut_off = True
+            self._popen.kill()
+
+    def hang_up(self) -> None:
+        """Have it close what it has loaded, and end. Does not wait."""
+        with suppress(OSError):  # it has ended
+            self._control.shutdown(socket.SHUT_WR)
+
+    def kill(self) -> None:
+        """End it. Does not wait."""
+        self._popen.kill()
+
+    def close(self) -> None:
+        """Close the control socket. Called once, after `wait`."""
+        with self._giving:
+            self._control.close()
+
+
+def _ended(code: int) -> str:
+    if code >= 0:
+        return f"exit code {code}"
+    name = signal.Signals(-code).name
+    advice = " (the kernel kills so when memory runs out)" if name == "SIGKILL" else ""
+    return f"killed by {name}{advice}"

@@ -1,0 +1,280 @@
+"""Keeps a version's TensorFlow process alive: starts it, and again when it has ended.
+
+A thread of its own starts the process and waits for its end. The thread lives as long as the
+version does, since the kernel ends a child with the thread that made it.
+"""
+
+import logging
+import math
+import random
+import socket
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from ie_serving.core.backoff import Backoff
+from ie_serving.core.errors import LoadFailed, NotAvailable
+from ie_serving.engines.process.child_process import WorkerProcess
+from ie_serving.engines.process.link import Fault, Link, Message, PeerGone, Segment
+from ie_serving.engines.process.states import TRANSITIONS, Event, Stage
+from ie_serving.telemetry import logs
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+LOAD_LIMIT_S = 600.0
+"""Longest time of a start, in seconds. TensorFlow takes 5 s to import on a slow machine, and reads
+a model of 10 GB within a few minutes; what takes longer hangs."""
+
+STEADY_S = 60.0
+"""A process that served for so many seconds is started again at once when it ends."""
+
+BACKOFF = Backoff(first_s=1.0, longest_s=60.0)
+"""Of a process that ends again and again: each start takes a processor for seconds."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Task:
+    """What a process is to do.
+
+    Attributes:
+        command: see `WorkerProcess`.
+        job: its job, as JSON.
+        name: for the log.
+        what: the process, for errors.
+        environ: added to its environment.
+        load_limit_s: longest time of a start, in seconds.
+        backoff: of starts.
+        closing_s: seconds in which the process closes what it has loaded and ends, once it is told
+            to; then it is killed. 0 kills it at once.
+    """
+
+    command: Sequence[str]
+    job: str
+    name: str
+    what: str = "the TensorFlow process of this version"
+    environ: Mapping[str, str] = field(default_factory=dict)
+    load_limit_s: float = LOAD_LIMIT_S
+    backoff: Backoff = BACKOFF
+    closing_s: float = 0.0
+
+
+class Supervisor:
+    """Runs one task, for as long as it is not closed. Every method in any thread."""
+
+    def __init__(self, task: Task) -> None:
+        self._task = task
+        self._changed = threading.Condition()
+        self._stage = Stage.STARTING
+        self._process: WorkerProcess | None = None
+        self._found: Message | None = None
+        self._cause = ""
+        self._why = ""
+        self._failures = 0
+        self._due = 0.0
+        self._thread = threading.Thread(target=self._supervise, name="tensorflow", daemon=True)
+
+    def start(self) -> Message:
+        """Start the process and wait until it has done its job; gives what it found.
+
+        Raises:
+            LoadFailed: it cannot do it, or has ended. It is not tried again.
+        """
+        self._thread.start()
+        with self._changed:
+            self._changed.wait_for(lambda: self._stage is not Stage.STARTING)
+            if self._stage is Stage.SERVING and self._found is not None:
+                return self._found
+        self.close()
+        raise LoadFailed(self._cause or "the version is being unloaded")
+
+    def link(self) -> tuple[WorkerProcess, Link]:
+        """Give the process that serves and a new way to it; waits while it starts.
+
+        Raises:
+            NotAvailable: it ended again and again and is not started yet, or is closed.
+        """
+        return self._reached(WorkerProcess.link)
+
+    def way_for_stream(self) -> tuple[WorkerProcess, tuple[socket.socket, Segment, Segment]]:
+        """Give the process that serves and a new way for a stream; otherwise as `link`."""
+        return self._reached(WorkerProcess.way_for_stream)
+
+    def _reached(self, way: Callable[[WorkerProcess], T]) -> tuple[WorkerProcess, T]:
+        while True:
+            process = self._serving()
+            try:
+                return process, way(process)
+            except PeerGone:
+                self.lost(process)
+
+    @property
+    def serves(self) -> bool:
+        """Whether the process serves now."""
+        return self._stage is Stage.SERVING
+
+    @property
+    def starts(self) -> bool:
+        """Whether the process is being started: a way to it is waited for."""
+        return self._stage is Stage.STARTING
+
+    def settled(self, limit_s: float) -> None:
+        """Wait until the process serves, so long at most, also while its start is put off."""
+        with self._changed:
+            self._changed.wait_for(
+                lambda: self._stage in (Stage.SERVING, Stage.CLOSED), timeout=limit_s
+            )
+
+    def lost(self, process: WorkerProcess, why: str = "") -> None:
+        """Say that a way to `process` is gone; returns when it is not given out any more.
+
+        Args:
+            process: that `link` gave.
+            why: it is to end, where that is known; else its end tells, for which it has a moment.
+        """
+        # Its sockets are closed one after the other: the request may see its end before the
+        # supervising thread does, and the next request must not be given the same process.
+        with self._changed:
+            if self._process is process and self._stage is Stage.SERVING:
+                self._why = why
+        # Without the lock, which other requests ask for: it has a moment to end by itself.
+        if why:
+            process.kill()
+        else:
+            process.cut_off()
+        with self._changed:
+            self._changed.wait_for(
+                lambda: self._process is not process or self._stage is not Stage.SERVING
+            )
+
+    @property
+    def cause(self) -> str:
+        """How the last process ended, in words; empty when none did."""
+        return self._cause
+
+    def ask_to_end(self) -> None:
+        """Tell the process to end by itself, where it has time for that; does not wait."""
+        with self._changed:
+            if not self._task.closing_s or self._process is None or not self.serves:
+                return
+            self._apply(Event.CLOSE)
+            self._process.hang_up()
+
+    def close(self) -> None:
+        """End the process, and wait until it has ended."""
+        self.ask_to_end()
+        if self._task.closing_s and self._stage is Stage.CLOSED and self._thread.is_alive():
+            self._thread.join(self._task.closing_s)
+            if self._thread.is_alive():
+                self._note_late(self._task.closing_s)
+        self.abandon()
+        if self._thread.is_alive():
+            self._thread.join()
+
+    def abandon(self) -> None:
+        """End the process; does not wait."""
+        with self._changed:
+            self._apply(Event.CLOSE)
+            if self._process is not None:
+                self._process.kill()
+
+    def _serving(self) -> WorkerProcess:
+        with self._changed:
+            self._changed.wait_for(lambda: self._stage is not Stage.STARTING)
+            if self._stage is Stage.SERVING and self._process is not None:
+                return self._process
+            if self._stage is Stage.CLOSED:
+                raise NotAvailable("the version is being unloaded: ask for another one")
+            wait_s = max(0.0, self._due - time.monotonic())
+            raise NotAvailable(
+                f"{self._task.what} ended {self._failures} times without serving for"
+                f" {STEADY_S:g} s in between ({self._cause}); it is started again in"
+                f" {math.ceil(wait_s)} s: send the request again"
+            )
+
+    def _apply(self, event: Event) -> None:
+        self._stage = TRANSITIONS[self._stage][event]
+        self._changed.notify_all()
+
+    # -- the supervising thread ----------------------------------------------------------------
+
+    def _supervise(self) -> None:
+        while self._stage is not Stage.CLOSED:
+            began = time.monotonic()
+            cause = self._live()
+            self._back_off(cause, time.monotonic() - began)
+
+    def _live(self) -> str:
+        """Start a process and wait for its end; say how it came."""
+        try:
+            with self._changed:
+                if self._stage is Stage.CLOSED:
+                    return ""
+                process = self._process = WorkerProcess(self._task.command, self._task.environ)
+        # All, here and below: without a cause, whoever waits for the start would wait for ever.
+        except Exception as error:
+            return f"no process can be started: {error}"
+        try:
+            self._load(process)
+        except PeerGone:
+            return f"it ended while it loaded the model: {process.wait()}"
+        except Exception as error:
+            process.kill()
+            process.wait()
+            return _in_words(error)
+        else:
+            return process.wait()
+        finally:
+            process.close()
+
+    def _load(self, process: WorkerProcess) -> None:
+        began = time.monotonic()
+        limit_s = self._task.load_limit_s
+        try:
+            found = process.load(self._task.job, limit_s)
+        except TimeoutError as error:
+            raise TimeoutError(f"it did not load the model within {limit_s:g} s") from error
+        with self._changed:
+            self._found = found
+            self._apply(Event.READY)
+        self._note_start(process.pid, time.monotonic() - began)
+
+    def _note_start(self, pid: int, load_s: float) -> None:
+        name = self._task.name
+        log.info(logs.Event("TensorFlow process started", path=name, pid=pid, load_s=load_s))
+
+    def _note_end(self, cause: str, pause_s: float) -> None:
+        name = self._task.name
+        log.warning(logs.Event("TensorFlow process ended", path=name, cause=cause, pause_s=pause_s))
+
+    def _note_late(self, limit_s: float) -> None:
+        name = self._task.name
+        log.warning(logs.Event("process not closed in time", path=name, limit_s=limit_s))
+
+    def _pause_s(self) -> float:
+        return self._task.backoff.delay_s(self._failures, random.random())
+
+    def _back_off(self, cause: str, lived_s: float) -> None:
+        """Wait for the time of the next start; returns at once when there is none."""
+        with self._changed:
+            if self._stage is Stage.CLOSED:
+                return
+            served = self._stage is Stage.SERVING
+            self._failures = 1 if served and lived_s > STEADY_S else self._failures + 1
+            again_at_once = served and self._failures == 1
+            pause_s = 0.0 if again_at_once else self._pause_s()
+            cause, self._why = self._why or cause, ""
+            self._cause, self._due = cause, time.monotonic() + pause_s
+            self._note_end(cause, pause_s)
+            self._apply(Event.DIED)
+            if pause_s:
+                self._changed.wait_for(lambda: self._stage is Stage.CLOSED, pause_s)
+            self._apply(Event.DUE)
+
+
+def _in_words(error: Exception) -> str:
+    is_foreseen = isinstance(error, Fault | TimeoutError)
+    return str(error) if is_foreseen else f"{type(error).__name__}: {error}"

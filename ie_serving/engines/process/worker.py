@@ -1,0 +1,163 @@
+"""The frame of a process that runs signatures for the server: of TensorFlow, or of a kernel.
+
+The process is the server's child. It is given one job, says what it found, and then gets a link
+for each request that the server runs at a time; each link has a thread. It closes what it has
+loaded and ends when the server closes the control socket; it ends at once when the server dies.
+"""
+
+import ctypes
+import json
+import os
+import resource
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ie_serving.core.codes import Code
+from ie_serving.core.tensors import Array
+from ie_serving.engines.process.link import Fault, Link, Message, PeerGone, Segment
+from ie_serving.engines.process.protocol import KEPT, Frame, Kind, numbered, text, words
+
+Job = Mapping[str, Any]
+"""What is to be loaded; `program.py` writes it."""
+
+_PR_SET_PDEATHSIG = 1
+"""Source: prctl(2)."""
+
+_OOM_SCORE = "500"
+"""Half way to what the kernel kills first when memory runs out: this process before the server,
+which can start it again."""
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """What a job gave.
+
+    Attributes:
+        run: runs the signature of a number; gives its outputs in order. In any thread, in several
+            at a time. Raises Fault.
+        found: told to the server, as JSON.
+        tensors: told to the server beside it.
+        lends: `run` is given views of the shared memory, not copies. What it keeps of them is
+            noticed, and the memory then left to it.
+        stream: answers a stream, and closes what it is given: its socket, the memory that it
+            writes to, and the one that it reads. Returns at once. None where there are no streams.
+        close: called before the process ends, unless it is killed. Raises nothing.
+    """
+
+    run: Callable[[int, Sequence[Array]], Sequence[Array]]
+    found: Mapping[str, Any] = field(default_factory=dict)
+    tensors: Sequence[Array] = ()
+    lends: bool = False
+    stream: Callable[[socket.socket, Segment, Segment], None] | None = None
+    close: Callable[[], object] = lambda: None
+
+
+def serve(load: Callable[[Job], Loaded]) -> None:
+    """Live as the server's child, to the end of the process.
+
+    The command line ends with the number of the control socket and the server's process id.
+    """
+    descriptor, parent = int(sys.argv[-2]), int(sys.argv[-1])
+    _live_and_die_with(parent)
+    control = socket.socket(fileno=descriptor)
+    link = Link(control)
+    try:
+        loaded = _begin(link, load)
+        if loaded is not None:
+            _give_links(control, loaded)
+            loaded.close()
+    except PeerGone:
+        pass
+    # What was printed last: `_exit` writes nothing.
+    with suppress(OSError, ValueError):
+        sys.stdout.flush()
+    # Not `sys.exit`: threads may still compute, and nobody wants what they would give.
+    os._exit(0)
+
+
+def _live_and_die_with(parent: int) -> None:
+    # Ctrl-C and the stop of a container reach the whole group, while the server still drains.
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:  # it died before that was said
+        os._exit(1)
+    with suppress(OSError):
+        Path("/proc/self/oom_score_adj").write_text(_OOM_SCORE, encoding="ascii")
+
+
+def _begin(link: Link, load: Callable[[Job], Loaded]) -> Loaded | None:
+    job: Job = json.loads(words(link.receive().tensors[0]))
+    if job.get("memory_bytes"):
+        _limit_memory(job["memory_bytes"])
+    try:
+        loaded = load(job)
+    except Exception as error:
+        link.send(_fault(link, error))
+        return None
+    found = text(json.dumps(loaded.found))
+    link.send(link.pack(Kind.READY, 0, [found, *loaded.tensors]))
+    return loaded
+
+
+def _limit_memory(size: int) -> None:
+    # Private memory, not the address space: TensorFlow reserves far more of that than it uses.
+    resource.setrlimit(resource.RLIMIT_DATA, (size, size))
+
+
+def _give_links(control: socket.socket, loaded: Loaded) -> None:
+    while True:
+        data, descriptors, _, _ = socket.recv_fds(control, 1, 3)
+        if not data:
+            return
+        connection, *memories = descriptors
+        way = socket.socket(fileno=connection)
+        theirs, *ours = map(Segment, memories)
+        if ours and loaded.stream:
+            loaded.stream(way, ours[0], theirs)
+            continue
+        link = Link(way, theirs)
+        threading.Thread(target=_answer_all, args=(link, loaded), daemon=True).start()
+
+
+def _answer_all(link: Link, loaded: Loaded) -> None:
+    # Closed whatever happens: the server would wait for an answer for ever.
+    try:
+        with suppress(PeerGone):
+            while True:
+                frame = _answer(link, link.receive(), loaded)
+                # Only now does nothing of the server's own look into the memory any more.
+                kept = loaded.lends and link.is_looked_into and frame.data[0] == Kind.RESULT
+                link.send(numbered(frame, KEPT) if kept else frame)
+    finally:
+        link.close()
+
+
+def _answer(link: Link, message: Message, loaded: Loaded) -> Frame:
+    try:
+        if loaded.lends:
+            # Behind the inputs: an output may be a view of one.
+            outputs = loaded.run(message.number, message.tensors)
+            return link.pack(Kind.RESULT, 0, outputs, message.shared_bytes)
+        # Copies: an operation may keep a tensor that it was fed, in a variable, while the next
+        # request overwrites the shared memory.
+        tensors = [array.copy() for array in message.tensors]
+        return link.pack(Kind.RESULT, 0, loaded.run(message.number, tensors))
+    except Exception as error:
+        return _fault(link, error)
+
+
+def _fault(link: Link, error: Exception) -> Frame:
+    if isinstance(error, Fault):
+        return link.pack(Kind.FAULT, error.code, [text(str(error))])
+    if isinstance(error, MemoryError):
+        said = f"the TensorFlow process has no memory for this request: {error}"
+        return link.pack(Kind.FAULT, Code.RESOURCE_EXHAUSTED, [text(said)])
+    return link.pack(Kind.FAULT, Code.INTERNAL, [text(f"{type(error).__name__}: {error}")])

@@ -1,0 +1,58 @@
+"""Calls of a kernel as tensors, between the server and the kernel's process.
+
+A call is its context as JSON and its inputs, in the order of the metadata; an answer is an error as
+JSON, or nothing, and the outputs.
+"""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from ie_serving.core.callers import Caller
+from ie_serving.core.codes import ERROR_OF, code_of
+from ie_serving.core.errors import ServingError
+from ie_serving.core.tensors import Array, TensorSpec
+from ie_serving.engines.process.protocol import text, words
+from ie_serving.engines.python.calls import Call
+from ie_serving.engines.python.context import Context
+
+
+def packed_context(ctx: Context) -> Array:
+    """Give who asks as a tensor."""
+    left = ctx.time_left()
+    return text(json.dumps({"id": ctx.request_id, "headers": dict(ctx.headers), "left_s": left}))
+
+
+def context_of(tensor: Array) -> Context:
+    """Read what `packed_context` gave."""
+    given: dict[str, Any] = json.loads(words(tensor))
+    ctx = Context(Caller(given["headers"], given["left_s"]))
+    ctx.request_id = given["id"]
+    return ctx
+
+
+def packed(call: Call, inputs: Sequence[str]) -> list[Array]:
+    """Give a call as tensors."""
+    return [packed_context(call.ctx), *(call.inputs[name] for name in inputs)]
+
+
+def packed_answer(call: Call, outputs: Mapping[str, TensorSpec]) -> Iterator[Array]:
+    """Give the outcome of a call as tensors."""
+    outcome = call.outcome
+    if isinstance(outcome, Mapping):
+        yield text("")
+        yield from (outcome[name] for name in outputs)
+        return
+    assert outcome is not None  # `InProcess` leaves none open
+    yield text(json.dumps({"code": code_of(outcome), "text": str(outcome), "over": call.over}))
+
+
+def answered(
+    tensors: Iterator[Array], outputs: Sequence[str]
+) -> tuple[Mapping[str, Array] | ServingError, bool]:
+    """Read what `packed_answer` gave, and whether the memory was full."""
+    said = words(next(tensors))
+    if not said:
+        return {name: next(tensors) for name in outputs}, False
+    error = json.loads(said)
+    return ERROR_OF.get(error["code"], ServingError)(error["text"]), error["over"]

@@ -1,0 +1,118 @@
+"""Labels that a client sets, one model's at a time, and what a person wants to know beside states.
+
+The rule is TensorFlow Serving's: a label names a version that is AVAILABLE, unless the server
+allows more. What is set stays until the configuration changes: the last change wins.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from ie_serving.core.errors import InvalidRequest, NotFound, UnknownLabel
+from ie_serving.core.nearest import nearest
+from ie_serving.models.configuration import ModelConfig
+from ie_serving.models.manager import Edit, ModelManager
+from ie_serving.models.served import Served
+from ie_serving.models.version.handle import Servable
+
+MOST_LABELS = 1_000
+"""Labels of a model that clients may set: a hundred times what people use, and with the
+longest names a quarter of a megabyte."""
+
+
+@dataclass(frozen=True)
+class Details:
+    """What a status does not tell of a model.
+
+    Attributes:
+        default_version: answers requests that name neither version nor label; None while none does.
+        labels: those that requests may use, each with its version.
+        waiting: those that wait until their version is AVAILABLE.
+        memory: bytes that the load of each AVAILABLE version has added, where that is known.
+        precisions: what each signature of an AVAILABLE version computes floats in, where that is
+            known: `f32`, `bf16` or `f16`.
+    """
+
+    default_version: int | None
+    labels: Mapping[str, int]
+    waiting: Mapping[str, int]
+    memory: Mapping[int, int]
+    precisions: Mapping[int, Mapping[str, str]]
+
+
+class LabelChanges:
+    """Lives on one event loop.
+
+    Args of the constructor:
+        models: what is served.
+        relabel: changes labels by an edit; see `ModelManager.relabel`.
+    """
+
+    def __init__(self, models: ModelManager, relabel: Callable[[Edit], Awaitable[None]]) -> None:
+        self._models = models
+        self._relabel = relabel
+
+    def details(self, name: str) -> Details:
+        """Give those of one model. Raises: NotFound."""
+        return _details(self._models.served.entry(name))
+
+    def all_details(self) -> Mapping[str, Details]:
+        """Give those of every model, by name."""
+        served = self._models.served
+        return {name: _details(served.entries[name]) for name in served.names()}
+
+    async def change(self, name: str, changes: Mapping[str, int | None]) -> None:
+        """Set or move the labels that are named; None removes one. The others stay.
+
+        Raises:
+            NotFound: no such model.
+            UnknownLabel: one to be removed is not there.
+            PreconditionFailed: a version is not AVAILABLE. In each case nothing has changed.
+        """
+        self._models.served.entry(name)
+        await self._relabel(_edit(name, changes))
+
+
+def _details(served: Served) -> Details:
+    stream = served.stream
+    wanted = served.config.version_labels
+    return Details(
+        default_version=stream.default.version if stream.default else None,
+        labels=dict(stream.labels),
+        waiting={label: v for label, v in wanted.items() if stream.labels.get(label) != v},
+        memory={v: each.memory for v, each in stream.available.items() if each.memory is not None},
+        precisions={v: _precisions(each) for v, each in stream.available.items()},
+    )
+
+
+def _precisions(servable: Servable) -> dict[str, str]:
+    signatures = servable.compiled.signatures
+    return {name: each.precision for name, each in signatures.items() if each.precision}
+
+
+def _edit(
+    name: str, changes: Mapping[str, int | None]
+) -> Callable[[Sequence[ModelConfig]], Sequence[ModelConfig]]:
+    def edit(configs: Sequence[ModelConfig]) -> Sequence[ModelConfig]:
+        if all(config.name != name for config in configs):  # removed while this waited its turn
+            raise NotFound(f"Could not find any versions of model {name}: it has been removed")
+        return [_relabelled(each, changes) if each.name == name else each for each in configs]
+
+    return edit
+
+
+def _relabelled(config: ModelConfig, changes: Mapping[str, int | None]) -> ModelConfig:
+    before = config.version_labels
+    for label, version in changes.items():
+        if version is None and label not in before:
+            raise UnknownLabel(
+                f"Unrecognized servable version label: {label}: model {config.name} has no such"
+                f" label to remove{nearest(label, before)}"
+            )
+    after = {**before, **changes}
+    labels = {label: version for label, version in after.items() if version is not None}
+    if len(labels) > max(MOST_LABELS, len(before)):
+        raise InvalidRequest(
+            f"model {config.name} would have {len(labels)} labels; expected {MOST_LABELS} at most:"
+            " remove some with null"
+        )
+    return replace(config, version_labels=labels)

@@ -1,0 +1,103 @@
+"""The reload that a client asks for: the configuration file if it changed, then every repository.
+
+Source of the phrases: OpenVINO Model Server, `POST /v1/config/reload`, whose clients may look for
+them; the cause follows.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+
+from ie_serving.core.errors import ConfigError, LoadFailed, ServingError, StorageError
+from ie_serving.core.versions import State
+from ie_serving.models.admin.poll_requests import Poll
+from ie_serving.models.manager import ModelManager
+from ie_serving.telemetry.logs import mask
+
+SEE_LOG = "Check server logs for more info."
+UNREADABLE = "Config file not found or cannot open."
+FILE_FAILED = f"Reloading config file failed. {SEE_LOG}"
+VERSIONS_FAILED = f"Reloading models versions failed. {SEE_LOG}"
+
+ApplyFile = Callable[[], Awaitable[bool]]
+"""Applies the file if its content changed, and tells whether it did. Raises ServingError."""
+
+
+class ReloadRequests:
+    """Lives on one event loop.
+
+    Args of the constructor:
+        models: what is served.
+        poll: lists one model's repository once, as often as clients may ask for it.
+        apply_file: see `ApplyFile`; raises OSError where the file cannot be read.
+    """
+
+    def __init__(self, models: ModelManager, poll: Poll, apply_file: ApplyFile) -> None:
+        self._models = models
+        self._poll = poll
+        self._apply_file = apply_file
+
+    async def __call__(self) -> bool:
+        """Reload, and wait until what is new serves; tell whether anything changed.
+
+        Raises:
+            ConfigError: the file is broken, and nothing has changed.
+            StorageError: a repository cannot be listed.
+            LoadFailed: a version has not loaded.
+        """
+        is_new = await self.file()
+        return await self.versions() or is_new
+
+    async def versions(self) -> bool:
+        """List all repositories, and wait until what is new serves; tell whether anything changed.
+
+        Raises: as of `__call__`.
+        """
+        before = set(self._shown())
+        await self._versions()
+        return set(self._shown()) != before
+
+    async def file(self) -> bool:
+        """Apply the file if its content changed; tell whether it did. Raises: ConfigError."""
+        try:
+            return await self._apply_file()
+        except OSError as error:
+            raise ConfigError([f"{UNREADABLE} {error.strerror or error}"]) from error
+        except ServingError as error:
+            raise _beginning(FILE_FAILED, error) from error
+
+    async def _versions(self) -> None:
+        names: Sequence[str] = self._models.served.names()
+        # All are listed before one error is told: a store that fails must not keep what is new in
+        # another from being loaded.
+        found = await asyncio.gather(*map(self._poll, names), return_exceptions=True)
+        await self._models.settled()
+        for error in found:
+            if isinstance(error, ServingError):
+                raise _beginning(VERSIONS_FAILED, error) from error
+            if error is not None:
+                raise error
+        causes = [f"{name} version {number}: {cause}" for name, number, cause in self._failures()]
+        if causes:
+            raise LoadFailed(f"{VERSIONS_FAILED} {'; '.join(causes)}")
+
+    def _shown(self) -> Iterator[tuple[str, int, State]]:
+        return (
+            (name, status.version, status.state)
+            for name, stream in self._models.streams()
+            for status in stream.statuses()
+        )
+
+    def _failures(self) -> Iterator[tuple[str, int, str]]:
+        for name, stream in self._models.streams():
+            for number, cause in sorted(stream.failures().items()):
+                yield name, number, cause
+
+
+def _beginning(phrase: str, error: ServingError) -> ServingError:
+    """Give an error of the same kind whose text begins with `phrase`."""
+    # Faults quote the file, and whoever reaches the REST port reads them: as little is said of
+    # credentials as in the log.
+    text = mask(f"{phrase} {error}")
+    if isinstance(error, ConfigError):
+        return ConfigError([text])
+    return StorageError(text) if isinstance(error, StorageError) else LoadFailed(text)

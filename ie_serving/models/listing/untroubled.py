@@ -1,0 +1,103 @@
+"""Models with which nothing is the matter, looked at in a row: no work for the event loop on each.
+
+Of nearly all of a thousand idle models a poll finds nothing new. Those of one store and interval
+make a round: one timer hands all of them to the store's threads, and the event loop is told of
+those alone that have news. A model that has news, is asked for, or has more to do than to look
+leaves its round for a turn of its own, and comes back when it is quiet again.
+
+A look belongs to the event loop until a thread begins it, and then to that thread, until it has
+found nothing new or the event loop has been told what it has found.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from threading import Lock
+
+from ie_serving.models.listing.polled_model import Polled
+from ie_serving.models.repository.source import Listing
+
+
+@dataclass(eq=False, slots=True)
+class Look:
+    """A quiet model in its round, and what the last look at it has found.
+
+    Attributes:
+        model: that model.
+        is_queued: whether it waits for a thread, has one, or is to be told to the event loop.
+        outcome: what is news; None: nothing.
+    """
+
+    model: Polled
+    is_queued: bool = False
+    outcome: Listing | Exception | None = None
+    _is_begun: bool = False
+    _is_withdrawn: bool = False
+    _lock: Lock = field(default_factory=Lock)
+
+    def make(self) -> bool:
+        """Look, in a thread; tell whether the event loop has to know."""
+        with self._lock:
+            if self._is_withdrawn:
+                return False
+            self._is_begun = True
+        try:
+            self.outcome = self.model.look()
+        except Exception as error:
+            self.outcome = error
+        with self._lock:
+            # Whoever has withdrawn it meanwhile waits for its end.
+            self._is_begun = self.is_queued = self.outcome is not None or self._is_withdrawn
+            return self._is_begun
+
+    def withdraw(self) -> bool:
+        """Call it off; tell whether a thread is at it, of which the event loop will be told."""
+        with self._lock:
+            self._is_withdrawn = True
+            return self._is_begun
+
+
+@dataclass(slots=True)
+class _Round:
+    store: str
+    interval_s: float
+    looks: dict[Polled, Look] = field(default_factory=dict)
+
+
+class Rounds:
+    """The rounds of all models. Lives on one event loop.
+
+    Args of the constructor:
+        begin: hands looks to the threads of a store, by its name.
+    """
+
+    def __init__(self, begin: Callable[[str, Iterable[Look]], None]) -> None:
+        self._begin = begin
+        self._rounds: dict[tuple[str, float], _Round] = {}
+        self._round_of: dict[Polled, _Round] = {}
+
+    def join(self, model: Polled, interval_s: float) -> None:
+        """Look at a model with the others of its store and interval, after an interval at most."""
+        key = (model.store, interval_s)
+        if key not in self._rounds:
+            self._rounds[key] = _Round(*key)
+            asyncio.get_running_loop().call_later(interval_s, self._look_at_all, key)
+        self._round_of[model] = self._rounds[key]
+        self._rounds[key].looks[model] = Look(model)
+
+    def withdraw(self, model: Polled) -> bool:
+        """Take a model out of its round, if it is in one; see `Look.withdraw`."""
+        found = self._round_of.pop(model, None)
+        return found is not None and found.looks.pop(model).withdraw()
+
+    def _look_at_all(self, key: tuple[str, float]) -> None:
+        each = self._rounds[key]
+        if not each.looks:
+            del self._rounds[key]
+            return
+        asyncio.get_running_loop().call_later(each.interval_s, self._look_at_all, key)
+        # A directory that hangs does not hold the others: it alone is passed over.
+        looks = [look for look in each.looks.values() if not look.is_queued]
+        for look in looks:
+            look.is_queued = True
+        self._begin(each.store, looks)

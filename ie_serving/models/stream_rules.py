@@ -1,0 +1,121 @@
+"""What of a model's configuration does not change while it is followed, but for the interval."""
+
+import random
+import time
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+
+from ie_serving.core.backoff import Backoff
+from ie_serving.models.peers import NO_PEERS, Peers
+from ie_serving.models.repository.trouble import ListingTrouble
+from ie_serving.models.version.control import Rules
+
+LONGEST_BACK_OFF_S = 60.0
+"""A broken version is tried at least so often, since whoever mends it waits for the next try."""
+
+LONGEST_PAUSE_S = 10.0
+"""A store that failed is asked again after so many seconds at most, or after the poll interval
+where that is longer: a new version waits no longer than this once the store is back."""
+
+FIRST_BACK_OFF_S = 1.0
+"""First wait after a failed load where no poll interval says how often to look."""
+
+SOON_S = 1.0
+"""Longest wait in seconds for the next listing while a version is still being written, since the
+first load waits for it and a start should not take as long as a long poll interval."""
+
+POLLS_FOR_REST = 3
+"""How many polls the first load waits for versions that are still being written. Beyond it the
+start goes on without them: an upload may take hours."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class StreamRules:
+    """How a model is followed; unlike its policy and labels, only the interval changes.
+
+    Attributes:
+        labels_wait: whether a label waits until its version is AVAILABLE.
+        poll_wait_s: between two listings; 0 lists once.
+        drain_timeout_s: how long requests may keep a version that is no longer wanted.
+        load_timeout_s: how long a load may take, waiting for its turn included; 0: for ever.
+        reload_changed: load a version anew whose files change while it serves.
+        held: gives the versions that graphs name, which stay loaded.
+        on_trouble: told of each listing that fails.
+        on_changed: told of each change of the files of a version that serves.
+        on_load: told of each load that ends, whether it succeeded.
+        others: the other workers of the server.
+        clock: seconds that only grow.
+        chance: 0 to 1 at random, for the jitter of the back-off.
+    """
+
+    labels_wait: bool
+    poll_wait_s: float
+    drain_timeout_s: float
+    load_timeout_s: float = 0.0
+    reload_changed: bool = False
+    held: Callable[[], Collection[int]] = tuple
+    on_trouble: Callable[[], None] = lambda: None
+    on_changed: Callable[[], None] = lambda: None
+    on_load: Callable[[bool], None] = lambda succeeded: None
+    others: Peers = NO_PEERS
+    clock: Callable[[], float] = time.monotonic
+    chance: Callable[[], float] = random.random
+
+    def pause_s(
+        self, trouble: ListingTrouble, retries: Collection[float], *, is_moving: bool
+    ) -> float | None:
+        """Give the seconds until the next poll; None: there is none until somebody asks.
+
+        That is the poll interval; another pause while listings fail, and less while a version is
+        still being written. Without an interval it is the time until a failed version is tried
+        again.
+
+        Args:
+            trouble: of the listings.
+            retries: when failed versions are to be tried again, by `clock`.
+            is_moving: whether a version is still being written.
+        """
+        if trouble.retry_s and self.poll_wait_s:
+            # The interval may have become shorter since the listing failed.
+            return min(trouble.retry_s, self._longest_pause_s)
+        if is_moving:
+            return min(self.poll_wait_s, SOON_S)
+        if self.poll_wait_s > 0:
+            return self.poll_wait_s
+        # A retry begins with a listing. One that fails leaves the retry due, and must not be
+        # repeated without a pause.
+        pause_s = trouble.retry_s or (FIRST_BACK_OFF_S if trouble.error else 0.0)
+        return max(pause_s, min(retries) - self.clock()) if retries else None
+
+    def store_backoff(self) -> Backoff:
+        """Give the waits after a store has failed: in a listing, or while files were fetched.
+
+        Their jitter spreads the models that failed together, also where every wait is as long as
+        the poll interval.
+        """
+        return Backoff(first_s=self._first_pause_s, longest_s=self._longest_pause_s)
+
+    @property
+    def _first_pause_s(self) -> float:
+        # The store is asked each poll interval anyway, so an earlier second try gains little.
+        return self.poll_wait_s or FIRST_BACK_OFF_S
+
+    @property
+    def _longest_pause_s(self) -> float:
+        return max(self.poll_wait_s, LONGEST_PAUSE_S)
+
+    def of_versions(self, model: str, base_path: str, on_overdue: Callable[[], None]) -> Rules:
+        """Give what each version of `model` needs of this."""
+        return Rules(
+            model=model,
+            base_path=base_path,
+            on_load=self.on_load,
+            load_timeout_s=self.load_timeout_s,
+            on_overdue=on_overdue,
+            backoff=Backoff(first_s=self._first_pause_s, longest_s=LONGEST_BACK_OFF_S),
+            store_backoff=self.store_backoff(),
+            drain_timeout_s=self.drain_timeout_s,
+            clock=self.clock,
+            chance=self.chance,
+            on_changed=self.on_changed,
+        )

@@ -1,0 +1,78 @@
+"""Routes of other servers (`compat/`), put before the REST API where the settings ask for them.
+
+Routes that a server is not started for are not imported.
+"""
+
+from collections.abc import Callable, Coroutine
+from typing import Any, NamedTuple, Protocol, cast
+
+from ie_serving.config.settings import Settings
+from ie_serving.core.compat import added
+from ie_serving.inference.interface import Interface
+from ie_serving.inference.plane import DataPlane
+from ie_serving.models.served import ServedModels
+from ie_serving.server.fronts.tfs.rest import RestApi
+from ie_serving.server.fronts.tfs.rest_interface import rest_interface
+from ie_serving.server.fronts.tfs.rest_routes import Wanted, wanting
+from ie_serving.server.transport.http1.messages import Answer, App, Buffer, Request, RequestHead
+
+
+class Routes(Protocol):
+    """Routes of one server, before those of others."""
+
+    def answer(self, request: Request) -> Coroutine[Any, Any, Answer]:
+        """Answer one request, also one for the others. See `http1.messages.App`."""
+
+    def asked(self, head: RequestHead) -> tuple[str, str] | None:
+        """Tell the verb and the model of a request; None where it is for the others."""
+
+
+class Front(NamedTuple):
+    """What answers every request, and what tells the gate what each asks for."""
+
+    answer: App
+    wanted: Wanted
+
+    def behind(self, routes: Routes) -> "Front":
+        """Give this front with `routes` before it."""
+
+        def wanted(head: RequestHead) -> tuple[str, str]:
+            return routes.asked(head) or self.wanted(head)
+
+        return Front(routes.answer, wanted)
+
+
+class RestParts(NamedTuple):
+    """What routes are built of.
+
+    Attributes:
+        settings: say which routes there are.
+        api: TensorFlow Serving's.
+        plane: runs the models.
+        served: the models.
+        interface: of `api`.
+        secure: callers come by TLS.
+    """
+
+    settings: Settings
+    api: RestApi
+    plane: DataPlane
+    served: ServedModels
+    interface: Interface[Buffer]
+    secure: bool
+
+
+AddRoutes = Callable[[Front, RestParts], Front]
+"""Puts routes before a front, or gives the front where the settings ask for none."""
+
+
+def front_of(
+    settings: Settings, api: RestApi, plane: DataPlane, served: ServedModels, *, secure: bool
+) -> Front:
+    """Put the routes that the settings ask for before the REST API. Arguments: see `RestParts`."""
+    interface = rest_interface(limit_s=settings.server.rest_timeout_s)
+    parts = RestParts(settings, api, plane, served, interface, secure)
+    front = Front(api.answer, wanting(settings.server.metrics_paths))
+    for add in added("routes"):
+        front = cast("AddRoutes", add)(front, parts)
+    return front

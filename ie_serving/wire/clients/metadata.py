@@ -1,0 +1,76 @@
+"""The signatures of a served model, from the metadata that any server of this API gives over REST.
+
+Both forms of its JSON are read: TensorFlow Serving's, and protobuf's own with names in camel case,
+which leaves out what has its default.
+"""
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from ie_serving.core.errors import InvalidRequest
+from ie_serving.core.requests import ModelSpec
+from ie_serving.core.tensors import DataType, Signature, TensorSpec
+from ie_serving.wire.clients.call import path_of
+
+Get = Callable[[str], bytes]
+"""Gives the body of a GET, by its whole URL. Raises ServingError."""
+
+_BY_WIRE_NAME: Final = {dtype.wire_name: dtype for dtype in DataType}
+
+
+def signatures_at(url: str, model: ModelSpec, get: Get) -> dict[str, Signature]:
+    """Ask a server for the signatures of a model; names, inputs, dtypes and shapes alone are known.
+
+    Raises:
+        ServingError: the server does not answer, or not with metadata.
+    """
+    place = f"{url}{path_of(model)}/metadata"
+    body = get(place)
+    try:
+        found = signatures_in(json.loads(body)["metadata"]["signature_def"], with_outputs=False)
+    except (ValueError, LookupError, TypeError, AttributeError) as error:
+        raise InvalidRequest(
+            f"{place} did not answer with metadata of TensorFlow Serving's API ({error}): give the"
+            " address of the REST port"
+        ) from error
+    return found
+
+
+def signatures_in(held: Mapping[str, Any], *, with_outputs: bool = True) -> dict[str, Signature]:
+    """Read a SignatureDefMap; names, dtypes and shapes alone are known.
+
+    Args:
+        held: its JSON.
+        with_outputs: read outputs, too; whoever writes requests does not need them.
+
+    Raises:
+        ValueError, LookupError, TypeError, AttributeError: it is none.
+    """
+    named = held.get("signature_def", held.get("signatureDef", {}))
+    return {
+        name: Signature(
+            name,
+            _specs(each.get("inputs", {})),
+            _specs(each.get("outputs", {})) if with_outputs else {},
+        )
+        for name, each in named.items()
+    }
+
+
+def _specs(infos: Mapping[str, Any]) -> dict[str, TensorSpec]:
+    return {name: _spec(name, info) for name, info in infos.items()}
+
+
+def _spec(name: str, info: Mapping[str, Any]) -> TensorSpec:
+    dtype = info.get("dtype", "DT_INVALID")
+    if dtype not in _BY_WIRE_NAME:
+        raise ValueError(f"input {name} has dtype {dtype}")
+    return TensorSpec(name, _BY_WIRE_NAME[dtype], _shape(info), "")
+
+
+def _shape(info: Mapping[str, Any]) -> tuple[int, ...] | None:
+    shape = info.get("tensor_shape", info.get("tensorShape"))
+    if shape is None or shape.get("unknown_rank", shape.get("unknownRank", False)):
+        return None
+    return tuple(int(dim.get("size", 0)) for dim in shape.get("dim", []))

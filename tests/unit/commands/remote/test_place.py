@@ -1,0 +1,79 @@
+"""Where a server is and who asks it, from flags and the environment."""
+
+import argparse
+from pathlib import Path
+
+import pytest
+
+from ie_serving.commands.remote import place
+from ie_serving.commands.remote.failures import Misused
+from ie_serving.commands.remote.place import Place
+
+
+def of(*flags: str, **environ: str) -> tuple[Place, list[str]]:
+    parser, warned = argparse.ArgumentParser(), list[str]()
+    place.add_flags(parser)
+    return place.place_of(parser.parse_args(flags), environ, warned.append), warned
+
+
+@pytest.mark.parametrize(
+    ("url", "scheme", "host", "port"),
+    [
+        ("http://localhost:8501", "http", "localhost", 8501),
+        ("https://models.test/", "https", "models.test", 443),
+        ("grpc://[::1]:8500", "grpc", "::1", 8500),
+        ("grpcs://models.test", "grpcs", "models.test", 8500),
+        ("unix:///run/rest.sock", "unix", "/run/rest.sock", 0),
+        ("unix:/run/rest.sock", "unix", "/run/rest.sock", 0),
+    ],
+)
+def test_addresses(url: str, scheme: str, host: str, port: int) -> None:
+    found, warned = of(IE_SERVING_URL=url)
+    assert (found.scheme, found.host, found.port, warned) == (scheme, host, port, [])
+    assert of("--url", "http://other:1", IE_SERVING_URL=url)[0].host == "other"
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["localhost:8501", "http://", "http://h:0", "http://h:65536", "http://h/v1", "http://u:p@h"],
+)
+def test_what_is_no_address(url: str) -> None:
+    with pytest.raises(Misused, match="expected one such as http://localhost:8501"):
+        of("--url", url)
+
+
+def test_credentials_come_from_file_environment_or_with_a_warning(tmp_path: Path) -> None:
+    file = tmp_path / "key"
+    file.write_text("# key of alice, shown only now:\n\nSECRET\n")
+    assert of("--api_key_file", str(file))[0].headers == {"x-api-key": "SECRET"}
+    assert of(IE_SERVING_API_KEY="SECRET")[0].headers == {"x-api-key": "SECRET"}
+    found, warned = of("--api_key", "SECRET")
+    assert found.headers == {"x-api-key": "SECRET"}
+    assert "shows the key to all users" in warned[0]
+    basic = of("--user", "alice", IE_SERVING_PASSWORD="pass")[0].headers
+    assert basic == {"Authorization": "Basic YWxpY2U6cGFzcw=="}
+    assert of(AUTHORIZATION="Bearer token")[0].headers == {"Authorization": "Bearer token"}
+    assert "SECRET" not in repr(found)
+
+
+def test_credentials_over_an_open_way_are_warned_of() -> None:
+    assert "go unencrypted" in of("--url=http://models.test", IE_SERVING_API_KEY="K")[1][0]
+    assert of("--url=https://models.test", IE_SERVING_API_KEY="K")[1] == []
+    assert of("--url=http://models.test")[1] == []
+
+
+@pytest.mark.parametrize(
+    ("flags", "text"),
+    [
+        (("--url=https://h", "--cert=a"), "belong together"),
+        (("--ca=a",), "certificates are for https://"),
+        (("--timeout_seconds=0",), "expected more than 0 seconds"),
+        (("--api_key_file=/nowhere",), "cannot be read"),
+        (("--api_key=a b",), "characters that no key has"),
+        (("--api_key=a\nb",), "characters that no key has"),
+        (("--user=a:b",), "a colon"),
+    ],
+)
+def test_what_cannot_be_used(flags: tuple[str, ...], text: str) -> None:
+    with pytest.raises(Misused, match=text):
+        of(*flags, IE_SERVING_PASSWORD="p")

@@ -1,0 +1,89 @@
+"""What `status` makes of a server's answers, and what it says of those that are none."""
+
+from typing import Any
+
+import pytest
+
+from ie_serving.commands.remote.failures import Refused, Unreachable
+from ie_serving.commands.remote.models import Model, Version, all_models, one_model
+from ie_serving.commands.remote.reload import changed, states_of
+from ie_serving.commands.remote.status import table
+
+AVAILABLE = {"version": "2", "state": "AVAILABLE", "status": {"error_code": "OK"}}
+
+
+class Server:
+    """Answers by path; with an HTTP status in place of a document it refuses."""
+
+    place: Any = type("Place", (), {"url": "http://server"})
+
+    def __init__(self, **documents: Any) -> None:
+        self._documents = documents
+
+    def json(self, path: str) -> Any:
+        found = self._documents.get(path.rpartition("/")[2], 404)
+        if isinstance(found, int):
+            raise Refused(f"{path} answers {found}", found)
+        return found
+
+
+def test_a_server_of_the_plain_api_tells_states_alone() -> None:
+    server: Any = Server(m={"model_version_status": [AVAILABLE]})
+    assert one_model(server, "m") == Model("m", (Version(2, "AVAILABLE"),))
+    with pytest.raises(Refused, match="name a model to be told of that one"):
+        all_models(server)
+
+
+def test_a_caller_who_may_not_see_details_gets_states() -> None:
+    server: Any = Server(config={"m": {"model_version_status": [AVAILABLE]}}, details=403)
+    assert all_models(server) == [Model("m", (Version(2, "AVAILABLE"),))]
+
+
+@pytest.mark.parametrize(
+    "odd", [[], [1], "m", {"m": 3}, {"m": {}}, {"m": {"model_version_status": [{"version": "x"}]}}]
+)
+def test_what_is_no_status_is_told(odd: Any) -> None:
+    server: Any = Server(config=odd)
+    with pytest.raises(Unreachable, match="something else than states of versions"):
+        all_models(server)
+
+
+def test_the_table() -> None:
+    models = [
+        Model("bare", trouble="no version has been seen yet"),
+        Model(
+            "m",
+            (
+                Version(12, "LOADING", "no such\noperation"),
+                Version(
+                    3, "AVAILABLE", labels=("old", "stable"), is_default=True, memory=1_250_000
+                ),
+            ),
+            {"next": 13},
+        ),
+    ]
+    assert table(models).splitlines() == [
+        "MODEL  VERSION  STATE      LABELS      MEMORY  CAUSE",
+        "bare   -        -                              no version has been seen yet",
+        "m      12       LOADING                        no such operation",
+        "m      3*       AVAILABLE  old,stable  1.2 MB",
+        "m      13       -          next                the label waits for this version",
+    ]
+    assert table([]) == "no models are configured"
+
+
+def test_what_a_reload_has_changed() -> None:
+    before = [Model("gone"), Model("m", (Version(1, "AVAILABLE", labels=("stable",)),), {"n": 3})]
+    after = [
+        Model("m", (Version(2, "AVAILABLE", labels=("stable",)), Version(1, "END")), {"n": 3}),
+        Model("new", (Version(1, "AVAILABLE"),)),
+    ]
+    assert [*changed(states_of(before), states_of(after))] == [
+        "model gone: removed",
+        "model m, label stable: 1 -> 2",
+        "model m, version 1: AVAILABLE -> END",
+        "model m, version 2: none -> AVAILABLE",
+        "model new: added",
+        "model new, version 1: none -> AVAILABLE",
+    ]
+    assert [*changed(states_of(after), states_of(after))] == []

@@ -1,0 +1,22 @@
+from collections.abc import Iterator
+from contextlib import ExitStack
+from typing import Any
+
+import pytest
+
+from ie_serving.engines.process.supervision import Supervisor
+from tests.unit.engines.process.processes import Begin, task
+
+
+@pytest.fixture
+def begin() -> Iterator[Begin]:
+    """Starts supervised processes that end with the test; give what `task` takes."""
+    with ExitStack() as stack:
+
+        def start(**given: Any) -> Supervisor:
+            supervisor = Supervisor(task(**given))
+            stack.callback(supervisor.close)
+            supervisor.start()
+            return supervisor
+
+        yield start

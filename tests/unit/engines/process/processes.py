@@ -1,0 +1,41 @@
+"""Supervised processes without TensorFlow, for these tests; see `standin.py` for what they do."""
+
+import json
+import os
+import select
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from ie_serving.core.backoff import Backoff
+from ie_serving.engines.process.supervision import Supervisor, Task
+from tests.process import PATIENCE_S
+
+COMMAND = (sys.executable, str(Path(__file__).with_name("standin.py")))
+NEVER = Backoff(first_s=1000.0, longest_s=1000.0)
+SOON = Backoff(first_s=0.01, longest_s=0.01)
+
+Begin = Callable[..., Supervisor]
+
+
+def task(backoff: Backoff = NEVER, load_limit_s: float = PATIENCE_S, **job: Any) -> Task:
+    return Task(
+        command=COMMAND,
+        job=json.dumps(job),
+        name="stand-in",
+        load_limit_s=load_limit_s,
+        backoff=backoff,
+    )
+
+
+def ended(pid: int) -> bool:
+    """Wait until a process has ended; False when it does not."""
+    try:
+        handle = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return True
+    try:
+        return bool(select.select([handle], [], [], PATIENCE_S)[0])
+    finally:
+        os.close(handle)

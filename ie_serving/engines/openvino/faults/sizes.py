@@ -10,11 +10,13 @@ own bytes. Sizes that do not fit to other inputs are left to the plugin, which r
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import reduce
 
+import numpy as np
 import openvino as ov
 import openvino.opset15 as op
 
-from ie_serving.engines.openvino.graphs.constants import Operand, float32, int32, int64
+from ie_serving.engines.openvino.graphs.constants import Operand, float32, int32, int64, known_input
 from ie_serving.engines.openvino.graphs.flags import Flag, title
+from ie_serving.engines.openvino.graphs.rewiring import replace_node
 from ie_serving.engines.openvino.graphs.rules import Ask, Rule, Visit
 from ie_serving.engines.openvino.graphs.sources import is_among
 
@@ -44,17 +46,29 @@ def replace_where_not(node: ov.Node, number: int, fits: ov.Node, other: Operand)
     node.input(number).replace_source_output(chosen.output(0))
 
 
-def _bounds(numbers: tuple[int, ...], fits: Callable[[ov.Node], ov.Node], cause: str) -> Ask:
+def _bounds(
+    numbers: tuple[int, ...],
+    fits: Callable[[ov.Node], ov.Node],
+    cause: str,
+    *,
+    of_shapes: bool = False,
+) -> Ask:
     """Bound the inputs of an operation that a request chooses.
 
     Args:
         numbers: of the inputs that are replaced by 1 where they do not fit.
         fits: gives a graph of booleans: whether they do.
         cause: what is wrong where they do not.
+        of_shapes: whether inputs that follow from shapes alone are bounded, too.
     """
 
+    def is_chosen(node: ov.Node, number: int, here: Visit) -> bool:
+        if of_shapes and number < node.get_input_size():
+            return known_input(node, number) is None
+        return is_among(here.sources, node, number)
+
     def bound(node: ov.Node, here: Visit) -> Iterator[Flag]:
-        if any(is_among(here.sources, node, number) for number in numbers):
+        if any(is_chosen(node, number, here) for number in numbers):
             others = dict.fromkeys(_replaced(node, numbers), int32(1))
             yield refuse_unless(node, fits(node), cause, others)
 
@@ -118,14 +132,42 @@ def _pads() -> Ask:
 
 
 def _transforms() -> Ask:
-    """Bound the sizes of a Fourier transform: of size 0 the plugin ends the process."""
+    """Bound the sizes of a Fourier transform: of size 0 the plugin ends the process.
+
+    That is twice the size less 1 of one frequency, by which models ask for all numbers.
+    """
 
     def fits(node: ov.Node) -> ov.Node:
         none = op.equal(_floats(node.input_value(2)), float32(0.0))
         any_none = op.reduce_logical_or(none, int64([0]), False)
         return op.logical_and(_few(_transformed(node)), op.logical_not(any_none))
 
-    return _bounds((2,), fits, f"is asked for more than {MOST_ELEMENTS} elements, or for none")
+    cause = f"is asked for more than {MOST_ELEMENTS} elements, or for none"
+    return _bounds((2,), fits, cause, of_shapes=True)
+
+
+def _transforms_back() -> Ask:
+    bound = _transforms()
+    return lambda node, here: bound(_with_size(node), here)
+
+
+def _with_size(node: ov.Node) -> ov.Node:
+    """Say how many numbers an `IRDFT` gives where that follows from an open size: it may be 0."""
+    shape, held = node.get_input_partial_shape(0), _optional(node, 2)
+    asked = known_input(node, 2)
+    if shape.is_static or (held is not None and (asked is None or asked.min() >= 0)):
+        return node
+    axes = node.input_value(1)
+    has = _taken(_shape_of(node), axes.get_node())
+    last = op.constant(np.arange(axes.get_shape()[0]) == axes.get_shape()[0] - 1)
+    # Of the last axis one side is given, without the middle twice.
+    own = op.select(last, op.multiply(op.subtract(has, int64(1)), int64(2)), has)
+    sizes = (
+        own if held is None else op.select(op.less(held, int64(0)), own, op.convert(held, "i64"))
+    )
+    made = op.irdft(node.input_value(0), axes, sizes)
+    replace_node(node, made)
+    return made
 
 
 def _resized(node: ov.Node) -> ov.Node:
@@ -240,7 +282,8 @@ RULES: Sequence[Rule[Ask]] = (
         "ConvolutionBackpropData GroupConvolutionBackpropData",
         _asks_little((2,), _filtered),
     ),
-    Rule("a_transform_of_nothing_ends_the_process", "DFT IDFT IRDFT RDFT", _transforms()),
+    Rule("a_transform_of_nothing_ends_the_process", "DFT IDFT RDFT", _transforms()),
+    Rule("a_transform_of_nothing_ends_the_process", "IRDFT", _transforms_back()),
     Rule(_ASKED, "EmbeddingSegmentsSum", _asks_little((3,), _rows_of)),
     Rule(_ASKED, "Eye", _asks_little((0, 1, 3))),
     Rule(_ASKED, "Interpolate", _by_count((1, 2), _resized)),

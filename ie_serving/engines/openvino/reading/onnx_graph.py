@@ -27,6 +27,7 @@ import openvino.opset15 as op
 
 from ie_serving.core.errors import LoadFailed
 from ie_serving.engines.onnx_file import MAIN_DOMAIN, Node, nodes, opsets
+from ie_serving.engines.openvino.faults.chosen_axes import hold_axes
 from ie_serving.engines.openvino.graphs.constants import Operand, float32, int64, value_of
 from ie_serving.engines.openvino.graphs.rewiring import replace_node
 from ie_serving.engines.openvino.graphs.rules import Ask, Rule, Rules, Visit, visit
@@ -45,6 +46,7 @@ def mend_onnx(model: ov.Model, file: Path) -> None:
     Raises:
         LoadFailed: naming the operator that nothing makes right.
     """
+    hold_axes(model)
     rules = list(_RULES)
     if opsets(file).get(MAIN_DOMAIN) in _FLATTENING:
         rules.append(Rule("onnx_is_converted_otherwise", "Softmax", _flatten))

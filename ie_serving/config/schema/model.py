@@ -53,9 +53,9 @@ INTEGERS = Setting(
     place="openvino.integers",
     parse=words.one_of("exact", "fast", "refuse"),
     form="exact|fast|refuse",
-    meaning="operations on integers that OpenVINO computes wrongly above 2^24 or beyond 32 bits:"
-    " exact computes them otherwise, or refuses the request; fast leaves them as they are; refuse"
-    " does not serve the model",
+    meaning="operations on integers that OpenVINO computes wrongly above 2^24 or beyond 32 bits, and"
+    " products of 8 bits on CPUs without VNNI: exact computes them otherwise, or refuses the"
+    " request; fast leaves them as they are; refuse does not serve the model",
     example="fast",
     flag="integers",
     key="integers",

@@ -18,6 +18,8 @@ from ie_serving.engines.openvino.compiling.properties import (
     in_todays_words,
     properties,
 )
+from ie_serving.engines.openvino.devices import CPU
+from ie_serving.engines.openvino.faults import eight_bits
 from ie_serving.engines.openvino.faults.hazards import Hazards
 from ie_serving.engines.openvino.graphs.shapes import elements
 from ie_serving.engines.openvino.graphs.walk import operations
@@ -105,7 +107,9 @@ def _fastest(model: ov.Model, options: EngineOptions, trials: "_Trials") -> Comp
     # What the user has set is not measured against anything else.
     own = options.of(OpenVinoOptions)
     by_user, device = set(in_todays_words(own.plugin_config)), own.target_device
-    may_choose = device == "CPU" and not by_user & {THREADS, STREAMS, HINT}
+    if device == CPU:
+        config = {**eight_bits.properties_for(model, own), **config}
+    may_choose = device == CPU and not by_user & {THREADS, STREAMS, HINT}
 
     def compiled(config: Mapping[str, str]) -> Compiled:
         """Compile, and measure at once: both are needed for the choice between the two."""

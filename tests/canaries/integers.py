@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import openvino.opset15 as op
 
-from ie_serving.core.tensors import Array
+from ie_serving.core.values.tensors import Array
 from tests.canaries.bare import compiled, const, floats, ints, port, whole
 from tests.canaries.fault import fault
 

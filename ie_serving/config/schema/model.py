@@ -11,7 +11,7 @@ from ie_serving.config.schema.sequences import SEQUENCES
 from ie_serving.config.schema.setting import BOOLEAN, Setting, fields_of
 from ie_serving.config.values import drivers, numbers, structures, words
 from ie_serving.config.values.shapes import shape
-from ie_serving.core.integers import INT64_MAX
+from ie_serving.core.values.integers import INT64_MAX
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.batching import Batching
 from ie_serving.engines.drivers import names
@@ -53,8 +53,8 @@ INTEGERS = Setting(
     place="openvino.integers",
     parse=words.one_of("exact", "fast", "refuse"),
     form="exact|fast|refuse",
-    meaning="operations on integers that OpenVINO computes wrongly above 2^24 or beyond 32 bits, and"
-    " products of 8 bits on CPUs without VNNI: exact computes them otherwise, or refuses the"
+    meaning="operations on integers that OpenVINO computes wrongly above 2^24 or beyond 32 bits,"
+    " and products of 8 bits on CPUs without VNNI: exact computes them otherwise, or refuses the"
     " request; fast leaves them as they are; refuse does not serve the model",
     example="fast",
     flag="integers",

@@ -7,8 +7,8 @@ from functools import partial
 
 import openvino as ov
 
-from ie_serving.core.hints import Hint
-from ie_serving.core.tensors import Array
+from ie_serving.core.values.hints import Hint
+from ie_serving.core.values.tensors import Array
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.openvino.compiling.properties import (
     CACHE,
@@ -30,7 +30,7 @@ from ie_serving.engines.openvino.running.slot import Slot
 from ie_serving.engines.openvino.runtime import core, load_failures, one_line
 from ie_serving.engines.run import probe
 from ie_serving.engines.run.threads import node_limit, thread_limit
-from ie_serving.telemetry.logs import Event
+from ie_serving.telemetry.log.logs import Event
 
 log = logging.getLogger(__name__)
 

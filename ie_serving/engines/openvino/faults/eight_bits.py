@@ -13,9 +13,9 @@ import numpy as np
 import openvino as ov
 import openvino.opset15 as op
 
-from ie_serving.core.errors import LoadFailed
-from ie_serving.core.hints import Hint
-from ie_serving.core.tensors import Array
+from ie_serving.core.values.errors import LoadFailed
+from ie_serving.core.values.hints import Hint
+from ie_serving.core.values.tensors import Array
 from ie_serving.engines.openvino.graphs.constants import float32, known_input, value_of
 from ie_serving.engines.openvino.graphs.walk import all_operations
 from ie_serving.engines.openvino.options import OpenVinoOptions

@@ -7,8 +7,8 @@ import openvino as ov
 import openvino.opset15 as op
 import pytest
 
-from ie_serving.core.errors import LoadFailed
-from ie_serving.core.tensors import Array
+from ie_serving.core.values.errors import LoadFailed
+from ie_serving.core.values.tensors import Array
 from ie_serving.engines.openvino.faults import eight_bits
 from ie_serving.engines.openvino.graphs.constants import float32
 from ie_serving.engines.openvino.options import OpenVinoOptions

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import pytest
 
 from ie_serving.server.transport import failed_handshakes
-from ie_serving.telemetry.metrics.page import (
+from ie_serving.telemetry.metrics import (
     batches,
     ovms,
     process,
@@ -23,7 +23,7 @@ from ie_serving.telemetry.metrics.page import (
     streams,
     versions,
 )
-from ie_serving.telemetry.metrics.page import page as metrics
+from ie_serving.telemetry.metrics import page as metrics
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "operations.md").read_text()

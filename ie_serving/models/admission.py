@@ -1,4 +1,4 @@
-"""Which changes of the configuration are refused before anything of them is loaded."""
+"""Refuses invalid configuration changes before any model of the change is loaded."""
 
 from collections.abc import Iterable, Mapping
 

@@ -1,4 +1,4 @@
-"""The models of a caller who may ask for some only."""
+"""The served models as a caller with access to only some of them sees them."""
 
 from collections.abc import Iterator, Mapping
 
@@ -7,7 +7,7 @@ from ie_serving.models.served import Served, ServedModels
 
 
 class AllowedEntries(Mapping[str, Served]):
-    """The entries of the models that a caller may ask for; to look another up raises Forbidden."""
+    """The entries of the models open to a caller; looking up any other model raises Forbidden."""
 
     def __init__(self, every: ServedModels, caller: Caller) -> None:
         self._every = every
@@ -25,14 +25,14 @@ class AllowedEntries(Mapping[str, Served]):
 
 
 class AllowedModels(ServedModels):
-    """Answers as `ServedModels`, and raises Forbidden for the models of others.
+    """Answers as `ServedModels`, and raises Forbidden for models the caller has no access to.
 
-    Every request finds its model here, whatever it asks and however its message is written. The
-    check is in the entries, so that no method, and nothing that stands before this, goes round it.
+    Every kind of request, in every protocol, looks its model up here. The check is in the entries,
+    so that no method of this class and no layer in front of it can go round the check.
 
     Args of the constructor:
-        every: what is served.
-        caller: may ask for some of it.
+        every: all served models.
+        caller: has access to some of them.
     """
 
     def __init__(self, every: ServedModels, caller: Caller) -> None:
@@ -40,5 +40,5 @@ class AllowedModels(ServedModels):
 
     @property
     def entries(self) -> Mapping[str, Served]:  # type: ignore[override]
-        """See `ServedModels`: what is configured now."""
+        """Give the entries of the present configuration, see `ServedModels`."""
         return self._allowed

@@ -1,6 +1,6 @@
-"""What the owner of a server says of one model.
+"""The configuration of one model.
 
-How each setting is read, and what each dialect calls it, is declared in `config/schema/`.
+`config/schema/` declares how each setting is read, and its name in each dialect.
 """
 
 from collections.abc import Mapping
@@ -38,10 +38,10 @@ class ModelConfig:
     """0 never lists again; None takes the server's."""
 
     ready_marker: str = ""
-    """Empty asks for none."""
+    """Empty: a version needs no marker file."""
 
     graph: "Graph | None" = None
     """A graph that stands in the configuration itself; there is no repository."""
 
     platform: str = ""
-    """TensorFlow Serving's `model_platform`; empty where the configuration has no such word."""
+    """TensorFlow Serving's `model_platform`; empty where the configuration does not set it."""

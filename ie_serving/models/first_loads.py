@@ -1,4 +1,4 @@
-"""The first load of models: how it begins, what is waited for, what is said of those that fail."""
+"""The first loads of models: starts them, waits for them, and logs those that fail."""
 
 import asyncio
 import logging
@@ -53,9 +53,9 @@ def _note_waiting_labels(served: Served) -> None:
 
 
 async def until_they_answer(begun: Collection[tuple[Served, "asyncio.Task[None]"]]) -> None:
-    """Wait until models serve what they are to serve first, or their first loads have ended.
+    """Wait until models serve their expected first version, or their first loads have ended.
 
-    One that hangs is not waited for any longer, with a warning, while others serve.
+    While other models serve, a load that hangs is given up on with a warning.
 
     Args:
         begun: each model, and its first load.
@@ -75,8 +75,8 @@ async def _while_some_end(waits: "_Waits") -> "Collection[asyncio.Task[None]]":
     """Wait as long as it takes while none serves, then from one to the next; give what hangs."""
     pending = set(waits)
     while pending:
-        # The time begins anew with each model that serves or fails, so that a thousand models may
-        # take longer than one that hangs.
+        # The time restarts with each model that serves or fails, so that a thousand models may
+        # take longer in all than the limit for one that hangs.
         done, pending = await asyncio.wait(
             pending, timeout=LONGEST_WAIT_S, return_when=asyncio.FIRST_COMPLETED
         )
@@ -94,7 +94,7 @@ async def _answers(stream: ModelStream, load: "asyncio.Task[None]") -> None:
 
 
 async def _serves(stream: ModelStream) -> None:
-    # Not any version: one below that which answered before would take clients back to it.
+    # Not any version: a version lower than the one that answered before would be a step back.
     while stream.default is None or stream.default.version != stream.answers_with:
         await stream.changed()
 
@@ -108,7 +108,7 @@ async def until_it_serves(served: Served) -> None:
 
 
 def require_available(fresh: Collection[Served]) -> None:
-    """Raise LoadFailed where a model does not serve what it is to serve."""
+    """Raise LoadFailed where a model does not serve a version that it must serve."""
     # A version that only stands in does not count: the configuration's own have to load.
     failed = [served for served in fresh if not served.stream.serves_aspired]
     if not failed:

@@ -1,4 +1,4 @@
-"""A graph waits, before it is compiled, for the models that it uses."""
+"""Makes a graph wait, before it is compiled, for the models that it uses."""
 
 import asyncio
 from collections import Counter
@@ -19,7 +19,7 @@ ModelsOf = Callable[[Path], Uses | None]
 
 
 class GraphDependencies:
-    """Which model uses which. Lives on one event loop, but for `before`.
+    """Keeps which graph uses which models. Lives on one event loop, except `before`.
 
     Args of the constructor:
         models: all models.
@@ -56,11 +56,11 @@ class GraphDependencies:
         """Wait until every model in `uses` serves, and hold the versions that it names.
 
         Returns:
-            What lets go of them, in any thread.
+            A function that releases these versions, to call in any thread.
 
         Raises:
-            LoadFailed: one does not, and nothing is under way that could change it; or it uses this
-                graph itself.
+            LoadFailed: a model does not serve, and no load is under way that could change that; or
+                the model uses this graph itself.
         """
         used = self._uses[name] = frozenset(uses)
         # A copy: `before` may take an entry away in its thread meanwhile.

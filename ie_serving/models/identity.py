@@ -1,4 +1,4 @@
-"""What of a model's configuration can change without loading it anew."""
+"""Tells which changes of a model's configuration need a new load and which do not."""
 
 import logging
 from collections.abc import Iterable, Mapping
@@ -15,10 +15,10 @@ log = logging.getLogger(__name__)
 
 
 def identity(config: ModelConfig) -> ModelConfig:
-    """How a model is read: what cannot change without loading it anew.
+    """Give the part of the configuration that cannot change without a new load.
 
-    The same files are read whatever policy, labels, platform and poll interval say, and however
-    their place is spelt.
+    Version policy, labels, platform, poll interval and the spelling of the base path are left out:
+    they do not change which files are read, nor how.
     """
     place = config.base_path.removeprefix("file://").rstrip("/")
     return replace(
@@ -34,7 +34,7 @@ def identity(config: ModelConfig) -> ModelConfig:
 def going_on(
     config: ModelConfig, old: Served | None, waiting: Mapping[str, Served]
 ) -> Served | None:
-    """Give what loads already for `config`, to take over from `old`; None where it is `old`."""
+    """Give the entry that already loads for `config` to replace `old`; None where it is `old`."""
     if old is None or identity(old.config) == identity(config):
         return None
     return replace(waiting[config.name], config=config)

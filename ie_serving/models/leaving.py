@@ -1,7 +1,7 @@
-"""The end of all versions with the process: their code is closed, and their memory is not freed.
+"""Ends all versions at process exit: closes their code, and leaves their memory to the system.
 
-To free a thousand models takes five seconds of processor time, and the process gives it back at
-once. What is more than memory is closed: kernels, their processes, and files.
+Freeing a thousand models takes five seconds of processor time; the exit of the process frees their
+memory at once. What outlives memory is closed: kernels, their child processes, and files.
 """
 
 import asyncio
@@ -22,12 +22,12 @@ async def leave_all(
     works: Iterable["asyncio.Future[Any]"],
     limit_s: float | None = None,
 ) -> None:
-    """Leave every version, for so many seconds at most; None sets no limit.
+    """Close the code of every version within `limit_s` seconds.
 
     Args:
         versions: see `VersionControl.leave`.
-        works: are ending by themselves, such as loads that were cancelled.
-        limit_s: what hangs is left as it is then.
+        works: tasks that are already ending, such as cancelled loads.
+        limit_s: seconds after which code that hangs is abandoned; None: no limit.
     """
     coded = [version for version in versions if not version.is_memory]
     plain = [version for version in versions if version.is_memory]

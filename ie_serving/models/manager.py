@@ -1,8 +1,8 @@
-"""Changes which models are served: from what a configuration wants to what is loaded.
+"""The model manager: makes the served models those of the configuration.
 
-A new configuration is prepared beside the present one: models that are new, or that must be loaded
-anew, get a stream of their own and load first. Only then, in one step on the event loop, do names
-change hands; what is replaced or removed retires afterwards. So a request sees the old
+A new configuration is prepared beside the present one: each model that is new, or needs a new
+load, gets its own stream and loads first. Then one step on the event loop switches all names to
+their new streams; replaced and removed streams retire afterwards. So a request sees the old
 configuration or the new one, and a change that fails leaves no trace.
 """
 
@@ -51,7 +51,7 @@ refuses the change."""
 
 
 async def at_once() -> None:
-    """Agree: nobody else is to change."""
+    """Agree at once: no other worker takes part in the change."""
 
 
 class ModelManager:
@@ -66,12 +66,12 @@ class ModelManager:
         opens_early: the start lists every repository, and does not wait for the loads.
         ready_after_s: how long `ready` waits for models that have never served; None: for ever.
         poll_wait_of: gives how often a model's repository is listed; 0: once.
-        on_names: told the names of all models in the step in which they change hands.
-        on_applied: told after each change of what is desired or served.
+        on_names: called with the names of all models, in the step that switches them.
+        on_applied: called after each change of the desired or the served models.
 
     Attributes:
-        served: what requests ask.
-        within_reach: what graphs ask: also what a change that refuses all or nothing is loading.
+        served: the models that requests can use.
+        within_reach: the models that graphs can use: also those an all-or-nothing change loads.
         desired: the configuration that was applied last.
     """
 
@@ -120,10 +120,10 @@ class ModelManager:
         await asyncio.gather(*map(self._begin_strictly, opened.values()))
 
     async def resume(self, configs: Sequence[ModelConfig], answered: Mapping[str, int]) -> None:
-        """Begin with what another worker served, which this one replaces.
+        """Begin with the models of the worker that this one replaces.
 
-        Returns when each model that served does so again, or cannot. One model's fault stays with
-        that model, and what had not served yet is not waited for.
+        Returns when each model that served does so again, or cannot. A model that fails does not
+        affect the others, and models that had not served yet are not waited for.
 
         Args:
             configs: the models as they were served.
@@ -149,7 +149,7 @@ class ModelManager:
 
         Args:
             configs: all models wanted from now on.
-            agreed: see `Agreed`; what it raises refuses a change that is all or nothing.
+            agreed: see `Agreed`; its exception refuses an all-or-nothing change.
             all_or_nothing: load first, and refuse the change when a model that must be loaded does
                 not become AVAILABLE. Otherwise the change is made at once; each model serves when
                 it is ready, and keeps its predecessor serving until then.
@@ -169,7 +169,7 @@ class ModelManager:
                 waiting = self._successors.entries
                 going = [config for config in configs if config.name not in waiting]
                 changed = await updated(self.served.entries, going)
-                # Looked up after it: another model may have been taken over meanwhile.
+                # Read after the await: another successor may have taken over meanwhile.
                 self.served.entries = {**self.served.entries, **changed}
             fresh = self._opened(c for c in configs if self._must_load(c, anew=all_or_nothing))
             if all_or_nothing:
@@ -182,7 +182,7 @@ class ModelManager:
                 self._begin_each_alone(fresh.values())
 
     async def relabel(self, edit: Edit, *, agreed: Agreed = at_once) -> None:
-        """Change labels alone, by `edit` of what is desired; nothing is loaded.
+        """Change only labels, by an `edit` of the desired models; nothing is loaded.
 
         Args:
             edit: gives the same models with other labels.
@@ -203,7 +203,7 @@ class ModelManager:
         return tuple(served.config for served in self.served.entries.values())
 
     def answering(self) -> dict[str, int]:
-        """Give the version of each model that answers requests, or is to do so first."""
+        """Give the version of each model that answers requests, or will be the first to."""
         found = {each.config.name: each.stream.answers_with for each in self._entries()}
         return {name: version for name, version in found.items() if version is not None}
 
@@ -243,7 +243,7 @@ class ModelManager:
         await leave_all(versions, [work for _, works in left for work in works], limit_s)
 
     async def poll(self, name: str) -> None:
-        """List one model's repository, and return when what it holds has begun to load.
+        """List one model's repository, and return when its new versions have begun to load.
 
         Raises:
             NotFound: no such model.
@@ -307,7 +307,7 @@ class ModelManager:
             await asyncio.gather(*begun)
             require_available(fresh)
             await agreed()
-        except BaseException:  # also when the RPC is cancelled: nobody would end these streams
+        except BaseException:  # also when the RPC is cancelled: these streams have no other owner
             # All of them, before they retire: one that had not begun yet would go on unseen.
             for each in begun:
                 each.cancel()
@@ -318,10 +318,10 @@ class ModelManager:
             self._prepared.entries = {}
 
     def _must_load(self, config: ModelConfig, *, anew: bool) -> bool:
-        """Tell whether nothing is there that reads the model like this.
+        """Tell whether no served model, and no loading successor, is read as `config` says.
 
-        What loads to take over counts as well; unless `anew`: whoever waits meanwhile may find that
-        it has taken over, and that something else is there than was.
+        With `anew` a model that has a successor always loads: the successor may take over while the
+        caller waits, and replace the model that the caller saw.
         """
         successor = self._successors.entries.get(config.name)
         if successor and anew:
@@ -330,14 +330,14 @@ class ModelManager:
         return not any(each and identity(each.config) == identity(config) for each in there)
 
     def _commit(self, configs: Sequence[ModelConfig], fresh: Mapping[str, Served]) -> None:
-        """Let names change hands; no await, so that no request sees a half."""
+        """Switch all names at once; no await, so that no request sees half of the change."""
         before, waiting = self.served.entries, self._successors.give_up()
         after: dict[str, Served] = {}
         for config in configs:
             old = before.get(config.name)
             new = fresh.get(config.name) or going_on(config, old, waiting)
-            # What serves goes on under its name until its successor does, with its own policy and
-            # labels: a typo in a file must not take a model down.
+            # The old model keeps its name, version policy and labels until its successor serves: a
+            # typo in a file must not take a model down.
             if old and new and old.stream.answers_with is not None and not new.stream.default:
                 after[config.name] = old
                 self._successors.add(new)

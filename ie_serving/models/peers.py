@@ -1,8 +1,8 @@
-"""The other workers of the server, as the models of this one see them: one server to clients.
+"""The server's other workers, as this worker's models see them. Clients see one server.
 
-With one worker there are none (`NoPeers`). With several, a version is AVAILABLE where each worker
-has it: only then it is the default and replaces others, and the status says so. A version that some
-workers have is asked for by its number in those.
+A server with one worker has `NoPeers`. With several workers, a version is AVAILABLE once every
+worker serves it: only then does it become the default, replace other versions, and have that
+status. A version that only some workers serve answers there, to requests that name its number.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -19,16 +19,16 @@ Known = Mapping[str, Sequence[VersionStatus]]
 
 
 class Peers(Protocol):
-    """What the models of this worker ask."""
+    """The questions that this worker's models ask about the other workers."""
 
     def statuses(self, model: str, own: list[VersionStatus]) -> list[VersionStatus]:
-        """Give what clients are told, where this worker would tell `own`."""
+        """Give the statuses for clients, where this worker's statuses are `own`."""
 
     def shared(self, model: str, versions: Collection[int]) -> Collection[int]:
         """Give those of `versions` that each other worker has AVAILABLE, too."""
 
     def snapshots(self, model: str, own: list[Snapshot]) -> list[Snapshot]:
-        """Give what the transition policy sees, where this worker alone would see `own`."""
+        """Give the snapshots for the transition policy, where this worker's are `own`."""
 
     def changed(self) -> None:
         """Hear that a version of this worker may have another state."""
@@ -80,7 +80,7 @@ class ListedPeers:
         return found
 
     def snapshots(self, model: str, own: list[Snapshot]) -> list[Snapshot]:
-        """See `Peers`: what is wanted and not AVAILABLE everywhere replaces nothing."""
+        """See `Peers`: a wanted version that is not AVAILABLE everywhere replaces nothing."""
         serving = [each.version for each in own if each.aspired and each.state is State.AVAILABLE]
         lacking = set(serving) - set(self.shared(model, serving))
         if not lacking:
@@ -101,10 +101,10 @@ def available(statuses: Sequence[VersionStatus]) -> frozenset[int]:
 
 
 def merged(workers: Sequence[Sequence[VersionStatus]]) -> list[VersionStatus]:
-    """Give what clients are told of one model, highest version first.
+    """Give the statuses of one model for clients, highest version first.
 
     Args:
-        workers: the statuses that each of them has.
+        workers: the statuses of each worker.
     """
     by_version: dict[int, list[VersionStatus]] = {}
     for statuses in workers:
@@ -131,7 +131,7 @@ def _state(states: Sequence[State], *, is_everywhere: bool) -> State:
 
 
 def gained_or_lost(before: Collection[Known], after: Collection[Known]) -> set[str]:
-    """Name the models of which other workers have other versions AVAILABLE than before."""
+    """Name the models whose AVAILABLE versions on other workers have changed."""
     return {
         model
         for model in {name for known in (*before, *after) for name in known}

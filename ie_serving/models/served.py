@@ -1,4 +1,4 @@
-"""Which models are served now, and what requests ask of them: a handle, a status, a label.
+"""The models that are served now: gives requests a model's handle, status or labelled version.
 
 The entries change in one step on the event loop (`ModelManager`), so a request sees the
 configuration before a change or the one after it. Texts of errors begin with the phrases of
@@ -22,7 +22,7 @@ NAMES_SHOWN = 20
 
 @dataclass(frozen=True)
 class Served:
-    """One model: what was asked for, and its versions."""
+    """One model: its configuration, and its stream of versions."""
 
     config: ModelConfig
     stream: ModelStream
@@ -53,7 +53,7 @@ class ServedModels:
         if served is None:
             raise self._no_such_model(spec.name, version)
         stream = served.stream
-        if version == 0:  # asked here, not in `_meant`: a call less for every other request
+        if version == 0:  # tested here, not in `_meant`: a call less for every other request
             version = _meant(stream, version)
         found = stream.default if version is None else stream.available.get(version)
         if found is None:
@@ -83,7 +83,7 @@ class ServedModels:
         return {name: self.entries[name].stream.statuses() for name in self.names()}
 
     def own_statuses(self) -> dict[str, list[VersionStatus]]:
-        """The same of this worker alone."""
+        """Statuses of the versions of this worker alone, by model name."""
         return {name: served.stream.own_statuses() for name, served in self.entries.items()}
 
     def is_ready(self, spec: ModelSpec) -> bool:
@@ -133,7 +133,7 @@ class ServedModels:
         ]
 
     def unbind(self) -> None:
-        """Have every AVAILABLE version bind anew what its requests have in common."""
+        """Drop the objects that front ends have bound to AVAILABLE versions; they bind again."""
         for servable in self.available():
             servable.bound.clear()
 
@@ -148,7 +148,7 @@ class ServedModels:
         ]
 
     def compared(self) -> list[tuple[str, str]]:
-        """Give model name and result of every signature that was to be compared, see `Evidence`."""
+        """Give model name and result of every verified signature, see `Evidence`."""
         return [
             (servable.name, signature.evidence.result)
             for servable in self.available()
@@ -178,14 +178,14 @@ class ServedModels:
 
 
 class WithPrepared:
-    """What graphs may ask: the models that are served, and those that a change loads beside them.
+    """The models that graphs can use: those that serve, and those that a change is loading.
 
     A graph that one call of HandleReloadConfigRequest adds together with its models is compiled and
     tried before any of them has its name. Lives on one event loop.
 
     Args of the constructor:
-        served: what requests ask.
-        prepared: what a change is loading that refuses all or nothing, else empty.
+        served: the models that requests can use.
+        prepared: the models that an all-or-nothing change is loading, else empty.
     """
 
     def __init__(self, served: ServedModels, prepared: ServedModels) -> None:
@@ -193,7 +193,7 @@ class WithPrepared:
         self._prepared = prepared
 
     def handle(self, spec: ModelSpec) -> Servable:
-        """See `ServedModels`; what is served under a name comes before what is prepared for it."""
+        """See `ServedModels`; a serving model takes precedence over one still loading."""
         is_new = spec.name not in self._served.entries and spec.name in self._prepared.entries
         return (self._prepared if is_new else self._served).handle(spec)
 
@@ -202,7 +202,7 @@ class WithPrepared:
         return self._served.entries.get(name) or self._prepared.entries.get(name)
 
     def names(self) -> list[str]:
-        """Names of all models that may be asked, sorted."""
+        """Names of all models that graphs can use, sorted."""
         return sorted({*self._served.entries, *self._prepared.entries})
 
 

@@ -1,10 +1,9 @@
-"""One model: all its versions over time, driven from what storage lists.
+"""The stream of one model: all its versions over time, driven by the listings of its storage.
 
-Each poll asks the source what there is, and the version policy what is wanted of it. `_advance`
-then carries out, one at a time, the steps that the transition policy names, and is called again
-whenever the work of one of them ends. What a step means for a version is the business of its
-`VersionControl`. All state lives on the event loop; only listing, fetching, compiling and freeing
-happen in threads.
+Each poll gets the listed versions from the source and the wanted ones from the version policy.
+`_advance` then carries out, one at a time, the steps that the transition policy names, and is
+called again when the work of a step ends. The `VersionControl` of a version carries out the step.
+All state lives on the event loop; only listing, fetching, compiling and freeing run in threads.
 """
 
 import asyncio
@@ -94,7 +93,7 @@ class ModelStream:
         self._tasks: set[asyncio.Task[None]] = set()
         self._assign_labels()
 
-    # -- what others ask ---------------------------------------------------------------------
+    # -- queries -----------------------------------------------------------------------------
 
     @property
     def trouble(self) -> StorageError | None:
@@ -108,7 +107,7 @@ class ModelStream:
 
     @property
     def answers_with(self) -> int | None:
-        """The version that answers, or is to do so first; None where there is none."""
+        """The version that answers requests, or will be the first to; None where there is none."""
         if self._wanted.recalled is not None:
             return self._wanted.recalled
         return self.default.version if self.default else None
@@ -153,26 +152,26 @@ class ModelStream:
         self.aspire()
 
     def poll_every(self, seconds: float) -> None:
-        """Poll at this interval from now on; 0 polls no more by itself."""
+        """Poll at this interval from now on; 0 polls only on request."""
         self._rules = replace(self._rules, poll_wait_s=seconds)
         self._schedule.reschedule(self)
 
     def retry_now(self) -> None:
-        """Wait no longer, at the next poll, with what has failed to load."""
+        """Retry failed versions at the next poll, without waiting for their back-off."""
         for version in self._versions.values():
             version.retry_now()
 
     def poll_now(self) -> None:
-        """Poll now instead of at the next interval, and compare the files of what serves."""
+        """Poll now instead of at the next interval, and compare the files of serving versions."""
         self._comparisons.ask()
         self._schedule.now(self)
 
     def statuses(self) -> list[VersionStatus]:
-        """Status of every known version, highest first, as clients are told it."""
+        """Status of every known version for clients, highest first."""
         return self._rules.others.statuses(self.name, self._versions.statuses())
 
     def own_statuses(self) -> list[VersionStatus]:
-        """The same of this worker alone."""
+        """Status of every version of this worker alone."""
         return self._versions.statuses()
 
     def others_changed(self) -> None:
@@ -185,7 +184,7 @@ class ModelStream:
 
     async def retire(self) -> None:
         """Want no version any more, and wait until all are gone."""
-        # A listing may be under way in its thread; what it finds must not bring versions back.
+        # A listing may be under way in its thread; its result must not bring versions back.
         self._is_retired = True
         self._schedule.leave(self)
         self._wanted.listing = Listing({}, moving=False)
@@ -200,7 +199,7 @@ class ModelStream:
         versions, works = tuple(self._versions.values()), tuple(self._tasks)
         for version in versions:
             version.give_up()
-        # Else a load whose copy is ready now would go on to threads that are gone, and fail.
+        # Otherwise a load that has just fetched its files would use threads that are gone.
         for task in works:
             task.cancel()
         return versions, works
@@ -208,7 +207,7 @@ class ModelStream:
     # -- listing -----------------------------------------------------------------------------
 
     def next_poll_s(self) -> float | None:
-        """Seconds until the next poll, unless `poll_now` asks for one before; None: only then."""
+        """Seconds until the next poll without `poll_now`; None: only `poll_now` polls."""
         return self._rules.pause_s(
             self._trouble, self._versions.retries_at(), is_moving=self._wanted.listing.moving
         )
@@ -282,7 +281,7 @@ class ModelStream:
         return self._versions.failed_of_all(labels_alone)
 
     def aspire(self) -> None:
-        """Choose anew what is wanted, as when other versions are held."""
+        """Choose the wanted versions again, as after a change of the held versions."""
         for candidate in self._wanted.choose():
             self._versions.notice(candidate, self._control)
         self._advance()
@@ -297,7 +296,7 @@ class ModelStream:
             self.aspire()
             return
         # Each command moves its version at once, so the next snapshot shows it and the loop ends;
-        # what takes time goes on in tasks.
+        # the slow work goes on in tasks.
         while action := preserve_availability(self._snapshots()):
             work = self._carry_out(action)
             if work:
@@ -340,7 +339,7 @@ class ModelStream:
         return self._wanted.why_not(number, self._versions.serving())
 
     def _spawn(self, work: Work) -> None:
-        # The loop holds tasks by weak references alone; one that nobody else holds may vanish.
+        # The loop holds only weak references to tasks: without another one a task may vanish.
         task = asyncio.create_task(self._follow(work))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -354,11 +353,11 @@ class ModelStream:
             self._schedule.reschedule(self)
 
     def _publish(self) -> None:
-        """Let requests see what serves now: no await lies between a change of stage and this."""
-        # Made anew rather than kept in step: it runs only when a version moves, and cannot differ
-        # from the stages.
+        """Show requests the serving versions: no await lies between a change of stage and this."""
+        # Rebuilt rather than updated: it runs only when a version moves, and cannot differ from the
+        # stages.
         self.available = serving = self._versions.serving()
-        # Where no version is everywhere, each worker answers with what it has.
+        # Where no version serves on every worker, each worker answers with its own versions.
         shared = self._rules.others.shared(self.name, serving.keys())
         self.default = serving[max(shared or serving)] if serving else None
         self.has_served = self.has_served or bool(serving)

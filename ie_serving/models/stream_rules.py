@@ -1,4 +1,4 @@
-"""What of a model's configuration does not change while it is followed, but for the interval."""
+"""How a model's repository is followed: fixed for the stream's life, except the interval."""
 
 import random
 import time
@@ -11,11 +11,11 @@ from ie_serving.models.repository.trouble import ListingTrouble
 from ie_serving.models.version.control import Rules
 
 LONGEST_BACK_OFF_S = 60.0
-"""A broken version is tried at least so often, since whoever mends it waits for the next try."""
+"""Longest wait before a broken version is tried again: its owner may have repaired it."""
 
 LONGEST_PAUSE_S = 10.0
-"""A store that failed is asked again after so many seconds at most, or after the poll interval
-where that is longer: a new version waits no longer than this once the store is back."""
+"""Seconds after which a failed store is listed again at most, or the poll interval where that is
+longer: once the store is back, a new version waits no longer than this."""
 
 FIRST_BACK_OFF_S = 1.0
 """First wait after a failed load where no poll interval says how often to look."""
@@ -40,9 +40,9 @@ class StreamRules:
         load_timeout_s: how long a load may take, waiting for its turn included; 0: for ever.
         reload_changed: load a version anew whose files change while it serves.
         held: gives the versions that graphs name, which stay loaded.
-        on_trouble: told of each listing that fails.
-        on_changed: told of each change of the files of a version that serves.
-        on_load: told of each load that ends, whether it succeeded.
+        on_trouble: called for each listing that fails.
+        on_changed: called for each change of the files of a serving version.
+        on_load: called at the end of each load, with whether it succeeded.
         others: the other workers of the server.
         clock: seconds that only grow.
         chance: 0 to 1 at random, for the jitter of the back-off.
@@ -64,15 +64,15 @@ class StreamRules:
     def pause_s(
         self, trouble: ListingTrouble, retries: Collection[float], *, is_moving: bool
     ) -> float | None:
-        """Give the seconds until the next poll; None: there is none until somebody asks.
+        """Give the seconds until the next poll; None: the next poll comes only on request.
 
-        That is the poll interval; another pause while listings fail, and less while a version is
-        still being written. Without an interval it is the time until a failed version is tried
-        again.
+        The pause is the poll interval, another one while listings fail, and a shorter one while a
+        version is being written. Without an interval it lasts until the next retry of a failed
+        version.
 
         Args:
             trouble: of the listings.
-            retries: when failed versions are to be tried again, by `clock`.
+            retries: when failed versions are due for a retry, by `clock`.
             is_moving: whether a version is still being written.
         """
         if trouble.retry_s and self.poll_wait_s:
@@ -97,7 +97,7 @@ class StreamRules:
 
     @property
     def _first_pause_s(self) -> float:
-        # The store is asked each poll interval anyway, so an earlier second try gains little.
+        # The store is listed at each poll interval anyway: an earlier second try gains little.
         return self.poll_wait_s or FIRST_BACK_OFF_S
 
     @property
@@ -105,7 +105,7 @@ class StreamRules:
         return max(self.poll_wait_s, LONGEST_PAUSE_S)
 
     def of_versions(self, model: str, base_path: str, on_overdue: Callable[[], None]) -> Rules:
-        """Give what each version of `model` needs of this."""
+        """Give the rules that each version of `model` needs."""
         return Rules(
             model=model,
             base_path=base_path,

@@ -1,4 +1,4 @@
-"""Models that load to take over from the ones that serve under their names."""
+"""Successors: models that load in order to replace the serving models of the same names."""
 
 import asyncio
 from collections.abc import Callable, Mapping

@@ -1,4 +1,4 @@
-"""What a model repository's store promises: entries under one URL, to list and to read.
+"""The Storage protocol: lists and reads the entries under one URL.
 
 Storage knows nothing of models. Paths are relative to the storage's URL, with `/` between their
 parts, whatever the backend uses. Methods block; callers give them a thread. Every backend passes
@@ -39,7 +39,7 @@ def fingerprint_of(entries: Iterable[Entry], origin: str = "") -> str:
 
     Args:
         entries: the files.
-        origin: where they are from, when that is to be told apart too.
+        origin: the files' origin, when equal files of two origins should differ.
 
     Returns:
         SHA-256 in hexadecimal. The cache names its copies by it, so they outlive this release.
@@ -53,7 +53,7 @@ def fingerprint_of(entries: Iterable[Entry], origin: str = "") -> str:
 
 
 class Storage(Protocol):
-    """Read access to what lies under one URL. Blocking."""
+    """Read access to the entries under one URL. Blocking."""
 
     @property
     def url(self) -> str:

@@ -1,4 +1,4 @@
-"""What stores promise about an object's bytes, and the check of a file against it.
+"""Checksums that stores give for objects, and the check of a file against them.
 
 Sources: Amazon S3 User Guide, "Checking object integrity"; Cloud Storage, "Hashes and ETags".
 """
@@ -41,13 +41,13 @@ class Digest(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Checksum:
-    """A promise about the content of an object.
+    """The checksum that a store gives for an object.
 
     Attributes:
         algorithm: a key of `DIGESTS`.
         value: the digest; for a composite one, the digest of the parts' digests.
-        part_bytes: size of the upload's parts, of which the last may be shorter; 0 when `value`
-            is of the whole object.
+        part_bytes: size of the upload's parts (the last may be shorter); 0 when `value` covers
+            the whole object.
     """
 
     algorithm: str
@@ -106,14 +106,14 @@ def verify(file: Path, expected: Checksum, name: str) -> None:
 def from_s3_headers(
     tag: str, size: int, headers: Mapping[str, str], part_bytes: Callable[[], int]
 ) -> Checksum | None:
-    """Choose what to check an S3 object by.
+    """Choose the checksum to check an S3 object with.
 
     Args:
         tag: ETag without quotes.
         size: bytes of the object.
         headers: of HeadObject, names in lower case.
-        part_bytes: asks the store for the size of the first part; only called for a multipart
-            upload without a checksum of the whole.
+        part_bytes: requests the size of the first part; called only for a multipart upload
+            without a checksum of the whole object.
     """
     offered = [(name, headers[key]) for key, name in _S3_HEADERS.items() if key in headers]
     # A checksum of the whole first: one over the parts needs another request, for their size.

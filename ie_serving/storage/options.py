@@ -1,7 +1,7 @@
-"""How stores are reached and where copies are kept.
+"""Options of stores and of the local cache: types and defaults.
 
-`config/schema/storage.py` declares the variables and flags that these values come from, and
-what they mean; here are their types and defaults.
+`config/schema/storage.py` declares the variables and flags that set these values, and their
+meaning.
 """
 
 from dataclasses import dataclass, field
@@ -16,8 +16,8 @@ class S3Options:
     """URL of a store other than AWS; empty for AWS."""
 
     endpoint_variable: str = "S3_ENDPOINT"
-    """The variable that says which store is asked, for advice; without an endpoint boto3 reads some
-    of its own."""
+    """Name of the variable that sets the endpoint, for advice; without an endpoint boto3 reads its
+    own variables."""
 
     region: str = ""
     """Empty takes the profile's."""
@@ -53,7 +53,7 @@ class GcsOptions:
     last resort."""
 
     endpoint: str = ""
-    """URL of an emulator, asked without credentials; empty for Google."""
+    """URL of an emulator, used without credentials; empty for Google."""
 
     anonymous: bool = False
     """Whether requests carry no credentials."""
@@ -94,8 +94,8 @@ class StorageOptions:
     cache_size_bytes: int = 0
     """Size at which the least recently used copies are evicted; 0 sets no limit."""
 
-    # 400 kbit/s: at less, a model of 100 MB takes more than half an hour, and whoever waits for it
-    # is better told. Slower links exist, so it can be lowered.
+    # 400 kbit/s: below it a model of 100 MB takes more than half an hour, and an error is better
+    # than that wait. Slower links exist, so the limit can be lowered.
     min_download_bytes_per_s: int = 50_000
     """A download that is slower over a minute ends, and is tried again; 0 sets no limit."""
 

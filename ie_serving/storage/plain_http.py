@@ -1,4 +1,4 @@
-"""What travels to a store in plain text where strangers can read it: said, never silent."""
+"""Warns when requests to a store travel unencrypted over a public network."""
 
 import logging
 from collections.abc import Iterator
@@ -12,19 +12,19 @@ log = logging.getLogger(__name__)
 
 
 def warn_of_plain_http(bucket: str, url: str, proxy: str = "") -> None:
-    """Log what of the requests to a bucket is not encrypted on its way to a public address.
+    """Warn where requests to a bucket are not encrypted on their way to a public address.
 
     Args:
         bucket: its name.
         url: of the store.
-        proxy: the address of the proxy that stands between; empty for none.
+        proxy: the address of the proxy in between; empty for none.
     """
     for what, host in exposed(url, proxy):
         log.warning(Event("plain HTTP to a public address", bucket=bucket, host=host, what=what))
 
 
 def exposed(url: str, proxy: str = "") -> Iterator[tuple[str, str]]:
-    """Give what strangers can read, and the public host that it is sent to."""
+    """Give the data that third parties can read, and the public host that receives it."""
     is_plain = urlsplit(url).scheme == "http"
     if is_plain and is_public(host_of(url)):
         yield "requests", host_of(url)
@@ -39,11 +39,11 @@ def exposed(url: str, proxy: str = "") -> Iterator[tuple[str, str]]:
 
 
 def proxy_of(url: str, *others: str) -> str:
-    """Give the address of the proxy that a client asks for a URL; empty for none.
+    """Give the address of the proxy that a client uses for a URL; empty for none.
 
     Args:
         url: of the store.
-        others: what the client looks for where the URL's scheme has none, such as `all`.
+        others: proxy keys that the client tries where the URL's scheme has none, such as `all`.
     """
     # From the environment, as the clients themselves read it.
     parts = urlsplit(url)

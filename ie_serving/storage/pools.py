@@ -1,14 +1,14 @@
-"""Threads for what waits for stores, some for each store.
+"""A thread pool for each store.
 
-A store that hangs or trickles holds all the threads that it can get. With threads of its own it
-holds up its own models alone; local paths, and the models of other stores, go on.
+A store that hangs or is slow occupies every thread that it can get. With its own threads it delays
+only its own models; local paths and the models of other stores go on.
 """
 
 from concurrent.futures import Executor, ThreadPoolExecutor
 
 
 class StorePools:
-    """One pool for each store, made when it is first asked for. Used on one thread.
+    """One pool for each store, made on first use. Used on one thread.
 
     Args of the constructor:
         threads: of each pool; made as they are needed.
@@ -27,6 +27,6 @@ class StorePools:
         return self._pools[store]
 
     def shutdown(self) -> None:
-        """Begin nothing more; what runs is not waited for."""
+        """Start no more work, and do not wait for running work."""
         for pool in self._pools.values():
             pool.shutdown(wait=False, cancel_futures=True)

@@ -1,7 +1,7 @@
-"""What a remote backend gives to the mirror: listings, ranges of bytes, and their checksums.
+"""The Remote protocol, from which the mirror reads: listings, ranges of bytes and checksums.
 
-Also where its objects lie, and which keys of a bucket become paths of files. A key is written by
-whoever can upload, so one that would lead out of its directory must never become a path.
+Also parses bucket locations, and turns keys of a bucket into file paths. Every uploader can choose
+a key, so a key that would lead out of its directory must never become a path.
 """
 
 import logging
@@ -58,10 +58,10 @@ class Remote(Protocol):
         """
 
     def checksum(self, entry: Entry) -> Checksum | None:
-        """Ask what the store promises about the content of exactly this `entry.tag`.
+        """Request the store's checksum of the content of exactly this `entry.tag`.
 
         Returns:
-            None when the store offers nothing that can be checked.
+            None when the store has no usable checksum.
         """
 
 
@@ -81,7 +81,7 @@ class Location:
 
     @classmethod
     def parse(cls, url: str, rest: str) -> "Location":
-        """Split what follows `scheme://`. A `//` in the path is part of the keys' names.
+        """Split the part after `scheme://`. A `//` in the path is part of the keys' names.
 
         Raises:
             ConfigError: no bucket, or credentials in the URL.
@@ -117,7 +117,7 @@ class Location:
             )
 
     def above(self) -> "Location | None":
-        """Give what this lies in; None at the root of a bucket."""
+        """Give the parent location; None at the root of a bucket."""
         if not self.prefix:
             return None
         parent, slash, _ = self.prefix[:-1].rpartition("/")
@@ -151,7 +151,7 @@ def is_plain(path: str) -> bool:
 
 @lru_cache(maxsize=1000)
 def _remark_once(remark: str) -> None:
-    """Log what every listing would show again: once, as far as the last 1000 remarks reach."""
+    """Log a remark once, although each listing repeats it; the last 1000 are remembered."""
     log.warning(remark)
 
 

@@ -1,4 +1,4 @@
-"""Trying again after trouble that passes."""
+"""Retries with back-off after transient trouble of a store."""
 
 import logging
 import math
@@ -17,12 +17,12 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 PASSING = (Unreachable, Throttled)
-"""Trouble that passes by itself. Everything else needs somebody to change something."""
+"""Transient trouble. All other trouble lasts until a person changes something."""
 
 
 QUICK_THEN_PATIENT = Backoff(first_s=0.2, longest_s=10.0)
-"""A connection that broke is best opened again at once; a store that stays away for longer is asked
-every 5 to 10 s."""
+"""A broken connection is best opened again at once; a store that stays unreachable is tried every 5
+to 10 s."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,7 +36,7 @@ class Tries:
     """Waits between two tries."""
 
     patience_s: float = math.inf
-    """No further try begins so long after the first: what hangs is not asked again and again."""
+    """No further try begins this many seconds after the first, so that a hanging store is left."""
 
 
 class Retrying:
@@ -62,7 +62,7 @@ class Retrying:
         self._began = self._clock()
 
     def run(self, action: Callable[[], T]) -> T:
-        """Return what `action` returns.
+        """Run `action`, with retries, and return its result.
 
         Raises:
             StorageError: the last failure.

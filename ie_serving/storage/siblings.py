@@ -1,13 +1,13 @@
-"""Base paths that lie side by side in a store, listed together by one listing of what is above.
+"""Lists sibling base paths of a store together, by one listing of their common parent.
 
 A thousand models below `s3://bucket/models/` would cost a thousand requests at every poll, and the
-files of a version one more. So whoever is about to list says so beforehand. The first of them that
-begins lists for all that are expected by then, with every object below, if that takes fewer
-requests; the others find what they need in it.
+files of a version one more. So callers announce that they will list (`expect`). The first caller to
+start lists once for all announced callers, with every object below the parent, if that takes fewer
+requests; the others read that result.
 
-What else lies there may be much more than the models are, and a listing of it may be forbidden.
-Then each lists for itself as if this module were not there, and all together is tried again later.
-Trouble that passes (a store that does not answer) is that of all who were expected.
+The parent may hold much more than the models, or listing it may be forbidden. Then each caller
+lists its own path, and the common listing is tried again after `KNOWN_S`. A transient error (a
+store that does not answer) is raised to all announced callers.
 """
 
 import logging
@@ -37,7 +37,7 @@ MinIO's client. A thousand objects are one request, so this is 50 times fewer re
 least."""
 
 KNOWN_S = 600.0
-"""Seconds for which it is remembered what a listing of all takes, or that it is forbidden."""
+"""Seconds for which the cost of a common listing, or its refusal, is remembered."""
 
 Found: TypeAlias = Mapping[str, Sequence[Entry]] | None
 """Objects by the prefix of the base path that they lie under; None: more than is worthwhile."""
@@ -66,7 +66,7 @@ class Siblings:
         self._above = above
         self._clock = clock
         self._expected: set[_Turn] = set()
-        self._marking = Lock()  # of what is expected: the event loop takes it, so nobody keeps it
+        self._marking = Lock()  # guards the announcements; held briefly, since the loop takes it
         self._listing = Lock()
         self._fewest: float = FEWEST
         self._known_until = 0.0
@@ -79,19 +79,19 @@ class Siblings:
             self._expected.add(turn)
 
     def look(self, turn: _Turn, remote: Remote, retried: Retried) -> Sequence[Entry] | None:
-        """Give the objects of one base path, or None when it is to be listed alone.
+        """Give the objects of one base path, or None when the caller must list it alone.
 
         Raises:
             StorageError: the store does not answer.
         """
-        # One listing at a time: whoever waits here for another's mostly finds its outcome then.
+        # One listing at a time: a caller that waits here mostly finds the outcome it needs.
         with self._listing:
             if turn.outcome is None and self._is_worthwhile():
                 self._list(remote, retried)
             with self._marking:
                 self._expected.discard(turn)
         if isinstance(turn.outcome, StorageError):
-            # Anew, since each thread that raises one writes its own stack into it.
+            # A new exception for each thread, since raising writes the thread's stack into it.
             raise type(turn.outcome)(*turn.outcome.args)
         return turn.outcome
 
@@ -101,8 +101,8 @@ class Siblings:
         return len(self._expected) >= self._fewest
 
     def _list(self, remote: Remote, retried: Retried) -> None:
-        # Whoever is expected from now on has asked after this listing began, and may ask for what
-        # came since: that is for the next one.
+        # A caller announced from now on may want objects uploaded after this listing began: the
+        # next listing is for it.
         with self._marking:
             turns, self._expected = self._expected, set()
         self._known_until = self._clock() + KNOWN_S
@@ -113,7 +113,7 @@ class Siblings:
         except PASSING as error:
             for turn in turns:
                 turn.outcome = error
-        except StorageError as error:  # most likely it is forbidden, unlike what lies below
+        except StorageError as error:  # most likely listing the parent is forbidden
             self._fewest = math.inf
             log.info(Event("base paths are listed alone", path=self._above.url, cause=error))
         if found is not None:
@@ -148,10 +148,10 @@ class Sibling:
         self._siblings.expect(self._turn, before)
 
     def look(self, above: Remote, retried: Retried) -> "Seen | None":
-        """Give what a listing of all shows of this base path; None: list it alone.
+        """Give the objects of this base path from a common listing; None: list it alone.
 
         Args:
-            above: what all base paths lie in.
+            above: the parent of all base paths.
             retried: runs the listing.
 
         Raises:

@@ -1,4 +1,4 @@
-"""A version whose one file stands in the configuration: a repository without a place."""
+"""Storage of one version whose only file is a text in the configuration."""
 
 import hashlib
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ LONG_AGO = 1.0
 
 
 class Text(Protocol):
-    """What stands in the configuration."""
+    """The text from the configuration."""
 
     @property
     def text(self) -> str:
@@ -35,7 +35,7 @@ class Stated:
     """One version with one file. See `storage.base.Storage`.
 
     Args of the constructor:
-        url: what logs call it.
+        url: its name in logs.
         version: its number.
         name: of the file.
         text: of the file.

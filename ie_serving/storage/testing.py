@@ -1,4 +1,4 @@
-"""A store in memory for tests, with the same promises as a remote backend, and faults to order."""
+"""A store in memory for tests, with a remote backend's contract and faults that a test can set."""
 
 import hashlib
 from collections import deque

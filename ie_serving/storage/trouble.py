@@ -1,8 +1,8 @@
-"""What can be wrong with a store, and the words for it.
+"""The kinds of trouble with stores, and the error texts for them.
 
-Each backend sorts its client's exceptions into these troubles at one edge and says what to set;
-what lies below the clients (names, sockets, TLS) is the same for all and is sorted here. Texts are
-made of our own words and of the store's error codes only: clients' texts can hold secrets.
+Each backend sorts its client's exceptions into these kinds in one place and names the setting to
+change; errors below the clients (names, sockets, TLS) are common to all and sorted here. Texts
+contain only our own words and the store's error codes: clients' texts can hold secrets.
 """
 
 import errno
@@ -92,13 +92,13 @@ Classify = Callable[[Exception], tuple[Trouble, str] | None]
 def translated(
     url: str, action: str, classify: Classify, advice: Mapping[Trouble, str | Hint]
 ) -> Iterator[None]:
-    """Raise what a client raised as the StorageError it means.
+    """Translate a client's exception into the StorageError that it means, and raise that.
 
     Args:
         url: of the store, without credentials.
-        action: what was tried, such as `list` or `read 3/model.xml`.
-        classify: knows the client's exceptions.
-        advice: what to do about each trouble, with the backend's names of settings.
+        action: the attempted action, such as `list` or `read 3/model.xml`.
+        classify: sorts the client's exceptions.
+        advice: the advice for each trouble, with the backend's names of settings.
     """
     try:
         yield
@@ -131,7 +131,7 @@ def http_trouble(status: int) -> Trouble:
 
 
 def network_trouble(error: BaseException) -> Trouble | None:
-    """Sort what went wrong below HTTP; None when nothing did."""
+    """Sort an error below HTTP; None when there is none."""
     sorted_causes = (_socket_trouble(cause) for cause in _causes(error))
     return next((trouble for trouble in sorted_causes if trouble), None)
 
@@ -139,7 +139,7 @@ def network_trouble(error: BaseException) -> Trouble | None:
 def peer_of(error: BaseException) -> str:
     """Give host and port of the connection that `error` is about, by urllib3; empty for none.
 
-    Which of them it was is what has to be known where a proxy or an endpoint stands in between.
+    With a proxy or an endpoint in between, the reader needs to know which peer failed.
     """
     for cause in _causes(error):
         # Not `getattr`: one of its errors has a property of this name that warns.
@@ -190,7 +190,7 @@ def _causes(error: BaseException) -> list[BaseException]:
     `kwargs` (botocore).
     """
     found: list[BaseException] = [error]
-    # `found` grows while it is walked: every exception is asked for those that it wraps.
+    # `found` grows while it is walked: every exception adds those that it wraps.
     for cause in found:
         for inner in _wrapped_by(cause):
             if inner not in found and len(found) < _MOST_CAUSES:

@@ -1,7 +1,7 @@
-"""Labels that a client sets, one model's at a time, and what a person wants to know beside states.
+"""Sets a model's version labels for a client, and gives model details that a status lacks.
 
 The rule is TensorFlow Serving's: a label names a version that is AVAILABLE, unless the server
-allows more. What is set stays until the configuration changes: the last change wins.
+allows more. A label stays until the configuration changes it: the last change wins.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -15,13 +15,13 @@ from ie_serving.models.served import Served
 from ie_serving.models.version.handle import Servable
 
 MOST_LABELS = 1_000
-"""Labels of a model that clients may set: a hundred times what people use, and with the
-longest names a quarter of a megabyte."""
+"""Labels of a model that clients may set; more are refused. A hundred times the usual number, and
+with the longest names a quarter of a megabyte."""
 
 
 @dataclass(frozen=True)
 class Details:
-    """What a status does not tell of a model.
+    """Facts about a model that its status does not contain.
 
     Attributes:
         default_version: answers requests that name neither version nor label; None while none does.
@@ -43,7 +43,7 @@ class LabelChanges:
     """Lives on one event loop.
 
     Args of the constructor:
-        models: what is served.
+        models: the served models.
         relabel: changes labels by an edit; see `ModelManager.relabel`.
     """
 
@@ -65,7 +65,7 @@ class LabelChanges:
 
         Raises:
             NotFound: no such model.
-            UnknownLabel: one to be removed is not there.
+            UnknownLabel: a label to remove does not exist.
             PreconditionFailed: a version is not AVAILABLE. In each case nothing has changed.
         """
         self._models.served.entry(name)

@@ -1,8 +1,8 @@
-"""Listings that clients ask for: of each model one at a time, and a pause after each.
+"""Listings at a client's request: one at a time for each model, with a pause after each.
 
-A store charges for each listing, and whoever reaches the REST port may ask for one. Who asks while
-one runs, or too soon after it, waits for the next together with all others who do: so each of them
-gets a listing that began after the request came, which sees what was uploaded before.
+A store charges for each listing, and every client of the REST port may request one. Requests that
+come during a listing, or too soon after it, share the next listing: so each request gets a listing
+that began after it came, and therefore sees everything uploaded before the request.
 """
 
 import asyncio
@@ -31,13 +31,13 @@ class PollRequests:
     def __init__(self, poll: Poll, pause_s: float = PAUSE_S) -> None:
         self._poll = poll
         self._pause_s = pause_s
-        # By model that is being listed, or was just now: the listing after that; None when nobody
-        # has asked for one.
+        # Models being listed, or in the pause after it: the next listing, None when no request
+        # waits for one.
         self._next: dict[str, Turn | None] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def once(self, model: str) -> None:
-        """List as soon as that may be; return when it is done.
+        """List the repository as soon as the pause allows; return when the listing is done.
 
         Raises:
             NotFound: no such model.
@@ -50,7 +50,7 @@ class PollRequests:
                 self._next[model] = turn
             else:
                 self._begin(model, turn)
-        # Shielded: others may wait for what a cancelled request has asked for.
+        # Shielded: other requests may wait for the listing that a cancelled request started.
         await asyncio.shield(turn)
 
     def _begin(self, model: str, turn: Turn) -> None:
@@ -66,7 +66,7 @@ class PollRequests:
             await self._poll(model)
         except Exception as error:
             turn.set_exception(error)
-            turn.exception()  # it is known, though nobody may wait for it any more
+            turn.exception()  # marked as retrieved: every request may have been cancelled
             if isinstance(error, NotFound):  # nothing was listed
                 pause_s = 0
         else:

@@ -1,7 +1,7 @@
-"""The reload that a client asks for: the configuration file if it changed, then every repository.
+"""Reloads at a client's request: the configuration file if it changed, then every repository.
 
-Source of the phrases: OpenVINO Model Server, `POST /v1/config/reload`, whose clients may look for
-them; the cause follows.
+The phrases are those of OpenVINO Model Server's `POST /v1/config/reload`, since its clients may
+look for them; the cause follows the phrase.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ class ReloadRequests:
 
     Args of the constructor:
         models: what is served.
-        poll: lists one model's repository once, as often as clients may ask for it.
+        poll: lists one model's repository once, limited in rate (`poll_requests`).
         apply_file: see `ApplyFile`; raises OSError where the file cannot be read.
     """
 
@@ -37,7 +37,7 @@ class ReloadRequests:
         self._apply_file = apply_file
 
     async def __call__(self) -> bool:
-        """Reload, and wait until what is new serves; tell whether anything changed.
+        """Reload, wait until new versions serve, and tell whether anything changed.
 
         Raises:
             ConfigError: the file is broken, and nothing has changed.
@@ -48,7 +48,7 @@ class ReloadRequests:
         return await self.versions() or is_new
 
     async def versions(self) -> bool:
-        """List all repositories, and wait until what is new serves; tell whether anything changed.
+        """List all repositories, wait until new versions serve, and tell whether anything changed.
 
         Raises: as of `__call__`.
         """
@@ -67,8 +67,8 @@ class ReloadRequests:
 
     async def _versions(self) -> None:
         names: Sequence[str] = self._models.served.names()
-        # All are listed before one error is told: a store that fails must not keep what is new in
-        # another from being loaded.
+        # All are listed before an error is raised: a store that fails must not keep new versions
+        # in another store from being loaded.
         found = await asyncio.gather(*map(self._poll, names), return_exceptions=True)
         await self._models.settled()
         for error in found:
@@ -95,8 +95,8 @@ class ReloadRequests:
 
 def _beginning(phrase: str, error: ServingError) -> ServingError:
     """Give an error of the same kind whose text begins with `phrase`."""
-    # Faults quote the file, and whoever reaches the REST port reads them: as little is said of
-    # credentials as in the log.
+    # Faults quote the file, and every client of the REST port can read them: credentials are
+    # masked as in the log.
     text = mask(f"{phrase} {error}")
     if isinstance(error, ConfigError):
         return ConfigError([text])

@@ -24,7 +24,7 @@ class Polled(Protocol):
         """Give the seconds until the next listing is due; None: not before `Polls.now`."""
 
     def to_list(self) -> List:
-        """Give what lists the repository as it is asked for now."""
+        """Give the function that makes the next listing of the repository."""
 
     def listed(self, listing: Listing) -> None:
         """Act on a listing."""

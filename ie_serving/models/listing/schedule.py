@@ -1,12 +1,11 @@
-"""When repositories are listed, and in which thread: one schedule for all models.
+"""The listing schedule: when each model's repository is listed, and in which thread.
 
-A thousand models cost one timer and, where storage is quick, one thread: whatever is due at about
-the same time is listed in a row. A store that is slow gets more threads, up to a limit, so that one
-directory that hangs does not hold the others; each store has threads of its own.
+A thousand models cost one timer and, where storage is quick, one thread: listings due at about the
+same time run one after the other. Each store has its own threads. A slow store gets more threads,
+up to a limit, so that one directory that hangs does not delay the others.
 
-A model with which nothing is the matter is looked at in a round with others
-(`models/listing/untroubled.py`). It has turns of its own here while anything else is to be done for
-it.
+Idle models are polled in batches (`models/listing/untroubled.py`). A model with news, failures or
+requests to poll has its own turns in this schedule.
 """
 
 import asyncio
@@ -37,13 +36,13 @@ SLOW_S = 0.05
 local directories take about a third of it; a request to a remote store takes most of it."""
 
 NO_THREAD_S = 1.0
-"""Seconds after which a thread is asked for again where the system had none left."""
+"""Seconds after which a thread is requested again when the system could not start one."""
 
 MOST_THREADS = 8
 """Threads that list one store at a time. One that hangs holds all of them until its time-out."""
 
 TOLD_AT_ONCE = 50
-"""Listings that are told to the event loop in one callback: 50 take it about 0.3 ms."""
+"""Listings reported to the event loop in one callback: 50 take the loop about 0.3 ms."""
 
 
 Waiter = asyncio.Future[None]
@@ -51,7 +50,7 @@ Waiter = asyncio.Future[None]
 
 @dataclass(slots=True)
 class _Asked:
-    """A listing that is to be made, and what came of it."""
+    """A listing to make, and its outcome."""
 
     model: Polled
     to_list: List
@@ -87,15 +86,15 @@ class Polls:
     def __init__(self, threads_of: Callable[[str], Executor]) -> None:
         self._threads_of = threads_of
         self._stores: dict[str, _Store] = {}
-        # Whose turn is when. A model that is scheduled anew gets another number, and the entry with
-        # the old one is passed over: to search the heap for it would cost more.
+        # Heap of due times. Rescheduling a model gives it a new number, and its old entry is
+        # skipped when it comes up: searching the heap for that entry would cost more.
         self._due: list[tuple[float, int, float, Polled]] = []
         self._turns: dict[Polled, int] = {}
         self._numbers = itertools.count()
         self._timer: asyncio.TimerHandle | None = None
-        self._timer_at = 0.0  # uvloop's handle of what is due already does not know it
-        # By model that is being listed: who waits for the listing after that; None when nobody has
-        # asked for one. A repository is never listed twice at a time.
+        self._timer_at = 0.0  # uvloop's handle of an overdue timer has no time
+        # Models being listed: the waiters for their next listing, None when no caller has asked for
+        # one. A repository is never listed twice at a time.
         self._again: dict[Polled, list[Waiter] | None] = {}
         self._rounds = Rounds(self._queue)
 
@@ -124,7 +123,7 @@ class Polls:
                 self._set_timer()
 
     def reschedule(self, model: Polled) -> None:
-        """Ask a model that is followed anew when it is due."""
+        """Ask a followed model again when its next listing is due."""
         if model in self._turns and model not in self._again:
             self.follow(model)
 
@@ -198,19 +197,19 @@ class Polls:
         self._watch(store)
 
     def _watch(self, store: _Store) -> None:
-        """See in a while whether what waits needs one more thread: all at work may hang."""
+        """Check later whether waiting listings need another thread: all running ones may hang."""
         if store.waiting and not store.is_watched:
             store.is_watched = True
             asyncio.get_running_loop().call_later(SLOW_S, self._help, store)
 
     def _is_begun(self, store: _Store, loop: asyncio.AbstractEventLoop) -> bool:
         """Hand the listings to a thread; False: none will make them."""
-        turn = [store]  # popped by the thread that takes it, or here by whoever calls it off
+        turn = [store]  # popped by the thread that takes it, or here to cancel it
         try:
             store.threads.submit(self._take, turn, loop)
         except RuntimeError:  # the system has no thread left, or the server ends
-            # `submit` queues the work before it asks for a thread: left there it would be counted
-            # when a thread is free again. One may have taken it already.
+            # `submit` queues the work before it starts a thread, and a thread that becomes free
+            # would run the work left there. A thread may have taken it already.
             return _popped(turn) is None
         return True
 
@@ -234,7 +233,7 @@ class Polls:
 
     def _ended(self, store: _Store) -> None:
         store.working -= 1
-        self._resume(store)  # what was asked for after the thread had looked for the last time
+        self._resume(store)  # listings requested after the thread's last look
 
     def _resume(self, store: _Store) -> None:
         if store.waiting and not store.working:
@@ -242,7 +241,7 @@ class Polls:
         else:
             self._watch(store)
 
-    # -- what came of it ---------------------------------------------------------------------
+    # -- the outcome -------------------------------------------------------------------------
 
     def _tell(self, done: list[_Asked | Look]) -> None:
         for each in done:
@@ -285,7 +284,7 @@ class Polls:
 
 
 def _popped(turn: list[_Store]) -> _Store | None:
-    """Take the one item, in any thread; None: somebody else has taken it."""
+    """Take the one item, in any thread; None when another thread has taken it."""
     try:
         return turn.pop()
     except IndexError:
@@ -300,11 +299,11 @@ def _hand_over(model: Polled, outcome: Listing | Exception | None) -> None:
 
 
 def _listed(waiting: deque[_Asked | Look]) -> list[_Asked | Look]:
-    """Make some of the listings that wait, and give those of which the loop is told at once."""
+    """Make some of the waiting listings, and give those to report to the loop together."""
     done: list[_Asked | Look] = []
     began = time.monotonic()
     with suppress(IndexError):  # nothing waits any more
-        # In portions: told of a thousand at once, the loop would do nothing else meanwhile.
+        # In portions: a thousand outcomes in one callback would block the loop.
         while len(done) < TOLD_AT_ONCE and time.monotonic() - began <= SLOW_S:
             # Without a look before it: another thread may take the last one in between.
             asked = waiting.popleft()

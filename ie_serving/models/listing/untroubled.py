@@ -1,12 +1,12 @@
-"""Models with which nothing is the matter, looked at in a row: no work for the event loop on each.
+"""Polls idle models in batches, so that an idle model costs the event loop nothing.
 
-Of nearly all of a thousand idle models a poll finds nothing new. Those of one store and interval
-make a round: one timer hands all of them to the store's threads, and the event loop is told of
-those alone that have news. A model that has news, is asked for, or has more to do than to look
-leaves its round for a turn of its own, and comes back when it is quiet again.
+A poll of an idle model finds nothing new. The idle models of one store and poll interval make a
+round: one timer hands all of them to the store's threads, which report only models with news to
+the event loop. A model with news, a requested poll, or more work than a look at its repository
+leaves its round for its own turn in the schedule, and returns to the round when it is idle again.
 
-A look belongs to the event loop until a thread begins it, and then to that thread, until it has
-found nothing new or the event loop has been told what it has found.
+The event loop owns a look until a thread begins it; then the thread owns it until it has found
+nothing new or has reported its findings to the event loop.
 """
 
 import asyncio
@@ -20,12 +20,12 @@ from ie_serving.models.repository.source import Listing
 
 @dataclass(eq=False, slots=True)
 class Look:
-    """A quiet model in its round, and what the last look at it has found.
+    """An idle model in its round, and the outcome of the last look at it.
 
     Attributes:
         model: that model.
-        is_queued: whether it waits for a thread, has one, or is to be told to the event loop.
-        outcome: what is news; None: nothing.
+        is_queued: whether it waits for a thread, has one, or waits to be reported to the loop.
+        outcome: the news; None when there are none.
     """
 
     model: Polled
@@ -46,12 +46,12 @@ class Look:
         except Exception as error:
             self.outcome = error
         with self._lock:
-            # Whoever has withdrawn it meanwhile waits for its end.
+            # A caller that has withdrawn it meanwhile waits for its end.
             self._is_begun = self.is_queued = self.outcome is not None or self._is_withdrawn
             return self._is_begun
 
     def withdraw(self) -> bool:
-        """Call it off; tell whether a thread is at it, of which the event loop will be told."""
+        """Cancel the look; tell whether a thread runs it, whose outcome the loop will receive."""
         with self._lock:
             self._is_withdrawn = True
             return self._is_begun

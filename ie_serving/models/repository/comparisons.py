@@ -1,4 +1,4 @@
-"""When the files of the versions that serve are listed again, to find those that were changed."""
+"""Decides when a poll lists the files of serving versions again, to find changed files."""
 
 COMPARED_EVERY = 30
 """Polls after which the files of the versions that serve are compared once more. For a thousand
@@ -6,21 +6,21 @@ idle models that takes about 0.2 % of a core."""
 
 
 class Comparisons:
-    """Those of one model.
+    """The file comparisons of one model.
 
     Attributes:
-        polls_left: how many there are until files are compared, that one included. Whoever makes a
-            poll counts it, in any thread, one at a time.
+        polls_left: polls until files are compared, the comparing poll included. The thread that
+            polls decrements it; a model is polled by one thread at a time.
     """
 
     def __init__(self) -> None:
         self.polls_left = COMPARED_EVERY
-        # Apart from the count, since a thread may be counting when the event loop asks.
+        # Apart from the count, since a thread may be counting when the event loop sets this.
         self._is_asked = False
 
     @property
     def is_next(self) -> bool:
-        """Whether the next poll is to compare."""
+        """Whether the next poll compares files."""
         return self.polls_left <= 1 or self._is_asked
 
     def ask(self) -> None:

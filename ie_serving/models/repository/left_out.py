@@ -1,4 +1,4 @@
-"""Directories that are no complete version, and which of them a poll looks at again."""
+"""Directories that are not complete versions, and which of them a poll looks at again."""
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
@@ -12,16 +12,16 @@ should not wait."""
 
 @dataclass(frozen=True, slots=True)
 class LeftOut:
-    """One of them.
+    """One incomplete version directory.
 
     Attributes:
         version: its number.
         directory: its name.
-        fingerprint: of what is there.
-        lacks: what it lacks; empty where it only waits for its marker file.
-        since_s: when that was seen first.
-        due_s: when it is to be looked at again.
-        at_rest: whether two looks have found the same.
+        fingerprint: of its present files.
+        lacks: the missing files; empty where only the marker file is missing.
+        since_s: when this content was seen first.
+        due_s: when the next look is due.
+        at_rest: whether two looks have found the same content.
     """
 
     version: int
@@ -34,16 +34,16 @@ class LeftOut:
 
     @property
     def is_at_fault(self) -> bool:
-        """Whether it stays incomplete: nobody seems to be writing it."""
+        """Whether it stays incomplete: its files have stopped changing."""
         return bool(self.lacks) and self.at_rest
 
 
 class LeftOuts:
-    """Those of one model. There may be ten thousand, of which a poll costs next to nothing.
+    """The incomplete directories of one model. A poll of ten thousand costs next to nothing.
 
     Args of the constructor:
         clock: seconds since the epoch.
-        rests_at_once: take what is there to be at rest when it is seen first.
+        rests_at_once: treat files as at rest when they are seen first.
     """
 
     def __init__(self, clock: Callable[[], float], *, rests_at_once: bool) -> None:
@@ -55,15 +55,15 @@ class LeftOuts:
         return len(self._entries)
 
     def get(self, version: int) -> LeftOut | None:
-        """Give what is noted of a version; None where it is not left out."""
+        """Give the record of a version; None where the version is not left out."""
         return self._entries.get(version)
 
     def note(self, version: int, directory: str, fingerprint: str, lacks: str = "") -> None:
-        """Note that a look has found it incomplete, and when it is to be looked at again."""
+        """Note that a look has found it incomplete, and when the next look is due."""
         before, now_s = self._entries.get(version), self._clock()
         is_same = before is not None and before.fingerprint == fingerprint
         since_s = before.since_s if before and is_same else now_s
-        # The longer nothing has happened, the less likely something is to happen now.
+        # The longer the files have not changed, the less likely they change soon.
         due_s = now_s + min(LONGEST_PAUSE_S, (now_s - since_s) / 4)
         at_rest = is_same or self._rests_at_once
         self._entries[version] = LeftOut(
@@ -75,7 +75,7 @@ class LeftOuts:
         self._entries.pop(version, None)
 
     def forget_all_but(self, directories: Mapping[int, str]) -> None:
-        """Forget what is not there any more, or under another name."""
+        """Forget directories that are gone or renamed."""
         self._entries = {
             version: each
             for version, each in self._entries.items()
@@ -98,6 +98,6 @@ class LeftOuts:
 
     def _due(self) -> list[LeftOut]:
         now_s = self._clock()
-        # What is due later than any pause lasts was noted before the clock was set back.
+        # A due time beyond the longest pause was set before the clock was set back.
         latest_s = now_s + LONGEST_PAUSE_S
         return [each for each in self._entries.values() if not now_s < each.due_s <= latest_s]

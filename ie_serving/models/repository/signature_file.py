@@ -87,7 +87,7 @@ class _Reading:
     name: str
 
     def faults(self, definition: Any) -> Iterator[str]:  # noqa: ANN401  any JSON
-        """Yield what is wrong with the entry, each with its place; nothing for a sound one."""
+        """Yield each fault of the entry with its place; nothing for a valid entry."""
         if not isinstance(definition, dict):
             yield f"{self.place}: expected an object"
             return
@@ -105,7 +105,7 @@ class _Reading:
             yield f"{self.place}.base: expected one of {', '.join(sorted(self.known))}"
             return
         if base.definition:
-            return  # what it has cannot be compared; the entry is left out with it
+            return  # without its base there is nothing to compare; the entry is left out too
         yield from self._mapping_faults(definition, "features", base.inputs)
         yield from self._output_faults(definition, base)
         yield from self._label_faults(definition)

@@ -1,17 +1,16 @@
-"""From what storage lists to the versions that can be loaded. Blocking; callers give it a thread.
+"""Turns the listing of a base path into loadable versions. Blocking; callers give it a thread.
 
 A poll costs one listing of the base, which gives the numbers of the versions. The files of a
 version are listed only when the policy wants it among those numbers, and then only while it is new,
-not at rest, or when its caller asks to look again (a version that failed to load). One that turns
-out to be incomplete is left out, and the policy chooses among the others; it is looked at again now
-and then. Where nothing is left to choose, a version that stays incomplete is offered with what it
-lacks, and fails to load, so that its status says why nothing serves.
+not at rest, or when the caller requests it (a version that failed to load). An incomplete version
+is left out, and the policy chooses among the others; later polls look at it again now and then.
+Where no complete version exists, a version that stays incomplete is offered with the list of its
+missing files, and fails to load, so that its status says why the model does not serve.
 
 A version is offered once it is complete (its format's files are all there) and at rest (the same
 fingerprint in two listings, or untouched for longer than `rest_s`). A version that was offered
-stays known until its directory vanishes, whatever happens to its files meanwhile. One whose
-directory cannot be listed is offered with the reason, and fails to load: it alone, whatever else
-is under the base.
+stays known until its directory vanishes, whatever happens to its files. A version whose directory
+cannot be listed is offered with the reason, and fails to load without affecting other versions.
 """
 
 import logging
@@ -33,10 +32,9 @@ from ie_serving.telemetry.log.logs import Event
 log = logging.getLogger(__name__)
 
 MOST_MISSED = 8
-"""Incomplete directories after which a poll ends; the rest is left to the next one, which follows
-at once when a wanted version may be among it. A thousand of them above the newest complete version
-are looked at one by one, once, but no other model waits meanwhile, and what is found first serves
-first."""
+"""Incomplete directories after which a poll ends. The next poll looks at the rest, and follows at
+once when the rest may contain a wanted version. So other models do not wait while a thousand
+incomplete directories are looked at, and a version that was found early serves early."""
 
 Choose = Callable[[Collection[int]], Collection[int]]
 """Says which of the versions that it is given are wanted."""
@@ -68,7 +66,7 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """What one poll found.
+    """The result of one poll.
 
     Attributes:
         candidates: by version number, those that were at rest now or at an earlier poll.
@@ -128,7 +126,7 @@ class Source:
 
     @property
     def is_alone(self) -> bool:
-        """Whether its base path is listed without others, so that nobody has to `expect` it."""
+        """Whether its base path is listed without others, so that `expect` is not needed."""
         return self._sibling is None
 
     def expect(self) -> None:
@@ -147,7 +145,7 @@ class Source:
             The very listing of the last poll when nothing has changed since.
 
         Raises:
-            StorageError: nothing is known of this poll; the caller changes nothing.
+            StorageError: the poll gave no result; the caller changes nothing.
         """
         names = self._storage.directories()
         # At a poll a second of a thousand models this is nearly always so. By identity: a policy
@@ -161,7 +159,8 @@ class Source:
         settled = {v for v, candidate in known.items() if candidate.at_rest and v not in again}
         offered = set(directories.keys() - self._left_out.resting(known))
         moving, missed = False, 0
-        # Each turn lists what the policy wants of the rest once those found incomplete are out.
+        # Each round lists the files of the versions that the policy wants once incomplete ones are
+        # excluded.
         while (unlisted := frozenset(choose(offered)) - settled) and missed < MOST_MISSED:
             for version in sorted(unlisted, reverse=True):
                 found = self._inspect(version, directories[version])
@@ -174,7 +173,7 @@ class Source:
         if not known and not moving and not unlisted:
             listing = self._without_any(choose(directories.keys()), listing.offered)
         self._known, self._chosen_by = known, choose
-        # What was left out, or is still being written, may change below an unchanged base.
+        # Versions left out or still being written may change below an unchanged base.
         self._is_whole = not listing.moving and not self._left_out
         if listing != self._last:
             self._last = listing
@@ -192,18 +191,18 @@ class Source:
         return self._directories
 
     def _without_any(self, wanted: Collection[int], offered: frozenset[int]) -> Listing:
-        """Give what there is when no version is complete: those at fault, once they are at rest."""
+        """Give the incomplete versions at rest, where no version is complete."""
         left_out = [each for version in wanted if (each := self._left_out.get(version))]
         faults = {each.version: _failing(each) for each in left_out if each.is_at_fault}
         moving = any(each.lacks and not each.at_rest for each in left_out)
         return Listing(faults, moving, offered | faults.keys())
 
     def _enter(self, version: int, found: Candidate | None, known: dict[int, Candidate]) -> bool:
-        """Enter into `known` what was found of a version; False when it is no candidate yet."""
+        """Enter a version's listing into `known`; False when it is no candidate yet."""
         if found and found.at_rest:
             known[version] = found
-        # Being replaced, or damaged: it stays known, or the policy would unload what serves, but a
-        # retry must not read half of the old and half of the new.
+        # Its files are being replaced, or are damaged. It stays known, or the policy would unload
+        # the serving version; a retry must not read a mixture of old and new files.
         elif version in known:
             left = self._left_out.get(version)
             if left and left.is_at_fault:
@@ -213,15 +212,15 @@ class Source:
         return version in known
 
     def _forget_all_but(self, names: Collection[str]) -> None:
-        """Forget what was noted of directories that are gone: versions come and go for years."""
+        """Forget directories that are gone, so that records do not accumulate over years."""
         there = set(names)
         for noted in (self._last_seen, self._remarked):
             for name in noted.keys() - there:
                 del noted[name]
 
     def _check_emptied(self, directories: Collection[int]) -> None:
-        # A mount point without its volume is an empty directory. Taken at its word it would unload
-        # everything, and nobody removes all versions of a model that is still configured.
+        # A mount point without its volume is an empty directory. Trusting it would unload every
+        # version, and no owner removes all versions of a model that is still configured.
         if self._known and not directories and not self._unload_when_empty:
             raise NotThereYet(
                 f"{self._storage.url}: no version is left of {len(self._known)}, which is taken for"
@@ -281,5 +280,5 @@ class Source:
 
 
 def _failing(left: LeftOut) -> Candidate:
-    """Give a version that stays incomplete as one that fails to load, with what it lacks."""
+    """Give an incomplete version as a candidate that fails to load, with its missing files."""
     return Candidate(left.version, left.directory, (), left.fingerprint, fault=left.lacks)

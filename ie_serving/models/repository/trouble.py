@@ -1,4 +1,4 @@
-"""What is wrong with the listings of one model: since when, when to ask again, what is logged."""
+"""Failed listings of one model: since when, when to list again, when to log."""
 
 import logging
 from collections.abc import Callable
@@ -10,8 +10,8 @@ from ie_serving.telemetry.log.logs import Event
 log = logging.getLogger(__name__)
 
 REMINDER_S = 600.0
-"""Seconds after which trouble that lasts is logged again: often enough for whoever reads the log of
-the last hour, and not at each poll."""
+"""Seconds after which trouble that lasts is logged again: often enough to show in the log of the
+last hour, and not at each poll."""
 
 
 class ListingTrouble:
@@ -51,7 +51,7 @@ class ListingTrouble:
         """Note a listing that failed.
 
         Args:
-            error: what it failed with.
+            error: the cause.
             backoff: waits after failures.
             is_new: whether no listing has succeeded yet.
         """
@@ -61,14 +61,14 @@ class ListingTrouble:
         self._failures += 1
         self._say(error, now, is_new=is_new)
         self.error = error
-        # A store that refuses or hangs is asked less and less; a directory that is not there yet
-        # costs next to nothing to ask for, and is wanted as soon as it is there.
+        # A store that refuses or hangs is listed with a growing back-off. A directory that does not
+        # exist yet costs next to nothing to list, and should load as soon as it exists.
         if not isinstance(error, NotThereYet):
             self._refusals += 1
             self.retry_s = backoff.delay_s(self._refusals, self._chance())
 
     def _say(self, error: StorageError, now: float, *, is_new: bool) -> None:
-        """Log what is new, and now and then what still lasts."""
+        """Log new trouble at once, and lasting trouble every `REMINDER_S`."""
         if str(error) != str(self.error):
             self._log(error, is_new=is_new)
             self._logged_at = now

@@ -1,4 +1,4 @@
-"""Which of the versions that storage lists should be loaded. Pure.
+"""The version policy: which of the listed versions should be loaded. Pure.
 
 Source: ServableVersionPolicy, file_system_storage_path_source.proto of TensorFlow Serving.
 """
@@ -22,7 +22,7 @@ class Latest:
         return frozenset(found) & frozenset(wanted)
 
     def stand_ins(self, found: Collection[int], failed: Collection[int]) -> frozenset[int]:
-        """Choose among `found` what is loaded while no aspired version can serve.
+        """Choose the versions of `found` to load while no aspired version can serve.
 
         A server that ran while a broken version arrived still serves the one before it; one that
         starts with both finds it here. Lower versions are tried one after the other, the highest

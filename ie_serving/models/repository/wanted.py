@@ -1,4 +1,4 @@
-"""Which versions of one model are wanted: what policy and labels choose of the last listing."""
+"""The wanted versions of one model: those of the last listing that policy or labels choose."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 
@@ -18,8 +18,8 @@ class Wanted:
         listing: the last one.
         aspired: versions that the policy wants.
         labelled: versions that labels or graphs keep.
-        recalled: what is to serve first, instead of what the policy wants: it answered until a
-            worker died, and what was to replace it there may take long to load, or never load.
+        recalled: the version to serve first, instead of those the policy wants: it answered until
+            a worker died, and its replacement there may take long to load, or never load.
     """
 
     def __init__(
@@ -42,7 +42,7 @@ class Wanted:
         return self.aspired | self.labelled
 
     def ends_recall(self, is_tried: Callable[[int], bool]) -> bool:
-        """Forget, once, what was to serve first: when it serves or cannot. Tell whether it was now.
+        """Forget the recalled version once it serves or cannot; tell whether that was now.
 
         Args:
             is_tried: tells whether a version serves or has failed to load.
@@ -58,12 +58,12 @@ class Wanted:
         return True
 
     def choose(self) -> Sequence[Candidate]:
-        """Choose anew, and give the candidates that are wanted."""
+        """Choose again, and give the wanted candidates."""
         offered, candidates = self.listing.offered, self.listing.candidates
         aspired = self._aspired(offered)
         self.labelled = self.policy.labelled(offered, self._named())
-        # Otherwise what was aspired stays so until the next listing, or what serves would be
-        # unloaded before anything is known of what is to replace it.
+        # Otherwise the aspired versions stay the same until the next listing, or the serving
+        # version would be unloaded before the files of its replacement are known.
         if aspired <= candidates.keys():
             self.aspired = aspired
         return [candidates[number] for number in self.kept & candidates.keys()]
@@ -75,15 +75,15 @@ class Wanted:
         aspired = self.policy.aspired(found)
         if self.recalled is None or not aspired or self.recalled not in found:
             return aspired
-        # With what else served beside it, such as the other one of the latest two.
+        # With the versions that served beside it, such as the other one of the latest two.
         return frozenset(n for n in aspired if n < self.recalled) | {self.recalled}
 
     def stand_ins(self, failed: Collection[int]) -> frozenset[int]:
-        """Give what is to serve while no aspired version can, those that have `failed`."""
+        """Give the versions to serve while all aspired versions, `failed`, cannot."""
         return self.policy.stand_ins(self.listing.offered, failed)
 
     def choice(self, failed: Collection[int]) -> Choose:
-        """Give what chooses the versions whose files are listed: all that may be wanted."""
+        """Give the function that chooses the versions whose files a poll lists."""
         policy, named, aspired = self.policy, self._named(), self._aspired
 
         def choose(found: Collection[int]) -> frozenset[int]:
@@ -94,7 +94,7 @@ class Wanted:
         return choose
 
     def unlisted(self, failed: Collection[int]) -> frozenset[int]:
-        """Give the versions that are wanted and of which the last listing knows the number alone.
+        """Give the wanted versions that the last listing knows only by number.
 
         The policy has changed since, or a version has failed that another may stand in for.
         """

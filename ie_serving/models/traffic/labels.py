@@ -1,4 +1,4 @@
-"""Version labels: which may be wanted, which are assigned, and what one means. Pure.
+"""Version labels: checks wanted labels, assigns them, and resolves one to its version. Pure.
 
 Source: the label rules of ServerCore in TensorFlow Serving.
 """
@@ -35,10 +35,10 @@ def assigned(
     Args:
         wanted: labels of the configuration.
         before: labels that were assigned until now. One that keeps its version stays, also when
-            the version is gone, so that requests are told of the version instead of the label.
+            the version is gone, so that a request's error names the version, not the label.
         available: versions that are AVAILABLE now.
-        wait: whether a label waits until its version is AVAILABLE. One that is assigned stays
-            where it is meanwhile.
+        wait: whether a label waits until its version is AVAILABLE. An assigned label keeps its old
+            version meanwhile.
     """
     now = {
         label: version if not wait or version in available else before.get(label)
@@ -69,7 +69,7 @@ def check_labels(
         PreconditionFailed: naming the label's version and the model.
     """
     for label, version in wanted.items():
-        # What was allowed once stays so: a version that is gone must not refuse other changes.
+        # A label allowed once stays allowed: a version that is gone must not block other changes.
         unchanged = present.get(label) == version
         new = label not in present
         if version in available or unchanged or (new and unavailable_allowed):

@@ -1,8 +1,8 @@
-"""One version under control: its load, the wait before the next try, its drain and its end.
+"""Controls one version: loads it, backs off after a failure, drains it and frees it.
 
-Nothing else moves a version from stage to stage or holds what was loaded. The stream decides what
-is to happen (`load`, `drop`); the control carries it out. A command moves the stage at once, and
-gives the work that follows to its caller, who awaits it in a task and then plans the next step.
+Only this class moves a version from stage to stage and holds the loaded model. The stream decides
+the next command (`load`, `drop`). A command moves the stage at once and returns the work that
+follows; the stream awaits that work in a task and then plans the next step.
 """
 
 import asyncio
@@ -34,10 +34,10 @@ from ie_serving.telemetry.log import logs
 log = logging.getLogger(__name__)
 
 LOAD_ERROR = "Error occurred while loading version"
-"""What clients of `ie_serving` 2020 find in the status of a version that failed to load."""
+"""Clients of `ie_serving` 2020 find this text in the status of a version that failed to load."""
 
 Work = Coroutine[Any, Any, None]
-"""What follows a command. It raises nothing: trouble ends in a stage and a log line."""
+"""The work that follows a command. It raises nothing: a failure sets a stage and is logged."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,16 +99,16 @@ class VersionControl:
         self._given_up = Flag()
         self._served = ""
 
-    # -- what the stream asks ----------------------------------------------------------------
+    # -- queries of the stream ---------------------------------------------------------------
 
     @property
     def state(self) -> State:
-        """What clients see."""
+        """The state that clients see."""
         return self._life.state
 
     @property
     def status(self) -> VersionStatus:
-        """What clients are told."""
+        """The status that clients get."""
         remark = self.servable.remark if self.servable else ""
         return VersionStatus(self._life.version, self._life.state, self._life.error, remark)
 
@@ -119,7 +119,7 @@ class VersionControl:
 
     @property
     def servable(self) -> Servable | None:
-        """What answers requests, while the version serves."""
+        """The servable that answers requests, while the version serves."""
         if self._loaded is None or self._life.stage is not Stage.SERVING:
             return None
         return self._loaded.servable
@@ -149,7 +149,7 @@ class VersionControl:
 
     @property
     def candidate(self) -> Candidate:
-        """What storage lists for this version, as far as is known."""
+        """The last known listing of this version."""
         return self._candidate
 
     @property
@@ -163,12 +163,12 @@ class VersionControl:
         """When a failed version is tried again, by the clock of the rules; else None."""
         return self._retry_at if self._life.stage is Stage.FAILED else None
 
-    # -- what the stream tells ---------------------------------------------------------------
+    # -- commands of the stream --------------------------------------------------------------
 
     def found(self, candidate: Candidate) -> None:
-        """Take what storage lists for this version now; new content is tried without a wait."""
-        # Somebody has mended what failed: the wait says nothing about the new content. The count of
-        # failures says nothing either, but belongs to the load that may be under way.
+        """Take the present listing of this version; new content is tried without back-off."""
+        # The files have changed since the failure, so the back-off does not apply to them. The
+        # count of failures does not either, but a load under way still uses it.
         is_new = candidate.fingerprint != self._candidate.fingerprint
         if is_new:
             self._retry_at = 0.0
@@ -177,7 +177,7 @@ class VersionControl:
             self._note_change()
 
     def retry_now(self) -> None:
-        """Cut the back-off short: what the load failed of may be over."""
+        """End the back-off now: the cause of the failure may be over."""
         self._retry_at = 0.0
 
     def load(self) -> Work:
@@ -197,7 +197,7 @@ class VersionControl:
         return self._free() if self._life.stage is Stage.DRAINING else None
 
     def give_up(self) -> None:
-        """Let what is under way end: the process does."""
+        """Let the load under way end, since the process ends."""
         self._given_up.set()
 
     @property
@@ -206,9 +206,9 @@ class VersionControl:
         return self._loaded is None or self._loaded.is_memory
 
     def leave(self) -> None:
-        """Give back what outlives the process, which ends; see `LoadedVersion`. Blocking.
+        """At process exit, release whatever outlives the process; see `LoadedVersion`. Blocking.
 
-        It raises nothing, so that every other version is left as well.
+        It raises nothing, so that the other versions are released as well.
         """
         loaded = self._loaded  # looked up once: the event loop may let go of it meanwhile
         try:
@@ -221,7 +221,7 @@ class VersionControl:
 
     @property
     def facts(self) -> dict[str, object]:
-        """What its log lines name: the base path, too, since a model that is moved has two."""
+        """The fields of its log lines: the base path too, since a moved model has two."""
         rules = self._rules
         return {
             "model": rules.model,
@@ -260,8 +260,8 @@ class VersionControl:
             self._fail(str(error), self._rules.store_backoff)
         except ServingError as error:
             self._fail(str(error), self._rules.backoff)
-        # An engine may raise anything. Let through, it would leave the version in a stage that no
-        # event leads out of, and whoever waits for the first load would wait for ever.
+        # An engine may raise any exception. Passed on, it would leave the version in a stage that
+        # no event leads out of, and waiters for the first load would wait for ever.
         except Exception as error:
             log.exception(logs.Event("load failed by a defect", **self.facts))
             self._fail(str(error), self._rules.backoff)
@@ -279,11 +279,11 @@ class VersionControl:
 
     def _fail(self, why: str, backoff: Backoff) -> None:
         stage = self._move(Event.FAIL, f"{LOAD_ERROR}: {why}")
-        if stage is not Stage.FAILED:  # abandoned: nobody waits for it, and nobody tries again
+        if stage is not Stage.FAILED:  # abandoned: no caller waits for it, and it is not retried
             return
         rules = self._rules
         rules.on_load(False)
-        # What came while the old content was tried waits for nothing.
+        # Content that arrived during the try of the old content is tried without back-off.
         backoff_s = backoff.delay_s(self._attempts, rules.chance())
         wait_s = 0.0 if self._is_untried else backoff_s
         self._retry_at = rules.clock() + wait_s
@@ -305,19 +305,19 @@ class VersionControl:
         assert loaded is not None  # the table leads to DRAINING only from a load that succeeded
         try:
             await self._drain_and_free(loaded)
-        # What a device reports while it closes changes nothing for clients, and a version that did
-        # not reach its end would keep its model from ever retiring.
+        # An error of a device that closes does not affect clients, and a version that did not reach
+        # its end would keep its model from ever retiring.
         except Exception:
             log.exception(logs.Event("version not freed cleanly", **self.facts))
-        # Not before: where the process ends meanwhile, `leave` closes it. From here on nothing but
-        # requests that are late hold the model.
+        # Not before: if the process ends during the drain, `leave` closes it. From here on only
+        # late requests hold the model.
         self._loaded = None
         self._move(Event.FREED)
 
     async def _drain_and_free(self, loaded: LoadedVersion) -> None:
         servable = loaded.servable
         is_idle = await servable.drained(self._rules.drain_timeout_s)
-        # What front ends bound to the servable refers back to it. Without this, the version's
+        # Objects that front ends bound to the servable refer back to it. Without this the version's
         # memory would wait for the cyclic garbage collector, which may not run for minutes.
         servable.bound.clear()
         if is_idle:

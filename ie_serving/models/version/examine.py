@@ -1,4 +1,4 @@
-"""Reads and compiles versions as for serving, serves none, and tells what would become of each."""
+"""Reads and compiles versions without serving them, and reports the outcome for each."""
 
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import closing
@@ -15,14 +15,14 @@ from ie_serving.storage.base import Storage
 
 @dataclass(frozen=True)
 class Examined:
-    """What would become of one version.
+    """The outcome that serving one version would have.
 
     Attributes:
         version: version number.
-        served: what computes each signature that is served, by its name.
-        left_out: why a signature is not, by its name.
+        served: the engine of each signature that would be served, by its name.
+        left_out: the reason for each signature that would not, by its name.
         fault: why the version as a whole does not load; empty for one that does, and where
-            `left_out` says it.
+            `left_out` has the reason.
         signatures: of a version that loads, for graphs that use it.
     """
 
@@ -50,7 +50,7 @@ def examine(
     Raises:
         StorageError: the versions cannot be listed.
     """
-    # One look: whoever asks says thereby that the files are all there.
+    # One look suffices: the caller vouches that the files are complete.
     source = Source(storage, engine, rest_s=0.0)
 
     def wanted(found: Collection[int]) -> frozenset[int]:

@@ -1,4 +1,4 @@
-"""How much memory a version takes: what its load has added to this process."""
+"""Measures a version's memory: the resident bytes that its load has added to this process."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -9,12 +9,12 @@ from ie_serving.core.runtime.heaps import resident_bytes
 
 
 class Footprint:
-    """What one load has added.
+    """The memory that one load has added.
 
     Attributes:
-        size: bytes that were resident after the load and not before it. None where that is not
-            known: the load has not ended, or another one was under way meanwhile. Large requests
-            that come and go meanwhile count as well.
+        size: growth of resident bytes during the load. None where that is not known: the load has
+            not ended, or another one overlapped it. Large requests served during the load count
+            as well.
     """
 
     size: int | None = None
@@ -33,8 +33,8 @@ class Loads:
     def measured(self) -> Iterator[Footprint]:
         """Measure the body, unless another one is under way."""
         footprint = Footprint()
-        # Resident memory is of the whole process: of two loads at once nobody knows whose it is.
-        # One that begins and ends meanwhile shows only in the number of those that have begun.
+        # Resident memory is that of the whole process: two overlapping loads cannot be told apart.
+        # A load that begins and ends meanwhile shows only in the number of loads begun.
         with self._lock:
             alone = not self._under_way
             self._under_way += 1
@@ -49,11 +49,11 @@ class Loads:
                 self._under_way -= 1
                 alone = alone and own == self._begun
         if alone and before:
-            # It may be less than before: what an older version had freed was given back meanwhile.
+            # It may be less than before: memory of an older version was given back meanwhile.
             footprint.size = max(0, added)
 
 
 LOADS: Final = Loads()
 """Of this process."""
 FREES: Final = Loads(lambda: -resident_bytes())
-"""Of versions of this process: the size of one is what it has given back."""
+"""Measures frees of this process's versions: the size is the memory given back."""

@@ -1,8 +1,8 @@
 """A loaded version, and the right to use it for one request.
 
 Everything here runs on one event loop, so counting needs no lock: taking and giving back a handle
-are two additions. The data plane makes them itself, since it does so for every request and two
-calls cost more than they do; whoever asks less often enters the servable as a context manager.
+are two additions. The data plane makes these additions inline, since for every request two calls
+would cost more; less frequent callers enter the servable as a context manager.
 """
 
 import asyncio
@@ -24,12 +24,12 @@ class Servable:
         version: version number.
         compiled: the engine's compiled model.
         signatures: its signatures by name.
-        bound: what those who use it have composed for it, by their own keys; it goes with it.
+        bound: objects that front ends have made for it, by their own keys; freed with it.
         holders: how many requests use it now.
         inferences: how long its inferences take.
         load_s: seconds that each step of its load took, such as `fetch_s`.
         memory: bytes that its load has added to the process; None where that is not known.
-        unheld: set when `holders` falls to 0; None as long as nobody waits for that.
+        unheld: set when `holders` falls to 0; None as long as no drain waits for that.
     """
 
     __slots__ = (

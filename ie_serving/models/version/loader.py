@@ -38,31 +38,31 @@ LONGEST_UPDATE_S = 30.0
 """Seconds that a version may take to change its parameters: changes of the configuration wait."""
 
 LARGE_BYTES = 16 << 20
-"""Bytes that a freed version has left in the heaps, from which on all heaps are asked for them; of
-one whose size is unknown, that the process has lost. That takes milliseconds, in many threads."""
+"""If a freed version leaves this many bytes in the heaps (or, with unknown size, frees that many),
+all heaps are trimmed, which takes milliseconds in many threads."""
 
 WarmUp = Callable[[Servable, Path], Awaitable[None]]
-"""Replays what a version brings along for its warm-up. Raises LoadFailed to refuse the version."""
+"""Replays the version's own warm-up requests. Raises LoadFailed to refuse the version."""
 
 Report = Callable[[Event], object]
-"""Is told on the event loop that a step of a load is done: FETCHED, then COMPILED."""
+"""Called on the event loop when a step of a load is done: FETCHED, then COMPILED."""
 
 
 Noted = Callable[[str], AbstractContextManager[None]]
-"""Notes meanwhile that a load, by the name given, is under way, where the end of this process
-cannot take it away. Raises LoadFailed for one that has ended it before and has to wait."""
+"""Records, outside this process, that a load of the given name is under way. Raises LoadFailed for
+a load that has killed the process before and has to wait."""
 
 
 Awaited = Callable[[], Awaitable[Callable[[], None]]]
-"""What has to be awaited on the event loop before a version is compiled. It raises LoadFailed, or
-gives what is called, in any thread, when the version has gone."""
+"""Awaited on the event loop before a version is compiled. Raises LoadFailed, or returns a function
+to call, in any thread, after the version has been freed."""
 
 Awaits = Callable[[Path], Awaited | None]
 """Looks at the files of a version, in the thread that fetched them. Most have nothing to await."""
 
 
 class LoadedVersion:
-    """A version in memory, and what must be given back with it: its model, its local files."""
+    """A version in memory, and the resources to release with it: its model, its local files."""
 
     def __init__(
         self, servable: Servable, directory: Path, model: ExitStack, files: ExitStack
@@ -153,7 +153,7 @@ class Loader:
             try:
                 with _timed(took, "warmup_s"):
                     await self._warm_up(loaded.servable, loaded.directory)
-            except BaseException:  # cancellation too: nobody else knows of what is in memory now
+            except BaseException:  # cancellation too: the loaded model has no other owner
                 await self.unload(loaded)
                 raise
         loaded.servable.load_s = took
@@ -168,11 +168,11 @@ class Loader:
         log.info(logs.Event("version loaded", **whose, **took, **memory, base_path=base_path))
 
     async def update(self, options: EngineOptions, servables: Sequence[Servable]) -> bool:
-        """Let versions take other parameters, as those that are loaded later have them.
+        """Give loaded versions new parameters; versions loaded later have them as well.
 
         Returns:
-            False where one of them has no `update`, or it raises or takes too long: it has to be
-            loaded anew.
+            False where a version has no `update`, or its `update` raises or takes too long: that
+            version needs a new load.
         """
         takers: list[Any] = [getattr(each.compiled, "update", None) for each in servables]
         try:
@@ -218,7 +218,8 @@ class Loader:
     ) -> LoadedVersion:
         with kept as files, ExitStack() as model:
             _check_wanted(given_up)
-            # In this thread, not before it: what still waits for one cannot have ended the process.
+            # In this thread, not before: a load still waiting for a thread cannot have killed the
+            # process.
             noted.enter_context(self._noted(self._name_of(candidate)))
             record = self._record(self._name, candidate.version)
             timed = _timed(took, "compile_s")
@@ -240,9 +241,8 @@ class Loader:
     def _check_unchanged(self, candidate: Candidate) -> None:
         """Refuse a version whose files were replaced while the engine read them.
 
-        A local directory is served where it lies, so the engine may have read some files of the old
-        and some of the new. A remote one was read from a copy that nobody changes; the store is not
-        asked again.
+        A local directory is read in place, so the engine may have read a mixture of old and new
+        files. A remote one was read from a private copy, so the store is not listed again.
         """
         try:
             with self._storage.copy(candidate.directory, candidate.entries):
@@ -268,10 +268,10 @@ def _free(leaving: list[LoadedVersion]) -> None:
 
 
 async def _or_close(kept: ExitStack, awaited: Awaitable[T]) -> T:
-    """Await it; give back what is kept where that fails."""
+    """Await `awaited`; close `kept` where that fails."""
     try:
         return await awaited
-    except BaseException:  # cancellation too: nobody else knows of it
+    except BaseException:  # cancellation too: `kept` has no other owner
         await asyncio.to_thread(kept.close)
         raise
 
@@ -296,7 +296,7 @@ def _foreseen(work: Callable[[], T]) -> T:
 
 
 def _check_wanted(given_up: Flag) -> None:
-    """Raise NotAvailable for a load that has waited for its thread until nobody wants it."""
+    """Raise NotAvailable for a load that was given up while it waited for its thread."""
     if given_up.is_set():
         raise NotAvailable("the version is no longer wanted")
 

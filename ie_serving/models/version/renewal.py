@@ -1,8 +1,8 @@
-"""Versions whose files have changed while they serve, loaded beside themselves.
+"""Renews a serving version whose files have changed: loads the new content beside the old.
 
-The new content loads while the old one serves, and takes its place when it serves as well: so the
-number has two models in memory for a while, which is why this is an option. Content that does not
-load is tried again after a back-off, and costs nothing but a line in the log.
+The new content loads while the old one serves, and replaces it once it can serve: so the version
+has two models in memory for a while, which is why renewal is an option. Content that does not load
+is tried again after a back-off; the old content goes on serving and the log has a line.
 """
 
 from collections.abc import Callable, Collection, Iterator
@@ -18,7 +18,7 @@ class Renewals:
     """The renewals of one model.
 
     Args of the constructor:
-        renew: makes the control of what is to replace one that serves.
+        renew: makes the control of the replacement of a serving version.
     """
 
     def __init__(self, renew: Renew) -> None:
@@ -35,14 +35,14 @@ class Renewals:
     def advance(
         self, versions: dict[int, VersionControl], wanted: Collection[int]
     ) -> Iterator[Work]:
-        """Begin renewals, carry on those begun, and let those that serve take over.
+        """Begin renewals, continue those begun, and let those that serve take over.
 
         Args:
             versions: the model's, by number; those that are renewed are replaced in it.
             wanted: numbers of those that go on.
 
         Yields:
-            What is to be done for it, to be run in tasks.
+            The work that follows, to run in tasks.
         """
         self._replaced = [v for v in self._replaced if v.state is not State.END]
         for number in wanted:

@@ -1,6 +1,6 @@
 """The life of one version: stages, events, and the table that joins them.
 
-A *stage* is what the server knows; a *state* is what clients see of it. Two tables hold everything:
+A *stage* is the server's view; a *state* is the clients' view of it. Two tables hold everything:
 `TRANSITIONS` says which event leads from which stage to which, `STATE_OF` which state clients see
 in each stage. `VersionLife.apply` is the only code that assigns a stage. An event that the table
 does not have for the present stage raises and changes nothing, so a defect shows where it happens.
@@ -36,8 +36,8 @@ class Stage(enum.Enum):
     FAILED = "failed"
     """Its last load failed; nothing of it is in memory. It waits for the next try."""
     OVERDUE = "overdue"
-    """Its load takes longer than it may. It goes on, since it cannot be interrupted, and the
-    version serves if it ends well; nobody waits for it any more."""
+    """Its load takes longer than the limit. The load goes on, since it cannot be interrupted, and
+    the version serves if the load succeeds; callers no longer wait for it."""
     ABANDONED = "abandoned"
     """No longer wanted while it loads: freed as soon as the load has ended."""
     DRAINING = "draining"
@@ -135,7 +135,7 @@ NOT_LOADED = frozenset({Stage.FAILED, Stage.OVERDUE})
 """Stages in which a load has not come to a good end, and others may stand in for the version."""
 
 SETTLED = frozenset({Stage.SERVING, Stage.FREED, *NOT_LOADED})
-"""Stages in which nothing is to be waited for: no work is under way, or it takes too long."""
+"""Stages not worth waiting for: no work is under way, or it takes too long."""
 
 
 class IllegalEvent(RuntimeError):
@@ -160,7 +160,7 @@ class VersionLife:
 
     @property
     def state(self) -> State:
-        """What clients see."""
+        """The state that clients see."""
         return STATE_OF[self.stage]
 
     def apply(self, event: Event, error: str = "") -> Stage:

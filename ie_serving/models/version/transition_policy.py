@@ -1,4 +1,4 @@
-"""Which single step comes next for one model. Pure: snapshots in, an action out.
+"""The transition policy: names one model's next step. Pure: snapshots in, an action out.
 
 Source of the idea: AvailabilityPreservingPolicy of TensorFlow Serving. Stricter in one point: a
 version that serves is given up only for a wanted one that serves, never merely because two
@@ -47,15 +47,14 @@ Action = Load | Unload
 
 
 def preserve_availability(stream: Sequence[Snapshot]) -> Action | None:
-    """Name the next step, giving up memory before taking more, and availability never.
+    """Name the next step: free memory before taking more, and never give up availability.
 
-    A version that never served is given up as soon as it is unwanted. One that serves is given
-    up when none is wanted at all, or when a wanted version serves in its place. The highest that
-    serves is what clients get that name none: a lower one that is wanted as well, by a label for
-    instance, is no replacement while a higher one is still to come. The highest wanted version is
-    loaded first.
+    A version that never served is unloaded as soon as it is unwanted. A serving version is unloaded
+    when no version is wanted at all, or when a wanted version serves in its place. Clients that
+    name no version get the highest serving one: a lower wanted version, kept by a label for
+    instance, replaces nothing while a higher one is yet to load. The highest wanted loads first.
     """
-    # Giving up comes first: it makes room for what is loaded next.
+    # Unloading comes first: it frees memory for the next load.
     unwanted = [s.version for s in stream if not s.aspired and _may_go(s, stream)]
     if unwanted:
         return Unload(min(unwanted))

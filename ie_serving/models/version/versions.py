@@ -1,4 +1,4 @@
-"""The versions of one model that are known, by number, and what is asked of all of them."""
+"""The known versions of one model by number, and queries over all of them."""
 
 from collections.abc import Callable, Collection, Mapping
 
@@ -17,9 +17,9 @@ class Versions(dict[int, VersionControl]):
     """Controls of versions by number. Used on the event loop."""
 
     def notice(self, found: Candidate, make: Callable[[Candidate], VersionControl]) -> None:
-        """Take note of what was listed of a version; `make` controls one that is new."""
-        # A version that is being unloaded keeps its control: it begins anew at a poll after its
-        # end, so that one number never has two models in memory.
+        """Pass a version's listing to its control; `make` gives a new version its control."""
+        # A version that is being unloaded keeps its control until its end, and a later poll loads
+        # it again, so that one number never has two models in memory.
         known = self.get(found.version)
         if known is None or known.state is State.END:
             self[found.version] = make(found)
@@ -42,8 +42,8 @@ class Versions(dict[int, VersionControl]):
         """Give the versions that have failed to load while none serves; else nothing.
 
         Args:
-            labels_alone: versions that serve for labels alone, which do not count: they may be much
-                older than what could stand in.
+            labels_alone: versions that serve only for labels. They do not count: they may be much
+                older than the possible stand-ins.
         """
         return frozenset() if self.serving().keys() - labels_alone else self.failed()
 
@@ -53,11 +53,11 @@ class Versions(dict[int, VersionControl]):
         return version is not None and (bool(version.servable) or version.has_failed)
 
     def serving(self) -> Mapping[int, Servable]:
-        """What answers requests."""
+        """The versions that answer requests."""
         return {number: v.servable for number, v in self.items() if v.servable}
 
     def snapshots(self, wanted: Collection[int]) -> list[Snapshot]:
-        """Give what the transition policy sees, where `wanted` are to serve."""
+        """Give the snapshots for the transition policy, where `wanted` should serve."""
         return [Snapshot(n, v.state, n in wanted, v.is_due) for n, v in self.items()]
 
     def retries_at(self) -> list[float]:

@@ -1,6 +1,6 @@
-"""What the stores of buckets share: one client for all models of a bucket, and its trouble.
+"""The base of bucket stores: one client for all models of a bucket, and its error handling.
 
-A backend adds the calls of its client, and sorts that client's exceptions.
+Each backend adds the calls of its client library, and sorts that library's exceptions.
 """
 
 import math
@@ -34,21 +34,21 @@ CONNECTIONS = 16
 Beyond it a connection is closed after its request instead of being kept."""
 
 REBUILT_AFTER_S = 30.0
-"""Shortest time in seconds between two clients whose credentials are refused. Making one takes up
-to 0.2 s of processor time and keeps connections of its own; fifty models that are all refused would
-each make one at every poll, and what serves would wait for the processor."""
+"""Least seconds between two clients whose credentials are refused. Making a client takes up to 0.2
+s of processor time and opens new connections; fifty refused models would each make one at every
+poll, and requests would wait for the processor."""
 
 Client = TypeVar("Client")
 
 _REFUSED = (Trouble.DENIED, Trouble.CREDENTIALS)
-"""What a store answers to a request without credentials that it does not allow."""
+"""A store's answers to a request that it does not allow without credentials."""
 
 _CURED_BY_READING_AGAIN = (Trouble.NO_CREDENTIALS, Trouble.CREDENTIALS, Trouble.ANONYMOUS)
 """Troubles that a new client, which reads the credentials again, may not have."""
 
 
 class Kept(Generic[Client]):
-    """One client, made on first use, and made anew after its credentials were refused.
+    """One client, made on first use, and replaced after its credentials were refused.
 
     Args of the constructor:
         make: makes the client.
@@ -71,8 +71,8 @@ class Kept(Generic[Client]):
 
     def get(self) -> Client:
         """Give the client; raises whatever making it raises."""
-        # Under the lock also while it is made: walking a chain of credentials asks servers of the
-        # cloud, and eight threads of a download would ask them all at once.
+        # The lock is held while the client is made: finding credentials queries the cloud's
+        # servers, and eight threads of a download would query them all at once.
         with self._lock:
             if self._client is None:
                 self._client = self._make()
@@ -99,7 +99,7 @@ class BucketRemote(ABC, Generic[Client]):
         kept: the client, shared by all prefixes of the bucket.
 
     Attributes:
-        advice: what to set about each trouble of this store.
+        advice: the setting to change for each trouble of this store.
     """
 
     advice: Mapping[Trouble, str | Hint]

@@ -1,4 +1,4 @@
-"""A base path or URL becomes the storage that reads it."""
+"""Opens the storage that reads a base path or URL."""
 
 import re
 from collections.abc import Callable, Iterable, Mapping
@@ -20,7 +20,7 @@ _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://(.*)", re.DOTALL)
 
 
 def check_urls(urls: Iterable[str], options: StorageOptions) -> None:
-    """Find what would keep `open_storage` from opening them; imports no store's client.
+    """Find faults that would keep `open_storage` from opening URLs; imports no store's client.
 
     Raises:
         ConfigError: all faults, each once.
@@ -44,7 +44,7 @@ def sibling_of(url: str, neighbours: Neighbours) -> Sibling | None:
         return None
     try:
         return neighbours.of(Location.parse(url, match[2]))
-    except ConfigError:  # said by whoever opens it
+    except ConfigError:  # reported when the storage is opened
         return None
 
 
@@ -135,12 +135,12 @@ def _minio(location: Location, options: StorageOptions) -> Remote:
 
 
 class _Store(NamedTuple):
-    """What is to know of the stores of one scheme.
+    """How the stores of one URL scheme are opened and configured.
 
     Attributes:
-        open: make what lists and reads.
+        open: makes the storage.
         files: the files that a setting may name, by its variable; empty where none is named.
-        needs: the values without which no store can be found, by the variable: value and meaning.
+        needs: the values required to find the store, by the variable: value and meaning.
     """
 
     open: Callable[[Location, StorageOptions], Remote]

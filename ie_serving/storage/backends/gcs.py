@@ -116,7 +116,7 @@ class GcsRemote(BucketRemote[storage.Client]):
         return client.bucket(self._location.bucket).blob(key, generation=int(entry.tag))
 
     def _classify(self, error: Exception, action: str) -> tuple[Trouble, str] | None:
-        if isinstance(error, InvalidOperation):  # anonymous, asked for a token after a 401
+        if isinstance(error, InvalidOperation):  # an anonymous client gives no token after a 401
             return Trouble.ANONYMOUS, "401"
         if isinstance(error, RefreshError):
             return Trouble.CREDENTIALS, ""
@@ -158,12 +158,12 @@ def client_of(options: GcsOptions, bucket: str) -> Kept[storage.Client]:
 def make_client(options: GcsOptions, bucket: str) -> storage.Client:
     """Make a client; google-auth looks for credentials now."""
     client = storage.Client(
-        project="none",  # listing and reading name none, but the client asks for it
+        project="none",  # unused by listing and reading, but required by the client
         credentials=_credentials(options, bucket),
         client_options={"api_endpoint": options.endpoint} if options.endpoint else None,
     )
-    # From 3.12 on it asks for the bucket's location, only to label traces: a request more, which
-    # needs a permission more and is repeated while the store is down.
+    # From 3.12 on the client requests the bucket's location, only to label traces: one more
+    # request, which needs one more permission and is repeated while the store is down.
     client._bucket_metadata_cache = None
     # As the client sees it: a variable of its own may name another endpoint.
     url = client._connection.API_BASE_URL

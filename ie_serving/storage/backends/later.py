@@ -1,8 +1,8 @@
-"""A store that is opened when it is first used, in the thread that uses it.
+"""Opens a store on its first use, in the thread that uses it.
 
-Opening imports a client, which takes about 0.2 s: too long for the event loop, on which models are
-configured while requests wait. And a store that is not set up is then trouble of its own models
-alone, as one that does not answer is, and is tried again at the next poll.
+Opening imports a client, which takes about 0.2 s: too long for the event loop, which configures
+models while requests wait. Also, a store with wrong settings then affects only its own models, like
+a store that does not answer, and is tried again at the next poll.
 """
 
 from collections.abc import Callable, Iterator
@@ -45,7 +45,7 @@ class OpenedLater:
         return self._store().copy(directory, entries, given_up)
 
     def _store(self) -> Storage:
-        # Without the lock once it is open: it is asked for at every poll of a thousand models.
+        # Without the lock once it is open: every poll of a thousand models comes here.
         return self._opened or self._open_once()
 
     def _open_once(self) -> Storage:

@@ -1,4 +1,4 @@
-"""Repositories in the file system: served where they lie, without a copy.
+"""Repositories in the file system: read in place, without a copy.
 
 Symbolic links are followed wherever they stand, so a link that is switched atomically (a Kubernetes
 ConfigMap, git-sync, a deployment's `current`) shows as changed tags. Names that begin with `..` are
@@ -159,7 +159,7 @@ def _entries_of(item: os.DirEntry[str], top: Path, above: frozenset[_Identity]) 
 def _may_be_directory(item: os.DirEntry[str]) -> bool:
     try:
         return item.is_dir()
-    except OSError:  # such as a link onto itself: whoever lists this entry is told
+    except OSError:  # such as a link onto itself: listing this entry reports it
         return True
 
 
@@ -178,7 +178,7 @@ def _difference(found: set[Entry], expected: set[Entry]) -> str:
 
 @contextmanager
 def _translated(path: Path) -> Iterator[None]:
-    """Turn an OSError about `path` into a StorageError that says what to do."""
+    """Turn an OSError about `path` into a StorageError with advice."""
     try:
         yield
     except OSError as error:

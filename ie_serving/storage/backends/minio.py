@@ -92,7 +92,7 @@ class MinioRemote(BucketRemote[Minio]):
             try:
                 for chunk in reply.stream(CHUNK_BYTES, decode_content=False):
                     sink(chunk)
-            # As the client's reference asks for: it does neither by itself for a streamed body.
+            # Required by the client's reference: for a streamed body the client does neither.
             finally:
                 reply.close()
                 reply.release_conn()
@@ -107,7 +107,7 @@ class MinioRemote(BucketRemote[Minio]):
             )
 
             def part_bytes() -> int:
-                """Ask for the size of the first part, in bytes."""
+                """Request the size of the first part, in bytes."""
                 part = client.stat_object(
                     self._location.bucket,
                     key,
@@ -150,7 +150,7 @@ def make_client(options: MinioOptions, bucket: str) -> Minio:
     """Make a client; nothing is sent yet."""
     if not options.access_key:
         log.warning(Event("MINIO_ACCESS_KEY is not set, requests are anonymous", bucket=bucket))
-    # No proxy: the pool below asks none.
+    # No proxy: the pool below uses none.
     warn_of_plain_http(bucket, f"{'https' if options.secure else 'http'}://{options.endpoint}")
     return Minio(
         options.endpoint,

@@ -54,10 +54,10 @@ log = logging.getLogger(__name__)
 
 
 def advice(endpoint: str) -> Mapping[Trouble, str | Hint]:
-    """Say what to set about each trouble.
+    """Give the advice for each trouble: which setting to change.
 
     Args:
-        endpoint: name of the variable by which the store was chosen.
+        endpoint: name of the variable that set the store's address.
     """
     return {
         Trouble.DNS: f"check {endpoint}, AWS_REGION and the resolver; a bucket's own host name"
@@ -87,7 +87,7 @@ _ADVICE: Mapping[Trouble, str | Hint] = {
     Trouble.SERVER: "see the store's log",
     Trouble.OTHER: "see the code in the store's documentation",
 }
-"""What is the same however the store was chosen."""
+"""Advice that does not depend on the endpoint variable."""
 
 Boto: TypeAlias = Any
 """boto3 makes its clients at run time; they have no types."""
@@ -146,7 +146,7 @@ class S3Remote(BucketRemote[Boto]):
             headers = reply["ResponseMetadata"]["HTTPHeaders"]
 
             def part_bytes() -> int:
-                """Ask for the size of the first part, in bytes."""
+                """Request the size of the first part, in bytes."""
                 return int(client.head_object(**pinned, PartNumber=1)["ContentLength"])
 
             return from_s3_headers(entry.tag, entry.size, headers, part_bytes)
@@ -156,8 +156,8 @@ class S3Remote(BucketRemote[Boto]):
         yield from paginator.paginate(Bucket=self._location.bucket, Prefix=prefix, **more)
 
     def _exactly(self, entry: Entry) -> dict[str, str]:
-        # If-Match makes the store refuse what was uploaded again since the listing, so the files of
-        # two uploads never mix.
+        # If-Match makes the store refuse an object uploaded again since the listing, so the files
+        # of two uploads never mix.
         key = self._location.prefix + entry.path
         return {"Bucket": self._location.bucket, "Key": key, "IfMatch": f'"{entry.tag}"'}
 
@@ -226,7 +226,7 @@ def make_client(options: S3Options, bucket: str) -> Boto:
 
 def _botocore_session() -> Boto:
     session = s3_definitions.session()
-    # The parser that botocore takes by itself guesses the format: two thirds of a listing's time.
+    # botocore's default parser guesses the format, which takes two thirds of a listing's time.
     parsers = session.get_component("response_parser_factory")
     parsers.set_parser_defaults(timestamp_parser=_time)
     return session

@@ -1,8 +1,8 @@
-"""botocore's definitions of AWS's services, read so that other threads have their turns meanwhile.
+"""Reads botocore's definitions of AWS services in steps, so that other threads can run in between.
 
-A client is made of 3 MB of JSON. json's scanner is one call in C: while it makes the dictionaries
-of a file, for up to 20 ms, no other thread has the interpreter, and the event loop answers no
-request. Here each dictionary is made by a function in Python, before which others may go on.
+A client is made from 3 MB of JSON. json's scanner is one call in C: while it reads a file, for up
+to 20 ms, it holds the interpreter lock, and the event loop answers no request. Here a Python
+function makes each dictionary, and the interpreter can switch threads before each call.
 """
 
 import gzip
@@ -36,8 +36,8 @@ def _ordered(pairs: list[tuple[str, Any]]) -> OrderedDict[str, Any]:
 
 
 def session() -> Any:  # noqa: ANN401  # botocore has no types
-    """Give a session of botocore whose clients are made of definitions that are read in steps."""
+    """Give a botocore session that reads the definitions of its clients in steps."""
     made = botocore.session.get_session()
-    # Before the first client is made: the loader keeps what it has read.
+    # Before the first client is made: the loader caches the files that it has read.
     made.get_component("data_loader").file_loader = FileInSteps()
     return made

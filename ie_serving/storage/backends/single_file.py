@@ -1,7 +1,7 @@
-"""A base path that is a model's file instead of a repository: its version 1, without directories.
+"""Storage for a base path that is a model file instead of a repository: it is version 1.
 
-What lies beside the file under the same name but for its suffix (the `.bin` of a `.xml`) belongs to
-it; other models in the same directory do not, nor does the same model in another format.
+Files beside it with the same name and a companion's suffix (the `.bin` of a `.xml`) belong to the
+version; other models in the same directory do not, nor does the same model in another format.
 """
 
 import os
@@ -51,7 +51,7 @@ class SingleFile:
         return [VERSION]
 
     def list(self, directory: str) -> Iterator[Entry]:
-        """Yield the file and what belongs to it."""
+        """Yield the file and its companions."""
         if directory != VERSION:
             return
         try:

@@ -1,15 +1,15 @@
-"""The local cache: one directory for each content, complete or not there at all.
+"""The local cache: one directory for each content, either complete or absent.
 
     copies/<fingerprint>/      complete and checked; appears by one rename
     partial/<fingerprint>/     being fetched, or left by a fetch that broke off
-    locks/<fingerprint>        shared by who uses the copy, exclusive for who removes it
-    locks/<fingerprint>.making exclusive for who makes it, or removes what a fetch has left
+    locks/<fingerprint>        shared lock to use the copy, exclusive lock to remove it
+    locks/<fingerprint>.making exclusive lock to make the copy, or to remove a broken-off fetch
     digests/<fingerprint>      digests of its files (`digests.py`)
     listings/                  last known good listings (`listings.py`)
     compiled/                  the engine's own compiled models
 
-Several workers and servers may share one cache. What is least recently used is evicted first; what
-is in use, never.
+Several workers and servers may share one cache. The least recently used copy is evicted first; a
+copy in use is never evicted.
 """
 
 import errno
@@ -39,8 +39,8 @@ COMPILED = "compiled"
 """Name of the directory for compiled models."""
 
 _ABANDONED_S = 24 * 3600.0
-"""Age in seconds at which a fetch that broke off is removed. A fetch is resumed by the next try,
-within minutes; after a day nobody wants the version any more."""
+"""Age in seconds at which a fetch that broke off is removed. The next try resumes a fetch within
+minutes; a fetch not resumed for a day is of a version that is no longer wanted."""
 _REMOVED = "removed-"
 _MAKING = ".making"
 _SPARE_BYTES = 64 << 20
@@ -71,7 +71,7 @@ class _Item:
 
     @property
     def is_waste(self) -> bool:
-        """Whether nobody will ever want it again."""
+        """Whether it can be deleted, since it will never be used again."""
         is_unfinished = self.is_partial or self.path.name.startswith(_REMOVED)
         return is_unfinished and time.time() - self.used > _ABANDONED_S
 
@@ -87,10 +87,10 @@ class Cache:
 
     @contextmanager
     def lease(self, fingerprint: str, sizes: Mapping[str, int]) -> Iterator[Path | None]:
-        """Give the complete copy, kept from eviction meanwhile; None when there is none.
+        """Lease the complete copy, which prevents its eviction; None when there is none.
 
         Args:
-            fingerprint: of the content.
+            fingerprint: identifies the content.
             sizes: bytes of each file, by its path in the copy.
         """
         copy = self._copy(fingerprint)
@@ -99,7 +99,7 @@ class Cache:
 
     @contextmanager
     def making(self, fingerprint: str) -> Iterator[Path]:
-        """Give the directory to fetch into; nobody else makes the same copy meanwhile."""
+        """Give the directory to fetch into, with an exclusive lock on making this copy."""
         # A lock of its own: a copy that is damaged may be in use by a process that has read it.
         with self._locked(locks.exclusive, f"{fingerprint}{_MAKING}"), self.written():
             partial = self.root / "partial" / fingerprint
@@ -154,7 +154,7 @@ class Cache:
         """
         with self.written():
             self.root.mkdir(parents=True, exist_ok=True)
-            # What was used least recently goes first: `touch` writes that time on each use.
+            # The least recently used goes first: `touch` writes that time on each use.
             items = sorted(self._items(), key=lambda item: item.used)
             total = sum(item.size for item in items) + wanted_bytes
             for item in items:
@@ -164,7 +164,7 @@ class Cache:
 
     @contextmanager
     def written(self) -> Iterator[None]:
-        """Turn an OSError of writing to the cache into a StorageError that says what to do."""
+        """Turn an OSError of writing to the cache into a StorageError with advice."""
         try:
             yield
         except OSError as error:
@@ -194,7 +194,7 @@ class Cache:
         return over or shutil.disk_usage(self.root).free < wanted_bytes + _SPARE_BYTES
 
     def _evict(self, item: _Item) -> bool:
-        """Remove `item` unless somebody uses it."""
+        """Remove `item` unless it is in use."""
         # Compiled models carry no lock: a file that the engine has open outlives its name, and one
         # that it misses it makes again.
         if not item.is_locked:
@@ -213,7 +213,7 @@ class Cache:
         log.info(Event("copy evicted from the cache", path=item.path, bytes=item.size))
 
     def _remove(self, path: Path) -> None:
-        """Make `path` vanish at once, then delete what it held."""
+        """Make `path` vanish at once, then delete its content."""
         # One rename, since deleting takes long for a large model and must not be seen half done.
         aside = path.with_name(f"{_REMOVED}{uuid.uuid4().hex}")
         path.rename(aside)
@@ -260,7 +260,7 @@ def _is_complete(copy: Path, sizes: Mapping[str, int]) -> bool:
 
 
 def _measured(paths: Iterable[Path], is_locked: bool) -> Iterator[_Item]:
-    """Measure what is still there: another process may evict at the same time."""
+    """Measure the remaining copies: another process may evict at the same time."""
     for path in paths:
         try:
             status = path.stat()

@@ -1,7 +1,7 @@
 """The digests of the files of each copy, kept beside the copies: `digests/<fingerprint>`.
 
-The store's checksums are verified when a copy is made. What happens to it on this disk later, only
-a digest of our own tells: it is compared when a process uses the copy for the first time.
+The store's checksums are verified when a copy is made. Our own digest detects later damage on this
+disk: a process compares it when it uses the copy for the first time.
 """
 
 import json

@@ -1,8 +1,8 @@
-"""Entries become files: in parallel parts, resumed where they broke off, checked before use.
+"""Downloads entries to files: in parallel parts, resumed where they broke off, checked before use.
 
-Memory is bounded by threads times one chunk. Parts that arrived are noted beside the file (one byte
-each), so a later attempt, also of another process, fetches only what is missing. A file gets its
-name once its size and the store's checksum fit.
+Memory is bounded by threads times one chunk. A file beside the download marks the parts that have
+arrived (one byte each), so a later attempt, also of another process, fetches only missing parts. A
+file gets its final name once its size and the store's checksum fit.
 """
 
 import logging
@@ -31,8 +31,8 @@ log = logging.getLogger(__name__)
 
 
 PART_TRIES = Tries(most=6)
-"""For each range, counted from the last byte that arrived: about 6 s of waits in all, since what
-arrived is kept and the next load of the version goes on from there."""
+"""Tries for each range, counted from the last byte that arrived: about 6 s of waits in all, since
+the next load of the version continues from the bytes that arrived."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,7 +44,7 @@ class Transfer:
     ones cost more requests, which stores charge for."""
 
     threads: int = 8
-    """Ranges of one version asked for at a time: one connection alone seldom fills a network."""
+    """Ranges of one version requested at a time: one connection alone seldom fills a network."""
 
     tries: Tries = PART_TRIES
     """For each range, counted from the last byte that arrived."""
@@ -61,18 +61,18 @@ class Transfer:
 
 @dataclass(frozen=True)
 class Workplace:
-    """What all files of one download share.
+    """The state that all files of one download share.
 
     Attributes:
-        remote: where the bytes come from.
-        transfer: how they are asked for.
+        remote: the source of the bytes.
+        transfer: how they are requested.
         directory: `files` in it takes complete files, `parts` those under way.
         written: turns errors of the local disk into StorageErrors.
         pause: waits between two tries.
         progress: counts what arrives.
-        speed: ends what is too slow.
+        speed: ends a download that is too slow.
         broken_off: set once one part has failed for good.
-        given_up: set from outside when nobody wants the download any more.
+        given_up: set from outside when the download is no longer wanted.
     """
 
     remote: Remote
@@ -87,19 +87,19 @@ class Workplace:
 
 
 def download(place: Workplace, entries: Mapping[str, Entry]) -> Path:
-    """Fetch what is not there yet.
+    """Fetch the missing parts.
 
     Args:
         place: where and how.
-        entries: by path in the directory that is given back.
+        entries: by path in the returned directory.
 
     Returns:
         The directory of complete files.
 
     Raises:
-        EntryChanged: an entry is no longer the one that was listed.
-        Corrupted: the bytes do not match the store's promise; they are deleted.
-        StorageError: any other trouble; what arrived is kept for the next attempt.
+        EntryChanged: an entry has changed since it was listed.
+        Corrupted: the bytes do not match the store's checksum; they are deleted.
+        StorageError: any other trouble; parts that arrived are kept for the next attempt.
         NotAvailable: the server stops, or the download was given up.
     """
     with place.written():
@@ -128,7 +128,7 @@ class _File:
         self._left = 0
 
     def jobs(self) -> list[Callable[[], None]]:
-        """Say what is still to be done; the jobs may run at the same time."""
+        """Give the remaining jobs, which may run at the same time."""
         count = max(1, -(-self._entry.size // self._part_bytes))
         if self._target.exists():
             self._place.progress.add(self._entry.size)
@@ -142,7 +142,7 @@ class _File:
         return [partial(self._run, part) for part in left]
 
     def _run(self, part: int) -> None:
-        """Fetch one part; whoever fetches the last one checks the file."""
+        """Fetch one part; the thread that fetches the last part checks the file."""
         self._fetch(part)
         # Parts end in any order, in several threads; exactly one must find that it was the last.
         with self._lock:

@@ -1,8 +1,8 @@
 """The last known good listing of a repository, kept on disk so that a start without it can serve.
 
-Good means that this listing was answered by the store, and that the entries of a version were
-fetched and checked completely. What the store no longer lists is forgotten at once: a version that
-was withdrawn does not come back.
+A listing is good if the store itself answered it; a version's entries are good once all were
+fetched and checked. Versions that the store no longer lists are forgotten at once, so that a
+withdrawn version does not come back.
 """
 
 import hashlib
@@ -35,7 +35,7 @@ class KnownListings:
         self._noted: dict[str | None, list[Any]] = {}
 
     def note_directories(self, names: Sequence[str]) -> None:
-        """Record what the store has just listed."""
+        """Record the directories that the store has just listed."""
         self._note(None, sorted(names))
 
     def note_copy(self, directory: str, entries: Sequence[Entry]) -> None:
@@ -56,7 +56,7 @@ class KnownListings:
             return {}
 
     def _note(self, directory: str | None, value: list[Any]) -> None:
-        """Write only what changed; a cache that cannot be written costs the record, not more."""
+        """Write only changes; a cache that cannot be written loses the record and nothing else."""
         if self._noted.get(directory) == value:
             return
         try:
@@ -73,7 +73,7 @@ class KnownListings:
         with locks.exclusive(self._lock, self._pause):
             record = self._read_or_new()
             _enter(record, directory, value)
-            # Written beside and renamed: whoever reads without the lock sees the old or the new.
+            # Written beside and renamed: readers without the lock see the old file or the new one.
             beside = self._file.with_suffix(f".{os.getpid()}")
             beside.write_text(json.dumps(record))
             beside.replace(self._file)
@@ -94,6 +94,6 @@ def _enter(record: dict[str, Any], directory: str | None, value: list[Any]) -> N
     if directory is not None:
         record["copies"][directory] = value
         return
-    # Versions come and go for years: what is no longer listed leaves the record too.
+    # Versions come and go for years: the record drops versions that are no longer listed.
     record["directories"] = value
     record["copies"] = {name: found for name, found in record["copies"].items() if name in value}

@@ -38,7 +38,7 @@ def exclusive(path: Path, pause: Pause) -> Iterator[None]:
 
 @contextmanager
 def if_free(path: Path) -> Iterator[bool]:
-    """Hold `path` alone if nobody holds it; say whether. Raises: as `shared`."""
+    """Lock `path` exclusively if it is free; tell whether it was. Raises: as `shared`."""
     descriptor = _open(path)
     try:
         yield _try(descriptor, fcntl.LOCK_EX)
@@ -58,7 +58,7 @@ def _held(path: Path, kind: int, pause: Pause) -> Iterator[None]:
 
 
 def _open(path: Path) -> int:
-    """Open for writing, which a network file system asks for; read only where that must do."""
+    """Open for writing, which network file systems require; read-only where writing is denied."""
     try:
         return os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
     except OSError:

@@ -1,8 +1,8 @@
-"""A remote repository seen through its verified local copies; the Storage that servers use.
+"""The Storage of a remote repository, which reads through verified local copies.
 
-Reading goes to the local cache first; only content that is not there is asked of the store. When
-the store is unreachable from the start on, the last known good listing stands in for it, until it
-has answered once. From then on a failed listing is an error, and the caller changes nothing.
+Reading uses the local cache first; only content missing there is fetched from the store. While the
+store has not answered since the start, the last known good listing stands in for it. Once it has
+answered, a failed listing is an error, and the caller changes nothing.
 """
 
 import logging
@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 Beside: TypeAlias = tuple[Sibling, Remote] | None
-"""A base path that is listed together with its siblings, and what they all lie in."""
+"""A base path that is listed together with its siblings, and their common parent."""
 
 LISTING_TRIES = Tries(most=3, patience_s=10.0)
 """Few tries: the next poll is the next try, and a start waits for the first one."""
@@ -73,7 +73,7 @@ class Mirror:
         return self._remote.url
 
     def directories(self) -> list[str]:
-        """List the store, or recall what it last listed. Raises: as `Storage.directories`."""
+        """List the store, or recall its last listing. Raises: as `Storage.directories`."""
         try:
             names = self._directories()
         except PASSING as error:
@@ -136,7 +136,7 @@ class Mirror:
             path = held.enter_context(self._cache.lease(fingerprint, sizes))
             if path is not None:
                 return path
-            # Given back before the copy is made: who makes it needs the lock alone.
+            # Released before the copy is made: making it needs the lock exclusively.
             held.close()
             with self._cache.making(fingerprint) as partial:
                 # Another process may have made it while we waited for the lock.
@@ -151,7 +151,7 @@ class Mirror:
     def _fetch(
         self, partial: Path, directory: str, files: Mapping[str, Entry], given_up: Flag
     ) -> None:
-        # What an attempt that broke off has left is on the disk already.
+        # Files of an attempt that broke off are on the disk already.
         total_bytes = sum(entry.size for entry in files.values())
         self._cache.make_room(max(0, total_bytes - size_on_disk(partial)))
         try:
@@ -195,8 +195,8 @@ class Mirror:
 
     def _recall(self, error: StorageError) -> None:
         """Stand in for a store that has not answered yet; raise `error` when that is impossible."""
-        # A store that has answered knows better than any record: from then on its silence changes
-        # nothing, and what serves goes on.
+        # Once the store has answered, the record is not used any more: a failed listing changes
+        # nothing, and serving versions go on.
         if self._has_answered:
             raise error
         if not self._recalled:

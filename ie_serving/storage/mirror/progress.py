@@ -1,4 +1,4 @@
-"""One log line now and then while a download runs."""
+"""Logs the progress of a running download now and then."""
 
 import logging
 import time

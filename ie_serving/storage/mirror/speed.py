@@ -1,4 +1,4 @@
-"""The least speed of a download: one that trickles holds a thread and its version's turn."""
+"""Ends downloads below a minimum speed: a slow one blocks a thread and its version's load."""
 
 import time
 from collections.abc import Callable
@@ -9,7 +9,7 @@ from ie_serving.core.values.hints import Hint
 
 
 class LeastSpeed:
-    """Counts what arrives of one version, in several threads, and ends what is too slow.
+    """Counts the bytes that arrive for one version, in several threads; ends a slow download.
 
     Args of the constructor:
         name: of the download, for the error.

@@ -1,4 +1,4 @@
-"""An engine around an engine: what all of them inherit that change what a compilation gives."""
+"""The wrapper engine: base class of engines that change the compiled model of another engine."""
 
 from collections.abc import Collection
 

@@ -1,6 +1,6 @@
-"""What an engine promises: a directory becomes a compiled model, numpy in and numpy out.
+"""The protocols of engines: an engine compiles a directory to a model, numpy in and numpy out.
 
-Settings hold `EngineOptions`, and the arbiter holds settings: numpy is not imported at run time.
+Numpy is not imported here at run time: the arbiter process holds settings with `EngineOptions`.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ Own = TypeVar("Own")
 AUTO = "auto"
 """Driver of models whose options name none: the first that claims the files."""
 GATHERED: ContextVar[bool] = ContextVar("gathered", default=False)
-"""Whether the inference is for several requests that were gathered, of which more are on their way.
-Not an argument: layers lie between who gathers and what infers."""
+"""True while a batch of several requests is inferred and more requests are expected. Not an
+argument: other layers lie between the layer that batches and the program that infers."""
 Dimension = int | tuple[int, int]
 """A fixed size, -1 for any, or an inclusive range."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class EngineOptions:
-    """How one model is to be compiled; the engine's part of a model's configuration."""
+    """How one model is compiled; the engine's part of a model's configuration."""
 
     driver: str = AUTO
     """Name of the driver that compiles the model, or `auto`."""
@@ -46,43 +46,43 @@ class EngineOptions:
     """Infer requests run at once; 0 lets the engine choose."""
 
     ahead: bool = False
-    """Whether the engine is to take one inference more than it runs; one that cannot does not."""
+    """Queue one inference in the engine beyond the running ones, where the engine can."""
 
     execution: str = "auto"
     """`inline` infers on the event loop, `async` beside it, `auto` as the measured time says."""
 
     image_inputs: bool = True
-    """Take encoded images for inputs that look like images. Nothing is added for other inputs, nor
-    for numbers; `false` keeps what strangers send from the decoders of images."""
+    """Take encoded images for inputs that look like images. Other inputs, and numbers, do not
+    change; `false` keeps untrusted data from the image decoders."""
 
     verify: str = AUTO
     """`auto` compares a version with a second engine where one is installed for its format, before
-    it serves; `require` lets OpenVINO serve only what was compared; `off` compares nothing."""
+    it serves; `require` lets OpenVINO serve only compared signatures; `off` compares nothing."""
 
     cache_dir: Path | None = None
     """Where compiled models are kept between starts; None keeps none."""
 
     params: Mapping[str, object] = field(default_factory=dict)
-    """What the model's own driver is told beyond its files; types are those of JSON."""
+    """Parameters of the model's own driver beyond its files; types are those of JSON."""
 
     allow_pickle: bool = False
-    """Read pickles, which run whatever code whoever wrote them has put in."""
+    """Read pickles, which run any code that their author has put in."""
 
     allow_python: bool = False
     """Run Python code that a model names or brings along."""
 
     own: tuple[object, ...] = ()
-    """What single drivers know beyond that: at most one value of each driver's type."""
+    """Further options of single drivers: at most one value of each driver's type."""
 
     def of(self, kind: type[Own]) -> Own:
         """Give a driver's own options, by their type; its defaults where there are none."""
         return next((each for each in self.own if isinstance(each, kind)), None) or kind()
 
     def having(self, own: object) -> EngineOptions:
-        """Copy with `own` in place of what is there of its type; defaults are not kept.
+        """Copy with `own` in place of the value of the same type; defaults are not kept.
 
-        So options that mean the same are equal, and a model whose options are equal is not loaded
-        anew.
+        So options with the same meaning are equal, and a model whose options are equal is not
+        loaded again.
         """
         others = tuple(each for each in self.own if type(each) is not type(own))
         return replace(self, own=others if own == type(own)() else (*others, own))
@@ -106,8 +106,8 @@ class CompiledModel(Protocol):
         Args:
             signature: one of `signatures` that is not left out.
             inputs: exactly the signature's inputs; dtypes and shapes as its specs admit.
-            read: called once with the outputs by name, before their memory is used again: it
-                must copy whatever it keeps. In any thread.
+            read: called once with the outputs by name, before their memory is used again, so it
+                must copy the values it keeps. In any thread.
 
         Raises:
             InvalidTensor: a value or shape that the engine cannot take.
@@ -123,7 +123,7 @@ class CompiledModel(Protocol):
 
 
 class Stream(Protocol):
-    """Answers all requests of one client: what a model may have beside `infer`, as `stream`."""
+    """Answers all requests of one client; a model may have one, as `stream`, beside `infer`."""
 
     def __call__(
         self,
@@ -132,17 +132,17 @@ class Stream(Protocol):
         read: Callable[[Mapping[str, Array]], T],
         caller: Caller,
     ) -> AsyncGenerator[T | ServingError, None]:
-        """Give none, one or several replies for each of the inputs, in the order that it likes.
+        """Give none, one or several replies for each of the inputs, in any order.
 
         Args:
             signature: as of `CompiledModel.infer`.
-            inputs: each as of `CompiledModel.infer`; asked for when the model wants the next.
+            inputs: each as of `CompiledModel.infer`; taken when the model wants the next.
             read: called with the outputs of each reply, in any thread.
-            caller: who asks.
+            caller: the client's identity.
 
         Raises:
-            ServingError: the stream has failed as a whole. What is wrong with one reply is given
-                in its place.
+            ServingError: the stream has failed as a whole. The error of a single reply is yielded
+                in place of that reply.
         """
 
 
@@ -153,16 +153,16 @@ def stream_of(model: CompiledModel) -> Stream | None:
 
 
 def leave_of(model: CompiledModel) -> Callable[[], object] | None:
-    """Give what closes all of a model that is more than memory, as the process ends. Blocking.
+    """Give the function that closes a model's resources but memory at process exit. Blocking.
 
-    A model tells by an attribute `leave`, which may be None; one without it is closed.
+    It is the model's attribute `leave`, which may be None; without that attribute, `close`.
     """
     leave: Callable[[], object] | None = getattr(model, "leave", model.close)
     return leave
 
 
 def leave_of_all(models: Iterable[CompiledModel]) -> Callable[[], object] | None:
-    """Give the same for several models, of which each is left whatever the others raise."""
+    """Give one such function for several models; an exception of one does not stop the others."""
     found = [leave for model in models if (leave := leave_of(model)) is not None]
     if not found:
         return None
@@ -173,23 +173,23 @@ def leave_of_all(models: Iterable[CompiledModel]) -> Callable[[], object] | None
 
 
 def takes_ahead(model: CompiledModel, signature: Signature) -> bool:
-    """Tell whether a model takes an inference more than it runs, and goes on with that by itself.
+    """Tell whether a model queues one inference beyond the running ones.
 
-    Where a model has a method `ahead` for it; its options must have asked for it.
+    A model tells by its method `ahead`; the option `ahead` must be set as well.
     """
     ahead: Callable[[Signature], bool] | None = getattr(model, "ahead", None)
     return ahead is not None and ahead(signature)
 
 
 class Engine(Protocol):
-    """What makes compiled models of version directories."""
+    """Compiles version directories to models."""
 
     @property
     def name(self) -> str:
-        """What a configuration calls it."""
+        """Its name in a configuration."""
 
     def missing(self, files: Collection[str]) -> str | None:
-        """Say what a version directory still lacks before it can be compiled.
+        """Name the files that a version directory still lacks before it can be compiled.
 
         Args:
             files: paths relative to the version directory.
@@ -211,4 +211,4 @@ class Driver(Engine, Protocol):
     """An engine among others."""
 
     def claims(self, directory: Path) -> bool:
-        """Tell, from the files of a complete version, whether this driver is to compile it."""
+        """Tell, from the files of a complete version, whether this driver can compile it."""

@@ -1,4 +1,4 @@
-"""How requests for one model are gathered into batches: what the layer for it may be told.
+"""Options of the batching layer, which gathers requests for one model into batches.
 
 Field names are those of TensorFlow Serving's BatchingParameters, where it has the word.
 """
@@ -16,7 +16,7 @@ class Batching:
 
     batch_timeout_micros: int = 0
     """Longest time in microseconds that requests are gathered for a free lane while another lane
-    works. Nobody is waited for when none does."""
+    works. On an idle model a request does not wait."""
 
     # A client that waits longer for its turn than a hundred batches take has mostly given up.
     max_enqueued_batches: int = 100

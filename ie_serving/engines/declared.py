@@ -1,4 +1,4 @@
-"""`params`: what a configuration tells a driver beyond the files, and tensors declared there.
+"""Reads `params`, a configuration's parameters for a driver, and the tensors declared in them.
 
 "params": {"inputs": {"text": {"dtype": "string", "shape": [-1]}}}
 """
@@ -42,7 +42,7 @@ def check_known(options: EngineOptions, known: Collection[str], driver: str) -> 
 
 
 def specs(options: EngineOptions, key: str, *, takes_json: bool = False) -> dict[str, TensorSpec]:
-    """Read tensors that `params` declares under `key`; none where it says nothing.
+    """Read the tensors that `params` declares under `key`; none where `key` is absent.
 
     Raises:
         LoadFailed: naming the place and what was expected.

@@ -1,4 +1,4 @@
-"""Which driver compiles a version: the one that is named, or the first that claims its files."""
+"""Chooses the driver that compiles a version: the named one, or the first to claim its files."""
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -29,7 +29,7 @@ def is_known(name: str) -> bool:
 
 
 def unknown(name: str, known: Collection[str]) -> str:
-    """Say that there is no such driver, which there are, and which was probably meant."""
+    """Give the error text for an unknown driver: the existing ones, and the probable match."""
     return f"no driver {name!r}; expected one of {', '.join(known)}{nearest(name, known)}"
 
 
@@ -37,9 +37,9 @@ class Drivers:
     """Several drivers as one engine. See `engines.base.Engine`.
 
     Args of the constructor:
-        drivers: in the order in which they are asked; the most general one comes last.
-        listed: those that are imported when they are needed; asked where no file is of `drivers`.
-        others: gives those of other packages by name, asked last.
+        drivers: in the order in which they are tried; the most general one comes last.
+        listed: drivers that are imported on use; tried where no file is of `drivers`.
+        others: gives the drivers of other packages by name, tried last.
     """
 
     name = "drivers"
@@ -55,7 +55,7 @@ class Drivers:
         self._others = others
 
     def named(self, name: str) -> "Drivers":
-        """Give the one driver of this name, or all for `auto` and for what is not known."""
+        """Give the driver of this name, or all drivers for `auto` and for an unknown name."""
         if name == AUTO:
             return self
         found = next(self._by_name(name), None)

@@ -1,7 +1,7 @@
-"""Requests that are made up for a model: usual values, and what engines are known to differ on.
+"""Generates requests for a model: usual values, and values on which engines are known to differ.
 
 Only the specs of the inputs are known, so most sizes and integers are guesses: `guesses` gives them
-in the order of their likelihood, and the caller keeps those that an engine takes.
+in the order of their likelihood, and the caller keeps those that an engine accepts.
 """
 
 import enum
@@ -15,7 +15,7 @@ import numpy as np
 from ie_serving.core.values.tensors import Array, DataType
 
 SEED = 20260703
-"""A model is asked the same requests in the same order on every load, as many as there is time."""
+"""A model gets the same requests in the same order on every load, as many as time allows."""
 MOST_ELEMENTS = 1 << 24
 """Elements of one generated input, 64 MB of float32: a larger guess is passed over."""
 
@@ -33,7 +33,7 @@ class Input:
 
 
 class Kind(enum.Enum):
-    """What is special about the values of a request."""
+    """The kind of values that a request has."""
 
     FINITE = "finite values"
     NAN = "NaN"
@@ -49,7 +49,7 @@ class Request:
 
     Attributes:
         kind: of its values.
-        label: what its values are, in words.
+        label: a description of its values.
         inputs: arrays by the names of inputs.
     """
 
@@ -99,7 +99,7 @@ PARAMETERS: Mapping[str, Floats] = {
 
 @dataclass(frozen=True)
 class Guess:
-    """What is guessed of a model's inputs.
+    """One guess about a model's inputs.
 
     Attributes:
         sizes: of open dimensions, by their names.
@@ -113,9 +113,9 @@ class Guess:
 
 
 def guesses(inputs: Sequence[Input]) -> Iterator[Guess]:
-    """Give what may be valid for a model, the likeliest first.
+    """Give guesses that may be valid for a model, the likeliest first.
 
-    All open dimensions are of one size at first, then the first differs from the others.
+    First, all open dimensions have the same size; then the first one differs from the others.
     """
     names = list(dict.fromkeys(d for each in inputs for d in each.dims if isinstance(d, str)))
     kinds = list(INTEGERS) if any(_is_integer(each.dtype) for each in inputs) else ["zeros"]
@@ -182,7 +182,7 @@ def _request(
     made = {}
     for each in inputs:
         own = PARAMETERS[guess.parameters] if _is_parameter(each, inputs) else floats
-        # A number by itself is a scalar of numpy, and no array.
+        # A lone number is a scalar of numpy, not an array.
         made[each.name] = np.asarray(_values(each, guess, random, own, truth))
     return Request(kind, label, made)
 
@@ -258,7 +258,7 @@ def _ties(random: "np.random.Generator", shape: tuple[int, ...]) -> Array:
 
 
 def _mixed(*odd: float) -> Floats:
-    """Make normal values of which one in eight, and one at least, is one of `odd`."""
+    """Make normal values; one in eight, and at least one, is from `odd`."""
 
     def values(random: "np.random.Generator", shape: tuple[int, ...]) -> Array:
         made = random.standard_normal(shape)

@@ -1,4 +1,4 @@
-"""What a model's entry says of hooks around it, and of a chain of models. Settings hold it."""
+"""Options of a model with hooks, or of a chain of models. Settings hold them."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ class Link:
     """One model of a chain: a `--model-path` of kibernetika-serving with its `--driver`.
 
     Attributes:
-        driver: as the user wrote it, for hooks that ask.
+        driver: as the user wrote it, for hooks that read it.
         path: of a file, or of a directory with the files of one version.
-        options: how it is compiled, its driver included; hooks change none of it.
+        options: how it is compiled, its driver included; hooks do not change them.
         weights: file that a `.xml` reads its weights from; empty: the one beside it.
         signature: of the model; empty for `serving_default`.
-        outputs: those of the model that are given; none are all.
+        outputs: the model's outputs to return; empty for all.
         flexible: a request may have more rows, or fewer, than the model's fixed batch.
     """
 

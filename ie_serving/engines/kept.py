@@ -1,9 +1,9 @@
-"""Compiled models that an engine keeps between starts, checked before it uses them.
+"""The checked compile cache: verifies an engine's cached compiled models before their use.
 
-Engines write them as they like and read them back without a check: a damaged one would answer wrong
-numbers. So each version has a folder of its own, with the digests of what the engine left there;
-what does not fit its digest, or has none, is removed before the engine can find it, and compiled
-anew.
+Engines read their cache back without a check, so a damaged file would give wrong numbers. Here each
+version has its own folder, with digests of the files that the engine wrote; a file that does not
+match its digest, or has none, is removed before the engine can read it, and the model is compiled
+again.
 """
 
 import hashlib
@@ -32,7 +32,7 @@ class KeptSound(EngineAround):
     """`engine`, with sound compiled models in the folders of its cache. See `Engine`."""
 
     def compile(self, directory: Path, options: EngineOptions) -> CompiledModel:
-        """See `engines.base`; without the cache where what is damaged cannot be removed."""
+        """See `engines.base`; without the cache where a damaged file cannot be removed."""
         if options.cache_dir is None:
             return self._engine.compile(directory, options)
         name = hashlib.sha256(str(directory).encode("utf-8", "surrogateescape")).hexdigest()[:16]
@@ -48,7 +48,7 @@ class KeptSound(EngineAround):
 
 
 def _checked(folder: Path) -> Digests:
-    """Remove what is not as it was written; give the rest. Raises OSError when that fails."""
+    """Remove files that have changed since they were written; give the rest. Raises: OSError."""
     known = _known(folder)
     sound: dict[str, tuple[int, int, int]] = {}
     for file in _files(folder):
@@ -63,7 +63,7 @@ def _checked(folder: Path) -> Digests:
 
 
 def _keep(folder: Path, before: Digests) -> None:
-    """Write the digests of what is there now; only what the engine has written is read again."""
+    """Write the digests of the present files; only files new from the engine are read again."""
     try:
         after = {
             file.name: known

@@ -1,4 +1,4 @@
-"""What a model's entry says of the Python code that answers for it. Settings hold it."""
+"""Options of a kernel, the Python code that answers for a model. Settings hold them."""
 
 from __future__ import annotations
 
@@ -55,8 +55,8 @@ class Instances:
     """As many at most, started one after the other while calls wait."""
 
     idle_seconds: float = 60.0
-    """Time without a call after which one beyond `min` is ended. Loads of daily work rise and fall
-    within minutes; a process costs its memory meanwhile."""
+    """Seconds without a call after which a process beyond `min` is ended. Typical load rises and
+    falls within minutes, and an idle process costs its memory."""
 
 
 @dataclass(frozen=True, kw_only=True)

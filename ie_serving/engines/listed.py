@@ -1,7 +1,7 @@
-"""Drivers that are known by name and by their files, and imported when a version needs them.
+"""Drivers that are found by name or by files, and imported only when a version needs them.
 
-`TABLE` has one row for each. Its libraries are extras of this package, and a server without such
-models imports neither them nor the driver.
+`TABLE` has one row for each driver. The drivers' libraries are extras of this package; a server
+without such models imports neither the libraries nor the drivers.
 """
 
 import re
@@ -18,8 +18,8 @@ GROUP = "ie_serving.drivers"
 """Entry points under which packages of others bring drivers (`third_parties.py`)."""
 
 Load = Callable[[Path, EngineOptions], CompiledModel]
-"""What a row names: reads the model's file, or the version's directory where the driver needs no
-file. Blocking. Raises: LoadFailed."""
+"""The function a row names: reads the model's file, or the version's directory where the driver
+needs no file. Blocking. Raises: LoadFailed."""
 
 BESIDE = re.compile(
     r"(labels|classes|vocab|notes|readme|requirements|config|tokenizer|special_tokens).*\.(txt|json)"
@@ -29,7 +29,7 @@ BESIDE = re.compile(
 """Files that lie beside models of any kind, and are none."""
 
 MOST_HEAD = 512
-"""Bytes at the beginning of a file that tell what it is."""
+"""Bytes at the beginning of a file that identify its format."""
 
 MOST_MARK = 64 * 1024
 """Bytes of a file within which a mark stands: descriptions are short."""
@@ -43,10 +43,10 @@ class Listed:
         name: word of the setting `driver`.
         place: its `Load`, as `module:name`.
         suffixes: of files that only this driver reads; none where it needs no file.
-        begins: suffixes that other files have too, each with how a model's content begins.
-        marks: names of files that together are a model, each with what its content has within
-            `MOST_MARK` bytes. Such a row is asked before all other drivers: what else lies there
-            belongs to it.
+        begins: suffixes shared with other formats, each with the first bytes of a model.
+        marks: names of files that together are a model, each with text found within its first
+            `MOST_MARK` bytes. Such a row is tried before all other drivers, since the other files
+            in the directory belong to that model.
     """
 
     name: str
@@ -101,7 +101,7 @@ class Listed:
         """The files that it reads, in words."""
         return " or ".join(f"*{suffix}" for suffix in (*self.suffixes, *self.begins))
 
-    # Only at the top: what lies below it are assets.
+    # Only at the top: files in subdirectories are assets.
     def _models(self, files: Collection[str]) -> list[str]:
         return sorted(name for name in files if "/" not in name and name.endswith(self.suffixes))
 
@@ -109,8 +109,8 @@ class Listed:
         top = [name for name in files if "/" not in name and not BESIDE.fullmatch(name)]
         return sorted(name for name in top if name.endswith(tuple(self.begins)))
 
-    # An upload of any other model may have begun with its texts. So such a file counts as a model
-    # where nothing else is there; what it is, its content says when the version is compiled.
+    # An upload of another model may have begun with its text files. So such a file counts as a
+    # model only where it is alone; its content decides the format when the version is compiled.
     def _lone(self, files: Collection[str]) -> str | None:
         found = self._doubtful(files)
         others = [name for name in files if name not in found and not BESIDE.fullmatch(name)]
@@ -166,7 +166,7 @@ TABLE: tuple[Listed, ...] = (
     Listed(name="python", place="ie_serving.engines.python.driver:load"),
     Listed(name="null", place="ie_serving.engines.null.driver:load"),
 )
-"""In the order in which they are asked."""
+"""The rows in the order in which they are tried."""
 
 
 def rows() -> tuple[Listed, ...]:

@@ -1,4 +1,4 @@
-"""Operators, attributes, inputs and opsets of an ONNX file, read without the package `onnx`.
+"""Reads operators, attributes, inputs and opsets of an ONNX file without the package `onnx`.
 
 Field numbers: onnx.proto3; wire format: protobuf's encoding guide. Weights are skipped, not read,
 so a file of gigabytes takes milliseconds.
@@ -29,7 +29,7 @@ MAIN_DOMAIN = "ai.onnx"
 """Name of the domain that files leave empty."""
 
 Value = int | float | str | tuple[int | float | str, ...] | None
-"""Value of an attribute; None where it is a tensor, a graph, or what a function's caller sets."""
+"""Value of an attribute; None for a tensor, a graph, or a value that a function's caller sets."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class _Field(NamedTuple):
 
 
 def uses_domain(path: Path, domain: str) -> bool:
-    """Tell whether an operator of the main graph is of `domain`; False for what is no ONNX file."""
+    """Tell whether the main graph has an operator of `domain`; False if it is no ONNX file."""
     try:
         with path.open("rb") as file:
             return any(

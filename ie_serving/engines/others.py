@@ -1,6 +1,6 @@
-"""The other models of the server, for what asks them while it answers itself.
+"""Gives drivers access to the server's other models, such as graphs that call them.
 
-`app/application.py` hands them in at compilation; the manager alone knows which versions serve.
+`app/application.py` hands them in at compilation; only the manager knows which versions serve.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ class Others(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class AtHand:
-    """Options that no configuration has: what surrounds the model that is compiled.
+    """Options that no configuration sets: the surroundings of the model being compiled.
 
     Attributes:
         model: its name.
-        others: None where none are served, as by `ie_serving check`.
+        others: the other models; None where none are served, as by `ie_serving check`.
     """
 
     model: str = ""
@@ -42,7 +42,7 @@ class AtHand:
 
 
 class WithOthers(EngineAround):
-    """`engine`, which is told of the other models. See `engines.base.Engine`."""
+    """`engine`, with the other models added to its options. See `engines.base.Engine`."""
 
     def __init__(self, engine: Engine, at_hand: AtHand) -> None:
         super().__init__(engine)

@@ -1,7 +1,7 @@
-"""What is computed of the client's numbers before the model sees them, as a configuration says it.
+"""Options of preprocessing: the computations on a client's numbers before the model gets them.
 
 The words are OpenVINO Model Server's. A driver either does all of it or refuses the model: numbers
-that are not preprocessed as somebody asked for give wrong answers without a sign.
+without the configured preprocessing would give wrong answers silently.
 """
 
 from collections.abc import Mapping
@@ -13,11 +13,11 @@ RESIZES = ("linear", "cubic", "nearest", "bilinear_pillow", "bicubic_pillow")
 
 @dataclass(frozen=True)
 class Pair:
-    """The same thing as clients send or get it, and as the model has it.
+    """A property, such as the layout, on the client's side and on the model's side.
 
     Attributes:
         client: for example layout `NHWC`, colours `BGR`, element type `u8`.
-        model: empty where it stays what the model file says.
+        model: empty where the model file decides.
     """
 
     client: str
@@ -57,12 +57,12 @@ class Preprocessing:
 
     @property
     def of_only_input(self) -> bool:
-        """Whether anything is asked for that must be of the only input."""
+        """Whether an option is set that requires the model to have a single input."""
         single = self.layout if isinstance(self.layout, Pair) else None
         own = (self.mean, self.scale, self.color_format, self.precision, self.resize)
         return any((single, *own))
 
     @property
     def asked(self) -> str:
-        """Name what is asked for, as the settings are called; empty where nothing is."""
+        """Names of the settings that are set; empty where none is."""
         return ", ".join(name for name, value in vars(self).items() if value)

@@ -1,4 +1,4 @@
-"""Whether a model keeps its state between requests: what the layer for it may be told.
+"""Options of the sequence layer, which keeps a model's state between requests.
 
 Field names are those of OpenVINO Model Server.
 """
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, kw_only=True)
 class Sequences:
-    """What one model does with state (`ReadValue`, `Assign`) that outlives an inference."""
+    """How one model's state (`ReadValue`, `Assign`) is kept beyond an inference."""
 
     stateful: bool = False
     """Keep state for each sequence of requests; otherwise each request begins with the initial."""
@@ -20,4 +20,4 @@ class Sequences:
     """Sequences of one version at a time; a further one is refused."""
 
     low_latency_transformation: bool = False
-    """Make state of what loops and recurrent operations carry from round to round."""
+    """Turn the values that loops and recurrent operations carry between iterations into state."""

@@ -67,10 +67,10 @@ class StandInModel:
     """One compiled `engine.json`.
 
     Attributes:
-        directory: where it came from.
-        options: what it was compiled with.
+        directory: its version directory.
+        options: the options of its compilation.
         closed: whether `close` was called.
-        leave: see `engines.base.leave_of`; all of it is memory, unless a test says otherwise.
+        leave: see `engines.base.leave_of`; it is only memory, unless a test says otherwise.
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class StandInModel:
         description: Mapping[str, Any],
         options: EngineOptions,
     ) -> None:
-        # What is missing counts as the simplest: most tests only want a model that answers.
+        # Missing keys mean the simplest model: most tests only need one that answers.
         self._engine = engine
         self._operation = OPERATIONS[description.get("op", "add")]
         self._dtype = DataType[description.get("dtype", "FP32")]

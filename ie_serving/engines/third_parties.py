@@ -1,11 +1,11 @@
-"""Drivers of other packages, found through the entry points `ie_serving.drivers`.
+"""Finds drivers of other packages through the entry points `ie_serving.drivers`.
 
     [project.entry-points."ie_serving.drivers"]
     mine = "my_package.driver:MyDriver"
 
-What an entry point names is called without arguments and gives a `Driver` (`engines/base.py`). The
-installed packages are looked through when a model's configuration has a name that is not built in,
-or when no built-in driver knows a version's files: never for a server that needs none of it.
+An entry point names a callable without arguments that returns a `Driver` (`engines/base.py`).
+Installed packages are searched only when a model's configuration names a driver that is not built
+in, or when no built-in driver claims a version's files.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
 
 
 class ThirdParty:
-    """A driver of another package, imported when it is first asked. See `engines.base.Driver`."""
+    """A driver of another package, imported on first use. See `engines.base.Driver`."""
 
     def __init__(self, entry: EntryPoint) -> None:
         self.name = entry.name
         self._entry = entry
 
     def missing(self, files: Collection[str]) -> str | None:
-        """See `engines.base`; a driver that cannot be imported is itself what is missing."""
+        """See `engines.base`; a driver that cannot be imported is reported as missing."""
         driver = self._driver
         return str(driver) if isinstance(driver, LoadFailed) else driver.missing(files)
 

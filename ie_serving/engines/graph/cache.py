@@ -1,4 +1,4 @@
-"""What equal inputs have given a short while ago: `cache_ms`."""
+"""Caches a step's or a graph's recent outputs by its inputs: `cache_ms`."""
 
 import asyncio
 import time
@@ -17,9 +17,9 @@ MOST_KEPT = 256
 """Answers that one step or graph keeps; the oldest goes first."""
 
 MOST_ON_LOOP = 256 * 1024
-"""Bytes whose digest is made on the event loop, in a quarter of a millisecond."""
+"""Bytes whose digest is made on the event loop, in 0.25 ms; the digest of more takes a thread."""
 MOST_TEXTS = 1000
-"""Texts of which it may be made there."""
+"""Texts whose digest is made on the event loop; more take a thread."""
 
 
 class Cache:
@@ -39,15 +39,15 @@ class Cache:
     async def get(
         self, whose: str, inputs: Items, compute: Callable[[], Coroutine[Any, Any, Items]]
     ) -> Items:
-        """Give what is kept for these inputs, else compute it; who asks meanwhile waits for that.
+        """Give the cached outputs of these inputs, or compute them once for concurrent callers.
 
         Args:
-            whose: what computes, with its versions: another one's answers are not given.
+            whose: the model with its versions; answers of others are not given.
             inputs: of the request.
             compute: begins the work.
 
         Raises:
-            ServingError: of the work; it is not kept, but whoever waits gets it, too.
+            ServingError: of the work; it is not cached, but all waiting callers get it.
         """
         key = await _digest(whose, inputs)
         while True:
@@ -57,7 +57,7 @@ class Cache:
             other = self._computed.get(key)
             if other is None:
                 return await self._compute(key, compute())
-            # Not awaited itself: whoever gives up must not cancel it.
+            # Not awaited itself: a cancelled caller must not cancel the work.
             await asyncio.wait((other,))
             if not other.cancelled():
                 other.result()
@@ -72,7 +72,7 @@ class Cache:
             items = await work
         except ServingError as error:
             done.set_exception(error)
-            done.exception()  # else the loop would log it where nobody waits
+            done.exception()  # otherwise asyncio logs it where no caller waits
             raise
         except BaseException:
             done.cancel()  # of a client that has gone: the next one that waits computes it
@@ -107,7 +107,7 @@ async def _digest(whose: str, inputs: Items) -> bytes:
 def _size(array: Array) -> int:
     if array.dtype.kind != "O":
         return array.nbytes
-    # Of very many texts the lengths alone would take as long as the digest of what is small.
+    # For very many texts, summing their lengths would take as long as a small digest.
     return MOST_ON_LOOP + 1 if array.size > MOST_TEXTS else sum(map(len, array.reshape(-1)))
 
 

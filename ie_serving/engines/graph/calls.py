@@ -1,4 +1,4 @@
-"""A step's model is called: once, again after a failure, for each item; within its time."""
+"""Calls a step's model: once, for each item, with retries, within the step's time limit."""
 
 import asyncio
 import math
@@ -35,11 +35,11 @@ LOOP_S = 0.001
 
 
 class Target(NamedTuple):
-    """What a step runs in one request.
+    """The model that a step runs in one request.
 
     Attributes:
-        held: what computes; it stays loaded until the request ends.
-        signature: of it.
+        held: the model's version; it stays loaded until the request ends.
+        signature: of the model.
     """
 
     held: Loaded
@@ -67,9 +67,9 @@ async def call(step: CallStep, target: Target, inputs: Items) -> Items:
 
 
 async def call_each(step: CallStep, target: Target, inputs: Items, gives: Specs) -> Items:
-    """Run it for each entry of the inputs that are split; stack what it gives.
+    """Run the model for each entry of the split inputs, and stack its outputs.
 
-    As many run side by side as the model has infer requests.
+    As many entries run at once as the model has infer requests.
 
     Raises:
         InvalidTensor: the inputs differ in their numbers of entries, or the outputs in shape.
@@ -98,7 +98,7 @@ async def call_each(step: CallStep, target: Target, inputs: Items, gives: Specs)
 def _entry(step: CallStep, inputs: Items, place: tuple[int, ...]) -> Items:
     entry = dict(inputs)
     for name, levels in step.split.items():
-        # The dots keep an array of what would be a bare element: models take arrays alone.
+        # The dots give an array where an index would give a scalar: models take only arrays.
         at: Any = (*place[:levels], ...)
         entry[name] = inputs[name][at]
     return entry
@@ -123,7 +123,7 @@ def _counts(step: CallStep, inputs: Items) -> tuple[int, ...]:
 
 
 def _none(spec: TensorSpec, counts: tuple[int, ...]) -> Array:
-    """Give what no entries give: each of their dimensions, and those of one that would be."""
+    """Give the outputs for no entries: empty arrays with the dimensions of an entry's output."""
     array = empty(spec)
     return array.reshape((*counts, *array.shape[len(counts) :]))
 
@@ -139,7 +139,7 @@ def _stacked(item: str, arrays: list[Array], counts: tuple[int, ...]) -> Array:
 
 
 def target_of(held: Loaded, signature: str, step: str) -> Target:
-    """Give what a step runs. Raises: NotAvailable, where it has no such signature."""
+    """Give the target of a step. Raises: NotAvailable, where it has no such signature."""
     found = held.signatures.get(signature)
     if found is None:
         has = f"it has {', '.join(held.signatures)}"
@@ -172,8 +172,8 @@ async def once(step: CallStep, target: Target, inputs: Items) -> Items:
     return await target.held.compiled.infer(signature, fitted, read)
 
 
-# Not `asyncio.wait_for`: it asks for a task around it, which a request that has not waited yet does
-# not have (`core/runtime/eager.py`).
+# Not `asyncio.wait_for`: it needs a surrounding task, which a request has only after its first wait
+# (`core/runtime/eager.py`).
 async def _within(seconds: float, work: Coroutine[Any, Any, T]) -> T:
     found: list[T] = []
 

@@ -1,7 +1,7 @@
-"""A request to a graph whose steps run one after the other: the short way, beside `run.py`.
+"""Runs a request to a graph whose steps form a chain; `run.py` runs all other graphs.
 
-A step costs as little here as it can beside its model, since what is known when the graph is read,
-or when a model's version first answers, is not asked again for each request.
+A step costs little beside its model: checks made when the graph is read, or when a model's version
+first answers, are not repeated for each request.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -22,20 +22,20 @@ T = TypeVar("T")
 Items = Mapping[str, Array]
 
 LAST = -1
-"""In place of the place of a step: the last one, whose outputs are not kept."""
+"""In place of a step's index: the last step, whose outputs are not kept."""
 
 Take = tuple[str, int, str]
-"""What fills an input: its name, the place of the step that gives it, the item."""
+"""The source of an input: the input's name, the index of the step that gives it, the item."""
 
 
 class Ready(NamedTuple):
-    """What follows from a step and the signature that it runs.
+    """Facts derived once from a step and the signature that it runs.
 
     Attributes:
-        signature: it.
-        takes: what fills its inputs.
-        known: by what these are seen to fit; None where they have to be looked at by `fit`.
-        read: copies what the step gives: the engine uses the memory of its outputs again.
+        signature: of the step's model.
+        takes: the sources of its inputs.
+        known: by which the inputs are seen to fit; None where `fit` has to check them.
+        read: copies the step's outputs, since the engine reuses their memory.
     """
 
     signature: Signature
@@ -94,13 +94,13 @@ class Link:
 
 
 class Chain:
-    """Steps of which each takes something of the one before it; each is run once.
+    """Steps that each take items of the step before; each step runs once.
 
     Args of the constructor:
         plan: of the graph; `only` has the steps.
-        places: of the model of each step among those that a request holds, by the step's name.
+        places: index of each step's model among those that a request holds, by the step's name.
         own: parts of the graph that compute in place of a model, by the step's name.
-        record: told how long each step took.
+        record: called with the time of each step.
     """
 
     def __init__(
@@ -169,7 +169,7 @@ def _reply(
     read: Callable[[Items], T],
     outputs: Items,
 ) -> T:
-    """Read what a graph gives, as its last step gives `outputs`, and note when that was."""
+    """Read the graph's outputs from the last step's `outputs`, and note the time."""
     found = {}
     for name, place, item in names:
         found[name] = outputs[item] if place == LAST else given[place][item]

@@ -1,4 +1,4 @@
-"""What becomes of the items of several steps: one of them, all, or their mean. Pure."""
+"""Merges the items of several steps: takes one step's, all, or their mean. Pure."""
 
 import random
 import zlib
@@ -14,7 +14,7 @@ from ie_serving.engines.graph.specs import Specs
 
 Items = Mapping[str, Array]
 Several = Sequence[tuple[str, Items]]
-"""Steps that are not skipped, with what they give."""
+"""Steps that are not skipped, with their items."""
 
 CASES_SHOWN = 20
 """Cases that an error names: a switch may have thousands."""
@@ -99,7 +99,7 @@ def _combined(step: MergeStep, item: str, arrays: Sequence[Array]) -> Array:
 
 
 def empty(spec: TensorSpec) -> Array:
-    """Give an array of `spec` without rows: what stands for the item of a step that is skipped."""
+    """Give an array of `spec` without rows, in place of a skipped step's item."""
     rest = [max(0, size) for size in (spec.shape or ())[1:]]
     dtype = np.dtype(object) if spec.dtype is DataType.STRING else spec.dtype.numpy
     return np.empty((0, *rest), dtype)

@@ -1,4 +1,4 @@
-"""`when`: what is asked of one tensor, such as `detect.count > 0`.
+"""`when`: a condition on one tensor, such as `detect.count > 0`.
 
     CONDITION = [FUNCTION "("] STEP.ITEM [")"] [OPERATOR VALUE]
 
@@ -51,7 +51,7 @@ FUNCTIONS: Mapping[str, Callable[[Array], Any]] = {
     "all": lambda array: bool(array.all()),
 }
 
-# A tensor without elements has no greatest: such a test does not hold, whatever it compares with.
+# An empty tensor has no maximum or minimum: such a test is false for every value.
 _OF_ELEMENTS = frozenset({"max", "min"})
 _GIVE_ELEMENTS = frozenset({"", *_OF_ELEMENTS})
 
@@ -64,12 +64,12 @@ class Condition:
 
     Attributes:
         text: as it is written.
-        of: what it looks at, `step.item`.
+        of: the tensor it tests, `step.item`.
         function: a key of `FUNCTIONS`; empty for none.
         sign: a key of `SIGNS`; empty where the value itself must be true.
-        value: what it is compared with.
-        met: the dtype of the item as its model had it at load, and the value rounded to that; a
-            later version of the model may give another dtype.
+        value: the value to compare with.
+        met: the item's dtype at load, and the value rounded to it; a later version of the model
+            may give another dtype.
     """
 
     text: str
@@ -89,7 +89,7 @@ class Condition:
         """Test it.
 
         Raises:
-            InvalidTensor: not one element, or of another kind than what it is compared with.
+            InvalidTensor: not one element, or of another kind than `value`.
         """
         if self.function in _OF_ELEMENTS and not array.size:
             return False

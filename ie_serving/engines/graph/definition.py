@@ -1,6 +1,6 @@
-"""A graph as it is written: steps that take tensors of the request and of each other.
+"""The definition of a graph: steps that take tensors of the request and of each other.
 
-`reading.py` makes these of JSON, `planning.py` holds them against the models, `run.py` runs them.
+`reading.py` reads it from JSON, `planning.py` checks it against the models, `run.py` runs it.
 """
 
 from collections.abc import Iterator, Mapping
@@ -14,10 +14,10 @@ from ie_serving.engines.graph.condition import Condition
 from ie_serving.engines.kernels import THREAD, Place
 
 REQUEST = "request"
-"""In place of a step's name: what the client sends."""
+"""In place of a step's name: the client's request."""
 
 ITEM = "item"
-"""In place of a step's name: an entry of what `for_each` names."""
+"""In place of a step's name: an entry of the item that `for_each` names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,18 +33,18 @@ class Ref:
 
 @dataclass(frozen=True, kw_only=True)
 class Step:
-    """What all kinds of steps have.
+    """The common part of all kinds of steps.
 
     Attributes:
-        name: by which others refer to it.
-        when: it is skipped unless this holds.
-        fallback: step whose items are taken where this one fails; empty for none.
+        name: by which other steps refer to it.
+        when: the step is skipped unless this holds.
+        fallback: step whose items replace this one's if it fails; empty for none.
     """
 
     name: str
     when: Condition | None = None
     tested: Ref | None = None
-    """What `when` looks at."""
+    """The item that `when` tests."""
 
     fallback: str = ""
 
@@ -55,7 +55,7 @@ class Step:
 
     @property
     def asks(self) -> tuple[str, ...]:
-        """Steps whose items it takes as they are, all of them or one of them."""
+        """Steps whose items it passes on unchanged, all of them or one of them."""
         return ()
 
     @property
@@ -69,18 +69,18 @@ class Step:
 
 @dataclass(frozen=True, kw_only=True)
 class CallStep(Step):
-    """What computes: a model, a kernel, or a built-in step.
+    """A step that computes: a model, a kernel, or a built-in step.
 
     Attributes:
-        inputs: what each input is filled with.
+        inputs: the source of each input.
         sources: steps whose items of the same name fill the other inputs, the first that has one.
         outputs: output by the item's name; empty takes all under their own names.
-        split: inputs of which each entry is an inference of its own, by the number of their first
-            dimensions along which the entries lie.
-        entries: how many there have to be along each of these dimensions; -1 takes any number.
-        gathers: step whose entries it takes together; empty where it does not say so.
-        timeout_s: how long an inference may take; 0 sets no limit.
-        retries: how often one that fails is tried again.
+        split: inputs whose entries are inferred separately, each with the number of leading
+            dimensions that count the entries.
+        entries: required number of entries along each of these dimensions; -1 takes any number.
+        gathers: step whose entries it takes together; empty where it names none.
+        timeout_s: longest time of an inference; 0 sets no limit.
+        retries: further tries of an inference that fails.
         cache_s: how long outputs answer equal inputs; 0 computes them each time.
     """
 
@@ -96,7 +96,7 @@ class CallStep(Step):
 
     @property
     def what(self) -> str:
-        """What it is, in words."""
+        """A description of the step for errors."""
         raise NotImplementedError
 
     @property
@@ -148,14 +148,14 @@ class ModelStep(CallStep):
 
 @dataclass(frozen=True, kw_only=True)
 class KernelStep(CallStep):
-    """Python code of the graph's own.
+    """A kernel that belongs to the graph.
 
     Attributes:
-        place: where it stands.
-        params: what it is told, with the types of JSON.
+        place: of its code.
+        params: its parameters, with the types of JSON.
         isolation: see `KernelOptions`.
         max_concurrency: see `KernelOptions`.
-        limit_s: how long a call may take, in place of `timeout_s`: the kernel's process ends then.
+        limit_s: longest time of a call, in place of `timeout_s`; then the kernel's process ends.
     """
 
     place: Place
@@ -193,7 +193,7 @@ class SwitchStep(Step):
     """The items of one of several steps; only that one runs.
 
     Attributes:
-        on: whose value is looked up in `cases`; None where `weights` choose.
+        on: the item whose value selects a case; None where `weights` choose.
         cases: step by the value, as text.
         default: step of every other value; empty refuses those.
         weights: step by its share of the requests.
@@ -256,8 +256,8 @@ class Definition:
     """One graph.
 
     Attributes:
-        inputs: those of the request that it declares; the others follow from the models.
-        outputs: what it answers with.
+        inputs: declared inputs of the request; the others follow from the models.
+        outputs: the items that it answers with.
         steps: by name.
         cache_s: how long an answer is given to equal requests; 0 computes it each time.
     """
@@ -311,10 +311,10 @@ def _circle_from(start: str, needs: Mapping[str, frozenset[str]], done: set[str]
 
 
 def too_deep(uses: Mapping[str, frozenset[str]]) -> list[str]:
-    """Find graphs that use one another further than `MOST_NESTED` deep; empty: none.
+    """Find graphs nested deeper than `MOST_NESTED`; empty: none.
 
     Args:
-        uses: by the name of each graph, what it uses; there is no circle.
+        uses: the models used by each graph, by its name, without cycles.
     """
     level = {name: [name] for name in uses}
     for _ in range(MOST_NESTED):

@@ -1,6 +1,6 @@
-"""The engine of versions that hold a `graph.json`; every other version is another engine's.
+"""The engine of versions with a `graph.json`; it passes every other version to another engine.
 
-Imported by every server; what reads, plans and runs graphs is imported with the first graph.
+Every server imports this module, but the code that reads and runs graphs only with the first graph.
 """
 
 from collections.abc import Collection, Mapping
@@ -25,10 +25,10 @@ class WithGraphs(EngineAround):
 
     Args of the constructor:
         engine: for versions that are no graphs.
-        models: what graphs use.
-        record: told the seconds that each step of the graph took.
-        watch: counts what a step `metrics` passes on; None counts nothing.
-        at_hand: what surrounds the graph, for its kernels; None where nothing does.
+        models: the models that graphs can use.
+        record: called with the seconds of each step.
+        watch: counts the tensors that a step `metrics` passes on; None counts nothing.
+        at_hand: gives the graph's kernels the other models; None where there are none.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""A definition becomes a model, in the thread of the load."""
+"""Makes a model of a graph's definition, in the thread of the load."""
 
 from pathlib import Path
 
@@ -21,7 +21,7 @@ def load(
     record: Record,
     watch: Watch | None,
 ) -> GraphModel:
-    """Hold a definition against its models, and make what the graph runs itself. Blocking.
+    """Check a definition against its models, and load the graph's own parts. Blocking.
 
     Raises:
         LoadFailed: every fault, each with its step.

@@ -1,4 +1,4 @@
-"""A graph as a compiled model: to whoever serves it, it is one like any other."""
+"""A graph as a compiled model, which is served like any other model."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
@@ -26,11 +26,11 @@ class GraphModel:
     """Runs the steps of a graph. See `engines.base.CompiledModel`.
 
     Args of the constructor:
-        plan: fits the models that are served.
+        plan: of the graph, checked against the served models.
         models: gives their versions.
-        parts: what the graph runs itself; closed with it.
-        record: told how long each step took.
-        cache_s: how long an answer is given to equal requests; 0 computes each.
+        parts: the graph's own kernels and built-in steps; closed with it.
+        record: called with the time of each step.
+        cache_s: how long an answer is reused for equal requests; 0 computes each.
     """
 
     def __init__(
@@ -74,8 +74,8 @@ class GraphModel:
     ) -> T:
         """See `engines.base`.
 
-        The version of every model is chosen in this turn of the event loop, and held to the end: a
-        reload meanwhile changes nothing for this request.
+        The version of every model is chosen before the first await, and held to the end: a reload
+        during the request does not affect it.
         """
         held: list[Held] = []
         # Not an `ExitStack`: it costs as much as all the rest.

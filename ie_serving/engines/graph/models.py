@@ -1,4 +1,4 @@
-"""What a graph asks of the server: the right to use a model for one request. Nothing else.
+"""The protocols by which a graph uses other models of the server, for one request at a time.
 
 `models.served.ServedModels` is a `Models`, and `models.version.handle.Servable` a `Held`.
 """
@@ -13,7 +13,7 @@ from ie_serving.engines.base import CompiledModel
 
 
 class Loaded(Protocol):
-    """What computes for a step."""
+    """A loaded model that computes for a step."""
 
     @property
     def version(self) -> int:
@@ -21,7 +21,7 @@ class Loaded(Protocol):
 
     @property
     def compiled(self) -> CompiledModel:
-        """What computes."""
+        """The compiled model."""
 
     @property
     def signatures(self) -> Mapping[str, Signature]:
@@ -31,8 +31,8 @@ class Loaded(Protocol):
 class Held(Loaded, Protocol):
     """A version of a model. It stays loaded while it is held.
 
-    Counted by whoever holds it, without calls, as the data plane does: one more, and at the end one
-    less, and if that is none, `unheld` is set where there is one.
+    The holder counts inline, as the data plane does: it adds one to `holders`, and at the end
+    subtracts one; if that gives 0, it sets `unheld` where there is one.
     """
 
     holders: int
@@ -52,4 +52,4 @@ class Models(Protocol):
 
 
 Record = Callable[[str, float], None]
-"""Is told the name of each step that has run a model, and the seconds that this took."""
+"""Called with the name of each step that has run a model, and the seconds that this took."""

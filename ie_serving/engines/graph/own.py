@@ -1,4 +1,4 @@
-"""What a graph runs itself, beside the models that are served: kernels, and built-in steps."""
+"""The parts that belong to a graph, beside the served models: kernels and built-in steps."""
 
 from collections.abc import Mapping
 from contextlib import ExitStack
@@ -44,7 +44,7 @@ class Parts:
         self.held: dict[str, Part] = {}
 
     def signature(self, step: CallStep, offered: Mapping[str, TensorSpec | None]) -> Signature:
-        """Make the part of a step, and give what it takes and gives. Blocking.
+        """Make the part of a step, and give its signature. Blocking.
 
         Raises:
             LoadFailed: naming the option, file or line of code at fault.
@@ -87,7 +87,7 @@ class Parts:
     def _find(self, name: str) -> Path:
         """Find a file that a step's option names."""
         path = PurePath(name)
-        # Whoever writes a graph need not be one who may read every file of the server.
+        # The author of a graph may lack the right to read every file of the server.
         if path.is_absolute() or ".." in path.parts:
             raise LoadFailed(f'file "{name}": expected one beside the graph, without ".."')
         beside = self._options.of(Beside).directory

@@ -1,7 +1,7 @@
-"""A definition is held against the models that it uses; what fits becomes a `Plan`.
+"""Checks a definition against the models that it uses, and makes a `Plan` of it.
 
-Names, dtypes and shapes are compared here, once for a load, as far as the models say them. Every
-fault names its step.
+Names, dtypes and shapes are compared here, once for a load, as far as the models declare them.
+Every fault names its step.
 """
 
 from collections import Counter
@@ -38,8 +38,8 @@ Find = Callable[[CallStep, Offered], Signature]
 """Gives the signature that a step runs now. Raises: ServingError."""
 
 MOST_NESTED = 32
-"""Steps that run one within the other in one task. Each takes four of Python's frames, of which a
-task has 1,000."""
+"""Steps nested in one task; a deeper chain uses further tasks. Each step takes four of Python's
+frames, and a task has 1,000."""
 
 
 @dataclass(frozen=True)
@@ -47,17 +47,17 @@ class Plan:
     """A graph whose steps fit its models.
 
     Attributes:
-        signature: what clients see.
-        steps: by name; those of models say what fills each input, and which outputs they give.
+        signature: as clients see it.
+        steps: by name; those of models have the source of each input, and their outputs.
         gives: specs of the items of each step.
-        outputs: what each output of the graph is.
-        waits: steps that each step takes tensors of.
-        wanted: steps that outputs are of.
-        lines: steps that run one after the other in one go, by the name of the last one.
-        apart: steps that run in tasks of their own: those that are asked for more than once, and
-            some of every long chain.
-        only: all steps, where each takes something of the one before it, and none is ever left out:
-            none waits for another one then. Else None.
+        outputs: the source of each output of the graph.
+        waits: for each step, the steps whose tensors it takes.
+        wanted: steps that give the graph's outputs.
+        lines: steps that run in sequence without nested calls, by the name of the last one.
+        apart: steps that run in separate tasks: those that several steps use, and some of every
+            long chain.
+        only: all steps, where they form a chain and none is ever skipped: then no step waits for
+            another one. Else None.
     """
 
     signature: Signature
@@ -81,7 +81,7 @@ def plan(definition: Definition, find: Find) -> Plan:
 
 
 class _Planner:
-    """Collects what each step gives, what the request has to bring, and what is wrong."""
+    """Collects each step's items, the request's inputs, and the faults."""
 
     def __init__(self, definition: Definition, find: Find) -> None:
         self._definition = definition
@@ -120,7 +120,7 @@ class _Planner:
         )
 
     def _leave_out(self) -> None:
-        """Leave out outputs of steps that nobody reads: each costs a copy in every request."""
+        """Leave out unused outputs of steps: each costs a copy in every request."""
         steps = self._steps.values()
         whole = {name for step in steps for name in (*step.asks, step.fallback)}
         read = {*self._definition.outputs.values()}.union(*(step.reads for step in steps))
@@ -138,9 +138,9 @@ class _Planner:
             self._faults.append(f"{self._looked_at[name]}: no model takes request.{name}; {advice}")
 
     def _meet_conditions(self) -> None:
-        """Refuse tests that never hold, and round what the others compare with.
+        """Refuse conditions that never hold, and round the values of the others.
 
-        Once all steps have said what the request brings: before, the dtypes are not known.
+        Called after all steps are planned: before, the dtypes of the request are not known.
         """
         for name, step in self._steps.items():
             spec = step.tested and self._items(step.tested.step).get(step.tested.item)
@@ -173,7 +173,7 @@ class _Planner:
         self._gives[step.name] = gives
 
     def _taken(self, step: Step) -> tuple[Step, Specs]:
-        """Give the step with what fills each of its inputs, and what it gives."""
+        """Give the step with the source of each of its inputs, and its items."""
         if isinstance(step, CallStep):
             return self._call(step)
         if isinstance(step, SwitchStep):
@@ -185,7 +185,7 @@ class _Planner:
     def _fault(self, step: Step, text: str) -> None:
         self._faults.append(f'step "{step.name}": {text}')
 
-    # -- what computes -------------------------------------------------------------------------
+    # -- computing steps -----------------------------------------------------------------------
 
     def _call(self, step: CallStep) -> tuple[Step, Specs]:
         signature = self._signature(step)
@@ -213,7 +213,7 @@ class _Planner:
         return found
 
     def _offered(self, step: CallStep) -> Offered:
-        """Give what is known of the tensors that may fill the step's inputs."""
+        """Give the known specs of tensors that may fill the step's inputs."""
         found: dict[str, TensorSpec | None] = {}
         for source in reversed(step.sources):
             found.update(self._items(source))
@@ -223,7 +223,7 @@ class _Planner:
         return found
 
     def _filled(self, step: CallStep, signature: Signature) -> dict[str, Ref]:
-        """Say what fills each input."""
+        """Give the source of each input."""
         filled = {name: ref for name, ref in step.inputs.items() if name in signature.inputs}
         known = ", ".join(map(str, signature.inputs.values()))
         for name in sorted(step.inputs.keys() - filled.keys()):
@@ -292,7 +292,7 @@ class _Planner:
         """Give the items that all of the steps have which this one chooses from."""
         known = [self._gives[name] for name in step.asks]
         if not all(known):
-            return {}  # whose fault is said already
+            return {}  # its fault is already reported
         found = common(known)
         if isinstance(found, str):
             self._fault(step, f"{', '.join(step.asks)}: {found}")
@@ -310,7 +310,7 @@ class _Planner:
     # -- tensors -------------------------------------------------------------------------------
 
     def _spec(self, ref: Ref, where: str, wanted: TensorSpec | None) -> TensorSpec | None:
-        """Find what `ref` is, and compare it with what is wanted of it."""
+        """Find the spec of `ref`, and compare it with the wanted spec."""
         if ref.step == REQUEST:
             return self._of_request(ref.item, where, wanted)
         specs = self._gives[ref.step]
@@ -360,7 +360,7 @@ def _steps_of(refs: Iterable[Ref]) -> tuple[str, ...]:
 def _apart(steps: Mapping[str, Step], outputs: Mapping[str, Ref]) -> frozenset[str]:
     """Name the steps that run in tasks of their own. `steps` are in their order."""
     asked = Counter(name for step in steps.values() for name in step.needs)
-    # A step may ask for its fallback twice: for items that it takes, and when it has failed.
+    # A step may need its fallback twice: for items that it takes, and when it has failed.
     asked.update(step.fallback for step in steps.values() if step.fallback)
     asked.update({ref.step for ref in outputs.values()} - {REQUEST})
     found = {name for name, number in asked.items() if number > 1}
@@ -383,19 +383,19 @@ def _only(steps: Sequence[Step]) -> Sequence[CallStep] | None:
 
 
 def _is_linear(step: Step) -> bool:
-    """Tell whether a step runs whenever it is asked for, and is what it gives."""
+    """Tell whether a step always runs when it is needed, and itself gives its items."""
     return isinstance(step, CallStep) and step.when is None and not step.fallback
 
 
 def _line(name: str, steps: Mapping[str, Step], apart: Collection[str]) -> tuple[CallStep, ...]:
-    """Give the steps that can run in one go, of which `name` is the last."""
+    """Give the steps up to `name` that can run in sequence without nested calls."""
     found: list[CallStep] = []
     while True:
         step = steps[name]
         assert isinstance(step, CallStep)
         found.append(step)
         sources = _steps_of(step.reads)
-        # One that others ask for as well runs in a task of its own.
+        # A step that other steps need as well runs in a separate task.
         if len(sources) != 1 or sources[0] in apart or not _is_linear(steps[sources[0]]):
             return tuple(found[::-1])
         (name,) = sources

@@ -1,4 +1,4 @@
-"""JSON becomes a `Definition`. All faults are found before one error is raised, each with its step.
+"""Reads a `Definition` from JSON. One error reports all faults, each with its step.
 
     {"steps": {"scale": {"model": "scaler", "in": {"x": "request.x"}},
                "score": {"model": "scorer", "in": {"x": "scale.y"}}},
@@ -46,7 +46,7 @@ def read(given: object, place: str) -> Definition:
     """Read a graph.
 
     Args:
-        given: what JSON has decoded to.
+        given: the decoded JSON.
         place: where it stands, for faults.
 
     Raises:
@@ -62,7 +62,7 @@ def read(given: object, place: str) -> Definition:
 
 
 class _Reader:
-    """Collects what is wrong with one graph."""
+    """Reads one graph and collects its faults."""
 
     def __init__(self, place: str) -> None:
         self._place = place
@@ -124,7 +124,7 @@ class _Reader:
         return steps
 
     def _sequence(self, given: Sequence[object]) -> dict[str, Step]:
-        """Read a list: a step takes what the one before it gives, and what that one keeps."""
+        """Read a list: a step takes the items of the step before, and the items that one keeps."""
         steps: dict[str, Step] = {}
         before: tuple[str, ...] = (REQUEST,)
         for index, each in enumerate(given):
@@ -146,7 +146,7 @@ class _Reader:
             self._add(f"steps[{index}].name", f'"{name}" is the name of an earlier step')
         return name
 
-    # -- what refers to steps ------------------------------------------------------------------
+    # -- references to steps -------------------------------------------------------------------
 
     def _outputs(self, given: object, steps: Mapping[str, Step]) -> dict[str, Ref]:
         if not isinstance(given, Mapping) or not given:
@@ -195,6 +195,6 @@ class _Reader:
             if name not in used and name != REQUEST:
                 used.add(name)
                 ahead += steps[name].needs
-        # What no output needs would never run: most likely a name is misspelt.
+        # A step that no output needs would never run: most likely a name is misspelt.
         for name in sorted(steps.keys() - used) if not self.faults else ():
             self._add(f"steps.{name}", "no output needs it: remove it, or name it in outputs")

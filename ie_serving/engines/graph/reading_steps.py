@@ -1,4 +1,4 @@
-"""One step of a graph, read from JSON."""
+"""Reads one step of a graph from JSON."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -56,12 +56,12 @@ WHOLE = "expected an object of inputs, or the name of a step whose items have th
 
 
 class StepReader:
-    """Reads one step; notes in `faults` what is wrong with it.
+    """Reads one step; adds its faults to `faults`.
 
     Args of the constructor:
         name: of the step.
         place: of the step, for faults.
-        faults: what is wrong with the graph so far.
+        faults: those of the graph so far.
     """
 
     def __init__(self, name: str, place: str, faults: list[str]) -> None:
@@ -70,11 +70,11 @@ class StepReader:
         self._faults = faults
 
     def step(self, given: object, before: tuple[str, ...]) -> Step | None:
-        """Read it; None where that is impossible.
+        """Read the step; None where that is impossible.
 
         Args:
-            given: what JSON has decoded to.
-            before: steps that it takes items of where it does not say of which.
+            given: the decoded JSON.
+            before: steps whose items it takes where it names no source.
         """
         if "." in self._name or self._name in (REQUEST, ITEM, ""):
             self._add("", f'no name for a step: it has no dot, and is not "{REQUEST}" or "{ITEM}"')
@@ -107,7 +107,7 @@ class StepReader:
         return ModelStep(**self._call(given, before), model=self._spec(given, "model"))
 
     def _graph(self, given: Mapping[str, Any], before: tuple[str, ...]) -> ModelStep:
-        # Whoever serves it looks after the rest: to a step a graph is a model.
+        # For a step, a graph is a model like any other.
         return ModelStep(**self._call(given, before), model=self._spec(given, "graph"))
 
     def _kernel(self, given: Mapping[str, Any], before: tuple[str, ...]) -> KernelStep:
@@ -251,7 +251,7 @@ class StepReader:
     def _inputs(
         self, given: object, items: Mapping[str, Ref]
     ) -> tuple[dict[str, Ref], dict[str, str]]:
-        """Read `in`: what fills each input; and the item of each that is split."""
+        """Read `in`: the source of each input; and the item of each split input."""
         inputs: dict[str, Ref] = {}
         split: dict[str, str] = {}
         for name, each in given.items() if isinstance(given, Mapping) else ():
@@ -338,7 +338,7 @@ class StepReader:
 
 
 def _item_of(given: object) -> str | None:
-    """Give the name in `item` or `item.NAME`; None for what is no item."""
+    """Give the name in `item` or `item.NAME`; None for any other text."""
     if given == ITEM:
         return ""
     ref = parse_ref(given)

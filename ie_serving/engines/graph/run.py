@@ -1,9 +1,9 @@
-"""One request to a graph: which steps run, when, and what becomes of what they give.
+"""Runs one request to a graph: starts the steps that are needed, and passes on their items.
 
-Steps are asked for from the outputs backwards, so that one whose items nobody asks for, as the
-other branches of a switch, does not run. A step asks at once for all that it needs, and what waits
-runs side by side. A step that only one other waits for runs in that one's task: a chain takes none,
-and of steps side by side only those that wait, as for an inference in a thread.
+Steps are evaluated from the outputs backwards, so that a step whose items are not needed, such as
+the other branches of a switch, does not run. A step starts all steps that it needs at once, and
+they run concurrently. A step that only one other step needs runs in that step's task: a chain needs
+no tasks, and concurrent steps need them only where they wait, as for an inference in a thread.
 """
 
 import asyncio
@@ -37,7 +37,7 @@ log = logging.getLogger(__name__)
 
 Items = Mapping[str, Array]
 Given = Items | None
-"""What a step gives; None where it is skipped."""
+"""The items of a step; None where it is skipped."""
 
 
 class Run:
@@ -45,10 +45,10 @@ class Run:
 
     Args of the constructor:
         plan: of the graph.
-        targets: what each step runs, by its name; whoever made this holds the versions.
+        targets: the model of each step, by its name; the caller holds the versions.
         caches: of the steps that have one, by name.
         inputs: of the request.
-        record: told how long each step took.
+        record: called with the time of each step.
     """
 
     def __init__(
@@ -104,8 +104,8 @@ class Run:
             tasks = [task for task in begun if task is not None]
             if not tasks:
                 return
-            # What fails leaves the others to whoever else may wait for them, as a fallback; they
-            # are cancelled when the request ends.
+            # After a failure the other tasks go on, since a fallback may wait for them; they are
+            # cancelled when the request ends.
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
             for task in done:
                 task.result()
@@ -116,7 +116,7 @@ class Run:
         if name not in self._plan.apart:
             return await self._step(name)
         task = self._task(name)
-        # Not awaited itself: whoever gives up, as a branch that is cancelled, must not cancel it.
+        # Not awaited itself: a waiter that is cancelled, such as a branch, must not cancel it.
         await asyncio.wait((task,))
         return task.result()
 
@@ -136,14 +136,14 @@ class Run:
         return task
 
     async def _end(self) -> None:
-        """Cancel what still runs, and wait until it holds nothing any more."""
+        """Cancel the running steps, and wait until they have released their models."""
         running = [task for task in self._tasks.values() if task.cancel()]
         if running:
             # Its versions are let go of next: no step may still run on one that is unloaded.
             await asyncio.wait(running)
         for task in self._tasks.values():
             if not task.cancelled():
-                task.exception()  # else the loop would log those that nobody has looked at
+                task.exception()  # otherwise asyncio logs it as never retrieved
 
     # -- steps ---------------------------------------------------------------------------------
 
@@ -167,7 +167,7 @@ class Run:
         return given
 
     async def _line(self, line: Sequence[CallStep]) -> Given:
-        """Run steps of which each takes what the one before it gives: no calls within calls."""
+        """Run steps that each take the items of the step before, without nested calls."""
         given: Given = None
         await self._all(self._plan.waits[line[0].name])
         for step in line:
@@ -196,7 +196,7 @@ class Run:
         return await self._any(step)
 
     async def _call(self, step: CallStep) -> Given:
-        """Run what computes; what it takes is there."""
+        """Run a computing step whose inputs are ready."""
         inputs: dict[str, Array] = {}
         for name, ref in step.inputs.items():
             given = self._given[ref.step]
@@ -258,12 +258,12 @@ class Run:
         return None
 
     def _only(self, step: Step, given: Given) -> Given:
-        """Leave out what not every step has that might have been chosen."""
+        """Keep only items that every step that might have been chosen has."""
         return given and {item: given[item] for item in self._plan.gives[step.name]}
 
 
 def of_step(step: Step, error: Exception) -> ServingError:
-    """Name the step in an error; one that nobody has foreseen goes to the log in full."""
+    """Name the step in an error; an unexpected exception goes to the log in full."""
     place = f'step "{step.name}"' + (f" ({step.what})" if isinstance(step, CallStep) else "")
     if isinstance(error, ServingError):
         return placed(place, error)

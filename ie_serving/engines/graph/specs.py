@@ -1,4 +1,4 @@
-"""Do tensors of one step fit an input of another, as far as their specs say it?"""
+"""Checks by their specs whether tensors of one step fit an input of another."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -36,15 +36,15 @@ def _shapes_may_fit(given: Shape, wanted: Shape) -> bool:
 
 
 def united(known: TensorSpec, wanted: TensorSpec, *, is_declared: bool) -> TensorSpec | str:
-    """Give what an input of the graph must be that several steps take; or why nothing can be.
+    """Give the spec of an input that several steps take; or the reason why none fits all.
 
     Args:
-        known: what it is so far.
-        wanted: what one more step takes.
-        is_declared: `known` was written down, and stays.
+        known: its spec so far.
+        wanted: the spec of one more step.
+        is_declared: the graph declares `known`, so it stays.
     """
     wrong = unfit(known, wanted)
-    # In whichever order the steps come: what lacks trailing dimensions of size 1 fits both.
+    # In any order of the steps: the spec without trailing dimensions of size 1 fits both.
     if wrong and (is_declared or unfit(wanted, known)):
         return wrong
     if is_declared:
@@ -70,7 +70,7 @@ def _wider(one: Shape, other: Shape) -> Shape:
 
 
 def common(several: Sequence[Specs]) -> Specs | str:
-    """Give the items that all have, with what holds for each; or what is wrong with them."""
+    """Give the items common to all, with the spec that fits all; or the faults."""
     first, *others = several
     found = {name: spec for name, spec in first.items() if all(name in each for each in others)}
     if not found:
@@ -93,7 +93,7 @@ def stacked(spec: TensorSpec, levels: int) -> TensorSpec:
 
 
 def each_of(spec: TensorSpec, levels: int) -> TensorSpec:
-    """Give what `for_each` has to name for an input of `spec`."""
+    """Give the spec of the item that `for_each` has to name for an input of `spec`."""
     return replace(stacked(spec, levels), image=None) if levels else spec
 
 

@@ -1,7 +1,7 @@
-"""A compiled model around a compiled model: what every layer inherits.
+"""The base class of layers: a compiled model that wraps a compiled model.
 
-A layer adds one capability (images, batching, hooks) to any engine's model, and is not there where
-nobody asks for it. It overrides what it changes; the rest passes through.
+A layer adds one capability (images, batching, hooks) to any engine's model; models that do not use
+the capability have no such layer. It overrides only the methods that it changes.
 """
 
 from collections.abc import Callable, Coroutine, Mapping
@@ -17,8 +17,8 @@ class Layer:
     """Passes everything on to `inner`. See `engines.base.CompiledModel`.
 
     Args of the constructor:
-        inner: computes.
-        signatures: what clients are told in place of those of `inner`; None changes nothing.
+        inner: the wrapped model.
+        signatures: replace those of `inner` for clients; None keeps them.
     """
 
     def __init__(
@@ -51,12 +51,12 @@ class Layer:
 
     @property
     def update(self) -> "Callable[[Mapping[str, Any]], object] | None":
-        """Takes other `params`; None where the model has to be loaded anew."""
+        """The method that takes new `params`; None where they need a new load."""
         return getattr(self.inner, "update", None)
 
     @property
     def stream(self) -> Stream | None:
-        """See `engines.base.Stream`: a model's own, which takes and gives what clients send."""
+        """See `engines.base.Stream`: the model's own stream, in the clients' form of tensors."""
         return stream_of(self.inner)
 
     @property

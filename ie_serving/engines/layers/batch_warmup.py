@@ -1,8 +1,8 @@
-"""Batches of each number of rows are inferred before a version serves.
+"""Warms a version up with a batch of each size before it serves.
 
-An engine prepares for a shape when it first comes: OpenVINO's CPU plugin takes milliseconds for a
-small network. Without this, live requests would wait for that once for each size of batch, and in
-each of the engine's streams.
+An engine prepares for a shape at its first inference: OpenVINO's CPU plugin takes milliseconds for
+a small network. Without the warm-up, client requests would wait for that once for each size of
+batch, in each of the engine's streams.
 """
 
 import asyncio
@@ -21,8 +21,8 @@ from ie_serving.telemetry.log.logs import Event
 log = logging.getLogger(__name__)
 
 MOST_S = 5.0
-"""Seconds for the sizes of one signature: a load should not take minutes because a model is slow
-and may be asked for many sizes. What is left comes cold."""
+"""Seconds for the sizes of one signature, so that the load of a slow model with many sizes does not
+take minutes. Sizes beyond this limit stay cold."""
 
 
 def warm(model: CompiledModel, signature: Signature, sizes: Iterable[int], count: int) -> int:

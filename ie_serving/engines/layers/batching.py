@@ -1,10 +1,10 @@
-"""Dynamic batching: a layer that gathers requests for a model, each signature by itself.
+"""Dynamic batching: a layer that gathers requests for each signature of a model into batches.
 
 queue.py        the event loop's side: futures, tasks, the model
 gathering.py    the policy: which requests make a batch, and when it is sent
 joining.py      arrays: rows of several requests in one, and back
 row_trial.py    whether requests for a signature may share a batch at all
-batch_warmup.py batches of each size, before anybody asks for them
+batch_warmup.py warm-up with batches of each size
 """
 
 import logging
@@ -48,7 +48,7 @@ class BatchedModel(Layer):
     Args of the constructor:
         inner: infers the batches.
         queues: of the signatures that gather requests, by name.
-        notes: what `ie_serving check` is to say of a signature beside what computes it.
+        notes: remarks on a signature for `ie_serving check`, beside the name of its engine.
     """
 
     def __init__(
@@ -78,13 +78,13 @@ class BatchedModel(Layer):
 
 
 class BatchingEngine(EngineAround):
-    """`engine`, whose models gather requests where their options ask for it. See `Engine`.
+    """`engine`, whose models batch requests where their options enable it. See `Engine`.
 
     Args of the constructor:
         engine: compiles.
-        record: is told of each batch of the models.
+        record: called for each batch of the models.
         read: reads the parameters of a version.
-        told: told of each batch and its requests; None where nobody wants to know.
+        told: called with each batch and its requests; None where traces are off.
     """
 
     def __init__(
@@ -107,7 +107,7 @@ class BatchingEngine(EngineAround):
         compiled = self._engine.compile(directory, replace(options, ahead=True))
         try:
             return self._batched(compiled, batching)
-        # Nobody else knows of the model yet.
+        # The model has no other owner yet.
         except BaseException:
             compiled.close()
             raise
@@ -129,7 +129,7 @@ class BatchingEngine(EngineAround):
         queues: dict[str, Queue] = {}
         notes: dict[str, str] = {}
         for name, signature in model.signatures.items():
-            # What takes Examples runs another signature, which has its own queue.
+            # A signature that takes Examples runs another signature, which has its own queue.
             by_others = signature.left_out or signature.definition or signature.examples
             # A kernel with `execute_batch` gathers its calls itself.
             if by_others or signature.gathers:
@@ -166,7 +166,7 @@ def _check_room(signature: Signature, sizes: Sequence[int]) -> None:
 
 
 def _queues(told: Told | None) -> Callable[..., Queue]:
-    """Give what makes queues."""
+    """Give the function that makes queues."""
     if told is None:
         return Queue
     # Here: few servers tell of requests.

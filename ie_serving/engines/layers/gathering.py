@@ -1,22 +1,22 @@
-"""Which requests make a batch, and when it is sent: the policy alone, without clock or event loop.
+"""The batching policy: which requests make a batch, and when it is sent. No clock or event loop.
 
 Requests wait in groups of one form (the shapes of their rows), each in the order of arrival. A
 batch is sent while a *lane* is free, that is while fewer batches than lanes are being inferred:
 
-- at once where nothing is being inferred: an idle server waits for nobody;
-- else when a group has rows enough for a full batch, when its oldest request has waited for the
-  time limit (0: as soon as a lane is free), or when rows of other groups make up for the missing.
+- at once on an idle model;
+- else when a group has rows for a full batch, when its oldest request has waited for the time limit
+  (0: as soon as a lane is free), or when rows of other groups make up for the missing ones.
 
-Where the engine takes a batch more than it infers (`Rules.ahead`), one is sent behind it as soon as
-as many rows wait as the last batch had. Sooner, it would be smaller than the one that gathers until
-then; later, the engine would wait for the event loop between both.
+Where the engine can queue a batch beyond the running one (`Rules.ahead`), a batch is sent ahead as
+soon as as many rows wait as the last batch had. Sent sooner, it would be smaller than necessary;
+sent later, the engine would idle between the two batches.
 
-A *turn* is what the event loop reads in one go. Where inferences run on the event loop, each is
-over before the next request of the turn is read: no lane would ever be busy, and nothing would be
-gathered. So requests of one turn share a batch only if the first waits for the end of the turn,
-which costs a callback. A lone client should not pay that. Therefore most requests go at once, and
-only now and then a turn is looked at; if it had several requests, those of the next turns wait for
-the end of theirs. The wait is for what has already arrived, never for what may come.
+A *turn* is the set of requests that the event loop reads in one iteration. Where inferences run on
+the event loop, each ends before the next request of the turn is read: no lane would ever be busy,
+and no batch would form. So requests of one turn share a batch only if the first waits for the end
+of the turn, which costs a callback that a lone client should not pay. Therefore most requests go at
+once, and only some turns are observed; if an observed turn had several requests, requests of the
+next turns wait for the end of theirs. They wait only for requests that have already arrived.
 """
 
 import enum
@@ -35,8 +35,8 @@ WATCHED_EVERY = 8
 costs some 5 us, a tenth of a tiny request."""
 
 CROWDED_TURNS = 16
-"""Turns for which requests wait for the end of theirs, after one of several requests. Fewer, and a
-few clients whose requests come one by one at times would no longer be gathered."""
+"""After a turn of several requests, so many turns have their requests wait for their end. With
+fewer, a few clients whose requests at times come one by one would no longer be batched."""
 
 
 class Reason(str, enum.Enum):
@@ -47,20 +47,20 @@ class Reason(str, enum.Enum):
     LANE_FREE = "lane_free"
     AHEAD = "ahead"  # as many rows as the last batch had; it is inferred behind that
     ALLOWED_SIZE = "allowed_size"  # cut to one; the rest waits for the next batch
-    OTHER_SHAPE = "other_shape"  # what else waited has rows of another form
+    OTHER_SHAPE = "other_shape"  # the other waiting requests have rows of another form
 
 
 @dataclass(frozen=True, kw_only=True)
 class Rules:
-    """What the policy keeps to.
+    """The parameters of the policy.
 
     Attributes:
-        rows: most of a batch.
+        rows: most rows of a batch.
         lanes: batches that are inferred at a time.
-        timeout_s: longest time in seconds that is waited for more, while another lane works.
-        sizes: that batches are filled up to, increasing, `rows` the last; empty for any.
-        most_waiting: rows that may wait, of requests that fit into a batch; and as many of those
-            that are cut into pieces.
+        timeout_s: longest wait in seconds for more rows, while another lane works.
+        sizes: that batches are padded to, increasing, `rows` the last; empty for any.
+        most_waiting: rows that may wait, of requests that fit into a batch; and as many rows of
+            requests that are cut into pieces.
         ahead: whether a batch is sent before there is a lane for it.
     """
 
@@ -116,7 +116,7 @@ class Part(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class Batch(Generic[T]):
-    """What is to be inferred together: `rows` in all."""
+    """Requests that are inferred together: `rows` in all."""
 
     parts: Sequence[Part[T]]
     rows: int
@@ -136,13 +136,13 @@ class _Group(Generic[T]):
 
 
 class Gatherer(Generic[T]):
-    """What waits and what is being inferred. Every event is one call; `take` gives the batches.
+    """The waiting and the running requests. Every event is one call; `take` gives the batches.
 
     Attributes:
-        rules: that it keeps to.
+        rules: parameters of the policy.
         waiting: rows that wait.
-        pieces: those among them of requests that were cut.
-        busy: lanes that are not free; one more than there are while a batch was sent ahead.
+        pieces: waiting rows of requests that were cut.
+        busy: lanes that are not free; one more than all lanes while a batch is sent ahead.
         in_turn: requests of the turn that is open; 0 while none is.
     """
 
@@ -152,20 +152,20 @@ class Gatherer(Generic[T]):
         self.pieces = 0
         self.busy = 0
         self.in_turn = 0
-        self._last_rows = 1  # of what was sent last
+        self._last_rows = 1  # of the last batch sent
         self._groups: dict[Hashable, _Group[T]] = {}
         self._crowded = 0  # turns for which requests still wait for the end of theirs
         self._unwatched = WATCHED_EVERY - 1  # the very first is watched
 
     def arrive(self, whole: bool = True, brief: bool = False) -> bool:
-        """Tell whether a request may be inferred by itself, at once; if not, the caller adds it.
+        """Tell whether a request may be inferred alone, at once; if not, the caller adds it.
 
-        It has a lane then, until `free_lane`. Where it has opened a turn, by `in_turn`, the end of
-        that is to be told, by `end_turn`.
+        If so, it holds a lane until `free_lane`. Where it has opened a turn (`in_turn` is set), the
+        caller must call `end_turn` at the end of the turn.
 
         Args:
-            whole: whether it can be a batch as it is; else it is to be split, or filled up.
-            brief: whether to be gathered would cost it more than its inference does.
+            whole: whether it can be a batch as it is; else it must be split or padded.
+            brief: whether batching would cost more time than its inference.
         """
         if not self._goes_at_once(whole, brief):
             self.in_turn += 1
@@ -218,17 +218,17 @@ class Gatherer(Generic[T]):
         self.waiting += rows
 
     def remove(self, part: Part[T]) -> None:
-        """Forget a part that nobody waits for any more, if it still waits itself."""
+        """Forget a part that is no longer wanted, if it still waits."""
         group = self._groups.get(part.form)
         if group is not None and part in group.parts:
             self._leave(group, part)
 
     def free_lane(self) -> None:
-        """Take note that a batch is over, or what went at once."""
+        """Free the lane of a batch, or of a lone request, that has ended."""
         self.busy -= 1
 
     def take(self, now: float) -> Batch[T] | None:
-        """Give a batch that is to be sent now, if there is one; it has a lane then."""
+        """Give a batch to send now, if there is one; it holds a lane from then on."""
         if self.busy >= self.rules.lanes:
             return self._take_ahead()
         for group in self._by_age():

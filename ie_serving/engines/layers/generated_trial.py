@@ -1,4 +1,4 @@
-"""Generated requests that a compiled model takes, for trials of its precision."""
+"""Finds generated requests that a compiled model accepts, for trials of its precision."""
 
 import time
 from collections.abc import AsyncIterator, Mapping

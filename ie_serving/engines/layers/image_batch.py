@@ -1,4 +1,4 @@
-"""The encoded images of one input of one request become one array."""
+"""Decodes the encoded images of one input of one request into one array."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -16,14 +16,14 @@ Work = Callable[[], None]
 
 
 class ImageBatch:
-    """Images on their way into an array. Made and asked on the event loop, worked on in threads.
+    """Images being decoded into an array. Made and read on the event loop, decoded in threads.
 
-    Where images decide the size, the first one does, as in OpenVINO Model Server: within bounds the
-    others are resized to it; without a bound they must have its size, since neither the model nor
-    the request says which one is meant.
+    Where the images decide the size, the first image does, as in OpenVINO Model Server: within
+    bounds the others are resized to its size; without bounds they must have its size, since neither
+    the model nor the request tells which size is meant.
 
     Attributes:
-        abandoned: nobody waits for it any more; no further image is begun.
+        abandoned: the result is no longer wanted; no further image is begun.
 
     Args of the constructor:
         spec: of the input; it has an image form.
@@ -34,7 +34,7 @@ class ImageBatch:
     """
 
     def __init__(self, spec: TensorSpec, strings: Array) -> None:
-        assert spec.image is not None  # the layer asks for no other
+        assert spec.image is not None  # the layer makes no batch for other inputs
         self.abandoned = False
         self._spec = spec
         self._form: ImageForm = spec.image
@@ -46,10 +46,10 @@ class ImageBatch:
             self._make(*self._form.nearest(0, 0))
 
     def steps(self, most: int) -> Sequence[Sequence[Work]]:
-        """Give what is to be run: one step after the other, the work of each side by side.
+        """Give the work in steps: steps run one after the other, the work of a step in parallel.
 
-        Where images decide the size the first is a step of its own, since it decides for all.
-        Work raises nothing; `array` does.
+        Where images decide the size, the first image is a separate step, since its size is needed
+        by the others. The work raises nothing; `array` does.
 
         Args:
             most: pieces of work in a step.
@@ -80,7 +80,7 @@ class ImageBatch:
 
     def _put_all(self, indices: range) -> None:
         for index in indices:
-            # Only the first failure is told: what stands behind it need not be decoded.
+            # Only the first failure is reported: images after it need not be decoded.
             if self.abandoned or min(self._failures, default=index) < index:
                 return
             try:

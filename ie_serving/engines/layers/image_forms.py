@@ -1,7 +1,7 @@
-"""Which inputs may be sent as encoded images, and what these become.
+"""Decides which inputs take encoded images, and the arrays that the images become.
 
-As in OpenVINO Model Server, an input of four dimensions with 3 channels, or 1, is one. There the
-channels must come last; here they may stand where the configuration, the model or the sizes say.
+As in OpenVINO Model Server, an input of four dimensions with 3 channels, or 1, takes images. There
+the channels must come last; here the configuration, the model or the sizes tell their place.
 """
 
 from collections.abc import Mapping
@@ -22,11 +22,11 @@ TYPES = frozenset(
         DataType.INT32,
     }
 )
-"""Those that hold 0 to 255, and of which images are made."""
+"""Element types that hold 0 to 255, into which images can be decoded."""
 
 
 def with_images(signatures: Mapping[str, Signature], colours: str = "") -> Mapping[str, Signature]:
-    """Note in the specs of inputs what their images become; the same mapping where none has any.
+    """Add the image form to the specs of inputs; give the same mapping where no input has one.
 
     Args:
         signatures: of one model.
@@ -38,7 +38,7 @@ def with_images(signatures: Mapping[str, Signature], colours: str = "") -> Mappi
 
 
 def image_form(spec: TensorSpec, colours: str = "") -> ImageForm | None:
-    """Tell what images for this input become; None where it takes none."""
+    """Give the form that images for this input become; None where it takes none."""
     if spec.dtype not in TYPES or spec.shape is None or len(spec.shape) != len(AXES):
         return None
     layout = _layout(spec.layout, spec.shape)

@@ -1,4 +1,4 @@
-"""Encoded images instead of numbers: a layer that decodes and resizes them in threads.
+"""The image layer: decodes and resizes images that clients send instead of numbers, in threads.
 
 An input that may be images (`image_forms.py`) takes strings too, each the bytes of a file. They
 become one array of the input's own shape, and the inner model sees no difference. Requests with
@@ -37,7 +37,7 @@ _threads = ThreadPoolExecutor(THREADS, "image", initializer=SPARE_CPU.settle)
 
 
 class WithImages(EngineAround):
-    """`engine`, whose models take images where their inputs look like it. See `Engine`."""
+    """`engine`, whose models take images for inputs that look like images. See `Engine`."""
 
     def compile(self, directory: Path, options: EngineOptions) -> CompiledModel:
         """See `engines.base`; there is no layer where no input takes images."""
@@ -74,7 +74,7 @@ class ImageLayer(Layer):
         inputs: Mapping[str, Array],
         read: Callable[[Mapping[str, Array]], T],
     ) -> Coroutine[Any, Any, T]:
-        """See `engines.base`. Raises also what `ImageBatch` does."""
+        """See `engines.base`. Raises: also as `ImageBatch`."""
         for name in self._inputs[signature.name]:
             if inputs[name].dtype.kind == "O":
                 return self._infer_images(signature, inputs, read)
@@ -96,7 +96,7 @@ class ImageLayer(Layer):
 
 
 async def _decoded(batch: ImageBatch) -> Array:
-    """Decode a batch in threads; what is left of it when the request ends is not begun."""
+    """Decode a batch in threads; once the request has ended, no further image is begun."""
     steps = batch.steps(THREADS)
     loop = asyncio.get_running_loop()
     try:

@@ -1,6 +1,6 @@
-"""Rows of several requests in one array, and back: dimension 0 is the batch.
+"""Joins the rows of several requests in one array, and splits outputs: dimension 0 is the batch.
 
-What a batch holds beside its requests is counted in the budget of bytes: its joined inputs, the
+The memory of a batch beside its requests counts in the budget of bytes: its joined inputs, the
 copies of its outputs, and the joined answer of a request that was split.
 """
 
@@ -69,7 +69,7 @@ def _concatenated(arrays: Sequence[Array]) -> Array:
 
 
 def copies(outputs: Arrays) -> Arrays:
-    """Copy outputs whose memory will be used again."""
+    """Copy outputs, since the engine will reuse their memory."""
     return {name: array.copy() for name, array in outputs.items()}
 
 

@@ -1,6 +1,6 @@
-"""A queue whose batches are told of: which requests shared one, and what was done for it.
+"""A queue that reports its batches: the requests that shared a batch, and the batch's steps.
 
-Only where traces or `Server-Timing` are on are queues of this kind.
+Queues are of this kind only where traces or `Server-Timing` are on.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ class NotedQueue(Queue):
     """See `Queue`.
 
     Args of the constructor:
-        told: told of each batch whose requests have entries.
+        told: called with each batch whose requests have entries.
         model, signature, rules, record, most_rows: see `Queue`.
     """
 
@@ -48,7 +48,7 @@ class NotedQueue(Queue):
     async def _infer(self, parts: Parts) -> Arrays:
         asked = [(self._entries.get(part.content), part.since) for part in parts]
         members = [(entry, since) for entry, since in asked if entry is not None]
-        # The task has the context of whoever was there when the batch was sent.
+        # The task has the context of the request during which the batch was sent.
         own = Entry()
         own.began, own.parts = now(), []
         CURRENT.set(own if members else None)

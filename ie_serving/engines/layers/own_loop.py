@@ -1,4 +1,4 @@
-"""An event loop for a compiled model that is tried before it is used from anywhere else."""
+"""An event loop for trial inferences of a compiled model, before the server's loop uses it."""
 
 import asyncio
 from collections.abc import Coroutine
@@ -9,7 +9,7 @@ T = TypeVar("T")
 
 
 def run(work: Coroutine[Any, Any, T]) -> T:
-    """Run `work` on an event loop of its own, and give what comes of it. Blocking."""
+    """Run `work` on a new event loop, and give its result. Blocking."""
     loop = _OwnLoop()
     try:
         return loop.run_until_complete(work)
@@ -18,10 +18,10 @@ def run(work: Coroutine[Any, Any, T]) -> T:
 
 
 class _OwnLoop(asyncio.SelectorEventLoop):
-    """An event loop that is closed only when nothing in a thread is still to come back to it.
+    """An event loop that closes only after all work in threads has returned to it.
 
-    An engine whose inference failed may put its request in order in a thread, and takes it back on
-    the event loop: it would wait for it in vain.
+    After a failed inference an engine may renew its infer request in a thread, and take it back on
+    the event loop: with a closed loop it would wait in vain.
     """
 
     def __init__(self) -> None:
@@ -40,7 +40,7 @@ class _OwnLoop(asyncio.SelectorEventLoop):
         return future
 
     def finish(self) -> None:
-        """Wait for what is in threads, and close."""
+        """Wait for the work in threads, and close."""
         if self._in_threads:
             self.run_until_complete(asyncio.wait(self._in_threads))
         self.close()

@@ -1,10 +1,10 @@
-"""`inference_precision: auto`: a lower precision where requests show that it costs little.
+"""`inference_precision: auto`: takes a lower precision where trial requests show little error.
 
-A version is compiled in f32 and, beside it, in each lower precision that its device has. Both are
-asked the Predicts that the version brings along, and generated requests. The lower one is taken
-where its answers are within the tolerance, golden requests still succeed, and it is faster. All
-else computes in f32. On a CPU this also happens where no setting says the precision: by itself
-OpenVINO takes the lowest that the CPU has.
+A version is compiled in f32 and in each lower precision that its device has. Both infer the
+version's recorded Predict requests, and generated ones. The lower precision is taken where its
+answers are within the tolerance, golden requests still succeed, and it is faster; otherwise the
+version computes in f32. On a CPU this is the default where no setting gives the precision, since
+OpenVINO's own default is the lowest precision that the CPU has.
 """
 
 import logging
@@ -28,10 +28,10 @@ log = logging.getLogger(__name__)
 
 FULL = "f32"
 MOST_REQUESTS = 100
-"""Recorded requests that a trial asks; the others of a long recording add time, and little else."""
+"""Recorded requests that a trial infers; more of a long recording add time and little evidence."""
 
 Samples = Callable[[Path], Iterable[Sample]]
-"""Gives what a version directory has recorded."""
+"""Gives the recorded requests of a version directory."""
 Lower = Callable[[OpenVinoOptions], Sequence[str]]
 """Names the precisions below f32 that the device has. Raises LoadFailed for other settings that say
 the precision."""
@@ -41,7 +41,7 @@ _alone = threading.Lock()
 
 
 class PrecisionEngine(EngineAround):
-    """`engine`, whose models may be left the choice of their precision. See `Engine`.
+    """`engine`, with a choice of precision by trial. See `Engine`.
 
     Args of the constructor:
         engine: compiles in the precision that its options name.
@@ -84,12 +84,12 @@ class PrecisionEngine(EngineAround):
         lower: Sequence[str],
         compiled: dict[str, CompiledModel],
     ) -> str:
-        """Add what is compiled beside f32 to `compiled`; give the precision to be kept."""
+        """Add the models of lower precisions to `compiled`; give the precision to keep."""
         tolerance = options.of(OpenVinoOptions).precision_tolerance
         trials: list[Trial] = []
         asked = self._asked(directory, compiled[FULL]) if lower else []
         for precision in lower if asked else ():
-            # Compiling included: it takes all processors, so it would slow what others measure.
+            # Compiling included: it takes all processors and would disturb other trials' timings.
             with _alone:
                 trial = self._tried(directory, precision, options, compiled, asked)
             trials.append(trial)

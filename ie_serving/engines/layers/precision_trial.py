@@ -1,4 +1,4 @@
-"""What a lower precision costs and wins, on recorded and generated requests."""
+"""Measures the error and the speed of a lower precision on recorded and generated requests."""
 
 import math
 import time
@@ -19,7 +19,7 @@ REPEATS = 5
 REPEATED_S = 0.1
 """Seconds after which a request is not repeated."""
 LONGEST_S = 10.0
-"""Seconds of a trial after which no further request is asked: a load must not take minutes."""
+"""Seconds of a trial after which no further request is sent: a load must not take minutes."""
 WORTH = 0.9
 """Share of the time in f32 that a lower precision may take at most; digits are not given away for
 less than a tenth."""
@@ -31,14 +31,14 @@ Outputs = Mapping[str, Array]
 
 @dataclass(frozen=True)
 class Asked:
-    """A request that the model takes.
+    """A request that the model accepts.
 
     Attributes:
-        place: where it was recorded, or what was generated.
+        place: where it was recorded, or its generated kind.
         signature: name of its signature.
-        inputs: as the signature has them.
+        inputs: in the signature's dtypes and shapes.
         added: trailing dimensions of size 1 that it lacked.
-        golden: what is expected; None where nothing is.
+        golden: the expected answer; None where there is none.
     """
 
     place: str
@@ -61,14 +61,14 @@ class Asked:
 
 @dataclass(frozen=True)
 class Trial:
-    """What came of one precision.
+    """The result of one precision's trial.
 
     Attributes:
         precision: its name.
-        requests: how many were asked.
+        requests: how many were inferred.
         deviation: largest difference from f32, as a share of the output's largest number.
         share: time of its inferences as a share of those in f32.
-        fault: why it cannot be taken whatever the numbers are; empty for no reason.
+        fault: why it cannot be taken whatever the error and speed; empty for no fault.
     """
 
     precision: str
@@ -91,7 +91,7 @@ class Trial:
 
 
 def asked_of(model: CompiledModel, samples: Sequence[Sample]) -> list[Asked]:
-    """Decode what the model takes; the rest, as of other signatures, is left out."""
+    """Decode the requests that the model accepts; others, as of other signatures, are left out."""
     return [asked for sample in samples for asked in _decoded(model, sample)]
 
 
@@ -110,7 +110,7 @@ def _decoded(model: CompiledModel, sample: Sample) -> Iterator[Asked]:
 async def trial_of(
     precision: str, full: CompiledModel, lower: CompiledModel, asked: Sequence[Asked]
 ) -> Trial:
-    """Ask both models each request, one after the other."""
+    """Infer each request on both models, one after the other."""
     until = now() + LONGEST_S
     compared: list[Compared] = []
     for each in asked:

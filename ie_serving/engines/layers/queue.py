@@ -1,8 +1,8 @@
-"""The requests of one signature: gathered on the event loop, inferred in batches, answered by rows.
+"""The queue of one signature: gathers requests, infers batches, answers each request its rows.
 
-`gathering.Gatherer` decides; here are the clock, the event loop, the arrays and the model. A lone
-request passes through with one look at its rows: no task, no timer, no copy. What waits costs a
-future, and a batch a task.
+`gathering.Gatherer` decides; this module has the clock, the event loop, the arrays and the model. A
+lone request passes through after a look at its rows: no task, no timer, no copy. A waiting request
+costs a future, a batch costs a task.
 """
 
 import asyncio
@@ -46,23 +46,23 @@ now = time.perf_counter
 
 
 class Record(Protocol):
-    """Is told of each batch."""
+    """Counts batches."""
 
     def watch(self, queue: "Queue", /) -> None:
         """Take a queue, to tell how many rows wait there."""
 
     def alone(self, rows: int) -> None:
-        """Count a request that went at once, by itself."""
+        """Count a request that was inferred alone, at once."""
 
     def batch(self, reason: str, rows: int, waited_us: Sequence[float]) -> None:
         """Count a batch of gathered requests, with the microseconds that each has waited."""
 
     def apart(self) -> None:
-        """Count a batch that failed, whose requests are tried again in smaller ones."""
+        """Count a batch that failed; its requests are tried again in smaller batches."""
 
 
 class _Waiting(Direct[Arrays]):
-    """What is behind a `Part`: the future of a request's outputs, with its inputs."""
+    """The request of a `Part`: its inputs, and the future of its outputs."""
 
     __slots__ = ("inputs",)
     inputs: Arrays
@@ -78,7 +78,7 @@ class Queue:
         model: infers the batches.
         signature: of the requests.
         rules: of the policy.
-        record: is told of each batch.
+        record: called for each batch.
         most_rows: of one request; more are refused. 0 takes any, in pieces.
         brief_s: seconds of an inference below which requests are not gathered on an idle model.
     """
@@ -119,7 +119,7 @@ class Queue:
             InvalidRequest: more rows than a request may have.
         """
         rows = rows_of(inputs)
-        # What has no rows, or not as many in each input, is the model's to answer or refuse.
+        # Without rows, or with unequal rows in its inputs, the model itself answers or refuses.
         if not rows or self._off:
             return await self._model.infer(self._signature, inputs, read)
         gatherer, rules = self._gatherer, self._rules
@@ -153,7 +153,7 @@ class Queue:
                 self._send_due()
 
     def _add(self, inputs: Arrays, rows: int) -> Parts:
-        """Let a request wait; cancelled meanwhile, it costs no inference."""
+        """Let a request wait; if it is cancelled while it waits, it costs no inference."""
         if self._most_rows and rows > self._most_rows:
             raise self._too_large(rows)
         form, since = form_of(inputs, self._names), now()
@@ -180,7 +180,7 @@ class Queue:
         )
 
     def _abandon(self, parts: Parts) -> None:
-        """Forget what nobody waits for any more; a batch of which that is all is cancelled."""
+        """Forget an unwanted request; cancel its batch if no other request of it is wanted."""
         for part in parts:
             self._gatherer.remove(part)
             outputs = part.content
@@ -234,10 +234,10 @@ class Queue:
         _answer(answered, outputs)
 
     async def _outcome(self, parts: Parts) -> tuple[Parts, Arrays]:
-        """Infer what is still waited for; give the parts that are to be answered, and with what.
+        """Infer the parts that are still wanted; give them with their outputs.
 
-        Those of a batch that fails are answered here, in halves, down to each alone: the error is
-        that one's own. All in the lane of the batch, one after the other.
+        A batch that fails is split in halves, down to single requests, and answered here: so only
+        the faulty request gets the error. All of this runs in the batch's lane, in sequence.
         """
         waiting = [part for part in parts if not part.content.done()]
         if not waiting:

@@ -1,9 +1,9 @@
-"""May requests for a signature share a batch? What its shapes say, and what a trial shows.
+"""Decides by shapes and by a trial whether requests for a signature may share a batch.
 
-A model may compute something for its batch as a whole: subtract the mean of all rows, sort them,
-add them up. Joined with others, a request would then get other numbers than alone, and nothing
-would tell. So a few random rows are run alone and together before the version serves. What differs
-by less than the tolerance, or only for other values, a trial cannot find.
+A model may compute across its batch: subtract the mean of all rows, sort rows, add them up. In a
+batch with others, a request would then silently get other numbers than alone. So a few random rows
+are run alone and together before the version serves. The trial cannot find a difference below the
+tolerance, or one that only other values show.
 """
 
 from collections.abc import Mapping
@@ -56,7 +56,7 @@ async def _refused(model: CompiledModel, signature: Signature) -> str:
             return await _compared(model, signature, rows)
         except RowsLost as error:
             return str(error)
-        # Of any kind: what a model makes of random numbers says nothing of those it is asked.
+        # Of any kind: a failure on random numbers says nothing about the clients' requests.
         except Exception as error:
             problem = str(error) if isinstance(error, ServingError) else repr(error)
     return f"its rows could not be tried one by one: {problem}"

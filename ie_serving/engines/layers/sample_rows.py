@@ -1,4 +1,4 @@
-"""Random rows that a signature is tried and warmed with, before anybody has asked it."""
+"""Random rows for the trial and the warm-up of a signature."""
 
 from collections.abc import Iterator, Mapping
 
@@ -12,7 +12,7 @@ OPEN_SIZES = (16, 64, 224, 1)
 # Fixed, so that a model is judged alike at each start.
 _SEED = 7
 _LARGEST = {DataType.UINT8: 255, DataType.INT8: 127}
-"""Integers are tried from 0 up to these, others 0 and 1 alone: what they index may be short."""
+"""Integers of these types go from 0 to these values, others only 0 and 1: they may be indices."""
 
 
 def has_open_rows(signature: Signature) -> bool:
@@ -21,7 +21,7 @@ def has_open_rows(signature: Signature) -> bool:
 
 
 def candidates(signature: Signature, count: int) -> Iterator[Mapping[str, Array]]:
-    """Yield so many rows for each input; where single rows are open, in one size after another.
+    """Yield `count` rows for each input; where a row's shape is open, in one size after another.
 
     Args:
         signature: all of whose inputs have the batch as their first dimension.
@@ -67,7 +67,7 @@ def _values(spec: TensorSpec, shape: tuple[int, ...], random: "np.random.Generat
 
 
 def _sizes(spec: TensorSpec, row: tuple[int, ...], size: int) -> Iterator[int]:
-    """Give the shape of one row, whose open dimensions have `size` or what they take nearest."""
+    """Give the shape of one row; open dimensions have `size`, or the nearest allowed value."""
     bounds = spec.bounds[1:] if spec.bounds else ((1, size),) * len(row)
     for dim, (low, high) in zip(row, bounds, strict=True):
         yield min(max(size, low), high) if dim == -1 else dim

@@ -1,11 +1,11 @@
-"""One sequence of requests: its stages, its state, and whose turn it is.
+"""One sequence of requests: its stage, its state, and the order of its requests.
 
     starting -> open -> ending -> gone
 
-A request for a sequence that exists is admitted when it arrives and inferred when all that were
-admitted before it have been: requests of a sequence never overtake each other. A START that fails
-leaves nothing, an END that fails leaves the sequence as it was. `docs/sequences.md` has the rules
-for clients.
+A request for an existing sequence is admitted when it arrives, and inferred after all requests
+admitted before it: requests of a sequence never overtake each other. A START that fails leaves no
+sequence, an END that fails leaves the sequence unchanged. `docs/sequences.md` has the rules for
+clients.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ steps ahead of the answers will not see them in time."""
 
 
 class Control(enum.IntEnum):
-    """What a request says of its place in the sequence. Source: OpenVINO Model Server."""
+    """A request's place in the sequence. Source: OpenVINO Model Server."""
 
     NONE = 0
     START = 1
@@ -46,7 +46,7 @@ class Stage(enum.Enum):
 
 
 class Event(enum.Enum):
-    """What moves a sequence on."""
+    """Events that move a sequence to another stage."""
 
     STARTED = "started"
     """The request that starts it was answered."""
@@ -90,7 +90,7 @@ ANSWERED: Mapping[Control, Event] = MappingProxyType(
 FAILED: Mapping[Control, Event] = MappingProxyType(
     {Control.START: Event.START_FAILED, Control.END: Event.END_FAILED}
 )
-"""What becomes of a request, by its control; others move nothing."""
+"""The event of a failed request, by its control; other controls move nothing."""
 
 
 class IllegalEvent(RuntimeError):
@@ -104,9 +104,9 @@ class Sequence:
         number: its id.
         signature: name of the signature that started it, which all its requests call.
         stage: present stage.
-        state: what the last answered request has left, by name; empty before the first.
+        state: the state after the last answered request, by name; empty before the first.
         idle: whether no request came since the last scan.
-        turns: whose turn it is; entered by each request that was admitted, in that order.
+        turns: a lock that admitted requests take in the order of their arrival.
     """
 
     __slots__ = ("idle", "number", "signature", "stage", "state", "turns")

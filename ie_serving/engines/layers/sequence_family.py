@@ -1,8 +1,7 @@
 """The sequences of all versions of a model, and of all models.
 
-A request may name no version, and the default one changes: an id is given once among the versions
-of a model, so that it always means the same sequence, and what became of one that is gone can be
-said.
+A request may name no version, and the default version changes. So an id is unique among all
+versions of a model: it always means the same sequence, and an error can say why it is gone.
 """
 
 import asyncio
@@ -22,8 +21,8 @@ from ie_serving.telemetry.metrics.sequences import SequenceMetrics
 log = logging.getLogger(__name__)
 
 MOST_REMEMBERED = 10_000
-"""Ids of sequences of one model that are gone without an END, of which it is remembered why; the
-oldest are forgotten. Each takes some 200 bytes."""
+"""Remembered ids of one model's sequences that are gone without an END, with the reason; beyond
+this the oldest are forgotten. Each takes some 200 bytes."""
 
 AT_ONCE = 100
 """Idle sequences that are dropped in one turn of the event loop: to free the states of 20,000 takes
@@ -46,7 +45,7 @@ class Table(Protocol):
         """Bytes that the states take."""
 
     def idle(self) -> Sequence[sequence.Sequence]:
-        """Give what has had no request since the call before."""
+        """Give the sequences without a request since the last call."""
 
     def drop(self, idle: Iterable[sequence.Sequence]) -> Collection[int]:
         """Drop those that still have had none; give the ids."""
@@ -67,7 +66,7 @@ class Family:
         self.metrics = metrics
         self._model = model
         self._on_join = on_join
-        # Weakly: a version whose last request outlives the drain is not closed, only let go of.
+        # Weakly: a version whose last request outlives the drain is not closed, only dereferenced.
         self._tables: weakref.WeakSet[Table] = weakref.WeakSet()
         self._gone: OrderedDict[int, str] = OrderedDict()
         self._lock = threading.Lock()  # versions are freed in threads
@@ -97,13 +96,13 @@ class Family:
     def version_of(self, number: int, asking: Table) -> int | None:
         """Tell which other version has a sequence; None where none has, or `asking` is no part."""
         tables = self.tables
-        if asking not in tables:  # still warming up: apart from what clients do
+        if asking not in tables:  # still warming up: apart from clients' sequences
             return None
         others = (each for each in tables if each is not asking and number in each)
         return next((each.version for each in others), None)
 
     def drop_idle(self) -> Iterator[None]:
-        """Drop what has had no request since the call before, some of it at each step."""
+        """Drop sequences without a request since the last call, some of them at each step."""
         for table in self.tables:
             idle, gone = table.idle(), 0
             for start in range(0, len(idle), AT_ONCE):
@@ -121,7 +120,7 @@ class Family:
                 self._gone.pop(number, None)
 
     def why_gone(self, number: int) -> str:
-        """Say why a sequence is gone, to be put behind its id; empty where nobody knows."""
+        """Give the reason why a sequence is gone, as text after its id; empty where unknown."""
         why = self._gone.get(number, "")
         return f"{why}: start a new one" if why else ""
 
@@ -165,11 +164,11 @@ class Families:
         self._families: weakref.WeakValueDictionary[str, Family] = weakref.WeakValueDictionary()
 
     def of(self, model: str, metrics: SequenceMetrics) -> Family:
-        """Give the family of a model, which keeps what it knows when the model is configured anew.
+        """Give the family of a model; it keeps its records when the model is configured again.
 
         Args:
             model: its name.
-            metrics: where its sequences are counted from now on.
+            metrics: count its sequences from now on.
         """
         family = self._families.get(model)
         if family is None:

@@ -1,4 +1,4 @@
-"""The sequences of one version, by their ids: who may begin, go on and end.
+"""The sequences of one version by id: admits or refuses the requests of sequences.
 
 Texts of errors begin with those of OpenVINO Model Server, by which its clients know them.
 """
@@ -38,7 +38,7 @@ class SequenceTable:
 
     Args of the constructor:
         most: sequences at a time; a further one is refused.
-        family: the tables of the model's other versions, whose ids are not given twice.
+        family: the tables of the model's other versions, which share one set of ids.
 
     Attributes:
         version: number of the version; None until it serves.
@@ -61,7 +61,7 @@ class SequenceTable:
         return number in self._sequences
 
     def serve(self, version: int) -> None:
-        """Begin anew, as this version, beside the others: what warmed it up is no client's."""
+        """Drop the warm-up's sequences, and join the family as this version."""
         self._forget_all()
         self.version = version
         self._family.join(self)
@@ -80,19 +80,19 @@ class SequenceTable:
     def admit(self, control: Control, number: int, signature: str) -> Sequence:
         """Find or make the sequence of a request that has arrived.
 
-        Its turn is then waited for, and `answered` or `failed` told.
+        The caller then waits for its turn, and calls `answered` or `failed`.
 
         Args:
-            control: what the request says of its place.
+            control: the request's place in the sequence.
             number: id; 0 for none.
             signature: that the request calls.
 
         Raises:
             InvalidRequest: there is no id, or the sequence was begun with another signature.
             NotFound: no such sequence; SequenceElsewhere where another version has it.
-            AlreadyExists: a sequence of this id is there already.
-            SequenceEnding: it is, and its last request is not answered yet.
-            NotAvailable: there are as many as may be.
+            AlreadyExists: a sequence of this id exists already.
+            SequenceEnding: it exists, and its last request is not answered yet.
+            NotAvailable: the limit of sequences is reached.
         """
         if control is Control.START:
             return self._begin(number, signature)
@@ -111,7 +111,7 @@ class SequenceTable:
         return sequence
 
     def check(self, sequence: Sequence) -> None:
-        """Refuse a request whose turn comes when the sequence is gone.
+        """Refuse a request whose turn comes after the sequence has gone.
 
         Raises:
             NotFound: the START before it has failed.
@@ -190,7 +190,7 @@ class SequenceTable:
     # -- clean-up ------------------------------------------------------------------------------
 
     def idle(self) -> list[Sequence]:
-        """Give what has had no request since the call before."""
+        """Give the sequences without a request since the last call."""
         if not self.drops_idle:
             return []
         found = [each for each in self._sequences.values() if _is_idle(each)]

@@ -1,13 +1,13 @@
-"""Models that keep state between requests: a layer that gives each sequence its own.
+"""The sequence layer: keeps a model's state between requests, separately for each sequence.
 
-sequence.py         one sequence: its stages, and whose turn it is
+sequence.py         one sequence: its stages, and the order of its requests
 sequence_table.py   the sequences of one version, by their ids
 sequence_family.py  those of all versions of a model, and the timer that drops idle ones
 
-The state is no part of an infer request: it is put in before an inference and taken out behind it,
-and kept only if that was answered. So a request that fails, or is cancelled, has not moved its
-sequence on, any infer request serves any sequence, and one that waits for its client costs the
-bytes of its state alone. Inputs, controls and texts are those of OpenVINO Model Server.
+The state is not kept in an infer request: it is copied in before an inference and out after it, and
+stored only if the request was answered. So a request that fails or is cancelled leaves the state
+unchanged, any infer request can serve any sequence, and a sequence that waits for its client costs
+only the bytes of its state. Inputs, controls and texts are those of OpenVINO Model Server.
 """
 
 import logging
@@ -48,7 +48,7 @@ _CONTROLS: Final = frozenset(Control)
 
 
 class WithSequences(EngineAround):
-    """`engine`, whose models keep sequences where their options ask for it. See `Engine`.
+    """`engine`, whose models keep sequences where their options enable it. See `Engine`.
 
     Args of the constructor:
         engine: compiles.
@@ -60,7 +60,7 @@ class WithSequences(EngineAround):
         self._family = family
 
     def compile(self, directory: Path, options: EngineOptions) -> CompiledModel:
-        """See `engines.base`; there is no layer where no state is to be kept.
+        """See `engines.base`; no layer is added where the options do not enable sequences.
 
         Raises:
             LoadFailed: also for a model without state.
@@ -108,14 +108,14 @@ class SequenceLayer(Layer):
         inputs: Mapping[str, Array],
         read: Callable[[Mapping[str, Array]], T],
     ) -> Coroutine[Any, Any, T]:
-        """See `engines.base`. Raises also what `SequenceTable.admit` does."""
+        """See `engines.base`. Raises: also as `SequenceTable.admit`."""
         plain = self._stateful.get(signature.name)
         if plain is None:
             return self.inner.infer(signature, inputs, read)
         return self._infer_in_sequence(plain, inputs, read)
 
     def serve(self, version: int) -> None:
-        """Be this version for clients: what warmed it up is forgotten."""
+        """Serve clients as this version; the warm-up's sequences are dropped."""
         self._table.serve(version)
 
     def close(self) -> None:
@@ -131,7 +131,7 @@ class SequenceLayer(Layer):
     ) -> T:
         control, number = _control_of(inputs), _value(inputs, ID)
         table = self._table
-        # Before its turn comes, in the step in which it arrived: that is what the order is of.
+        # On arrival, before any await, so that the order of admissions is that of arrivals.
         sequence = table.admit(control, number, plain.name)
         kept = () if control is Control.END else plain.states
         both = partial(_read_both, read, sequence.number, plain, kept)
@@ -157,7 +157,7 @@ def _read_both(
     kept: Collection[str],
     outputs: Mapping[str, Array],
 ) -> tuple[T, Mapping[str, Array]]:
-    """Read what the client gets, and copy the state, before the outputs' memory is used again."""
+    """Read the client's outputs, and copy the state, before the outputs' memory is used again."""
     shown = {name: outputs[name] for name in signature.outputs}
     shown[ID] = np.array([number], np.uint64)
     return read(shown), {name: _copy(outputs[name]) for name in kept}
@@ -185,7 +185,7 @@ def _value(inputs: Mapping[str, Array], name: str) -> int:
 
 
 def _with_controls(signature: Signature) -> Signature:
-    """Add what clients send and get. Raises: LoadFailed."""
+    """Add the inputs and outputs that control a sequence. Raises: LoadFailed."""
     taken = sorted({*signature.inputs, *signature.outputs} & {ID, CONTROL})
     if taken:
         raise LoadFailed(

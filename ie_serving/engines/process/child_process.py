@@ -1,4 +1,4 @@
-"""One process of TensorFlow: started, given its job, asked for links, ended."""
+"""The server's side of one child process: starts it, gives it its job, opens links, ends it."""
 
 import os
 import signal
@@ -20,10 +20,10 @@ milliseconds, with much memory more. Beyond, it still lives, and is ended."""
 class WorkerProcess:
     """A child of this process; see `worker.py` for its side.
 
-    It dies with the thread that makes it, which the kernel takes for its parent.
+    It dies with the thread that makes it, since for the kernel that thread is its parent.
 
     Args of the constructor:
-        command: what is run; the number of its control socket and our process id are added.
+        command: its command line; the number of its control socket and our process id are added.
         environ: added to the environment.
 
     Raises:
@@ -116,7 +116,7 @@ class WorkerProcess:
             self._popen.kill()
 
     def hang_up(self) -> None:
-        """Have it close what it has loaded, and end. Does not wait."""
+        """Have the process close its model, and end. Does not wait."""
         with suppress(OSError):  # it has ended
             self._control.shutdown(socket.SHUT_WR)
 

@@ -1,7 +1,7 @@
-"""One way between the server and its TensorFlow process: a socket, and memory that both map.
+"""A link between the server and a child process: a socket, and memory that both map.
 
-Either end has one; what one sends the other receives. One request is under way at a time. Linux
-alone: the memory is a file without a name, which goes with its last descriptor.
+Both ends use this class. One request is under way at a time. Linux only: the shared memory is a
+file without a name, which the kernel frees with its last descriptor.
 """
 
 import mmap
@@ -21,15 +21,15 @@ from ie_serving.engines.process.protocol import Frame, Kind
 from ie_serving.engines.run.forks import not_for_forks
 
 KEPT_BYTES = 1 << 26
-"""Shared memory that a link keeps between requests. What a larger request took beyond is given
-back when the next one begins, so that one large batch does not hold its memory for ever."""
+"""Bytes of shared memory that a link keeps between requests. Memory beyond that is freed when the
+next request begins, so that one large batch does not hold its memory for ever."""
 
 _STEP_BYTES = 1 << 20
-"""Shared memory grows by so much at least: mapping it anew costs more than the pages."""
+"""Least growth of shared memory in bytes: mapping it again costs more than the pages."""
 
 
 MALFORMED = (ValueError, KeyError, OverflowError, MemoryError, struct.error)
-"""What reading a frame raises when its bytes are not those of `protocol.py`."""
+"""Exceptions from reading a frame whose bytes do not follow `protocol.py`."""
 
 
 class PeerGone(Exception):
@@ -37,7 +37,7 @@ class PeerGone(Exception):
 
 
 class Fault(Exception):
-    """The other end could not do what it was asked for.
+    """The other end failed to do its task.
 
     Attributes:
         code: canonical code, as TensorFlow has it.
@@ -50,10 +50,10 @@ class Fault(Exception):
 
 @dataclass(frozen=True)
 class Message:
-    """What arrived; its tensors are views that the next message may overwrite.
+    """A received message; its tensors are views that the next message may overwrite.
 
     Attributes:
-        shared_bytes: how much of the shared memory they take, from its beginning.
+        shared_bytes: bytes of shared memory that the tensors take, from its beginning.
     """
 
     kind: Kind
@@ -73,7 +73,7 @@ class Segment:
         self.descriptor = descriptor
         # The last is the current one; those before it are there as long as arrays look into them.
         self._maps: list[mmap.mmap] = []
-        # How many references there are to a map that nothing looks into.
+        # The number of references to a map that no array or view uses.
         self._unseen = 0
         # A number alone would stay open: a version that is in use after its drain is not closed.
         self._close = weakref.finalize(self, os.close, descriptor)
@@ -97,7 +97,7 @@ class Segment:
 
     @property
     def is_looked_into(self) -> bool:
-        """Whether anything else refers to the memory: an array, a view of one, or what holds it."""
+        """Whether an array, or a view of one, still uses the memory."""
         return any(count > self._unseen for count in self._references())
 
     def _map_anew(self) -> None:
@@ -107,12 +107,12 @@ class Segment:
         self._unseen = self._references()[-1]
 
     def _references(self) -> list[int]:
-        # Whoever looks into a map by Python's buffer protocol holds a reference to it. How many
-        # there are without that differs by version of Python, so it is counted, not known.
+        # Each user of a map through Python's buffer protocol holds a reference to it. The number
+        # without users differs by version of Python, so it is counted.
         return [sys.getrefcount(each) for each in self._maps]
 
     def shrink(self) -> None:
-        """Give back what is more than `KEPT_BYTES`. Nothing may read it any more."""
+        """Free the memory beyond `KEPT_BYTES`, which must be unused."""
         if os.fstat(self.descriptor).st_size > KEPT_BYTES:
             self._maps.clear()
             os.ftruncate(self.descriptor, KEPT_BYTES)

@@ -1,4 +1,4 @@
-"""What the server and its TensorFlow process say to each other, as bytes. Pure.
+"""The frames between the server and a child process, encoded and decoded. Pure.
 
 A frame is a head, then the head of each tensor, then the small tensors themselves. A tensor of
 `SHARED_FROM` bytes or more lies in memory that both processes map; its head says where. Numbers
@@ -23,7 +23,7 @@ SHARED_FROM = 1 << 16
 less than the pages that both sides would touch."""
 
 ALIGNMENT = 64
-"""Of tensors in shared memory, in bytes: a cache line, and what vector instructions load."""
+"""Alignment of tensors in shared memory, in bytes: a cache line, enough for vector loads."""
 
 _INLINE_ALIGNMENT = 8
 """Of tensors inside of a frame, in bytes: the largest element that there is."""
@@ -42,12 +42,12 @@ KEPT = 1
 
 
 class Kind(enum.IntEnum):
-    """What a frame is."""
+    """The kinds of frames."""
 
     JOB = 1
-    """To the process, once: what it is to load, as JSON."""
+    """To the process, once: the job, that is what to load, as JSON."""
     READY = 2
-    """From the process, once: what it found, as JSON, and the defaults of inputs."""
+    """From the process, once: the loaded signatures, as JSON, and the defaults of inputs."""
     RUN = 3
     """To the process: inputs in the signature's order. Its number is that of the signature."""
     RESULT = 4
@@ -58,11 +58,11 @@ class Kind(enum.IntEnum):
     STREAM = 6
     """To the process: a stream begins; its context. These four are of ways for streams alone."""
     NEXT = 7
-    """From the process: the stream asks for its next inputs, which are a RUN, or an END."""
+    """From the process: the stream requests its next inputs; the answer is a RUN, or an END."""
     TAKEN = 8
     """To the process: the last RESULT of the stream is read; the next one may come."""
     END = 9
-    """To the process: there are no more inputs. From it: the stream has ended by itself."""
+    """To the process: there are no more inputs. From it: the stream has ended of its own accord."""
 
 
 @dataclass(frozen=True)
@@ -70,9 +70,9 @@ class Frame:
     """One frame, ready to be sent.
 
     Attributes:
-        data: what goes through the socket.
-        shared: what is to be copied into shared memory first, each with its offset.
-        shared_bytes: how much shared memory that takes.
+        data: bytes for the socket.
+        shared: tensors to copy into shared memory first, each with its offset.
+        shared_bytes: bytes of shared memory that they take.
     """
 
     data: bytes
@@ -85,9 +85,9 @@ class Head:
     """The first bytes of a frame.
 
     Attributes:
-        kind: what it is.
+        kind: of the frame.
         number: see `Kind`.
-        tensors: how many it brings.
+        tensors: how many the frame has.
         size: bytes that follow.
     """
 
@@ -107,11 +107,11 @@ def pack(
     """Make a frame.
 
     Args:
-        kind: what it is.
+        kind: of the frame.
         number: see `Kind`.
-        tensors: arrays of a numpy dtype of `DataType`; of strings, objects of bytes.
+        tensors: arrays of a numpy dtype of `DataType`; strings as objects of bytes.
         shared_from: bytes from which a tensor goes into shared memory.
-        behind: bytes at the beginning of the shared memory that are left as they are.
+        behind: bytes at the beginning of the shared memory that stay unchanged.
     """
     raws = [_raw(array) for array in tensors]
     heads, inline = bytearray(), bytearray()
@@ -187,7 +187,7 @@ def text(words: str) -> Array:
 
 
 def words(tensor: Array) -> str:
-    """Read what `text` gave."""
+    """Read the output of `text`."""
     return bytes(tensor.item()).decode()
 
 
@@ -195,7 +195,7 @@ def _raw(array: Array) -> memoryview:
     if array.dtype != np.object_:
         return np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
     strings = array.ravel().tolist()
-    # Lengths before the strings, so that they are cut without a look at what they hold.
+    # Lengths before the strings, so that cutting needs no look at the strings' bytes.
     lengths = np.fromiter(map(len, strings), np.uint64, len(strings))
     return memoryview(b"".join((lengths.tobytes(), *strings)))
 

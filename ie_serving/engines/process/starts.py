@@ -1,6 +1,6 @@
-"""Starts of TensorFlow's processes that are under way: they end at once when the server ends.
+"""Ends the starts of child processes that are under way at once when the server ends.
 
-A start takes seconds, more than the server may take to end, and nobody waits for its result then.
+A start takes seconds, longer than the server may take to end, and its result is then unwanted.
 """
 
 import threading
@@ -12,7 +12,7 @@ T_co = TypeVar("T_co", covariant=True)
 
 
 class Starting(Protocol[T_co]):
-    """What is started: a `Supervisor`."""
+    """A start under way: a `Supervisor`."""
 
     def start(self) -> T_co:
         """Start, and wait for it. Raises: LoadFailed."""

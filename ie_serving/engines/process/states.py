@@ -1,4 +1,4 @@
-"""The stages of the TensorFlow process of one version, and what may follow what."""
+"""The stages of a version's child process, and the transitions between them."""
 
 import enum
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ class Stage(enum.Enum):
 
 
 class Event(enum.Enum):
-    """What happens to it."""
+    """Events that move the process to another stage."""
 
     READY = "ready"
     DIED = "died"

@@ -1,7 +1,7 @@
-"""Keeps a version's TensorFlow process alive: starts it, and again when it has ended.
+"""Supervises a version's child process: starts it, and starts it again when it has ended.
 
-A thread of its own starts the process and waits for its end. The thread lives as long as the
-version does, since the kernel ends a child with the thread that made it.
+A dedicated thread starts the process and waits for its end. The thread lives as long as the
+version, since the kernel ends a child together with the thread that made it.
 """
 
 import logging
@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 LOAD_LIMIT_S = 600.0
 """Longest time of a start, in seconds. TensorFlow takes 5 s to import on a slow machine, and reads
-a model of 10 GB within a few minutes; what takes longer hangs."""
+a model of 10 GB within a few minutes; a longer start counts as hanging."""
 
 STEADY_S = 60.0
 """A process that served for so many seconds is started again at once when it ends."""
@@ -38,18 +38,18 @@ BACKOFF = Backoff(first_s=1.0, longest_s=60.0)
 
 @dataclass(frozen=True, kw_only=True)
 class Task:
-    """What a process is to do.
+    """The task of a child process.
 
     Attributes:
         command: see `WorkerProcess`.
         job: its job, as JSON.
         name: for the log.
-        what: the process, for errors.
+        what: describes the process in errors.
         environ: added to its environment.
         load_limit_s: longest time of a start, in seconds.
         backoff: of starts.
-        closing_s: seconds in which the process closes what it has loaded and ends, once it is told
-            to; then it is killed. 0 kills it at once.
+        closing_s: seconds that the process has to close its model and end, once the server
+            requests that; then it is killed. 0 kills it at once.
     """
 
     command: Sequence[str]
@@ -78,10 +78,10 @@ class Supervisor:
         self._thread = threading.Thread(target=self._supervise, name="tensorflow", daemon=True)
 
     def start(self) -> Message:
-        """Start the process and wait until it has done its job; gives what it found.
+        """Start the process, wait until it has loaded its job, and return what it found.
 
         Raises:
-            LoadFailed: it cannot do it, or has ended. It is not tried again.
+            LoadFailed: the process cannot load the job, or has ended. There is no second try.
         """
         self._thread.start()
         with self._changed:
@@ -129,18 +129,18 @@ class Supervisor:
             )
 
     def lost(self, process: WorkerProcess, why: str = "") -> None:
-        """Say that a way to `process` is gone; returns when it is not given out any more.
+        """Report that a link to `process` broke; returns once `link` no longer gives this process.
 
         Args:
             process: that `link` gave.
-            why: it is to end, where that is known; else its end tells, for which it has a moment.
+            why: the reason to end it, where known; else it has a moment to end and show its own.
         """
         # Its sockets are closed one after the other: the request may see its end before the
         # supervising thread does, and the next request must not be given the same process.
         with self._changed:
             if self._process is process and self._stage is Stage.SERVING:
                 self._why = why
-        # Without the lock, which other requests ask for: it has a moment to end by itself.
+        # Without the lock, which other requests need: the process has a moment to end.
         if why:
             process.kill()
         else:
@@ -156,7 +156,7 @@ class Supervisor:
         return self._cause
 
     def ask_to_end(self) -> None:
-        """Tell the process to end by itself, where it has time for that; does not wait."""
+        """Request the process to end, where `closing_s` gives it time; does not wait."""
         with self._changed:
             if not self._task.closing_s or self._process is None or not self.serves:
                 return
@@ -214,7 +214,7 @@ class Supervisor:
                 if self._stage is Stage.CLOSED:
                     return ""
                 process = self._process = WorkerProcess(self._task.command, self._task.environ)
-        # All, here and below: without a cause, whoever waits for the start would wait for ever.
+        # All, here and below: without a cause, waiters for the start would wait for ever.
         except Exception as error:
             return f"no process can be started: {error}"
         try:

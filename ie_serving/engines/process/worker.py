@@ -1,8 +1,8 @@
-"""The frame of a process that runs signatures for the server: of TensorFlow, or of a kernel.
+"""The main loop of a child process that runs signatures of TensorFlow or of a kernel.
 
-The process is the server's child. It is given one job, says what it found, and then gets a link
-for each request that the server runs at a time; each link has a thread. It closes what it has
-loaded and ends when the server closes the control socket; it ends at once when the server dies.
+The process gets one job, reports the signatures it has loaded, and then gets a link for each
+request that the server runs at a time; each link has a thread. It closes its model and ends when
+the server closes the control socket; it ends at once when the server dies.
 """
 
 import ctypes
@@ -25,29 +25,29 @@ from ie_serving.engines.process.link import Fault, Link, Message, PeerGone, Segm
 from ie_serving.engines.process.protocol import KEPT, Frame, Kind, numbered, text, words
 
 Job = Mapping[str, Any]
-"""What is to be loaded; `program.py` writes it."""
+"""What to load; `program.py` writes it."""
 
 _PR_SET_PDEATHSIG = 1
 """Source: prctl(2)."""
 
 _OOM_SCORE = "500"
-"""Half way to what the kernel kills first when memory runs out: this process before the server,
+"""Half of the highest score: when memory runs out the kernel kills this process before the server,
 which can start it again."""
 
 
 @dataclass(frozen=True)
 class Loaded:
-    """What a job gave.
+    """A loaded job.
 
     Attributes:
         run: runs the signature of a number; gives its outputs in order. In any thread, in several
             at a time. Raises Fault.
-        found: told to the server, as JSON.
-        tensors: told to the server beside it.
-        lends: `run` is given views of the shared memory, not copies. What it keeps of them is
-            noticed, and the memory then left to it.
-        stream: answers a stream, and closes what it is given: its socket, the memory that it
-            writes to, and the one that it reads. Returns at once. None where there are no streams.
+        found: sent to the server, as JSON.
+        tensors: sent to the server with `found`.
+        lends: `run` gets views of the shared memory, not copies. If it keeps a view, the worker
+            notices that and leaves that memory to it.
+        stream: answers a stream, and closes its arguments: the socket, the memory to write to and
+            the memory to read. Returns at once. None where there are no streams.
         close: called before the process ends, unless it is killed. Raises nothing.
     """
 
@@ -75,10 +75,10 @@ def serve(load: Callable[[Job], Loaded]) -> None:
             loaded.close()
     except PeerGone:
         pass
-    # What was printed last: `_exit` writes nothing.
+    # Flush the last prints, since `_exit` does not.
     with suppress(OSError, ValueError):
         sys.stdout.flush()
-    # Not `sys.exit`: threads may still compute, and nobody wants what they would give.
+    # Not `sys.exit`, which would wait for threads whose results are no longer wanted.
     os._exit(0)
 
 

@@ -1,4 +1,4 @@
-"""`ctx.models`: a kernel asks other models of its server, in whatever thread it runs."""
+"""`ctx.models`: lets a kernel call other models of its server, from any thread."""
 
 import asyncio
 from collections.abc import Mapping
@@ -21,16 +21,16 @@ LONGEST_S = 600.0
 limit: ten minutes, as long as the slowest models answer. Beyond, something hangs."""
 
 _SHARED = BoundedSemaphore(SHARED_THREADS - 1)
-"""Threads of all models in which kernels may wait for other models at a time. One is left, for the
-models that they ask: otherwise nothing would run any more."""
+"""Shared threads in which kernels may wait for other models at a time; a further call is refused.
+One thread stays free for the called models: otherwise no call could make progress."""
 
 
 class Asker(Protocol):
-    """The call in which a kernel asks.
+    """The call in which a kernel calls another model.
 
     Attributes:
         slot: in which it runs.
-        shared: it runs in a thread of all models.
+        shared: it runs in a thread that all models share.
     """
 
     slot: Slot | None
@@ -58,21 +58,21 @@ class ModelHandle:
 
     @property
     def inputs(self) -> Mapping[str, TensorSpec]:
-        """What it takes, by name."""
+        """The model's inputs, by name."""
         return self._models.others.signature(self._spec).inputs
 
     @property
     def outputs(self) -> Mapping[str, TensorSpec]:
-        """What it gives, by name."""
+        """The model's outputs, by name."""
         return self._models.others.signature(self._spec).outputs
 
     def predict(self, inputs: Mapping[str, Any]) -> Mapping[str, Array]:
-        """Ask it, and wait for its answer.
+        """Call the model, and wait for its answer.
 
         Raises:
-            ServingError: what a client would be told; also where the kernel would wait for itself.
+            ServingError: as a client would get it; also where the kernel would wait for itself.
             DeadlineExceeded: the caller's time is over, or `LONGEST_S`.
-            QueueFull: all threads but one of those that models share wait for other models.
+            QueueFull: all shared threads but one wait for other models.
         """
         if not self._asker.shared:
             return self._predict(inputs)
@@ -87,7 +87,7 @@ class ModelHandle:
             _SHARED.release()
 
     async def predict_async(self, inputs: Mapping[str, Any]) -> Mapping[str, Array]:
-        """Ask it from a coroutine, on whatever event loop: other coroutines go on meanwhile.
+        """Call the model from a coroutine, on any event loop, without blocking that loop.
 
         Raises:
             ServingError: as `predict`.
@@ -131,8 +131,8 @@ class Named:
     """`ctx.models`: the other models by name.
 
     Args of the constructor:
-        models: None where none can be asked.
-        asker: the call.
+        models: None where no models can be called.
+        asker: the calling kernel's call.
     """
 
     def __init__(self, models: Models | None, asker: Asker) -> None:
@@ -143,10 +143,10 @@ class Named:
         return self(name)
 
     def __call__(self, name: str, version: int | None = None, signature: str = "") -> ModelHandle:
-        """Give a model, or one version or signature of it; its first use tells whether it is.
+        """Give a model, or one version or signature of it; its first use finds out if it exists.
 
         Raises:
-            PreconditionFailed: none can be asked here, and a retry would not help.
+            PreconditionFailed: no models can be called here, and a retry would not help.
         """
         if self._models is None:
             raise PreconditionFailed(

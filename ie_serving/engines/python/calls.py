@@ -1,4 +1,4 @@
-"""Calls of a kernel, and how one or several of them are run."""
+"""Calls of a kernel, and the runners that run one or several of them."""
 
 import enum
 import logging
@@ -24,7 +24,7 @@ _TAKING = threading.Lock()
 
 
 def read_only(inputs: Inputs) -> Inputs:
-    """Give views that nobody writes to: the arrays may be a request's bytes as they came."""
+    """Give read-only views: the arrays may be views of a request's received bytes."""
     views = {name: array.view() for name, array in inputs.items()}
     for view in views.values():
         view.flags.writeable = False
@@ -37,10 +37,10 @@ class Call:
     Attributes:
         kernel: its name.
         inputs: arrays by name.
-        ctx: who asks.
+        ctx: the caller's context.
         outcome: the outputs, or the error; None before there is either.
         over: the memory was full.
-        told: called when `reply` or `fail` has answered; unset where nobody waits for that.
+        told: called when `reply` or `fail` has answered; unset where no early answer is needed.
     """
 
     __slots__ = ("_outputs", "ctx", "inputs", "kernel", "outcome", "over", "told")
@@ -56,7 +56,7 @@ class Call:
         self.outcome: Mapping[str, Array] | ServingError | None = None
 
     def reply(self, tensors: object) -> None:
-        """Answer with the outputs, at once; what `execute_batch` returns counts for less."""
+        """Answer with the outputs at once; a result returned by `execute_batch` is then ignored."""
         self._answer(self._checked(tensors))
 
     def fail(self, code: str, text: str) -> None:
@@ -88,17 +88,17 @@ class Call:
             return error
 
     def failed(self, error: BaseException) -> None:
-        """Answer with what the kernel raised: its class and text. The log has where."""
+        """Answer with the class and text of the kernel's exception; the log has its place."""
         # Without the traceback, whose frames would keep the inputs until the next collection of
         # garbage: they refer to this call, and it to the error.
         if isinstance(error, ServingError):
             outcome = error.with_traceback(None)
         else:
             outcome = self._unforeseen(error)
-        self._take(outcome)  # what it has replied before stays
+        self._take(outcome)  # an earlier reply stays
 
     def finish(self, given: object) -> None:
-        """Answer with what the kernel returned, unless it has answered, or said `skip`."""
+        """Answer with the kernel's return value, unless it has answered or called `skip`."""
         if self.outcome is not None:
             return
         if isinstance(given, BaseException):
@@ -118,7 +118,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """What a stream in a process gave, compared there with what its kernel declares.
+    """A reply of a stream in a child process, checked there against the kernel's declaration.
 
     Attributes:
         outputs: by name.
@@ -139,7 +139,7 @@ class Readiness(enum.IntEnum):
 
 
 class Runner(Protocol):
-    """What runs calls, one batch at a time."""
+    """Runs calls, one batch at a time."""
 
     @property
     def readiness(self) -> Readiness:
@@ -158,12 +158,12 @@ class Runner(Protocol):
 Execute = Callable[[Inputs, Context], object]
 ExecuteBatch = Callable[[Sequence[Call]], "Sequence[object] | None"]
 Stream = Callable[[AsyncIterator[Inputs], Context], AsyncGenerator[object, None]]
-"""Takes what a client sends, and gives outputs, as many as it likes; see `streaming.py`."""
+"""Takes a client's inputs, and gives any number of outputs; see `streaming.py`."""
 
 
 @dataclass(frozen=True)
 class InProcess:
-    """Runs calls in the thread that asks. See `Runner`."""
+    """Runs calls in the calling thread. See `Runner`."""
 
     execute: Execute | None
     execute_batch: ExecuteBatch | None
@@ -193,7 +193,7 @@ class InProcess:
         assert self.execute is not None  # a kernel has either
         try:
             call.finish(forks.call(call.kernel, self.execute, call.inputs, call.ctx))
-        # SystemExit as well: whoever ends the program in a call ends the call.
+        # SystemExit as well: code that exits the program in a call ends only the call.
         except BaseException as error:
             call.failed(error)
 
@@ -211,7 +211,7 @@ class InProcess:
 
 
 def _share(given: Any, calls: Sequence[Call]) -> None:  # noqa: ANN401  anything
-    """Give each call what `execute_batch` returned for it."""
+    """Give each call its part of the result of `execute_batch`."""
     fits = isinstance(given, Sequence) and len(given) == len(calls)
     for at, call in enumerate(calls):
         if fits:

@@ -1,4 +1,4 @@
-"""The process of a kernel: what it loads, and how it runs calls that come through a link.
+"""The child process of a kernel: loads the kernel, and runs calls that come through a link.
 
 Arrays come through shared memory (`packing.py`), and nothing is pickled.
 """
@@ -30,11 +30,11 @@ Told = Mapping[str, tuple[str, Sequence[int] | None, bool]]
 
 
 _HELD = ExitStack()
-"""What the kernel of this process needs; closed when the server says that the version goes."""
+"""Resources of this process's kernel; closed when the server unloads the version."""
 
 
 def job_of(directory: Path, options: EngineOptions, scratch: Scratch) -> str:
-    """Write what the process is to load; `load` reads it. The server removes `scratch`, too."""
+    """Write the job of the process; `load` reads it. The server removes `scratch`, too."""
     own = options.of(KernelOptions)
     assert own.place is not None  # the driver has looked
     return json.dumps(
@@ -51,7 +51,7 @@ def job_of(directory: Path, options: EngineOptions, scratch: Scratch) -> str:
 
 def load(job: Job) -> Loaded:
     """Load a kernel, in its process. Raises: Fault."""
-    # A process that is started anew has no logging yet.
+    # A restarted process has no logging yet.
     logs.configure("INFO")
     options = EngineOptions(params=job["params"], allow_python=True)
     options = options.having(KernelOptions(place=Place(**job["place"])))
@@ -85,7 +85,7 @@ def told(specs: Mapping[str, TensorSpec]) -> Told:
 
 
 def specs_of(found: Told) -> dict[str, TensorSpec]:
-    """Read what `told` gave."""
+    """Read the specs that `told` wrote."""
     return {
         name: TensorSpec(
             name,
@@ -107,7 +107,7 @@ def _run(kernel: Kernel, count: int, tensors: Sequence[Array]) -> list[Array]:
 
 def _call(kernel: Kernel, tensors: Sequence[Array]) -> Call:
     ctx = context_of(tensors[0])
-    # Read only, as in the server; what is kept of them is noticed (`worker.Loaded.lends`).
+    # Read-only, as in the server; kept views are noticed (`worker.Loaded.lends`).
     for each in tensors:
         each.flags.writeable = False
     inputs = dict(zip(kernel.inputs, tensors[1:], strict=True))

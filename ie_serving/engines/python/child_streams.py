@@ -1,8 +1,8 @@
-"""Streams of a kernel, in its process; `remote_stream.py` is the server's side.
+"""Streams of a kernel in its child process; `remote_stream.py` is the server's side.
 
-All run on one event loop, in a thread of its own, as they do in the server (`streaming.py`). The
-kernel is given the next inputs when it asks for them, and asked for more outputs when the server
-has read those before.
+All streams run on one event loop in a dedicated thread, as in the server (`streaming.py`). The
+kernel gets its next inputs when it requests them, and is resumed for more outputs when the server
+has read the ones before.
 """
 
 import asyncio
@@ -68,7 +68,7 @@ class _Answer:
         loop = asyncio.get_running_loop()
         work, reading = loop.create_task(self._work()), loop.create_task(self._read())
         await asyncio.wait((work, reading), return_when=asyncio.FIRST_COMPLETED)
-        # Reading ends when the server has left: then the kernel is told, and ends when it likes.
+        # Reading ends when the server has left: then the kernel is cancelled, without a wait.
         work.cancel()
         await asyncio.wait((work,))
         reading.cancel()
@@ -78,7 +78,7 @@ class _Answer:
                 task.result()
 
     async def _work(self) -> None:
-        assert self._kernel.stream is not None  # whoever begins streams has looked
+        assert self._kernel.stream is not None  # checked before a stream is begun
         try:
             async with aclosing(self._kernel.stream(self._given(), self._ctx)) as replies:
                 async for outputs in replies:
@@ -120,7 +120,7 @@ class _Answer:
                 self._arrived.put_nowait(self._inputs(message.tensors) if message.tensors else None)
 
     def _inputs(self, tensors: Sequence[Array]) -> Inputs:
-        # Copies: the kernel may keep them for longer than until it asks for the next.
+        # Copies: the kernel may keep them after it requests the next inputs.
         copies = [each.copy() for each in tensors]
         for each in copies:
             each.flags.writeable = False

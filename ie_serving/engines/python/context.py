@@ -1,4 +1,4 @@
-"""What a kernel is given beside the tensors: at its load, and with each call."""
+"""The contexts that a kernel gets beside tensors: at its load, and with each call."""
 
 import logging
 import time
@@ -19,11 +19,11 @@ REQUEST_ID = "x-request-id"
 """Header by which callers name their requests."""
 
 log = logging.getLogger("ie_serving.kernel")
-"""What kernels log."""
+"""The logger of kernels."""
 
 
 def kernel_scratch() -> Scratch:
-    """Name a directory for what a kernel writes."""
+    """Name a directory for a kernel's own files."""
     return Scratch("ie_serving_kernel_")
 
 
@@ -31,13 +31,13 @@ class Context:
     """One call, as its kernel sees it.
 
     Attributes:
-        request_id: the header `x-request-id`, or one that is made up.
+        request_id: the header `x-request-id`, or a generated id.
         headers: of the request by name, in lower case; metadata over gRPC.
         deadline: Unix time at which the caller gives up; None where none is known.
         state: for the kernel's own use; it ends with the call.
-        skipped: what `skip` was given.
+        skipped: the argument of `skip`.
         slot: in which the call runs; None before it does.
-        shared: it runs in a thread of all models.
+        shared: it runs in a thread that all models share.
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class Context:
 
 def failure(code: str, text: str) -> ServingError:
     """Make the error of a canonical code; of one that is none, the error says which there are."""
-    # Kernels are not type-checked: the number of a code is a mistake to be told as any other word.
+    # Kernels are not type-checked: the number of a code is a mistake like any other word.
     kind = ERROR_OF.get(Code.__members__.get(str(code).upper(), Code.OK))
     if kind is None:
         known = ", ".join(Code(each).name for each in ERROR_OF)
@@ -90,12 +90,12 @@ def failure(code: str, text: str) -> ServingError:
 
 @dataclass(frozen=True)
 class LoadContext:
-    """What a kernel's `load` is told.
+    """The context of a kernel's `load`.
 
     Attributes:
         name: of the model.
-        version: its number; None where the directory's name is none.
-        path: the version's directory. Read it only.
+        version: its number; None where the directory's name is no number.
+        path: the version's directory, read-only.
         params: of the model's entry, with the types of JSON.
     """
 

@@ -1,4 +1,4 @@
-"""Threads for what may never return: the process ends without waiting for them."""
+"""Daemon threads for work that may never return: the process ends without waiting for them."""
 
 import threading
 from collections.abc import Callable
@@ -25,7 +25,7 @@ class DaemonThreads(Executor):
         /,
         *args: Any,  # noqa: ANN401
     ) -> "Future[T]":
-        """Run `work`, which raises nothing; nobody asks what it gives. Raises: RuntimeError."""
+        """Run `work`, which raises nothing; its result is ignored. Raises: RuntimeError."""
         if not self._idle.acquire(blocking=False) and len(self._threads) < self._most:
             thread = threading.Thread(target=self._live, name="kernel", daemon=True)
             thread.start()
@@ -34,12 +34,12 @@ class DaemonThreads(Executor):
         return Future()
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """End the threads as they become idle; what hangs is left alone."""
+        """End the threads as they become idle; hanging threads are left."""
         for _ in self._threads:
             self._work.put(None)
 
     def _live(self) -> None:
         while (work := self._work.get()) is not None:
             work()
-            del work  # what it refers to may be large, and the next may be long in coming
+            del work  # it may refer to large arrays, and the next work may come late
             self._idle.release()

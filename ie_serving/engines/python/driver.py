@@ -1,4 +1,4 @@
-"""Python code that answers for a model: `kernel: "FILE[:NAME]"` of its entry."""
+"""The driver of kernels, Python code that answers for a model: `kernel: "FILE[:NAME]"`."""
 
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
@@ -30,13 +30,13 @@ def load(directory: Path, options: EngineOptions) -> KernelModel:
     own = options.of(KernelOptions)
     if own.place is None:
         raise LoadFailed('driver python runs a kernel: name it, as "kernel": "kernel.py:Name"')
-    # Asked before the import: to import a module is to run its code.
+    # Checked before the import: importing a module runs its code.
     if not options.allow_python:
         raise LoadFailed(f"kernel {own.place} asks to run Python code", PYTHON)
     with ExitStack() as undone:
         if own.isolation != PROCESS:
             return _model(_in_threads(directory, options, undone), options, undone)
-        # Here: nobody else needs any of it.
+        # Imported here: only a kernel in a process needs it.
         from ie_serving.engines.python.remote import begin
 
         return _model(begin(directory, options, undone), options, undone)
@@ -66,7 +66,7 @@ def _model(kernel: Running, options: EngineOptions, undone: ExitStack) -> Kernel
         kernel.outputs,
         runs_on=f"kernel {kernel.name}, isolation {own.isolation}",
         gathers=gathers,
-        # Rows of several callers may share a batch: such a call has no one caller to tell of.
+        # Rows of several callers may share a batch: such a call has no single caller.
         told=gathers or not batching.rows,
     )
     refuse_unsupported(options, signature, f"kernel {kernel.name}")

@@ -1,8 +1,8 @@
-"""A stream's way between the server and a kernel's process: frames in both directions at a time.
+"""A stream's full-duplex connection between the server and a kernel's process.
 
-Either end is on an event loop, which a slow or hanging peer must not hold up. Each direction has
-shared memory of its own, so that inputs may come while outputs are read. The sender writes to it
-again only when the receiver has asked for more (`Kind.NEXT`, `Kind.TAKEN`).
+Both ends run on event loops, which a slow or hanging peer must not block. Each direction has its
+own shared memory, so that inputs may come while outputs are read. The sender writes to it again
+only when the receiver has requested more (`Kind.NEXT`, `Kind.TAKEN`).
 """
 
 import asyncio
@@ -32,15 +32,15 @@ class Duplex:
         self._way = way
         self._writes = writes
         self._reads = reads
-        # A kernel may ask for inputs in one task and give outputs in another.
+        # A kernel may request inputs in one task and give outputs in another.
         self._sending = asyncio.Lock()
 
     async def send(self, kind: Kind, tensors: Sequence[Array] = (), number: int = 0) -> None:
-        """Send a frame. Cancelled in between, the way is of no use any more: close it.
+        """Send a frame. If this is cancelled the connection is broken and must be closed.
 
         Raises:
-            PeerGone: nobody reads it.
-            OSError: there is not as much memory.
+            PeerGone: the peer has closed its end.
+            OSError: there is not enough memory.
         """
         async with self._sending:
             # The others may be sent while the peer still reads the tensors before.
@@ -70,7 +70,7 @@ class Duplex:
         return Message(head.kind, head.number, tensors, shared_bytes)
 
     def leave(self) -> None:
-        """Tell the peer, and whoever receives here, that there is nothing more to say."""
+        """End the connection for the peer and for the local receiver."""
         try:
             self._way.shutdown(socket.SHUT_RDWR)
         except OSError:

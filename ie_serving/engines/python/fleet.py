@@ -1,6 +1,6 @@
-"""The runners of a kernel: which are free, and how many there are, as calls wait or runners idle.
+"""The fleet of a kernel's runners: lends free runners, and scales their number with the load.
 
-Used on the event loop. Runners are started and ended in a thread, which is made with the first.
+Used on the event loop. One thread, made with the first runner, starts and ends runners.
 """
 
 import asyncio
@@ -48,9 +48,9 @@ class Stage(enum.Enum):
 
 
 class Alarm:
-    """Calls a method on the event loop, later. Does not keep the object whose method it is.
+    """Calls a method on the event loop later. Holds only a weak reference to the method's object.
 
-    A version that has gone would else be kept until the time has come.
+    A strong reference would keep an unloaded version in memory until the alarm's time.
     """
 
     def __init__(self, method: Callable[[], None]) -> None:
@@ -128,10 +128,10 @@ class Fleet:
         return self._growth.most if self._growth else len(self._all)
 
     def take(self) -> Runner | None:
-        """Give a free runner, the last that worked; None where none is to be taken now.
+        """Give a free runner, the last that worked; None where the call has to wait.
 
-        Those that cannot run now, as while their process is started again, are left alone while
-        others work. Where all are so, the call waits for one that starts, or is told.
+        Runners that cannot run now, as while their process restarts, are skipped while other
+        runners work. Where no runner can run, the call waits for a start, or gets its error.
         """
         free = self._free
         if not free:
@@ -167,12 +167,12 @@ class Fleet:
 
     @contextmanager
     def for_stream(self) -> Iterator[Runner]:
-        """Give the runner for one more stream, which is not ended as idle meanwhile.
+        """Give the runner for one more stream; it is not ended as idle during the stream.
 
-        It is one with the fewest streams of those that are ready soonest. In any thread.
+        It has the fewest streams among the runners that are ready soonest. In any thread.
 
         Raises:
-            NotAvailable: all are ended.
+            NotAvailable: all runners have ended.
         """
         with self._changing:
             if self._stage is Stage.CLOSED:
@@ -190,8 +190,8 @@ class Fleet:
         with self._changing:
             self._stage = Stage.CLOSED
             every = [*self._all]
-            # Who waits refers to this, and this to the kernel: neither should wait for the garbage
-            # collector.
+            # Waiters refer to this object, and it to the kernel: breaking the cycle frees both
+            # without the garbage collector.
             self._all.clear()
             self._free.clear()
             self.came = lambda: None
@@ -260,7 +260,7 @@ class Fleet:
     # -- shrinking -----------------------------------------------------------------------------
 
     def _end_idle(self) -> None:
-        """End what has idled for too long, and come back when the next one will have."""
+        """End runners that have idled too long; run again when the next one will have."""
         growth = self._growth
         if growth is None:
             return
@@ -299,15 +299,15 @@ class Fleet:
 
 @dataclass(frozen=True)
 class Running:
-    """A kernel that runs, wherever it does.
+    """A running kernel, in the server or in a child process.
 
     Attributes:
         name: for errors.
-        inputs, outputs: what it declares.
+        inputs, outputs: its declared tensors.
         fleet: runs it.
         batches: it takes several calls at once.
-        update: takes other parameters; None where the model has to be loaded anew.
-        stream: answers streams; None where each request of one is answered by itself.
+        update: takes new parameters; None where they need a new load.
+        stream: answers streams; None where each request of a stream is a separate call.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""Whatever a file has for a kernel, in one form: a class, a function, or an object with `predict`.
+"""Makes one form of kernel from a class, a function, or an object with `predict`.
 
 class Scale:
     def load(self, ctx): ...                      # optional, as all but the last two
@@ -28,7 +28,7 @@ from ie_serving.engines.python.outputs import Specs
 from ie_serving.engines.python.predictor import given_by
 
 OWN = ("execute", "execute_batch", "stream")
-"""Methods of which a kernel has one at least."""
+"""A kernel has at least one of these methods."""
 ALL = ("inputs", "data")
 """Parameters of a function that take all inputs, by name."""
 GIVEN = (*ALL, "ctx", "params")
@@ -36,14 +36,14 @@ GIVEN = (*ALL, "ctx", "params")
 
 @dataclass(frozen=True, kw_only=True)
 class Kernel:
-    """A kernel that is loaded.
+    """A loaded kernel.
 
     Attributes:
         name: for errors.
-        inputs, outputs: what it declares.
-        execute, execute_batch: one of them at least.
-        stream: answers streams; None where each request of one is answered by itself.
-        update: takes other parameters; None where the model has to be loaded anew.
+        inputs, outputs: its declared tensors.
+        execute, execute_batch: at least one of them.
+        stream: answers streams; None where each request of a stream is a separate call.
+        update: takes new parameters; None where they need a new load.
         close: ends it.
     """
 
@@ -58,13 +58,13 @@ class Kernel:
 
 
 def kernel_of(module: ModuleType, name: str, ctx: LoadContext, options: EngineOptions) -> Kernel:
-    """Make a kernel of what a module has under a name; loads it.
+    """Make a kernel of the object that a module has under a name, and load the kernel.
 
-    Without a name it is the one class that is a kernel, or an `OvmsPythonModel`.
+    Without a name it is the module's only kernel class, or an `OvmsPythonModel`.
 
     Raises:
-        LoadFailed: there is no such thing, or it is no kernel.
-        Exception: whatever the kernel raises.
+        LoadFailed: the module has no such object, or the object is no kernel.
+        Exception: raised by the kernel.
     """
     name = name or _only_class(module)
     if not hasattr(module, name):
@@ -93,7 +93,7 @@ def _own_names(module: ModuleType) -> list[str]:
     return [
         name
         for name, value in vars(module).items()
-        # What the file imports names another module as its own.
+        # An imported object has another module's name.
         if not name.startswith("_") and getattr(value, "__module__", None) == module.__name__
     ]
 
@@ -164,8 +164,8 @@ def _of_node(subject: Any, module: ModuleType, ctx: LoadContext, options: Engine
 
 
 def _check_plain(name: str, function: object) -> None:
-    """Refuse a function whose call gives no answer yet. Raises: LoadFailed."""
-    # As it is, not what a decorator wraps: that may wait for the answer.
+    """Refuse a coroutine function or a generator function. Raises: LoadFailed."""
+    # The outer function, not the one that a decorator wraps: the decorator may await the answer.
     kinds = (inspect.iscoroutinefunction, inspect.isasyncgenfunction, inspect.isgeneratorfunction)
     if any(is_kind(function) for is_kind in kinds):
         raise LoadFailed(
@@ -211,7 +211,7 @@ def _with_context(name: str, execute: Callable[..., object]) -> Execute:
 
 
 def _parameters(function: Callable[..., object]) -> list[inspect.Parameter]:
-    # Through decorators that tell what they wrap: their own parameters mostly say nothing.
+    # Through decorators with `__wrapped__`: their own parameters are mostly `*args, **kwargs`.
     return list(inspect.signature(inspect.unwrap(function)).parameters.values())
 
 
@@ -260,7 +260,7 @@ def _of_function(
 def _binding(
     name: str, function: Callable[..., object], inputs: Specs, params: Mapping[str, Any]
 ) -> Execute:
-    """Give what calls a function with what its parameters name."""
+    """Give a wrapper that calls a function with the values that its parameters name."""
     parameters = _parameters(function)
     rest = any(each.kind is each.VAR_KEYWORD for each in parameters)
     names = [p.name for p in parameters if p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL)]
@@ -293,7 +293,7 @@ def _check_known(name: str, required: Collection[str], inputs: Specs) -> None:
         )
 
 
-# -- what it declares -------------------------------------------------------------------------
+# -- declared tensors -------------------------------------------------------------------------
 
 
 def _specs(
@@ -302,7 +302,7 @@ def _specs(
     name: str,
     function: "Callable[..., object] | None" = None,
 ) -> tuple[Specs, Specs]:
-    """Read `metadata()`; where there is none, what `params` declares."""
+    """Read `metadata()`; where there is none, the tensors that `params` declares."""
     if described is None:
         inputs = declared.specs(options, declared.INPUTS)
         outputs = declared.specs(options, declared.OUTPUTS, takes_json=True)

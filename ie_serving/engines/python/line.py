@@ -1,4 +1,4 @@
-"""Calls that wait for a kernel, and those that run: on the event loop, with threads behind it.
+"""The queue of a kernel's calls, waiting and running: on the event loop, with worker threads.
 
 Calls that wait while all of its runners work form the next batch, if the kernel takes batches.
 """
@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 
 class Turn:
-    """One call with whoever waits for it. Its work is done in a thread.
+    """One call, and the future that waits for it. A thread does its work.
 
     Attributes:
         behind: see `waits.Asked`.
@@ -58,7 +58,7 @@ class Turn:
             self.error = error
 
     def settle(self) -> None:
-        """Tell whoever waits, on the event loop."""
+        """Resolve the future, on the event loop."""
         if self.done.done():
             return
         if self.error is not None:
@@ -87,7 +87,7 @@ class EarlyTurn(Turn):
 
     def finish(self) -> None:
         """Read the outputs, once: when the kernel answers, or when the batch has ended."""
-        # Whoever comes second waits: what it settles must have been read.
+        # The second thread waits here: the call may be settled only after it has been read.
         with self._reading:
             if not self._is_read:
                 super().finish()
@@ -95,7 +95,7 @@ class EarlyTurn(Turn):
 
 
 def _answered(of: "ref[EarlyTurn]") -> None:
-    """Let whoever waits for a call go on, from the kernel's thread."""
+    """Resume the waiter of a call, from the kernel's thread."""
     turn = of()
     if turn is not None:
         turn.finish()
@@ -108,7 +108,7 @@ class Line:
 
     Args of the constructor:
         name: of the kernel, for errors.
-        fleet: what runs them; as many batches at once.
+        fleet: the runners; as many batches at once.
         threads: in which they run.
         most: calls of a batch.
         timeout_s: longest time of a call, waiting included; None sets no limit.
@@ -139,12 +139,12 @@ class Line:
         fleet.came = self._advance
 
     async def answer(self, call: Call, read: Callable[[Mapping[str, Array]], T]) -> T:
-        """Run a call when its turn comes, and give what `read` makes of its outputs.
+        """Run a call in its turn, and return the result of `read` for its outputs.
 
         Raises:
-            QueueFull: too many wait already.
+            QueueFull: too many calls wait already.
             DeadlineExceeded: the time-out of the model has passed.
-            ServingError: whatever became of the call; or it would wait for itself.
+            ServingError: the call failed, or it would wait for itself.
         """
         if len(self._waiting) >= MOST_WAITING:
             raise QueueFull(f"{MOST_WAITING} calls wait for this kernel already: ask again later")
@@ -203,7 +203,7 @@ class Line:
         for turn in turns:
             turn.behind = (slot,)
             turn.call.ctx.slot = slot
-        work = [turns]  # popped by whoever runs it: what no thread took may be run later after all
+        work = [turns]  # popped by the thread that runs it; a thread may take it late
         try:
             self._threads.submit(self._run, runner, slot, work, loop)
         except RuntimeError as error:

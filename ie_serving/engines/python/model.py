@@ -28,16 +28,16 @@ class KernelModel:
 
     Args of the constructor:
         name: of the kernel, for errors.
-        signature: what clients see.
+        signature: as clients see it.
         fleet: runs it; as many batches at once.
         threads: in which they run.
-        shared: whether these are those of all models.
+        shared: whether all models share these threads.
         most: calls of a batch.
         timeout_s: longest time of a call; None sets no limit.
         early: the kernel may answer a call before its batch has ended.
         others: the other models; None where there are none.
-        update: takes other parameters; None where the kernel cannot.
-        stream: answers streams; None where each request of one is answered by itself.
+        update: takes new parameters; None where the kernel cannot.
+        stream: answers streams; None where each request of a stream is a separate call.
         freed: called last by `close`.
     """
 
@@ -98,7 +98,7 @@ class KernelModel:
         read: Callable[[Mapping[str, Array]], T],
         caller: Caller,
     ) -> AsyncGenerator[T | ServingError, None]:
-        # Here: a kernel whose streams nobody opens needs none of it.
+        # Imported here: a kernel needs it only once a client opens a stream.
         from ie_serving.engines.python.streaming import KernelStream, StreamLoop
 
         assert self._own_stream is not None  # the property has looked

@@ -1,4 +1,4 @@
-"""Finds a kernel's file, runs it, and loads what it has: in the server, or in its own process."""
+"""Finds a kernel's file, runs it, and loads its kernel: in the server, or in a child process."""
 
 import logging
 from collections.abc import Iterator, Mapping, Sequence
@@ -37,10 +37,10 @@ def opened(
         directory: of the version.
         options: with `KernelOptions`.
         undone: closes the kernel.
-        scratch: directory for what it writes; None takes a new one.
+        scratch: directory for its own files; None takes a new one.
 
     Raises:
-        LoadFailed: whatever the kernel raised, or why it cannot be run.
+        LoadFailed: the kernel raised an exception, or cannot be run.
     """
     place = options.of(KernelOptions).place
     assert place is not None  # the driver has looked
@@ -68,7 +68,7 @@ def _kernel(
 
 
 def _foreign(file: Path, ctx: LoadContext, undone: ExitStack) -> Kernel | None:
-    """Load what another system's adapter runs; None where the file is a kernel of ours."""
+    """Load a file that another system's adapter runs; None where the file is a kernel of ours."""
     for beside, opener in by_name("kernels").items():
         if (file.parent / beside).is_file():
             return cast("Kernel | None", imported(opener)(file.parent, ctx, undone))
@@ -76,12 +76,12 @@ def _foreign(file: Path, ctx: LoadContext, undone: ExitStack) -> Kernel | None:
 
 
 def found(place: Place, directory: Path, what: str = "kernel") -> Path:
-    """Find the file of a kernel, or of `what` else.
+    """Find the file of a kernel, or of another object that `what` names.
 
     Raises:
-        LoadFailed: naming where it was looked for.
+        LoadFailed: naming the searched paths.
     """
-    # An absolute path stays what it is behind any directory.
+    # Joining an absolute path to a directory gives that path.
     paths = [directory / place.file, Path(place.beside) / place.file]
     file = next((path for path in paths if path.is_file()), None)
     if file is None:
@@ -106,13 +106,13 @@ def _context(directory: Path, options: EngineOptions, scratch: Scratch) -> LoadC
 
 
 def own_params(params: Mapping[str, Any]) -> dict[str, Any]:
-    """Give what of `params` is for the kernel."""
+    """Give the part of `params` that is for the kernel."""
     return {name: value for name, value in params.items() if name not in RESERVED}
 
 
 @contextmanager
 def telling(place: Place) -> Iterator[None]:
-    """Tell what Python code raises while it is loaded: its class and text, and to the log where."""
+    """Report an exception of loading code by its class and text; the log has the traceback."""
     try:
         yield
     except LoadFailed:
@@ -127,5 +127,5 @@ def telling(place: Place) -> Iterator[None]:
 def _close(kernel: Kernel) -> None:
     try:
         kernel.close()
-    except BaseException as error:  # what follows is freed all the same
+    except BaseException as error:  # the other resources are freed all the same
         log.warning(Event("kernel failed to close", kernel=kernel.name), exc_info=error)

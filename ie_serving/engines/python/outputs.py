@@ -1,4 +1,4 @@
-"""What a kernel returned, as arrays of the dtypes and shapes that it declared."""
+"""Converts a kernel's return value to arrays of the dtypes and shapes that it declares."""
 
 import base64
 import json
@@ -24,11 +24,11 @@ def checked(kernel: str, given: object, specs: Specs) -> Mapping[str, Array]:
 
     Args:
         kernel: for errors.
-        given: an object with all outputs; of a single one the value will do, of several a tuple.
-        specs: what was declared.
+        given: an object with all outputs; also a tuple of all, or the value of the only one.
+        specs: the declared outputs.
 
     Raises:
-        WrongOutput: naming the output, what it is and what was declared.
+        WrongOutput: naming the output, its actual and its declared form.
     """
     if (found := _as_declared(given, specs)) is not None:
         return found
@@ -40,7 +40,7 @@ def checked(kernel: str, given: object, specs: Specs) -> Mapping[str, Array]:
 
 
 def _as_declared(given: object, specs: Specs) -> dict[str, Array] | None:
-    """Give arrays of numbers that are exactly what was declared, as they mostly are; else None."""
+    """Give numeric arrays that match the declaration exactly, the usual case; else None."""
     if type(given) is not dict or len(given) != len(specs):
         return None
     found: dict[str, Array] = {}
@@ -123,7 +123,7 @@ def _json_text(value: object) -> bytes:
 
 
 def _plain(value: object) -> object:
-    """Give what JSON has for a value that it does not have."""
+    """Give a JSON value in place of a value that JSON does not have."""
     if isinstance(value, np.ndarray | np.generic):
         return value.tolist()
     if isinstance(value, bytes):
@@ -139,8 +139,8 @@ def _numbers(value: object, spec: TensorSpec) -> Array:
         raise WrongOutput(f"returned a masked array as output {spec}: {text}")
     if array.dtype == wanted:
         return array
-    # An array's dtype was chosen by somebody, if only by numpy: to cast it could hide a mistake. A
-    # list or a number has none that anybody chose.
+    # An array's dtype was a choice, if only of numpy: casting it could hide a mistake. A list or a
+    # number has no chosen dtype.
     chosen = hasattr(value, "dtype") and not isinstance(value, np.generic)
     if array.dtype.kind in "OUS" and not (chosen and array.dtype.kind in "US"):
         raise WrongOutput(f"returned {_no_number(value)} as output {spec}")
@@ -154,7 +154,7 @@ def _numbers(value: object, spec: TensorSpec) -> Array:
 
 
 def _no_number(value: object) -> str:
-    """Say what of a list of objects is no number that numpy has."""
+    """Name the entry of a list of objects that is no number for numpy."""
     elements = np.asarray(value, object).ravel().tolist()
     for each in elements:
         if not isinstance(each, int | float | complex | np.generic):
@@ -164,7 +164,7 @@ def _no_number(value: object) -> str:
 
 
 def _narrowed(value: object, array: Array, spec: TensorSpec) -> Array:
-    """Convert what has no dtype of its own. Raises: WrongOutput, OverflowError."""
+    """Convert a value that has no dtype of its own. Raises: WrongOutput, OverflowError."""
     wanted = spec.dtype.numpy
     with np.errstate(over="ignore"):  # told below, or by numpy where they are integers
         found: Array = np.array(value, wanted)

@@ -1,12 +1,12 @@
-"""Python nodes of OpenVINO Model Server: a class `OvmsPythonModel` becomes a kernel.
+"""Makes a kernel of a Python node of OpenVINO Model Server, a class `OvmsPythonModel`.
 
 class OvmsPythonModel:
     def initialize(self, kwargs): ...         # optional, as the last one
     def execute(self, inputs): ...            # a list of pyovms.Tensor to another, or a generator
     def finalize(self): ...
 
-The graph file that stood beside it named inputs and outputs; here `params` declares them, with
-their dtypes. Source: "Python Execution in OpenVINO Model Server" of its documentation.
+In Model Server a graph file names inputs and outputs; here `params` declares them, with their
+dtypes. Source: "Python Execution in OpenVINO Model Server" of its documentation.
 """
 
 import inspect
@@ -40,7 +40,7 @@ class Node:
     Args of the constructor:
         subject: the object of the author's class.
         inputs: in the order in which `execute` gets them.
-        outputs: what `execute` may give.
+        outputs: the outputs that `execute` may return.
     """
 
     def __init__(self, subject: Any, inputs: Specs, outputs: Specs) -> None:  # noqa: ANN401
@@ -124,7 +124,7 @@ def _lengthened(strings: Sequence[bytes]) -> Iterator[bytes]:
 
 
 def _value(tensor: Tensor, spec: TensorSpec) -> object:
-    """Give an output as what is declared."""
+    """Convert an output to its declared form."""
     array = tensor.view(np.ndarray)
     if spec.dtype is DataType.STRING:
         return array if array.dtype.kind in "USO" else _strings(tensor, spec)
@@ -155,7 +155,7 @@ def _cut(raw: bytes) -> list[bytes] | None:
 
 
 def declared_or_refused(inputs: Specs, outputs: Specs) -> None:
-    """Refuse a node whose tensors nobody declares. Raises: LoadFailed."""
+    """Refuse a node whose tensors `params` does not declare. Raises: LoadFailed."""
     if inputs and outputs:
         return
     form = '{"dtype": "string", "shape": [-1]}'

@@ -1,8 +1,8 @@
-"""A version's Python code, imported under names of its own.
+"""Imports each version's Python code under module names of its own.
 
-Versions have files of the same names, which must share no module. So the directory of a kernel is a
+Versions have files of the same names, which must not share modules. So each kernel's directory is a
 package with a number, and `import helpers` in it means the file beside it, if there is one. Nothing
-is written into the directory, and nothing of it is on `sys.path`.
+is written into the directory, and the directory is not on `sys.path`.
 """
 
 import builtins
@@ -34,9 +34,9 @@ class OwnModules:
     """The modules of one version.
 
     Args of the constructor:
-        directory: where its files lie.
-        shims: modules that its files may import and nobody else, by their full names, packages
-            included: what stands in for a library that the files were written for.
+        directory: of its files.
+        shims: modules that only its files can import, by their full names, packages included: they
+            stand in for a library that the files were written for.
     """
 
     def __init__(self, directory: Path, shims: Mapping[str, ModuleType] = NO_SHIMS) -> None:
@@ -67,8 +67,8 @@ class OwnModules:
         if self._finder in sys.meta_path:
             sys.meta_path.remove(self._finder)
         for name in [each for each in sys.modules if f"{each}.".startswith(f"{self._package}.")]:
-            # What functions and their module hold of each other would stay until the next
-            # collection of garbage, which may be minutes away.
+            # Cycles between functions and their module would stay until the next garbage
+            # collection, which may be minutes away.
             vars(sys.modules.pop(name)).clear()
         self._builtins.clear()
 

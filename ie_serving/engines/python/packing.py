@@ -1,4 +1,4 @@
-"""Calls of a kernel as tensors, between the server and the kernel's process.
+"""Packs calls of a kernel as tensors, between the server and the kernel's process.
 
 A call is its context as JSON and its inputs, in the order of the metadata; an answer is an error as
 JSON, or nothing, and the outputs.
@@ -18,13 +18,13 @@ from ie_serving.engines.python.context import Context
 
 
 def packed_context(ctx: Context) -> Array:
-    """Give who asks as a tensor."""
+    """Give the caller's context as a tensor."""
     left = ctx.time_left()
     return text(json.dumps({"id": ctx.request_id, "headers": dict(ctx.headers), "left_s": left}))
 
 
 def context_of(tensor: Array) -> Context:
-    """Read what `packed_context` gave."""
+    """Read the tensor that `packed_context` made."""
     given: dict[str, Any] = json.loads(words(tensor))
     ctx = Context(Caller(given["headers"], given["left_s"]))
     ctx.request_id = given["id"]
@@ -50,7 +50,7 @@ def packed_answer(call: Call, outputs: Mapping[str, TensorSpec]) -> Iterator[Arr
 def answered(
     tensors: Iterator[Array], outputs: Sequence[str]
 ) -> tuple[Mapping[str, Array] | ServingError, bool]:
-    """Read what `packed_answer` gave, and whether the memory was full."""
+    """Read the tensors that `packed_answer` made, and whether the memory was full."""
     said = words(next(tensors))
     if not said:
         return {name: next(tensors) for name in outputs}, False

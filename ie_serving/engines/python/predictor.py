@@ -1,4 +1,4 @@
-"""What an object with `predict` takes and gives, where nobody declares it, as of scikit-learn."""
+"""Finds the undeclared input and output of an object with `predict`, as of scikit-learn."""
 
 from typing import Any
 
@@ -9,17 +9,17 @@ from ie_serving.core.values.tensors import BY_NUMPY, Array, DataType, TensorSpec
 from ie_serving.engines.python.outputs import Specs
 from ie_serving.engines.run.function import one_line
 
-# With one row, one answer for the whole batch could not be told from one for each row.
+# With one row, an answer for the whole batch would look like an answer for each row.
 ROWS = 2
 FEATURES = "n_features_in_"
 """Attribute by which estimators of scikit-learn tell how many features they were fitted with."""
 
 
 def given_by(name: str, subject: Any, given: Specs) -> tuple[Specs, Specs]:  # noqa: ANN401
-    """Find what is not declared by zeros: a row of features each, and one output.
+    """Find the undeclared specs by a trial with zeros: rows of features, and one output.
 
     Raises:
-        LoadFailed: it cannot be found.
+        LoadFailed: the trial failed.
     """
     inputs = given or _matrix(name, subject)
     zeros = {each: _zeros(spec) for each, spec in inputs.items()}

@@ -1,4 +1,4 @@
-"""`pyovms`, which Python nodes of OpenVINO Model Server import: tensors with a name and a datatype.
+"""`pyovms`, the module that Python nodes of OpenVINO Model Server import: named tensors.
 
 Only the modules of such a kernel see it (`own_modules.py`). Source: "Python Execution in OpenVINO
 Model Server" of its documentation, section "Python Tensor".
@@ -24,13 +24,13 @@ BYTES = "BYTES"
 
 
 class Tensor(np.ndarray[Any, Any]):
-    """A named buffer. An array, as that is what gives a buffer of any format in Python.
+    """A named buffer. It is an array, since arrays give buffers of any format in Python.
 
     Args of the constructor:
         name: of the input or output.
         data: has a buffer: bytes, an array, another tensor.
-        shape: told by the attribute `shape`, whatever the buffer's is; None tells the buffer's.
-        datatype: told by the attribute `datatype`; None tells what the buffer's format is called.
+        shape: value of the attribute `shape`, even if the buffer's differs; None: the buffer's.
+        datatype: value of the attribute `datatype`; None: the name of the buffer's format.
     """
 
     # Of arrays that are cut out of one, too.
@@ -53,10 +53,10 @@ class Tensor(np.ndarray[Any, Any]):
         tensor._shape = None if shape is None else tuple(shape)
         return tensor
 
-    # Not numpy's: what the documentation says of these two differs.
+    # Not numpy's: the documentation defines these two differently.
     @property  # type: ignore[misc]
     def shape(self) -> tuple[int, ...]:
-        """What the constructor was told, else the buffer's own."""
+        """The constructor's argument, else the buffer's shape."""
         return super().shape if self._shape is None else self._shape
 
     @property

@@ -1,4 +1,4 @@
-"""A kernel in a process of its own. It may crash, hang or fill its memory: that ends its call."""
+"""Runs a kernel in a child process. If it crashes, hangs or fills its memory, its call fails."""
 
 import json
 import logging
@@ -53,8 +53,8 @@ class KernelProcess(Supervisor):
     """The process of a kernel, kept alive.
 
     Args of the constructor:
-        task: what it is to do.
-        scratch: where its kernel writes; removed after the process, however that has ended.
+        task: of the process.
+        scratch: directory for the kernel's files; removed after the process has ended in any way.
     """
 
     def __init__(self, task: Task, scratch: Scratch) -> None:
@@ -187,7 +187,7 @@ class RemoteRunner:
         return answer.tensors
 
     def _answer(self, link: Link, frame: Frame) -> Message:
-        # During the run alone: with a limit, to ask whether a way is alive would wait for it.
+        # Only during the run: with a limit, the check whether a link is alive would wait for it.
         link.limit(self._timeout_s)
         try:
             link.send(frame)
@@ -196,7 +196,7 @@ class RemoteRunner:
             link.limit(None)
 
     def _leave(self, link: Link) -> None:
-        """Ask by another way from now on: the kernel may look into the memory of this one."""
+        """Use another link from now on: the kernel may hold views of this link's memory."""
         self._way = None
         link.close()
 
@@ -205,7 +205,7 @@ class RemoteRunner:
         for call in calls:
             call.outcome, is_over = answered(tensors, self._outputs)
             over = over or is_over
-        if over:  # what filled the memory is still there: a new process begins with none of it
+        if over:  # the memory stays full: a new process begins empty
             self._end("its memory was full")
 
     def _crashed(self, calls: Sequence[Call]) -> None:

@@ -1,4 +1,4 @@
-"""A stream of a kernel that runs in a process; `child_streams.py` is the process's side."""
+"""The server's side of a kernel's stream in a child process; see `child_streams.py`."""
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
@@ -47,9 +47,9 @@ class RemoteStream:
     async def replies(
         self, items: AsyncIterator[Inputs], ctx: Context
     ) -> AsyncGenerator[object, None]:
-        """Give what the kernel gives, each `Checked` or an error; see `calls.Stream`.
+        """Yield the kernel's replies, each `Checked` or an error; see `calls.Stream`.
 
-        What is given may be read until the next is asked for.
+        A reply may be read until the next one is requested.
 
         Raises:
             ServingError: the kernel has failed, or its process has ended.
@@ -57,7 +57,7 @@ class RemoteStream:
         opening = asyncio.ensure_future(asyncio.to_thread(self._process.way_for_stream))
         try:
             process, ends = await asyncio.shield(opening)
-        except asyncio.CancelledError:  # the thread goes on, and nobody else closes what it opens
+        except asyncio.CancelledError:  # the thread goes on, and what it opens has no other owner
             opening.add_done_callback(_close_ends)
             raise
         way = Duplex(*ends)
@@ -68,7 +68,7 @@ class RemoteStream:
                     self._feeding = asyncio.create_task(self._feed(items, way))
                     continue
                 yield self._outcome(message)
-                with suppress(PeerGone):  # what it has sent before, as its end, is there to read
+                with suppress(PeerGone):  # frames sent before, such as its end, can still be read
                     await way.send(Kind.TAKEN)
             await self._ended(message, process)
         except PeerGone:
@@ -85,7 +85,7 @@ class RemoteStream:
                 return
             await way.send(Kind.END)
         except PeerGone:
-            return  # whoever receives sees it, too
+            return  # the receiver sees it, too
         except Exception as error:
             self._failed = error
             way.leave()
@@ -98,7 +98,7 @@ class RemoteStream:
         if not message.tensors:
             return
         error, over = answered(iter(message.tensors), ())
-        if over:  # what filled the memory is still there: a new process begins with none of it
+        if over:  # the memory stays full: a new process begins empty
             await asyncio.to_thread(self._process.lost, process, "its memory was full")
         assert isinstance(error, ServingError)  # nothing else ends a stream with words
         raise error

@@ -1,4 +1,4 @@
-"""Is what a kernel's `requirements.txt` asks for installed? Nothing is installed here."""
+"""Checks that the requirements in a kernel's `requirements.txt` are installed; installs nothing."""
 
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -11,10 +11,10 @@ NAME = "requirements.txt"
 
 
 def check(directory: Path) -> None:
-    """Compare the file, if there is one, with what is installed.
+    """Compare the file, if there is one, with the installed packages.
 
     Raises:
-        LoadFailed: naming what is missing, or has another version.
+        LoadFailed: naming packages that are missing or have another version.
     """
     file = directory / NAME
     if not file.is_file():
@@ -42,5 +42,5 @@ def _lacking(line: str) -> str:
         has = version(asked.name)
     except PackageNotFoundError:
         return f"{line} (not installed)"
-    # Whoever installed a pre-release has chosen it.
+    # An installed pre-release was installed on purpose.
     return "" if asked.specifier.contains(has, prereleases=True) else f"{line} ({has} is installed)"

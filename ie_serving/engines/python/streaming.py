@@ -1,9 +1,9 @@
-"""A kernel's own streams: `async def stream(self, items, ctx)`, an async generator.
+"""Runs a kernel's own streams: `async def stream(self, items, ctx)`, an async generator.
 
-They run on an event loop of their own, in one thread for all streams of a kernel: what blocks in
-one holds up the others of this kernel, and nothing else of the server. Inputs are fetched from the
-server's loop when the kernel asks for the next, and a reply waits there until it is taken, so that
-a kernel is as fast as its client and no faster.
+All streams of a kernel run on one event loop, in one thread: a blocking stream delays the other
+streams of this kernel, and nothing else of the server. Inputs are fetched from the server's loop
+when the kernel requests them, and a reply waits there until the client takes it, so that a kernel
+runs no faster than its client.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ class StreamLoop:
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def run(self, work: Coroutine[Any, Any, None]) -> "asyncio.Future[None]":
-        """Run a coroutine there; the future is of the loop that asks, and cancels it."""
+        """Run a coroutine there; the returned future is of the caller's loop, and cancels it."""
         if self._loop is None:
             self._loop = asyncio.new_event_loop()
             # A daemon: a kernel that never gives its thread back must not hold up the end.
@@ -55,8 +55,8 @@ class KernelStream:
     Args of the constructor:
         stream: of the kernel.
         answer: makes the call that checks one reply; see `calls.Call`.
-        ctx: what the kernel is told.
-        inputs: what the client sends; asked for on the server's loop.
+        ctx: the kernel's context.
+        inputs: the client's inputs; fetched on the server's loop.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class KernelStream:
     async def replies(
         self, loop: StreamLoop, read: Callable[[Inputs], T]
     ) -> AsyncGenerator[T | ServingError, None]:
-        """Give what the kernel gives, read by `read` in the kernel's thread.
+        """Yield the kernel's replies, read by `read` in the kernel's thread.
 
         Raises:
             ServingError: the kernel has failed, or the client's inputs have.
@@ -95,10 +95,10 @@ class KernelStream:
             await self._leave(work)
 
     async def _leave(self, work: "asyncio.Future[None]") -> None:
-        """Tell the kernel that the stream is over. What it does meanwhile is not waited for."""
+        """Signal the kernel that the stream is over, without waiting for the kernel."""
         work.cancel()
         if work.done() and not work.cancelled():
-            work.exception()  # asyncio logs those that nobody has looked at
+            work.exception()  # otherwise asyncio logs it as never retrieved
         if self._fetching is not None:
             self._fetching.cancel()
             await asyncio.wait((self._fetching,))

@@ -1,7 +1,7 @@
-"""Kernels that ask other kernels: who waits for whom, and whether anybody is left to go on.
+"""Detects deadlocks among kernels that call other kernels.
 
-A kernel that asks another model keeps its runner while it waits. Where all runners of a ring of
-kernels are kept so, no call of the ring would ever run. Whichever call would close the ring is
+A kernel that calls another model holds its runner while it waits. Where all runners in a cycle of
+kernels are held so, no call of the cycle would ever run. The call that would close such a cycle is
 refused. Used on the event loop.
 """
 
@@ -11,21 +11,21 @@ from typing import Protocol
 
 
 class Asked(Protocol):
-    """A call that a kernel has asked another kernel for.
+    """A kernel's call of another kernel.
 
     Attributes:
-        behind: the slots of which one must go on for this call to be answered: its own once it
-            runs, else all that are taken of the kernel.
+        behind: one of these slots must make progress for this call to be answered: its own slot
+            once it runs, else any taken slot of the called kernel.
     """
 
     behind: "Collection[Slot]"
 
 
 class Slot:
-    """A runner that is at work on calls.
+    """A runner that is running calls.
 
     Attributes:
-        asks: what these calls ask of other kernels and wait for.
+        asks: calls of other kernels that these calls wait for.
     """
 
     __slots__ = ("asks",)
@@ -35,15 +35,15 @@ class Slot:
 
 
 ASKER: "ContextVar[Slot | None]" = ContextVar("asker", default=None)
-"""The slot whose kernel asks, while a model answers it; None for what clients ask."""
+"""The slot of the calling kernel, while a model answers it; None for clients' requests."""
 
 
 def is_stuck(slots: Iterable[Slot]) -> bool:
     """Tell whether every slot waits for one of the others, directly or not, so that none ends.
 
-    A kernel waits for any runner of the one that it asks. So one slot that asks nothing, among all
-    that can be reached, is enough for all to go on. Where there are none, what is waited for is no
-    slot, as a process that starts.
+    A kernel waits for any runner of the kernel that it calls. So one reachable slot that waits for
+    no other call is enough for progress. Where no slot is reachable, the wait is for something
+    else, such as a process that starts.
     """
     left, seen = list(slots), set[Slot]()
     if not left:

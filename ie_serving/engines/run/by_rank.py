@@ -1,11 +1,11 @@
-"""A signature with inputs of open rank: a program for each combination of ranks that is asked for.
+"""Runs a signature with inputs of open rank: compiles a program for each combination of ranks.
 
-Engines compile for ranks that are known. The first request of a combination compiles for it, in a
-thread; requests of the same combination wait for that, and those of others go on meanwhile. Only
-what has been compiled takes a place among the programs that are kept: ranks that the model cannot
-take are noted apart, so that asking for them costs no other client its program. A place is given to
-another combination only now and then: a client that goes round one combination more than there are
-places would otherwise have the model compiled for each of its requests.
+Engines compile only for known ranks. The first request of a combination compiles its program in a
+thread; requests of the same combination wait for it, and others go on. Only compiled programs take
+a slot among the kept programs: combinations that the model refuses are recorded apart, so that
+requests with them evict no other client's program. Evictions are limited in rate: otherwise a
+client that cycles through one combination more than there are slots would cause a compilation for
+each of its requests.
 """
 
 import asyncio
@@ -44,8 +44,8 @@ beyond, the one that was noted first is forgotten."""
 
 
 MOST_WAITING = 8
-"""Combinations that are being compiled or wait for it; a request of another one is refused. Each
-takes as long as a load, one after the other, and clients choose how many they ask for."""
+"""Combinations that are being compiled or wait for it; a request of a further one is refused. Each
+takes as long as a load, one after the other, and clients can send any number of combinations."""
 
 
 class _Kept:
@@ -53,7 +53,7 @@ class _Kept:
 
     Attributes:
         made: the program, or why there is none.
-        arrived: the same for what waits on the event loop.
+        arrived: the same as a future, for requests that wait on the event loop.
     """
 
     def __init__(self, made: "Future[Runs]") -> None:
@@ -89,11 +89,11 @@ class ByRank:
         self._kept: dict[Ranks, _Kept] = {}
         self._compiling: dict[Ranks, _Kept] = {}
         self._refused: dict[Ranks, str] = {}
-        # Seconds that compiling took of what has not arrived yet.
+        # Seconds of compilations whose program has not arrived on the event loop yet.
         self._took_s: dict[Ranks, float] = {}
-        # One: compiling takes all cores by itself.
+        # One: a single compilation uses all cores.
         self._threads = ThreadPoolExecutor(1, thread_name_prefix="rank")
-        # What is made later belongs to the record of the version that is loaded now.
+        # Later compilations count for the record of the version that is loaded now.
         self._context = copy_context()
 
     async def infer(self, inputs: Mapping[str, Array], read: Read[T]) -> T:
@@ -152,7 +152,7 @@ class ByRank:
             self._took_s[ranks] = self._clock() - since
 
     def _arrived(self, ranks: Ranks) -> None:
-        """Keep what has been compiled, in place of what was used longest ago."""
+        """Keep the compiled program, in place of the least recently used one."""
         kept, took_s = self._compiling.pop(ranks, None), self._took_s.pop(ranks, 0.0)
         if kept is None:  # closed meanwhile
             return
@@ -177,7 +177,7 @@ class ByRank:
         try:
             if kept.arrived.done():
                 return kept.arrived.result()
-            # Shielded: others may wait for what a cancelled request has begun.
+            # Shielded: other requests may wait for the compilation that a cancelled one began.
             return await asyncio.shield(kept.arrived)
         except LoadFailed as error:
             raise self._refusal(ranks, str(error)) from error
@@ -193,7 +193,7 @@ class ByRank:
             self._threads.submit(_close, kept.made)
 
     def close(self) -> None:
-        """Free every program. Blocking, until what is being compiled is done."""
+        """Free every program. Blocks until the running compilation is done."""
         for kept in (*self._kept.values(), *self._compiling.values()):
             self._threads.submit(_close, kept.made)
         self._kept.clear()
@@ -202,7 +202,7 @@ class ByRank:
 
 
 def _close(made: "Future[Runs]") -> None:
-    """Close what was made; in the thread that makes, so after it."""
+    """Close the programs in the compiling thread, hence after the last compilation."""
     if made.exception() is None:
         with SPARE_CPU.left():
             made.result().close()

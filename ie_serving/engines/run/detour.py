@@ -1,4 +1,4 @@
-"""Requests with NaN or positive infinity, which another program of the signature computes."""
+"""Sends requests with NaN or positive infinity to another program of the signature."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, TypeVar
@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 class NotFinite(Exception):
-    """Raised by the `fill` of an infer request that was given such a request."""
+    """Raised by an infer request's `fill` when the inputs have NaN or positive infinity."""
 
 
 class Detour:

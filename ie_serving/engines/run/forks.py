@@ -1,12 +1,12 @@
-"""What becomes of a process that a user's code forks off the server's, or off a kernel's.
+"""Contains processes that a user's code forks off the server's process or off a kernel's.
 
-Such a fork is a copy with one thread, the one that forked. It has the sockets that clients connect
-to, and would keep them open when the server has ended; the handlers by which signals reach the
-event loop, so that a signal to the fork would stop the server; and the thread goes on in the
-server's own code once the user's has returned, where it would answer requests a second time. So a
-fork begins without these sockets and handlers, and ends when it comes back from the user's code.
-Signals that come before the handlers are gone wait until then: else the server would stop in place
-of the fork, and whoever waits for the fork's end, as a pool does, would wait for ever.
+A fork is a copy with only the forking thread. It inherits the sockets that clients connect to, and
+would keep them open after the server's end; the signal handlers of the event loop, so that a signal
+to the fork would stop the server; and its thread would return from the user's code into the
+server's code and answer requests a second time. So a fork drops these sockets and handlers when it
+begins, and ends when it returns from the user's code. Signals are blocked until the handlers are
+gone: otherwise the server would stop instead of the fork, and a parent that waits for the fork's
+end, such as a process pool, would wait for ever.
 """
 
 import logging
@@ -33,7 +33,7 @@ SIGNALS: Final = (
 _WAYS: "Final[WeakSet[socket.socket]]" = WeakSet()
 _OWN = os.getpid()
 _nothing = -1
-"""What takes the place of the sockets; opened before a fork, which may have no descriptor left."""
+"""Descriptor that replaces the sockets; opened before a fork, which may have no free descriptor."""
 
 
 _held = threading.local()
@@ -50,12 +50,12 @@ def watch() -> None:
 
 
 def not_for_forks(way: socket.socket) -> None:
-    """Have forks begin without this socket: its other end is to notice when this process ends."""
+    """Have forks begin without this socket, so that its peer notices the end of this process."""
     _WAYS.add(way)
 
 
 def call(what: str, function: Callable[..., T], *args: Any) -> T:  # noqa: ANN401  as it takes
-    """Call a user's code, which `what` names; a fork that comes back from it ends here."""
+    """Call a user's code, which `what` names; a fork that returns from it ends here."""
     try:
         return function(*args)
     finally:
@@ -63,7 +63,7 @@ def call(what: str, function: Callable[..., T], *args: Any) -> T:  # noqa: ANN40
 
 
 def leave_if_forked(what: str) -> None:
-    """End this process if it is a fork that came back from a user's code, which `what` names."""
+    """End this process if it is a fork that returned from a user's code, which `what` names."""
     if os.getpid() != _OWN:
         log.error(Event("fork ended", kernel=what, pid=os.getpid()))
         logging.shutdown()
@@ -82,8 +82,8 @@ def _begin() -> None:
     try:
         _part()
     finally:
-        # Also those that the thread has blocked, for the event loop's sake: what ends the fork, as
-        # a pool ends its processes, would wait for ever.
+        # Also the signals that the thread has blocked for the event loop: otherwise a parent that
+        # ends the fork by a signal, as a process pool does, would wait for ever.
         signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
 
 
@@ -94,7 +94,7 @@ def _part() -> None:
         for number in SIGNALS:
             signal.signal(number, signal.SIG_DFL)
     for descriptor in {*_served(), *(way.fileno() for way in _WAYS)} - {-1}:
-        # Not closed: whoever has the number would close, later, what has it then.
+        # Not closed: the number's owner in the fork would later close an unrelated descriptor.
         os.dup2(_nothing, descriptor, inheritable=False)
 
 

@@ -1,8 +1,8 @@
-"""A model that is a Python function of some library: numpy arrays in, numpy arrays out.
+"""Runs a model that is a Python function of some library: numpy arrays in, numpy arrays out.
 
-It runs in threads of its own and never on the event loop, unless `execution` says so: how long a
-library takes depends on the values as well, such as the length of a text, and its calls into Python
-may wait for anything.
+It runs in its own threads and never on the event loop, unless `execution` says so: a library's time
+depends on the values too, such as the length of a text, and its calls into Python may block for any
+reason.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -28,7 +28,7 @@ LONGEST_CAUSE = 600
 
 
 class Failure(Exception):
-    """What the library raised: the cause is what it is raised from."""
+    """The library's failure; its cause is the exception that the library raised."""
 
 
 class FunctionRequest:
@@ -47,10 +47,10 @@ class FunctionRequest:
     def run(self) -> Mapping[str, Array]:
         """Call, once for each `fill`.
 
-        The inputs are let go of before anything can fail: they may be views of a large request.
+        The inputs are released before anything can fail: they may be views of a large request.
 
         Raises:
-            ServingError: the function's own words for what is wrong with the inputs.
+            ServingError: the inputs are wrong, in the function's own words.
             Failure: any other error.
         """
         inputs, self._inputs = self._inputs, {}
@@ -84,13 +84,13 @@ def program(
     """Make the program of a function.
 
     Args:
-        signature: what clients see.
-        call: computes it.
+        signature: as clients see it.
+        call: the function.
         options: of the model.
         library: its name, for errors.
         refusals: types of error by which the library refuses inputs; others are its failures.
-        is_short: its time follows the sizes of the inputs, and it waits for nothing: it runs on the
-            event loop where that takes less than a millisecond, else in threads that all share.
+        is_short: its time depends only on the sizes of the inputs, and it never blocks: it runs on
+            the event loop where that takes less than a millisecond, else in shared threads.
     """
     is_apart = options.execution == "auto" and not is_short
     execution = "async" if is_apart else options.execution
@@ -128,7 +128,7 @@ def one_line(error: object) -> str:
 
 @contextmanager
 def needed(library: str, extra: str, file: str) -> "Iterator[None]":
-    """Import `library` in the body; what it lacks is told with the line that installs it.
+    """Import `library` in the body; an error for a missing package has the line to install it.
 
     Raises:
         LoadFailed: it is not installed, or cannot be imported.

@@ -1,4 +1,4 @@
-"""A lane: an infer request and a thread, lent to one inference while the event loop goes on."""
+"""A lane runs one inference: an infer request and a thread, while the event loop goes on."""
 
 import asyncio
 import time
@@ -17,8 +17,8 @@ class Lane(Generic[T]):
     """Copies the inputs in, infers and reads the outputs. Made and awaited on the event loop.
 
     Attributes:
-        done: resolved when the infer request is idle again, whatever came of it.
-        failure: what the engine failed with.
+        done: resolved when the infer request is idle again, after success or failure.
+        failure: the engine's error.
         seconds: how long the inference alone took.
         ended: when it was over, by `time.perf_counter`.
         waited_s: how long it waited for its thread.
@@ -38,7 +38,7 @@ class Lane(Generic[T]):
         self._read = read
         self._failures = failures
         self._new = new
-        self._to_do = [self._infer]  # popped by whoever runs it, so that it runs once
+        self._to_do = [self._infer]  # popped by the thread that runs it, so that it runs once
         self._cancelled = False
         self._values: list[T] = []
         self._error: BaseException | None = None
@@ -51,14 +51,14 @@ class Lane(Generic[T]):
 
     def start(self, threads: Executor) -> None:
         """Run in one of `threads`; here, this once, where the system has no thread left."""
-        # `submit` queues the work before it asks for a thread: it may still be run there later.
+        # `submit` queues the work before it starts a thread: a pool thread may still run it later.
         try:
             threads.submit(self._run)
         except RuntimeError:
             self._run()
 
     def cancel(self) -> None:
-        """Let it end early; nobody wants its result."""
+        """Let it end early; its result is no longer wanted."""
         self._cancelled = True
         self._request.cancel()
 
@@ -66,7 +66,7 @@ class Lane(Generic[T]):
         """Give what `read` made of the outputs, once done and if there is no failure.
 
         Raises:
-            BaseException: whatever copying in or reading raised.
+            BaseException: from copying the inputs in, or from `read`.
         """
         if self._error is not None:
             raise self._error
@@ -75,7 +75,7 @@ class Lane(Generic[T]):
     def _run(self) -> None:
         try:
             infer = self._to_do.pop()
-        except IndexError:  # an executor that could not start a thread keeps what it was given
+        except IndexError:  # an executor that could not start a thread keeps the work
             return
         self.waited_s = time.perf_counter() - self._made
         try:
@@ -104,8 +104,8 @@ class Lane(Generic[T]):
         if not self._cancelled:
             self._values.append(self._read(outputs))
 
-    # Here, not on the loop: a renewal may compile for seconds. `done` waits for it, so nobody is
-    # lent the request before.
+    # Here, not on the loop: a renewal may compile for seconds. `done` waits for it, so the infer
+    # request is not lent before.
     def _fail(self, error: Exception) -> None:
         self.failure = error
         self._request.renew()

@@ -1,8 +1,8 @@
-"""Which requests are short enough to be run on the event loop itself.
+"""The latency model: predicts which requests are short enough to run on the event loop.
 
-A lane costs about 150 us and its thread switches; running on the loop holds every other request for
-as long as the inference takes. The time that a request will take is learnt by its size: the number
-of elements of its inputs, rounded up to a power of two (the bit length is the key).
+A lane costs about 150 us and its thread switches; an inference on the loop delays every other
+request for its whole duration. The duration is learnt by request size: the number of elements of
+the inputs, rounded up to a power of two (the bit length is the key).
 """
 
 INLINE_MAX_S = 0.001

@@ -1,4 +1,4 @@
-"""What is opened when it is first asked for: most models never need it."""
+"""Opens a resource on first use, since most models never need it."""
 
 import asyncio
 from collections.abc import Callable
@@ -11,8 +11,8 @@ class OnDemand(Generic[T]):
     """Opened in a thread by the first request that needs it, and kept. Used from one event loop.
 
     Args of the constructor:
-        opens: blocking. What it raises is raised by `get`, and the next `get` tries again.
-        closes: called by `close` with what was opened.
+        opens: blocking. `get` raises its exceptions, and the next `get` tries again.
+        closes: called by `close` with the opened resource.
     """
 
     def __init__(self, opens: Callable[[], T], closes: Callable[[T], object]) -> None:
@@ -21,19 +21,19 @@ class OnDemand(Generic[T]):
         self._opened: asyncio.Future[T] | None = None
 
     async def get(self) -> T:
-        """Give what is opened; requests that come meanwhile wait for the same."""
+        """Give the resource; requests that come while it opens wait for it too."""
         if self._opened is None:
             self._opened = asyncio.ensure_future(asyncio.to_thread(self._opens))
         opened = self._opened
         try:
-            # Shielded: one client that leaves must not take it from those who wait as well.
+            # Shielded: a client that disconnects must not cancel it for the others that wait.
             return await asyncio.shield(opened)
         except Exception:
             self._opened = None
             raise
 
     def close(self) -> None:
-        """Close what was opened, if anything was."""
+        """Close the resource, if it was opened."""
         opened, self._opened = self._opened, None
         if opened and opened.done() and not opened.cancelled() and not opened.exception():
             self._closes(opened.result())

@@ -1,4 +1,4 @@
-"""Lends infer requests, first come, first served. None is ever lost to a cancelled waiter."""
+"""The pool of infer requests: lends them first come, first served, and loses none on cancel."""
 
 import asyncio
 from collections import OrderedDict
@@ -10,18 +10,18 @@ from ie_serving.core.values.errors import QueueFull
 S = TypeVar("S")
 
 MOST_WAITING = 10_000
-"""Requests that wait for one model at a time; the next is refused with QueueFull. As many as there
-may be connections: a proxy sends the calls of all its clients over one or two, 1,000 at a time over
-each. What they hold is bounded by the budget of bytes, how long they wait by their deadlines."""
+"""Requests that wait for one model at a time; the next is refused with QueueFull. It equals the
+limit of connections: a proxy sends its clients' calls over one or two connections, 1,000 at a time
+over each. The budget of bytes bounds their memory, their deadlines bound their wait."""
 
 
 class Pool(Generic[S]):
-    """Items that one user has at a time. Used from one event loop; nothing here blocks.
+    """Items, each lent to one user at a time. Used from one event loop; nothing here blocks.
 
     Attributes:
-        free: items that nobody has; while there are any, nobody waits. `Program` takes from it and
-            gives back to it in place, which saves small requests two calls.
-        waiters: those who wait, in order.
+        free: items not lent; while there are any, `waiters` is empty. `Program` takes and returns
+            items here in place, which saves small requests two calls.
+        waiters: waiting users, in order.
         size: how many items there are, lent or free.
     """
 
@@ -62,7 +62,7 @@ class Pool(Generic[S]):
             raise
 
     def give(self, item: S) -> None:
-        """Take an item back, or hand it to the first who waits."""
+        """Take an item back, or hand it to the first waiter."""
         # A cancelled waiter stays in the queue until its task runs again, and is passed over here.
         while self.waiters:
             waiter, _ = self.waiters.popitem(last=False)

@@ -1,4 +1,4 @@
-"""How long a freshly compiled model takes, measured with zeros."""
+"""Measures the latency of a freshly compiled model with zeros."""
 
 import threading
 import time
@@ -26,8 +26,8 @@ LONG_S = 0.5
 """A first inference of so many seconds is not repeated: the load would take as long again."""
 
 DOUBTFUL_S = 4 * INLINE_MAX_S
-"""Between `INLINE_MAX_S` and this, in seconds, what else runs may decide between loop and lane.
-Then rounds are repeated until one is no shorter than those before."""
+"""Between `INLINE_MAX_S` and this, in seconds, load from other work could decide between loop and
+lane. Then rounds are repeated until one is no shorter than those before."""
 SHORTER = 0.9
 """Share of an inference from which another one counts as no shorter."""
 MOST_ROUNDS = 6

@@ -1,7 +1,7 @@
-"""One signature, ready to run: the way of a request through any engine of this process.
+"""Runs the requests of one signature, on any engine of this process.
 
-A short inference runs here, on the event loop; a long one in a lane. `Program.infer` is on the way
-of every small request: it holds in one function what would be clearer in five.
+A short inference runs on the event loop, a long one in a lane. `Program.infer` is on the path of
+every small request: for speed it is one function where five would be clearer.
 """
 
 import asyncio
@@ -34,7 +34,7 @@ Check = Callable[[Array], None]
 
 SHARED_THREADS = max(16, thread_limit() or os.cpu_count() or 1)
 """Lanes of all models that run at once, made as they are needed: more would only divide the
-processors further. A model that asks for more infer requests than that has threads of its own."""
+processors further. A model with more infer requests than this has its own threads."""
 
 INFER_THREADS = ThreadPoolExecutor(SHARED_THREADS, "infer", initializer=SPARE_CPU.settle)
 """The threads of lanes that all models share."""
@@ -51,15 +51,15 @@ class Program:
     `queued.QueuedProgram` lets the engine have the next inference while it computes one.
 
     Args of the constructor:
-        signature: what clients see.
+        signature: as clients see it.
         requests: infer requests; as many inferences run at once.
         latency: decides between the loop and a lane.
         failures: types of the engine's errors.
         blame: makes an engine's error the request's error.
-        checks: what must be checked at each request, with the name of the input.
+        checks: the checks on each request, with the name of the input.
         admission: which shapes are taken; None where each input has one shape only.
-        apart: lanes have threads of their own; for requests that wait for what may hang.
-        detour: for requests with NaN or infinity; None where these are computed as the rest.
+        apart: gives the lanes their own threads, for inferences that may block.
+        detour: for requests with NaN or infinity; None where these need no detour.
         freed: called by `close`, when the requests are gone.
 
     Attributes:
@@ -114,7 +114,7 @@ class Program:
                 new = True
         # A list, not a generator: it costs half for the one or two inputs that models have.
         bucket = sum([array.size for array in inputs.values()]).bit_length()
-        # While an item is free nobody waits, so taking it here jumps no queue.
+        # While an item is free no request waits, so taking it here jumps no queue.
         free = self._pool.free
         request, waited_s = (free.pop(), 0.0) if free else await self._taken()
         mean_s = self._mean_s.get(bucket, CEILING_S)
@@ -155,7 +155,7 @@ class Program:
         return len(self._pool.free) < self._pool.size
 
     async def _diverted(self, inputs: Mapping[str, Array], read: Read[T]) -> T:
-        """Let the other program compute what this one's infer requests do not take."""
+        """Let the detour program compute a request that this program's infer requests refuse."""
         assert self._detour is not None  # they look at values where there is one
         return await self._detour.infer(inputs, read)
 
@@ -190,10 +190,10 @@ class Program:
             self._give_when_idle(request, lane)
         if lane.failure is not None:
             raise self._blame(lane.failure) from lane.failure
-        result = lane.result()  # here: what was not inferred teaches nothing of how long that takes
+        result = lane.result()  # raises here: a failed lane has no latency to learn from
         self._ran.append(lane.seconds)
         self._record.waited(waited_s + lane.waited_s)
-        # What a new shape takes is mostly the engine's preparing for it: no measure of the next.
+        # The time of a new shape is mostly the engine's preparation, so it predicts nothing.
         if alone and not (new or self.disturbed):
             self._latency.learn(bucket, lane.seconds)
         return result
@@ -207,10 +207,10 @@ class Program:
         lane.done.add_done_callback(lambda _: self._pool.give(request))
 
     def _give_failed(self, request: InferRequest, error: BaseException) -> None:
-        """Give a request back after `error` on the loop, renewed in a thread if it must be.
+        """Return an infer request after `error` on the loop, renewed in a thread if needed.
 
         Raises:
-            ServingError: what an error of the engine means for the client.
+            ServingError: the engine's error, translated for the client.
         """
         # Any other error refuses the inputs, which leaves the engine as it was.
         if not isinstance(error, self._failures):
@@ -223,12 +223,12 @@ class Program:
         if not request.renews:
             self._pool.give(request)
             return
-        # In a thread, since it may compile for seconds, and the loop answers others meanwhile.
+        # In a thread, since it may compile for seconds, and the loop must answer other requests.
         renewed = asyncio.get_running_loop().run_in_executor(self._threads, request.renew)
         renewed.add_done_callback(partial(self._give_renewed, request))
 
     def _give_renewed(self, request: InferRequest, renewed: "asyncio.Future[None]") -> None:
-        # A renewal that failed is told by the next use, which fails and renews again.
+        # A renewal that failed shows at the next use, which fails and renews again.
         if not renewed.cancelled():
             renewed.exception()
         self._pool.give(request)
@@ -248,7 +248,7 @@ class Runs(Protocol):
 
     @property
     def signature(self) -> Signature:
-        """What clients see."""
+        """The signature as clients see it."""
 
     def infer(self, inputs: Mapping[str, Array], read: Read[T]) -> Coroutine[Any, Any, T]:
         """See `CompiledModel.infer`."""
@@ -278,14 +278,14 @@ class Fallback(Protocol):
 class CompiledPrograms:
     """The signatures of one version. See `engines.base.CompiledModel`.
 
-    To free its memory as the process ends would take 5 ms for each version. What it has in other
-    processes ends with this one (`engines.process.worker`, `engines.pmml.java`).
+    Freeing its memory at process exit would take 5 ms for each version, and is left out. Its child
+    processes end with this process (`engines.process.worker`, `engines.pmml.java`).
 
     Args of the constructor:
         programs: one for each signature.
         freed: called after `close`, when the programs' memory is free.
         listed: signatures that clients see, but that have no program.
-        runs_on: what computes a signature, by its name, where it does not say so itself.
+        runs_on: the engine of a signature, by its name, where the signature does not name it.
     """
 
     leave = None

@@ -1,14 +1,14 @@
-"""A program whose engine is given the next inference while it computes one.
+"""A program that queues the next inference in the engine while the engine computes one.
 
-Between two inferences of one infer request lies whatever the event loop does meanwhile: it learns
-that the first is over, joins the rows of the next, and a thread waits for the interpreter to begin.
-For batches of small models that is as long as the inference. A second infer request is filled and
-started before the first is over; the engine goes on with it by itself.
+With one infer request the engine idles between two inferences: the event loop has to learn that the
+first is over and join the rows of the next, and a thread has to wait for the interpreter. For
+batches of small models that takes as long as the inference. Here a second infer request is filled
+and started before the first is over, and the engine continues with it without a pause.
 
-What is inferred on the event loop has no such second one: nothing is read meanwhile, and nothing
-gathered. So an inference of gathered requests runs there only if it is brief.
+Inference on the event loop uses one infer request: while it runs the loop can neither read nor
+batch. So a batch of several requests runs on the loop only if it is brief.
 
-A request of one row that finds the engine idle may have a program of its own, compiled for it.
+A request of one row that finds the engine idle may run a program compiled for a single row.
 """
 
 import asyncio
@@ -32,16 +32,16 @@ FILLED_AT_ONCE = 1 << 20
 """Bytes of inputs that the event loop copies in, in some 100 us; more are copied by a lane."""
 
 BRIEF_S = 250e-6
-"""Longest mean, in seconds, of an inference of gathered requests that may hold the event loop. To
-hand one over and to be told of its end takes some 150 us, in which the event loop reads and answers
-others; alone, a request would only wait for that, and may take longer (`INLINE_MAX_S`)."""
+"""Longest mean seconds of a batch's inference on the event loop; longer ones use a lane. A lane
+costs some 150 us, in which the loop serves other requests; a lone request would only wait for that
+time, so it has the longer limit `INLINE_MAX_S`."""
 
 
 class Lone(NamedTuple):
-    """What infers requests that find the engine idle.
+    """The program for requests of one row that find the engine idle.
 
     Attributes:
-        shapes: those that it takes, of the inputs in the order of `Admission.names`.
+        shapes: the shapes it takes, in the order of the inputs in `Admission.names`.
         program: gives the same outputs for them.
     """
 
@@ -50,14 +50,14 @@ class Lone(NamedTuple):
 
 
 class QueuedProgram(Program):
-    """A `Program` of two infer requests, of which the engine runs one at a time.
+    """A `Program` of two infer requests; the engine runs one of them at a time.
 
-    A request that finds the lone program at work is inferred beside it: only then two are.
+    Two inferences run at once only when a request arrives while the lone program runs.
 
     Args of the constructor:
         signature, latency, options: see `Program`.
         requests: both.
-        lone: infers what finds the engine idle and was not gathered; None where these do.
+        lone: infers single requests that find the engine idle; None where `requests` do.
     """
 
     ahead = True
@@ -79,7 +79,7 @@ class QueuedProgram(Program):
         self._lone = lone
 
     def infer(self, inputs: Mapping[str, Array], read: Read[T]) -> Coroutine[Any, Any, T]:
-        """See `CompiledModel.infer`. What finds the engine at work never runs on the event loop."""
+        """See `CompiledModel.infer`. While the engine is busy, no request runs on the loop."""
         gathered = GATHERED.get()
         if (gathered and self._is_long(inputs)) or self._at_work:
             if self._knows(inputs):
@@ -151,8 +151,8 @@ class QueuedProgram(Program):
         if lane.failure is not None:
             raise self._blame(lane.failure) from lane.failure
         result = lane.result()
-        # The engine began when it was through with the one before, of which the event loop may have
-        # been told after this one's end.
+        # The engine began this inference at the end of the one before; the event loop may have
+        # learnt of that end after the end of this one.
         self._ran.append(max(0.0, min(lane.seconds, lane.ended - self._ended)))
         self._ended = lane.ended
         self._record.waited(waited_s + lane.waited_s if large else waited_s)
@@ -167,7 +167,7 @@ def _bucket(inputs: Mapping[str, Array]) -> int:
 
 
 class StartedLane(Lane[T]):
-    """A lane whose inference the engine has already; its thread waits for the end alone.
+    """A lane whose inference is already queued in the engine; its thread only waits for the end.
 
     Args of the constructor:
         request: filled and started here, on the event loop.

@@ -1,4 +1,4 @@
-"""What a driver gives to be run: infer requests, and what they may be asked."""
+"""The protocols that a driver implements to be run: infer requests, and their admission."""
 
 from collections.abc import Collection, Mapping, Sequence
 from typing import Protocol
@@ -21,7 +21,7 @@ class InferRequest(Protocol):
         """Copy the inputs in. Raises: InvalidTensor; NotFinite, for another program to take."""
 
     def run(self) -> Outputs:
-        """Infer what was filled in, once, by the shortest way that is safe for this model."""
+        """Infer the filled inputs once, in the fastest way that is safe for this model."""
 
     def run_new(self) -> Outputs:
         """As `run`, for inputs of shapes that this model may not have seen. In any thread."""
@@ -38,13 +38,13 @@ class InferRequest(Protocol):
 
 
 class QueuedRequest(InferRequest, Protocol):
-    """One that the engine can be given while it infers others: it goes on with it by itself."""
+    """An infer request that can be queued in the engine while the engine runs others."""
 
     def start(self) -> None:
-        """Let the engine infer what was filled in, behind what it has. Does not wait."""
+        """Queue the filled inputs behind the engine's running inference. Does not wait."""
 
     def finish(self) -> Outputs:
-        """Wait for what was started, and give the outputs. In any thread. Raises as `run_new`."""
+        """Wait for the started inference; give its outputs. In any thread. Raises as `run_new`."""
 
 
 class Admission(Protocol):

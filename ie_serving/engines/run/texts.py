@@ -1,4 +1,4 @@
-"""Strings on their way into libraries that compute with Python's texts, and back."""
+"""Converts string tensors for libraries that compute with Python's `str`, and back."""
 
 from collections.abc import Iterable
 
@@ -19,7 +19,7 @@ def decoded(name: str, array: Array, library: str) -> Array:
 
 
 def encoded(array: Array) -> Array:
-    """Give what a library calls its texts or objects as strings."""
+    """Convert a library's array of texts or objects to a string tensor."""
     return objects((str(each).encode() for each in array.flat), array.shape)
 
 

@@ -1,6 +1,6 @@
-"""How many threads an engine may use: the cores of the CPU affinity, and the cgroup's CPU quota.
+"""Limits an engine's threads by the cores of the CPU affinity and the cgroup's CPU quota.
 
-An engine itself sees the host's cores; in a container with a quota of two it would start one thread
+An engine sees only the host's cores; in a container with a quota of two it would start one thread
 for each of 64 and be throttled. Sources: cgroup-v2.rst (`cpu.max`), sched-bwc.rst of the kernel.
 """
 
@@ -59,7 +59,7 @@ def cores_of_one_node(usable: Collection[int], read: Read) -> int | None:
 
 
 def _numbers(text: str | None) -> set[int]:
-    """Read the kernel's lists, such as `0-3,8`; what is none is empty."""
+    """Read the kernel's lists, such as `0-3,8`; any other text gives an empty result."""
     found: set[int] = set()
     for part in (text or "").strip().split(","):
         first, _, last = part.partition("-")
@@ -85,10 +85,10 @@ def limit(cpus: int, usable: Collection[int] | None, quota: float | None, read: 
 
 
 def cores(usable: Collection[int], read: Read) -> int:
-    """Count the cores among CPUs, of which two may share one (hyper-threading).
+    """Count the cores among CPUs; two CPUs may share one core (hyper-threading).
 
-    Engines compute with one thread a core, where they choose themselves: a second one waits for the
-    same units. Source: `topology/thread_siblings_list` in the kernel's cputopology.rst.
+    By default engines compute with one thread a core: a second one would wait for its units.
+    Source: `topology/thread_siblings_list` in the kernel's cputopology.rst.
     """
     return len({read(f"{CPUS}/cpu{cpu}/topology/thread_siblings_list") or cpu for cpu in usable})
 

@@ -1,6 +1,6 @@
-"""Device strings such as `GPU.1`, `AUTO:GPU,CPU`, `HETERO:GPU,CPU` and `BATCH:CPU(8)`.
+"""Parses device strings such as `GPU.1`, `AUTO:GPU,CPU`, `HETERO:GPU,CPU` and `BATCH:CPU(8)`.
 
-Pure: what a machine has is handed in, so that a machine with other devices can be tested.
+Pure: the devices of the machine are an argument, so that other machines can be tested.
 """
 
 import re
@@ -18,7 +18,7 @@ LISTED = frozenset(VIRTUAL) - {AUTO}
 PRIORITIES = "MULTI_DEVICE_PRIORITIES"
 """Property that may name the others instead."""
 KINDS = frozenset({CPU, "GPU", "NPU"})
-"""Names that are right: whoever names one that is not there lacks the device, not a letter."""
+"""Valid names: where one of these is not found, the device is absent and the name not misspelt."""
 GONE = frozenset({"FPGA", "GNA", "HDDL", "MYRIAD"})
 """Devices of 2020 that OpenVINO has no longer."""
 
@@ -30,7 +30,7 @@ def hardware(device: str) -> list[str]:
     kind, _, listed = device.partition(":")
     if kind not in VIRTUAL:
         return [device]
-    # What begins with a minus is left out: `AUTO:-GPU`.
+    # A device with a minus is excluded: `AUTO:-GPU`.
     return [_bare(name) for name in listed.split(",") if name and not name.startswith("-")]
 
 
@@ -40,14 +40,14 @@ def uses_cpu(device: str) -> bool:
 
 
 def chosen(device: str, present: Sequence[str]) -> str:
-    """Give the device to compile for: of a list for `AUTO`, what is there.
+    """Give the device to compile for: of a list for `AUTO`, the present devices.
 
     Args:
         device: as OpenVINO takes it.
         present: the devices of this machine, such as `CPU`, `GPU.0`.
 
     Raises:
-        LoadFailed: a device is not there; naming those that are.
+        LoadFailed: a device is absent; naming those that are present.
     """
     named = hardware(device)
     missing = [name for name in named if not _is_present(name, present)]

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from ie_serving.engines.base import Dimension
 
 AUTO = "auto"
-"""Precision that is chosen at load, from what recorded requests show."""
+"""The precision is chosen at load, by a trial with recorded requests."""
 PRECISION_NAMES = frozenset({"INFERENCE_PRECISION_HINT", "ENFORCE_BF16"})
 """Properties that say the precision: today's, and that of 2020."""
 MODE = "EXECUTION_MODE_HINT"
@@ -16,7 +16,7 @@ ACCURACY = "ACCURACY"
 
 @dataclass(frozen=True, kw_only=True)
 class OpenVinoOptions:
-    """How OpenVINO is to compile one model."""
+    """How OpenVINO compiles one model."""
 
     target_device: str = "CPU"
     """OpenVINO device string, passed on as it is: `CPU`, `GPU`, `AUTO`, `HETERO:GPU,CPU`."""
@@ -26,7 +26,7 @@ class OpenVinoOptions:
 
     batch_size: Dimension | None = None
     """Batch dimension of every input: a number, -1 for any (`auto`), a range; None keeps the
-    model's. It is the first one, or what `layout` calls N."""
+    model's. It is the first dimension, or N in `layout`."""
 
     shape: Mapping[str, tuple[Dimension, ...] | str] | tuple[Dimension, ...] | str | None = None
     """New input shapes: by input name, one for the only input, `auto` for any, None to keep."""
@@ -44,15 +44,15 @@ class OpenVinoOptions:
     loaded into the process's one core, so that other models may use it too."""
 
     integers: str = "exact"
-    """`exact`, `fast` or `refuse`: what becomes of operations on integers that the CPU plugin would
-    compute wrongly. They are made exact; or left as they are; or the model is not served."""
+    """`exact`, `fast` or `refuse`: treatment of operations on integers that the CPU plugin would
+    compute wrongly. They are made exact; or left unchanged; or the model is refused."""
 
     prefer_tflite_model: bool = False
     """Of a version that holds a `*.tflite` and another model too, serve the `*.tflite`."""
 
     @property
     def leaves_precision(self) -> bool:
-        """Whether a CPU is to compute, and nothing says in which precision."""
+        """Whether a CPU computes, and no setting gives the precision."""
         is_cpu = self.target_device.partition(".")[0].upper() == "CPU"
         return is_cpu and not self.inference_precision and not self.says_precision
 

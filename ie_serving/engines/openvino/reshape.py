@@ -42,7 +42,7 @@ def model_shapes(
         options: for all of them.
 
     Raises:
-        LoadFailed: as `new_shapes`, or one of the others would have to get another shape.
+        LoadFailed: as `new_shapes`, or one of the others would need another shape.
     """
     shapes = new_shapes([*own, *others], options)
     for i, given in enumerate(others, len(own)):
@@ -99,7 +99,7 @@ def _batched(inputs: Sequence[InputShape], batch_size: Dimension) -> dict[int, S
 
 
 def _takes_any(inputs: Sequence[InputShape], batch_size: Dimension) -> bool:
-    """Tell whether any batch is asked of inputs of open rank, which take any as they are."""
+    """Tell whether the option is any batch and inputs have open rank, so they already take any."""
     return batch_size == ANY and any(given.dims is None for given in inputs)
 
 

@@ -1,4 +1,4 @@
-"""The process's one OpenVINO core, and its exceptions as texts that may be shown."""
+"""The process's one OpenVINO core, and its exceptions as texts for clients."""
 
 import os
 import re
@@ -37,7 +37,7 @@ _ADVICE = (
 )
 _UNFIT = re.compile(r"inconsistent|Incompatible|doesn't match|mismatch|do not match")
 _BEFORE = re.compile(r" -> \([^()]*\)(?=')")
-"""What an operation gives, as its name is told: as the shapes of a request before left it."""
+"""The output shape in an operation's printed name; it is stale, from an earlier request."""
 _SHAPES = re.compile(r"While validating node 'opset\d+::(\w+) \S+ \((.*?)\)'")
 _SHAPE = re.compile(r"\]:\w+\[([\d,?.]*)\]")
 _BEYOND_AXIS = re.compile(r"K \((\d+)\) exceeds the axis dimension \((\d+)\)")
@@ -50,8 +50,8 @@ _extensions: set[str] = set()
 def core() -> ov.Core:
     """Give the shared core, made on first use.
 
-    Weights are read into memory, never mapped: whoever truncates the files of a served version
-    would kill the process with SIGBUS.
+    Weights are read into memory, never mapped: truncating the file of a served version would
+    otherwise kill the process with SIGBUS.
     """
     # Loads run in several threads, and two cores would each keep threads and caches of their own.
     with _lock:
@@ -96,9 +96,9 @@ def one_line(error: BaseException) -> str:
 
 
 def in_words(error: BaseException) -> str:
-    """Say what OpenVINO refuses while a request is computed, in words of shapes and values.
+    """Describe an error of OpenVINO during an inference in terms of shapes and values.
 
-    OpenVINO's own text follows; for what is not known here, it is all there is.
+    OpenVINO's own text follows; for unknown errors it is the only text.
     """
     text = _BEFORE.sub("", one_line(error))
     shapes = _SHAPES.search(text) if _UNFIT.search(text) else None
@@ -114,7 +114,7 @@ def in_words(error: BaseException) -> str:
 
 @contextmanager
 def load_failures(what: str) -> Iterator[None]:
-    """Turn what OpenVINO and the file system raise into LoadFailed, with `what` in front."""
+    """Turn exceptions of OpenVINO and the file system into LoadFailed, with `what` in front."""
     try:
         yield
     # The binding raises ValueError and TypeError for options of another form than it takes.

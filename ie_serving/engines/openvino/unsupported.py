@@ -1,8 +1,8 @@
-"""Settings that change what a model computes, and that only OpenVINO carries out.
+"""Names the settings that change a model's computation and that only OpenVINO supports.
 
-It reshapes models, chooses their precision and puts steps before them. Whatever else runs a model
-asks here what it would have to do, and refuses: to ignore it would answer other numbers, or take
-other shapes, without a sign.
+OpenVINO reshapes models, chooses their precision and adds steps before them. Every other engine
+calls this module and refuses a model with such settings: ignoring a setting would silently give
+other numbers, or accept other shapes.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ if TYPE_CHECKING:
     from ie_serving.engines.base import Dimension, EngineOptions
 
 EVERYWHERE = ("", "f32")
-"""Precisions that ask nothing: the engine's own choice, and what every engine computes in.
-`tensorflow_model_server` asks for the latter wherever nothing else is said."""
+"""Precisions that every engine supports: its own choice, and f32, the default of
+`tensorflow_model_server`."""
 
 
 def unsupported(options: EngineOptions, signature: Signature) -> str:
-    """Name the settings that would have to be carried out; empty where there are none.
+    """Name the settings that need OpenVINO; empty where there are none.
 
     Args:
         options: of the model.
-        signature: as the model has it. A batch that is so already asks nothing.
+        signature: as the model has it. A batch equal to the model's own needs nothing.
     """
     own, steps = options.of(OpenVinoOptions), options.of(Preprocessing)
     asked = {

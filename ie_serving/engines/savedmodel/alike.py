@@ -1,8 +1,8 @@
-"""Examples that have the same features in the same order, as one program writes them.
+"""Reads Examples that have the same features in the same order, as one program writes them.
 
-What stands before the values of a feature is then the same in all of them but for lengths. This
-*head* is read from the first Example, and compared with those of all others at once; so no key is
-looked for. `columns.py` reads Examples that are not alike.
+The bytes before the values of a feature are then equal in all Examples except for lengths. This
+*head* is read from the first Example and compared with those of all others at once, so that no key
+has to be searched. `columns.py` reads Examples that differ.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -57,7 +57,7 @@ class _Length(NamedTuple):
 
 @dataclass(frozen=True)
 class _Head:
-    """What stands before the values of a feature: of numbers all, of strings up to their list.
+    """The bytes before the values of a feature: for strings, those before the list.
 
     Attributes:
         data: its bytes in the first Example.

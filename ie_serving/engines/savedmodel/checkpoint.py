@@ -1,4 +1,4 @@
-"""Variables of a SavedModel, read by name: the files `variables.index` and `variables.data-*`.
+"""Reads variables of a SavedModel by name from `variables.index` and `variables.data-*`.
 
 The index is a sorted table of LevelDB's form whose values are BundleEntryProto; the data files hold
 the tensors' bytes one after the other.
@@ -56,7 +56,7 @@ class Checkpoint:
         self._shards = max(header.num_shards, 1)
 
     def check(self) -> None:
-        """See that every data file is as long as the index says, and holds what was written.
+        """Check the length and the checksums of every data file against the index.
 
         Each file is read once: 100 MB take 30 ms to sum, beside the time of the disk.
 
@@ -121,13 +121,12 @@ class Checkpoint:
 
 
 def check_variables(directory: Path) -> None:
-    """See that the variables of a SavedModel are whole, where it has any.
+    """Check that the variables of a SavedModel are undamaged, where it has any.
 
-    Engines say of a file that is cut short whatever they stumble over, and other engines could not
-    read it either.
+    Engines' errors on a truncated file do not name the cause, and no engine could read it.
 
     Raises:
-        LoadFailed: a file is damaged; with its name, what is wrong and what to do.
+        LoadFailed: a file is damaged; names the file, the fault and the remedy.
     """
     prefix = directory / VARIABLES
     if not Path(f"{prefix}.index").is_file():
@@ -135,7 +134,7 @@ def check_variables(directory: Path) -> None:
     try:
         Checkpoint(prefix).check()
     except LoadFailed as error:
-        # OpenVINO reads what is compressed; only the host's part does without.
+        # OpenVINO reads compressed tables; only the host's part cannot.
         if not isinstance(error.__cause__, _Compressed):
             raise
 

@@ -1,4 +1,4 @@
-"""The checksums that TensorFlow writes beside variables, compared with the bytes that are there.
+"""Compares variables with the checksums that TensorFlow writes beside them.
 
 Source: tensor_bundle.cc (`BundleReader::GetValue`, `WriteStringTensor`), format.cc and crc32c.h of
 TensorFlow.
@@ -28,7 +28,7 @@ def block_is_whole(content: bytes, stored: bytes) -> bool:
 
 
 def damaged(file: BinaryIO, entries: Iterable[tuple[bytes, Proto]]) -> bytes | None:
-    """Name the first variable whose bytes are not those that TensorFlow wrote.
+    """Name the first variable whose bytes do not match their checksum.
 
     Args:
         file: one data file.
@@ -61,7 +61,7 @@ def _sum_of(file: BinaryIO, entry: Proto) -> int | None:
 
 
 def _sum_of_strings(data: bytes, count: int) -> int | None:
-    """Sum the lengths as numbers of fixed size, then what follows them in the file."""
+    """Sum the lengths as numbers of fixed size, then the bytes after them in the file."""
     view, at, crc = memoryview(data), 0, 0
     try:
         for _ in range(count):

@@ -1,7 +1,7 @@
-"""Values that a graph holds or computes from what it holds: evaluated once, at load, in numpy.
+"""Evaluates constant values of a graph once, at load, in numpy.
 
-Only operations that exporters put between a constant and what uses it: more would be a second
-engine. What is missing here and numeric, OpenVINO computes (`rewrite.py`).
+It has only operations that exporters put between a constant and its use: more would be a second
+engine. OpenVINO computes other numeric constants (`rewrite.py`).
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -58,11 +58,11 @@ COMPUTES: Mapping[str, Compute] = MappingProxyType(
         "Tile": lambda _, inputs: np.tile(inputs[0], _shape_from(inputs[1])),
     }
 )
-"""What gives the first output of an operation; its node for the attributes."""
+"""Functions that give the first output of an operation; they get the node for its attributes."""
 
 
 def constant(place: Place) -> Array | None:
-    """Evaluate what depends on constants alone; None where an operation is not in `COMPUTES`."""
+    """Evaluate a place that depends only on constants; None where `COMPUTES` lacks an operation."""
     origin = place.origin()
     node = origin.node
     if node.op == "Const":

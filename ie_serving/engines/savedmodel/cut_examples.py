@@ -1,7 +1,7 @@
-"""Rewrite: ParseExample is cut out of the graph, and its results become inputs.
+"""Rewrite: cuts ParseExample out of the graph, so that its results become inputs.
 
-OpenVINO has no parser of Examples. The node's attributes and constant inputs say what it parses;
-they become an `ExampleSpec`, and each of its outputs that something reads becomes a placeholder.
+OpenVINO has no parser of Examples. The node's attributes and constant inputs define the parsed
+features; they become an `ExampleSpec`, and each used output becomes a placeholder.
 """
 
 from collections.abc import Sequence
@@ -33,7 +33,7 @@ class Parsing:
 
     Attributes:
         examples: name of the graph's placeholder that it read.
-        spec: what it parses; the tensors bear the names of the placeholders that replace it.
+        spec: the parsed features; the tensors have the names of the placeholders that replace it.
         inputs: the placeholders, with the dtype of each.
         given: names of tensors that are outputs of the signature as they are, by the key of the
             place that gave them.
@@ -46,9 +46,9 @@ class Parsing:
 
 
 def cut_examples(outputs: Sequence[Place]) -> list[Parsing]:
-    """Cut out every ParseExample of an input above `outputs`, whatever lies between.
+    """Cut out every ParseExample above `outputs` that reads an input.
 
-    The host runs those that parse what another operation gives (`host/kernels_examples.py`).
+    The host runs those that read another operation's output (`host/kernels_examples.py`).
 
     Raises:
         LoadFailed: one has keys that are no constants, or is a ParseSequenceExample of no input.

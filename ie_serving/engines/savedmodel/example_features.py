@@ -1,4 +1,4 @@
-"""What a ParseExample parses."""
+"""Reads the features that a ParseExample parses from its node."""
 
 from collections.abc import Callable, Iterator
 
@@ -70,10 +70,9 @@ class ExampleFeatures(Parser):
             yield Output("sparse_shapes", at, DataType.INT64.number, (rank,))
 
     def spec(self, scalar: bool, names: Names) -> ExampleSpec:
-        """Say what is parsed, into tensors of these names by output; "" for outputs not read.
+        """Give the specification, with tensor names by output; "" for unused outputs.
 
-        A dense feature that nothing reads is parsed as well: TensorFlow refuses an Example without
-        it all the same.
+        An unused dense feature is parsed as well, since TensorFlow refuses an Example without it.
         """
         return ExampleSpec(
             scalar,

@@ -1,4 +1,4 @@
-"""What a ParseExample of a graph parses: its features, and the names of the tensors they become."""
+"""Specification of a ParseExample: its features, and the names of the tensors they become."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -24,7 +24,7 @@ Names = Mapping[tuple[str, int], str]
 
 @dataclass(frozen=True)
 class Output:
-    """One output of the node: its name and index there, and what a placeholder needs."""
+    """One output of the node: its name and index, dtype and shape for a placeholder."""
 
     group: str
     index: int
@@ -64,7 +64,7 @@ class Dense(Feature):
             padded to the longest of the batch.
         default: value for an Example that lacks it; None where each must have it. For a first size
             of -1 the padding, one element.
-        name: of the tensor in what `parse` returns.
+        name: of the tensor in the result of `parse`.
     """
 
     shape: tuple[int, ...]
@@ -101,7 +101,7 @@ class Sparse(Feature):
     """A feature with any number of values.
 
     Attributes:
-        indices: name of the tensor of indices in what `parse` returns; "" where nothing reads it.
+        indices: name of the tensor of indices in the result of `parse`; "" where it is unused.
         values: name of the tensor of values.
         shape: name of the tensor of the dense shape.
     """
@@ -113,10 +113,10 @@ class Sparse(Feature):
 
 @dataclass(frozen=True)
 class Ragged(Feature):
-    """A feature with any number of values, as rows of unlike lengths.
+    """A feature with any number of values, as rows of different lengths.
 
     Attributes:
-        values: name of the tensor of values in what `parse` returns; "" where nothing reads it.
+        values: name of the tensor of values in the result of `parse`; "" where it is unused.
         splits: name of the tensor of row splits.
         splits_dtype: INT32 or INT64.
     """

@@ -1,8 +1,7 @@
-"""tf.Example bytes -> the tensors that ParseExample would have given, as its node specifies them.
+"""Parses tf.Example bytes to the tensors that the node ParseExample would give.
 
-Large batches are read by `alike.py` or else `columns.py`, the rest by protobuf. What is made of
-the values follows example_proto_helper.cc and example_proto_fast_parsing.cc of TensorFlow, and so
-do the texts of the faults.
+Large batches are read by `alike.py` or else `columns.py`, the rest by protobuf. The tensors and the
+texts of the faults follow example_proto_helper.cc and example_proto_fast_parsing.cc of TensorFlow.
 """
 
 import math
@@ -40,8 +39,8 @@ TOGETHER = 64
 """Examples from which those that are not alike are read together."""
 
 BLOCK = 4096
-"""Examples that are read together at most: what numpy's calls make of them stays in the processor's
-caches, while their own time hardly counts any more."""
+"""Most Examples that are read together: numpy's results stay in the processor's caches, and the
+overhead of its calls hardly counts any more."""
 
 
 def parse(spec: ExampleSpec, serialized: Sequence[bytes]) -> dict[str, Array]:
@@ -98,7 +97,7 @@ def parse_rows(spec: ExampleSpec, rows: Sequence[Mapping[str, Proto]]) -> dict[s
     """Make the tensors of Examples whose features protobuf has read; see `parse`."""
     try:
         return few.tensors(spec, rows)
-    except Unclear:  # below it is found out what is wrong, if anything is
+    except Unclear:  # the code below finds the fault, if there is one
         columns = {each.key: _column(each, rows) for each in spec.features}
         return _tensors(spec, columns, len(rows))
 
@@ -209,10 +208,10 @@ def room_for(dense: Dense, count: int, longest: int) -> Array:
     """Get the tensor of a dense feature, without its values: `longest` for each Example.
 
     An Example that lacks the feature takes two bytes, and a whole row here: so a small request can
-    ask for any size. The memory is counted before it is taken.
+    need any size. The memory is counted before it is allocated.
 
     Raises:
-        QueueFull, RequestTooLarge: it is more than the budget has.
+        QueueFull, RequestTooLarge: it exceeds the budget.
     """
     try:
         return BUDGET.empty((count, longest), np.dtype(dense.dtype.numpy))

@@ -1,9 +1,9 @@
-"""A few Examples -> tensors: protobuf parses them, and lists of Python hold their values.
+"""Parses a few Examples to tensors, with protobuf and Python lists.
 
 A call of numpy takes about a microsecond, whatever the size. For a few Examples the calls that
 `examples.py` makes for a batch would take nearly all of the time; here each tensor takes one.
-Only what is as it should be is read. For the rest, such as a feature of another kind or number,
-`Unclear` is raised, and `examples.py` says what is wrong.
+Only valid Examples are read. For others, such as a feature of another kind or number, `Unclear` is
+raised, and `examples.py` finds the fault.
 """
 
 import math

@@ -1,4 +1,4 @@
-"""`saved_model.pb`, or `saved_model.pbtxt`: its graph for serving and its signatures."""
+"""Reads `saved_model.pb`, or `saved_model.pbtxt`: its graph for serving and its signatures."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,8 +1,8 @@
-"""A graph of TensorFlow with the functions that it calls, walked as if they were written out.
+"""Walks a graph of TensorFlow with the functions that it calls, as if they were inlined.
 
 A *frame* is the graph itself, or one call of a function: the same function called twice gives two
 frames. A *place* is one output of one node in its frame. Following a place upwards passes into a
-called function through what it returns, and out of it through the arguments of that one call.
+called function through its results, and out of it through the arguments of that one call.
 """
 
 from collections.abc import Iterator
@@ -33,7 +33,7 @@ PASSES_ON = frozenset(
 
 
 class Library:
-    """The functions of one GraphDef; gives private copies of those that are to be changed."""
+    """The functions of one GraphDef; gives private copies of functions to change."""
 
     def __init__(self, graph_def: Proto) -> None:
         self._graph_def = graph_def
@@ -51,7 +51,7 @@ class Library:
         copy.CopyFrom(self.function(name))
         copy.signature.name = f"{name}_ie_serving_{len(self._functions)}"
         self._graph_def.library.function.append(copy)
-        # The list holds a copy of what was appended: that one is to be changed.
+        # The list holds a copy of the appended function: that copy is the one to change.
         added = self._graph_def.library.function[-1]
         self._functions[added.signature.name] = added
         return added
@@ -111,7 +111,7 @@ class Frame:
         return list(self._calls.values())
 
     def place(self, reference: str) -> "Place":
-        """Find what an input of a node refers to.
+        """Find the place that an input of a node refers to.
 
         Raises:
             LoadFailed: the graph has no such node.
@@ -126,12 +126,12 @@ class Frame:
         return Place(self, self.nodes[name], output, int(index or 0))
 
     def argument_source(self, name: str) -> "Place":
-        """Find what the call passes for an argument."""
+        """Find the source of an argument at the call."""
         assert self.parent is not None
         return self.parent.place(self.call.input[self._arguments[name]])
 
     def returned(self, index: int) -> "Place":
-        """Find what the function returns as its output number `index`."""
+        """Find the source of the function's output number `index`."""
         name = self._function.signature.output_arg[index].name
         return self.place(self._function.ret[name])
 
@@ -187,7 +187,7 @@ class Frame:
         return name if self.parent is None else f"{name}:output:0"
 
     def give_out(self, reference: str, dtype: int) -> str:
-        """Return what `reference` means from every call up to the graph; returns its name there."""
+        """Pass the value of `reference` through every call up to the graph; give its name there."""
         if self.parent is None:
             return reference
         self.own()
@@ -237,10 +237,10 @@ class Frame:
 
 
 def standing_alone(library: Library, name: str) -> tuple[Frame, list[str], list["Place"]]:
-    """Give a function as a graph of its own: what loops and branches call, on values of theirs.
+    """Give a function that a loop or branch calls as a separate graph.
 
     Returns:
-        The frame, the names of the arguments, which are placeholders there, and what it returns.
+        The frame, the names of the arguments, which are placeholders there, and the results.
     """
     function = library.function(name)
     graph_def = graph.GraphDef()
@@ -300,7 +300,7 @@ class Place:
 
 def above(places: list[Place]) -> Iterator[Place]:
     """Give the places from which `places` are computed, themselves included, each node once."""
-    # A list of what is left to do, since graphs are deeper than Python may recurse.
+    # A work list, since graphs are deeper than Python's recursion limit.
     seen: set[Key] = set()
     waiting = list(places)
     while waiting:

@@ -1,8 +1,8 @@
-"""A frozen graph of TensorFlow as the SavedModel that it might have been.
+"""Reads a frozen graph of TensorFlow like a SavedModel.
 
-A GraphDef names no inputs and outputs: its placeholders are the inputs, and what no other node
-takes are the outputs, as OpenVINO has it. With a signature made of those it goes the way of a
-SavedModel, so what OpenVINO lacks or computes wrongly is replaced or refused as there.
+A GraphDef names no inputs and outputs: its placeholders are the inputs, and results that no other
+node uses are the outputs, as in OpenVINO. With a signature of these it is treated like a
+SavedModel, so operations that OpenVINO lacks or computes wrongly are replaced or refused.
 """
 
 from collections.abc import Mapping

@@ -1,8 +1,8 @@
-"""What a SavedModel writes into its tables and variables when it is loaded.
+"""Finds the writes to tables and variables when a SavedModel is loaded.
 
 TensorFlow restores the variables, then runs the init op (`main_op`, `legacy_init_op`, or the
-`_initialize` of resources of TensorFlow 2). OpenVINO knows of the first alone. Here is found which
-node writes what, and in which order; `host/resources.py` evaluates it.
+`_initialize` of resources of TensorFlow 2). OpenVINO does only the restore. This module finds the
+writing nodes and their order; `host/resources.py` evaluates them.
 """
 
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ VARIABLES = frozenset({"VarHandleOp", "Variable", "VariableV2"})
 RESOURCES = TABLES | VARIABLES
 _FILLS = ("InitializeTable", "LookupTableImport")
 _CARRY = ("Enter", "Merge", "RefEnter", "RefMerge", "RefSwitch", "Switch", *WRITES)
-"""How operations begin whose output may be the variable that is their input."""
+"""Prefixes of operations whose output may be the variable that is their input."""
 _INIT_OP = "__saved_model_init_op"
 _COLLECTIONS = ("saved_model_main_op", "legacy_init_op")
 
@@ -48,7 +48,7 @@ def name_of(resource: Place) -> Name:
 
 
 class Writes:
-    """What running one node of the graph writes.
+    """The writes that running one node of the graph causes.
 
     Args of the constructor:
         frame: of the graph.
@@ -76,7 +76,7 @@ class Writes:
 
 
 class Initial:
-    """What the init op writes, and what the restore before it does.
+    """The writes of the init op, and of the restore before it.
 
     Args of the constructor:
         meta_graph: as the file has it.
@@ -89,7 +89,7 @@ class Initial:
         self.writes = Writes(self._frame, self._functions, _init_op(meta_graph))
 
     def restores(self) -> Writes:
-        """Give what the restore writes, which takes a walk over all variables."""
+        """Give the writes of the restore, by a walk over all variables."""
         return Writes(self._frame, self._functions, self._saver.restore_op_name)
 
     def sets(self, place: Place) -> bool:
@@ -123,7 +123,7 @@ def _in_order(frame: Frame, root: str) -> Iterator[Place]:
         elif place.node is not None and (id(place.frame), place.node.name) not in entered:
             entered.add((id(place.frame), place.node.name))
             waiting.append((place, True))
-            # What is added last is walked first: a function runs after all arguments are there.
+            # The last added is walked first: a function runs after all its arguments.
             if place.node.op in CALLS:
                 inner = place.frame.called(place.node)
                 waiting.extend((Place(inner, node, "", 0), False) for node in inner.nodes.values())

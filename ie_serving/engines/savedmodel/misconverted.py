@@ -1,8 +1,8 @@
-"""What OpenVINO's front end converts into something else: refused at load, never answered wrongly.
+"""Refuses at load the graphs that OpenVINO's front end would convert wrongly.
 
 Each was measured with OpenVINO 2026.4 and has its test on a graph made by TensorFlow.
 
-| in the graph | what came of it |
+| in the graph | OpenVINO's result |
 |---|---|
 | a TensorArray that grows beyond a constant first size | no elements, or the process died |
 | a TensorArray of elements of different lengths that are concatenated | elements were padded |
@@ -35,16 +35,16 @@ _LOOKED_AT = ("TensorList", "TensorArray", _POOL)
 
 
 def check_graph(meta_graph: Proto, library: Library, places: Iterable[Place]) -> None:
-    """Refuse a graph that would be converted into something else.
+    """Refuse a graph that would be converted wrongly.
 
     Args:
-        meta_graph: whose list of operations tells whether there is anything to look for, since a
-            walk takes 20 ms for each thousand nodes.
+        meta_graph: its list of operations tells whether a walk is needed, which takes 20 ms for
+            each thousand nodes.
         library: functions of the graph.
         places: everything above the outputs.
 
     Raises:
-        LoadFailed: naming the operation, and what to do.
+        LoadFailed: naming the operation, and the remedy.
     """
     listed = meta_graph.meta_info_def.stripped_op_list.op
     if listed and not any(each.name.startswith(_LOOKED_AT) for each in listed):
@@ -138,7 +138,7 @@ def _has_constant_size(node: Proto, nodes: Nodes) -> bool:
 def _has_open_elements(node: Proto, nodes: Nodes) -> bool:
     """Tell whether a node makes a list whose elements may differ in their first dimension.
 
-    The operation that joins them never says: TensorFlow leaves the first dimension open there.
+    The joining operation does not show it: TensorFlow leaves the first dimension open there.
     """
     if node.op not in _MAKES_LIST:
         return False

@@ -1,9 +1,9 @@
-"""Outputs of nodes inside of functions, by number instead of by name.
+"""Rewrite: refers to outputs of nodes inside functions by number instead of by name.
 
-In a function a reference is `node:output name:index`. OpenVINO's front end knows the names of the
-outputs of a few operations alone; of the others it takes the first output, whichever is meant, so
-that the second output of `Unique` would be the first without a word. It also takes `node:number`,
-as in a graph, and then refuses an output that it does not have.
+In a function a reference is `node:output name:index`. OpenVINO's front end knows the output names
+of a few operations only; of others it silently takes the first output, so that the second output of
+`Unique` would be the first. It also accepts `node:number`, as in a graph, and then refuses an
+output that does not exist.
 """
 
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ class Numbers:
     """Numbers of the outputs that the references inside of functions name.
 
     Args of the constructor:
-        meta_graph: whose list of operations says which outputs each has.
+        meta_graph: its list of operations has the outputs of each.
     """
 
     def __init__(self, meta_graph: Proto) -> None:
@@ -26,7 +26,7 @@ class Numbers:
 
         Args:
             node: of a function.
-            port: what a reference has behind the node's name: `output name:index`.
+            port: the part of a reference after the node's name: `output name:index`.
         """
         output, _, index = port.rpartition(":")
         number = int(index or 0)
@@ -68,7 +68,7 @@ def _several(meta_graph: Proto) -> dict[str, Proto]:
 
 
 def _changes(function: Proto, outputs: Mapping[str, Proto]) -> dict[str, str]:
-    """Give the new form of each reference that is to be changed."""
+    """Give the new form of each reference to change."""
     nodes = {node.name: node for node in function.node_def if node.op in outputs}
     if not nodes:
         return {}

@@ -1,6 +1,6 @@
-"""A node that parses Examples: what it parses stands in its attributes and constant inputs.
+"""A node that parses Examples; its attributes and constant inputs define the features.
 
-Each version of such an operation has its keys in another place; the outputs bear the same names.
+Each version of such an operation has its keys in another place; the outputs have the same names.
 """
 
 from collections.abc import Callable

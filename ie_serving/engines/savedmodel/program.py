@@ -1,4 +1,4 @@
-"""A signature whose model computes only a part: the rest is answered here, around it."""
+"""Runs a signature whose model computes only a part, and answers the rest around the model."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -24,15 +24,15 @@ _OWN_INPUT: Final = re.compile(r'"?(ie_serving_\w+)"?')
 
 @dataclass(frozen=True)
 class Beside:
-    """What is answered beside the model of a signature; every name is a client's alias.
+    """The part of a signature answered beside its model; every name is a client's alias.
 
     Attributes:
         signature: as clients see it.
-        examples: what is parsed: the input that holds the Examples, with its specification.
+        examples: the input that holds the Examples to parse, with its specification.
         constants: values of outputs.
         echoes: outputs that are inputs, or tensors that were parsed.
         repeats: outputs that are another output.
-        meanings: of inputs of the model that the signature lacks, in a client's words, by name.
+        meanings: descriptions for clients of model inputs that the signature lacks, by name.
     """
 
     signature: Signature
@@ -62,9 +62,9 @@ class ProgramBeside:
     """Runs a signature of that kind. See `engines.run.program.Runs`.
 
     Args of the constructor:
-        beside: what is answered here.
-        inner: the model's program; None where nothing is left for it.
-        wanted: what it reads; None for the inputs of its signature.
+        beside: the part answered here.
+        inner: the model's program; None where this part is everything.
+        wanted: the inputs it reads; None for the inputs of its signature.
     """
 
     def __init__(

@@ -1,9 +1,9 @@
-"""Rewrite: numeric operations that OpenVINO lacks, or computes in another way, are written out.
+"""Rewrite: replaces numeric operations that OpenVINO lacks or computes differently.
 
-Each is put together from operations that it has, in the graph and in every function alike, so it
-does not matter where it is called from. Its last operation keeps the node's name.
+Each is composed of operations that OpenVINO has, in the graph and in every function. The last
+operation of the composition keeps the node's name.
 
-| operation | what stands in its place | because |
+| operation | replacement | because |
 |---|---|---|
 | `SparseSegmentSum` | the segment sum of the gathered rows | no rule converts it |
 | `SegmentMean` | the segment sum over the number of rows, at least 1 | no rule converts it |
@@ -14,7 +14,7 @@ does not matter where it is called from. Its last operation keeps the node's nam
 | `LRN` | a product of the squares with a band of ones | OpenVINO adds up other channels |
 | `NonMaxSuppression`, its second form | the third, by the least score | scores of 0 are left out |
 | `ScatterNd` | an addition to zeros | OpenVINO keeps one of several values for one place |
-| `SparseReshape` to other sizes | places in a row, divided anew | OpenVINO lets them be |
+| `SparseReshape` to other sizes | flat places, divided again | OpenVINO leaves them unchanged |
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -89,12 +89,12 @@ class Body:
         output: str = "output",
         was: str = "output",
     ) -> None:
-        """Make a node another operation, whose output is called `output` in functions.
+        """Turn a node into another operation, whose output is called `output` in functions.
 
         Args:
             node: which keeps its name.
             op: the other operation.
-            inputs: of that.
+            inputs: of the other operation.
             output: the name of its output.
             was: the name of the output before.
         """
@@ -106,7 +106,7 @@ class Body:
             self._rename(f"{node.name}:{was}:0", f"{node.name}:{output}:0")
 
     def give_instead(self, node: Proto, outputs: Mapping[str, str]) -> None:
-        """Let what reads the outputs of a node, by name and in order, read other references."""
+        """Let readers of a node's outputs, by name and in order, read other references."""
         for number, (output, reference) in enumerate(outputs.items()):
             if self._function is not None:
                 self._rename(f"{node.name}:{output}:0", reference)
@@ -369,7 +369,7 @@ def has_replaced(graph_def: Proto) -> bool:
 
 
 def replace_operations(graph_def: Proto) -> None:
-    """Replace in place what OpenVINO lacks."""
+    """Replace in place the operations that OpenVINO lacks or computes differently."""
     for body in _bodies(graph_def):
         for node in [each for each in body.nodes if each.op in REPLACED]:
             REPLACED[node.op](body, node)

@@ -1,21 +1,21 @@
-"""One signature of a SavedModel, prepared so that OpenVINO's front end converts it.
+"""Prepares one signature of a SavedModel so that OpenVINO's front end converts it.
 
-The front end converts `serving_default` alone, takes placeholders for inputs only, and loses
-outputs that depend on no input, that are an input, or that have two names. So the signature gets a
-copy of `saved_model.pb` of its own wherever it is not of that kind, with only what has to be
-computed for each request; the rest is answered beside the model (`program.py`):
+The front end converts only `serving_default`, takes only placeholders as inputs, and loses outputs
+that depend on no input, that are an input, or that have two names. So every other signature gets
+its own copy of `saved_model.pb`, with only the computation that each request needs; the rest is
+answered beside the model (`program.py`):
 
 | in the signature | in the copy | answered by |
 |---|---|---|
 | an input that is no plain placeholder | a placeholder in its place | |
 | an input with a default | a placeholder | the default, where a request leaves it out |
-| serialized Examples | inputs for what is parsed | `examples.py` |
+| serialized Examples | inputs for the parsed tensors | `examples.py` |
 | an operation that OpenVINO lacks | others that it has (`replace.py`) | |
 | an output that depends on no input | nothing | its value at load |
 | an output that is an input | nothing | the input |
 | an output under a second name | nothing | the first one |
 
-What strings and tables compute is cut out of the prepared graph afterwards (`host/`).
+Computations on strings and tables are cut out of the prepared graph afterwards (`host/`).
 """
 
 from collections.abc import Iterator, Mapping
@@ -41,22 +41,22 @@ from ie_serving.wire.tfs.tensor_proto import decode_tensor
 
 PLACEHOLDERS = frozenset({"Placeholder", "PlaceholderWithDefault"})
 RANDOM = ("Random", "Multinomial", "TruncatedNormal", "Stateful", "Iterator", "Timestamp")
-"""How operations begin whose output is another one each time, without any input."""
+"""Prefixes of operations whose output differs each time, without any input."""
 
 
 @dataclass
 class Prepared:
-    """What the front end is to convert, and what is answered beside it.
+    """The graph for the front end to convert, and the parts answered beside it.
 
     Attributes:
         signature: as the file declares it.
         inputs: of the model to convert, by alias; those of `signature` but for parsed Examples.
         outputs: of the model to convert, by alias.
-        parsings: what is parsed, by the alias of the input that holds the Examples.
+        parsings: parsed tensors, by the alias of the input that holds the Examples.
         constants: values of outputs, by alias.
-        computed: outputs that depend on no input and that OpenVINO is to compute once.
-        echoes: outputs that are inputs: alias to the alias of the input, or to the name of what
-            was parsed.
+        computed: outputs that depend on no input and that OpenVINO computes once.
+        echoes: outputs that are inputs: alias to the alias of the input, or to the name of a parsed
+            tensor.
         repeats: outputs under a second name: alias to the alias in `outputs`.
         defaults: values of inputs that a request may leave out.
         above: the places from which `outputs` are computed.
@@ -130,7 +130,7 @@ def own_frame(prepared: Prepared, meta_graph: Proto) -> Frame:
 
 
 def _set_outputs_apart(prepared: Prepared, frame: Frame) -> None:
-    """Leave in `outputs` what the model must compute for each request, once."""
+    """Leave in `outputs` those that the model must compute for each request, once."""
     # `first` has, for each tensor that the model computes, the alias under which it does.
     fed = {_full(info.tensor): alias for alias, info in prepared.inputs.items()}
     fed_nodes = {name.partition(":")[0] for name in fed}
@@ -171,9 +171,9 @@ def _is_constant(place: Place, fed_nodes: set[str]) -> bool:
 
 
 def _deciding(places: list[Place]) -> list[Place]:
-    """Give what values are computed from, and what decides which branch they come from.
+    """Give the sources of values, and of the conditions that select their branches.
 
-    A constant in a branch of TensorFlow 1 reads nothing, and only waits for the branch to be taken.
+    A constant in a branch of TensorFlow 1 has no inputs, and only waits for its branch.
     """
     found = list(above(places))
     ops = {source.node.op for source in found if source.node is not None}
@@ -185,13 +185,13 @@ def _deciding(places: list[Place]) -> list[Place]:
 
 
 def _is_random(node: Proto) -> bool:
-    # A call is not random by its name: what its function does is walked as well.
+    # The name of a call does not tell whether it is random: its function is walked as well.
     operation: str = node.op
     return operation.startswith(RANDOM) and operation != "StatefulPartitionedCall"
 
 
 def _find_defaults(prepared: Prepared, frame: Frame, declared: Mapping[str, Proto]) -> None:
-    """Read what the signature declares, and what a PlaceholderWithDefault holds."""
+    """Read the defaults of the signature and of every PlaceholderWithDefault."""
     for alias, info in prepared.inputs.items():
         node = frame.place(info.tensor).node
         if alias in declared:
@@ -288,8 +288,8 @@ def directory_for(directory: Path, meta_graph: Proto, prepared: Prepared) -> Ite
 
 
 OUTPUT = "ie_serving_output_"
-"""What an output's alias begins with in a copy. The front end loses an output of an input's name,
-such as an input `ids` with an output `ids`."""
+"""Prefix of an output's alias in a copy. The front end loses an output with an input's name, such
+as an input `ids` with an output `ids`."""
 
 ZERO = "ie_serving_zero"
 """Alias of the inputs that `directory_of_constants` adds, followed by the number of a dtype."""
@@ -321,7 +321,7 @@ def directory_of_constants(
 
 
 def _add_sum(graph_def: Proto, name: str, info: TensorInfo, zero: str) -> None:
-    """Add what leaves every value as it is: x + 0, or x or false."""
+    """Add an operation that changes no value: x + 0, or x or false."""
     node = graph_def.node.add(name=name)
     node.input.extend([info.tensor.removesuffix(":0"), zero])
     if info.dtype == DataType.BOOL.number:

@@ -1,4 +1,4 @@
-"""What a ParseSequenceExample parses."""
+"""Reads the features that a ParseSequenceExample parses from its node."""
 
 from collections.abc import Callable, Iterator, Mapping
 
@@ -128,7 +128,7 @@ class SequenceFeatures(Parser):
                 yield Output(f"{group}_{part}", at, number, (-1,))
 
     def spec(self, scalar: bool, names: Names) -> SequenceSpec:
-        """Say what is parsed, into tensors of these names by output; "" for outputs not read."""
+        """Give the specification, with tensor names by output; "" for unused outputs."""
         context = ExampleSpec(
             scalar,
             tuple(self._dense(names)),

@@ -1,7 +1,7 @@
-"""tf.SequenceExample bytes -> the tensors that ParseSequenceExample would have given.
+"""Parses tf.SequenceExample bytes to the tensors that ParseSequenceExample would give.
 
-The context is read as an Example is. A feature list holds a list of steps, each with values of its
-own. Source: example_proto_fast_parsing.cc of TensorFlow, whose phrases the faults contain.
+The context is read like an Example. A feature list has steps, each with its own values. Source:
+example_proto_fast_parsing.cc of TensorFlow, whose phrases the faults contain.
 """
 
 from collections.abc import Mapping, Sequence
@@ -60,7 +60,7 @@ class SequenceSpec:
     """One ParseSequenceExample of a graph.
 
     Attributes:
-        context: what is parsed of the context; `scalar` there is meant for the lists as well.
+        context: features of the context; its `scalar` holds for the lists as well.
         dense: feature lists in order.
         sparse: feature lists in order.
         ragged: feature lists in order.

@@ -1,8 +1,8 @@
-"""Which signatures keep something from one request to the next: counters, tables, queues.
+"""Finds signatures that keep state from one request to the next: counters, tables, queues.
 
-OpenVINO computes every request alone, and its front end drops what only control dependencies run.
-So a signature that changes a variable would be answered from the value at load, and so would one
-that only reads what another changes. Neither is served by it.
+OpenVINO computes every request separately, and its front end drops nodes that only control
+dependencies run. So a signature that changes a variable would be answered from the value at load,
+and so would a signature that reads such a variable. OpenVINO serves neither.
 """
 
 from collections.abc import Iterator, Mapping
@@ -87,7 +87,7 @@ def _node(reference: str) -> str:
 
 
 def _changes(node: Proto, frame: Frame, functions: "Functions") -> Iterator[tuple[str, str]]:
-    """Give what running a node changes, by the name of the graph's node, and by which operation."""
+    """Give the graph's nodes that running a node changes, each with the changing operation."""
     if node.op.startswith(WRITES):
         yield _held(frame, next(iter(node.input), "")), node.op
     elif node.op in CALLS and functions.writes(node.attr["f"].func.name):
@@ -109,7 +109,7 @@ def _held(frame: Frame, reference: str) -> str:
 
 
 class Functions:
-    """The functions of a graph: does one, or what it calls, change anything?"""
+    """Tells of the functions of a graph whether they, or functions they call, change state."""
 
     def __init__(self, graph_def: Proto) -> None:
         self._functions = {f.signature.name: f for f in graph_def.library.function}

@@ -1,7 +1,7 @@
-"""The bytes of many Examples, and how numpy reads a field or the values of all of them at once.
+"""Reads a field, or the values, of many serialized Examples at once with numpy.
 
-What is not understood completely is left to protobuf: these functions raise `Unclear` then, and
-never judge what is malformed.
+These functions raise `Unclear` for bytes that they do not understand completely, and leave them to
+protobuf, which decides what is malformed.
 
 Source: example.proto, feature.proto; the encoding specification of protocol buffers.
 """

@@ -1,4 +1,4 @@
-"""The OpenVINO engine: a version directory becomes a compiled model."""
+"""The OpenVINO engine: compiles a version directory to a model."""
 
 import logging
 from collections.abc import Collection, Sequence
@@ -57,7 +57,7 @@ class OpenVinoEngine:
         return formats.missing(files)
 
     def claims(self, directory: Path) -> bool:
-        """See `engines.base`: it is asked last, and its words about files are the best."""
+        """See `engines.base`: it is tried last, and has the best error texts about files."""
         return True
 
     def compile(self, directory: Path, options: EngineOptions) -> CompiledPrograms:
@@ -91,7 +91,7 @@ class OpenVinoEngine:
         return CompiledPrograms(programs, freed=HEAPS.trim, listed=listed, runs_on=runs_on)
 
     def _nonfinite(self, directory: Path, options: EngineOptions, name: str) -> Nonfinite:
-        """Say what becomes of NaN and infinity of a signature's requests."""
+        """Decide how a signature's requests with NaN and infinity are treated."""
         if not self._detours:
             return Nonfinite()
         return Nonfinite(elsewhere=partial(_keeping_nonfinite, directory, name, options))
@@ -100,7 +100,7 @@ class OpenVinoEngine:
 def _taken_over(
     fallback: Fallback, directory: Path, version: Version, options: EngineOptions
 ) -> list[Runs]:
-    """Give programs of signatures that were left out; for the others, note what is added."""
+    """Give programs of signatures that were left out; for the others, note the additions."""
     taken, others = fallback.take(directory, version.left_out(), options)
     for program in taken:
         cause = version.causes.pop(program.signature.name)
@@ -140,7 +140,7 @@ def _runs(draft: Draft, options: EngineOptions, nonfinite: Nonfinite) -> Runs:
         check_shapes(draft, options.of(OpenVinoOptions))
     if draft.beside is not None:
         return _around(draft.beside, draft.host, inner)
-    assert inner is not None  # what no model computes is answered beside
+    assert inner is not None  # a signature without a model is answered beside
     return inner
 
 
@@ -169,7 +169,7 @@ def _for_any_rank(
     opened = [port for port in ports.inputs if port.bounds is None]
 
     def make(ranks: Sequence[int]) -> Program:
-        """Compile for `ranks`: of the inputs whose rank is open, in their order."""
+        """Compile for the `ranks` of the inputs with open rank, in their order."""
         ranked = model.clone()
         with load_failures(f"the model cannot be compiled for the ranks {ranks}"):
             ranked.reshape(

@@ -1,4 +1,4 @@
-"""A signature's graph becomes a program: guarded, compiled, with its infer requests."""
+"""Makes a program of a signature's graph: guards it, compiles it, makes its infer requests."""
 
 import logging
 from collections.abc import Callable, Mapping
@@ -94,10 +94,10 @@ def program_of(
         draft: the signature.
         model: its graph, which is changed.
         options: of the version.
-        nonfinite: what becomes of NaN and infinity.
+        nonfinite: treatment of NaN and infinity.
 
     Raises:
-        LoadFailed: the device does not take the graph, or an option asks for what it cannot have.
+        LoadFailed: the device does not take the graph, or cannot do what an option demands.
     """
     visit(model, READ)
     loses = loses_nonfinite(model)
@@ -121,7 +121,7 @@ def program_of(
 
 
 def _may_have_lone_rows(options: EngineOptions) -> bool:
-    # What `faults/shape_independent.py` says is measured for this device alone.
+    # `faults/shape_independent.py` was measured only on this device.
     is_cpu = options.of(OpenVinoOptions).target_device == CPU
     return options.ahead and options.nireq <= 1 and is_cpu
 
@@ -140,7 +140,7 @@ def _guarded(
 ) -> Graph:
     with load_failures("the model's operations cannot be examined"):
         visit(model, SIZED)
-        from_end = draft.listed is None  # what declares signatures is TensorFlow's, which does not
+        from_end = draft.listed is None  # files with declared signatures are TensorFlow's: False
         integers = options.of(OpenVinoOptions).integers
         hazards, twin = guard(
             model,
@@ -181,7 +181,7 @@ def _program(
     slots = _slots(graph, options, compiled, _nireq(compiled, options) + more)
     told = precision_of(compiled.model, model)
     signature = replace(ports.signature, precision="" if told == UNKNOWN else told)
-    # What a failure of one row says of its request is what it says in a batch.
+    # A failure of one row means the same for its request as in a batch.
     by_request = admission or is_row or hazards.by_request
     return make(
         with_states(signature, slots),
@@ -198,7 +198,7 @@ def _program(
 
 def _execution(hazards: Hazards, options: EngineOptions) -> str:
     if hazards.lasting and options.execution == "auto":
-        return "async"  # what a size took before says nothing of the next: the loop must go on
+        return "async"  # latencies at this size do not predict the next: keep the loop free
     return options.execution
 
 
@@ -240,12 +240,12 @@ def _same_for_one_row(
 
 
 def _narrow(compiled: Compiled, graph: Graph) -> set[str]:
-    """Name the inputs of which values are refused that the engine would change."""
+    """Name the inputs with values to refuse because the engine would change them."""
     return {port.spec.name for port in narrowed(compiled.model, graph.ports.inputs)}
 
 
-# Several infer requests of one compiled model may share its memory for intermediate results: a
-# failure of one would spoil those of the others, which are running meanwhile.
+# Infer requests of one compiled model may share memory for intermediate results: a failure of one
+# would corrupt the results of the others that run at the same time.
 def _slots(graph: Graph, options: EngineOptions, compiled: Compiled, nireq: int) -> list[Slot]:
     """Make infer requests; each with a compiled model of its own where a failure spoils that."""
     model, ports, hazards, _, _, detour = graph
@@ -261,7 +261,7 @@ def _slots(graph: Graph, options: EngineOptions, compiled: Compiled, nireq: int)
 
 
 def _takes_ahead(graph: Graph, compiled: Compiled, options: EngineOptions) -> bool:
-    """Tell whether a second infer request is to be started while the first one runs, and can be."""
+    """Tell whether a second infer request can and should start while the first one runs."""
     if not options.ahead or _nireq(compiled, options) > 1:
         return False
     # Without streams `start_async` infers in the thread that calls it, here the event loop.
@@ -287,7 +287,7 @@ def _blame(kind: type[ServingError], error: Exception) -> ServingError:
 
 
 def _checks(ports: Ports, compiled: ov.CompiledModel) -> list[tuple[str, Check]]:
-    """Bind what must be checked at each request, and only that."""
+    """Bind the checks that each request needs, and only those."""
     # Each check is Python code on the way of every request, so inputs that cannot be wrong, which
     # are nearly all, have none.
     checks: list[tuple[str, Check]] = [

@@ -1,4 +1,4 @@
-"""Device properties of a model: the user's, names of 2020 translated, and what the server adds."""
+"""Device properties of a model: the user's, with names of 2020 translated, and the server's."""
 
 import logging
 from collections.abc import Iterator, Mapping
@@ -22,12 +22,12 @@ HINT = "PERFORMANCE_HINT"
 PINNING = "ENABLE_CPU_PINNING"
 CACHE = "CACHE_DIR"
 KERNELS = "CPU_RUNTIME_CACHE_CAPACITY"
-"""Kernels that a stream of a model keeps; the one that was used longest ago goes first. OpenVINO
-takes it and does not list it. Each operation has one for each shape that it was asked with."""
+"""Kernels that a stream of a model caches; the least recently used goes first. OpenVINO accepts
+this property without listing it. Each operation has a kernel for each shape it has computed."""
 MOST_KERNELS = 5000
 """OpenVINO's own number of them."""
 KERNEL_BYTES = 130_000
-"""What the kernel of a small convolution takes, measured over 3,000 shapes."""
+"""Bytes of a small convolution's kernel, measured over 3,000 shapes."""
 KERNELS_PART = 4
 """The part of the budget of bytes, one in so many, that the kernels of one stream may take. Clients
 choose shapes: in a container of 512 MB, 5000 kernels of one small model would be its end."""
@@ -76,10 +76,10 @@ def properties(
         _check_hint(chosen.setdefault(PRECISION, _precision(own.inference_precision)), own)
     _check_mode(chosen)
     if options.cache_dir is not None:
-        # What the user wrote into plugin_config counts, here and below.
+        # The user's plugin_config takes precedence, here and below.
         chosen.setdefault(CACHE, str(options.cache_dir))
     if own.target_device == CPU:
-        # OpenVINO's one stream by default keeps to a node, unless it is told a number of threads.
+        # OpenVINO's default single stream keeps to a node, unless a number of threads is set.
         if threads and of_node and not {STREAMS, HINT} & set(chosen):
             threads = min(threads, of_node)
         chosen = {**for_cpu(threads), **_bound_kernels(BUDGET.limit), **chosen}
@@ -152,23 +152,23 @@ def _today(word: str) -> str:
 
 
 def check_precision(compiled: ov.CompiledModel, config: Mapping[str, str], device: str) -> None:
-    """Refuse what a device computes in another precision than was asked for.
+    """Refuse a model that the device computes in another precision than the configured one.
 
-    It takes a precision that it lacks without a word.
+    A device silently accepts a precision that it lacks.
 
     Args:
         compiled: on the device.
-        config: properties that it was compiled with.
+        config: the properties of its compilation.
         device: as the options name it.
 
     Raises:
-        LoadFailed: naming both, and what the device has.
+        LoadFailed: naming both, and the precisions of the device.
     """
     asked = _today(config.get(PRECISION, ""))
-    if asked not in PRECISIONS:  # other words, as `dynamic`, ask for none
+    if asked not in PRECISIONS:  # other words, such as `dynamic`, demand none
         return
     used, devices = property_of(compiled, PRECISION), _capabilities(compiled)
-    # AUTO, HETERO and MULTI hand the precision on to other devices, and do not say what these use.
+    # AUTO, HETERO and MULTI pass the precision on to other devices, and do not report theirs.
     if used == UNKNOWN and all(CAPABILITY[asked] in each for each in devices.values()):
         return
     if asked != used:
@@ -196,7 +196,7 @@ def precision_of(compiled: ov.CompiledModel, model: ov.Model) -> str:
 
 
 def _capabilities(compiled: ov.CompiledModel) -> dict[str, list[str]]:
-    """List what the devices have that compute a model, by their names."""
+    """List the capabilities of the devices that compute a model, by their names."""
     devices = compiled.get_property("EXECUTION_DEVICES")
     bare = [name.strip("()") for name in devices]  # AUTO has those in brackets that only start
     return {name: core().get_property(name, CAPABILITIES) for name in bare}

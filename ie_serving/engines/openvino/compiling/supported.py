@@ -1,7 +1,7 @@
-"""`target_device` and `plugin_config` beside what OpenVINO has on this machine.
+"""Checks `target_device` and `plugin_config` against the devices of this machine.
 
-`AUTO`, `HETERO` and `MULTI` take properties that they do not know, so a misspelt one would have no
-effect and no error.
+`AUTO`, `HETERO` and `MULTI` accept unknown properties, so a misspelt one would silently have no
+effect.
 """
 
 import re
@@ -41,10 +41,10 @@ WORDS = {STREAMS: ("AUTO", "NUMA")}
 
 
 def device(options: OpenVinoOptions) -> str:
-    """Give the device to compile for, which is there and has the properties that are asked for.
+    """Give the device to compile for, after a check that it exists and has the set properties.
 
     Raises:
-        LoadFailed: naming the devices that are there, or the property that may be meant.
+        LoadFailed: naming the present devices, or the property that may be meant.
     """
     name, asked = options.target_device, in_todays_words(options.plugin_config)
     if name != devices.CPU:  # which is always there; to look for others loads their plugins
@@ -111,7 +111,7 @@ def _numbers(device: str, names: Iterable[str]) -> Iterator[tuple[str, object]]:
 
 
 def _properties(device: str) -> Iterator[tuple[str, str]]:
-    """Give the properties of a device; those of what it computes on too."""
+    """Give the properties of a device, and of the devices it computes on."""
     kind = device.partition(":")[0]
     for each in dict.fromkeys([kind, *(devices.hardware(device) or core().available_devices)]):
         try:
@@ -124,8 +124,8 @@ def lower_precisions(options: OpenVinoOptions) -> list[str]:
     """Name the precisions below f32 of every device that may compute.
 
     Raises:
-        LoadFailed: `plugin_config` says the precision, which is to be chosen; or there is no such
-            device.
+        LoadFailed: `plugin_config` sets the precision although it should be chosen; or there is no
+            such device.
     """
     if options.says_precision:
         raise LoadFailed(

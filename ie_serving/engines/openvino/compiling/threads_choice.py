@@ -1,4 +1,4 @@
-"""A model is compiled for one thread or for several: whichever infers faster, measured at load."""
+"""Chooses one thread or several for a model, whichever infers faster, measured at load."""
 
 import logging
 from collections.abc import Mapping
@@ -104,7 +104,7 @@ def compile_fastest(
 
 def _fastest(model: ov.Model, options: EngineOptions, trials: "_Trials") -> Compiled:
     config = properties(options, thread_limit(), node_limit())
-    # What the user has set is not measured against anything else.
+    # The user's setting is taken without a measurement.
     own = options.of(OpenVinoOptions)
     by_user, device = set(in_todays_words(own.plugin_config)), own.target_device
     if device == CPU:
@@ -131,9 +131,9 @@ def _fastest(model: ov.Model, options: EngineOptions, trials: "_Trials") -> Comp
     several = compiled(config)
     if not may_choose or several.seconds is None or several.seconds > TINY_S:
         return several
-    # A model that looked tiny has been compiled for one thread already. It is measured anew,
-    # beside the other: what a start imports in other threads may have made it three times as
-    # slow (of 70 starts six were so).
+    # A model that looked tiny has been compiled for one thread already. It is measured again,
+    # beside the other: imports in other threads at the start may have made it three times as
+    # slow (in six of 70 starts).
     single = measured(single.model, single.config) if single else on_one_thread()
     if not trials.keeps_up(single, several):
         return several
@@ -222,14 +222,14 @@ class _Trials:
 
     def left_fit(self, model: ov.CompiledModel) -> bool:
         """Tell whether no try of a compiled model has failed, or none that can have spoilt it."""
-        # Where a failure spoils it, what serves is compiled anew for each infer request.
+        # Where a failure corrupts it, the model is compiled again for each infer request.
         if not self._is_open or self._hazards.spoils:
             return True
         return not any(failed is model for failed in self._failed)
 
 
 def compile_cached(model: ov.Model, device: str, config: Mapping[str, str]) -> ov.CompiledModel:
-    """Compile; without the cache of compiled models when that is what fails, as on a full disk."""
+    """Compile; without the compile cache when the cache fails, as on a full disk."""
     try:
         return core().compile_model(model, device, config)
     except RuntimeError as error:
@@ -255,5 +255,5 @@ def _keeps_up(single_s: float | None, several_s: float | None, slower: float = S
 
 
 def about_as_fast(single_s: float, several_s: float, slower: float = SLOWER) -> bool:
-    """Tell whether one thread is to be preferred, from the seconds of one inference."""
+    """Tell from the seconds of one inference whether one thread is preferable."""
     return REQUEST_S + single_s <= slower * (REQUEST_S + several_s)

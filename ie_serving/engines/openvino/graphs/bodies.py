@@ -1,4 +1,4 @@
-"""The bodies of loops and branches, and how a flag that is raised inside of one comes out."""
+"""The bodies of loops and branches; carries flags raised inside a body to the outer graph."""
 
 from collections.abc import Callable, Iterator, Sequence
 
@@ -21,10 +21,10 @@ def bodies(node: ov.Node) -> list[ov.Model]:
 
 
 def carried(node: ov.Node, inner: Sequence[Sequence[Flag]]) -> Iterator[Flag]:
-    """Give flags of the graph around an operation for those inside of its bodies.
+    """Give flags of the graph around an operation for the flags inside its bodies.
 
-    A flag of a branch is not raised where the other one was taken; one of a loop is raised where it
-    was in any round.
+    A flag of a branch is not raised where the other branch was taken; a flag of a loop is raised if
+    it was raised in any iteration.
 
     Args:
         node: the operation.
@@ -72,7 +72,7 @@ def of_rounds(node: ov.Node, joined: Callable[[ov.Node], ov.Node], count: int) -
         joined: from those of the rounds before to those with this round's; operations of the body.
         count: how many integers.
     """
-    # Carried through the rounds: what a loop gives of one round alone is that of the last.
+    # Carried through the iterations: otherwise a loop gives only the value of the last one.
     (body,) = bodies(node)
     so_far = op.parameter([count], ov.Type.i32)
     body.add_parameters([so_far])
@@ -91,10 +91,10 @@ def add_result(model: ov.Model, value: Operand) -> ov.Node:
 
 
 def _forget_order(node: ov.Node) -> None:
-    """Let the graph of an operation find the order of its operations anew.
+    """Make the graph of an operation recompute the order of its operations.
 
-    It remembers the order. New results and new inputs of a loop do not make it forget (OpenVINO
-    2026.4), and then it cannot be copied.
+    It caches the order. New results and inputs of a loop do not invalidate that (OpenVINO 2026.4),
+    and then the graph cannot be copied.
     """
     node.input(0).replace_source_output(node.input_value(0))
 

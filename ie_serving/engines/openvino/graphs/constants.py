@@ -1,4 +1,4 @@
-"""Constants of the element types that operations take their arguments in."""
+"""Makes constants of the element types that operations take as arguments."""
 
 from typing import TypeAlias
 
@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 from ie_serving.core.values.tensors import Array
 
 Operand: TypeAlias = "ov.Node | ov.Output"
-"""What an operation may read: a node stands for its only output."""
+"""An operand of an operation: a node stands for its only output."""
 
 
 def output_of(value: Operand) -> ov.Output:

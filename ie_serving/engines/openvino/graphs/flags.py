@@ -1,4 +1,4 @@
-"""What a graph tells of a request, in an output of its own, and how texts name an operation."""
+"""Flags, by which a graph reports a bad request in an extra output; names operations in texts."""
 
 from dataclasses import dataclass
 
@@ -13,7 +13,7 @@ class Flag:
     """A condition under which a request is refused.
 
     Attributes:
-        cause: what was wrong and what to do, for the client.
+        cause: the error and the advice for the client.
         raised: graph of one int32, shape (1,), that is 1 where the condition holds.
     """
 

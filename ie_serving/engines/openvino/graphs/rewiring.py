@@ -1,4 +1,4 @@
-"""Puts other operations in the place of one of a graph, or behind it."""
+"""Replaces an operation of a graph by others, or inserts others after it."""
 
 from collections.abc import Callable
 
@@ -20,7 +20,7 @@ def replace_node(node: ov.Node, made: ov.Node) -> None:
 
 
 def put_behind(output: ov.Output, make: Callable[[ov.Output], Operand]) -> None:
-    """Let all that read an output so far read what is made of it, which takes its names."""
+    """Make all readers of an output read a derived output instead, which takes its names."""
     readers, names = list(output.get_target_inputs()), output.get_names()
     made = output_of(make(output))
     output.set_names(set())

@@ -1,7 +1,7 @@
-"""Rules for what OpenVINO gets wrong, and the one walk that asks them of the operations of a graph.
+"""Rules against OpenVINO's faults, and the walk that applies them to the operations of a graph.
 
-A rule names the canaries that show its fault, the operations that it is for, and what it does with
-each: it changes the graph, gives flags by which requests are refused, or refuses the model.
+A rule names the canaries that show its fault, the operations it applies to, and its action: it
+changes the graph, gives flags by which requests are refused, or refuses the model.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -20,12 +20,12 @@ Does = TypeVar("Does", bound=Callable[..., object])
 
 @dataclass(frozen=True)
 class Rule(Generic[Does]):
-    """What is done about a fault of OpenVINO.
+    """The action against a fault of OpenVINO.
 
     Attributes:
-        faults: names of the canaries in `tests/canaries` that show it, parted by blanks.
-        kinds: names of the types of operations that it is for, parted by blanks; empty for all.
-        do: what is done with each of them; what it takes and gives is up to who asks the rules.
+        faults: names of the canaries in `tests/canaries` that show it, separated by blanks.
+        kinds: types of the operations it applies to, separated by blanks; empty for all.
+        do: the action on each operation; the caller defines its arguments and its result.
     """
 
     faults: str
@@ -34,7 +34,7 @@ class Rule(Generic[Does]):
 
 
 class Rules(Generic[Does]):
-    """Groups of rules in the order in which they are asked, found by the type of an operation."""
+    """Groups of rules in the order of their use, found by the type of an operation."""
 
     def __init__(self, *groups: Iterable[Rule[Does]]) -> None:
         self.groups = [tuple(group) for group in groups]
@@ -53,7 +53,7 @@ class Rules(Generic[Does]):
 
 @dataclass
 class Visit:
-    """What a rule may know of the graph, or body, that is visited, and what it may note.
+    """The context of a rule: facts about the visited graph or body, and the rule's notes.
 
     Attributes:
         model: the graph.
@@ -62,7 +62,7 @@ class Visit:
         sources: names of the operations whose outputs follow from the values of a request.
         rounds: counts of rounds that the graph makes; see `loop_rounds.py`.
         inner: the visits of the bodies of the operation that is visited now.
-        flags: what rules have given, group by group, as soon as the visit has ended.
+        flags: the rules' results, group by group, once the visit has ended.
     """
 
     model: ov.Model
@@ -74,13 +74,13 @@ class Visit:
 
 
 Ask: TypeAlias = Callable[[ov.Node, Visit], "Iterable[Flag] | None"]
-"""What a rule of the walk does with an operation; it may raise LoadFailed."""
+"""The action of a rule on an operation; it may raise LoadFailed."""
 
 
 def visit(model: ov.Model, rules: Rules[Ask], *, from_end: bool = True) -> Visit:
-    """Ask the rules of each operation behind those that it reads, and behind those of its bodies.
+    """Apply the rules to each operation after its inputs, and after those of its bodies.
 
-    What rules add to the graph is not visited.
+    Operations that rules add to the graph are not visited.
 
     Raises:
         LoadFailed: as a rule does.

@@ -1,4 +1,4 @@
-"""Sizes of a graph's tensors, read by as few calls of OpenVINO's binding as there are."""
+"""Reads sizes of a graph's tensors with as few calls of OpenVINO's binding as possible."""
 
 import math
 

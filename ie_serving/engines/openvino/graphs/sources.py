@@ -1,4 +1,4 @@
-"""Which outputs of a graph follow from the values of a request, and not from shapes alone."""
+"""Finds the outputs of a graph that depend on the values of a request, not only on shapes."""
 
 from collections.abc import Collection
 
@@ -10,9 +10,9 @@ SOURCES = frozenset({"Parameter", "ReadValue"})
 
 
 def note_source(node: ov.Node, here: Visit) -> None:
-    """Note the operation if its outputs do; what a body is given counts as such.
+    """Note the operation if its outputs do; inputs of a body count as such.
 
-    A rule to be asked first: what others put in front of the operation hides where values are from.
+    This rule comes first: operations that other rules insert hide the source of the values.
     """
     kind = node.get_type_name()
     inputs = range(node.get_input_size())

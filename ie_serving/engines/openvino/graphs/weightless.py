@@ -1,7 +1,7 @@
-"""A copy of a graph without its weights, which shows the shapes that follow from given ones.
+"""Copies a graph without its weights, to infer all shapes from given input shapes.
 
-The graph that serves keeps its open sizes, which is what requests make use of. Constants of bodies
-stay in the copy, whatever they are.
+The serving graph keeps its open sizes, which requests make use of. Constants of bodies always stay
+in the copy.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -19,9 +19,9 @@ WEIGHT_ELEMENTS = 1024
 """Elements up to which the copy keeps any constant: it may decide about shapes, as axes, sizes and
 patterns do."""
 MASK_ELEMENTS = 1 << 18
-"""Elements up to which it keeps those of `MASKS`, 2 MB of int64. They stay in memory as long as the
-version, so larger tables are replaced, too. What their values decide about shapes counts as open
-then: such a model is served the safe way, which is slower."""
+"""Elements (2 MB of int64) up to which the copy keeps constants of `MASKS`. They stay in memory as
+long as the version, so larger tables are replaced, too. Shapes that depend on their values then
+count as open: such a model is served in the safe way, which is slower."""
 MASKS = frozenset({"boolean", "u8", "i32", "i64"})
 """Element types of masks and indices: how many places a mask has set may be a size."""
 
@@ -71,13 +71,13 @@ def has_all(twin: WeightlessCopy, model: ov.Model) -> bool:
 
 
 def fix(copy: ov.Model, shapes: Mapping[int, ov.PartialShape]) -> None:
-    """Give inputs of a copy these shapes, by their numbers.
+    """Set the shapes of a copy's inputs, by their numbers.
 
     Not by `Model.reshape`, which rewrites the graph first: it takes several times as long, and may
-    let shapes fit that the graph that serves does not take.
+    accept shapes that the serving graph refuses.
 
     Raises:
-        RuntimeError: an operation does not take what follows from them.
+        RuntimeError: an operation refuses the inferred shapes.
     """
     parameters = copy.get_parameters()
     for index, shape in shapes.items():

@@ -1,4 +1,4 @@
-"""What was read of a version before anything is compiled."""
+"""Drafts: the signatures of a version as read from its files, before compilation."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -45,15 +45,15 @@ class Draft:
     Attributes:
         name: signature name.
         method: its method.
-        model: what computes it; None where `beside` answers all of it.
+        model: its graph; None where `beside` answers all of it.
         inputs: of the model.
         outputs: of the model.
-        beside: what is answered beside the model; None where the model is the whole signature.
+        beside: the part answered beside the model; None where the model is the whole signature.
         listed: the signature as the file declares it, for the metadata of one that is left out;
             None where the file declares none.
-        host: what the host computes around the model; None where it computes nothing.
-        colours: order of the colours of encoded images, where no setting says it.
-        ignored: further inputs of the file, whose values change nothing.
+        host: the computation of the host around the model; None where there is none.
+        colours: order of the colours of encoded images, where no setting gives it.
+        ignored: further inputs of the file, whose values have no effect.
     """
 
     name: str
@@ -69,7 +69,7 @@ class Draft:
 
     @property
     def runs_on(self) -> str:
-        """Say in words what computes it."""
+        """Describe the engine that computes it."""
         by_server = [*self._by_server()]
         if self.model is None:
             what = (
@@ -99,7 +99,7 @@ class Version:
     """The signatures of a version: those that were read, and why others are left out.
 
     Attributes:
-        drafts: what is to be compiled.
+        drafts: the signatures to compile.
         definitions: the SignatureDef of every signature of a file that has them, serialized, by
             its name.
         causes: why a signature is left out, by its name.
@@ -115,7 +115,7 @@ class Version:
     declared: dict[str, Signature] = field(default_factory=dict)
 
     def left_out(self) -> list[Signature]:
-        """Give the signatures that are left out and whose tensors are known, each with why."""
+        """Give the left-out signatures with known tensors, each with the cause."""
         return [
             replace(self.declared[name], left_out=str(cause))
             for name, cause in self.causes.items()

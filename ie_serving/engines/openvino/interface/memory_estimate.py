@@ -1,7 +1,7 @@
-"""What one request of a reshaped model takes at least, before anything of it is allocated.
+"""Estimates the least memory of one request of a reshaped model, before it is allocated.
 
-A fixed size has memory of its own as soon as a model is compiled: a batch of 1000000000, a slip of
-the pen, would take all that the machine has, and then fail without a word about its cause.
+For a fixed size memory is allocated when the model is compiled: a mistyped batch of 1000000000
+would take all memory of the machine, and then fail without naming its cause.
 """
 
 import math
@@ -16,14 +16,14 @@ _RAISE = Hint(", or raise {server.memory_budget_bytes}")
 
 
 def check_room(model: ov.Model, asked: str) -> None:
-    """Refuse shapes of which one request would take more than all requests together may.
+    """Refuse shapes for which one request exceeds the memory limit of all requests together.
 
     Args:
         model: with these shapes.
-        asked: them, for the error text.
+        asked: the shapes, for the error text.
 
     Raises:
-        LoadFailed: naming what is largest.
+        LoadFailed: naming the largest tensor.
     """
     largest = max(model.get_ordered_ops(), key=_given)
     ends = [*model.inputs, *model.outputs]
@@ -38,7 +38,7 @@ def check_room(model: ov.Model, asked: str) -> None:
 
 
 def _given(node: ov.Node) -> int:
-    """Count the bytes of what an operation gives, weights apart."""
+    """Count the bytes of an operation's outputs, except weights."""
     return 0 if node.get_type_name() == "Constant" else sum(map(_least, node.outputs()))
 
 

@@ -1,9 +1,9 @@
-"""Rows that OpenVINO would mix when it reshapes a model, found so that they are refused.
+"""Finds operations that mix rows after OpenVINO has reshaped a model, so that they are refused.
 
-A model with the pattern (1, 2048) in front of a matrix product is to take other batches. So
-`Model.reshape` replaces such a pattern by one that makes the product fit, whatever the pattern was:
-of one image of twice the height and width it then makes four rows, without an error. Measured with
-OpenVINO 2026.4; most classifiers of images end in such a pattern, ONNX's `Flatten` among them.
+To let a model with the pattern (1, 2048) before a matrix product take other batches,
+`Model.reshape` replaces the pattern by one that makes the product fit: from one image of twice the
+height and width it then silently makes four rows. Measured with OpenVINO 2026.4; most image
+classifiers end in such a pattern, ONNX's `Flatten` among them.
 """
 
 from collections.abc import Collection, Iterator
@@ -20,8 +20,8 @@ SAME = 0
 def keepers(model: ov.Model) -> frozenset[str]:
     """Name the operations that keep the first dimension, by a pattern that is known.
 
-    To be called before the model is reshaped. A pattern that begins with -1 leaves the rows open,
-    and what it makes of them is what the model's author wrote.
+    Call it before the model is reshaped. A pattern that begins with -1 leaves the rows open, as the
+    model's author intended.
     """
     return frozenset(str(node.get_friendly_name()) for node in _reshapes(model) if _keeps(node))
 
@@ -59,7 +59,7 @@ def _keeps(node: ov.Node) -> bool:
 
 
 def _sizes(node: ov.Node) -> tuple[int | None, int | None]:
-    """Give the first dimension of what a node is given, and of what it makes."""
+    """Give the first dimension of a node's input, and of its output."""
     return _first(node.get_input_partial_shape(0)), _first(node.get_output_partial_shape(0))
 
 

@@ -1,8 +1,8 @@
-"""Layout, mean, scale, colours and element type as part of a model, by OpenVINO's PrePostProcessor.
+"""Adds layout, mean, scale, colours and element type to a model by OpenVINO's PrePostProcessor.
 
-Afterwards the model's inputs and outputs are what clients send and get, so metadata, checks and
-reshaping need to know nothing of it. Element type comes first, then colours, size, mean and
-scale, and at last the model's own layout: mean and scale are in the model's order of colours.
+Afterwards the model's inputs and outputs are those of clients, so metadata, checks and reshaping
+need no knowledge of preprocessing. Element type comes first, then colours, size, mean and scale,
+and at last the model's own layout: mean and scale are in the model's order of colours.
 """
 
 from collections.abc import Sequence
@@ -20,11 +20,11 @@ SPATIAL = ("H", "W")
 
 
 def check(draft: Draft, options: Preprocessing) -> None:
-    """Refuse what could not be preprocessed as asked.
+    """Refuse preprocessing that cannot be done as configured.
 
     Raises:
-        LoadFailed: the server works on the inputs before the model, a name is unknown, or what is
-            meant for one input has several.
+        LoadFailed: the server changes the inputs before the model, a name is unknown, or a setting
+            for a single input meets several.
     """
     if not options.asked:
         return
@@ -70,7 +70,7 @@ def apply(draft: Draft, model: ov.Model, options: Preprocessing) -> bool:
 
 
 def layout_of(tensor: Tensor, options: Preprocessing, *, is_input: bool) -> Pair | None:
-    """Give the layout that is asked for a tensor."""
+    """Give the configured layout of a tensor."""
     if isinstance(options.layout, Pair):  # one without a name is of the only input
         return options.layout if is_input else None
     return next((pair for name, pair in options.layouts.items() if name in tensor.names), None)

@@ -1,4 +1,4 @@
-"""Tensors of a model as clients see them, and what the engine can take beyond that."""
+"""The specs of a model's tensors for clients, and the ports of the engine behind them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -95,10 +95,10 @@ class Ports:
     """Inputs and outputs of one signature.
 
     Attributes:
-        signature: what clients see.
+        signature: as clients see it.
         inputs: of the model.
         outputs: of the model.
-        keepers: operations of the reshaped model that must go on keeping rows apart; see `rows`.
+        keepers: operations of the reshaped model that must still keep rows apart; see `rows`.
     """
 
     signature: Signature
@@ -108,7 +108,7 @@ class Ports:
 
 
 def prepare(draft: Draft, model: ov.Model, options: EngineOptions) -> Ports:
-    """Preprocess and reshape the draft's model, convert BF16, and say what clients see.
+    """Preprocess and reshape the draft's model, convert BF16, and give its ports.
 
     Raises:
         LoadFailed: the model cannot be preprocessed or reshaped, or a tensor has a type without a
@@ -135,7 +135,7 @@ def prepare(draft: Draft, model: ov.Model, options: EngineOptions) -> Ports:
 def _reshape(
     draft: Draft, model: ov.Model, options: OpenVinoOptions, steps: Preprocessing
 ) -> tuple[bool, frozenset[str]]:
-    """Give the inputs the shapes that are asked for; tell whether any is, and name what keeps rows.
+    """Set the configured shapes; tell whether there are any, and name the row-keeping operations.
 
     Raises:
         LoadFailed: the model does not take these shapes.
@@ -157,7 +157,7 @@ def _reshape(
 
 
 def check_shapes(draft: Draft, options: OpenVinoOptions) -> None:
-    """Refuse shapes that are asked of a signature without a model.
+    """Refuse shapes configured for a signature without a model.
 
     Raises:
         LoadFailed: naming the setting.
@@ -274,7 +274,7 @@ def _computed_doubles(model: ov.Model, inputs: Sequence[Port]) -> list[tuple[str
 
 
 def _doubles(model: ov.Model, outputs: Sequence[Port]) -> list[tuple[str, int]]:
-    """List the outputs of float64 that are computed: as float32, whose infinity would be lost."""
+    """List the computed outputs of float64: they become float32, whose infinity would be lost."""
     return [
         ("output", port.index)
         for port in outputs

@@ -1,4 +1,4 @@
-"""`Attention` by the words of ONNX, with windows, and with a past in front of its causal queries.
+"""Converts ONNX's `Attention` with windows, and with a past before its causal queries.
 
 OpenVINO's front end drops windows, and counts the keys before the first query from the end. Models
 without either keep the front end's own, which the plugin computes as one operation.
@@ -21,7 +21,7 @@ PACKED = 3
 """Dimensions where the heads of a token lie one behind the other."""
 MASKED = np.float32(-np.inf)
 RAW, CAPPED, BIASED, WEIGHTS = range(4)
-"""What the fourth output is."""
+"""The possible contents of the fourth output."""
 
 
 def is_needed(node: Node) -> bool:
@@ -113,7 +113,7 @@ def _places(scores: ov.Node, axis: int) -> ov.Node:
 
 
 def _bias(mask: ov.Output, scores: ov.Node) -> ov.Node:
-    """Give what a mask adds; keys behind its last are masked."""
+    """Give the addend that a mask makes; keys after its last are masked."""
     is_truth = mask.get_element_type() == ov.Type.boolean
     bias = op.select(mask, float32(0), float32(MASKED)) if is_truth else floats(mask)
     rank = rank_of(mask)

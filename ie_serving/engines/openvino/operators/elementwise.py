@@ -1,4 +1,4 @@
-"""Operators whose numbers are each computed from few others: activations, and products in a row."""
+"""Converts operators that compute each element from few others: activations, row products."""
 
 import openvino as ov
 import openvino.opset15 as op

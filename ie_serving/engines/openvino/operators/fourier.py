@@ -1,4 +1,4 @@
-"""`DFT` with the axis of opset 20, which is an input, and with one side of the frequencies."""
+"""Converts `DFT` with opset 20's axis, which is an input, and with one-sided frequencies."""
 
 import openvino as ov
 import openvino.opset15 as op
@@ -70,9 +70,9 @@ def _inverse(data: ov.Output, length: ov.Output | None, place: int) -> ov.Node:
 
 
 def _real(data: ov.Output, length: ov.Output | None, place: int) -> ov.Node:
-    """Give the numbers whose frequencies of one side are given.
+    """Give the real numbers of one-sided frequencies.
 
-    The plugin takes others for those that are missing. Measured with OpenVINO 2026.4.
+    The plugin computes missing frequencies wrongly. Measured with OpenVINO 2026.4.
     """
     count = None if length is None else value_of(length.get_node())
     if length is not None and (
@@ -85,7 +85,7 @@ def _real(data: ov.Output, length: ov.Output | None, place: int) -> ov.Node:
 
 
 def _complex(data: ov.Output) -> ov.Node:
-    """Give numbers two parts, the second of which may be missing."""
+    """Give numbers a real and an imaginary part; the imaginary part may be missing."""
     rank = rank_of(data)
     begin = [0] * rank
     end = [*begin[1:], 2 - size_of(data, rank - 1)]

@@ -1,4 +1,4 @@
-"""A front end for ONNX that converts some operators as this server says."""
+"""A front end for ONNX that converts some operators by this server's converters."""
 
 from collections.abc import Mapping
 from pathlib import Path

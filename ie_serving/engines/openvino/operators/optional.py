@@ -1,4 +1,4 @@
-"""Operators on what may be missing: a tensor that is given is there, and is its own element."""
+"""Converts operators on optional values: a given tensor is present, and is its own element."""
 
 import openvino as ov
 import openvino.opset15 as op

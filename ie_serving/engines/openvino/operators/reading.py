@@ -1,4 +1,4 @@
-"""What converters read of an operator in a file of ONNX, and what they make their graphs of."""
+"""Reads an ONNX operator for the converters, and builds the parts of their graphs."""
 
 from collections.abc import Callable, Sequence
 
@@ -65,9 +65,9 @@ def by_axis(data: ov.Output, axis: ov.Output, along: Callable[[int], ov.Node]) -
     Indices are guarded, so that an axis which is out of range is refused.
 
     Args:
-        data: of known rank; what is computed has its shape, whichever the axis.
+        data: of known rank; the result has its shape, for any axis.
         axis: a number, or a row of one.
-        along: gives what is computed along one of the axes.
+        along: computes along one of the axes.
     """
     rank = rank_of(data)
     known = value_of(axis.get_node())

@@ -1,4 +1,4 @@
-"""Operators of networks that carry a state from token to token: caches, convolutions, attention."""
+"""Converts operators that carry a state from token to token: caches, convolutions, attention."""
 
 import openvino as ov
 import openvino.opset15 as op
@@ -20,7 +20,7 @@ RULES = ("linear", "gated", "delta", "gated_delta")
 
 
 def causal_convolution(node: NodeContext) -> list[ov.Output]:
-    """Convolve each channel with what came before; also give the end of that."""
+    """Convolve each channel with its earlier tokens; also give the last of them as state."""
     data, kernel = node.get_input(0), node.get_input(1)
     bias, past = given(node, 2), given(node, 3)
     before = size_of(kernel, 2) - 1
@@ -80,7 +80,7 @@ def _by_token(data: ov.Output, heads: int, rows: int = 1) -> ov.Node:
 
 
 def _over_tokens(tokens: dict[str, ov.Node], state: ov.Node) -> tuple[ov.Output, ov.Output]:
-    """Give what is read of the state at each token, and the last state."""
+    """Give the values read from the state at each token, and the last state."""
     slices = {}
     for name, each in tokens.items():
         shape = each.get_output_partial_shape(0)
@@ -100,7 +100,7 @@ def _over_tokens(tokens: dict[str, ov.Node], state: ov.Node) -> tuple[ov.Output,
 
 
 def _updated(state: Operand, rows: dict[str, ov.Node]) -> ov.Node:
-    """Let a state fade, and add what a token says. Rows are (batch, heads, 1, size)."""
+    """Decay a state, and add a token's contribution. Rows are (batch, heads, 1, size)."""
     column = op.transpose(rows["k"], int64([0, 1, 3, 2]))
     value = rows["v"]
     if "g" in rows:
@@ -113,9 +113,9 @@ def _updated(state: Operand, rows: dict[str, ov.Node]) -> ov.Node:
 
 
 def tensor_scatter(node: NodeContext) -> list[ov.Output]:
-    """Write an update into a cache, at a place of each row of the batch.
+    """Write an update into a cache, at a position for each row of the batch.
 
-    A row that would be written beyond the cache asks for an index out of range, and is refused.
+    A row that would be written beyond the cache uses an index out of range, and is refused.
     """
     cache, update, places = node.get_input(0), node.get_input(1), given(node, 2)
     rank = rank_of(cache)

@@ -1,4 +1,4 @@
-"""Operators of ONNX that this server converts, since OpenVINO's front end does not, or wrongly."""
+"""ONNX operators that this server converts, since OpenVINO lacks or misconverts them."""
 
 from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
@@ -13,8 +13,8 @@ class Operator(NamedTuple):
     """How one operator is converted.
 
     Attributes:
-        convert: what is used in place of the front end's own.
-        is_needed: whether the front end's own is not right for an operator of a file.
+        convert: used in place of the front end's conversion.
+        is_needed: whether the front end's conversion is wrong for an operator of a file.
     """
 
     convert: Convert
@@ -22,7 +22,7 @@ class Operator(NamedTuple):
 
 
 def needed(nodes: Iterable[Node]) -> Mapping[str, Convert]:
-    """Give what converts operators that the front end does not, by their names."""
+    """Give the converters needed in place of the front end's, by operator name."""
     return {
         node.kind: operator.convert
         for node in nodes

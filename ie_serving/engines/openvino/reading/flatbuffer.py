@@ -1,9 +1,9 @@
-"""Just enough of FlatBuffers and FlexBuffers to read the signatures of a TFLite model.
+"""Reads FlatBuffers and FlexBuffers as far as the signatures of a TFLite model need it.
 
-A *table* begins with the distance back to its vtable, which holds for each field how far into the
-table it lies; 0 where it is absent. Strings, vectors and tables are reached by a distance forward
-from where it is written. A FlexBuffer is read from its end: its last byte is the width in bytes of
-its root, the byte before it the root's type. Everything is little-endian.
+A *table* begins with the distance back to its vtable, which has each field's offset in the table; 0
+where the field is absent. Strings, vectors and tables are found by a forward distance, counted from
+the position of that number. A FlexBuffer is read from its end: its last byte is the width in bytes
+of its root, the byte before it the root's type. Everything is little-endian.
 
 Source: the internals pages of FlatBuffers and FlexBuffers.
 """
@@ -24,7 +24,7 @@ _FLEX_MAP = 9
 
 @contextmanager
 def checked(file: str) -> Iterator[None]:
-    """Turn what a damaged file leads to into LoadFailed."""
+    """Turn the exceptions that a damaged file causes into LoadFailed."""
     try:
         yield
     except (struct.error, IndexError, KeyError, UnicodeDecodeError) as error:

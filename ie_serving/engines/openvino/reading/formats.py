@@ -1,9 +1,9 @@
-"""What a version directory may hold, and whether it is all there.
+"""Finds the model format of a version directory, and tells whether its files are complete.
 
-OpenVINO IR (`*.xml` with `*.bin` of the same stem), a TensorFlow SavedModel, binary or as text, one
-`.onnx`, one `.tflite`, PaddlePaddle's `.pdmodel` with `.pdiparams`, or a frozen graph of TensorFlow
-(`.pb`), looked for in this order; a `.tflite` comes first where it is preferred. Two models of one
-format are refused: which of them was meant cannot be known.
+The formats, in the order of search: OpenVINO IR (`*.xml` with `*.bin` of the same stem), a
+TensorFlow SavedModel, binary or as text, one `.onnx`, one `.tflite`, PaddlePaddle's `.pdmodel` with
+`.pdiparams`, or a frozen graph of TensorFlow (`.pb`); a `.tflite` comes first where it is
+preferred. Two models of one format are refused as ambiguous.
 """
 
 import re
@@ -26,7 +26,7 @@ COLOURS = dict.fromkeys((IR, PADDLE), BGR)
 """Order of an image's colours, by suffix, as OpenVINO Model Server decodes it: IR and PaddlePaddle
 come from there, with clients that count on it. Models of other formats are trained with RGB."""
 BESIDE_SAVED_MODEL = frozenset({"fingerprint.pb", "keras_metadata.pb"})
-"""What TensorFlow writes beside a SavedModel, whose own file may still be on its way."""
+"""Files that TensorFlow writes beside a SavedModel, whose own file may not have arrived yet."""
 PYTORCH = (".pt2", ".pt", ".pth")
 
 _INDEX = "variables/variables.index"
@@ -38,7 +38,7 @@ _NOTHING = (
 
 
 def missing(files: Collection[str]) -> str | None:
-    """Say what a directory of `files` lacks; None when it is complete."""
+    """Name the missing files of a directory of `files`; None when it is complete."""
     top = {name for name in files if "/" not in name}
     if xmls := _with_suffix(top, IR):
         return _without_weights(xmls, top, IR)
@@ -60,7 +60,7 @@ def model_file(directory: Path, *, prefer_tflite: bool = False) -> Path:
         LoadFailed: none, or more than one of a format.
     """
     names = {path.name for path in directory.iterdir() if path.is_file()}
-    # The order of `missing`, so that what was found complete is also what is read.
+    # The order of `missing`, so that the model found complete is the one that is read.
     order = [
         _with_suffix(names, IR),
         names & {SAVED_MODEL},
@@ -98,7 +98,7 @@ def _without_weights(graphs: Collection[str], top: Collection[str], suffix: str)
 
 
 def _without_graph(top: Collection[str]) -> str:
-    """Say which file with a graph is missing beside what is there."""
+    """Name the missing graph file beside the present files."""
     for graph, weights in WEIGHTS.items():
         if found := _with_suffix(top, weights):
             return f"{PurePosixPath(found[0]).stem}{graph} is missing beside {found[0]}"
@@ -112,7 +112,7 @@ def _without_graph(top: Collection[str]) -> str:
 
 
 def _missing_variables(files: Collection[str]) -> str | None:
-    # A graph of constants alone, such as a frozen one, has no such directory.
+    # A graph with constants only, such as a frozen one, has no such directory.
     if not any(name.startswith("variables/") for name in files):
         return None
     if _INDEX not in files:

@@ -1,4 +1,4 @@
-"""Signatures that are left out of a version: one that cannot be served costs no other."""
+"""Leaves a signature that cannot be served out of a version, so that the others still serve."""
 
 import logging
 from collections.abc import Iterator
@@ -14,12 +14,12 @@ log = logging.getLogger(__name__)
 
 @contextmanager
 def leaving_out(version: Version, name: str, how: str) -> Iterator[None]:
-    """Leave a signature out when the body fails: it costs no other signature.
+    """Leave a signature out when the body fails; the other signatures still serve.
 
     Args:
         version: which notes the cause.
         name: signature name.
-        how: what the signature cannot be: `converted`, `compiled`.
+        how: the step that failed: `converted`, `compiled`.
     """
     what = f"{version.file}: signature {name!r} cannot be {how}"
     try:

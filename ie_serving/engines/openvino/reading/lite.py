@@ -1,4 +1,4 @@
-"""`*.tflite` -> a draft for each of its signatures; one that cannot be converted costs no other."""
+"""Reads `*.tflite` to a draft for each signature; leaves out those that cannot be converted."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path

@@ -1,8 +1,8 @@
-"""The signatures of a TFLite model: a pure reading of its file.
+"""Reads the signatures of a TFLite model from its file. Pure.
 
-They stand in up to two places: as SignatureDefs in the metadata `signature_defs_metadata`, which
-TensorFlow Serving reads, or as the converter of TensorFlow 2 writes them, each for a subgraph. A
-file with neither has one, `serving_default`, with its tensors under their own names, as there.
+They are in up to two places: as SignatureDefs in the metadata `signature_defs_metadata`, which
+TensorFlow Serving reads, or as TensorFlow 2's converter writes them, each for a subgraph. A file
+with neither has one, `serving_default`, with its tensors under their own names, as in Serving.
 
 Source: schema.fbs of TensorFlow Lite, tflite_session.cc of TensorFlow Serving.
 """
@@ -21,7 +21,7 @@ from ie_serving.wire.protobuf import messages
 from ie_serving.wire.protobuf.messages import Proto
 
 IDENTIFIER = b"TFL3"
-"""What the file has at its fifth byte."""
+"""Identifier of the format, from the fifth byte of the file on."""
 METADATA = "signature_defs_metadata"
 
 _SUBGRAPHS, _BUFFERS, _METADATA, _SIGNATURES = 2, 4, 6, 7

@@ -1,4 +1,4 @@
-"""`mapping_config.json`: public names for a model's tensors, beside its files as in 2020.
+"""Reads `mapping_config.json`: public names for a model's tensors, a file beside the model.
 
     {"inputs": {"tensor name": "public name"}, "outputs": {"tensor name": "public name"}}
 
@@ -23,8 +23,8 @@ Renames = Mapping[str, str]
 def read_mapping(directory: Path) -> tuple[Renames, Renames]:
     """Read the renames of inputs and of outputs.
 
-    Both are empty without the file, and, with a warning, when it is not what the module's head
-    shows: the tensors' own names serve then, as in 2020.
+    Both are empty without the file, and, with a warning, when the file has another form than the
+    module's docstring shows: then the tensors keep their own names, as in 2020.
     """
     path = directory / FILE
     if not path.is_file():

@@ -1,8 +1,8 @@
-"""What ONNX models ask for and OpenVINO's front end for ONNX drops without a word.
+"""Refuses ONNX models with attributes that OpenVINO's front end for ONNX silently drops.
 
-`OVERLOOKED` names it by operator. `tests/unit/engines/openvino/reading/test_onnx_unread.py`
-compares the table with what the front end asks for: a version of it that reads more fails a test
-there.
+`OVERLOOKED` names them by operator. `tests/unit/engines/openvino/reading/test_onnx_unread.py`
+compares the table with the attributes that the front end reads: a release that reads more fails a
+test there.
 """
 
 from collections.abc import Container, Mapping
@@ -110,14 +110,14 @@ OVERLOOKED: Mapping[str, tuple[Attribute | Input, ...]] = MappingProxyType(
 
 
 def refuse_unread(file: Path, converted: Container[str] = ()) -> None:
-    """Refuse a model that OpenVINO would compute otherwise than it says.
+    """Refuse a model that OpenVINO would compute otherwise than the file says.
 
     Args:
         file: of the model.
         converted: operators that OpenVINO does not convert itself.
 
     Raises:
-        LoadFailed: naming operator, node and what would be dropped.
+        LoadFailed: naming operator, node and the attribute that would be dropped.
     """
     try:
         imported = opsets(file).get(MAIN_DOMAIN, 1)

@@ -1,4 +1,4 @@
-"""From a version directory to models in memory: one a signature, with its tensors named.
+"""Reads a version directory to models in memory: one for each signature, with named tensors.
 
 The readers of SavedModels and of TensorFlow Lite are imported with the first version that needs
 them, in the thread of its load: together they are a tenth of a server's modules.
@@ -42,7 +42,7 @@ def read(directory: Path, options: OpenVinoOptions) -> Version:
 def _read_file(file: Path, renames: tuple[Renames, Renames]) -> Version:
     """Read a model's file as its name has it."""
     if file.name in (formats.SAVED_MODEL, formats.SAVED_MODEL_TEXT):
-        # Here, not above: with all that it needs it is most of what a load may import.
+        # Here, not above: its imports are most of those that a load can need.
         from ie_serving.engines.openvino.reading.saved_model import read_signatures
 
         return read_signatures(file.parent, renames)
@@ -65,8 +65,7 @@ def _read_model(file: Path) -> ov.Model:
     """Read a file of IR or ONNX.
 
     Raises:
-        LoadFailed: a file of ONNX in which OpenVINO does not find a model, or of which it would
-            drop a part.
+        LoadFailed: OpenVINO finds no model in a file of ONNX, or would drop a part of the file.
     """
     if file.suffix != formats.ONNX:
         return core().read_model(str(file))
@@ -75,7 +74,7 @@ def _read_model(file: Path) -> ov.Model:
     try:
         model = _read_with(file, own) if own else _read_onnx(file)
     except RuntimeError as error:
-        # What no front end takes for its own; the text names all that there are.
+        # No front end recognises the file; the text names all front ends.
         if "Available frontends" not in str(error):
             raise
         size = file.stat().st_size
@@ -86,7 +85,7 @@ def _read_model(file: Path) -> ov.Model:
 
 
 def _own_conversions(file: Path) -> Mapping[str, "Convert"]:
-    """Give what converts operators of a file that OpenVINO does not, or wrongly, by their names."""
+    """Give our converters, by name, of operators that OpenVINO lacks or converts wrongly."""
     from ie_serving.engines.openvino.operators.table import needed
 
     try:
@@ -116,7 +115,7 @@ def _plain(model: ov.Model, renames: tuple[Renames, Renames], file: Path) -> Dra
     if file.suffix == formats.ONNX:
         declared = inputs(file)
         own = _declared_names(model.inputs, declared, file)
-        ignored = frozenset(declared).difference(own)  # the front end drops what changes nothing
+        ignored = frozenset(declared).difference(own)  # the front end drops inputs without effect
     given = _tensors(model.inputs, own, renames[0], "inputs")
     outputs = _tensors(model.outputs, _own_names(model.outputs), renames[1], "outputs")
     return Draft(SERVING_DEFAULT, Method.PREDICT.value, model, given, outputs, ignored=ignored)
@@ -143,9 +142,9 @@ def _own_names(ports: Sequence[ov.Output]) -> list[str]:
 
 
 def _declared_names(ports: Sequence[ov.Output], declared: Sequence[str], file: Path) -> list[str]:
-    """Give what a file of ONNX calls each input.
+    """Give the name of each input in a file of ONNX.
 
-    The front end calls an input that is an output, too, like the output.
+    The front end gives an input that is also an output the output's name.
     """
     own = [min(_names(port).intersection(declared), default="") for port in ports]
     lost = [name for name in declared if name not in own]

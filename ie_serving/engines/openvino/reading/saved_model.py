@@ -1,4 +1,4 @@
-"""A SavedModel -> a draft for each signature; one that cannot be converted costs no other."""
+"""Reads a SavedModel to a draft for each signature; leaves out those that cannot be converted."""
 
 import logging
 from collections.abc import Iterable, Mapping, Sequence
@@ -64,7 +64,7 @@ def read_signatures(directory: Path, renames: tuple[Renames, Renames]) -> Versio
 
 
 def read_frozen_graph(file: Path, renames: tuple[Renames, Renames]) -> Version:
-    """Convert a frozen graph as the SavedModel that it might have been.
+    """Convert a frozen graph like a SavedModel.
 
     Raises:
         LoadFailed: the file is no such graph.
@@ -193,7 +193,7 @@ class _Conversion:
     def _host(self, prepared: Prepared) -> "Plan | None":
         """Give the host's part, by the names that clients use; None where there is none.
 
-        What the init op sets becomes constants of the model on the way.
+        Values that the init op sets become constants of the model.
         """
         if not self._may_need_host(prepared):
             return None
@@ -248,7 +248,7 @@ class _Conversion:
         ]
 
     def _beside(self, prepared: Prepared, host: "Plan | None") -> Beside | None:
-        """Say what is answered beside the model; None where the model is the whole signature."""
+        """Give the part answered beside the model; None where the model is the whole signature."""
         if prepared.as_declared and not prepared.defaults and host is None:
             return None
         inputs, outputs = self._names
@@ -270,7 +270,7 @@ class _Conversion:
         )
 
     def _meanings(self, prepared: Prepared, host: "Plan | None") -> dict[str, str]:
-        """Say what inputs of the model that clients do not know are made of."""
+        """Tell how the model's inputs that clients do not see are computed."""
         names = self._names[0]
         meanings = {
             own: f'feature "{feature.key}" of "{names[alias]}"'
@@ -299,11 +299,11 @@ class _Conversion:
 def _evaluated(model: ov.Model, output: ov.Output) -> Array:
     """Compute one output of a graph whose inputs are the zeros of `directory_of_constants`.
 
-    OpenVINO's reference computes in the dtypes of the graph, but not every operation; the CPU
-    plugin computes 64 bits in 32, which is what doubles are served with.
+    OpenVINO's reference implementation computes in the dtypes of the graph, but lacks some
+    operations; the CPU plugin computes 64 bits in 32, as for served doubles.
 
     Raises:
-        LoadFailed: only the plugin computes it, and it is an integer that 32 bits may not hold.
+        LoadFailed: only the plugin computes it, and 32 bits may not hold its integers.
     """
     inputs = model.get_parameters()
     zeros = [np.zeros((), BY_NUMBER[_dtype(each.output(0))].numpy) for each in inputs]

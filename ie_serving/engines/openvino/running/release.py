@@ -1,10 +1,10 @@
 """Frees a compiled model while other threads have the interpreter.
 
-OpenVINO's binding frees it inside of Python's own deallocation, with the interpreter locked: 70 ms
-for 500 MB of weights, in which no request moves. So its C++ destructor is called beforehand through
-ctypes, which lets go of the interpreter; the deallocation then finds an empty object. The address
-comes from pybind11's protocol for other extensions (`_pybind11_conduit_v1_`), which gives it only
-for the same C++ interface and type. Where anything of this is missing, Python frees as always.
+OpenVINO's binding frees it during Python's deallocation, with the interpreter lock held: 70 ms for
+500 MB of weights, during which no request progresses. So its C++ destructor is called before,
+through ctypes, which releases the interpreter lock; the deallocation then finds an empty object.
+The address comes from pybind11's protocol for other extensions (`_pybind11_conduit_v1_`), which
+gives it only for the same C++ ABI and type. Where any of this is missing, Python frees as usual.
 Source: docs of pybind11, "Custom type setup", and `cpp_conduit.h`.
 """
 
@@ -15,8 +15,8 @@ import openvino as ov
 from openvino import _pyopenvino
 
 KNOWN = ("2026.4.1",)
-"""Beginnings of the releases whose `CompiledModel` is two shared pointers: those that the tests ran
-with. With another layout the memory of something else would be overwritten."""
+"""Prefixes of releases whose `CompiledModel` is two shared pointers, as tested. With another layout
+the memory of another object would be overwritten."""
 BYTES = 32
 """Of two shared pointers; zeros are two empty ones."""
 ABI = b"system_libstdcpp_gxx_abi_1xxx_use_cxx11_abi_1"
@@ -45,7 +45,7 @@ class _Binding:
         )
         kind = ctypes.addressof(ctypes.c_char.in_dll(library, TYPE))
         self._kind = self._new(kind, _TYPE_INFO, None)
-        # CFUNCTYPE: whoever calls lets go of the interpreter meanwhile.
+        # CFUNCTYPE: the call releases the interpreter lock.
         self._destroy = ctypes.CFUNCTYPE(None, ctypes.c_void_p)((DESTRUCTOR, library))
 
     def free(self, compiled: ov.CompiledModel) -> None:
@@ -70,7 +70,7 @@ def _binding() -> _Binding | None:
 
 
 def release(compiled: ov.CompiledModel) -> None:
-    """Free what `compiled` holds, if nothing else does. It must not be used any more."""
+    """Free the memory of `compiled`, unless it is shared. The object must not be used again."""
     binding = _binding()
     if binding:
         binding.free(compiled)

@@ -1,9 +1,9 @@
 """Refuses input shapes that do not fit together, before the engine sees them.
 
-The CPU plugin would raise for them as well, but is not to be trusted afterwards: with 2026.4, an
-inference that failed for its shapes can make the next valid one answer from freed memory, without
-an error. So every new combination is first tried on a copy of the model without its weights. The
-same copy shows where an operation gets an empty input and is skipped (`faults/hazards.py`).
+The CPU plugin would raise for them as well, but is unreliable afterwards: with 2026.4, after an
+inference that failed for its shapes the next valid one can silently answer from freed memory. So
+every new combination is first tried on a copy of the model without weights. The same copy shows
+where an operation gets an empty input and is skipped (`faults/hazards.py`).
 """
 
 import asyncio
@@ -31,10 +31,10 @@ KNOWN_LIMIT = 4096
 """Combinations that fit and are remembered, about 200 bytes each; for one more the oldest is
 forgotten, and tried again when it comes."""
 HELD = frozenset({"Constant", "Parameter"})
-"""What is there before a request computes: weights, and its inputs, which are counted."""
+"""Operations whose memory exists before an inference: weights, and inputs, which are counted."""
 REFUSED_LIMIT = 64
-"""Combinations that do not fit and are remembered with their text; for one more the oldest is
-forgotten. Fewer, since whoever sends wrong shapes sends many."""
+"""Refused combinations that are remembered with their error text; for one more the oldest is
+forgotten. Fewer than accepted ones, since a client with wrong shapes sends many."""
 
 T = TypeVar("T")
 
@@ -47,9 +47,9 @@ class ShapeInference:
 
     See `engines.run.request.Admission`.
 
-    What is known is looked up; anything new is inferred in a thread, one combination at a time, so
-    that a storm of new shapes holds neither the loop nor more than that thread. A second
-    request for a combination that is being inferred waits for its turn, and then finds it known.
+    Known combinations are looked up; a new one is inferred in a thread, one at a time, so that many
+    new shapes block neither the loop nor more than one thread. A second request for a combination
+    that is being inferred waits for its turn, and then finds it known.
     """
 
     def __init__(
@@ -105,8 +105,8 @@ class ShapeInference:
     def try_shapes(self, shapes: Shapes) -> tuple[bool, str | None]:
         """Tell whether `shapes` may be remembered, or why the model does not take them. Blocking.
 
-        Not remembered is what lets an operation compute with nothing: with some operations fused
-        behind it, it fails, and such a request has to go by the way that loses no error each time.
+        A combination that gives an operation an empty input is not remembered: with some operations
+        fused behind it, it fails, so each such request has to run in the way that keeps errors.
         """
         try:
             fix(self._model, dict(zip(self._indices, map(_closed, shapes), strict=True)))

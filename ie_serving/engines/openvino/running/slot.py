@@ -1,4 +1,4 @@
-"""One infer request with its tensors bound: inputs are copied in, outputs are read in place."""
+"""An infer request with bound tensors: inputs are copied in, outputs are read in place."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -22,8 +22,8 @@ FEW = 256
 """Numbers up to which their bytes are looked at: of more, adding up their squares takes less."""
 
 MOST_PADDING = 64 << 20
-"""Bytes by which strings of unlike lengths may be padded; what needs more is refused. OpenVINO pads
-all to the longest, so one long string among many short ones would take any memory there is."""
+"""Bytes of padding for strings of different lengths; a request that needs more is refused. OpenVINO
+pads all to the longest, so one long string among many short ones could exhaust the memory."""
 
 Write = Callable[[Array], None]
 
@@ -120,7 +120,7 @@ class Slot:
             self._request.cancel()
 
     def renew(self) -> None:
-        """Compile anew where a failure may have spoilt the compiled model.
+        """Compile again where a failure may have corrupted the compiled model.
 
         Raises:
             RuntimeError: it cannot be compiled now. Each use fails, and tries again, until it can.
@@ -234,10 +234,10 @@ class _Resized:
 
 
 def _looks_odd(flat: Array) -> Callable[[], bool]:
-    """Give what tells, whenever it is called, that numbers may hold NaN or infinity; mostly not.
+    """Give a function that tells whether numbers may hold NaN or infinity; rarely a false alarm.
 
-    A small request pays a twentieth for anything that is not in the processor's caches, as BLAS is
-    not: of few float32 the bytes with the exponents are looked at, by Python alone.
+    Code outside the processor's caches, such as BLAS, costs a small request a twentieth of its
+    time: for few float32, Python alone looks at the bytes with the exponents.
     """
     if flat.dtype == np.float32 and flat.size <= FEW:
         tell = flat.tobytes

@@ -1,4 +1,4 @@
-"""An infer request whose state is put in before each inference and taken out behind it."""
+"""An infer request whose state is copied in before each inference and out after it."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -18,7 +18,7 @@ STATE: Final = "state:"
 
 
 def unroll(model: ov.Model) -> None:
-    """Make state of what loops and recurrent operations carry from round to round.
+    """Turn the values that loops and recurrent operations carry between iterations into state.
 
     Raises:
         LoadFailed: OpenVINO cannot.
@@ -51,7 +51,7 @@ class StatefulSlot(Slot):
 
     def _bind(self) -> None:
         super()._bind()
-        # The element types too: numpy has no name for some, and to ask copies the whole state.
+        # The element types too: numpy lacks some, and querying them copies the whole state.
         self._states = [
             (f"{STATE}{each.name}", each, each.state.element_type)
             for each in self._request.query_state()
@@ -65,8 +65,8 @@ class StatefulSlot(Slot):
     def fill(self, inputs: Mapping[str, Array]) -> None:
         """See `Slot`."""
         super().fill(inputs)
-        # Also in front of states that are put in: what a variable holds beside its values, such as
-        # the order of a cache's rows, is of the inference before.
+        # Also before a state is copied in: a variable keeps more than its values from the inference
+        # before, such as the order of a cache's rows.
         self._request.reset_state()
         for name, state, kind in self._states:
             if name in inputs:

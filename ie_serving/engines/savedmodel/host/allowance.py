@@ -1,8 +1,8 @@
-"""What the values of one request may make the host do: bytes that it makes, turns of its loops.
+"""Limits the work that one request's values cause on the host: bytes made, iterations of loops.
 
-A number of a few bytes can ask for a tensor, an image or a loop of any size. So a kernel whose
-values decide a size asks for room before it allocates, and a loop asks before each turn. Nothing is
-bounded at load, where the values are the model's own.
+A number of a few bytes can demand a tensor, an image or a loop of any size. So a kernel whose
+values decide a size calls `make_room` before it allocates, and a loop calls `turn` before each
+iteration. At load there is no limit, since the values are the model's own.
 """
 
 import math
@@ -18,18 +18,18 @@ from ie_serving.core.runtime.budget import BUDGET
 from ie_serving.core.values.errors import InvalidTensor
 
 MOST_BYTES = 1 << 27
-"""Bytes that the values of one request may ask for, all its operations together: a photograph of 40
-megapixels, or 150 of 224 x 224 that are decoded and resized. A PNG of some KB can announce more."""
+"""Bytes that the values of one request may demand in all its operations; more is refused. Enough
+for a photograph of 40 megapixels, or 150 of 224 x 224. A PNG of some KB can announce more."""
 MOST_TURNS = 100_000
 """Turns of all loops of one request. With a sum, a text and its condition a turn takes 25 µs, so a
 loop that computes little holds a thread for 2.5 s; `tf.map_fn` takes a turn for each row."""
 
 
 class Allowance:
-    """What one request has asked for. Used by one thread at a time.
+    """The work that one request has used. Used by one thread at a time.
 
     Attributes:
-        abandoned: nobody waits for the request any more; its loops end.
+        abandoned: the result is no longer wanted; loops end.
     """
 
     def __init__(self) -> None:
@@ -61,7 +61,7 @@ _current: ContextVar[Allowance | None] = ContextVar("allowance", default=None)
 
 @contextmanager
 def spending(allowance: Allowance) -> Iterator[None]:
-    """Count within what the kernels do against the allowance of a request."""
+    """Count the kernels' work in the body against the allowance of a request."""
     token = _current.set(allowance)
     try:
         yield
@@ -70,7 +70,7 @@ def spending(allowance: Allowance) -> Iterator[None]:
 
 
 def make_room(shape: Iterable[int], dtype: npt.DTypeLike) -> None:
-    """Ask for a tensor before it is allocated.
+    """Count a tensor's memory before it is allocated.
 
     Args:
         shape: its sizes, as Python's integers, which do not overflow; a negative one is left to
@@ -78,8 +78,8 @@ def make_room(shape: Iterable[int], dtype: npt.DTypeLike) -> None:
         dtype: of its elements; a string counts as its reference.
 
     Raises:
-        InvalidTensor: the request asks for too much.
-        QueueFull, RequestTooLarge: all requests together do.
+        InvalidTensor: the request exceeds its allowance.
+        QueueFull, RequestTooLarge: all requests together exceed the budget.
     """
     allowance = _current.get()
     if allowance is not None:
@@ -88,7 +88,7 @@ def make_room(shape: Iterable[int], dtype: npt.DTypeLike) -> None:
 
 
 def turn() -> None:
-    """Ask for one more turn of a loop. Raises: InvalidTensor."""
+    """Count one more iteration of a loop. Raises: InvalidTensor."""
     allowance = _current.get()
     if allowance is not None:
         allowance.turn()

@@ -9,7 +9,7 @@ from ie_serving.core.values.tensors import BY_NUMBER, DataType
 from ie_serving.wire.protobuf.messages import Proto
 
 Program = Callable[[Sequence[Any]], list[Any]]
-"""A function of the graph: takes its arguments, gives what it returns."""
+"""A function of the graph: takes its arguments, gives its results."""
 
 
 class Attributes:

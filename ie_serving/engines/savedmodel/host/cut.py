@@ -1,6 +1,6 @@
-"""Rewrite: what the host computes is cut out of the graph; its results become the model's inputs.
+"""Rewrite: cuts the host's nodes out of the graph; their results become the model's inputs.
 
-Where the host goes on behind the model, what it needs becomes an output of the model. A graph
+Where the host continues after the model, the values it needs become outputs of the model. A graph
 
     words -> LookupTableFind -> GatherV2 -> MatMul -> ArgMax -> LookupTableFind -> labels
 
@@ -42,7 +42,7 @@ from ie_serving.engines.savedmodel.rewrite import Prepared, own_frame
 from ie_serving.wire.protobuf.messages import Proto, TensorShapeProto
 
 _NOTHING = "ie_serving_nothing"
-"""Name of the constants that stand where the graph passed on what the model does not compute."""
+"""Name of the constants in place of values that the model passed on without computing them."""
 
 Value = tuple[Id, str, int]
 """One output of a node: the node, the output's name where no kernel numbers it, and its number."""
@@ -172,7 +172,7 @@ class _Cutting:
         return self.known[value]
 
     def bind(self) -> None:
-        """Bind the kernels of all nodes that the host runs, and what each reads."""
+        """Bind the kernels of all nodes that the host runs, and the sources of each."""
         # In this order each node comes behind those that it reads, so the steps run as they stand.
         for place in self.divided.order:
             part = self.divided.parts[id_of(place)]
@@ -202,7 +202,7 @@ class _Cutting:
             (self.plan.before if part is Part.BEFORE else self.plan.after).append(step)
 
     def rewire(self) -> None:
-        """Let the model's nodes read inputs and constants where they read what the host gives."""
+        """Let the model's nodes read inputs and constants in place of the host's results."""
         for place in list(self.divided.order):
             if self.divided.parts[id_of(place)] is not Part.MODEL:
                 continue
@@ -263,7 +263,7 @@ class _Cutting:
                     frame.nodes[node.name].input[at] = nothing
 
     def _is_foreign(self, place: Place) -> bool:
-        """Tell whether a value is the host's; what no part of the signature reads is not."""
+        """Tell whether a value is the host's; an unused value is not."""
         origin = place.origin()
         part = self.divided.parts.get(id_of(origin))
         if part is Part.CONSTANT:

@@ -1,4 +1,4 @@
-"""Rewrite: loops and branches that TensorFlow 1 wrote become `While` and `If` with functions.
+"""Rewrite: turns loops and branches of TensorFlow 1 into `While` and `If` with functions.
 
 `tf.while_loop` once wrote a loop into the graph itself, with these nodes for each of its variables:
 
@@ -11,10 +11,10 @@
 
 A value from outside that never changes comes in through an Enter alone. `tf.cond` wrote a Switch
 for each value that a branch reads, whose output 0 is alive in one branch and 1 in the other, and a
-Merge for each result. `tensor_arrays.py` has what `tf.map_fn` keeps its rows in.
+Merge for each result. `tensor_arrays.py` handles the rows of `tf.map_fn`.
 
 TensorFlow's own name for this rewrite is "functionalize control flow"
-(compiler/tf2xla/functionalize_control_flow.cc). What is not of this form stays as it is.
+(compiler/tf2xla/functionalize_control_flow.cc). Other forms stay unchanged.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -141,7 +141,7 @@ class _Loop:
         self._given: dict[str, str] = {}
 
     def replace(self, exits: Sequence[Proto]) -> None:
-        """Let what the loop gives be read from a While."""
+        """Let readers of the loop's results read those of a While."""
         for each in exits:
             self._is_given(f"{each.input[0]}:1", self._nodes.of(each.input[0]))
         self._region([self._gate.input[0]])

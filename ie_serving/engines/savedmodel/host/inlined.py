@@ -28,11 +28,11 @@ from ie_serving.wire.protobuf import graph
 from ie_serving.wire.protobuf.messages import Proto
 
 Meanings = dict[str, str]
-"""What gives the outputs of calls that are gone: references by `call:number`."""
+"""The sources of removed calls' outputs: references by `call:number`."""
 
 
 def write_loops_out(prepared: Prepared, meta_graph: Proto) -> None:
-    """Write out what leads to a loop or branch of TensorFlow 1 above a signature's outputs."""
+    """Inline calls that lead to a loop or branch of TensorFlow 1 above a signature's outputs."""
     own_frame(prepared, meta_graph)
     tensors = [info.tensor for info in prepared.outputs.values()]
     tensors = inline(prepared.graph_def, tensors, Numbers(meta_graph))
@@ -43,7 +43,7 @@ def write_loops_out(prepared: Prepared, meta_graph: Proto) -> None:
 
 
 def inline(graph_def: Proto, outputs: Iterable[str], numbers: Numbers) -> list[str]:
-    """Write out in place, above `outputs`, all calls that lead to a loop or branch of TensorFlow 1.
+    """Inline in place, above `outputs`, all calls that lead to a loop or branch of TensorFlow 1.
 
     Args:
         graph_def: is changed.
@@ -51,12 +51,12 @@ def inline(graph_def: Proto, outputs: Iterable[str], numbers: Numbers) -> list[s
         numbers: of the outputs of its operations.
 
     Returns:
-        What the graph now calls `outputs`.
+        The names of `outputs` in the changed graph.
     """
     library = Library(graph_def)
     wanted = list(outputs)
     while True:
-        # Again until none is left: what was written out may itself call such functions.
+        # Again until none is left: an inlined function may itself call such functions.
         above = Nodes(graph_def).above(wanted)
         calls = [node for node in above if _leads_to_first_form(node, library)]
         if not calls:
@@ -87,7 +87,7 @@ def _leads_to_first_form(node: Proto, library: Library) -> bool:
 
 
 def _write_out(graph_def: Proto, call: Proto, library: Library, numbers: Numbers) -> Meanings:
-    """Add what a call runs to the graph; returns what gives the call's outputs then."""
+    """Add the nodes of a called function to the graph; return the sources of the call's outputs."""
     function = library.function(call.attr["f"].func.name)
     inside = _Inside(function, call, _free_prefix(graph_def, call.name), numbers)
     graph_def.node.extend(inside.copies())
@@ -126,12 +126,12 @@ class _Inside:
             copy = graph.NodeDef()
             copy.CopyFrom(node)
             copy.name = f"{self._prefix}/{node.name}"
-            # What reads nothing waits for what the call waited for: that may be a branch's turn.
+            # A node without inputs waits for the call's control inputs, which may select a branch.
             set_inputs(copy, map(self.outside, node.input) if node.input else self._waited_for)
             yield copy
 
     def outside(self, reference: str) -> str:
-        """Write in the graph's way what a node of the function refers to."""
+        """Translate a reference in the function to a reference in the graph."""
         name = name_of(reference)
         if reference.startswith("^"):
             given = self._arguments.get(name)

@@ -1,4 +1,4 @@
-"""What a kernel is: one operation of TensorFlow, computed in numpy."""
+"""The kernel type: one operation of TensorFlow, computed in numpy."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -50,11 +50,11 @@ class Kernel:
     """One operation.
 
     Attributes:
-        make: gives what computes a node.
+        make: gives the function that computes a node.
         outputs: of the operation, in order.
         check: given the inputs that are constants, and None for the others, raises LoadFailed
             where they cannot be computed with; called once at load.
-        in_thread: how long it takes follows from values, not from the size of what it is given.
+        in_thread: its time depends on the values of its inputs, not on their size.
         sizes: where outputs are lists, how many members each has at a node.
     """
 
@@ -93,7 +93,7 @@ def in_thread(kernel: Kernel) -> Kernel:
 
 
 def as_tensor(value: Any) -> Array:  # noqa: ANN401
-    """Make a tensor of what numpy gives for one: of no dimensions that is a scalar of its own."""
+    """Make an array of numpy's result: for no dimensions numpy gives a scalar."""
     # numpy would make bytes a tensor of fixed length, and cut zero bytes off their end.
     return np.asarray(value, np.object_ if isinstance(value, bytes) else None)
 

@@ -1,4 +1,4 @@
-"""Kernels of Examples that are parsed where nothing cuts them out: in the functions of loops."""
+"""Kernels that parse Examples where they cannot be cut out: in the functions of loops."""
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType

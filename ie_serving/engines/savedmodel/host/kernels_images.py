@@ -27,7 +27,7 @@ from ie_serving.engines.savedmodel.host.kernel import (
 
 INSTALL = "pip install 'ie_serving[images]'"
 MODES: Mapping[int, str] = MappingProxyType({1: "L", 3: "RGB", 4: "RGBA"})
-"""Pillow's name of what a number of channels holds."""
+"""Pillow's mode for a number of channels."""
 
 READ: Mapping[str, Mapping[str, frozenset[int]]] = MappingProxyType(
     {
@@ -41,18 +41,18 @@ READ: Mapping[str, Mapping[str, frozenset[int]]] = MappingProxyType(
         ),
     }
 )
-"""Numbers of channels that are given, by the format of the file and what it holds. Others, such as
-the grey of a coloured PNG, TensorFlow computes in a way of its own."""
+"""Supported numbers of channels, by the format and the mode of the file. Others, such as the grey
+of a coloured PNG, TensorFlow computes in its own way."""
 _FORMS: Mapping[str, str] = MappingProxyType({"MPO": "JPEG"})
-"""What Pillow calls otherwise than TensorFlow: a JPEG with further pictures behind it, as phones
-write them. The first is read."""
+"""Formats that Pillow and TensorFlow name differently: a JPEG followed by further pictures, as
+phones write them. The first is read."""
 BMP: Mapping[str, Mapping[str, frozenset[int]]] = MappingProxyType(
     {"BMP": MappingProxyType({"RGB": frozenset({3})})}
 )
 GIF: Mapping[str, Mapping[str, frozenset[int]]] = MappingProxyType(
     {"GIF": MappingProxyType({"P": frozenset({3}), "L": frozenset({3})})}
 )
-"""What the other branches of `tf.image.decode_image` of TensorFlow 1 take."""
+"""Files that the other branches of `tf.image.decode_image` of TensorFlow 1 accept."""
 _TAKEN: Mapping[str, str] = MappingProxyType(
     {
         "BMP": "24 bits a pixel",
@@ -61,7 +61,7 @@ _TAKEN: Mapping[str, str] = MappingProxyType(
         "PNG": "8-bit grey or RGB",
     }
 )
-"""What to send, by format."""
+"""Advice on the files to send, by format."""
 
 
 def _pillow(attributes: Attributes) -> ModuleType:
@@ -70,7 +70,7 @@ def _pillow(attributes: Attributes) -> ModuleType:
     except ImportError as error:
         node = attributes.node
         raise LoadFailed(f"{node.op} {node.name!r} decodes images: {INSTALL}") from error
-    # `make_room` bounds images, and says what to do.
+    # `make_room` limits images, with advice in its error.
     Image.MAX_IMAGE_PIXELS = None
     module: ModuleType = Image
     return module
@@ -122,7 +122,7 @@ def _decoded(
             make_room((image.height, image.width, wanted), np.uint8)
             mode = MODES[wanted]
             if form == "JPEG":
-                image.draft(mode, None)  # the grey of a JPEG is what the file holds of it
+                image.draft(mode, None)  # as grey, a JPEG's stored luminance
             pixels = np.array(image.convert(mode))
     except (OSError, SyntaxError, ValueError) as error:
         raise InvalidRequest(

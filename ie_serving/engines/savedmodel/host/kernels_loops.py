@@ -58,7 +58,7 @@ def _stacked(items: Sequence[Any], shape: Array, dtype: "np.dtype[Any]") -> Arra
 
 
 def _make_room_for(items: Sequence[Array]) -> None:
-    """Ask for what elements take once they stand together: one may be in many places of a list."""
+    """Count the memory of joined elements: one element may be in a list many times."""
     each = {id(item): item.nbytes for item in items}
     make_room((sum(item.nbytes for item in items) - sum(each.values()),), np.uint8)
 

@@ -190,7 +190,7 @@ def _split_v2(attributes: Attributes) -> Compute:
 
 
 def _words(text: bytes, most: int) -> list[bytes]:
-    """Split at white space; TensorFlow gives what is left after the last split, even if nothing."""
+    """Split at white space; TensorFlow gives the rest after the last split, even if empty."""
     if most == 0:
         return [text]
     words = text.split(None, most)

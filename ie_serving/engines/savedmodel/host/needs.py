@@ -1,6 +1,6 @@
-"""Which nodes the host has to compute, since OpenVINO does not: a look at names and dtypes alone.
+"""Finds by names and dtypes the nodes that the host must compute, since OpenVINO cannot.
 
-Imported for every SavedModel; whatever computes is imported only where this finds something.
+Imported for every SavedModel; the computing modules are imported only where this finds nodes.
 """
 
 from collections.abc import Iterable, Mapping
@@ -96,11 +96,11 @@ def hold_first_form(places: Iterable[Place]) -> bool:
 def may_need_host(outputs: Iterable[TensorInfo], places: Iterable[Place]) -> bool:
     """Tell whether the host has to compute a part of a signature.
 
-    Every load asks, so this looks at what strings and tables come from, not at every attribute.
+    Every load calls this, so it looks at the sources of strings and tables, not at every attribute.
 
     Args:
         outputs: of the signature.
-        places: all from which they are computed.
+        places: all places from which the outputs are computed.
     """
     if any(info.dtype == _STRING for info in outputs):
         return True

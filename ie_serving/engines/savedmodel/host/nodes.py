@@ -18,7 +18,7 @@ def name_of(reference: str) -> str:
 
 
 def data_inputs(node: Proto) -> list[str]:
-    """Give what a node reads, without the nodes that it only waits for."""
+    """Give a node's data inputs, without its control inputs."""
     return [reference for reference in node.input if not reference.startswith("^")]
 
 
@@ -47,9 +47,9 @@ class Nodes:
         return self._nodes[name_of(reference)]
 
     def above(self, references: Iterable[str]) -> list[Proto]:
-        """Give the nodes from which values are computed, in turns of loops too.
+        """Give the nodes from which values are computed, also through iterations of loops.
 
-        What reads nothing may wait for something that decides whether it runs: for a branch.
+        Control inputs count for a node without inputs, since they may select a branch.
         """
         found: dict[str, Proto] = {}
         waiting = list(references)
@@ -75,16 +75,16 @@ class Nodes:
         given: Mapping[str, str],
         results: Sequence[Typed],
     ) -> str:
-        """Add a function of nodes of the graph; returns what it is called.
+        """Add a function made of nodes of the graph; return its name.
 
-        Its references have numbers, as in a graph: `numbered.py` says why that is understood.
+        Its references have numbers, as in a graph: see `numbered.py`.
 
         Args:
             name: what the name begins with.
             arguments: their names, with the dtype of each.
             inside: names of the nodes that the function gets copies of.
             given: the argument that stands for a node, by its name.
-            results: references in the graph to what it returns.
+            results: references in the graph to its results.
         """
         function = self.graph_def.library.function.add()
         function.signature.name = f"{name}_{len(self.graph_def.library.function)}"

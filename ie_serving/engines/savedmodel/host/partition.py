@@ -1,8 +1,8 @@
-"""Which node of a signature runs where: before the model, in it, after it, or once at load.
+"""Divides a signature's nodes: before the model, in it, after it, or once at load.
 
-The graph is walked as `frames.py` shows it, with its functions written out. What computes with
-strings, tables or images is the host's, and so is what only leads to it from the inputs, or comes
-from it behind the arithmetic; the rest is the model's:
+The graph is walked as in `frames.py`, with its functions inlined. The host runs nodes that compute
+with strings, tables or images, nodes that only lead from the inputs to those, and nodes after the
+arithmetic that depend on those; the model runs the others:
 
     inputs -> [before: host] -> [model: OpenVINO] -> [after: host] -> outputs
 
@@ -31,7 +31,7 @@ from ie_serving.engines.savedmodel.rewrite import PLACEHOLDERS, RANDOM
 from ie_serving.wire.protobuf.messages import Proto
 
 _HELD = RESOURCES | {"Const", "RestoreV2"}
-"""Operations without a kernel whose value `resources.py` knows."""
+"""Operations without a kernel whose value `resources.py` evaluates."""
 
 Id = tuple[int, str]
 """A node: its frame, and its name in it."""
@@ -95,11 +95,11 @@ def ordered(outputs: Sequence[Place]) -> list[Place]:
 def partition(
     outputs: Sequence[Place], sets: Callable[[Place], bool] = lambda place: False
 ) -> Partition:
-    """Divide what lies above a signature's outputs.
+    """Divide the nodes above a signature's outputs.
 
     Args:
         outputs: of the signature.
-        sets: whether the init op sets what a place holds: `Initial.sets`.
+        sets: whether the init op sets the value of a place: `Initial.sets`.
 
     Raises:
         LoadFailed: the host would have to run an operation that it lacks; names it.
@@ -113,7 +113,7 @@ def partition(
     _mark_before(found, sources, able)
     _mark_rest(found, sources)
     if all(able[each] for each, part in found.parts.items() if part is not Part.CONSTANT):
-        # What is left is a cast or a sum around look-ups: cheaper here than in a model of its own.
+        # The rest is a cast or a sum around look-ups: cheaper here than in a separate model.
         for each, part in found.parts.items():
             if part is Part.MODEL:
                 found.parts[each] = Part.BEFORE

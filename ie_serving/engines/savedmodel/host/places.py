@@ -1,7 +1,7 @@
-"""Axes, indices and sizes as TensorFlow takes them, and the tensors that they ask for.
+"""Checks axes, indices and sizes as TensorFlow does, and makes the tensors of such sizes.
 
-numpy counts negative indices from the end, cuts what is too long and repeats what is too short,
-where TensorFlow refuses a request.
+numpy counts negative indices from the end, cuts values that are too long and repeats those that are
+too short, where TensorFlow refuses a request.
 """
 
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ from ie_serving.engines.savedmodel.host.allowance import make_room
 
 
 def empty_value(dtype: np.dtype[Any]) -> Array:
-    """Give what fills a tensor that says nothing else: zero, or the empty string."""
+    """Give the default value that fills a tensor: zero, or the empty string."""
     return np.array(b"" if dtype == np.object_ else 0, dtype)
 
 

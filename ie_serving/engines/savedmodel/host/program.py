@@ -1,4 +1,4 @@
-"""What the host computes of a signature, in order; and what runs it around a model."""
+"""The host's steps of a signature in order, and the program that runs them around a model."""
 
 import asyncio
 import os
@@ -38,8 +38,8 @@ class Step:
         what: its operation and name, for texts.
         compute: gives its output, or the list of its outputs.
         sources: slots of its inputs.
-        results: outputs that something reads: number and slot.
-        in_thread: it may take long, however little it is given.
+        results: used outputs: number and slot.
+        in_thread: it may take long even for small inputs.
     """
 
     what: str
@@ -52,8 +52,8 @@ class Step:
         """Compute the node.
 
         Raises:
-            InvalidRequest: what the client sent does not fit the operation.
-            RequestTooLarge: the memory of the machine is not enough for it.
+            InvalidRequest: the client's values do not fit the operation.
+            RequestTooLarge: the machine has not enough memory for it.
         """
         given = self._computed([slots[at] for at in self.sources])
         for number, slot in self.results:
@@ -80,14 +80,14 @@ class Plan:
     """The host's part of a signature. A slot holds one tensor of a request.
 
     Attributes:
-        slots: what each holds at first: a constant, a table, or None.
-        inputs: slots of what a request brings, by the name of the input or of what was parsed.
-        before: steps that need nothing of the model.
-        feeds: what the model gets of them, by the name of its input: slot and dtype.
-        made: what makes each of them: the operation, and the inputs that it depends on, by the
-            file's aliases or the names of what was parsed.
+        slots: initial content of each: a constant, a table, or None.
+        inputs: slots of a request's values, by the name of the input or parsed tensor.
+        before: steps before the model.
+        feeds: model inputs that they fill, by name: slot and dtype.
+        made: the source of each of these: the operation, and the inputs that it depends on, by the
+            file's aliases or the names of parsed tensors.
         taken: slots of the model's outputs that the host needs, by name.
-        after: steps behind the model.
+        after: steps after the model.
         outputs: slots of the signature's outputs, by alias, and the dtype of each.
     """
 
@@ -114,12 +114,12 @@ def _names(steps: Sequence[Step]) -> list[str]:
 
 
 class Function:
-    """A function of the graph that the host runs as a whole: of a loop, or of a branch.
+    """A function of a loop or branch, which the host runs as a whole.
 
     Args of the constructor:
-        plan: its steps, all of them before a model that is not there.
+        plan: its steps, all of them in `before`, without a model.
         arguments: their names in order.
-        returned: slots of what it returns, in order.
+        returned: slots of its results, in order.
     """
 
     def __init__(self, plan: Plan, arguments: Sequence[str], returned: Sequence[int]) -> None:
@@ -140,7 +140,7 @@ class Function:
 
 
 class HostProgram:
-    """Runs a signature of which the host computes a part. See `engines.run.program.Runs`.
+    """Runs a signature that the host computes in part. See `engines.run.program.Runs`.
 
     Args of the constructor:
         plan: the host's part.
@@ -199,7 +199,7 @@ class HostProgram:
         try:
             await loop.run_in_executor(self._threads, _run_all, steps, slots, allowance)
         except asyncio.CancelledError:
-            # A thread cannot be stopped: its loops ask for this in each turn.
+            # A thread cannot be stopped: its loops check this in each iteration.
             allowance.abandoned = True
             raise
 
@@ -217,7 +217,7 @@ class HostProgram:
 
 
 def _copies(outputs: Mapping[str, Array]) -> dict[str, Array]:
-    """Keep the outputs beyond the inference, whose memory is used again."""
+    """Copy the outputs, since the engine reuses their memory after the inference."""
     return {name: np.array(array) for name, array in outputs.items()}
 
 

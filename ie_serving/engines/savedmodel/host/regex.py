@@ -32,7 +32,7 @@ class Pattern:
     """A pattern that RE2 has compiled.
 
     Attributes:
-        found: what runs it.
+        found: the compiled RE2 pattern.
     """
 
     found: "re2._Regexp"
@@ -96,7 +96,7 @@ def compiled(pattern: bytes) -> Pattern:
 
 
 def rewriter(rewrite: bytes, groups: int) -> Rewrite:
-    r"""Give what makes the replacement of a match: `\0` to `\9` are groups, `\\` is a backslash.
+    r"""Give the function that replaces a match: `\0` to `\9` are groups, `\\` is a backslash.
 
     Raises:
         Refused: another escape, or a group that the pattern lacks; RE2 replaces nothing then.
@@ -115,7 +115,7 @@ def rewriter(rewrite: bytes, groups: int) -> Rewrite:
 
 
 def decoded(text: bytes) -> str:
-    """Give the characters of a string. Raises: InvalidRequest, for what is not UTF-8."""
+    """Decode UTF-8. Raises: InvalidRequest."""
     try:
         return text.decode()
     except UnicodeDecodeError as error:

@@ -1,8 +1,8 @@
-"""What a model holds beside its graph, as far as the host needs it: tables, variables, assets.
+"""Evaluates a model's tables, variables and assets, as far as the host needs them.
 
 A table or variable is a node that other nodes write when the model is loaded: the restore of its
-variables, then the init op. `initial.py` finds those nodes, and here they are evaluated. That no
-request writes it as well is `state.py`'s to see.
+variables, then the init op. `initial.py` finds those nodes, and this module evaluates them.
+`state.py` checks that no request writes to them.
 """
 
 import os
@@ -46,7 +46,7 @@ _ASSETS = "saved_model_assets"
 
 
 class Resources:
-    """Constant values of one model: what tables, variables and assets hold, and what comes of it.
+    """Constant values of one model: tables, variables, assets, and values computed from them.
 
     Args of the constructor:
         directory: of the version.
@@ -65,11 +65,11 @@ class Resources:
         self._contents: dict[tuple[int, str, Name], Any] = {}
 
     def value(self, place: Place, reader: Place | None = None) -> Any:  # noqa: ANN401
-        """Evaluate what depends on no input.
+        """Evaluate a place that depends on no input.
 
         Args:
             place: of an array or a table.
-            reader: the node that asks: one that runs at load sees what was written before it.
+            reader: the reading node: one that runs at load sees the writes before it.
 
         Raises:
             LoadFailed: an operation is not known here, or it fails.
@@ -106,9 +106,9 @@ class Resources:
         return result if isinstance(result, Held) else as_tensor(result)
 
     def _own(self, path: Path) -> Path:
-        """Let a file pass that lies in the version, also behind links and `..`.
+        """Accept only a file inside the version directory, after resolving links and `..`.
 
-        A graph may name any file of the host, and a look-up would hand out what it holds.
+        A graph may name any file of the host, and a look-up would reveal its content.
         """
         try:
             own = path.resolve().is_relative_to(self._directory.resolve())
@@ -126,7 +126,7 @@ class Resources:
         return Checkpoint(self._directory / "variables" / "variables")
 
     def _content(self, resource: Place, reader: Place | None) -> Any:  # noqa: ANN401
-        """Give what a table or variable holds, after all that runs at load or when `reader` ran."""
+        """Give the content of a table or variable after the load, or at the time of `reader`."""
         name = name_of(resource)
         writer = self.initial.writes.seen_by(reader, name) or self._restores.seen_by(reader, name)
         if writer is None and resource.node.op.startswith("Mutable"):

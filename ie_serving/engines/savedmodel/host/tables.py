@@ -63,7 +63,7 @@ class Table(Held):
 
 
 def empty(table: Attributes) -> Table:
-    """Give what a MutableHashTable holds before anything is inserted."""
+    """Give the empty content of a MutableHashTable."""
     keys, values = (np.empty(0, table.dtype(each).numpy) for each in ("key_dtype", "value_dtype"))
     return Table(keys, values, table.node.name)
 

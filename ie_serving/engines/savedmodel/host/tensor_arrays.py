@@ -1,8 +1,8 @@
-"""Rewrite: the TensorArrays of TensorFlow 1 become lists of tensors, as `tf.map_fn` has them today.
+"""Rewrite: turns TensorArrays of TensorFlow 1 into lists of tensors, as `tf.map_fn` uses today.
 
-A TensorArray is a handle to what a session keeps, and a *flow*, a number without a meaning that
-each operation takes and gives, which says in what order they come. A list is a value: it takes the
-place of the flow, and the handle goes.
+A TensorArray is a handle to an array in the session, and a *flow*, a dummy number that each
+operation takes and gives, which fixes their order. A list is a value: it replaces the flow, and the
+handle is removed.
 
 | operation | in its place |
 |---|---|
@@ -49,7 +49,7 @@ class _Array:
         name: of the node.
         size: reference to the number of its elements.
         grows: whether writing makes it longer.
-        sized: whether an operation asks for its size.
+        sized: whether an operation reads its size.
     """
 
     name: str
@@ -149,7 +149,7 @@ def _noted_shape(node: Proto) -> Proto | None:
     """Give the shape that a node notes for its elements."""
     if "element_shape" in node.attr:
         return node.attr["element_shape"].shape
-    # OpenVINO takes an unknown rank for none, so what the exporter saw is asked as well.
+    # OpenVINO takes an unknown rank for rank 0, so the exporter's noted shape is used as well.
     noted = node.attr["_output_shapes"].list.shape if "_output_shapes" in node.attr else ()
     return noted[0] if node.op == "TensorArrayReadV3" and noted else None
 
@@ -195,7 +195,7 @@ def _gather(nodes: Nodes, node: Proto, array: _Array) -> None:
 
 
 def _counts(nodes: Nodes, indices: str) -> str | None:
-    """Give what indices count up to from 0 on; None where they are others."""
+    """Give the end of indices that count up from 0; None for other indices."""
     node = nodes.of(indices)
     if node.op != "Range":
         return None

@@ -1,8 +1,8 @@
-"""Lists of tensors, as `tf.map_fn` keeps its rows in them.
+"""Lists of tensors, in which `tf.map_fn` keeps its rows.
 
-A change gives another list, and the one before stays as it was. Outside of loops that is a copy.
-Within a loop a copy in each turn would take time by the square of the rows, so a list of a loop
-hands its elements on to its successor, and keeps only what to undo should it be read again.
+A change gives a new list, and the old one stays unchanged. Outside of loops that is a copy. Within
+a loop a copy in each iteration would take time quadratic in the rows, so a list of a loop passes
+its elements on to its successor, and keeps only the changes to undo should it be read again.
 """
 
 from collections.abc import Mapping, Sequence
@@ -91,7 +91,7 @@ class LoopList(TensorList):
 
     def __init__(self, items: list[Any]) -> None:
         self._held: list[Any] | None = items
-        # Of a list that has handed its elements on: to which, its length, and what was replaced.
+        # Of a list that has passed its elements on: its successor, its length, replaced elements.
         self._next: LoopList | None = None
         self._undo: tuple[int, slice, list[Any]] = (0, slice(0), [])
 
@@ -103,14 +103,14 @@ class LoopList(TensorList):
         return self._held
 
     def _rebuilt(self) -> list[Any]:
-        """Copy the tensors of the newest successor, and take back what each has changed."""
+        """Copy the tensors of the newest successor, and undo the changes of each."""
         changed, newest = [], self
         while newest._held is None:
             assert newest._next is not None
             changed.append(newest._undo)
             newest = newest._next
         items = list(newest._held)
-        # From the newest back to this one: each knows only what it changed itself.
+        # From the newest back to this one: each has only its own changes.
         for length, at, replaced in reversed(changed):
             items[at] = replaced
             del items[length:]

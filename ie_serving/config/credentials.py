@@ -1,4 +1,4 @@
-"""What the ports prove themselves with, and what the credentials of callers are compared with.
+"""Key material: the ports' certificates, and the credentials that callers must match.
 
 `files/tls_files.py` and `files/access_file.py` produce these values, checked; `server/gate` takes
 them.
@@ -12,14 +12,14 @@ from ie_serving.core.values.access import Caller
 
 @dataclass(frozen=True, kw_only=True)
 class TlsMaterial:
-    """What the ports prove themselves with, and whom they believe; PEM, as the files have it.
+    """The ports' certificate and key, and the authorities they trust; PEM, as in the files.
 
     Attributes:
-        place: the file that it comes from, for errors.
-        certificate: of the server, then of those between it and the root.
+        place: the file it comes from, for errors.
+        certificate: of the server, followed by the intermediate ones.
         key: of the first certificate.
         client_ca: authorities of clients; empty: clients need no certificate.
-        revoked: lists of revoked certificates, of each of those authorities; empty: none.
+        revoked: revocation lists of each of those authorities; empty: none.
     """
 
     place: str
@@ -31,10 +31,10 @@ class TlsMaterial:
 
 @dataclass(frozen=True, kw_only=True)
 class Password:
-    """What a user's password must come to, by scrypt (RFC 7914).
+    """The hash of a user's password, by scrypt (RFC 7914).
 
     Attributes:
-        caller: who has it.
+        caller: the user.
         salt: of the hash.
         n, r, p: cost of the hash.
         digest: the hash.
@@ -50,12 +50,12 @@ class Password:
 
 @dataclass(frozen=True, kw_only=True)
 class Claim:
-    """What a token must say for its bearer to be a caller.
+    """The claim by which a token identifies its caller.
 
     Attributes:
-        name: of a claim, or of one in others with dots between; empty: any token will do.
-        value: what it is, or has among its values.
-        caller: who has such a token.
+        name: of a claim, with dots for nested ones; empty: any valid token matches.
+        value: the claim's value, or one of its values.
+        caller: the bearer of such a token.
     """
 
     name: str
@@ -65,17 +65,17 @@ class Claim:
 
 @dataclass(frozen=True, kw_only=True)
 class TokenMaterial:
-    """Which tokens are believed (JSON Web Tokens, RFC 7519), and who has them.
+    """Which tokens are accepted (JSON Web Tokens, RFC 7519), and their callers.
 
     Attributes:
         place: file or URL of the issuer's keys.
         is_url: whether the keys are fetched from there.
         keys: the text of the file; empty for a URL.
         issuer: the claim `iss` of every token.
-        audiences: of which the claim `aud` must name one.
+        audiences: the claim `aud` must name one of them.
         algorithms: that tokens may be signed by.
         leeway_s: seconds by which clocks may differ.
-        claims: whose token it is; the first that fits.
+        claims: identify the caller; the first match counts.
     """
 
     place: str
@@ -90,13 +90,13 @@ class TokenMaterial:
 
 @dataclass(frozen=True, kw_only=True)
 class AccessMaterial:
-    """Who may ask: what a request's credentials are compared with.
+    """The callers with access: the material that a request's credentials are compared with.
 
     Attributes:
         keys: callers by the SHA-256 of their keys.
         users: passwords by the names of the users.
         certificates: callers by a name in their certificates.
-        tokens: see `TokenMaterial`; None where no token is believed.
+        tokens: see `TokenMaterial`; None where no token is accepted.
     """
 
     keys: Mapping[bytes, Caller] = field(repr=False)

@@ -1,8 +1,7 @@
-"""The values that a configuration comes to, typed and with their defaults.
+"""The settings of a server: their types, their defaults, and the reasons for the defaults.
 
-What a setting means, how it is read and what each dialect calls it is declared in `schema/`; here
-are its type, its default and why that is the default. Dialects and files produce these values,
-checked, and `app/command_line.py` hands them on.
+`schema/` declares the meaning of each setting, its parser and its name in each dialect. Dialects
+and files produce these values, checked, and `app/command_line.py` hands them on.
 """
 
 from collections.abc import Mapping
@@ -53,7 +52,7 @@ class ServerSettings(Telling):
     """Or `grpc` or `rest`: the other port is plain."""
 
     api_key_file: str = ""
-    """Empty, and no `enable_auth`: nobody is asked who they are."""
+    """Empty, and no `enable_auth`: callers need no credentials."""
 
     enable_auth: bool = False
     """The one user below has every right."""
@@ -68,7 +67,7 @@ class ServerSettings(Telling):
     jwt_audience: str = ""
     """One or several, separated by commas."""
 
-    # What issuers sign with today. Those with a shared secret cannot be had: it would lie here.
+    # Issuers' usual algorithms. Shared secrets are not supported: the server would hold them.
     jwt_algorithms: tuple[str, ...] = ("RS256", "ES256")
 
     # Clocks that are set over the network differ by less than a second; those that are not, by more
@@ -90,7 +89,7 @@ class ServerSettings(Telling):
     # are worth.
     workers: int = 1
 
-    # As the original, whose deployments change models by this call; it asks nobody who they are.
+    # As in the original, whose deployments change models by this call, without credentials.
     reload_by_rpc: bool = True
 
     # As gRPC's own default: a connection stays as long as its client wants.
@@ -100,15 +99,15 @@ class ServerSettings(Telling):
     grpc_max_connection_age_grace_s: float = 0.0
     """0 sets no limit."""
 
-    # Clients connect again by themselves when they call next; what is left of one that has vanished
-    # does not hold a descriptor for ever. gRPC's own default is to keep it.
+    # Clients reconnect at their next call; the connection of a vanished client does not hold a
+    # descriptor for ever. gRPC's own default is to keep idle connections.
     grpc_max_connection_idle_s: float = 3600.0
     """0 sets no limit."""
 
     max_connections: int = 0
     """0 takes 10,000, or fewer where the limit of files is lower (`commands/tune.py`)."""
 
-    # Off: what requests hold is bounded by bytes, and what waits for a model is so as well.
+    # Off: the budget of bytes already bounds running requests, and requests that wait for a model.
     max_in_flight_requests: int = 0
     """0 sets no limit."""
 
@@ -119,14 +118,14 @@ class ServerSettings(Telling):
     grpc_channel_arguments: Mapping[str, int | str] = field(default_factory=dict)
     """For grpcio; those of them that the own HTTP/2 knows are settings of their own as well."""
 
-    # As the original, whose clients expect an answer or an error by then.
+    # As in the original, whose clients expect an answer or an error by then.
     rest_timeout_s: float = 30.0
 
     # 0 leaves it to the client, as the original does: its deadline comes with each call.
     grpc_timeout_s: float = 0.0
 
-    # Longer than a client on the same machine needs to ask again, so that the loop does not sleep
-    # in between; docs/performance.md has what that wins.
+    # Longer than a client on the same machine needs for its next request, so that the loop does not
+    # sleep in between; docs/performance.md has figures.
     busy_poll_us: int = 200
     enable_cors: bool = False
 
@@ -145,7 +144,7 @@ class ServerSettings(Telling):
     # Kubernetes' grace period, after which it kills; deploy/ allows more than both drain times.
     drain_timeout_s: float = 30.0
 
-    # One version compiles with all processors; the second is fetched or read meanwhile.
+    # One version compiles with all processors while the second is fetched or read.
     load_threads: int = 2
 
     # A large model on a busy machine may well take minutes: only its owner knows what is too long.
@@ -157,18 +156,18 @@ class ServerSettings(Telling):
     # As the server of 2020 and OpenVINO Model Server; `tensorflow_model_server` sets the other.
     rest_metadata: str = "camel"
 
-    # As Prometheus looks for it: what is on by default is there when it is needed.
+    # Prometheus' default path, on by default so that metrics exist when they are needed.
     metrics_path: str = "/metrics"
     """Empty serves none."""
 
     monitoring_path: str = ""
-    """Where the metrics are as well: what a monitoring file of TensorFlow Serving names."""
+    """A second path of the metrics: the one in a monitoring file of TensorFlow Serving."""
 
     answering_model: str = ""
     """Model that answers gRPC under any name, and `POST /predict`, as kibernetika-serving's does;
     empty: each under its own name."""
 
-    # It shows nothing that a caller may not ask for, and asks for nothing before it is opened.
+    # It shows only data that its caller has access to, and sends no request before it is opened.
     page: bool = True
     """Whether the REST port has a page for people at `/`."""
 
@@ -194,7 +193,7 @@ class ServerSettings(Telling):
 
     # A version is immutable to most users, and two of it in memory may be more than there is room.
     reload_changed_versions: bool = False
-    """Load a version anew whose files change while it serves; else that is a warning."""
+    """Reload a version whose files change while it serves; otherwise the change is a warning."""
 
     require_available: bool = False
     """Open the ports only when every model serves, and end if one fails, as TF Serving does."""
@@ -218,7 +217,7 @@ class ServerSettings(Telling):
 
     @property
     def has_access(self) -> bool:
-        """Whether callers are asked who they are."""
+        """Whether callers need credentials."""
         return bool(self.api_key_file or self.enable_auth)
 
     @property
@@ -245,7 +244,7 @@ class ServerSettings(Telling):
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """What the composition root (`app/application.py`) builds a server from."""
+    """The settings from which the composition root (`app/application.py`) builds a server."""
 
     server: ServerSettings
     models: tuple[ModelConfig, ...]
@@ -259,10 +258,10 @@ class Settings:
 
 @dataclass(frozen=True, kw_only=True)
 class TuneSettings:
-    """What `ie_serving tune` is asked."""
+    """The settings of `ie_serving tune`."""
 
     requests: Path | None = None
-    """File of requests; None takes what the version brings along, or makes them up."""
+    """File of requests; None takes the version's recorded requests, or generates them."""
 
     latency_ms: float = 0.0
     """p99 in milliseconds that is wanted; 0 wants none."""
@@ -271,7 +270,7 @@ class TuneSettings:
     """How long it may take."""
 
     concurrency: int = 8
-    """Callers that ask at a time."""
+    """Callers that send requests at a time."""
 
     output: Path | None = None
     """File that keys and measurements are written to as JSON; None writes none."""
@@ -279,7 +278,7 @@ class TuneSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class Parsed:
-    """What a command line came to."""
+    """The result of parsing a command line."""
 
     settings: Settings
 
@@ -287,13 +286,13 @@ class Parsed:
     """How stores are reached and where copies are kept."""
 
     warnings: tuple[str, ...] = ()
-    """What was accepted without effect; for the log, once it is set up."""
+    """Accepted settings without effect; for the log, once it is set up."""
 
     names: Mapping[str, str] = field(default_factory=dict)
-    """What the command calls each setting, for `core.values.hints`."""
+    """The command's name for each setting, for `core.values.hints`."""
 
     only_check: bool = False
-    """Say what would be served, instead of serving it."""
+    """Report the models that would be served, instead of serving them."""
 
     as_json: bool = False
     """Say it as JSON."""

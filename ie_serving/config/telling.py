@@ -1,4 +1,4 @@
-"""How the server tells of what it does: its log, and what is told of requests."""
+"""Settings of observability: the log, metrics, traces and `Server-Timing`."""
 
 from dataclasses import dataclass
 
@@ -26,17 +26,17 @@ class Telling:
     otlp_protocol: str = "http/protobuf"
     otel_disabled: bool = False
 
-    # Off: it tells whoever may ask how long others' requests keep this one waiting.
+    # Off: it tells every client how long other clients' requests delay its own.
     server_timing: bool = False
 
     @property
     def traces_url(self) -> str:
-        """What spans are posted to; empty: nothing is traced."""
+        """URL that spans are posted to; empty: tracing is off."""
         base = self.otlp_endpoint.rstrip("/")
         found = self.otlp_traces_endpoint or (f"{base}/v1/traces" if base else "")
         return "" if self.otel_disabled else found
 
     @property
     def tells_of_requests(self) -> bool:
-        """Whether anybody is told what is known of each request."""
+        """Whether an access log, traces or `Server-Timing` report each request."""
         return bool(self.access_log or self.traces_url or self.server_timing)

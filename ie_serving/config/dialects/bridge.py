@@ -1,4 +1,4 @@
-"""`ie_serving bridge mqtt`: a process of its own between a broker and a server.
+"""Parses `ie_serving bridge mqtt`, a separate process between a broker and a server.
 
 ie_serving bridge mqtt --broker broker:1883 --topic 'cameras/+' --answer_topic '{topic}/seen'
     --url http://127.0.0.1:8501 --model_name faces
@@ -21,7 +21,7 @@ PORT, TLS_PORT = 1883, 8883
 
 @dataclass(frozen=True, kw_only=True)
 class BridgeOptions:
-    """What a bridge between a broker and a server is told."""
+    """The options of a bridge between a broker and a server."""
 
     broker: tuple[str, int]
     """Host and port."""
@@ -42,7 +42,7 @@ class BridgeOptions:
     """Of the subscription and of the answers: 0, 1 or 2."""
 
     client_id: str
-    """Name at the broker; with one the broker keeps what comes while the bridge is away."""
+    """Name at the broker; with one the broker keeps messages while the bridge is away."""
 
     username: str
     password: str
@@ -71,7 +71,7 @@ class BridgeOptions:
 
 
 def is_asked(argv: Sequence[str]) -> bool:
-    """Tell whether a command line asks for a bridge instead of a server."""
+    """Tell whether a command line starts a bridge instead of a server."""
     return list(argv[:1]) == [COMMAND]
 
 
@@ -105,7 +105,7 @@ def parse(argv: Sequence[str], environ: Mapping[str, str]) -> BridgeOptions:
 
 
 def parser() -> argparse.ArgumentParser:
-    """Give what reads the command line behind the command."""
+    """Give the parser of the command line after the command."""
     made = argparse.ArgumentParser(
         prog=f"ie_serving {COMMAND}",
         allow_abbrev=False,

@@ -1,4 +1,4 @@
-"""The variables of the environment, which count under every command.
+"""Reads settings from variables of the environment, which hold for every command.
 
 An empty variable counts as not set. A command reads the variables of the settings for which it has
 no flag, or whose flag is not given.
@@ -27,10 +27,10 @@ def read(settings: Iterable[Setting], environ: Mapping[str, str], faults: Faults
     Args:
         settings: those whose variables count.
         environ: the process's environment.
-        faults: takes what is wrong, by variable.
+        faults: takes the faults, by variable.
 
     Returns:
-        Value of each setting that is given and right, by its place.
+        Value of each valid setting, by its place.
     """
     found: dict[str, Any] = {}
     for setting in settings:
@@ -66,7 +66,7 @@ def storage_options(
 
     Args:
         environ: the process's environment.
-        faults: takes what is wrong, by variable.
+        faults: takes the faults, by variable.
         cache_dir: None takes `ie_serving` in the user's cache directory.
         own_hosts_are_plain: whether an endpoint without a scheme that is not public is HTTP, as in
             OpenVINO Model Server; else each without one is HTTPS.
@@ -99,8 +99,8 @@ def _gcs(given: dict[str, Any]) -> dict[str, Any]:
     return {**given, "endpoint": _with_scheme(endpoint, _is_https(endpoint, True))}
 
 
-# A proxy or another store may stand behind an endpoint that is written as a URL, so the scheme that
-# somebody wrote down counts more than the switch.
+# A proxy or another store may stand behind an endpoint that is written as a URL, so its explicit
+# scheme takes precedence over the switch.
 def _minio(given: dict[str, Any]) -> dict[str, Any]:
     """Split the endpoint: its scheme, where it has one, says whether the store speaks TLS."""
     secure = given.get("secure", True)

@@ -1,7 +1,7 @@
-"""The command line `ie_serving {config,model,check,tune} ...` to `Settings`.
+"""Parses the command line `ie_serving {config,model,check,tune} ...` to `Settings`.
 
-What the command line says beats the file, the file beats the environment. What is wrong is all
-reported together, as one `ConfigError`; arguments that cannot be told apart at all, `--help` and
+The command line takes precedence over the file, the file over the environment. All faults are
+reported together, as one `ConfigError`; arguments that argparse cannot split, `--help` and
 `--version` end the process as `argparse` does (2, 0, 0).
 """
 
@@ -43,7 +43,7 @@ from ie_serving.models.configuration import ModelConfig
 
 @dataclass
 class _Reading:
-    """What is known while a command line is read."""
+    """The state while a command line is read."""
 
     command: str
     given: Mapping[str, str]
@@ -80,7 +80,7 @@ def parse(argv: Sequence[str], environ: Mapping[str, str]) -> Parsed:
     path, file = _models(engine, reading)
     server = _server(fields_of("server", found), file, reading)
     tuned, models = _tuned(command, file.models, reading)
-    # Only now: whoever has three faults to correct wants to read of all three.
+    # Only now, so that all faults are reported together.
     reading.faults.check()
     return Parsed(
         settings=Settings(server=server, models=models, config_path=path, engine=engine),
@@ -96,7 +96,7 @@ def parse(argv: Sequence[str], environ: Mapping[str, str]) -> Parsed:
 def _tuned(
     command: str, models: tuple[ModelConfig, ...], reading: _Reading
 ) -> tuple[TuneSettings | None, tuple[ModelConfig, ...]]:
-    """Give what `tune` is asked, and the one model that it is about."""
+    """Give the settings of `tune`, and its single model."""
     if command != TUNE_COMMAND:
         return None, models
     read: dict[str, Any] = {
@@ -131,7 +131,7 @@ def _meant(command: str, given: dict[str, str]) -> str:
 
 
 def _note_unknown(unknown: Sequence[str], reading: _Reading) -> None:
-    """Report what argparse left over; a value that follows an unknown flag is part of it."""
+    """Report arguments unknown to argparse; a value after an unknown flag belongs to it."""
     # argparse gives the value of an unknown flag as an argument of its own.
     flags = [argument for argument in unknown if argument.startswith("-")]
     known = [f"--{name}" for name in known_flags(reading.command)]
@@ -142,7 +142,7 @@ def _note_unknown(unknown: Sequence[str], reading: _Reading) -> None:
 
 
 def _warnings(reading: _Reading) -> Iterator[str]:
-    """Name what was given and has no effect."""
+    """Name the given settings without effect."""
     called = names(reading.command)
     for name, advice in foreign.FLAGS.items():
         if name in reading.given:
@@ -155,7 +155,7 @@ def _warnings(reading: _Reading) -> Iterator[str]:
 
 
 def _server_values(reading: _Reading) -> dict[str, Any]:
-    """Give each setting of the server whose flag or variable is given and right, by place."""
+    """Give the server's settings that have a valid flag or variable, by place."""
     found: dict[str, Any] = {}
     for setting in SERVER:
         if setting.flag in reading.given:
@@ -215,7 +215,7 @@ def _from_flags(
             found[setting.place] = reading.faults.take(setting.parse, text, f"--{setting.flag}")
         elif setting.required:
             _note_missing(setting, reading)
-    # What could not be read stands as None in `found`: nothing may be made of it.
+    # Unreadable values are None in `found`, so no settings can be made of them.
     if len(reading.faults.found) > before:
         return (), []
     for place, text in (*conflicts(found), *kernels.conflicts(found)):
@@ -231,7 +231,7 @@ def _note_missing(setting: Setting, reading: _Reading) -> None:
 
 
 def _server(given: dict[str, Any], file: ConfigFile, reading: _Reading) -> ServerSettings:
-    """Put the settings of the server together, with what follows from more than one flag."""
+    """Make the settings of the server, including those that follow from several flags."""
     transport = given.get("grpc_transport", ServerSettings.grpc_transport)
     reading.warnings += channel.settle(given, transport)
     # As in OpenVINO Model Server, which has one interval for both.
@@ -250,7 +250,7 @@ def _server(given: dict[str, Any], file: ConfigFile, reading: _Reading) -> Serve
 def _with_workers(
     settings: ServerSettings, is_said: bool, file: ConfigFile, reading: _Reading
 ) -> ServerSettings:
-    """Take old flags for several workers, where these can serve what there is."""
+    """Take old flags for several workers, where several workers can serve the models."""
     workers, words = ovms.workers(reading.given, len(os.sched_getaffinity(0)), reading.faults)
     if is_said or not words:
         return settings

@@ -1,7 +1,7 @@
 """`ie_serving config import FILE`: prints another server's configuration as one of ours, and ends.
 
-Files of Konduit Serving and of simple_tensorflow_serving, and pipelines of OpenVINO Model Server.
-What was left out stands in comments at the top, which our configuration file may have.
+Reads files of Konduit Serving and of simple_tensorflow_serving, and pipelines of OpenVINO Model
+Server. Comments at the top of the output name the parts that were left out.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""`ie_serving kernel run DIR --input FILE`: a kernel without a server, as the command line says it.
+"""Parses `ie_serving kernel run DIR --input FILE`, which runs a kernel without a server.
 
 ie_serving kernel run models/risk/1 --input request.json
 """
@@ -20,7 +20,7 @@ STANDARD = "-"
 
 @dataclass(frozen=True, kw_only=True)
 class KernelRun:
-    """What is to be run.
+    """The kernel to run, and its request.
 
     Attributes:
         directory: of the version.
@@ -68,7 +68,7 @@ def parse(argv: Sequence[str]) -> KernelRun:
 
 
 def parser() -> argparse.ArgumentParser:
-    """Give what reads the command line behind the command."""
+    """Give the parser of the command line after the command."""
     made = argparse.ArgumentParser(prog=f"ie_serving {COMMAND}", allow_abbrev=False)
     asked = made.add_subparsers(dest="what", required=True, metavar="run")
     run = asked.add_parser("run", help="load a kernel, ask it once, print its answer, and end")
@@ -83,7 +83,7 @@ def parser() -> argparse.ArgumentParser:
     run.add_argument(
         "--raw", action="store_true", help="the input is bytes for the kernel, as of :invoke"
     )
-    # Whoever types the command wants this code to run: to say so again would protect nobody.
+    # The user of the command wants this code to run: another flag would protect no one.
     run.add_argument(
         "--allow_python", nargs="?", default="true", const="true", help="true; false runs nothing"
     )

@@ -12,7 +12,7 @@ from ie_serving.config.files import access_file
 
 COMMAND = "key"
 KEY_BYTES = 32
-"""Random bytes of a key: nobody can try all of them, so that one fast hash is enough."""
+"""Random bytes of a key: too many to try all keys, so one fast hash is enough."""
 
 
 def is_asked(argv: Sequence[str]) -> bool:
@@ -21,7 +21,7 @@ def is_asked(argv: Sequence[str]) -> bool:
 
 
 def run(argv: Sequence[str], read_password: Callable[[], str]) -> list[str]:
-    """Do what is asked; give the lines to print.
+    """Make the credential; give the lines to print.
 
     Args:
         argv: without the program's name.
@@ -42,7 +42,7 @@ def run(argv: Sequence[str], read_password: Callable[[], str]) -> list[str]:
 
 
 def parser() -> argparse.ArgumentParser:
-    """Give what reads the command line behind the command."""
+    """Give the parser of the command line after the command."""
     made = argparse.ArgumentParser(prog=f"ie_serving {COMMAND}", allow_abbrev=False)
     asked = made.add_subparsers(dest="what", required=True, metavar="{new,password}")
     for what, meaning in (

@@ -30,16 +30,16 @@ slashes, as `organisation/model`, and links may go in a circle."""
 
 def is_asked(argv: Sequence[str]) -> bool:
     """Tell whether a command line manages the configuration instead of serving."""
-    # Told before the line is parsed: these flags stand without a command, which that would ask for.
+    # Found before parsing: these flags come without a command, which the parser would require.
     names = {argument.partition("=")[0] for argument in argv}
     return bool(names & {f"--{name}" for name in (LIST, ADD, REMOVE)})
 
 
 def run(argv: Sequence[str], environ: Mapping[str, str]) -> list[str]:
-    """Do what is asked; give the lines to print.
+    """List models or edit the file; give the lines to print.
 
     Raises:
-        ConfigError: what is missing on the command line, or wrong with file or repository.
+        ConfigError: a fault of the command line, the file or the repository.
         SystemExit: flags that do not belong here.
     """
     given = _parser().parse_args(argv)
@@ -86,7 +86,7 @@ def _file(given: argparse.Namespace, repository: str) -> Path:
 
 
 def _from(file: Path, model_path: str) -> str:
-    """Give the path as the file is to name it: one that is relative begins at the file there."""
+    """Give the path as written in the file, where a relative path begins at the file."""
     if "://" in model_path or os.path.isabs(model_path):
         return model_path
     return os.path.relpath(Path.cwd() / model_path, file.parent)

@@ -1,4 +1,4 @@
-"""A command line of `ie_serving` without a command: what is wrong with it, and how one looks."""
+"""Reports a command line of `ie_serving` without a command, and shows a valid one."""
 
 from collections.abc import Collection, Sequence
 
@@ -17,9 +17,9 @@ def check_command(
 
     Args:
         argv: without the program's name.
-        commands: all that there are.
+        commands: all commands.
         flags: of all commands, without dashes.
-        faults: takes each unknown flag, and what is missing.
+        faults: takes each unknown flag, and the missing command.
     """
     first = argv[0] if argv else ""
     if first in commands or any(each.startswith(first) for each in _ANSWERED_AT_ONCE if first):

@@ -1,4 +1,4 @@
-"""What a command line of OpenVINO Model Server says in other words than ours.
+"""Translates flags of OpenVINO Model Server's command line to ours.
 
 Its keys and flags without effect here are in `schema/foreign.py`.
 """
@@ -21,7 +21,7 @@ ALIASES: Mapping[str, str] = {
     METRICS_ENABLE: f"false serves no metrics, true serves them at {METRICS_PATH} (see"
     " --metrics_path)",
 }
-"""Its flags that say in other words what a flag of ours says."""
+"""Its flags with the meaning of one of our flags."""
 
 
 def is_meant(argv: Sequence[str]) -> bool:
@@ -50,7 +50,7 @@ def _without_grpc(argv: Sequence[str], names: Collection[str]) -> list[str]:
 
 
 def workers(given: Mapping[str, str], processors: int, faults: Faults) -> tuple[int, list[str]]:
-    """Give how many workers old flags ask for, 1 where none is there, and what to say of them.
+    """Give the number of workers that old flags set, 1 without any, and the warnings.
 
     More processes than processors are of no use, and each has every model in memory.
     """
@@ -70,7 +70,7 @@ def not_taken(given: Mapping[str, str], why: str) -> str:
 
 
 def metrics_enabled(given: Mapping[str, str], in_file: bool | None, faults: Faults) -> bool | None:
-    """Tell whether metrics are asked for, by flag or else by the file; None where neither says."""
+    """Tell whether a flag, or else the file, enables metrics; None where neither does."""
     if METRICS_ENABLE not in given:
         return in_file
     return bool(faults.take(words.boolean, given[METRICS_ENABLE], f"--{METRICS_ENABLE}"))

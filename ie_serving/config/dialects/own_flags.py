@@ -29,7 +29,7 @@ are one of the first two, as their flags say."""
 
 
 def names(command: str) -> dict[str, str]:
-    """Give what `config` or `model` calls each setting, for `core.values.hints`."""
+    """Give the name of each setting in `config` or `model`, for `core.values.hints`."""
     return names_in_ie_serving((*OWN_FLAGS[command], *SERVER))
 
 
@@ -50,7 +50,7 @@ class _ShowVersions(argparse.Action):
 
 
 def parser(argv: Sequence[str]) -> argparse.ArgumentParser:
-    """Build what parses `argv`. Values stay text, which the settings' own parsers read later.
+    """Build the parser of `argv`. Values stay text, which the settings' own parsers read later.
 
     Args:
         argv: without the program's name. A command that it does not name gets no flags.

@@ -1,7 +1,7 @@
-"""The command line `tensorflow_model_server` to `Settings`, as a TensorFlow Serving user has it.
+"""Parses the command line `tensorflow_model_server` of TensorFlow Serving to `Settings`.
 
-What the original prints and the codes it exits with are kept. Source: main.cc and server.cc of
-TensorFlow Serving; the environment is that of its image's entry point.
+The texts and exit codes are the original's. Source: main.cc and server.cc of TensorFlow Serving;
+the environment is that of its image's entry point.
 """
 
 import sys
@@ -52,7 +52,7 @@ def parse(argv: Sequence[str], environ: Mapping[str, str]) -> Parsed:
         environ: the process's environment.
 
     Raises:
-        SystemExit: 0 after `--version` and `--help`; 255 after printing what is wrong.
+        SystemExit: 0 after `--version` and `--help`; 255 after printing the faults.
     """
     flags = _flags(argv)
     # Before all other checks: in the original a missing file has a code of its own.
@@ -86,7 +86,7 @@ def version_text() -> str:
 
 
 def _flags(argv: Sequence[str]) -> Split:
-    """Take the arguments apart and print what the original prints about them."""
+    """Split the arguments, and print the original's texts about them."""
     if "--help" in argv[:1]:
         print(usage())
         raise SystemExit(0)
@@ -188,7 +188,7 @@ def _port_faults(flags: Split) -> Iterator[str]:
 
 
 def _engine(flags: Split, faults: Faults) -> EngineOptions:
-    """Give what holds for every model: full precision unless told otherwise, as the original."""
+    """Give the options for every model: full precision by default, as the original."""
     # On a processor with bf16 OpenVINO would compute in it unasked, and answers would differ from
     # those of the original in the third digit.
     precisions = {"": "f32", "bfloat16": "bf16", "auto": "auto"}
@@ -223,7 +223,7 @@ def _engine(flags: Split, faults: Faults) -> EngineOptions:
 
 
 def _batching(flags: Split, texts: Mapping[str, str], faults: Faults) -> Batching:
-    """Give what holds for every model; nothing is gathered without `--enable_batching`."""
+    """Give the batching options for every model; off without `--enable_batching`."""
     if not flags.on("enable_batching"):
         return Batching()
     from ie_serving.config.files import option_files

@@ -45,7 +45,7 @@ class TfsFlag:
 
     @property
     def meaning(self) -> str:
-        """What the flag does; empty when it has no effect here."""
+        """The meaning of the flag; empty when it has no effect here."""
         setting = BY_TFS.get(self.name)
         return self.own_meaning or (setting.meaning if setting else "")
 
@@ -225,7 +225,7 @@ _PARSERS: Mapping[Kind, Parser[Value]] = {
 
 @dataclass
 class Split:
-    """A command line taken apart.
+    """A split command line.
 
     Attributes:
         given: value of each flag that was given; the last one counts.
@@ -254,8 +254,8 @@ class Split:
         return bool(self.value(name))
 
 
-# The original skips what it does not know and goes on, so that one manifest fits several of its
-# versions; a value after a blank is such an argument too.
+# The original skips unknown arguments, so that one manifest fits several of its versions; a value
+# after a blank is such an argument too.
 def split(argv: Sequence[str]) -> Split:
     """Take a command line apart; nothing is refused here."""
     found = Split()

@@ -1,4 +1,4 @@
-"""`ie_serving verify DIR --against LIBRARY`: a version beside its own framework, by command line.
+"""Parses `ie_serving verify DIR --against LIBRARY`: compares a version with its own framework.
 
 ie_serving verify models/resnet/1 --against tensorflow --write
 """
@@ -12,20 +12,20 @@ from ie_serving.config.values.faults import Faults
 
 COMMAND = "verify"
 AGAINST = ("tensorflow", "onnxruntime", "litert", "torch")
-"""Frameworks that may be asked, where they are installed."""
+"""Frameworks to compare with, where they are installed."""
 PRECISIONS = ("f32", "bf16", "f16", "auto")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Verify:
-    """What is to be compared.
+    """The version and the requests to compare.
 
     Attributes:
         directory: of the version.
         against: one of `AGAINST`.
         requests: file with bodies of REST Predicts, one a line; None generates requests.
         write: keep the requests with the framework's answers as golden requests.
-        precision: that the server is to compute in; empty leaves it to the load.
+        precision: that the server computes in; empty leaves it to the load.
     """
 
     directory: Path
@@ -66,7 +66,7 @@ def parse(argv: Sequence[str]) -> Verify:
 
 
 def parser() -> argparse.ArgumentParser:
-    """Give what reads the command line behind the command."""
+    """Give the parser of the command line after the command."""
     made = argparse.ArgumentParser(
         prog=f"ie_serving {COMMAND}",
         allow_abbrev=False,

@@ -1,4 +1,4 @@
-"""Who may do what, from the file of keys and the flags of one user.
+"""Reads the callers and their rights from the file of keys and the flags of one user.
 
 A line has four words: name, rights, models, credential. Rights and models are lists with commas;
 models are patterns as of files in a shell, `*` is all. The credential is one of
@@ -8,7 +8,7 @@ models are patterns as of files in a shell, `*` is all. The credential is one of
     certificate:NAME            a name in a client's certificate
     jwt:CLAIM=VALUE             a claim of a token, or `jwt:*` for any token
 
-Empty lines and those that begin with `#` say nothing.
+Empty lines and lines that begin with `#` are skipped.
 """
 
 import re
@@ -55,7 +55,7 @@ class _Found(NamedTuple):
 
 
 def read(settings: ServerSettings) -> AccessMaterial:
-    """Read everything anew. Blocking.
+    """Read all files again. Blocking.
 
     Raises:
         ConfigError: all faults of the file, or the settings contradict each other.
@@ -159,7 +159,7 @@ def _take(words: list[str], place: str, found: _Found) -> None:
     elif matched := _SCRYPT.fullmatch(credential):
         _add(found.users, name, _password(matched, caller, place), place)
     else:
-        # Not shown: it may be a key that somebody has forgotten to hash.
+        # Not shown: it may be a key that the author of the file forgot to hash.
         raise ConfigError(
             [
                 f"{place}: expected sha256: or scrypt: as `ie_serving key` prints them,"

@@ -1,4 +1,4 @@
-"""Edits of the JSON configuration file: a model more, or one less. Nothing else in it changes."""
+"""Adds a model to the JSON configuration file, or removes one; nothing else in it changes."""
 
 import fcntl
 import json
@@ -68,11 +68,10 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 # Two edits at once would both read the old file, and the later one would undo the earlier. The lock
-# is the directory's: the file itself is replaced, and who waited for its lock would hold that of
-# one that is gone.
+# is the directory's: the file itself is replaced, and its lock would be one of a deleted file.
 @contextmanager
 def _alone(path: Path) -> Iterator[None]:
-    """Keep other edits in the same directory waiting meanwhile."""
+    """Lock out other edits in the same directory during the body."""
     with ExitStack() as held:
         try:
             directory = os.open(path.resolve().parent, os.O_RDONLY)
@@ -99,7 +98,7 @@ def _lock(directory: int) -> None:
 
 
 def _write(path: Path, top: dict[str, Any]) -> None:
-    """Replace the file as a whole: a server that watches it never sees a half."""
+    """Replace the file atomically: a server that watches it never sees a part of it."""
     text = json.dumps(top, indent=4, ensure_ascii=False) + "\n"
     # A name or path that no server takes must not get into the file: one that watches it would go
     # on without the change, and the next one would not start.

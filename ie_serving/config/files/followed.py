@@ -1,4 +1,4 @@
-"""The configuration of one worker over time: what it begins with, and what its file says later."""
+"""Follows the configuration in one worker: its initial models, and later changes of the file."""
 
 import asyncio
 import logging
@@ -18,13 +18,13 @@ from ie_serving.telemetry.log.logs import Event
 log = logging.getLogger(__name__)
 
 PAUSE_S = 0.05
-"""Seconds between two notes of which versions answer, since a thousand models may be loaded within
-seconds, and each note is of all of them. A replacement does not wait for what the last one lacks.
+"""Seconds between two records of the answering versions: a thousand models may load within seconds,
+and each record has all of them. A replacement worker does not wait for models missing in the last.
 """
 
 
 class Models(Protocol):
-    """What is configured; `models.manager.ModelManager` is one.
+    """The configured models; `models.manager.ModelManager` implements it.
 
     Attributes:
         desired: the configuration that was applied last.
@@ -36,7 +36,7 @@ class Models(Protocol):
         """Load the first configuration; see `ModelManager`."""
 
     async def resume(self, configs: Sequence[ModelConfig], answered: Mapping[str, int]) -> None:
-        """Begin with what another worker served; see `ModelManager`."""
+        """Begin with the models of the replaced worker; see `ModelManager`."""
 
     async def apply(self, configs: Sequence[ModelConfig], *, all_or_nothing: bool) -> None:
         """Change to another configuration; see `ModelManager`."""
@@ -45,7 +45,7 @@ class Models(Protocol):
         """Give the models as they are served now."""
 
     def answering(self) -> Mapping[str, int]:
-        """Give the version of each model that answers requests, or is to do so first."""
+        """Give the version of each model that answers requests, or will be the first to."""
 
 
 class Among(Protocol):
@@ -59,16 +59,16 @@ class Among(Protocol):
 
 
 class FollowedConfig:
-    """Follows the configuration file; without one it stays at what the command line said.
+    """Follows the configuration file; without a file the command line's models stay.
 
     Made before the first load, so that an edit during that load is noticed after it.
 
     Args of the constructor:
         settings: the file's path, what the arbiter read from it at the server's start, and how
             often to look at it.
-        models: what is configured.
-        places: where a worker that this one replaces has left how far it had come, and where this
-            one leaves it to the next.
+        models: the configured models.
+        places: where the replaced worker has left its state, and where this worker leaves its state
+            for its replacement.
         among: changes all workers, where there are several.
     """
 
@@ -80,20 +80,20 @@ class FollowedConfig:
         self._models = models
         self._places = places
         self._before = succession.read(places.configuration)
-        # What is to be applied when what served serves again. A worker may die before that, and
-        # leaves it to the next one all the same.
+        # The configuration to apply once the resumed models serve again. A worker may die before
+        # that, and leaves it to its replacement all the same.
         self._wanted: Sequence[ModelConfig] | None = None
         self._is_pausing = self._has_loaded = False
         self._task: asyncio.Task[None] | None = None
         self._watch = _watch(settings, among or models, among.leads if among else _always)
 
     async def start(self) -> None:
-        """Load what is wanted, and apply what the file changes to from now on, until `close`.
+        """Load the wanted models, and apply later changes of the file, until `close`.
 
-        A worker that replaces another begins with what served, then wants what is desired.
+        A replacement worker begins with the served models, then applies the desired ones.
 
         Raises:
-            ServingError: the first worker of a server cannot serve what is wanted.
+            ServingError: the first worker of a server cannot serve the wanted models.
         """
         wanted = await self._first()
         if self._before is None:
@@ -175,8 +175,8 @@ class FollowedConfig:
     async def _first(self) -> Sequence[ModelConfig]:
         """Give the models to begin with: the last change wins, also across workers.
 
-        What was applied last, by RPC perhaps, stands until the content of the file changes; and
-        while the file is broken.
+        The last applied configuration, perhaps by RPC, stays until the content of the file changes,
+        and while the file is broken.
         """
         path, before = self._settings.config_path, self._before
         last = before.desired if before else self._settings.models
@@ -185,7 +185,7 @@ class FollowedConfig:
         if before and self._watch.seen in (None, before.seen):
             return last
         if before and self._among:
-            # What the file says now is for all workers at once: whoever looks next finds it.
+            # New content of the file is for all workers at once: the next look of any finds it.
             self._watch.seen = before.seen
             return last
         try:
@@ -203,8 +203,8 @@ class FollowedConfig:
 
     def _read(self, path: Path) -> Sequence[ModelConfig]:
         engine = self._settings.engine
-        # A server may begin with an empty file, as the original does; what serves is not given up
-        # for one.
+        # A server may begin with an empty file, as the original does; an empty file does not unload
+        # serving models.
         return source.load(path, engine) if self._before else source.read(path, engine).models
 
     async def _change_to(self, wanted: Sequence[ModelConfig]) -> None:

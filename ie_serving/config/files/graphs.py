@@ -1,4 +1,4 @@
-"""`graphs`, pipelines and graphs of MediaPipe in the JSON file: models without a repository."""
+"""Reads `graphs`, pipelines and MediaPipe graphs in the JSON file: models without a repository."""
 
 import json
 from collections.abc import Collection, Iterator, Mapping
@@ -32,13 +32,13 @@ def graphs(
     origin: Path,
     faults: Faults,
 ) -> Iterator[ModelConfig]:
-    """Read the graphs and pipelines of a file; what is wrong is noted in `faults`.
+    """Read the graphs and pipelines of a file; add their faults to `faults`.
 
     Args:
         top: the file.
         models: names that are taken.
         engine: options that hold for all models.
-        origin: directory beside whose files those that steps name may lie.
+        origin: directory of the configuration file, where files of steps may be.
         faults: of the file.
     """
     uses: dict[str, frozenset[str]] = {}

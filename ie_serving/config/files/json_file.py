@@ -24,7 +24,7 @@ from ie_serving.engines.base import EngineOptions
 from ie_serving.models.configuration import ModelConfig
 
 METRICS_PATH = "/metrics"
-"""Route of the metrics where nobody names another. Source: OpenVINO Model Server."""
+"""Default route of the metrics. Source: OpenVINO Model Server."""
 
 _COMMENT = re.compile(r'("(?:\\.|[^"\\])*")|//[^\n]*|/\*.*?\*/', re.DOTALL)
 """A comment; or, as its group, a text, in which `//` begins none."""
@@ -48,15 +48,15 @@ TOP_KEYS: Mapping[str, str] = {
 
 @dataclass(frozen=True, kw_only=True)
 class ConfigFile:
-    """What a configuration file says."""
+    """The content of a configuration file."""
 
     models: tuple[ModelConfig, ...]
 
     rest_port: int = 0
-    """Port of REST that the file asks for, where nothing else does; 0 for none."""
+    """Port of REST in the file, used where no other setting gives one; 0 for none."""
 
     metrics: bool | None = None
-    """Whether `monitoring` asks for metrics; None where it does not say."""
+    """Whether `monitoring` enables metrics; None where the file does not say."""
 
     warnings: tuple[str, ...] = ()
 
@@ -157,7 +157,7 @@ def listed_models(
         elif name is not None:
             places[name] = where
         _note_conflicts(found, where, entry, findings)
-        # Its faults are noted; what follows needs both.
+        # Its faults are noted; the rest needs both.
         if name is None or "model.base_path" not in found:
             continue
         found["model.base_path"] = resolved(found["model.base_path"], origin)
@@ -219,14 +219,14 @@ def _note_conflicts(
 
 
 def _refused(given: Mapping[str, Any], refused: Mapping[str, Hint]) -> Iterator[tuple[str, str]]:
-    """Yield each key that asks for what is not done here, with what to do instead."""
+    """Yield each key that demands an unsupported feature, with advice."""
     for key, advice in refused.items():
         if foreign.asks(given.get(key)):
             yield key, f"{shown(given[key])} given; {advice}"
 
 
 def _of_model(entry: Mapping[str, Any]) -> str:
-    # The place counts entries; whoever has fifty of them looks for the name.
+    # The place counts entries; with fifty of them the name is easier to find.
     name = entry.get("name")
     return f' (model "{name}")' if isinstance(name, str) else ""
 

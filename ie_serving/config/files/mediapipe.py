@@ -1,4 +1,4 @@
-"""`mediapipe_config_list` of OpenVINO Model Server: a graph of MediaPipe becomes one of `graphs`.
+"""Translates `mediapipe_config_list` of OpenVINO Model Server to entries of `graphs`.
 
 Nodes around models (`OpenVINOInferenceCalculator`) and Python nodes (`PythonExecutorCalculator`)
 are steps; other calculators are refused by their names. A graph file names no dtypes: those of
@@ -35,7 +35,7 @@ class _Wrong(Exception):
 
 
 def with_models(top: Mapping[str, Any], origin: Path) -> Mapping[str, Any]:
-    """Add the models that the graphs' own `subconfig.json` name; wrong ones are told elsewhere."""
+    """Add the models that the graphs' `subconfig.json` name; faults are reported elsewhere."""
     listed = top.get(MODELS)
     if not isinstance(listed, list):
         return top
@@ -119,7 +119,7 @@ class _Graph:
         self._base = base
         self._params = params
         self._nodes: list[Any] = given.get("node", [])
-        # What each stream is: an item of the request or of a step.
+        # The item behind each stream: of the request or of a step.
         self._refs = {name: f"request.{name}" for _, name in _streams(given, "input_stream")}
         self._sessions = dict(map(_session, self._of(SESSION)))
 

@@ -1,4 +1,4 @@
-"""The option files of `tensorflow_model_server` in protocol buffer text form.
+"""Reads the option files of `tensorflow_model_server` in protocol buffer text form.
 
 Source: monitoring_config.proto and session_bundle_config.proto of TensorFlow Serving.
 """
@@ -28,10 +28,10 @@ _POSITIVE = (
 
 
 def metrics_path(text: str, place: str) -> str:
-    """Give the REST path of the metrics that a MonitoringConfig asks for; empty for none.
+    """Give the REST path of the metrics in a MonitoringConfig; empty for none.
 
     Raises:
-        ConfigError: the text cannot be parsed, or the path is none.
+        ConfigError: the text cannot be parsed, or the path is invalid.
     """
     prometheus = parse_text(text, messages.MonitoringConfig, place).prometheus_config
     path = str(prometheus.path) or METRICS_PATH

@@ -1,4 +1,4 @@
-"""Text of protocol buffers whose messages are not known here: names with their values. Pure.
+"""Parses protocol buffer text without message definitions, to names with values. Pure.
 
 `graph.pbtxt` names options by types that only MediaPipe has, which `google.protobuf.text_format`
 cannot read.
@@ -30,7 +30,7 @@ def read(text: str) -> Message:
     """Read a message. Strings lose their escapes, lists in brackets are not taken.
 
     Raises:
-        ValueError: with the line where it is no such text.
+        ValueError: naming the line with the syntax error.
     """
     return _Reader(text).message("", 0)
 

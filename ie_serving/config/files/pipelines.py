@@ -1,10 +1,10 @@
-"""`pipeline_config_list` of OpenVINO Model Server: each pipeline becomes an entry of `graphs`.
+"""Translates `pipeline_config_list` of OpenVINO Model Server: a pipeline becomes a graph.
 
 A node with `demultiply_count` gives a list, by its first dimension; -1, and 0 in files before 2022,
-is any number. Nodes that take of it run for each of its entries, and so do those behind them, up to
-one that names it in `gather_from_node`, which takes what the entries gave, stacked; as the
-pipeline's outputs do. Lists may lie within lists. A custom node is Python code here, where its
-library names some.
+is any number. Nodes that read the list run for each of its entries, and so do the nodes after them,
+up to a node that names it in `gather_from_node`, which takes the entries' results stacked, as the
+pipeline's outputs do. Lists may be nested. A custom node is Python code here, where its library
+names such code.
 Source: `schema.cpp` and the pages about its demultiplexer and its custom nodes.
 """
 
@@ -25,7 +25,7 @@ ANY = -1
 """Entries of a list of any length."""
 
 Scope = tuple[str, ...]
-"""Nodes for each of whose entries another one runs, the outermost first."""
+"""Demultiplying nodes; another node runs for each of their entries. The outermost comes first."""
 
 
 def libraries(top: Mapping[str, Any], faults: Faults) -> dict[str, str]:
@@ -71,7 +71,7 @@ def translated(
 
 
 class _Wrong(Exception):
-    """What is wrong: where below the pipeline, and why."""
+    """A fault: its place below the pipeline, and the reason."""
 
 
 class _Pipeline:
@@ -112,7 +112,7 @@ class _Pipeline:
         return {**step, **_each(items, levels, entries)}
 
     def _runs(self, node: Mapping[str, Any]) -> dict[str, Any]:
-        """Say what computes a node."""
+        """Give the step that computes a node."""
         if node.get("type") == MODEL:
             version = {"version": node["version"]} if node.get("version") else {}
             return {"model": node["model_name"], **version}
@@ -127,7 +127,7 @@ class _Pipeline:
         return {"kernel": self._code[library], "with": dict(node.get("params", {}))}
 
     def _scope(self, name: str) -> Scope:
-        """Name the nodes for each of whose entries this one runs; none where it runs once."""
+        """Give the scope of a node: it runs for each of their entries; empty where it runs once."""
         # By hand, not by recursion: a chain may be longer than Python's stack.
         ahead, begun = [name], set[str]()
         while ahead:
@@ -138,7 +138,7 @@ class _Pipeline:
             elif lacking and ahead[-1] not in begun:
                 begun.add(ahead[-1])
                 ahead += lacking
-            else:  # what still lacks leads in a circle, of which the graph tells
+            else:  # the missing nodes form a cycle, which the graph reports
                 self._scopes[ahead.pop()] = self._found_scope(node)
         return self._scopes[name]
 
@@ -162,7 +162,7 @@ class _Pipeline:
         return longest[:-1] if gathered else longest
 
     def _gives(self, source: str) -> Scope:
-        """Name the lists that what `source` gives is an entry of, the outermost first."""
+        """Give the scope of the value of `source`, the outermost list first."""
         own = (source,) if source in self._counts else ()
         # Of a source that is not there the graph tells.
         return self._scopes.get(source, ()) + own

@@ -1,7 +1,7 @@
-"""The configuration file, whichever kind it is: JSON, YAML, or TensorFlow Serving's text.
+"""Reads the configuration file: JSON, YAML, or TensorFlow Serving's text.
 
-`load` is what the watcher calls again when the file changes: it raises and changes nothing while
-the file is broken.
+The watcher calls `load` again when the file changes; `load` raises, and nothing changes, while the
+file is broken.
 """
 
 import logging
@@ -41,7 +41,7 @@ def load(path: Path, engine: EngineOptions | None = None) -> tuple[ModelConfig, 
 def _check_filled(path: Path, text: str) -> None:
     """Refuse an empty file: in text form it is no syntax error, and would unload every model.
 
-    Whoever writes a file in place empties it first. The original takes no action for it, either.
+    Writing a file in place empties it first. The original also takes no action on an empty file.
     """
     if not text.strip():
         raise ConfigError(
@@ -101,10 +101,10 @@ def read_text(path: Path) -> str:
 
 
 def _opened(path: str, flags: int) -> int:
-    """Open a pipe without waiting for whoever writes it: none may ever come.
+    """Open a pipe without waiting for a writer, which may never come.
 
-    A thread that waited would look at no renewed key or certificate any more. Without a writer the
-    pipe is empty, which is a fault of each file that is read here.
+    A waiting thread would no longer look at renewed keys or certificates. Without a writer the pipe
+    is empty, which is a fault of each file that is read here.
     """
     number = os.open(path, flags | os.O_NONBLOCK)
     os.set_blocking(number, True)

@@ -1,4 +1,4 @@
-"""How far the configuration has come: what a worker leaves to the one that replaces it."""
+"""The configuration's state, which a worker leaves to the worker that replaces it."""
 
 import json
 import logging
@@ -15,13 +15,13 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, kw_only=True)
 class Applied:
-    """How far the configuration has come.
+    """The state of the configuration.
 
     Attributes:
-        desired: what was applied last, whether it came from the file or by RPC.
-        serving: the models as they are served: of one whose successor does not serve yet, what it
-            was before.
-        seen: digest of the file's content that was applied last, or that was there at the start.
+        desired: the last applied configuration, from the file or by RPC.
+        serving: the models as they are served: where a successor does not serve yet, the old
+            configuration of the model.
+        seen: digest of the file's content that was applied last, or that was read at the start.
     """
 
     desired: tuple[ModelConfig, ...]
@@ -33,10 +33,10 @@ class Place(Protocol):
     """Holds bytes that outlive the worker; `server.process.handover.Handover` is one."""
 
     def read(self) -> bytes:
-        """Give what was written last; empty in the first worker of a server."""
+        """Give the last written state; empty in the first worker of a server."""
 
     def write(self, data: bytes, /) -> None:
-        """Replace what was written before. Raises: OSError, and what was written before stays."""
+        """Replace the written state. Raises: OSError, and the old state stays."""
 
 
 class Places(Protocol):
@@ -52,7 +52,7 @@ class Places(Protocol):
 
 
 def read(place: Place) -> Applied | None:
-    """Give what an earlier worker has left; None in the first worker of a server."""
+    """Give the state that an earlier worker has left; None in the first worker of a server."""
     left = place.read()
     # Not JSON: a configuration holds policies and options of many classes. These bytes were written
     # by a process of this server alone, into a file without a name.
@@ -61,7 +61,7 @@ def read(place: Place) -> Applied | None:
 
 
 def leave(place: Place, applied: Applied) -> None:
-    """Leave `applied` in place of what was left before; where that fails it is logged."""
+    """Leave `applied` in place of the state left before; a failure is logged."""
     _write(place, pickle.dumps(applied))
 
 

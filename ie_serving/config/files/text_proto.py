@@ -1,4 +1,4 @@
-"""ModelServerConfig, as a message or as its text, to models.
+"""Translates ModelServerConfig, as a message or as text, to models.
 
 Source: model_server_config.proto and the checks of ServerCore in TensorFlow Serving, whose phrases
 every fault contains. All faults of a configuration are reported together.
@@ -105,7 +105,7 @@ def _faults(config: Proto) -> Iterator[str]:
         yield "a model of model_config_list has no name; name it"
     if wrong := too_long("model", name):
         yield wrong
-        return  # what follows would quote it
+        return  # later faults would quote it
     labels = (too_long("label", each) for each in config.version_labels)
     yield from (f"Model {name}: {wrong}" for wrong in labels if wrong)
     if not path.startswith("/") and "://" not in path:

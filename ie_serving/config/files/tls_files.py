@@ -1,4 +1,4 @@
-"""Certificate, key and authorities, from the files that the settings name.
+"""Reads certificate, key and authorities from the files that the settings name.
 
 Source of SSLConfig: ssl_config.proto of TensorFlow Serving, and its server.cc.
 """
@@ -15,7 +15,7 @@ from ie_serving.wire.protobuf import messages
 
 
 def read(settings: ServerSettings) -> TlsMaterial:
-    """Read everything anew. Blocking.
+    """Read all files again. Blocking.
 
     Raises:
         ConfigError: a file cannot be read, or the settings contradict each other.

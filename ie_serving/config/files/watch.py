@@ -1,9 +1,9 @@
-"""Watches the configuration file: what is edited takes effect without a restart.
+"""Watches the configuration file, so that edits take effect without a restart.
 
 The file is compared by content, so a ConfigMap's switched link, a rename and an edit in place are
 all noticed, and a touch is not. A broken edit changes nothing and is logged once. A configuration
-that came by RPC meanwhile stays until the file's content changes: the last change wins. A file that
-cannot be read has no content; that is logged, and nothing has changed.
+that came by RPC stays until the file's content changes: the last change wins. A file that cannot be
+read counts as unchanged, and is logged.
 """
 
 import asyncio
@@ -55,8 +55,8 @@ class ConfigWatch:
         self._poll_wait_s = poll_wait_s
         self._is_readable = True
         self._is_refused = False
-        # The file's interval, SIGHUP and clients ask for reloads. Of two that overlap, the one that
-        # read first could apply last, and the older content would be served.
+        # The file's interval, SIGHUP and clients start reloads. Of two overlapping reloads, the one
+        # that read first could apply last, and the older content would be served.
         self._turn = asyncio.Lock()
         self.seen = self._digest()
 
@@ -67,7 +67,7 @@ class ConfigWatch:
             try:
                 if self._leads():
                     await self._look()
-            except Exception:  # such as for want of a thread, of which there may be one next time
+            except Exception:  # such as no thread left; the next look tries again
                 log.exception(Event("configuration not applied", path=self._path))
 
     async def _look(self) -> None:
@@ -86,7 +86,7 @@ class ConfigWatch:
             await self._read_and_apply()
 
     async def reload_if_changed(self) -> bool:
-        """Apply the file unless its content is what was applied last; tell whether it was.
+        """Apply the file if its content has changed since the last time; tell whether it had.
 
         Raises:
             OSError: it cannot be read.
@@ -127,7 +127,7 @@ class ConfigWatch:
         self.seen, self._is_refused = digest, True
 
     def _digest(self) -> str | None:
-        """Identify the content; None when there is none to be had, which is logged once."""
+        """Give the digest of the content; None when it cannot be read, which is logged once."""
         try:
             digest = self._read_digest()
         except OSError as error:

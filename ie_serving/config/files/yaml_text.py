@@ -1,4 +1,4 @@
-"""YAML as the same values that JSON has. Imported for files that end in .yaml or .yml alone.
+"""Reads YAML to the values of JSON. Imported only for files that end in .yaml or .yml.
 
 The words are those of YAML 1.2's core schema: `on`, `yes` and `NO` are texts, as in JSON, and
 `switch: {on: ...}` of a graph means what it says. Source: YAML 1.2.2, section 10.3.
@@ -30,7 +30,7 @@ _SCALARS = (
         list("-+.0123456789"),
     ),
 )
-"""Tag, form and first characters of what is no text, in the order in which they are tried."""
+"""Tag, form and first characters of scalars other than text, in the order of trial."""
 
 
 def yaml_text(value: str, place: str) -> Json:
@@ -91,14 +91,14 @@ def _loader() -> Any:  # noqa: ANN401 (a class made of PyYAML's)
 
 
 def _wrong_key(key: object, found: Mapping[Hashable, Any]) -> str:
-    """Say what is wrong with a key beside those that stand before it; empty for nothing."""
+    """Give the fault of a key beside the keys before it; empty for none."""
     if not isinstance(key, Hashable):
         return f"{key} is no name of a key: write it in quotes"
     return f'key "{key}" stands twice in one object' if key in found else ""
 
 
 class _Plain:
-    """Makes what YAML decodes to what JSON could have decoded to."""
+    """Constructs only values that JSON could have."""
 
     def __init__(self, place: str) -> None:
         self._place = place

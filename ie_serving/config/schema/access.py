@@ -1,4 +1,4 @@
-"""The settings of who may do what."""
+"""The settings of callers and their rights."""
 
 from ie_serving.config.schema.setting import BOOLEAN, Setting
 from ie_serving.config.values import tokens, words

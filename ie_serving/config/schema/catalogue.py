@@ -1,4 +1,4 @@
-"""Every setting there is, and what each command calls it."""
+"""All settings, and their names in each command."""
 
 from collections.abc import Mapping
 
@@ -26,7 +26,7 @@ def names_in_ie_serving(flags: tuple[Setting, ...]) -> dict[str, str]:
     for setting in SETTINGS:
         if setting.place in taken and setting.flag:
             found[setting.place] = f"--{setting.flag}"
-        # A model of a file has no flags, but what an error says about it can be set in the file.
+        # A model of a file has no flags, but its settings can be set in the file.
         elif setting.key:
             found[setting.place] = f"{setting.key} in the configuration file"
         elif setting.variables:

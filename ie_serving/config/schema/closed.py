@@ -1,6 +1,6 @@
-"""Settings that are to close a server to strangers, and what they must not say together.
+"""Refuses contradictory settings of access control.
 
-One that would have no effect is refused: a server that was meant to be closed must not be open.
+A setting without effect is refused: a server that was meant to be closed must not be open.
 """
 
 from collections.abc import Iterator
@@ -32,7 +32,7 @@ def _of_tls(settings: ServerSettings) -> Iterator[Hint]:
         yield Hint("{server.tls_client_ca} needs {server.tls_certificate}")
     if settings.tls_client_crl and not settings.tls_client_ca:
         yield Hint("{server.tls_client_crl} needs {server.tls_client_ca}, whose clients it revokes")
-    # The library of gRPC for Python takes no such list: it would let revoked clients in.
+    # Python's gRPC library takes no revocation list: it would accept revoked clients.
     elif settings.tls_client_crl and settings.grpc_transport == "grpcio":
         yield Hint("{server.tls_client_crl} needs the http2 of {server.grpc_transport}")
     if settings.tls_ports != ServerSettings.tls_ports and not settings.has_tls:
@@ -40,7 +40,7 @@ def _of_tls(settings: ServerSettings) -> Iterator[Hint]:
 
 
 def _of_callers(settings: ServerSettings) -> Iterator[Hint]:
-    """Name what the settings must not say together."""
+    """Name the contradictions of the settings."""
     named = bool(settings.auth_username)
     if named != bool(settings.auth_password):
         yield Hint("{server.auth_username} and {server.auth_password} belong together; give both")

@@ -1,8 +1,8 @@
 """Words of the server of 2020 and of OpenVINO Model Server that have no effect here.
 
 They are accepted, so that a command line or file written for those servers starts this one; each
-use is answered with what to do instead. Those without which a model would compute something else
-are refused instead: an answer would be wrong, and a warning is not read.
+use gives advice. Words without which a model would compute something else are refused: answers
+would be wrong, and warnings are not read.
 """
 
 from collections.abc import Mapping
@@ -35,7 +35,7 @@ FLAGS: Mapping[str, Hint] = {
     "allowed_methods": _USE_CORS,
     "allowed_headers": _USE_CORS,
 }
-"""Flags, each with what to do instead."""
+"""Flags, each with advice."""
 
 REFUSED_KEYS: Mapping[str, Hint] = {
     "custom_loader_options": Hint(
@@ -47,7 +47,7 @@ REFUSED_KEYS: Mapping[str, Hint] = {
 
 
 def asks(value: object) -> bool:
-    """Tell whether the value of a refused word asks for anything: it is neither off nor empty."""
+    """Tell whether a refused word has a value that demands something: neither off nor empty."""
     if not isinstance(value, str):
         return bool(value)
     return value.lower() not in _OFF
@@ -66,10 +66,10 @@ VARIABLES: Mapping[str, Hint] = {
     "DROGON_LOG_LEVEL": Hint("use {server.log_level}"),
     "AZURE_STORAGE_CONNECTION_STRING": _NO_AZURE,
     "AZURE_STORAGE_USE_HTTP_PROXY": _NO_AZURE,
-    # Of the generative endpoints alone, there; but whoever sets it wants to be asked for a key.
+    # There only for the generative endpoints; but its user wants callers to need a key.
     "API_KEY": Hint("use {server.api_key_file}"),
 }
-"""Variables, each with what to do instead."""
+"""Variables, each with advice."""
 
 MODEL_KEYS = frozenset(
     {

@@ -1,4 +1,4 @@
-"""The settings of Python code that answers for a model."""
+"""The settings of kernels, Python code that answers for a model."""
 
 import dataclasses
 from collections.abc import Iterator, Mapping
@@ -110,7 +110,7 @@ def driver_of(found: Mapping[str, Any]) -> Mapping[str, str]:
 
 
 def conflicts(found: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield what cannot be beside the other settings of a model: its place, and why."""
+    """Yield the place of each setting that contradicts the model's other settings, and why."""
     if found.get(HOOKS.place) is not None:
         yield from _beside_hooks(found)
         return

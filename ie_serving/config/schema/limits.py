@@ -1,4 +1,4 @@
-"""The settings that bound what clients may take of the server: bytes, connections, time."""
+"""The settings that limit clients: bytes, connections, time."""
 
 from ie_serving.config.schema.setting import BOOLEAN, Setting
 from ie_serving.config.values import channel, numbers, words
@@ -25,7 +25,7 @@ LIMITS: tuple[Setting, ...] = (
         example="1073741824",
         flag="memory_budget_bytes",
     ),
-    # grpcio's is the way back for whoever meets a client that our own HTTP/2 does not understand.
+    # grpcio is the fallback for a client that our own HTTP/2 does not understand.
     Setting(
         place="server.grpc_transport",
         parse=words.one_of("http2", "grpcio"),
@@ -119,7 +119,7 @@ LIMITS: tuple[Setting, ...] = (
     ),
     Setting(
         place="server.rest_timeout_s",
-        # Without any limit, a client that never asks for one could hold an infer request for ever.
+        # Without any limit, a client that sets no deadline could hold an infer request for ever.
         parse=numbers.timeout,
         form="SECONDS",
         meaning="longest time in seconds that one REST inference may take, waiting included; also a"

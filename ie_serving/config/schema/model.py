@@ -61,7 +61,7 @@ INTEGERS = Setting(
     key="integers",
 )
 
-# Of a model, since a model may need it; whoever loads it cannot keep it from other models.
+# Of a model, since a model may need it; once loaded, it is there for other models too.
 CPU_EXTENSION = Setting(
     place="openvino.cpu_extension",
     parse=words.library,
@@ -76,7 +76,7 @@ CPU_EXTENSION = Setting(
 )
 
 TENSORFLOW: tuple[Setting, ...] = (
-    # Off: it takes half a gigabyte and seconds, and what OpenVINO does not take should be noticed.
+    # Off: it takes half a gigabyte and seconds, and a refusal by OpenVINO should be noticed.
     Setting(
         place="tensorflow.fallback",
         parse=words.boolean,
@@ -356,11 +356,11 @@ def _without_batches(found: Mapping[str, Any], batching: Batching) -> list[str]:
 
 
 def with_own(engine: EngineOptions, found: Mapping[str, Any]) -> EngineOptions:
-    """Give options in which what single drivers know has the values of `found`, by place."""
+    """Give options whose driver-specific parts have the values of `found`, by place."""
     own = fields_of("openvino", found)
     openvino = dataclasses.replace(engine.of(OpenVinoOptions), **own)
     if "inference_precision" not in own and OpenVinoOptions(**own).says_precision:
-        # What a model says in OpenVINO's words counts against what holds for every model.
+        # A model's setting in OpenVINO's words takes precedence over the one for every model.
         openvino = dataclasses.replace(openvino, inference_precision="")
     tensorflow = dataclasses.replace(engine.of(TensorFlowOptions), **fields_of("tensorflow", found))
     steps = dataclasses.replace(engine.of(Preprocessing), **fields_of("preprocess", found))

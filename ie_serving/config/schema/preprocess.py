@@ -1,4 +1,4 @@
-"""The settings of what is computed before a model; OpenVINO Model Server's words and meanings."""
+"""The settings of preprocessing; words and meanings are OpenVINO Model Server's."""
 
 from typing import Any
 
@@ -82,4 +82,4 @@ PREPROCESS: tuple[Setting, ...] = (
         key="resize",
     ),
 )
-"""Keys of a model and flags. A driver that cannot do all that is asked for refuses the model."""
+"""Keys of a model and flags. A driver that cannot do all of them refuses the model."""

@@ -59,7 +59,7 @@ SEQUENCES: tuple[Setting, ...] = (STATEFUL, *_OTHERS)
 
 
 def conflicts(found: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield what cannot be beside the other settings of a model: its place, and why."""
+    """Yield the place of each setting that contradicts the model's other settings, and why."""
     if found.get(STATEFUL.place):
         yield from _beside_state(found)
         return

@@ -93,8 +93,8 @@ SERVER: tuple[Setting, ...] = (
     *TLS,
     *ACCESS,
     *LIMITS,
-    # Of the server, not of a model: whoever may write a repository or the configuration may not
-    # thereby run code here.
+    # Of the server, not of a model: the right to write a repository or the configuration must not
+    # include the right to run code here.
     Setting(
         place="engine.allow_pickle",
         parse=words.boolean,
@@ -190,7 +190,7 @@ SERVER: tuple[Setting, ...] = (
         flag="load_threads",
         tfs="num_load_threads",
     ),
-    # A load cannot be interrupted; what waits for it can be told to go on.
+    # A load cannot be interrupted; its waiters can give up.
     Setting(
         place="server.load_timeout_s",
         parse=numbers.delay,
@@ -248,8 +248,8 @@ SERVER: tuple[Setting, ...] = (
         example="resnet",
         flag="invocations_model",
     ),
-    # A label that names what does not serve makes requests fail; whoever rolls out by labels first
-    # and versions second asks for it.
+    # A label of a version that does not serve makes requests fail; rollouts that set labels before
+    # versions need it.
     Setting(
         place="server.labels_for_unavailable",
         parse=words.boolean,
@@ -287,7 +287,7 @@ SERVER: tuple[Setting, ...] = (
         example="true",
         flag="open_ports_early",
     ),
-    # A rollout waits for readiness: whoever would rather go on without a broken model sets this.
+    # A rollout waits for readiness: this lets it go on without a broken model.
     Setting(
         place="server.ready_after_s",
         parse=numbers.delay,
@@ -298,7 +298,7 @@ SERVER: tuple[Setting, ...] = (
         example="300",
         flag="ready_after_seconds",
     ),
-    # An unmounted volume looks like this, and happens more often than that somebody removes all
+    # An unmounted volume looks like this, and is more frequent than an owner who removes all
     # versions of a model but keeps it configured.
     Setting(
         place="server.unload_when_empty",

@@ -1,4 +1,4 @@
-"""What one setting is: a value of the configuration, how it is read, and its name in each dialect.
+"""The declaration of a setting: its value, its parser, and its name in each dialect.
 
 `model.py`, `server.py` and `storage.py` declare every setting once. Parsers, `--help`, checks, the
 words of errors and the tables of `docs/` all come from these declarations.
@@ -54,8 +54,8 @@ class Setting:
         place: owner and field, such as `server.port`; also its name in a `core.values.hints.Hint`.
         parse: reads text, or JSON where it has a key, and checks it.
         form: how a value is written; that of a number names its unit.
-        meaning: what it does.
-        example: a value as text that means something.
+        meaning: its effect.
+        example: a useful value as text.
         default: as people read it; empty takes the field's own default.
         required: whether there must be a value; then there is no default.
         flag: of `ie_serving`, without dashes; empty when it has none.
@@ -65,7 +65,7 @@ class Setting:
         variables: of the environment. The first one that is not empty counts, where no flag of the
             running command says otherwise.
         reads: how a variable's text is read, where a variable of 2020 has words of its own.
-        ovms: parameters or keys of OpenVINO Model Server with this meaning, whatever their form.
+        ovms: parameters or keys of OpenVINO Model Server with this meaning, in any form.
         merged: whether the value goes into another setting's field instead of one of its own.
     """
 

@@ -1,4 +1,4 @@
-"""What gRPC and REST on one port do not go with, in every dialect."""
+"""Refuses settings that contradict one port for gRPC and REST, in every dialect."""
 
 from collections.abc import Iterator
 
@@ -25,6 +25,6 @@ def conflicts(server: ServerSettings) -> Iterator[tuple[str, str]]:
 
 
 def check(server: ServerSettings) -> None:
-    """Refuse what one port for both does not go with. Raises: ConfigError."""
+    """Refuse settings that contradict one port for both. Raises: ConfigError."""
     if faults := [f"{name_of(place) or place}: {text}" for place, text in conflicts(server)]:
         raise ConfigError(faults)

@@ -19,8 +19,8 @@ CACHE: tuple[Setting, ...] = (
         flag="cache_dir",
         ovms=("cache_dir",),
     ),
-    # No limit by default: evicting what is needed after the next restart surprises more than a full
-    # disk, which is reported.
+    # No limit by default: evicting copies needed after the next restart is a worse surprise than a
+    # full disk, which is reported.
     Setting(
         place="storage.cache_size_bytes",
         parse=numbers.integer(0, INT64_MAX),
@@ -104,7 +104,7 @@ S3: tuple[Setting, ...] = (
         ovms=("AWS_SESSION_TOKEN",),
     ),
     # Without it a public bucket is read with the credentials that the chain finds, and a store
-    # refuses keys that it does not know, also where it asks for none.
+    # refuses unknown keys even where it requires none.
     Setting(
         place="s3.anonymous",
         parse=words.boolean,
@@ -232,7 +232,7 @@ MINIO: tuple[Setting, ...] = (
         default="the system's",
         meaning="file of trusted authorities",
         example="/etc/ssl/minio/ca.crt",
-        # The second is what MinIO's own client reads.
+        # MinIO's own client reads the second.
         variables=("MINIO_CA_BUNDLE", "SSL_CERT_FILE"),
     ),
     Setting(

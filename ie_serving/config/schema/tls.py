@@ -1,4 +1,4 @@
-"""The settings of TLS: what the ports prove themselves with, and whom they believe."""
+"""The settings of TLS: the ports' certificates, and the authorities they trust."""
 
 from ie_serving.config.schema.setting import Setting
 from ie_serving.config.values import words

@@ -1,6 +1,6 @@
-"""The settings of traces and of what replies tell of their times.
+"""The settings of traces and of `Server-Timing`.
 
-What else OpenTelemetry's variables say, its library reads itself: `docs/operations.md` names them.
+OpenTelemetry's library reads its other variables itself: `docs/operations.md` names them.
 """
 
 from ie_serving.config.schema.setting import BOOLEAN, Setting
@@ -26,7 +26,7 @@ TRACES: tuple[Setting, ...] = (
         flag="otlp_traces_endpoint",
         variables=("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT",),
     ),
-    # Only what is not the default can be wrong, and only where there is an endpoint.
+    # Checked only for values other than the default, and only with an endpoint.
     Setting(
         place="server.otlp_protocol",
         parse=words.text,

@@ -1,4 +1,4 @@
-"""How many processes serve, and what several of them cannot serve as one."""
+"""The settings of workers, and the models that several workers cannot serve as one server."""
 
 from collections.abc import Iterable, Iterator
 from typing import Final
@@ -28,13 +28,13 @@ WORKERS = Setting(
 
 
 def check(settings: Settings) -> None:
-    """Refuse what several workers cannot serve as one server. Raises: ConfigError."""
+    """Refuse models that several workers cannot serve as one server. Raises: ConfigError."""
     if faults := conflicts(settings.server, settings.models):
         raise ConfigError(faults)
 
 
 def conflicts(server: ServerSettings, models: Iterable[ModelConfig]) -> list[str]:
-    """Say what several workers cannot serve as one server; nothing where there is one."""
+    """Name models that several workers cannot serve as one server; none for one worker."""
     return [*_of_server(server), *faults_of(server, models)]
 
 
@@ -45,7 +45,7 @@ def check_models(server: ServerSettings, models: Iterable[ModelConfig]) -> None:
 
 
 def faults_of(server: ServerSettings, models: Iterable[ModelConfig]) -> Iterator[str]:
-    """Yield what is wrong with models for several workers."""
+    """Yield the faults of models for several workers."""
     for model in models if server.workers > 1 else ():
         if model.engine.of(Sequences).stateful:
             yield (

@@ -1,4 +1,4 @@
-"""Names of drivers: those that are built in, and those of other packages."""
+"""Parses names of drivers: built-in ones, and those of other packages."""
 
 from collections.abc import Collection
 

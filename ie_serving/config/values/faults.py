@@ -1,7 +1,7 @@
-"""What is wrong with a value: each fault begins with its place and says what was expected.
+"""Faults of values: each begins with its place and names the expected form.
 
 Every parser of this room takes `(value, place)`: text of a command line or variable, or JSON of a
-file; and the flag, variable or JSON path where it stands. It returns the typed value or raises
+file; and its flag, variable or JSON path. It returns the typed value or raises
 `ConfigError`. Text and JSON mean the same: `"4"` is 4, and `{"latest": {}}` may be given as an
 object or as its text.
 """
@@ -17,15 +17,15 @@ V = TypeVar("V")
 Parser = Callable[[object, str], T]
 
 LONGEST_SHOWN = 80
-"""Characters of a wrong text that its fault shows. A fault is one line of a terminal or log, and
-the value may be a whole file; what is longer is cut in its middle."""
+"""Characters of a wrong text that its fault shows; a longer text is cut in its middle. A fault is
+one line of a terminal or log, and the value may be a whole file."""
 
 _SHORT = reprlib.Repr()
 _SHORT.maxstring = LONGEST_SHOWN
 
 
 class Faults:
-    """Collects what is wrong, so that all of it is reported at once."""
+    """Collects faults, so that all are reported at once."""
 
     def __init__(self) -> None:
         self.found: list[str] = []
@@ -54,5 +54,5 @@ def shown(value: object) -> str:
 
 
 def fault(place: str, value: object, expected: str) -> ConfigError:
-    """Make the usual fault: what is there, what was expected."""
+    """Make the usual fault: the value, and the expected form."""
     return ConfigError([f"{place}: {shown(value)} given; expected {expected}"])

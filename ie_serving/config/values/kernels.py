@@ -1,4 +1,4 @@
-"""Where a kernel stands, `FILE[:NAME]`, and in how many processes it runs."""
+"""Parses the place of a kernel, `FILE[:NAME]`, and the number of its processes."""
 
 from ie_serving.config.values.faults import Faults, fault
 from ie_serving.config.values.numbers import integer, timeout
@@ -13,7 +13,7 @@ FORM = "FILE.py or FILE.py:NAME, NAME a class, function or object in it"
 
 
 def place(value: object, where: str) -> Place:
-    """Read a file of Python, and what of it is the kernel."""
+    """Read the file of a kernel, and the kernel's name in it."""
     found = Place.parse(value)
     if found is None:
         raise fault(where, value, FORM)

@@ -1,4 +1,4 @@
-"""Whole numbers, times in seconds, batch sizes."""
+"""Parses whole numbers, times in seconds, batch sizes."""
 
 import math
 import re
@@ -105,7 +105,7 @@ def batch_size(value: object, place: str) -> Dimension | None:
         raise fault(
             place, value, 'a whole number, low:high, "auto" for any, or 0 to keep the model\'s'
         )
-    # 0 and None both keep the model's; one of them is enough for whoever reads the options.
+    # 0 and None both keep the model's batch; readers of the options need to know only None.
     return number or None
 
 

@@ -1,6 +1,6 @@
-"""`layout`, `mean`, `scale`, `color_format`, `precision`, in OpenVINO Model Server's words.
+"""Parses `layout`, `mean`, `scale`, `color_format`, `precision`, as in OpenVINO Model Server.
 
-Where something has two sides, it is written `CLIENT:MODEL`, as in `NHWC:NCHW`.
+A value for both sides is written `CLIENT:MODEL`, as in `NHWC:NCHW`.
 """
 
 import math
@@ -22,7 +22,7 @@ _NUMBERS_EXPECTED = "one number, or one for each channel such as [123.675,116.28
 
 COLOURS = ("BGR", "RGB")
 LEAST_SCALE = 1e-30
-"""What is less counts as 0: near 1e-38 float32 ends, and every quotient would be infinite."""
+"""A smaller scale counts as 0: float32 ends near 1e-38, and every quotient would be infinite."""
 TYPES: Mapping[str, str] = {
     "bool": "boolean",
     "fp16": "f16",
@@ -66,7 +66,7 @@ def _is_layout(text: str) -> bool:
 
 
 def mean(value: object, place: str) -> tuple[float, ...]:
-    """Read what is subtracted: `127.5`, `[1,2,3]` or `(1,2,3)`."""
+    """Read the numbers to subtract: `127.5`, `[1,2,3]` or `(1,2,3)`."""
     given = value.strip() if isinstance(value, str) else value
     if isinstance(given, str):
         if given[:1] + given[-1:] == "()":
@@ -82,7 +82,7 @@ def mean(value: object, place: str) -> tuple[float, ...]:
 
 
 def scale(value: object, place: str) -> tuple[float, ...]:
-    """Read what is divided by, as `mean`; none of it is zero."""
+    """Read the divisors, written as `mean`; none is zero."""
     numbers = mean(value, place)
     if min(map(abs, numbers)) < LEAST_SCALE:
         raise fault(place, value, f"{_NUMBERS_EXPECTED}, none of them 0: it is divided by")

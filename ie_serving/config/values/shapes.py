@@ -1,7 +1,7 @@
-"""The `shape` setting: `(1,3,224,224)`, lists, objects of those by input, `auto`.
+"""Parses the `shape` setting: `(1,3,224,224)`, lists, objects of those by input, `auto`.
 
 A dimension is a size, -1 for any, or `low:high`. Text of 2020 is taken as it was documented,
-`{input1:(1,3,224,224)}` with and without quotes; what cannot be read is a fault, never ignored.
+`{input1:(1,3,224,224)}` with and without quotes; unreadable text is a fault, never ignored.
 """
 
 import re

@@ -1,4 +1,4 @@
-"""Sizes of batches."""
+"""Parses sizes of batches."""
 
 from collections.abc import Sequence
 from itertools import pairwise

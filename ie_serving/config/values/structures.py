@@ -1,4 +1,4 @@
-"""Objects: JSON, version policies and labels, device properties."""
+"""Parses objects: JSON, version policies and labels, device properties."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -11,7 +11,7 @@ from ie_serving.core.values.names import too_long
 from ie_serving.models.repository.version_policy import All, Latest, Specific, VersionPolicy
 
 Json: TypeAlias = Any
-"""What JSON decodes to: objects, lists, text, numbers, booleans and null."""
+"""A decoded JSON value: object, list, text, number, boolean or null."""
 
 
 def json_text(value: str, place: str) -> Json:
@@ -89,7 +89,7 @@ def _property(value: object, place: str) -> str:
 
 
 def params(value: object, place: str) -> Mapping[str, Json]:
-    """Read an object of any JSON; numbers, booleans and texts stay what they are."""
+    """Read an object of any JSON; numbers, booleans and texts keep their types."""
     return dict(mapping(value, place, 'an object such as {"threshold": 0.5}'))
 
 

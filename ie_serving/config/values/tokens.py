@@ -1,4 +1,4 @@
-"""What the settings of tokens may say (`--jwt_keys` and its kin)."""
+"""Parses the settings of tokens (`--jwt_keys` and its kin)."""
 
 from typing import Final
 from urllib.parse import urlsplit
@@ -22,7 +22,7 @@ def is_url(place: str) -> bool:
 
 
 def keys_place(value: object, place: str) -> str:
-    """Read a file, or a URL that nobody on the way can answer for."""
+    """Read a file's path, or a URL whose answer cannot be forged on the network."""
     given = words.text(value, place)
     if not is_url(given):
         return given

@@ -1,4 +1,4 @@
-"""Text: booleans, words of a choice, addresses, paths."""
+"""Parses text: booleans, words of a choice, addresses, paths."""
 
 import os
 import re
@@ -21,8 +21,8 @@ _BOOLEANS = {
 
 NO_LIBRARY = ("", "false", "no", "off", "0")
 _BUILT_IN = re.compile(r"(?:.*/)?libcpu_extension(?:_[a-z0-9]+)?\.so")
-"""The extension that came with OpenVINO until 2020, and that the server of then loaded by default:
-OpenVINO has had its operations built in since, so whoever names it misses nothing."""
+"""The extension that came with OpenVINO until 2020, and that the server of 2020 loaded by default.
+OpenVINO has had its operations built in since, so ignoring this name loses nothing."""
 
 
 def boolean(value: object, place: str) -> bool:
@@ -51,7 +51,7 @@ def name(value: object, place: str) -> str:
 
 
 def unchecked(value: object, place: str) -> str:
-    """Take text as it is. For what only a store can check, and for secrets: no fault shows them."""
+    """Take text unchanged. For values that only a store can check, and for secrets."""
     return str(value)
 
 
@@ -72,18 +72,18 @@ def addresses(value: object, place: str) -> str:
 
 def url_path(value: object, place: str) -> str:
     """Read the path of a REST route."""
-    # A question mark or a # would end it in every request: such a path is never asked for.
+    # A question mark or a # would end it in every request: such a path is unreachable.
     if not isinstance(value, str) or not re.fullmatch(r'/[!"$->@-~]+', value):
         raise fault(place, value, "a path that begins with /, without ? and #, such as /metrics")
     return value
 
 
 _TAKEN: Final = re.compile(r"/(v1/models|v1/config|v2)(/.*)?|/v1/log_level|/ping|/invocations")
-"""Paths that the REST APIs, probes and SageMaker ask."""
+"""Paths that the REST APIs, probes and SageMaker use."""
 
 
 def metrics_path(value: object, place: str) -> str:
-    """Read the path of the metrics: one that nothing else is asked at."""
+    """Read the path of the metrics, which no other route may use."""
     path = url_path(value, place)
     if _TAKEN.fullmatch(path):
         raise fault(place, value, "a path that is no route of its own, such as /metrics")
@@ -119,7 +119,7 @@ def existing_file(value: object, place: str) -> Path:
 
 
 def file_to_write(value: object, place: str) -> Path:
-    """Read the path of a file that can be made, or written anew; made absolute."""
+    """Read the path of a file that can be made or overwritten; made absolute."""
     path = directory(value, place)
     written = path if path.exists() else path.parent
     if path.is_dir() or not os.access(written, os.W_OK):
@@ -128,7 +128,7 @@ def file_to_write(value: object, place: str) -> Path:
 
 
 def library(value: object, place: str) -> str:
-    """Read the path of a library that is there; empty for none, and for what is built in since."""
+    """Read the path of an existing library; empty for none, and for `_BUILT_IN`."""
     given = value.strip() if isinstance(value, str) else text(value, place)
     if given.lower() in NO_LIBRARY or _BUILT_IN.fullmatch(given):
         return ""

@@ -1,4 +1,4 @@
-"""Which request a program sends: where to, and with which body. Pure."""
+"""Makes the request that a generated program sends: its URL and its body. Pure."""
 
 import json
 import re
@@ -12,7 +12,7 @@ from ie_serving.wire.clients.paths import model_path
 from ie_serving.wire.clients.sample import Pieces, chosen, inlined, inputs
 
 _URL = re.compile(r"https?://[A-Za-z0-9._~:\[\]%/@-]+")
-"""What may stand in a program as it is: no quotation marks, blanks or line ends."""
+"""URLs that need no quoting in a program: no quotation marks, blanks or line ends."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ def predict(url: str, model: ModelSpec, signatures: Mapping[str, Signature]) -> 
         signatures: of the version that answers.
 
     Raises:
-        InvalidRequest: no such signature, or one whose inputs cannot be made up.
+        InvalidRequest: no such signature, or its inputs cannot be generated.
     """
     signature = chosen(model.name, signatures, model.signature)
     # Columns, since inputs need not have the same number of rows. One row is cheapest to try.

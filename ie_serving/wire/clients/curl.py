@@ -1,4 +1,4 @@
-"""A call as one command of curl, to be pasted into a shell."""
+"""Writes a call as one command of curl for a shell."""
 
 import shlex
 from typing import Final

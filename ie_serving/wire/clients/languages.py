@@ -1,11 +1,11 @@
-"""Programs that send one request and print the reply, in several languages.
+"""Writes programs that send one request and print the reply, in several languages.
 
-Each needs the standard library of its language alone, or curl. It ends with code 0 after a reply of
-200; otherwise it tells status and text on standard error, and ends with another code. The variable
-AUTHORIZATION of its environment, if there is one, is the header of this name: no program holds
+Each program needs only the standard library of its language, or curl. It ends with code 0 after a
+reply of 200; otherwise it prints status and text on standard error, and ends with another code. The
+environment variable AUTHORIZATION, if set, becomes the header of this name: no program holds
 credentials.
 
-Whatever comes from a model or a caller stands in string literals alone. URLs and bodies are ASCII,
+Text from a model or a caller is written only into string literals. URLs and bodies are ASCII,
 without control characters, so that one way of quoting is right in all languages but the shell.
 """
 
@@ -282,7 +282,7 @@ def _bash(call: Call) -> str:
 
 
 def _line(piece: str | Filled | FileOf) -> str:
-    """Write what bash prints a piece with."""
+    """Write the command by which bash prints a piece."""
     if isinstance(piece, Filled):
         return f"  filled {shlex.quote(piece.value)} {' '.join(map(str, piece.sizes))}"
     if isinstance(piece, FileOf):

@@ -1,7 +1,7 @@
-"""The signatures of a served model, from the metadata that any server of this API gives over REST.
+"""Reads the signatures of a served model from the REST metadata of any server of this API.
 
 Both forms of its JSON are read: TensorFlow Serving's, and protobuf's own with names in camel case,
-which leaves out what has its default.
+which leaves out default values.
 """
 
 import json
@@ -20,7 +20,7 @@ _BY_WIRE_NAME: Final = {dtype.wire_name: dtype for dtype in DataType}
 
 
 def signatures_at(url: str, model: ModelSpec, get: Get) -> dict[str, Signature]:
-    """Ask a server for the signatures of a model; names, inputs, dtypes and shapes alone are known.
+    """Request the signatures of a model; only names, inputs, dtypes and shapes are known.
 
     Raises:
         ServingError: the server does not answer, or not with metadata.
@@ -38,14 +38,14 @@ def signatures_at(url: str, model: ModelSpec, get: Get) -> dict[str, Signature]:
 
 
 def signatures_in(held: Mapping[str, Any], *, with_outputs: bool = True) -> dict[str, Signature]:
-    """Read a SignatureDefMap; names, dtypes and shapes alone are known.
+    """Read a SignatureDefMap; only names, dtypes and shapes are known.
 
     Args:
         held: its JSON.
-        with_outputs: read outputs, too; whoever writes requests does not need them.
+        with_outputs: read outputs, too; requests do not need them.
 
     Raises:
-        ValueError, LookupError, TypeError, AttributeError: it is none.
+        ValueError, LookupError, TypeError, AttributeError: it is no SignatureDefMap.
     """
     named = held.get("signature_def", held.get("signatureDef", {}))
     return {

@@ -1,4 +1,4 @@
-"""Addresses of TensorFlow Serving's REST API. Pure, and light: commands begin with it."""
+"""Paths of TensorFlow Serving's REST API. Pure, with few imports: commands begin with it."""
 
 from urllib.parse import quote
 

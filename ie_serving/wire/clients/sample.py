@@ -1,8 +1,8 @@
-"""A request made up from the inputs of a signature: right in names, dtypes and shapes, not in data.
+"""Generates a sample request for a signature: valid in names, dtypes and shapes, with dummy data.
 
-Every number is 1, every boolean true and every text empty. Its JSON is kept in pieces: an input of
-many elements is a value and the sizes of the lists around it, which a program writes as a call of
-three words instead of a megabyte of ones.
+Every number is 1, every boolean true and every text empty. The JSON is kept in pieces: an input of
+many elements is a value and the sizes of the lists around it, which a program writes as a short
+call instead of a megabyte of ones.
 """
 
 import json
@@ -17,8 +17,8 @@ MOST_INLINE: Final = 256
 """Elements of one input up to which its lists are written out, for people to change them."""
 
 MOST_ELEMENTS: Final = 2_000_000
-"""Elements of all inputs, some 8 MB of JSON: more is nothing to try a model with, and who asks for
-it sends a line."""
+"""Most elements of all inputs, some 8 MB of JSON; more is refused. A client could otherwise demand
+any size with one line."""
 
 
 class Filled(NamedTuple):
@@ -50,7 +50,7 @@ class FileOf(NamedTuple):
 
 
 Pieces: TypeAlias = Sequence["str | Filled | FileOf"]
-"""Texts that follow each other, of which the long ones are not written out."""
+"""Consecutive texts; long ones are not expanded."""
 
 
 def text_of(pieces: Pieces) -> str:
@@ -59,10 +59,10 @@ def text_of(pieces: Pieces) -> str:
 
 
 def chosen(model: str, signatures: Mapping[str, Signature], name: str) -> Signature:
-    """Give the signature of a name; of the empty one the default, or the only one there is.
+    """Give the signature of a name; for the empty name the default, or the only one.
 
     Raises:
-        InvalidRequest: there is no such signature, or it is not served.
+        InvalidRequest: the signature does not exist or is not served.
     """
     served = {key: each for key, each in signatures.items() if not each.left_out and each.inputs}
     is_alone = len(served) == 1 and SERVING_DEFAULT not in signatures
@@ -80,10 +80,10 @@ def inputs(specs: Mapping[str, TensorSpec], *, open_size: int) -> Pieces:
 
     Args:
         specs: of the inputs.
-        open_size: what a dimension becomes that takes any size.
+        open_size: the size for open dimensions.
 
     Raises:
-        InvalidRequest: there are too many elements to make them up.
+        InvalidRequest: more than `MOST_ELEMENTS`.
     """
     values = {name: filled(spec, open_size) for name, spec in specs.items()}
     count = sum(math.prod(each.sizes) for each in values.values())
@@ -106,7 +106,7 @@ def filled(spec: TensorSpec, open_size: int) -> Filled:
 
 
 def inlined(pieces: Pieces) -> Pieces:
-    """Write out what is short, and join what then follows each other."""
+    """Expand short pieces, and join adjacent texts."""
     joined: list[str | Filled | FileOf] = []
     for piece in pieces:
         if isinstance(piece, FileOf) or (

@@ -1,7 +1,7 @@
-"""multipart/form-data -> its parts, as views of the body. Source: RFC 7578, RFC 2046 section 5.1.
+"""Splits multipart/form-data into views of the body. Source: RFC 7578, RFC 2046 section 5.1.
 
-What browsers, curl and the usual libraries send is taken: lines that end in CRLF, a
-Content-Disposition with `name` and `filename`. The rest is refused rather than guessed.
+It takes the forms of browsers, curl and the usual libraries: lines that end in CRLF, a
+Content-Disposition with `name` and `filename`. Other forms are refused rather than guessed.
 """
 
 import re
@@ -93,7 +93,7 @@ def _line_end(body: bytes, at: int) -> int:
 
 
 def _part(body: bytes, view: memoryview, at: int, end: int) -> Part:
-    # A part without headers begins with the empty line; it has no name, which is told.
+    # A part without headers begins with the empty line; its missing name is reported.
     split = body.find(b"\r\n\r\n", max(at - 2, 0), min(end, at + MOST_HEADERS))
     if split < 0:
         raise _fault(f"the headers of a part do not end within {MOST_HEADERS} bytes")

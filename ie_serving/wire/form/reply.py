@@ -1,6 +1,6 @@
-"""Replies in another form than JSON objects: the bytes of one output, or a list of texts.
+"""Encodes replies other than JSON objects: the bytes of one output, or a list of texts.
 
-`out_mime_type` asks for them. Source: the HTTP proxy of kibernetika-serving.
+`out_mime_type` selects them. Source: the HTTP proxy of kibernetika-serving.
 """
 
 import enum
@@ -14,11 +14,11 @@ from ie_serving.wire.json.pretty import DENSE, encoded, quoted_text
 
 MIME: Final = "out_mime_type"
 _MIME_TYPE: Final = re.compile(r"[a-z0-9.+-]+/[a-z0-9.+*-]+(;[ !-:<-~]*)?", re.IGNORECASE)
-"""What may be sent back as a header: no line ends, and nothing that is not ASCII."""
+"""Types that are safe in a header of the reply: ASCII without line ends."""
 
 
 class Form(enum.Enum):
-    """What a reply is."""
+    """The form of a reply."""
 
     JSON = "application/json"
     """An object with the outputs."""
@@ -29,10 +29,10 @@ class Form(enum.Enum):
 
 
 def form_of(mime_type: str) -> Form:
-    """Tell which form is asked for; the empty type is JSON.
+    """Give the requested form; the empty type is JSON.
 
     Raises:
-        InvalidRequest: it is no type.
+        InvalidRequest: it is no media type.
     """
     if mime_type and not _MIME_TYPE.fullmatch(mime_type):
         raise InvalidRequest(f"{MIME} is {mime_type[:80]!r}; expected a type such as image/png")

@@ -1,9 +1,9 @@
-"""Forms as the body of a Predict: files for inputs of images or strings, JSON for all others.
+"""Reads forms as the body of a Predict: files for inputs of images or strings, JSON for others.
 
 A file's field is named by its input; with one input any name does. Files of one input are a batch,
-in their order. `signature_name` is a field, too, as it is a key in JSON. The reply is the one that
-`instances` has: a list with an entry for each row; `out_filter` and `out_mime_type` ask for some
-outputs, and for another form (`reply.py`).
+in their order. `signature_name` is a field, too, as it is a key in JSON. The reply is that of
+`instances`: a list with an entry for each row; `out_filter` selects outputs, and `out_mime_type`
+another form (`reply.py`).
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,15 +21,15 @@ from ie_serving.wire.json.tensor import decode_tensor
 
 FILTER: Final = "out_filter"
 FIELDS: Final = (SIGNATURE_NAME, FILTER, MIME)
-"""What is no input, unless it is a file."""
+"""Fields that are no inputs, unless they are files."""
 
 
 class FormBody:
     """The body of a Predict that is a form, its inputs not yet decoded.
 
     Attributes:
-        signature_name: the signature that is asked for; empty for `serving_default`.
-        outputs: names of those that are wanted; none are all.
+        signature_name: the requested signature; empty for `serving_default`.
+        outputs: names of the requested outputs; empty for all.
         media_type: of the reply; empty for JSON.
     """
 
@@ -50,7 +50,7 @@ class FormBody:
         """Decode all inputs; see `PredictBody.decode`.
 
         Raises:
-            InvalidRequest: a field that is no input, a file for numbers, or what is no JSON.
+            InvalidRequest: a field that is no input, a file for numbers, or invalid JSON.
         """
         fields: dict[str, list[Part]] = {}
         for part in self._parts:
@@ -90,7 +90,7 @@ def _input_of(part: Part, inputs: Mapping[str, TensorSpec]) -> str:
 def _open_specs(
     fields: Mapping[str, Sequence[Part]], signature: Signature
 ) -> Mapping[str, TensorSpec]:
-    """Say what fields are where nobody has declared it: files are strings."""
+    """Give specs to undeclared fields: files are strings."""
     texts = {
         name: parse_document(bytes(parts[0].data))
         for name, parts in fields.items()

@@ -1,12 +1,11 @@
-"""Encoded images -> pixels of 8 bits, upright: JPEG, PNG and WebP, by Pillow.
+"""Decodes JPEG, PNG and WebP to upright pixels of 8 bits, by Pillow.
 
-What a file may hold beyond plain colours becomes plain: palettes are looked up, alpha is dropped,
-16 bits are cut to the upper 8, CMYK becomes RGB, colours become grey (ITU-R 601) and grey becomes
-colours where the model wants that. Orientation by EXIF is applied. Profiles of colour are not; of
-an animation the first frame is given.
+All modes become plain: palettes are looked up, alpha is dropped, 16 bits are cut to the upper 8,
+CMYK becomes RGB, colours become grey (ITU-R 601) and grey becomes colours where the model needs
+that. EXIF orientation is applied, colour profiles are not; an animation gives its first frame.
 
-The bytes are a stranger's. What they announce is bounded before anything of that size is made, and
-whatever Pillow raises while it reads them is the request's fault.
+The bytes are untrusted. The announced sizes are checked before memory of that size is allocated,
+and every exception of Pillow while it reads them is the request's fault.
 """
 
 import io
@@ -32,21 +31,21 @@ MOST_PIXELS: Final = 1 << 26
 many; to decode them takes a thread about a second."""
 
 MOST_WEBP_PIXELS: Final = 1 << 24
-"""Pixels of a WebP, whose pixels Pillow copies in one piece with the interpreter held: 15 ms."""
+"""Most pixels of a WebP: Pillow copies them in one piece and holds the interpreter for 15 ms."""
 
 PIECE: Final = 1 << 18
 """Bytes that are copied at a time with the interpreter held, for less than a millisecond."""
 
 MOST_SCANS: Final = 100
 MOST_SCANNED: Final = 1 << 30
-"""Passes over the picture in one JPEG, and pixels of all passes together; encoders make 10. Each
-costs time for every pixel, here about 2 s for all, and takes some 30 bytes, so a megabyte could ask
-for minutes."""
+"""Most passes over the picture in one JPEG, and pixels of all passes together; encoders make 10
+passes. Each costs time for every pixel, here about 2 s for all, and takes some 30 bytes of the
+file, so a megabyte could cost minutes."""
 
 BYTES_A_PIXEL: Final = MappingProxyType({"WEBP": 20})
 MOST_BYTES_A_PIXEL: Final = 12
-"""What decoding holds in memory for each pixel at most. Measured are 7, of WebP 16: Pillow has 4,
-the copy 3, the library of WebP two canvases and a copy; a mode that is made RGB takes 4 more."""
+"""Bytes of memory for each pixel while decoding. Measured are 7, for WebP 16: Pillow has 4, the
+copy 3, the library of WebP two canvases and a copy; conversion to RGB takes 4 more."""
 
 SIXTEEN_BITS: Final = frozenset({"I", "I;16", "I;16B", "I;16L", "I;16N"})
 """Pillow's modes of grey with 16 bits, which it would cut off at 255."""
@@ -65,7 +64,7 @@ UPRIGHT: Final[Mapping[int, Callable[[Array], Array]]] = MappingProxyType(
         8: lambda pixels: pixels[:, ::-1].swapaxes(0, 1),
     }
 )
-"""What turns the stored picture upright, by its orientation; 1 is upright. All are views."""
+"""Functions that turn a picture upright, by its orientation; 1 is upright. All give views."""
 
 
 def decode(data: bytes, channels: int) -> Array:
@@ -79,8 +78,8 @@ def decode(data: bytes, channels: int) -> Array:
         Read-only uint8, rows x columns x channels, counted in the budget while it is referred to.
 
     Raises:
-        InvalidTensor: no such image, a damaged one, or one that is too large; the text goes on
-            where "image N" stands before it.
+        InvalidTensor: no such image, a damaged one, or one that is too large; the text continues
+            after "image N".
         QueueFull, RequestTooLarge: the budget of bytes has no room for it.
         NotSupported: Pillow is not installed.
     """
@@ -112,8 +111,8 @@ def _pillow() -> ModuleType:
             "cannot be decoded, since Pillow is not installed here: pip install"
             " 'ie_serving[images]' on the server, or send numbers"
         ) from error
-    Image.MAX_IMAGE_PIXELS = None  # `_room` bounds images, and says what to do
-    warnings.filterwarnings("ignore", module=r"PIL\.")  # of strangers' files; nobody can mend them
+    Image.MAX_IMAGE_PIXELS = None  # `_room` limits images, with advice in its error
+    warnings.filterwarnings("ignore", module=r"PIL\.")  # of clients' files, not ours to repair
     module: ModuleType = Image
     return module
 
@@ -131,7 +130,7 @@ def _opened(library: ModuleType, data: bytes) -> Any:  # noqa: ANN401  (an image
 
 
 def _room(image: Any, data: bytes) -> Lease:  # noqa: ANN401
-    """Take what decoding needs. Only the header has been read."""
+    """Lease the memory for decoding. Only the header has been read."""
     width, height = image.size
     most = MOST_WEBP_PIXELS if image.format == "WEBP" else MOST_PIXELS
     if width * height > most:
@@ -165,7 +164,7 @@ def _copied(image: Any, channels: int) -> Array:  # noqa: ANN401
     return pixels
 
 
-# Cameras write broken EXIF often enough: the picture is worth more than what lies beside it.
+# Cameras often write broken EXIF: the picture is decoded without it.
 def _orientation(image: Any) -> int:  # noqa: ANN401
     if "exif" not in image.info:
         return 1

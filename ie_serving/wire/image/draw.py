@@ -1,4 +1,4 @@
-"""Boxes and their texts on a picture, by Pillow."""
+"""Draws boxes and their texts on a picture, by Pillow."""
 
 from collections.abc import Sequence
 from typing import Final

@@ -1,4 +1,4 @@
-"""Pixels of 8 bits -> an encoded picture, by Pillow."""
+"""Encodes pixels of 8 bits to a picture file, by Pillow."""
 
 import io
 from typing import Final

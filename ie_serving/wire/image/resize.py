@@ -1,8 +1,8 @@
-"""Pixels -> pixels of another size: bilinear, as OpenCV's `INTER_LINEAR` and so OVMS.
+"""Resizes pixels bilinearly, as OpenCV's `INTER_LINEAR` and so OVMS.
 
-Each new pixel is made of the four nearest old ones, without a filter for what lies between: pixel
+Each new pixel is computed from the four nearest old ones, without an antialiasing filter: pixel
 centres at halves, edges repeated, weights in float32. It reads only the rows and columns that it
-needs, so its time follows the new size and not the old one.
+needs, so its time depends on the new size and not on the old one.
 """
 
 from typing import Any
@@ -21,8 +21,8 @@ def resized(pixels: Array, height: int, width: int) -> Array:
 
     Args:
         pixels: uint8, rows x columns x channels; any memory order.
-        height: rows that it is to have.
-        width: columns that the image is to have.
+        height: rows of the result.
+        width: columns of the result.
 
     Returns:
         `pixels` itself where it has that size; else float32 of the same channels, not rounded.

@@ -1,7 +1,7 @@
-"""How many pieces a file consists of, counted before Pillow reads them one by one in Python.
+"""Counts the segments of an image file before Pillow reads them one by one in Python.
 
-It takes some microseconds for each, with the interpreter held, and joins all pieces of EXIF anew
-for each further one: 4 MB of them took 40 s. Encoders make some dozen.
+Pillow takes some microseconds for each, with the interpreter lock held, and joins all EXIF segments
+again for each further one: 4 MB of them took 40 s. Encoders write some dozen.
 """
 
 from collections.abc import Iterator

@@ -1,12 +1,12 @@
-"""Reader 2 of 4: arrays of plain numbers, copied out of simdjson's own buffers.
+"""Reader 2 of 4: copies arrays of plain numbers out of simdjson's own buffers.
 
 No Python object is made for an element. simdjson's `as_buffer` flattens whatever nesting it finds,
 so the shape is measured beside it, and two checks together prove that the array is regular: all
 lists of one level have the same length, and the body holds exactly as many opening brackets as that
 shape needs, so that no list can hide where a number is expected. A body with brackets elsewhere (in
-a string, under another key) is not wrong; it is left to reader 3, as is everything for which the
-answer here is None. The shape of a small body may instead be known from one before it, by the
-brackets and commas of both (`layouts.py`).
+a string, under another key) is not wrong; this reader answers None and leaves it to reader 3. The
+shape of a small body may instead be known from an earlier body with the same brackets and commas
+(`layouts.py`).
 """
 
 import threading
@@ -21,12 +21,12 @@ from ie_serving.wire.json.layouts import ELSE, LONGEST, SHAPES, remember
 from ie_serving.wire.json.tensor import MAX_RANK
 
 Lazy = Any
-"""A value of a document as simdjson gives it: a proxy for what is not converted yet."""
+"""A value of a document from simdjson: a proxy for a value not converted yet."""
 
 KEPT_BODY: Final = 1 << 20
-"""Bytes of the largest body whose parser its thread keeps for the next one. A parser holds buffers
+"""Bytes of the largest body whose parser its thread keeps for the next body. A parser holds buffers
 of about four times its largest body, in each of up to some forty threads; a larger body is rare and
-pays for a parser of its own, which is a thousandth of its parsing."""
+gets a new parser, which costs a thousandth of its parsing."""
 
 _MOST_ELEMENTS: Final = (1 << 24) - 2
 """Elements of one list. simdjson keeps lengths in 24 bits; pysimdjson 7 writes past the end of its
@@ -49,7 +49,7 @@ class _Numbers(NamedTuple):
     Attributes:
         code: type code for `as_buffer`.
         wide: numpy's name for what `as_buffer` writes.
-        narrow: what they are converted to; None when that is `wide` itself.
+        narrow: the dtype they are converted to; None when that is `wide` itself.
         largest: finite number of `narrow`; beyond it a float becomes infinite. 0 for integers.
     """
 
@@ -116,18 +116,18 @@ def _parsed(parser: simdjson.Parser, body: bytes) -> Lazy:
 
 
 # The brackets are counted since `[[1,2],[3,[4]]]` would pass for a regular array otherwise: only
-# first elements are asked whether they are lists.
+# first elements are checked for being lists.
 def read_array(
     array: Lazy, dtype: DataType, body: bytes, brackets: int | None = None
 ) -> Array | None:
     """Read the only array of `body`.
 
     Args:
-        array: what simdjson has for it.
+        array: simdjson's proxy of it.
         dtype: its element type.
         body: the document that `array` is part of: all of it, or a value of an object in it, never
             an element of a list (`layouts.py`) unless `brackets` is given.
-        brackets: what `count_brackets` gives for `body`, if that is known.
+        brackets: the result of `count_brackets` for `body`, if known.
 
     Returns:
         New array of `dtype.numpy`; None when it is not a regular array of numbers of its dtype.
@@ -240,7 +240,7 @@ def _copy(array: Lazy, numbers: _Numbers, shape: Sequence[int], body: bytes) -> 
 
 
 def _same(narrow: Array, wide: Array) -> bool:
-    """Tell whether integers are what they were, by their bytes where few are to be copied."""
+    """Tell whether integers survived conversion, by their bytes where few have to be copied."""
     if wide.size <= _LOOKED_OVER:  # 0.3 us instead of 2.4
         return narrow.astype(wide.dtype).tobytes() == wide.tobytes()
     return bool(np.array_equal(narrow, wide))

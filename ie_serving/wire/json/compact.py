@@ -1,4 +1,4 @@
-"""Replies of more than `EXACT_NUMBERS` numbers: no white space, and the shortest texts.
+"""Writes replies of more than `EXACT_NUMBERS` numbers: no white space, and the shortest texts.
 
 `0.33333334` instead of `0.333333343`: any JSON reader gets the same values, several times sooner.
 The numbers are printed straight from numpy's memory, in pieces.
@@ -24,7 +24,7 @@ a larger piece would delay every other request of the process for longer."""
 def compact(outputs: Mapping[str, Array], *, rows: bool) -> bytes | bytearray:
     """Write a reply of numbers and booleans; with `rows` as `predictions`, one entry a row.
 
-    Several outputs are finite: orjson would write null for what is not.
+    Several outputs must be finite: orjson would write null for NaN and infinity.
     """
     if rows and len(outputs) > 1:
         entries = zip(
@@ -51,7 +51,7 @@ def compact(outputs: Mapping[str, Array], *, rows: bool) -> bytes | bytearray:
 
 
 def numbers(array: Array) -> Iterator[bytes | memoryview]:
-    """Write one array of numbers or booleans, with words for what is not finite, in pieces."""
+    """Write one array of numbers or booleans in pieces, with words for NaN and infinity."""
     return _dense(array) if is_finite(array) else _worded(array)
 
 
@@ -78,7 +78,7 @@ def _pieces(array: Array) -> Iterator[Array]:
 
 
 def _worded(array: Array) -> Iterator[bytes | memoryview]:
-    """Write an array with words for what is not finite."""
+    """Write an array with words for NaN and infinity."""
     if array.ndim == 0:
         yield WORDS[str(array[()])].encode()
         return
@@ -92,7 +92,7 @@ def _worded(array: Array) -> Iterator[bytes | memoryview]:
 
 # A null of another origin cannot be in the text: it holds numbers of one output.
 def _with_words(piece: Array) -> bytes:
-    """Put the words for what is not finite in place of orjson's nulls, which are in order."""
+    """Replace orjson's nulls, in order, by the words for NaN and infinity."""
     parts = orjson.dumps(piece, option=orjson.OPT_SERIALIZE_NUMPY).split(b"null")
     words = [WORDS[str(value)].encode() for value in piece[~np.isfinite(piece)].tolist()]
     return b"".join(chain.from_iterable(zip(parts, [*words, b""], strict=True)))
@@ -102,7 +102,7 @@ def known(array: Array) -> Array:
     """Give an array whose single elements orjson knows.
 
     numpy has two types of 64-bit integers, after C's `long` and `long long`. onnxruntime gives the
-    second, whose arrays orjson takes, but not what a loop over one gives.
+    second; orjson takes its arrays, but not its single elements.
     """
     return array.view(array.dtype.str)
 

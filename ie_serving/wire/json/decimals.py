@@ -1,9 +1,9 @@
-"""Numbers -> the texts that TensorFlow Serving writes for them.
+"""Writes numbers as TensorFlow Serving does.
 
 Its rule for a float: `%.6g` when that reads back as the same value of its dtype, else `%.9g`
-(double: `%.17g`), with `.0` behind what has neither `.` nor `e`. By the letter that prints a number
-twice and reads it back, some 10,000 instructions. There are shorter ways, and a test holds all of
-them to the rule:
+(double: `%.17g`), with `.0` after a text with neither `.` nor `e`. Done literally, this prints a
+number twice and reads it back, some 10,000 instructions. There are shorter ways, and a test checks
+all of them against the rule:
 
 - Where the shortest text that reads back as the same value (orjson prints it) has up to 6 digits
   and no exponent, no other number of 6 digits lies between the value's neighbours: `%.6g` gives the
@@ -14,7 +14,7 @@ them to the rule:
   the 53 bits of a double, so the product is the value itself, and rounding it half to even is what
   printf does. Divided by that power it is the double nearest to the decimal, and the shortest text
   of that double is the decimal, since up to 15 digits survive in a double.
-- `any_floats` follows the rule step by step: what is not finite, or takes an exponent.
+- `any_floats` follows the rule step by step, for NaN, infinity and numbers with an exponent.
 
 Source: WriteDecimal of json_tensor.cc of TensorFlow Serving.
 """
@@ -28,7 +28,7 @@ import orjson
 from ie_serving.core.values.tensors import Array
 
 WORDS: Final = {"nan": "NaN", "-nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
-"""What TensorFlow Serving writes for numbers that are not finite, by Python's words for them."""
+"""TensorFlow Serving's words for NaN and infinity, by Python's words for them."""
 
 _NUMPY: Final = orjson.OPT_SERIALIZE_NUMPY
 FEW: Final = 20
@@ -72,7 +72,7 @@ _SCALES: Final = np.array(
         for digits in (6, 9)
     ]
 )
-"""For 6 and for 9 digits, by place among `_POWERS`: what brings all digits before the point."""
+"""For 6 and for 9 digits, by place among `_POWERS`: the factor that makes all digits integral."""
 
 
 def is_short(text: bytes) -> bool:
@@ -84,7 +84,7 @@ def texts_of(text: bytes, values: Array) -> list[bytes]:
     """Write each of some doubles, or of up to `FEW` float32.
 
     Args:
-        text: what orjson printed for `values`, one list or nested ones.
+        text: orjson's text of `values`, one list or nested ones.
         values: contiguous, at least one.
     """
     kind, form = values.dtype.type, LONG_FORMS[values.dtype.char]

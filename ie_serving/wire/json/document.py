@@ -1,8 +1,8 @@
-"""One parsed document, whichever parser made it: simdjson's lazy objects or Python values.
+"""One parsed document, from either parser: simdjson's lazy objects or Python values.
 
-simdjson parses first, since it is fastest. What it refuses is parsed by `rapidjson/document.py`,
-which reads TensorFlow Serving's dialect and knows the texts of its errors. Of equal keys the first
-one counts: at the top level, among inputs and among features.
+simdjson parses first, since it is fastest. `rapidjson/document.py` parses documents that simdjson
+refuses: it reads TensorFlow Serving's dialect and has the texts of its errors. Of equal keys the
+first one counts: at the top level, among inputs and among features.
 """
 
 import simdjson
@@ -25,10 +25,10 @@ def parse_object(body: bytes) -> Lazy:
 
 
 def object_of(document: Lazy, body: bytes) -> Lazy:
-    """Give the object of `body`; `document` is what `parse_strictly` made of it, or None.
+    """Give the object of `body`; `document` is the result of `parse_strictly`, or None.
 
     Raises:
-        InvalidRequest: no JSON, or no object.
+        InvalidRequest: invalid JSON, or no object.
     """
     # The message must be RapidJSON's, with its offset, and the dialect may take what is not strict.
     if document is None:
@@ -59,8 +59,8 @@ def plain(value: Lazy, levels: int = 3) -> Json:
     """Turn simdjson's values into Python's.
 
     Of equal keys the first one counts where an object is `value` itself, or is in up to `levels`
-    lists around it. In objects within objects simdjson lets the last one count: ask for those by
-    their key.
+    lists around it. In objects within objects simdjson lets the last one count: read those by their
+    key.
     """
     if isinstance(value, simdjson.Object):
         members: dict[str, Json] = {}

@@ -1,4 +1,4 @@
-"""REST bodies of Classify and Regress -> Examples.
+"""Reads REST bodies of Classify and Regress to Examples.
 
 Such a body is read as one document of Python values: its features have names and kinds of their
 own, so there is no array of plain numbers in it for the readers of `request.py` to take.
@@ -27,7 +27,7 @@ class ExamplesBody:
     """The body of a Classify or Regress.
 
     Attributes:
-        signature_name: the signature that is asked for; empty for `serving_default`.
+        signature_name: the requested signature; empty for `serving_default`.
         context: features that every example has, None when the body has no `context`.
         examples: features by name, at least one example.
     """

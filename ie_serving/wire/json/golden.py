@@ -1,9 +1,9 @@
-"""`golden.json`: requests with their replies, both as the bodies of a REST Predict.
+"""Reads `golden.json`: requests with their replies, both as the bodies of a REST Predict.
 
     {"rtol": 1e-3, "atol": 1e-5, "requests": [
         {"request": {"instances": [[1.0, 2.0]]}, "response": {"predictions": [[2.0, 3.0]]}}]}
 
-`rtol` and `atol` may be left out, and may stand in a single request as well.
+`rtol` and `atol` are optional, and may be set in a single request as well.
 """
 
 import math
@@ -33,7 +33,7 @@ def read_golden(file: BinaryIO) -> Iterator[GoldenRequest]:
     """Read a file.
 
     Raises:
-        InvalidRequest: with the place and what was expected there.
+        InvalidRequest: naming the place and the expected form.
     """
     content = file.read(LARGEST_BYTES + 1)
     if len(content) > LARGEST_BYTES:

@@ -1,7 +1,7 @@
-"""`instances` and `inputs` as parsed values -> the inputs of a signature.
+"""Decodes the parsed values of `instances` and `inputs` to the inputs of a signature.
 
-Whole columns are decoded at once. When that fails, the rows are looked at in TensorFlow Serving's
-order, so that the error names the row and key that it would name.
+Whole columns are decoded at once. When that fails, the rows are checked in TensorFlow Serving's
+order, so that the error names the same row and key as TensorFlow Serving's.
 
 Source: json_tensor.cc of TensorFlow Serving.
 """
@@ -23,7 +23,7 @@ Dtypes = Mapping[str, DataType]
 
 
 def decode_columns(value: Json, dtypes: Dtypes) -> dict[str, Array]:
-    """Decode `inputs`: one value, or an object with a value for each input; other keys are let be.
+    """Decode `inputs`: one value, or an object with a value for each input; ignore other keys.
 
     Raises:
         InvalidRequest: an input is missing or cannot be decoded.
@@ -41,8 +41,8 @@ def decode_columns(value: Json, dtypes: Dtypes) -> dict[str, Array]:
     return {name: decode_tensor(value, dtype) for name, dtype in dtypes.items()}
 
 
-# The last error is raised only if the decoder refuses what the checks allow, which is a defect: the
-# client still gets an error that it can act on, and not a 500.
+# The last error is raised only if the decoder refuses values that the checks allow, which is a
+# defect: the client still gets an error that it can act on, and not a 500.
 def decode_rows(rows: list[Json], dtypes: Dtypes) -> dict[str, Array]:
     """Decode `instances`, a list that is not empty.
 
@@ -68,7 +68,7 @@ def decode_rows(rows: list[Json], dtypes: Dtypes) -> dict[str, Array]:
 
 
 def dtypes_for(value: Json, specs: Mapping[str, TensorSpec]) -> dict[str, DataType]:
-    """Give the dtype that each input is to be read as: strings for images, which come as base64.
+    """Give the dtype to read each input as: strings for images, which come as base64.
 
     Args:
         value: of `inputs` or `instances`; the first element tells for all.
@@ -161,7 +161,7 @@ class _PlainRows:
         _check_at(place, self._check, row)
 
 
-# In chunks: whether 1024 rows can be decoded is told sooner than what is wrong with a few of them.
+# In chunks: decoding 1024 rows is faster than finding the fault in a few of them.
 def _explain(rows: list[Json], form: _NamedRows | _PlainRows) -> None:
     """Raise InvalidRequest for the first row that is at fault."""
     for start in range(0, len(rows), _CHUNK):
@@ -173,7 +173,7 @@ def _explain(rows: list[Json], form: _NamedRows | _PlainRows) -> None:
 
 
 def _check_at(place: str, check: RowCheck, value: Json) -> None:
-    """Check one value; its error is told with its place, in absl's words for a status."""
+    """Check one value; its error names its place, in absl's words for a status."""
     try:
         check.check(value)
     except InvalidRequest as error:

@@ -1,8 +1,8 @@
-"""JSON for a signature that takes any inputs: which dtype is meant, where nobody declares one.
+"""Reads JSON for a signature that takes any inputs: infers undeclared dtypes.
 
-An input with the name of one of the model's behind has that dtype, if the JSON can be read so: the
-number 5 as a float, but not "five". All else says it itself: an integer is int64, any other number
-float32, as TensorFlow has it, a text or `{"b64": ...}` a string.
+An input named like an input of the underlying model has that dtype, if the JSON can be read so: the
+number 5 as a float, but not "five". For others the value decides: an integer is int64, any other
+number float32, as in TensorFlow, a text or `{"b64": ...}` a string.
 """
 
 from collections.abc import Mapping
@@ -21,7 +21,7 @@ OWN: Mapping[str, DataType] = {
     "f": DataType.FP32,
     "U": DataType.STRING,
 }
-"""What JSON says itself, by numpy's kinds."""
+"""Dtypes inferred from JSON values, by numpy's kinds."""
 READ_AS: Mapping[str, str] = {"i": "iuf", "u": "iuf", "f": "f", "b": "b", "U": "O"}
 """As which kinds of the model's dtypes values of a kind may be read."""
 

@@ -1,8 +1,8 @@
-"""Replies of at most `EXACT_NUMBERS` elements, laid out as TensorFlow Serving lays them out.
+"""Writes replies of at most `EXACT_NUMBERS` elements in TensorFlow Serving's layout.
 
-Rows stand on one line; columns, and the members of objects, take a line for each value, four spaces
-a level. Strings are written as they are, also where they are not UTF-8. A string output whose name
-ends in `_bytes` has objects `{"b64": ...}`, and one of JSON what its texts say. `DENSE` is for
+Rows are on one line; columns, and the members of objects, take a line for each value, four spaces a
+level. Strings are written unchanged, also where they are not UTF-8. A string output whose name ends
+in `_bytes` has objects `{"b64": ...}`, and a JSON output has the JSON in its texts. `DENSE` is for
 larger replies with strings in them: the same without white space.
 
 Source: json_tensor.cc of TensorFlow Serving; prettywriter.h of RapidJSON 1.1.0.
@@ -95,7 +95,7 @@ def write_columns(
 
 
 def write_value(array: Array, spec: TensorSpec, layout: Layout) -> str:
-    """Write one output by itself."""
+    """Write a single output."""
     texts = _texts(array, spec, layout, array.ndim)
     (value,) = _nest(texts, array, 0, layout, 0)
     return value
@@ -178,7 +178,7 @@ def quoted_text(text: str) -> str:
 
 
 def escaped(text: str) -> str:
-    """Write what stands between the quotation marks of a JSON string."""
+    """Write the text between the quotation marks of a JSON string."""
     return _TO_ESCAPE.sub(lambda found: _ESCAPES[found[0]], text)
 
 

@@ -1,24 +1,24 @@
-"""REST bodies of Predict -> numpy inputs: a chain of four readers.
+"""Reads REST bodies of Predict to numpy inputs, by a chain of four readers.
 
-Every reader takes the bodies that it understands completely and answers None for the rest, which go
-on to the next. They differ in cost alone. In this order:
+Every reader takes the bodies that it understands completely and answers None for others, which go
+on to the next reader. They differ only in cost. In this order:
 
 1. `slices.py`: one plain list of at least `SLICED` bytes, cut into slices for reader 2.
 2. `buffers.py`: regular arrays of numbers, copied out of simdjson's buffers; about 250 processor
    instructions a number.
 3. `inputs.py`, `tensor.py`: everything else that is strict JSON, as Python values; about 1,500.
-4. `rapidjson/document.py`, then reader 3: what simdjson refuses, which is TensorFlow Serving's
-   dialect and all that is no JSON; about 2,200, and 3,000 where NaN is among the numbers.
+4. `rapidjson/document.py`, then reader 3: bodies that simdjson refuses, that is TensorFlow
+   Serving's dialect and invalid JSON; about 2,200, and 3,000 where NaN is among the numbers.
 
 Why four. Most bodies are reader 2's: a Predict is a list of numbers. Reader 1 exists for the other
-requests of the process: simdjson keeps the interpreter locked for as long as one call lasts, 60 ms
-for 20 MB, and a slice takes less than one. Reader 3 exists because TensorFlow Serving takes more
-than numbers (strings, base64, rows that are objects, several inputs) and because its errors name
-the first element that is at fault, which a flat buffer cannot tell. Reader 4 exists because its
-parser is RapidJSON with `NaN` and `Infinity`, bytes that are not UTF-8, and whatever follows the
-first value; and because its clients read the offsets in its messages.
+requests of the process: simdjson holds the interpreter lock for a whole call, 60 ms for 20 MB, and
+less than 1 ms for a slice. Reader 3 exists because TensorFlow Serving takes more than numbers
+(strings, base64, rows that are objects, several inputs) and because its errors name the first
+faulty element, which a flat buffer cannot show. Reader 4 exists because TensorFlow Serving's parser
+is RapidJSON with `NaN` and `Infinity`, bytes that are not UTF-8, and any bytes after the first
+value; and because its clients read the offsets in its messages.
 
-What is equal between them. For one body and one signature, whichever reader answers:
+For one body and one signature, all readers give the same results:
 
 - the arrays: names, dtypes, shapes and every bit of the values. A number is read as the nearest
   double, or exactly as a 64-bit integer, and only then converted to the dtype;
@@ -65,8 +65,8 @@ from ie_serving.wire.json.rapidjson.printing import show
 from ie_serving.wire.json.slices import Slices, sliced
 
 SLICED = 1 << 20
-"""Bytes of a body from which reader 1 is asked. Below, simdjson holds the interpreter for at most
-3 ms, and the look at both ends of the body is not worth its while."""
+"""Bytes of a body from which reader 1 is tried. Below, simdjson holds the interpreter lock for at
+most 3 ms, and the look at both ends of the body is not worth its time."""
 
 LARGE_UNSTRICT: Final = 4 * 1024
 """Bytes of a body that is no strict JSON, or no object, from which it is parsed in a thread: nested
@@ -164,7 +164,7 @@ class PredictBody:
         return None if arrays is None else (arrays, form)
 
     def _decode_open(self, signature: Signature, form: Format) -> dict[str, Array]:
-        """Decode inputs that nobody has declared. Raises: InvalidRequest, where that is wrong."""
+        """Decode undeclared inputs. Raises: InvalidRequest."""
         if not signature.takes_any or (form is _ROW) == (INPUTS in self._keys):
             raise self._unformed(signature)
         values = self._document[INSTANCES if form is _ROW else INPUTS]
@@ -178,7 +178,7 @@ class PredictBody:
             return None
         return _in_other_form(plain(self._document), signature.inputs, signature.defaults)
 
-    # Both keys or none: which one was meant cannot be told, and TensorFlow Serving refuses as well.
+    # Both keys or none is ambiguous, and TensorFlow Serving refuses it as well.
     def _unformed(self, signature: Signature) -> InvalidRequest:
         """Tell why no inputs can be looked for."""
         if not signature.inputs and not signature.takes_any:
@@ -198,7 +198,7 @@ class PredictBody:
         specs: Mapping[str, TensorSpec],
         brackets: int | None = None,
     ) -> dict[str, Array] | None:
-        """Ask reader 2 for inputs that are one array, or columns by name."""
+        """Let reader 2 read inputs that are one array, or columns by name."""
         if len(specs) != 1:
             return self._columns(values, specs) if form is _COLUMN else None
         ((name, spec),) = specs.items()
@@ -230,7 +230,7 @@ class PredictBody:
         form: Format,
         optional: Collection[str],
     ) -> dict[str, Array]:
-        """Ask reader 3, which has the last word."""
+        """Let reader 3 read the inputs; its errors are final."""
         given = plain(values, 2)
         dtypes = dtypes_for(given, specs)
         if optional:
@@ -262,7 +262,7 @@ def _in_other_form(
 
 
 class SlicedBody:
-    """The body of a Predict with very many numbers, of which only the ends have been looked at.
+    """The body of a Predict with very many numbers; only its ends have been parsed.
 
     Attributes:
         signature_name: the signature that is asked for; empty for `serving_default`.
@@ -283,7 +283,7 @@ class SlicedBody:
         """Decode as `PredictBody.decode` does.
 
         Raises:
-            InvalidRequest: also what `parse_predict` raises for smaller bodies.
+            InvalidRequest: also as `parse_predict` for smaller bodies.
         """
         if len(signature.inputs) == 1:
             ((name, spec),) = signature.inputs.items()
@@ -300,12 +300,12 @@ class SlicedBody:
 
 
 def parse_at_once(body: bytes) -> PredictBody | None:
-    """Do as `parse_predict` does, but for forms, and what holds the event loop for over 2 ms.
+    """Do as `parse_predict`, except for forms and bodies that block the event loop for over 2 ms.
 
-    A thread would be no better up to there, since simdjson keeps the interpreter locked.
+    A thread would not help below that, since simdjson holds the interpreter lock.
 
     Returns:
-        None for such a body.
+        None for such a form or body.
 
     Raises:
         InvalidRequest: as `parse_predict`.
@@ -323,10 +323,10 @@ def parse_at_once(body: bytes) -> PredictBody | None:
 
 
 def parse_predict(body: bytes) -> PredictBody | SlicedBody:
-    """Check the syntax of a Predict body and find the signature that it asks for.
+    """Check the syntax of a Predict body and find the requested signature.
 
     Raises:
-        InvalidRequest: no JSON, no object, or a `signature_name` that is not a string.
+        InvalidRequest: invalid JSON, no object, or a `signature_name` that is not a string.
     """
     if len(body) >= SLICED:
         slices = sliced(body)

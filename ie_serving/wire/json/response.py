@@ -1,4 +1,4 @@
-"""Outputs -> REST replies, with TensorFlow Serving's layout and number texts.
+"""Encodes outputs to REST replies, with TensorFlow Serving's layout and number texts.
 
 A reply of at most `EXACT_NUMBERS` elements is byte for byte what TensorFlow Serving writes
 (`pretty.py`, `decimals.py`); the usual one, a single output of few numbers, is written here in few
@@ -47,12 +47,12 @@ EXACT_NUMBERS: Final = 200
 that compare texts look at small replies; a larger one costs too much to print that way."""
 
 _NAMES: Final = 1024
-"""Names of outputs whose JSON is remembered, over all models; beyond them the one that was used
-longest ago is written anew."""
+"""Names of outputs whose JSON is cached, over all models; beyond that the least recently used is
+evicted."""
 
 _TEMPLATES: Final = 256
-"""Shapes of replies whose layout is remembered, of up to 8 KB each; beyond them the one that was
-used longest ago is laid out anew."""
+"""Shapes of replies whose layout is cached, of up to 8 KB each; beyond that the least recently used
+is evicted."""
 
 Layout = Callable[[bytes], bytes]
 """Gives an array of numbers that was written without white space its place in a reply."""
@@ -133,7 +133,7 @@ LONGEST_ERROR: Final = 16_384
 CUT: Final = "...TRUNCATED"
 
 
-# "replace": the text may quote what a client sent, and an error that cannot be sent helps nobody.
+# "replace": the text may quote a client's bytes, and the error must be sent in any case.
 def encode_error(text: str) -> bytes:
     """Encode the body of an error reply."""
     if len(text) > LONGEST_ERROR:
@@ -207,7 +207,7 @@ def _few_columns(outputs: Mapping[str, Array]) -> bytes | None:
 
 @lru_cache(_NAMES)
 def _name(name: str) -> bytes:
-    """Write what stands before the value of a member."""
+    """Write the text before the value of a member."""
     return encoded(quoted_text(name)) + b": "
 
 

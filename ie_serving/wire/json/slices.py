@@ -1,14 +1,13 @@
-"""Reader 1 of 4: large bodies of plain numbers, slice by slice, to hold the interpreter shortly.
+"""Reader 1 of 4: reads large bodies of plain numbers in slices, to hold the interpreter shortly.
 
-simdjson holds it for as long as a call lasts: 60 ms for 20 MB. The list of rows is therefore cut
-behind some of its commas and every slice is parsed as a list of its own. That is exact: where
-`[a]` and `[b]` are both JSON, `[a,b]` is the list of the elements of both; a cut in the wrong
-place leaves a slice that is no JSON. It is sooner done, too: a slice stays in the processor's
-cache.
+simdjson holds the interpreter lock for a whole call: 60 ms for 20 MB. The list of rows is therefore
+cut after some of its commas and every slice is parsed as a separate list. That is exact: where
+`[a]` and `[b]` are both JSON, `[a,b]` is the list of the elements of both; a cut in the wrong place
+leaves a slice that is invalid JSON. It is also faster: a slice stays in the processor's cache.
 
 Only bodies of one plain list are read so: `{"instances": [...]}`, `{"inputs": [...]}` and
-`{"inputs": {"x": [...]}}`, with a `signature_name` before or after it. Whatever is unusual in one
-is left to the reader of whole documents, and so is every error.
+`{"inputs": {"x": [...]}}`, with a `signature_name` before or after it. Unusual bodies are left to
+the reader of whole documents, and so is every error.
 """
 
 import re
@@ -22,7 +21,7 @@ from ie_serving.wire.json.buffers import parse_strictly, read_array
 from ie_serving.wire.json.tensor import MAX_RANK
 
 SLICE: Final = 256 * 1024
-"""Bytes that simdjson parses in one call. It holds the interpreter meanwhile, less than 1 ms."""
+"""Bytes that simdjson parses in one call, which holds the interpreter lock for less than 1 ms."""
 LONGEST_ROW: Final = 4 << 20
 """Bytes from the wanted length of a slice within which the end of a row is looked for. A body with
 a longer row is read whole, by reader 2."""
@@ -47,12 +46,12 @@ read whole."""
 
 
 class Slices:
-    """A body that begins and ends as one that can be read so.
+    """A body whose beginning and end allow reading in slices.
 
     Attributes:
         key: `instances` or `inputs`.
-        name: the input that the list is given for; None when it is given for the only one.
-        signature_name: the signature that is asked for; empty for `serving_default`.
+        name: the input that the list is for; None when it is for the only one.
+        signature_name: the requested signature; empty for `serving_default`.
     """
 
     __slots__ = ("_cuts", "key", "name", "signature_name")
@@ -86,7 +85,7 @@ class Cuts:
         self._end = end
         depth = opening.count(b"[")
         self._close = b"]" * depth + b","
-        spaced = len(opening) > depth  # who writes [ [ writes ] ] as well
+        spaced = len(opening) > depth  # a writer of [ [ writes ] ] as well
         self._spaced = pattern(rb"(?:\] ){%d}," % depth) if spaced else None
 
     def read(self, dtype: DataType) -> Array | None:

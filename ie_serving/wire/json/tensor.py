@@ -1,8 +1,8 @@
-"""Parsed JSON values -> arrays, with TensorFlow Serving's rules and errors.
+"""Decodes parsed JSON values to arrays, with TensorFlow Serving's rules and errors.
 
 The shape is taken from the first element at each depth and every other element must agree. Values
 are converted as whole lists; only when that fails is the value walked in TensorFlow Serving's
-order, to name the first element that is at fault.
+order, to name the first faulty element.
 
 Two rules go beyond TensorFlow Serving's: DT_HALF, DT_BFLOAT16 and DT_UINT16 are read too, and a
 number outside of an 8 or 16 bit integer's range is refused where TensorFlow Serving wraps it.
@@ -31,8 +31,8 @@ MAX_RANK = 32
 """As many dimensions as an array has in every numpy that this server runs on."""
 
 PIECE: Final = 8 * 1024
-"""Elements that are converted together: some calls of a whole list, each of which holds the
-interpreter while it lasts, 0.1 s and more for a million lists."""
+"""Elements that are converted together. Each conversion is one call, which holds the interpreter
+lock, for 0.1 s and more with a million lists."""
 
 _CHUNK = 1024
 """Elements that are tried together in the search for the first one that is at fault."""
@@ -82,7 +82,7 @@ def _part(value: Json, shape: tuple[int, ...], dtype: DataType) -> Array | None:
 
 
 class RowCheck:
-    """Finds what is wrong with the rows of one input, row by row."""
+    """Finds the fault in the rows of one input, row by row."""
 
     def __init__(self, dtype: DataType) -> None:
         self._dtype = dtype
@@ -196,8 +196,8 @@ def _flat(leaves: list[Json], dtype: DataType) -> Array | None:
     return _CONVERT[dtype](leaves, dtype)
 
 
-# By way of float64: what float32 and smaller cannot hold becomes infinite. bool is no number here,
-# though Python counts it as an int: hence the exact types.
+# By way of float64: values beyond float32 and smaller dtypes become infinite. bool is no number
+# here, though Python counts it as an int: hence the exact types.
 def _floats(leaves: list[Json], dtype: DataType) -> Array | None:
     if not set(map(type, leaves)) <= {int, float}:
         return None

@@ -1,4 +1,4 @@
-"""JSON values that carry bytes: `{"b64": "..."}`, TensorFlow Serving's form for what is no text.
+"""JSON values that carry bytes: `{"b64": "..."}`, TensorFlow Serving's form for binary values.
 
 Source: json_tensor.cc of TensorFlow Serving; RESTful API guide, "Encoding binary values".
 """
@@ -32,7 +32,7 @@ def decode_base64(text: str) -> bytes | None:
     """
     if any(space in text for space in " \t\n\r"):
         text = "".join(text.split())
-    # Padding that is there has to be complete; Python's decoder wants it, so it is made anew.
+    # Existing padding has to be complete; Python's decoder requires padding, so it is added again.
     digits = text.rstrip("=")
     padding = -len(digits) % 4
     if len(text) - len(digits) not in (0, padding):

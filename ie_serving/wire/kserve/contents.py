@@ -1,7 +1,7 @@
-"""Typed contents of a tensor (`InferTensorContents`) -> numpy.
+"""Decodes typed contents of a tensor (`InferTensorContents`) to numpy.
 
-Each element type has one list there, but FP16 and BF16, which are sent raw. Unlike TensorFlow's
-lists these are taken only if they have exactly the values of the tensor, each in its range.
+Each element type has one list there, except FP16 and BF16, which are sent raw. Unlike TensorFlow's
+lists these must have exactly the values of the tensor, each in its range.
 """
 
 import math
@@ -124,7 +124,7 @@ def _values(contents: Proto | Pieces, wanted: ListField) -> Array | list[bytes]:
 
 
 def _in_range(values: Array, dtype: DataType, tensor: str) -> Array:
-    """Narrow what travels in a wider list. Raises: InvalidTensor: a value would not survive."""
+    """Narrow values sent in a wider list. Raises: InvalidTensor: a value is out of range."""
     if values.dtype == dtype.numpy:
         return values
     narrow: Array = values.astype(dtype.numpy)

@@ -1,4 +1,4 @@
-"""Element types in the words of the Open Inference Protocol v2, both ways.
+"""Translates element types to and from the words of the Open Inference Protocol v2.
 
 Source: "Tensor Data Types" of the protocol, and BF16, which Triton and KServe add.
 """
@@ -26,7 +26,7 @@ def datatype(word: object, tensor: str) -> DataType:
         tensor: name of the input, for the error.
 
     Raises:
-        InvalidTensor: there is no such type.
+        InvalidTensor: unknown type.
     """
     found = BY_NAME.get(word) if isinstance(word, str) else None
     if found is None:
@@ -37,9 +37,9 @@ def datatype(word: object, tensor: str) -> DataType:
 
 
 def shown(value: object) -> str:
-    """Write what a client has sent in the place of a word or a number; of a text 40 characters.
+    """Write a client's JSON value that should be a word or number; a text up to 40 characters.
 
-    It is JSON; a list or an object, whatever the parser has made of it, is `[...]`.
+    A list or an object, in any parser's form, is `[...]`.
     """
     if isinstance(value, str):
         return json.dumps(value[:40], ensure_ascii=False)

@@ -1,4 +1,4 @@
-"""Requests and replies of the Open Inference Protocol over gRPC, beside those of an inference."""
+"""Messages of the Open Inference Protocol over gRPC, except those of an inference."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
@@ -25,7 +25,7 @@ def server_ready(ready: bool) -> bytes:
 
 
 def server_metadata(name: str, version: str, extensions: Sequence[str]) -> bytes:
-    """Say what the server is."""
+    """Describe the server."""
     reply = messages.ServerMetadataResponse(name=name, version=version, extensions=extensions)
     return bytes(reply.SerializeToString())
 
@@ -92,5 +92,5 @@ def stream_reply(response: bytes) -> bytes:
 
 
 def stream_error(text: str) -> bytes:
-    """Say in a stream what was wrong with a request."""
+    """Report the error of a request in a stream."""
     return delimited(_ERROR, text.encode())

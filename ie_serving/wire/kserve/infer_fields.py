@@ -1,7 +1,7 @@
-"""Where the tensors of a ModelInferRequest lie, found by walking it; protobuf parses only the rest.
+"""Finds the tensors of a ModelInferRequest by walking its bytes; protobuf parses only the rest.
 
-As `wire/tfs/predict_fields.py` does for Predict: whatever is not what clients write (`Unclear`) is
-protobuf's to parse or to refuse. Source: grpc_service.proto of Triton, grpc_predict_v2.proto of
+As `wire/tfs/predict_fields.py` does for Predict: unusual bytes (`Unclear`) are left to protobuf, to
+parse or to refuse. Source: grpc_service.proto of Triton, grpc_predict_v2.proto of
 KServe.
 """
 
@@ -25,7 +25,7 @@ CONTENTS: Final = 5
 """Field number of InferInputTensor."""
 
 _REWRITTEN: Final = (None, DataType.BOOL, DataType.BF16, DataType.STRING)
-"""Element types whose bytes on the wire differ from numpy's; None is one that there is not."""
+"""Element types whose bytes on the wire differ from numpy's; None stands for an unknown type."""
 _LIST_IN_PLACE: Final = {dtype: LIST_OF[dtype].number for dtype in (DataType.FP32, DataType.FP64)}
 """Element types whose packed list has the bytes that numpy has."""
 
@@ -44,7 +44,7 @@ class TensorFields(NamedTuple):
     raw: Field | None
 
     def in_place(self) -> Field | None:
-        """Give the one field whose bytes are the values as numpy has them, if there is one."""
+        """Give the only field whose bytes equal numpy's memory of the values, if there is one."""
         dtype = BY_NAME.get(self.rest.datatype)
         if dtype in _REWRITTEN:
             return None

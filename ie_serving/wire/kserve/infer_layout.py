@@ -1,4 +1,4 @@
-"""ModelInferRequests that repeat an earlier one in all but values and id: see `Layout`."""
+"""Reads ModelInferRequests that repeat an earlier one in all but values and id: see `Layout`."""
 
 from collections.abc import Mapping
 from functools import partial
@@ -28,8 +28,8 @@ class InferLayout(Layout[ModelInfer]):
 
     Args of the constructor:
         payload: of a request.
-        request: what it was parsed to.
-        walked: how it lies.
+        request: its parsed message.
+        walked: the places of its fields.
         tensors: its inputs, whose values are all in place.
     """
 
@@ -45,7 +45,7 @@ class InferLayout(Layout[ModelInfer]):
             each.rest.name: BY_NAME[each.rest.datatype] for each in walked.tensors
         }
         self._tensors = tensors
-        # Its length is among what stays the same, and its text is not.
+        # Its length must stay the same, its text may differ.
         self._id = walked.id
         texts = [(walked.id.value, walked.id.end)] if walked.id else []
         places = [*((each.start, each.end) for each in tensors), *texts]
@@ -84,7 +84,7 @@ class InferParser(RepeatedParser[ModelInfer]):
         self._spec_of = spec_of
 
     def parse_anew(self, payload: Buffer) -> ModelInfer:
-        """See `RepeatedParser`; raises what `infer_request.parse_soon` does."""
+        """See `RepeatedParser`. Raises: as `infer_request.parse_soon`."""
         return parse_soon(self._spec_of, payload)
 
     def layout_of(self, payload: Buffer, request: ModelInfer) -> InferLayout | None:

@@ -1,6 +1,6 @@
-"""numpy -> ModelInferResponse, as bytes, without making a message.
+"""Encodes numpy outputs to the bytes of a ModelInferResponse, without making a message.
 
-As Predict's replies: joined from bytes that are known beforehand and the memory of the outputs.
+As Predict's replies: joined from bytes prepared beforehand and the memory of the outputs.
 Source: grpc_predict_v2.proto.
 """
 
@@ -74,11 +74,11 @@ class ReplyEncoder:
 
 
 class _Output:
-    """One output: its encoder, and what stands before its values in a reply.
+    """One output: its encoder, and the bytes before its values in a reply.
 
     Attributes:
         in_memory: see `TensorEncoder`.
-        head: from shape and length in bytes, what precedes the values; remembers the latest.
+        head: gives the bytes before the values for a shape and a length; caches the latest.
     """
 
     __slots__ = ("_described", "_encoder", "_list", "_raw", "_string", "head", "in_memory")

@@ -1,7 +1,7 @@
-"""ModelInferRequest -> numpy.
+"""Decodes ModelInferRequest to numpy.
 
-As Predict's (`wire/tfs/predict.py`): protobuf parses a small request whole, and of a large one all
-but the values of its tensors, which stay where they are. Source: grpc_predict_v2.proto.
+As for Predict (`wire/tfs/predict.py`): protobuf parses a small request whole, and a large one
+without the values of its tensors, which stay in the payload. Source: grpc_predict_v2.proto.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -52,7 +52,7 @@ class Tensor(NamedTuple):
     Attributes:
         described: an InferInputTensor: name, datatype, shape.
         contents: its typed values; None where it has none.
-        raw: its bytes, of a request that is raw; else None.
+        raw: its bytes, in a raw request; else None.
     """
 
     described: Proto
@@ -61,7 +61,7 @@ class Tensor(NamedTuple):
 
 
 def parse_soon(spec_of: SpecOf, payload: Buffer) -> ModelInfer:
-    """Parse a ModelInferRequest, if that takes no time.
+    """Parse a ModelInferRequest, if that is quick.
 
     Args:
         spec_of: see `SpecOf`.
@@ -69,8 +69,8 @@ def parse_soon(spec_of: SpecOf, payload: Buffer) -> ModelInfer:
 
     Raises:
         InvalidRequest: malformed, or against the rules of the protocol.
-        NotSupported: it asks for what this server does not have.
-        Unclear: a large one that is for protobuf to parse.
+        NotSupported: it demands an unsupported feature.
+        Unclear: a large request that protobuf has to parse.
     """
     if len(payload) < LARGE:
         return parse_whole(spec_of, payload)
@@ -134,7 +134,7 @@ def _request(
 
 def _wanted(outputs: Sequence[Proto]) -> tuple[str, ...]:
     """Give the names of the requested outputs. Raises: InvalidRequest, NotSupported."""
-    if not outputs:  # most clients ask for all
+    if not outputs:  # most clients request all
         return ()
     if len(outputs) > MOST_PARAMETERS:
         raise InvalidRequest(f"{len(outputs)} outputs; at most {MOST_PARAMETERS} are taken")
@@ -144,7 +144,7 @@ def _wanted(outputs: Sequence[Proto]) -> tuple[str, ...]:
 
 
 def _check_parameters(tensor: Proto, whose: str) -> None:
-    """Refuse what would be answered otherwise than it is asked. Raises: NotSupported."""
+    """Refuse parameters that this server would ignore. Raises: NotSupported."""
     parameters = tensor.parameters
     if not parameters:
         return

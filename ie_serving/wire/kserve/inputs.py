@@ -1,7 +1,7 @@
-"""What a request of the Open Inference Protocol means for the signature that it is run by.
+"""Translates a request of the Open Inference Protocol to the inputs of a signature.
 
-The protocol has no signatures: `serving_default` is run. It has parameters of a request instead,
-of which those about sequences become the two inputs that a model with state has beside its own.
+The protocol has no signatures: `serving_default` is run. A request has parameters instead; those
+about sequences become the two control inputs of a model with state.
 """
 
 from collections.abc import Iterable, Mapping
@@ -21,8 +21,8 @@ CONTROL: Final = "sequence_control_input"
 """Inputs of a model that keeps state, by the words of OpenVINO Model Server; the first name is that
 of an input, an output and a parameter."""
 NOT_SERVED: Final = ("classification", "shared_memory_region")
-"""Parameters of a tensor that would change what is meant, and that this server does not have.
-Others, which it does not know, are none of its business."""
+"""Parameters of a tensor that change its meaning and that this server does not support: refused.
+Other unknown parameters are ignored."""
 _START: Final = 1
 _END: Final = 2
 """Values of `CONTROL`."""
@@ -30,7 +30,7 @@ _MOST: Final = (1 << 64) - 1
 
 
 def unique(names: Iterable[str], what: str) -> tuple[str, ...]:
-    """Give names that must not be there twice; `what` has them. Raises: InvalidRequest."""
+    """Give names, and refuse repeated ones; the error names `what`. Raises: InvalidRequest."""
     found: dict[str, None] = {}
     for name in names:
         if name in found:
@@ -43,8 +43,8 @@ def check_datatype(signature: Signature, name: str, dtype: DataType) -> None:
     """Refuse an element type that the input does not take.
 
     As over TensorFlow Serving's API, numbers of another type are taken where the values survive:
-    what the model itself refuses of them is found later, by `core.values.fit`. An input that the
-    signature does not have is found there, too.
+    `core.values.fit` later finds values that the model refuses, and inputs that the signature does
+    not have.
 
     Raises:
         InvalidTensor: naming both types.
@@ -61,25 +61,25 @@ def check_datatype(signature: Signature, name: str, dtype: DataType) -> None:
 def sequence_inputs(
     signature: Signature, parameters: Mapping[str, object], given: Mapping[str, Array]
 ) -> dict[str, Array]:
-    """Give the inputs that the parameters of a request mean.
+    """Give the inputs that stand for a request's sequence parameters.
 
     Args:
-        signature: what is run.
+        signature: of the model.
         parameters: of the request.
-        given: inputs that it brings as tensors.
+        given: inputs that it has as tensors.
 
     Returns:
         Nothing where the request is not of a sequence.
 
     Raises:
-        InvalidRequest: the model keeps no sequences, or the parameters are none.
+        InvalidRequest: the model keeps no sequences, or a parameter is invalid.
     """
     if not parameters.keys() & {SEQUENCE_ID, SEQUENCE_START, SEQUENCE_END}:
         return {}
     number = parameters.get(SEQUENCE_ID, 0)
     start = _flag(parameters, SEQUENCE_START)
     end = _flag(parameters, SEQUENCE_END)
-    # What clients send with every request: none.
+    # Some clients send these values with every request: they mean no sequence.
     if number in (0, "") and not start and not end:
         return {}
     if CONTROL not in signature.inputs:

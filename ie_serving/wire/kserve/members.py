@@ -1,4 +1,4 @@
-"""Members of the objects in a request, whichever parser has read them."""
+"""Reads members of the objects in a request, from either parser."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, TypeAlias
@@ -39,7 +39,7 @@ def parameters_of(owner: Lazy, keys: Sequence[str], whose: str) -> Parameters:
     """Give the parameters of an object whose keys are known; none where it has none.
 
     Raises:
-        InvalidRequest: they are no object.
+        InvalidRequest: `parameters` is no object.
     """
     if "parameters" not in keys:
         return {}

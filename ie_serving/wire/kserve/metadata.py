@@ -1,4 +1,4 @@
-"""Models and their tensors in the words of the Open Inference Protocol, for both interfaces."""
+"""Describes models and their tensors by the Open Inference Protocol, for REST and gRPC."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
@@ -9,20 +9,20 @@ from ie_serving.core.values.versions import State, VersionStatus
 from ie_serving.wire.kserve.datatypes import NAME_OF
 
 PLATFORM: Final = "ie_serving"
-"""What runs every model, as far as clients can tell: drivers and layers are not theirs to know."""
+"""The platform of every model: drivers and layers are not shown to clients."""
 IMAGE: Final = "encoded_image"
 """Parameter of an input that takes encoded images, too: the size and colours that they become."""
 COMPARED: Final = "compared"
-"""Parameter of a model that was to be compared with a second engine: what that has shown."""
+"""Parameter of a model with the result of its comparison with a second engine."""
 ANY_RANK: Final = (-1,)
-"""Shape of a tensor whose rank is open, which the protocol cannot say."""
+"""Shape of a tensor whose rank is open, which the protocol cannot express."""
 
 
 class TensorMetadata(NamedTuple):
     """One input or output.
 
     Attributes:
-        parameters: what the protocol's own fields cannot say. Source: MLServer's dataplane.proto.
+        parameters: facts beyond the protocol's fields. Source: MLServer's dataplane.proto.
     """
 
     name: str
@@ -31,7 +31,7 @@ class TensorMetadata(NamedTuple):
     parameters: Mapping[str, str]
 
     def as_json(self) -> dict[str, object]:
-        """Give what REST writes: parameters only where there are any, as few clients know them."""
+        """Give the JSON for REST: parameters only where there are any, as few clients know them."""
         told = self._asdict()
         if not self.parameters:
             del told["parameters"]
@@ -39,7 +39,7 @@ class TensorMetadata(NamedTuple):
 
 
 class ModelMetadata(NamedTuple):
-    """What `GET /v2/models/{name}` and `ModelMetadata` tell."""
+    """The reply of `GET /v2/models/{name}` and `ModelMetadata`."""
 
     name: str
     versions: Sequence[str]
@@ -97,6 +97,6 @@ _STATES: Final = MappingProxyType(
 
 def model_index(name: str, status: VersionStatus) -> ModelIndex:
     """Describe the state of one version."""
-    # One that failed is tried again, and LOADING meanwhile, as TensorFlow Serving has it.
+    # A version that failed is LOADING until its retry succeeds.
     state = UNAVAILABLE if status.error else _STATES[status.state]
     return ModelIndex(name, str(status.version), state, status.message)

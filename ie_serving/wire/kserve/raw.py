@@ -1,4 +1,4 @@
-"""Tensors as raw bytes: the binary data extension over REST, `raw_*_contents` over gRPC.
+"""Reads and writes raw tensors: the binary data extension of REST, `raw_*_contents` of gRPC.
 
 Elements lie in row-major order, little-endian, without gaps: BOOL takes 1 byte, FP16 and BF16
 take 2, and each element of BYTES is its length as 4 bytes, then itself. Source: "Binary Tensor

@@ -1,4 +1,4 @@
-"""A request without JSON, whose body is the values of its only input.
+"""Reads a request without JSON: its body is the values of its only input.
 
 Source: "Raw Binary Request" of Triton's binary data extension.
 """
@@ -32,7 +32,7 @@ class RawBody:
         return _arrays(self._body, signature), self.wanted.form
 
     def decode_at_once(self, _: Signature) -> None:
-        """Never do so: only what is large is asked, and may have to be converted."""
+        """Give None: only large bodies come here, and may need conversion."""
 
 
 def _arrays(body: bytes, signature: Signature) -> Mapping[str, Array]:

@@ -1,4 +1,4 @@
-"""REST replies of an inference: JSON, with raw tensors behind it where they are wanted so.
+"""Encodes REST replies of an inference: JSON, followed by raw tensors where requested.
 
 Source: Open Inference Protocol v2; Triton's "Binary Tensor Data Extension".
 """
@@ -101,7 +101,7 @@ def _data(array: Array, dtype: DataType) -> bytes:
         return _texts(flat.tolist())
     if flat.size <= FEW:
         text = orjson.dumps(flat if flat.flags.c_contiguous else flat.copy(), option=_NUMPY)
-        # Numbers and booleans have no other null than what is not finite.
+        # For numbers and booleans, null stands only for NaN and infinity.
         if _NULL not in text:
             return b'"data":' + text
     return b'"data":' + b"".join(numbers(flat))

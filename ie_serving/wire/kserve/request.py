@@ -1,8 +1,8 @@
-"""REST bodies of an inference: JSON, and raw tensors behind it where a header tells its length.
+"""Reads REST bodies of an inference: JSON, followed by raw tensors where a header has its length.
 
 Numbers in JSON are read by the readers of TensorFlow Serving's bodies (`wire/json/request.py`): by
-the second, straight from simdjson's buffers, where an input is a plain list, flat or nested as its
-shape says; by the third otherwise, which names the element that is at fault.
+the second, straight from simdjson's buffers, where an input is a plain list, flat or nested by its
+shape; otherwise by the third, which names the faulty element.
 
 Source: Open Inference Protocol v2; Triton's "Binary Tensor Data Extension".
 """
@@ -102,8 +102,8 @@ class InferBody:
             self._keep(arrays)
         return self.decode(signature)
 
-    # The data plane may ask again, of another version. simdjson's objects are not kept: while they
-    # are there, the next request of this thread would need another parser.
+    # The data plane may decode again, for another version. simdjson's objects are not kept: while
+    # they exist, the next request of this thread would need another parser.
     def _keep(self, arrays: dict[str, Array]) -> None:
         self._arrays = arrays
         self._tensors = [each._replace(data=None) for each in self._tensors]
@@ -116,7 +116,7 @@ class InferBody:
 
 
 class SlicedInferBody(InferBody):
-    """A body of which the data of the only input is read in slices."""
+    """A body whose only input has data that is read in slices."""
 
     def __init__(
         self, whole: bytes, rest: bytes, document: Lazy, tensors: Sequence[Tensor], cuts: Cuts
@@ -141,7 +141,7 @@ class SlicedInferBody(InferBody):
 
 
 def parse_at_once(body: bytes, length: int | None) -> InferBody | None:
-    """Do as `parse_infer` does, but for what holds the event loop for over 2 ms.
+    """Do as `parse_infer`, except for bodies that block the event loop for over 2 ms.
 
     Returns:
         None for such a body.

@@ -1,9 +1,9 @@
-"""Large bodies of one input of numbers, read slice by slice to hold the interpreter shortly.
+"""Reads large bodies of one input of numbers in slices, to hold the interpreter shortly.
 
-`wire/json/slices.py` says why and how. Here the list is the `data` of the only input. It is taken
-out of the body: what is left is small, and is read as any other body, with an empty list in its
-place. Both together are exactly the body, since a list of slices that are each JSON is JSON, and so
-is the rest with that list in it. Whatever is unusual is left to the reader of whole bodies.
+`wire/json/slices.py` says why and how. Here the list is the `data` of the only input. It is cut out
+of the body: the rest is small, and is read like any other body, with an empty list in its place.
+Both together are exactly the body, since a list of slices that are each JSON is JSON, and so is the
+rest with that list in it. Unusual bodies are left to the reader of whole bodies.
 """
 
 from typing import Final
@@ -22,10 +22,10 @@ _MOST_ENDS: Final = 16
 
 
 def sliced(text: bytes) -> tuple[Lazy, bytes, Cuts] | None:
-    """Look whether a body may be read so.
+    """Find out whether a body can be read in slices.
 
     Returns:
-        What is left of it, parsed and as text, and the data; None where it may not.
+        The rest of the body, parsed and as text, and the data; None where it cannot.
     """
     start = _DATA.search(text, 0, _LATEST)
     if start is None:
@@ -38,8 +38,8 @@ def sliced(text: bytes) -> tuple[Lazy, bytes, Cuts] | None:
         rest = text[:first] + text[end:]
         document = parse_strictly(rest)
         if document is not None and _has_room(document):
-            # Numbers have no quotation marks. One byte is looked for some twenty times as fast as
-            # a word, and nobody else has the interpreter meanwhile.
+            # Numbers have no quotation marks. The search for one byte is some twenty times as fast
+            # as for a word, and it holds the interpreter lock.
             if text.find(b'"', first, end) >= 0:
                 return None
             return document, rest, Cuts(text, first, end, start["depth"])

@@ -1,4 +1,4 @@
-"""Input tensors of a REST request: numbers in JSON, or bytes behind it."""
+"""Reads input tensors of a REST request: numbers in JSON, or bytes after it."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -81,16 +81,16 @@ class RawTail:
 
 
 def tensor_of(given: Lazy, tail: RawTail | None, *, only: bool) -> Tensor:
-    """Read what describes an input.
+    """Read the description of an input.
 
     Args:
         given: its object.
-        tail: bytes behind the JSON; None where the request has no header that tells of them.
-        only: it is the only input, and may leave out how many bytes it takes.
+        tail: bytes after the JSON; None where the request has no header for them.
+        only: it is the only input, and may leave out its number of bytes.
 
     Raises:
-        InvalidRequest: a member is missing, or none of the protocol.
-        NotSupported: its values are elsewhere.
+        InvalidRequest: a member is missing, or against the protocol.
+        NotSupported: its values are elsewhere, as in shared memory.
     """
     keys = list(given)
     name = text_of(given, "name", "each of the inputs")
@@ -136,7 +136,7 @@ def _raw(
     if size is None:
         if has_data or tail is None:
             return None
-        # As OpenVINO Model Server: what can be told need not be said.
+        # As in OpenVINO Model Server, a size that follows from the shape is optional.
         if dtype is not DataType.STRING:
             return tail.take(math.prod(shape) * BITS.get(dtype, dtype.numpy).itemsize, name)
         if not only:

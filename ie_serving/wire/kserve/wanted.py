@@ -1,4 +1,4 @@
-"""Which outputs a request asks for, and how each is to be written."""
+"""Reads which outputs a request wants, and how each is written."""
 
 import enum
 from collections.abc import Mapping, Sequence
@@ -24,12 +24,12 @@ class Form(enum.Enum):
 
 
 class Wanted(NamedTuple):
-    """What a request asks for.
+    """The outputs that a request wants.
 
     Attributes:
         names: of the outputs; empty for all.
         form: of the reply.
-        binary: whether each is raw, by its name; of a reply that is mixed.
+        binary: whether each is raw, by its name; for a mixed reply.
     """
 
     names: tuple[str, ...]
@@ -42,16 +42,15 @@ EVERYTHING_RAW: Final = Wanted((), Form.BINARY, {})
 
 
 def wanted_outputs(outputs: Sequence[Lazy], parameters: Parameters) -> Wanted:
-    """Read the outputs that are asked for.
+    """Read the requested outputs.
 
     Args:
         outputs: objects of the list in the request.
         parameters: of the request.
 
     Raises:
-        InvalidRequest: one has no name, or that of another, or a parameter of another type than it
-            has to be.
-        NotSupported: one asks for what this server does not have.
+        InvalidRequest: one has no name, or a repeated name, or a parameter of a wrong type.
+        NotSupported: one demands an unsupported feature.
     """
     default = flag(parameters, ALL_BINARY, False, "the request") if parameters else False
     if not outputs:

@@ -1,13 +1,13 @@
-"""How many messages a request holds, counted before protobuf makes them.
+"""Counts the messages within a request before protobuf makes them.
 
-protobuf parses without letting go of the interpreter, so the event loop stands still meanwhile in
-whatever thread that is. An empty message within takes two bytes on the wire, and protobuf some 50
-ns and 100 bytes of memory for each: 100 MB of them are seconds and gigabytes. The walk here takes
-about ten times as long, but gives the interpreter up every millisecond, and stops at the bound.
+protobuf holds the interpreter lock while it parses, so the event loop stops, in whichever thread
+the parsing runs. An empty nested message takes two bytes on the wire, and protobuf some 50 ns and
+100 bytes of memory for each: 100 MB of them cost seconds and gigabytes. The walk here takes about
+ten times as long, but releases the lock every millisecond, and stops at the limit.
 
-Whatever protobuf accepts is counted: also values of ten bytes, and groups, which it passes over.
-What is malformed is not told here. The walk of that message ends there, as protobuf ends with the
-whole request; what came before is counted all the same, since protobuf would make it first.
+The walk counts everything that protobuf accepts: also values of ten bytes, and groups, which
+protobuf skips. It does not report malformed bytes: the walk of such a message ends there, as
+protobuf's parsing does; messages before are counted, since protobuf would make them first.
 """
 
 from collections.abc import Iterable, Sequence
@@ -31,7 +31,7 @@ COUNTED: Final = 256 << 10
 """Bytes of a request from which its messages are counted. Below, whatever it holds is parsed within
 10 ms, and takes 13 MB."""
 PARSED: Final = 100
-"""Bytes of memory that protobuf takes for a message, beside what it holds."""
+"""Bytes of memory that protobuf takes for a message, without its content."""
 MOST_MESSAGES: Final = 2 << 20
 """Messages that one request may hold: Examples, their features and lists, models, tasks, tensors.
 They are parsed within about 100 ms."""
@@ -93,7 +93,7 @@ def _count(payload: memoryview, descriptor: Any, left: "_Left") -> None:  # noqa
         try:
             _walk(payload[start:stop], start, _messages_of(kind), left, pending)
         except (Unclear, IndexError):
-            continue  # with what came before, in the other messages
+            continue  # with the other pending messages
 
 
 class _TooMany(Exception):
@@ -115,10 +115,10 @@ def _walk(
     left: _Left,
     pending: list[tuple[int, int, Any]],
 ) -> None:
-    """Look at the fields of one message, and put those that hold messages into `pending`.
+    """Walk the fields of one message, and put those that hold messages into `pending`.
 
-    None of our messages has a group, so protobuf keeps what is in one as bytes that it does not
-    know: its fields are looked at, and hold no messages.
+    None of our messages has a group, so protobuf keeps a group as unknown bytes: its fields are
+    walked, and hold no messages.
     """
     at, stop, depth = 0, len(view), 0
     while at < stop:

@@ -1,13 +1,13 @@
-"""The one walker of the protocol buffer wire format: where the fields of a message lie.
+"""The walker of the protocol buffer wire format: finds the places of the fields of a message.
 
-protobuf itself copies every byte that it parses. Where a request is large, or the same as an
-earlier one but for its numbers, only the places of its fields are wanted; so they are walked here,
-without looking into their values. Everything that walks calls `scan`, with places inside of the
-same payload, so a field of a field needs no other walker.
+protobuf itself copies every byte that it parses. Where a request is large, or equals an earlier one
+except for its numbers, only the places of its fields are needed; this module finds them without
+reading the values. All callers use `scan`, with places inside the same payload, so a field of a
+field needs no other walker.
 
-The walker reads only what it understands completely and raises `Unclear` for the rest, upon which
-callers let protobuf parse the bytes: so there is one authority on what is malformed, and it is not
-this module. Source: the encoding specification of protocol buffers.
+The walker raises `Unclear` for bytes that it does not understand completely, and callers then let
+protobuf parse them: so only protobuf decides what is malformed. Source: the encoding specification
+of protocol buffers.
 """
 
 from typing import Final, NamedTuple, TypeAlias

@@ -1,8 +1,8 @@
 """Message classes of a SavedModel: the part of TensorFlow's graph that is read or changed here.
 
-Fields that are not named are kept by protobuf as unknown fields, so that what is written again
-still holds them. No field of the API has these messages: they are described here rather than in
-`protos/`, beside the one engine's room that reads them, and reflection names no service of theirs.
+protobuf keeps fields that are not named here as unknown fields, and writes them again. No field of
+the API has these messages: they are described here rather than in `protos/`, since one engine's
+room reads them, and reflection does not list them.
 
 In a graph an input of a node is "node", "node:1" or "^node"; in a function it is "argument",
 "node:output name:index in that output" or "^node".
@@ -84,7 +84,7 @@ MESSAGES: Mapping[str, str] = MappingProxyType(
 
 `AnyList`, `AttrList`, `MetaInfoDef` and `NodeList` are nested in TensorFlow, `Any` is of another
 package; the bytes do not tell.
-The last two are what the index of a checkpoint holds. Source of those: tensor_bundle.proto.
+The last two are in the index of a checkpoint. Source of those: tensor_bundle.proto.
 """
 
 

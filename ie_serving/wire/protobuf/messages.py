@@ -33,7 +33,7 @@ def _load(path: Path) -> DescriptorPool:
 
 
 POOL = _load(DESCRIPTORS)
-"""Descriptors of every message and service here; what reflection answers from."""
+"""Descriptors of every message and service here; reflection reads them."""
 
 
 def _message(name: str) -> Proto:

@@ -1,4 +1,4 @@
-"""Packed varints <-> numpy, whole arrays at a time: the lists of integers of a TensorProto.
+"""Converts packed varints, a TensorProto's lists of integers, to and from numpy arrays.
 
 protobuf's own conversion makes a Python object for each value. Source: the encoding specification
 of protocol buffers.

@@ -1,4 +1,4 @@
-"""Values -> the protocol buffer wire format: varints, tags, length-delimited fields.
+"""Writes the protocol buffer wire format: varints, tags, length-delimited fields.
 
 Source: the encoding specification of protocol buffers.
 """
@@ -26,7 +26,7 @@ def tag(number: int, kind: int) -> bytes:
 
 
 def head(number: int, length: int) -> bytes:
-    """Encode what precedes `length` bytes of a length-delimited field."""
+    """Encode the tag and the length before `length` bytes of a length-delimited field."""
     return tag(number, DELIMITED) + varint(length)
 
 

@@ -1,4 +1,4 @@
-"""Examples on the wire -> features by name. Source: example.proto, feature.proto, input.proto."""
+"""Decodes Examples to features by name. Source: example.proto, feature.proto, input.proto."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
@@ -11,8 +11,8 @@ from ie_serving.wire.protobuf.messages import Proto
 from ie_serving.wire.tfs.requests import parse
 
 MOST_SERIALIZED: Final = 1 << 20
-"""Features that are written for a model that parses Examples itself, those of the context once for
-each example: a request of some KB could ask for hours."""
+"""Most features written for a model that parses Examples itself, those of the context once for each
+example; more are refused: a request of some KB could cost hours."""
 MOST_SERIALIZED_BYTES: Final = 1 << 28
 """The same in bytes."""
 
@@ -51,7 +51,7 @@ def with_context(examples: Sequence[Features], context: Features | None) -> list
 
 
 class _Received(Mapping[str, Feature]):
-    """The features of one Example, read from its message when they are asked for.
+    """The features of one Example, read from its message on access.
 
     A model that parses Examples itself gets the message, so its features are never read here.
     """
@@ -75,10 +75,10 @@ class _Received(Mapping[str, Feature]):
 
 
 class _WithContext(Mapping[str, Feature]):
-    """The features of one example, and behind them those of the context.
+    """The features of one example, and after them those of the context.
 
-    Looked up, not merged: a context of thousands of features would be copied for thousands of
-    examples, of which a model asks for a few.
+    Looked up, not merged: merging would copy a context of thousands of features for each of
+    thousands of examples, though a model reads only a few of them.
     """
 
     __slots__ = ("context", "own")

@@ -1,4 +1,4 @@
-"""TFRecord files of PredictionLog whose records hold a Predict and its reply.
+"""Reads TFRecord files of PredictionLog whose records hold a Predict and its reply.
 
 Source: prediction_log.proto of TensorFlow Serving; its request logger writes such files.
 """

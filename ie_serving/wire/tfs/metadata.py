@@ -1,4 +1,4 @@
-"""GetModelMetadata and GetModelStatus, as messages and as the JSON that REST clients see.
+"""Encodes GetModelMetadata and GetModelStatus, as messages and as JSON for REST.
 
 Source: get_model_metadata.proto, get_model_status.proto, and the JSON writers of TensorFlow
 Serving's HTTP handler: field names as in the protos, 64-bit integers as strings, every field shown,
@@ -84,8 +84,8 @@ def metadata_json(name: str, version: int, signatures: Mapping[str, Signature]) 
 def message_json(name: str, version: int, signatures: Mapping[str, Signature]) -> bytes:
     """Write the metadata as protobuf's own JSON of GetModelMetadataResponse.
 
-    The servers of 2020 and OpenVINO Model Server, and their clients, have this form: names in camel
-    case, and what has its default left out.
+    The servers of 2020 and OpenVINO Model Server, and their clients, use this form: names in camel
+    case, without default values.
     """
     definitions = {key: _in_camel_case(each) for key, each in _definitions(signatures).items()}
     held = {"@type": ANY_TYPE, **_unless_empty("signatureDef", definitions)}
@@ -162,7 +162,7 @@ def _shown(definition: Proto) -> dict[str, Any]:
 
 def _info(info: Proto) -> dict[str, Any]:
     fields = _every_field(info)
-    # TensorFlow Serving writes what is one of several alternatives, such as the name, last.
+    # TensorFlow Serving writes fields of a oneof, such as the name, last.
     encoding: dict[str, Any] = {key: fields[key] for key in ("name", "coo_sparse") if key in fields}
     return {"dtype": fields["dtype"], **_shape(info), **encoding}
 
@@ -197,4 +197,4 @@ def _unless_empty(key: str, value: Any) -> dict[str, Any]:  # noqa: ANN401 (a pa
 
 
 FORMS = {"camel": message_json, "snake": metadata_json}
-"""What writes metadata over REST, by the word of the setting."""
+"""Functions that write metadata for REST, by the word of the setting."""

@@ -1,9 +1,9 @@
-"""PredictRequest -> numpy, and numpy -> PredictResponse. Source: predict.proto.
+"""Decodes PredictRequest to numpy, and encodes PredictResponse. Source: predict.proto.
 
-A small request is parsed by protobuf. In a large one the bulk of each tensor is found by walking
-the wire format and stays where it is, in the payload; protobuf sees only the rest. Where that walk
-meets anything unusual, protobuf parses the whole, so both ways accept and refuse the same bytes.
-A reply is joined from bytes that are known beforehand and the memory of the outputs.
+protobuf parses a small request. In a large one a walk over the wire format finds the values of each
+tensor, which stay in the payload; protobuf parses only the rest. Where that walk meets unusual
+bytes, protobuf parses the whole, so both ways accept and refuse the same bytes. A reply is joined
+from bytes prepared beforehand and the memory of the outputs.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -29,14 +29,14 @@ LARGE = 1 << 16
 parses all of it in C."""
 
 _SHAPES: Final = 256
-"""Shapes of one output for which the bytes before its values are remembered, the latest used.
-Beyond this they are made anew, some 2 us; each takes about 200 bytes."""
+"""Shapes of one output for which the bytes before its values are cached, least recently used out.
+Making these bytes takes some 2 us; each entry about 200 bytes."""
 
 _FORMS: Final = 64
-"""Names and dtypes of open outputs whose encoders are remembered, the latest used."""
+"""Names and dtypes of open outputs whose encoders are cached, least recently used out."""
 
 ANY_SIGNATURE: Final = Signature("", {}, {})
-"""What inputs may be decoded for: a TensorProto says its own dtype and shape."""
+"""Signature to decode any inputs for: a TensorProto has its own dtype and shape."""
 
 _OUTPUTS: Final = 1
 _MODEL_SPEC: Final = 2
@@ -109,7 +109,7 @@ def parse_whole(payload: Buffer) -> InferRequest:
     """Parse a PredictRequest with protobuf alone; see `parse_request`."""
     request = parse(messages.PredictRequest, payload)
     tensors = request.inputs
-    # A few bytes can ask for a tensor of 64 MB, whose memory takes 20 ms or more to touch.
+    # A few bytes can demand a tensor of 64 MB, whose memory takes 20 ms or more to touch.
     missing = sum(map(missing_bytes, tensors.values()))
     return request_of(request, tensors, len(payload) + missing)
 
@@ -182,9 +182,9 @@ class OpenEncoder:
     """Encodes the replies of a signature whose outputs are known only when they come.
 
     Args of the constructor:
-        signature: of which replies are encoded.
-        outputs: aliases of those that the replies have; none are all that come.
-        made: gives the encoder for that signature, with outputs as they have come.
+        signature: of the replies.
+        outputs: aliases of the outputs to reply with; empty for all.
+        made: gives the encoder for that signature with the actual outputs.
     """
 
     def __init__(
@@ -229,19 +229,19 @@ def chosen(outputs: Mapping[str, Array], wanted: Sequence[str]) -> Mapping[str, 
 def _encoder(spec: TensorSpec, *, tensor_content: bool) -> TensorEncoder:
     """Give the encoder of an output.
 
-    What is the server's own goes into the typed list: clients of OpenVINO Model Server read the id
-    of a sequence there, where it is never `tensor_content`.
+    The server's own outputs go into the typed list: clients of OpenVINO Model Server read the id of
+    a sequence there, never from `tensor_content`.
     """
     return TensorEncoder(spec.dtype, tensor_content=tensor_content and not spec.apart)
 
 
 class _Output:
-    """One output: its encoder, and what stands before its values in a reply.
+    """One output: its encoder, and the bytes before its values in a reply.
 
     Attributes:
         encoder: of its values.
         in_memory: see `TensorEncoder`.
-        head: from shape and length in bytes, what precedes the values; remembers the latest.
+        head: gives the bytes before the values for a shape and a length; caches the latest.
     """
 
     __slots__ = ("_alias", "encoder", "head", "in_memory")

@@ -1,8 +1,8 @@
-"""Where the tensors of a PredictRequest lie, found by walking it; protobuf parses only the rest.
+"""Finds the tensors of a PredictRequest by walking its bytes; protobuf parses only the rest.
 
-Both readers that take values from where they are use this walk: `predict.py` for large requests,
-`predict_layout.py` for repeated ones. Whatever is not what clients write (`Unclear`) is protobuf's
-to parse or to refuse. Source: predict.proto, tensor.proto.
+Both readers that take values in place use this walk: `predict.py` for large requests,
+`predict_layout.py` for repeated ones. Unusual bytes (`Unclear`) are left to protobuf, to parse or
+to refuse. Source: predict.proto, tensor.proto.
 """
 
 from collections.abc import Mapping, Sequence
@@ -27,8 +27,8 @@ MOST_INPUTS: Final = 256
 
 MOST_REST: Final = 4 * 1024
 """Bytes beside the values, of the request or of one tensor, that are parsed at once. 32 dimensions
-take 400; 2,000 empty ones, the most that it has room for, 0.1 ms. What is more may be a shape of
-millions, which `wire/protobuf/counting.py` has to count."""
+take 400; 2,000 empty ones, the most that fit, take 0.1 ms. A larger rest may be a shape of millions
+of dimensions, which `wire/protobuf/counting.py` has to count."""
 
 _WIDTH: Final = {fields.FIXED32: 4, fields.FIXED64: 8}
 
@@ -63,7 +63,7 @@ class TensorFields(NamedTuple):
         return SplitTensor(self.rest, content, lists)
 
     def in_place(self) -> Field | None:
-        """Give the one field whose bytes are the values as numpy has them, if there is one."""
+        """Give the only field whose bytes equal numpy's memory of the values, if there is one."""
         dtype = BY_NUMBER.get(self.rest.dtype)
         if dtype in _CONVERTED:
             return None
@@ -100,8 +100,8 @@ def _entry(payload: memoryview, entry: Field) -> tuple[str, TensorFields]:
     Raises:
         Unclear: it has anything but one key and one value, which is all that clients write.
     """
-    # A repeated key or value is legal, and the last one counts; nobody writes it, so protobuf may
-    # find that out.
+    # A repeated key or value is legal, and the last one counts; no client writes that, so protobuf
+    # handles it.
     both = fields.scan(payload, entry.value, entry.end)
     found = {field.number: field for field in both if field.kind == DELIMITED}
     if len(both) != 2 or found.keys() != {KEY, VALUE}:
@@ -157,7 +157,7 @@ def check_end(payload: memoryview, piece: Field, listed: ListField) -> None:
 
 
 def parse_pieces(kind: Proto, payload: memoryview, pieces: Sequence[Field]) -> Proto:
-    """Parse what is left of a message. Raises: Unclear: it is malformed, or too much."""
+    """Parse the rest of a message. Raises: Unclear: it is malformed, or too large."""
     if sum([piece.end - piece.start for piece in pieces]) > MOST_REST:
         raise Unclear
     try:

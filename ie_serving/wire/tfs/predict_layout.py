@@ -1,10 +1,10 @@
-"""PredictRequests that repeat an earlier one in everything but the values of their tensors.
+"""Reads PredictRequests that repeat an earlier one in everything but the values of their tensors.
 
 Clients send the same request again and again with other numbers. Where every byte outside of those
-numbers is as it was, protobuf would find the same fields at the same places: so they are taken from
-there, without parsing. Whatever differs in a single other byte is parsed as if for the first time.
+numbers is unchanged, protobuf would find the same fields at the same places: so the values are read
+there, without parsing. A request that differs in another byte is parsed as if for the first time.
 
-What remembers them knows no message: requests of the Open Inference Protocol use it as well.
+The cache does not depend on the message: requests of the Open Inference Protocol use it as well.
 """
 
 import enum
@@ -35,7 +35,7 @@ Key = tuple[int, bytes]
 
 
 class Values(NamedTuple):
-    """Where the values of one tensor lie, and what they are."""
+    """The place of one tensor's values, their dtype and shape."""
 
     alias: str
     dtype: np.dtype[np.generic]
@@ -45,7 +45,7 @@ class Values(NamedTuple):
 
 
 class Layout(Generic[R]):
-    """What all requests have in common that differ in the values of their tensors only."""
+    """The common part of requests that differ only in the values of their tensors."""
 
     __slots__ = ()
 
@@ -55,7 +55,7 @@ class Layout(Generic[R]):
 
 
 class _Seen(enum.Enum):
-    """What is known of requests without a layout."""
+    """Counts of requests without a layout."""
 
     ONCE = enum.auto()
     """Came once. Looking for a layout costs as much as parsing, so it waits for the second time."""
@@ -74,7 +74,7 @@ class RepeatedParser(Generic[R]):
         return len(self._layouts)
 
     def parse(self, payload: Buffer) -> R:
-        """Parse one request; raises what `parse_anew` does."""
+        """Parse one request. Raises: as `parse_anew`."""
         # In a message the first byte is a field's number and the second its length, so the key
         # holds the whole first field. Where that is longer than 127 bytes the second byte is only
         # part of the length, and the key holds some other stretch of the message. That is as good:
@@ -105,9 +105,9 @@ class RepeatedParser(Generic[R]):
         """
         raise NotImplementedError
 
-    # The oldest is forgotten, not the longest unused: that would cost a move at each request. A
+    # The oldest is evicted, not the least recently used, which would cost a move at each request. A
     # request that a layout did not fit comes here too, and counts as new: the client has changed
-    # what it sends.
+    # its request.
     def _learn(
         self, key: Key, known: Layout[R] | _Seen | None, payload: Buffer, request: R
     ) -> None:
@@ -134,7 +134,7 @@ def in_place(places: Mapping[str, Field], arrays: Mapping[str, Array]) -> list[V
 
 
 def between(payload: Buffer, places: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int, bytes]]:
-    """Yield what stands before, between and after `places`: from where, to where, and what."""
+    """Yield the bytes before, between and after `places`, each with its start and end."""
     starts = [0, *(end for _, end in places)]
     ends = [*(start for start, _ in places), len(payload)]
     for start, end in zip(starts, ends, strict=True):
@@ -174,7 +174,7 @@ class RequestParser(RepeatedParser[InferRequest]):
     """Parses PredictRequests, and remembers how those lie that come more than once."""
 
     def parse_anew(self, payload: Buffer) -> InferRequest:
-        """See `RepeatedParser`; raises what `predict.parse_soon` does."""
+        """See `RepeatedParser`. Raises: as `predict.parse_soon`."""
         return parse_soon(payload)
 
     def layout_of(self, payload: Buffer, request: InferRequest) -> PredictLayout | None:

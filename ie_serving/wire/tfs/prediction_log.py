@@ -1,4 +1,4 @@
-"""TFRecord files of PredictionLog, which a version brings along for its warm-up.
+"""Reads TFRecord files of PredictionLog, a version's recorded requests for its warm-up.
 
 Source: record_writer.h of TensorFlow (each record: length, masked CRC-32C of the length, data,
 masked CRC-32C of the data; little-endian) and prediction_log.proto.
@@ -19,8 +19,8 @@ _LENGTH = struct.Struct("<Q")
 _CRC = struct.Struct("<I")
 _HINT = "Please verify your data is in TFRecord format."
 LARGEST_RECORD = 1 << 30
-"""Bytes of one record. A file that is no TFRecord announces any length: what is beyond is refused
-instead of read into memory."""
+"""Most bytes of one record; a longer one is refused instead of read into memory, since a file that
+is no TFRecord can announce any length."""
 
 
 def read_requests(file: BinaryIO) -> Iterator[tuple[str, bytes]]:

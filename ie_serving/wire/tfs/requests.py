@@ -1,4 +1,4 @@
-"""What all RPCs share: parsing a message, and the ModelSpec in it.
+"""The common part of all RPCs: parses a message, and the ModelSpec in it.
 
 Source of the phrases: predict_util.cc and server_core.cc of TensorFlow Serving.
 """
@@ -18,12 +18,12 @@ def parse(kind: Proto, payload: Buffer) -> Proto:
 
     Raises:
         InvalidRequest: the bytes are no such message, or hold too many messages.
-        QueueFull, RequestTooLarge: the messages within take more memory than there is for requests.
+        QueueFull, RequestTooLarge: the messages within exceed the memory budget of requests.
     """
     if len(payload) < COUNTED:
         return _parse(kind, payload)
     count = check_count(memoryview(payload), kind.DESCRIPTOR)
-    # Until it is parsed, so that few are at once; what is odd is refused directly behind.
+    # Held until the message is parsed, so that few such messages are parsed at once.
     lease = BUDGET.lease(count * PARSED)
     try:
         return _parse(kind, payload)

@@ -1,4 +1,4 @@
-"""Outputs of a model -> what Classify and Regress answer.
+"""Converts outputs of a model to the replies of Classify and Regress.
 
 Source: classification.proto, regression.proto; the checks and their phrases are those of
 classifier.cc and regressor.cc of TensorFlow Serving.

@@ -1,4 +1,4 @@
-"""Answers of a stream -> PredictStreamResponse. Source: streams.proto, this project's own."""
+"""Encodes a stream's replies as PredictStreamResponse. Source: streams.proto of this project."""
 
 from ie_serving.core.values.codes import Code
 from ie_serving.wire.protobuf.writing import delimited, head, tag, varint
@@ -14,7 +14,7 @@ def encode_response(response: bytes, index: int, dropped: int) -> bytes:
 
 
 def encode_error(code: Code, text: str, index: int, dropped: int) -> bytes:
-    """Encode what was wrong with a request."""
+    """Encode the error of a request."""
     error = _number(_CODE, code.value) + delimited(_MESSAGE, text.encode())
     return delimited(_ERROR, error) + _numbers(index, dropped)
 

@@ -1,4 +1,4 @@
-"""numpy -> TensorProto, as bytes, without making a message.
+"""Encodes numpy arrays to the bytes of a TensorProto, without making a message.
 
 Two styles: raw bytes in `tensor_content`, which costs one copy; or the list of the dtype, fully
 expanded, which is what TensorFlow Serving sends by default. Strings go into `string_val` in both,
@@ -33,12 +33,12 @@ class TensorEncoder:
 
     Attributes:
         in_memory: numpy's dtype of values whose bytes are the same on the wire as in memory, so
-            that a view of an array is its body; None for those that have to be written anew.
+            that a view of an array is its body; None for values that need conversion.
     """
 
     def __init__(self, dtype: DataType, *, tensor_content: bool) -> None:
         listed = LIST_OF[dtype]
-        # Decided here once, so that `body` asks as little as it can.
+        # Decided here once, so that `body` checks as little as possible.
         self._numpy = dtype.numpy
         self._bits = BITS.get(dtype, dtype.numpy)
         self._list = listed
@@ -73,7 +73,7 @@ class TensorEncoder:
         return encode_varints(values.view(self._bits))
 
     def head(self, shape: tuple[int, ...], length: int) -> bytes:
-        """Encode what precedes a body of `length` bytes."""
+        """Encode the bytes before a body of `length` bytes."""
         dims = b"".join([writing.delimited(_DIM, _dim(size)) for size in shape])
         start = self._start + writing.delimited(_SHAPE, dims)
         # Each string has its own tag in the body; and an empty field would be one that is absent.

@@ -1,8 +1,8 @@
-"""TensorProto -> numpy. Source: tensor.proto, types.proto, and Tensor::FromProto of TensorFlow.
+"""Decodes TensorProto. Source: tensor.proto, types.proto, and Tensor::FromProto of TensorFlow.
 
-Values stand in `tensor_content` as raw bytes, or in the list of their dtype. TensorFlow is lenient
-with lists, and so is this: one that is too short is filled up with its last value (an empty one
-with zeros), surplus values are dropped, a list of another dtype is not looked at, and integers
+Values are in `tensor_content` as raw bytes, or in the list of their dtype. TensorFlow is lenient
+with lists, and so is this module: a list that is too short is filled up with its last value (an
+empty one with zeros), surplus values are dropped, a list of another dtype is ignored, and integers
 wrap to the width of their dtype.
 """
 
@@ -24,13 +24,13 @@ from ie_serving.wire.protobuf.fields import Buffer
 from ie_serving.wire.protobuf.messages import Proto
 
 MOST_FILLED_BYTES = 1 << 26
-"""What the tensors of one request may take that are filled up from lists too short for their shape,
-strings counting as 8 bytes each. A few bytes can ask for any size, and filling a gigabyte holds the
-event loop for seconds; tensors that bring all their values are bounded by the message."""
+"""Most bytes of one request's tensors that are filled up from lists too short for their shape; a
+string counts as 8 bytes. A few bytes can demand any size, and filling a gigabyte blocks the event
+loop for seconds; the message bounds tensors that have all their values."""
 
 FILLED = Budget(4 * MOST_FILLED_BYTES)
-"""What all tensors that are filled up may take at a time. Their senders pay a few bytes for them,
-and others would wait behind each for as long as the model takes for 64 MB."""
+"""Bytes of all filled-up tensors at a time. They cost their senders a few bytes, and other requests
+would wait behind each for as long as the model takes for 64 MB."""
 
 MOST_DIMENSIONS = 32
 """The most that every supported numpy can hold."""
@@ -102,7 +102,7 @@ BITS: Mapping[DataType, np.dtype[np.generic]] = MappingProxyType(
 
 
 class Filling:
-    """What may still be filled up in one request."""
+    """The bytes that may still be filled up in one request."""
 
     def __init__(self, most_bytes: int = MOST_FILLED_BYTES) -> None:
         self._left = most_bytes
@@ -124,9 +124,9 @@ class Filling:
 
 
 def missing_bytes(tensor: Proto) -> int:
-    """Tell how many bytes of values a tensor lacks, which decoding it fills up.
+    """Count the bytes of values that a tensor lacks, which decoding fills up.
 
-    What `decode_tensor` would refuse lacks nothing.
+    A tensor that `decode_tensor` would refuse counts as complete.
     """
     dims = tensor.tensor_shape.dim
     dtype = BY_NUMBER.get(tensor.dtype)
@@ -139,7 +139,7 @@ def missing_bytes(tensor: Proto) -> int:
 
 @dataclass(frozen=True, slots=True)
 class SplitTensor:
-    """A TensorProto whose bulk was left in the bytes that it came in.
+    """A TensorProto whose values were left in the received bytes.
 
     Attributes:
         rest: message of everything else, dtype and shape among it.
@@ -168,7 +168,7 @@ def decode_tensor(tensor: Proto | SplitTensor, alias: str, filling: Filling | No
         InvalidTensor: no dtype of this server, impossible shape, wrong number of bytes, too large.
         InvalidRequest: a list is not validly encoded.
     """
-    # TensorFlow's prefix for both kinds of error, so that whoever looks for it finds it.
+    # TensorFlow's prefix for both kinds of error, so that it can be searched for.
     filling = filling or Filling()
     try:
         if isinstance(tensor, SplitTensor):
@@ -182,7 +182,7 @@ def decode_tensor(tensor: Proto | SplitTensor, alias: str, filling: Filling | No
 
 
 Read = Callable[[ListField, int], Array | list[bytes]]
-"""Gives the values of a list, at least as many as asked for if there are as many."""
+"""Gives the values of a list: at least the given number, if the list has as many."""
 
 
 def _decode(proto: Proto, content: Buffer, read: Read, filling: Filling) -> Array:
@@ -268,11 +268,11 @@ def _filled(values: Array, count: int) -> Array:
 
 
 def _counted(array: Array) -> Array:
-    """Count memory that is to be filled up, unless it is small; give what to use instead.
+    """Lease the memory to fill up, unless it is small; give the array to use.
 
     Raises:
-        QueueFull: others that are filled up, or all requests, take too much.
-        RequestTooLarge: it is more than all requests may ever take.
+        QueueFull: other filled-up tensors, or all requests, take too much.
+        RequestTooLarge: it exceeds the limit of all requests.
     """
     if array.nbytes < SMALL:
         return array

@@ -1,9 +1,9 @@
-"""JSON as TensorFlow Serving reads it, for documents that a strict parser refuses.
+"""Reads TensorFlow Serving's dialect of JSON, for documents that a strict parser refuses.
 
 TensorFlow Serving parses with RapidJSON 1.1.0 and the flags Iterative, NanAndInf and StopWhenDone.
-Beyond the standard it takes `NaN`, `Inf` and `Infinity` with a sign or without, whatever follows
-the first complete value, a UTF-8 byte order mark, and bytes in strings that are not UTF-8. A NUL
-byte outside of a string ends the document.
+Beyond the standard it takes `NaN`, `Inf` and `Infinity` with a sign or without, any bytes after the
+first complete value, a UTF-8 byte order mark, and bytes in strings that are not UTF-8. A NUL byte
+outside of a string ends the document.
 
 A number without fraction and exponent that fits int64 or uint64 is an `int`, every other one a
 `float`. Of equal keys in an object the first one counts, as RapidJSON's look-up has it. Strings
@@ -12,8 +12,8 @@ the bytes.
 
 The parser keeps its own stack, so deep nesting costs eight bytes a level. Regular expressions
 find the ends of tokens, and runs of numbers and texts with escapes are handed in one piece to
-orjson, or to the standard library for the sake of its NaN: only what these refuse is looked at
-token by token.
+orjson, or to the standard library, which knows NaN: only runs that these refuse are read token by
+token.
 
 Source: reader.h of RapidJSON 1.1.0; error texts in error/en.h.
 """
@@ -90,11 +90,11 @@ def parse_document(body: bytes) -> Json:
 def parse_file(content: bytes) -> Json:
     """Parse a file that is one JSON value and nothing else, without equal keys in one object.
 
-    What a client sends is read as TensorFlow Serving reads it; in a file, whatever would be passed
-    over is meant as well.
+    A client's body is read as TensorFlow Serving reads it; in a file, text that TensorFlow Serving
+    would skip is a mistake.
 
     Raises:
-        InvalidRequest: as `parse_document`; or a key stands twice, or something follows the value.
+        InvalidRequest: as `parse_document`; or a key is repeated, or text follows the value.
     """
     if not content:
         raise InvalidRequest("JSON Parse error: The document is empty")
@@ -106,8 +106,8 @@ def bytes_of(text: str) -> bytes:
     return text.encode("utf-8", "surrogateescape")
 
 
-# A body of brackets alone, a megabyte of them, would otherwise make a million lists: hundreds of
-# megabytes for what no reader takes.
+# A megabyte of brackets would otherwise make a million lists: hundreds of megabytes for a body that
+# no reader takes.
 class _DroppedList(list[Json]):
     """Stands for every list too deep to be kept."""
 
@@ -247,7 +247,7 @@ class _Reader:
         self._check_number_end(match[1], end)
         return _number(match, at), end
 
-    # The pattern ends before a fraction or exponent that lacks its digits: what follows tells.
+    # The pattern ends before a fraction or exponent without digits: the next character shows it.
     def _check_number_end(self, tail: bytes, end: int) -> None:
         """Find a fraction or an exponent that is begun and has no digits."""
         byte = self._at(end)
@@ -349,7 +349,7 @@ class _Reader:
 
 
 class _FileReader(_Reader):
-    """Reads a document that nothing follows and whose keys are unlike in each object."""
+    """Reads a document; refuses text after it, and equal keys in an object."""
 
     def document(self) -> Json:
         """Read all."""
@@ -368,7 +368,7 @@ class _FileReader(_Reader):
 def _numbers(array: bytes) -> list[Json] | None:
     """Read an array in which each element is a number; None when one of them needs a closer look.
 
-    The standard library knows NaN and Infinity, but makes infinity also of what is too big.
+    The standard library knows NaN and Infinity, but also reads numbers too big as infinity.
     """
     try:
         if b"N" not in array and b"I" not in array:

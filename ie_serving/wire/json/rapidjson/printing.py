@@ -29,7 +29,7 @@ def kind_of(value: Json) -> str:
 
 
 def clean(text: str) -> str:
-    """Replace what is not UTF-8, so that the text can go into errors and logs."""
+    """Replace bytes that are not UTF-8, so that the text can go into errors and logs."""
     return bytes_of(text).decode("utf-8", "replace")
 
 
@@ -46,7 +46,7 @@ def show(value: Json) -> str:
 
 
 class _PageFull(Exception):
-    """Nothing more is to be printed."""
+    """The page is full, so printing ends."""
 
 
 class _Page:
@@ -57,11 +57,11 @@ class _Page:
         self._left = SHOWN_BYTES
 
     def text(self) -> str:
-        """Give what was printed; the last character may have been cut, and is replaced."""
+        """Give the printed text; a last character that was cut is replaced."""
         return b"".join(self._pieces)[:SHOWN_BYTES].decode("utf-8", "replace")
 
     def write(self, value: Json, level: int) -> None:
-        """Print a value and what is in it; raises _PageFull when the page is full."""
+        """Print a value with its members; raises _PageFull when the page is full."""
         if isinstance(value, list):
             self._write_array(value, level)
         elif isinstance(value, dict):

@@ -79,7 +79,7 @@ def _row(example: Features, spec: TensorSpec, kind: str, index: int) -> Feature:
 
 
 def _row_shape(spec: TensorSpec, width: int) -> tuple[int, ...]:
-    """Give the shape of `width` values in one row of an input."""
+    """Return the shape of `width` values in one row of an input."""
     if spec.shape is None:
         return (width,)
     if not spec.shape or spec.shape.count(-1) - (spec.shape[0] == -1) > 1:

@@ -44,7 +44,7 @@ class RecordedRequests:
         yield from _readable(self.of_records(directory / RECORDS))
 
     def of_file(self, path: Path) -> Iterator[Sample]:
-        """Yield the requests of one file; the suffix of its name says of which kind they are.
+        """Yield the requests of one file; the suffix of its name selects the reader.
 
         Raises:
             InvalidRequest: the file is damaged.

@@ -8,7 +8,7 @@ line, metric and status of a model contains its name. TensorFlow Serving has no 
 
 
 def too_long(kind: str, name: str) -> str:
-    """Say what is wrong with a too long name; empty if it is not too long.
+    """Describe the fault of a too long name; empty if it is not too long.
 
     Args:
         kind: kind of the name, such as "label".

@@ -59,7 +59,7 @@ class OptionalWatch:
     def grpc(
         self, services: Services, admission: Admission | None
     ) -> tuple[Services, Admission | None]:
-        """Wrap services and admission; `admission` is there if callers are authenticated."""
+        """Wrap services and admission; `admission` is None unless callers are authenticated."""
         if self._calls is None:
             return services, admission
         from ie_serving.server.access_log.grpc_log import LoggedAdmission, logged

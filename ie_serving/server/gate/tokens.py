@@ -257,7 +257,7 @@ class Tokens:
 
 
 def fits(rule: Claim, claims: Mapping[str, Any]) -> bool:
-    """Tell whether the claims of a token are those of a line."""
+    """Return whether a token's claims match the claim of a line."""
     if not rule.name:  # any token
         return True
     found = _value(rule.name, claims)
@@ -277,7 +277,7 @@ def _value(name: str, claims: Mapping[str, Any]) -> Any:  # noqa: ANN401 (whatev
 
 
 def _text(value: Any) -> str | None:  # noqa: ANN401 (whatever JSON has)
-    """Give a value as a line writes it; None for what no line can write."""
+    """Return a claim's value in the form of a line; None if a line has no form for it."""
     if isinstance(value, bool):
         return str(value).lower()
     return str(value) if isinstance(value, str | int) else None

@@ -197,7 +197,7 @@ class _Arbiter(Arbiter):  # type: ignore[misc]
         return taking or self._succession.is_under_way
 
     def _turn_away(self) -> None:
-        """Close waiting connections: no worker accepts them soon; balancers have other servers."""
+        """Close waiting connections, which no worker accepts soon; balancers have other servers."""
         for bound in self.LISTENERS:
             with suppress(OSError):  # the queue is empty; or no worker has listened yet
                 for _ in range(MOST_TURNED_AWAY):

@@ -63,11 +63,11 @@ class Predecessor:
         self._report = report
 
     def told_ready(self) -> None:
-        """Tell it that this process or its worker accepts connections, so that it may end."""
+        """Tell the predecessor that this process or its worker accepts connections: it may end."""
         os.pwrite(self._report, _READY, 0)
 
     def told_failure(self, cause: str) -> None:
-        """Report to it why this process ends."""
+        """Tell the predecessor why this process ends."""
         os.pwrite(self._report, _FAILED + cause.encode(errors="replace"), 0)
 
 

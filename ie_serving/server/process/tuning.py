@@ -34,7 +34,7 @@ OTHER_FILES = 256
 """File descriptors reserved for other uses: models and their copies, stores, log, and connections
 that are accepted beyond the limit (`connection_limit.EXTRA`)."""
 LEAST_PART = 4
-"""If fewer descriptors than that remain, one in this many is for connections."""
+"""One file descriptor in this many, at least, is for connections if the limit of files is low."""
 FEW_FILES = 1024
 """A lower limit is logged: this is the soft limit of most systems, enough for some 700 clients."""
 MOST_FILES = 1 << 16

@@ -133,7 +133,7 @@ class Handshake(asyncio.Protocol):
             if secured is None or secured.is_closing():
                 raise ConnectionResetError
             return secured
-        except asyncio.CancelledError as error:  # closed for another one, or the time is up
+        except asyncio.CancelledError as error:  # closed for another one, or after an alert
             let_go(error)
         except OSError as error:
             if not self._ending:

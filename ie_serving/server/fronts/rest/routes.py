@@ -24,7 +24,7 @@ class Routes(Generic[Found]):
     """The routes of one front end. The first request that matches one imports and makes it.
 
     Args of the constructor:
-        asked: parses a request for the front end; None if the request is for others.
+        asked: parses a request for the front end; None if it matches none of its routes.
         verb: classifies a parsed request for the gate.
         make: imports and makes the front end.
         taken: paths of this front end that another front end serves.

@@ -46,7 +46,7 @@ class Stream:
     is kept, and the reader gets the refusal.
 
     Attributes:
-        state: what is still to come.
+        state: of its missing part; see `states.Body`.
         unread: bytes that were received and not taken.
     """
 

@@ -167,7 +167,7 @@ WRITER: Final[Mapping[Writer, Mapping[Write, Writer]]] = {
     },
     Writer.SWITCHED: {Write.CLOSE: Writer.CLOSED},
     Writer.LAST: {
-        Write.FILLED: Writer.LAST,  # the end waits for the socket by itself
+        Write.FILLED: Writer.LAST,  # closing waits for the socket anyway
         Write.EMPTIED: Writer.LAST,
         Write.CLOSE: Writer.CLOSED,
     },

@@ -31,7 +31,7 @@ class _Taken(Generic[T]):
     Attributes:
         index: see `Item`.
         read: encodes outputs in the form that the request asks for.
-        since: `time.perf_counter()` when the model took the request.
+        since: value of `time.perf_counter` when the model took the request.
     """
 
     index: int

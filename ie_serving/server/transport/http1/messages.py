@@ -45,7 +45,7 @@ class RequestHead(NamedTuple):
             which means the same (RFC 9110 section 5.3).
         length: bytes of the body; None if only its end will tell.
         keep_alive: another request may follow on the connection.
-        expects: the client waits for 100 Continue before it sends the body.
+        expects: `Expect: 100-continue`: the client waits for 100 Continue before it sends the body.
         lease: of the memory of the headers, if they are many.
         upgrade: protocols that the client offers to switch to (RFC 9110 section 7.8).
     """

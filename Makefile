@@ -107,7 +107,7 @@ fuzz: .venv-dev/.installed ## try more examples on codecs and settings, then for
 	$(DEV)/python -m pytest --hypothesis-profile=thorough --timeout=600 tests/unit/wire tests/unit/config
 	FUZZ_SECONDS=$(FUZZ_SECONDS) $(DEV)/python -m pytest -o faulthandler_timeout=0 -m fuzz -rP $(FUZZED)
 
-canaries: .venv-dev/.installed ## ask OpenVINO alone whether each fault of docs/openvino-faults.md is still there
+canaries: .venv-dev/.installed ## ask OpenVINO alone whether each fault of docs/reference/openvino-faults.md is still there
 	$(DEV)/python -m tests.canaries $(CANARIES)
 
 suites: .venv-dev/.installed ## serve ONNX's own tests in each mode, and each operation of TensorFlow, and compare with tests/suites/*.txt; SUITES="--sizes open --write" and the like (--help)
@@ -132,13 +132,13 @@ format: .venv-dev/.installed ## format the code and fix what lint can fix
 	$(DEV)/ruff format $(SOURCES)
 	$(DEV)/ruff check --fix $(SOURCES)
 
-api: .venv-dev/.installed ## write docs/api.md from the conformance table
+api: .venv-dev/.installed ## write docs/reference/api and docs/guide/clients.md from the conformance table
 	$(DEV)/python -m tests.functional.conformance.document
 
-configuration: .venv-dev/.installed ## write the tables of docs/configuration.md, storage.md, tuning.md, graphs.md and migration.md
+configuration: .venv-dev/.installed ## write the tables of the settings, of built-in steps and of other servers' flags into docs/
 	$(DEV)/python -m tests.unit.config.document
 
-page: .venv-dev/.installed ## take the pictures of docs/page.md; needs Debian's chromium
+page: .venv-dev/.installed ## take the pictures of docs/guide/page.md; needs Debian's chromium
 	$(DEV)/python -m tests.functional.page_pictures
 
 sample: .venv-dev/.installed ## train the sample models again
@@ -201,7 +201,7 @@ bench-protocols: ## measure a small request by the Open Inference Protocol besid
 bench-verify: .venv-dev/.installed ## measure how much longer ResNet-50's shape loads for being compared
 	$(DEV)/python -m benchmarks.verification
 
-walk: .venv-dev/.installed ## print the way of a small request, and write it into docs/design.md
+walk: .venv-dev/.installed ## print the way of a small request, and write it into docs/design/request-path.md
 	$(DEV)/python -m benchmarks.walk
 
 clean: ## remove environments, builds and caches

@@ -36,7 +36,7 @@ class Example(NamedTuple):
     Attributes:
         line: of the notes.
         what: as it is documented, in short.
-        shown_by: `FILE::TEST` that runs it; or a sentence of docs/migration.md.
+        shown_by: `FILE::TEST` that runs it; or a sentence of docs/guide/migration-*.md.
     """
 
     line: int
@@ -80,7 +80,7 @@ KIBERNETIKA = (
         "hooks get graph, sess",
         'a hook that reads them calls `kwargs["driver"].predict(inputs)`',
     ),
-    Example(47, "--driver pytorch -o model_class=", "as [here](own-code.md#pytorch)"),
+    Example(47, "--driver pytorch -o model_class=", "as [here](libraries.md#pytorch)"),
     Example(48, "--driver openvino -o model_weights=", f"{CHAINS}::test_weights_may_lie_apart"),
     Example(48, "-o device=GPU,MYRIAD", f"{CHAINS}::test_devices_of_before_become_those_of_now"),
     Example(
@@ -287,7 +287,7 @@ KONDUIT_SERVING = (
     Example(216, "POST /predict with a form", f"{OLD}::test_a_form_is_data"),
     Example(216, "application/octet-stream", "Protobuf (`application/octet-stream`) is refused"),
     Example(217, "errorCode, errorMessage", f"{OLD}::test_errors_have_konduits_form"),
-    Example(218, "GET /metrics", "the names are those of [operations](operations.md#metrics)"),
+    Example(218, "GET /metrics", "the names are those of [operations](monitoring.md#metrics)"),
     Example(219, "staticContentRoot, customEndpoints", "`staticContentRoot` and its like"),
     Example(220, "gRPC service Inference", "there is no gRPC service of Konduit's"),
     Example(222, "data JSON", f"{KONDUIT}::test_data_come_back_as_they_went"),

@@ -1,7 +1,8 @@
 """What a log line says: a constant event, then its facts; and the mask over what looks secret.
 
 What looks like a secret is masked in every line, tracebacks included: a last defence, not a licence
-to log one. Every event has its row in `docs/operations.md`, which a test compares with the calls.
+to log one. Every event has its row in `docs/reference/log-events.md`, which a test compares with
+the calls.
 """
 
 import re

@@ -16,7 +16,7 @@ from tests.suites.modes import AXES, MODES, Mode, Place
 from tests.suites.running import Suite
 
 LIST = Path(__file__).with_name("onnx.txt")
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "suites.md"
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "reference" / "suites.md"
 COMMAND = ("ie_serving", "config")
 HIDDEN = 'import sys\n\nsys.modules["onnxruntime"] = None\n'
 """`sitecustomize.py` of servers without onnxruntime: for them it is not installed."""

@@ -206,7 +206,8 @@ MODEL: tuple[Setting, ...] = (
         parse=structures.params,
         form="JSON",
         default="{}",
-        meaning="what the driver is told beyond the files; docs/own-code.md has the words of each",
+        meaning="what the driver is told beyond the files; docs/guide/libraries.md has the words"
+        " of each",
         example='{"inputs": {"text": {"dtype": "string", "shape": [-1]}}}',
         flag="params",
         key="params",

@@ -1,6 +1,6 @@
 """Graphs with which OpenVINO's CPU plugin answers wrongly, found and guarded before the compile.
 
-Each fault was measured with OpenVINO 2026.4; `docs/openvino-faults.md` lists them, and
+Each fault was measured with OpenVINO 2026.4; `docs/reference/openvino-faults.md` lists them, and
 `tests/unit/engines/openvino/test_hazards.py` shows each:
 
 - An operation with an empty input is skipped. Unless its output is empty too, it then keeps what an

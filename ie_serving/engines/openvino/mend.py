@@ -1,6 +1,6 @@
 """Operations that OpenVINO's CPU plugin runs wrongly as they stand, changed before the compile.
 
-Each fault was measured with OpenVINO 2026.4; `docs/openvino-faults.md` lists them, and
+Each fault was measured with OpenVINO 2026.4; `docs/reference/openvino-faults.md` lists them, and
 `tests/unit/engines/openvino/test_mend.py` shows each:
 
 - What an `If` of open shape gives is lost where the memory of an operation beside it grows before

@@ -4,7 +4,7 @@ The transport for whoever needs what `http2/` does not have; several times as co
 
 The library holds messages before they are complete, and replies until they are read, and counts
 neither. What it gives us is counted in the budget while it is worked on, and the calls of the
-process are bounded in number. `docs/security.md` says what that leaves open.
+process are bounded in number. `docs/guide/security.md` says what that leaves open.
 """
 
 from __future__ import annotations

@@ -33,6 +33,13 @@ def odd_exports(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return export(script, tmp_path_factory.mktemp("odd"))
 
 
+@pytest.fixture(scope="session")
+def lite_exports(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """TFLite models that engines answer otherwise, as `lite_exports.py` describes them."""
+    script = Path(__file__).with_name("lite_exports.py")
+    return export(script, tmp_path_factory.mktemp("lite"))
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_collection(session: pytest.Session) -> Iterator[object]:
     """Let no garbage collection look at what the collection of tests makes, TensorFlow included.

@@ -52,8 +52,8 @@ from ie_serving.server.fronts.admin.log_pages import LogPages
 from ie_serving.server.fronts.admin.readiness import Readiness
 from ie_serving.server.fronts.kserve_v2 import grpc_later
 from ie_serving.server.fronts.kserve_v2.grpc_later import LaterInference
-from ie_serving.server.fronts.kserve_v2.later import LaterKServe
-from ie_serving.server.fronts.page.later import LaterPage
+from ie_serving.server.fronts.kserve_v2.joining import kserve_routes
+from ie_serving.server.fronts.page.joining import page_routes
 from ie_serving.server.fronts.streams.later import LaterStreams
 from ie_serving.server.fronts.tfs import model_service, prediction_service
 from ie_serving.server.fronts.tfs.model_service import ModelService
@@ -303,9 +303,11 @@ class ServingApplication:
         most = server.max_message_bytes
         interface = self._handing_on(rest_interface(limit_s=server.rest_timeout_s))
         served = self._models.served
-        page = LaterPage(self._settings, self._storage_options, served, self._health, self._metrics)
+        page = page_routes(
+            self._settings, self._storage_options, served, self._health, self._metrics
+        )
         streams = self._streams.rest(self._plane, interface, most, any_origin=server.enable_cors)
-        kserve = LaterKServe(
+        kserve = kserve_routes(
             (self._plane, served, self._health, self._metrics),
             server,
             self._handing_on,
@@ -331,7 +333,7 @@ class ServingApplication:
             poll_allowed=server.reload_by_rpc,
             write_metadata=metadata.FORMS[server.rest_metadata],
             secure=secure,
-            around=kserve.around(page.around(streams)),
+            around=lambda app: kserve.before(page.before(streams.before(app))),
         )
         answer, wanted = front_of(self._settings, api, self._plane, served, secure=secure)
         asked, refused = kserve.wanted(page.wanted(wanted)), partial(self._plane.refused, "")

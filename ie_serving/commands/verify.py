@@ -29,7 +29,8 @@ from ie_serving.engines.layers import own_loop
 from ie_serving.engines.layers.generated_trial import has_specs, input_of
 from ie_serving.engines.layers.joining import copies
 from ie_serving.engines.openvino.options import OpenVinoOptions
-from ie_serving.engines.verification.frameworks import FRAMEWORKS, Framework, Refused
+from ie_serving.engines.verification.frameworks import FRAMEWORKS, Framework
+from ie_serving.engines.verification.references import Refused
 from ie_serving.engines.verification.verdict import SHARE, differences
 from ie_serving.wire.json.request import Format, parse_predict
 from ie_serving.wire.json.response import encode_predictions
@@ -162,7 +163,8 @@ class _Comparison:
                 self._difference = f"{label}: the server refuses it: {error}"
             return  # what is odd may be refused, by name
         shared = {name: each for name, each in expected.items() if name in found}
-        difference = differences(found, shared, self._signature.precision)
+        precision = self._framework.precision or self._signature.precision
+        difference = differences(found, shared, precision)
         if difference:
             self._difference = self._difference or f"{label}: {difference}"
         elif kept:

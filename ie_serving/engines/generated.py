@@ -182,7 +182,8 @@ def _request(
     made = {}
     for each in inputs:
         own = PARAMETERS[guess.parameters] if _is_parameter(each, inputs) else floats
-        made[each.name] = _values(each, guess, random, own, truth)
+        # A number by itself is a scalar of numpy, and no array.
+        made[each.name] = np.asarray(_values(each, guess, random, own, truth))
     return Request(kind, label, made)
 
 

@@ -15,7 +15,7 @@ from typing import BinaryIO, NamedTuple
 # ModelProto, FunctionProto, GraphProto, NodeProto and OperatorSetIdProto; below, wire types.
 _GRAPH, _MODEL_OPSETS, _FUNCTIONS = 7, 8, 25
 _FUNCTION_NODES, _FUNCTION_OPSETS = 7, 9
-_GRAPH_NODES, _INITIALIZERS, _GRAPH_INPUTS = 1, 5, 11
+_GRAPH_NODES, _INITIALIZERS, _GRAPH_INPUTS, _GRAPH_OUTPUTS = 1, 5, 11, 12
 _INITIALIZER_NAME, _INPUT_NAME = 8, 1
 _INPUT, _OUTPUT, _NAME, _TYPE, _ATTRIBUTE, _DOMAIN = 1, 2, 3, 4, 5, 7
 _OPSET_DOMAIN, _OPSET_VERSION = 1, 2
@@ -111,6 +111,36 @@ def nodes(path: Path) -> Iterator[Node]:
         for function in _fields(file, model, _FUNCTIONS):
             own = _opsets(file, function, _FUNCTION_OPSETS)
             yield from _nodes(file, function, _FUNCTION_NODES, {**imported, **own})
+
+
+def steps(path: Path) -> list[Node]:
+    """List the operators of the graph in its order, without those of functions and subgraphs.
+
+    Raises:
+        ValueError: the file is no ONNX model.
+        OSError: it cannot be read.
+    """
+    with path.open("rb") as file:
+        return [
+            next(_node(file, node, {}))
+            for graph in _fields(file, _whole(file), _GRAPH)
+            for node in _fields(file, graph, _GRAPH_NODES)
+        ]
+
+
+def with_outputs(model: bytes, names: Sequence[str]) -> bytes:
+    """Add outputs to the graph of a file: parsers merge two parts of one message."""
+    named = (_written(_GRAPH_OUTPUTS, _written(_INPUT_NAME, name.encode())) for name in names)
+    return model + _written(_GRAPH, b"".join(named))
+
+
+def _written(number: int, content: bytes) -> bytes:
+    return _varint_of(number << 3 | _BYTES) + _varint_of(len(content)) + content
+
+
+def _varint_of(value: int) -> bytes:
+    low, high = value & 0x7F, value >> 7
+    return bytes([low | 0x80]) + _varint_of(high) if high else bytes([low])
 
 
 def _names(file: BinaryIO, graphs: Sequence[_Field], number: int, of_name: int) -> list[str]:

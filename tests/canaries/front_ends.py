@@ -58,7 +58,8 @@ def raw(name: str, **given: Any) -> Any:
     done="the file's operators are read before OpenVINO reads them, also in branches and "
     "functions, and a model that uses one of these is refused by node, attribute and value; "
     "so is an opset newer than those that were compared (`onnx_unread.py` has the table, "
-    "`engines/onnx_file.py` the reader)",
+    "`engines/onnx_file.py` the reader); some operators are converted by the server itself "
+    "instead (`operators/table.py`)",
     where="ONNX models; weights are skipped",
     tests=(
         "test_onnx_unread.py::test_what_would_be_dropped_is_refused_by_name",

@@ -298,10 +298,14 @@ def regions_without_their_channels_write_elsewhere() -> bool:
 
 
 @fault(
-    "a Fourier transform of size 0 ends the process, also where the load measures sizes",
+    "a Fourier transform of size 0 ends the process, also where the load measures sizes: so does "
+    "an `IRDFT` of one frequency, which gives twice none",
     done="the request is refused (`sizes.py`)",
-    where="transforms of a size that values decide; one flag",
-    tests=("test_sizes.py::test_no_transform_of_size_0",),
+    where="transforms of a size that values or open shapes decide; one flag",
+    tests=(
+        "test_sizes.py::test_no_transform_of_size_0",
+        "test_sizes.py::test_no_numbers_of_one_frequency",
+    ),
 )
 def a_transform_of_nothing_ends_the_process() -> bool:
     x, size = port("f32", 1, 4, 2), port("i64", 1)

@@ -6,12 +6,13 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import grpc
 import httpx
 import numpy as np
 import onnx
 import pytest
 import tensorflow as tf
-from tensorflow_serving.apis import predict_pb2
+from tensorflow_serving.apis import get_model_status_pb2, predict_pb2
 
 from ie_serving.core.tensors import Array
 from tests.functional.servers import Server
@@ -87,12 +88,26 @@ def server(root: Path) -> Iterator[Server]:
         yield server.ready()
 
 
-def answers(server: Server, name: str, x: Array) -> Iterator[Array]:
-    """Ask over gRPC, and over REST."""
+@pytest.fixture(scope="module")
+def lite(lite_exports: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    names = ("most", "nearest")
+    models = {name: {"base_path": str(lite_exports / name)} for name in names}
+    flags = several(tmp_path_factory.mktemp("lite") / "c.json", models)
+    with closing(Server("ie_serving", *flags, "--inference_precision=f32")) as server:
+        yield server.ready()
+
+
+def predict(name: str, x: Array) -> predict_pb2.PredictRequest:
     request = predict_pb2.PredictRequest()
     request.model_spec.name = name
     request.inputs["x"].CopyFrom(tf.make_tensor_proto(x))
-    yield tf.make_ndarray(server.prediction.Predict(request, PATIENCE_S).outputs["y"])
+    return request
+
+
+def answers(server: Server, name: str, x: Array, output: str = "y") -> Iterator[Array]:
+    """Ask over gRPC, and over REST."""
+    request = predict(name, x)
+    yield tf.make_ndarray(server.prediction.Predict(request, PATIENCE_S).outputs[output])
     body = json.dumps({"inputs": x.tolist()})
     url = f"{server.url}/v1/models/{name}:predict"
     yield np.array(json.loads(httpx.post(url, content=body, timeout=PATIENCE_S).text)["outputs"])
@@ -150,3 +165,47 @@ def test_openvino_by_name_serves_nothing_that_differs(root: Path) -> None:
     with closing(Process("ie_serving", "check", path, "--driver=openvino")) as command:
         assert command.exit_code(PATIENCE_S) == 1
         assert "driver auto lets onnxruntime serve it" in command.log
+
+
+def test_a_tflite_that_openvino_answers_otherwise_is_not_served(lite: Server) -> None:
+    request = get_model_status_pb2.GetModelStatusRequest()
+    request.model_spec.name = "nearest"
+    (version,) = lite.model.GetModelStatus(request, PATIENCE_S).model_version_status
+    url = f"{lite.url}/v1/models/nearest"
+    (rest,) = httpx.get(url, timeout=PATIENCE_S).json()["model_version_status"]
+    assert version.state == version.State.LOADING
+    assert rest["state"] == "LOADING"
+    for said in (version.status.error_message, rest["status"]["error_message"]):
+        assert "OpenVINO and LiteRT" in said
+        assert "differs in" in said
+    x = np.zeros((1, 4, 4, 1), np.float32)
+    with pytest.raises(grpc.RpcError) as refused:
+        lite.prediction.Predict(predict("nearest", x), PATIENCE_S)
+    assert refused.value.code() is grpc.StatusCode.NOT_FOUND
+    body = json.dumps({"inputs": x.tolist()})
+    assert httpx.post(f"{url}:predict", content=body, timeout=PATIENCE_S).status_code == 404
+
+
+def test_requests_with_nan_to_a_tflite_are_refused_by_name(lite: Server) -> None:
+    x = np.array([[1, 3, 2]], np.float32)
+    for y in answers(lite, "most", x, "Identity"):
+        assert y.tolist() == [3]
+    x[0, 1] = np.nan
+    cause = 'input "x": OpenVINO may compute requests with NaN wrongly'
+    with pytest.raises(grpc.RpcError, match="send others") as refused:
+        lite.prediction.Predict(predict("most", x), PATIENCE_S)
+    assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+    body = json.dumps({"inputs": x.tolist()})
+    url = f"{lite.url}/v1/models/most:predict"
+    found = httpx.post(url, content=body, timeout=PATIENCE_S)
+    assert found.status_code == 400
+    for said in (str(refused.value.details()), found.json()["error"]):
+        assert said.startswith(cause)
+
+
+def test_the_second_engine_is_no_part_of_the_server(lite: Server) -> None:
+    others = b"verification.child"
+    own = [p for p in lite.pids() if others not in Path(f"/proc/{p}/cmdline").read_bytes()]
+    maps = "".join(Path(f"/proc/{pid}/maps").read_text() for pid in own)
+    assert "openvino" in maps
+    assert "ai_edge_litert" not in maps

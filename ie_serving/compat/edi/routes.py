@@ -6,8 +6,7 @@ and manage services; here a repository does. Callers are known by `Authorization
 
 import asyncio
 import time
-from collections.abc import Coroutine
-from typing import Any, Final
+from typing import Final
 from urllib.parse import unquote_to_bytes
 
 from ie_serving.core.requests import ModelSpec
@@ -16,7 +15,6 @@ from ie_serving.server.fronts.rest.pages import refusal
 from ie_serving.server.fronts.tfs.rest import RestApi
 from ie_serving.server.transport.http1.messages import (
     Answer,
-    App,
     Headers,
     Request,
     RequestHead,
@@ -29,37 +27,26 @@ JSON: Final[Headers] = ((b"content-type", b"application/json"),)
 """Kernels reply as their authors like, mostly by JSON; none can say what it is."""
 
 
-def model_asked(head: RequestHead) -> str:
-    """Name the model whose kernel a request asks; empty for any other request."""
+def model_asked(head: RequestHead) -> str | None:
+    """Name the model whose kernel a request asks; None for any other request."""
     if head.method != "POST" or not head.path.startswith(PREFIX):
-        return ""
+        return None
     name = unquote_to_bytes(head.path[len(PREFIX) :]).decode("utf-8", "replace")
-    return "" if "/" in name else name
+    return None if "/" in name else name or None
 
 
 class EdiRoutes:
-    """Answers the route; every other request is for `otherwise`.
+    """Answers the route.
 
     Args of the constructor:
         api: the REST API: it runs the model, and ends each reply as its own.
-        otherwise: what answers other requests.
     """
 
-    def __init__(self, api: RestApi, otherwise: App) -> None:
+    def __init__(self, api: RestApi) -> None:
         self._api = api
-        self._otherwise = otherwise
 
-    def asked(self, head: RequestHead) -> tuple[str, str] | None:
-        """Tell verb and model. See `other_servers.Routes`."""
-        model = model_asked(head)
-        return (VERB, model) if model else None
-
-    def answer(self, request: Request) -> Coroutine[Any, Any, Answer]:
-        """Answer one request. See `http1.messages.App`."""
-        model = model_asked(request.head)
-        return self._run(request, model) if model else self._otherwise(request)
-
-    async def _run(self, request: Request, model: str) -> Answer:
+    async def answer(self, request: Request, model: str) -> Answer:
+        """See `fronts.rest.routes.Front`."""
         try:
             reply = await self._api.invoke(request, ModelSpec(model), time.perf_counter())
             reply = reply._replace(headers=JSON)

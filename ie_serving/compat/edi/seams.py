@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ie_serving.engines.listed import Listed
+from ie_serving.server.fronts.rest.routes import Routes
 
 if TYPE_CHECKING:
     from ie_serving.server.fronts.other_servers import Front, RestParts
@@ -28,6 +29,7 @@ def with_routes(front: "Front", parts: "RestParts") -> "Front":
     """Put the route before `front` where packages may be run."""
     if not parts.settings.engine.allow_python:
         return front
-    from ie_serving.compat.edi.routes import EdiRoutes
+    from ie_serving.compat.edi.routes import VERB, EdiRoutes, model_asked
 
-    return front.behind(EdiRoutes(parts.api, front.answer))
+    made = Routes(model_asked, lambda model: (VERB, model), lambda: EdiRoutes(parts.api))
+    return front.behind(made)

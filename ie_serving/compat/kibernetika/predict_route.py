@@ -5,10 +5,10 @@ One model answers, whatever MODEL says. Errors are plain text.
 
 import asyncio
 import time
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache, partial
-from typing import Any, Final, cast
+from typing import Final, cast
 from urllib.parse import unquote
 
 from ie_serving.compat.kibernetika.wire.reply import encode
@@ -29,7 +29,6 @@ from ie_serving.server.fronts.tfs.rest_interface import LARGE_BODY, rest_interfa
 from ie_serving.server.status import explain, http_of
 from ie_serving.server.transport.http1.messages import (
     Answer,
-    App,
     Headers,
     Reply,
     Request,
@@ -52,14 +51,13 @@ def predict_interface(*, limit_s: float) -> Interface[bytes]:
 
 
 class PredictRoute:
-    """Answers the route, and lets `otherwise` answer all else.
+    """Answers the route.
 
     Args of the constructor:
         api: the REST API, which ends each reply as its own.
         plane: runs the model.
         interface: see `predict_interface`.
         model: name of the one that answers.
-        otherwise: see `http1.messages.App`.
         max_body_bytes: largest body.
     """
 
@@ -69,7 +67,6 @@ class PredictRoute:
         plane: DataPlane,
         interface: Interface[bytes],
         model: str,
-        otherwise: App,
         *,
         max_body_bytes: int,
     ) -> None:
@@ -77,18 +74,10 @@ class PredictRoute:
         self._plane = plane
         self._interface = interface
         self._model = model
-        self._otherwise = otherwise
         self._max_body_bytes = max_body_bytes
 
-    def asked(self, head: RequestHead) -> tuple[str, str] | None:
-        """Tell verb and model. See `other_servers.Routes`."""
-        return (VERB, self._model) if is_predict(head) else None
-
-    def answer(self, request: Request) -> Coroutine[Any, Any, Answer]:
-        """Answer one request. See `http1.messages.App`."""
-        return self._run(request) if is_predict(request.head) else self._otherwise(request)
-
-    async def _run(self, request: Request) -> Answer:
+    async def answer(self, request: Request, _: bool) -> Answer:
+        """See `fronts.rest.routes.Front`."""
         reply = NOT_POST
         if request.head.method == "POST":
             try:
@@ -114,9 +103,9 @@ class PredictRoute:
         return Reply(200, typed(mime_type), reply)
 
 
-def is_predict(head: RequestHead) -> bool:
-    """Tell whether a request is for this route."""
-    return head.path == PREFIX or head.path.startswith(PREFIX + b"/")
+def asked(head: RequestHead) -> bool | None:
+    """Tell whether a request is for this route; None where it is not."""
+    return head.path == PREFIX or head.path.startswith(PREFIX + b"/") or None
 
 
 @lru_cache(maxsize=256)

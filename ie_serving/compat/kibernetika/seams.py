@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from ie_serving.compat.kibernetika.hooks.engine import Chained, WithHooks
 from ie_serving.engines.base import Engine, EngineOptions
 from ie_serving.engines.hooks import HookOptions
+from ie_serving.server.fronts.rest.routes import Routes
 
 if TYPE_CHECKING:
     from ie_serving.server.fronts.other_servers import Front, RestParts
@@ -21,14 +22,17 @@ def with_routes(front: "Front", parts: "RestParts") -> "Front":
     server = parts.settings.server
     if not server.answering_model:
         return front
-    from ie_serving.compat.kibernetika.predict_route import PredictRoute, predict_interface
-
-    route = PredictRoute(
-        parts.api,
-        parts.plane,
-        predict_interface(limit_s=server.rest_timeout_s),
-        server.answering_model,
-        front.answer,
-        max_body_bytes=server.max_message_bytes,
+    from ie_serving.compat.kibernetika.predict_route import (
+        VERB,
+        PredictRoute,
+        asked,
+        predict_interface,
     )
-    return front.behind(route)
+
+    model, most = server.answering_model, server.max_message_bytes
+
+    def made() -> PredictRoute:
+        interface = predict_interface(limit_s=server.rest_timeout_s)
+        return PredictRoute(parts.api, parts.plane, interface, model, max_body_bytes=most)
+
+    return front.behind(Routes(asked, lambda _: (VERB, model), made))

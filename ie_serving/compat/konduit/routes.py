@@ -11,7 +11,6 @@ import asyncio
 import base64
 import json
 import time
-from collections.abc import Coroutine
 from typing import Any, Final
 
 from ie_serving.core.budget import BUDGET, Lease
@@ -25,7 +24,6 @@ from ie_serving.server.fronts.rest.pages import refusal
 from ie_serving.server.fronts.tfs.rest import RestApi
 from ie_serving.server.transport.http1.messages import (
     Answer,
-    App,
     Buffer,
     Headers,
     Reply,
@@ -61,46 +59,31 @@ class _Refused(InvalidRequest):
         self.code = code
 
 
-def is_asked(head: RequestHead) -> bool:
-    """Tell whether a request is for the pipeline."""
-    return head.method == "POST" and head.path == PATH
+def model_asked(head: RequestHead) -> str | None:
+    """Name the model where a request is for the pipeline; None for any other request."""
+    return MODEL if head.method == "POST" and head.path == PATH else None
 
 
 class KonduitRoutes:
-    """Answers the route; every other request is for `otherwise`.
+    """Answers the route.
 
     Args of the constructor:
         api: the REST API: it runs the pipeline, and ends each reply as its own.
         plane: counts what is refused before.
         interface: of `api`.
-        otherwise: what answers other requests.
         max_body_bytes: largest form.
     """
 
     def __init__(
-        self,
-        api: RestApi,
-        plane: DataPlane,
-        interface: Interface[Buffer],
-        otherwise: App,
-        *,
-        max_body_bytes: int,
+        self, api: RestApi, plane: DataPlane, interface: Interface[Buffer], *, max_body_bytes: int
     ) -> None:
         self._api = api
         self._plane = plane
         self._interface = interface
-        self._otherwise = otherwise
         self._max_body_bytes = max_body_bytes
 
-    def asked(self, head: RequestHead) -> tuple[str, str] | None:
-        """Tell verb and model. See `other_servers.Routes`."""
-        return (VERB, MODEL) if is_asked(head) else None
-
-    def answer(self, request: Request) -> Coroutine[Any, Any, Answer]:
-        """Answer one request. See `http1.messages.App`."""
-        return self._run(request) if is_asked(request.head) else self._otherwise(request)
-
-    async def _run(self, request: Request) -> Answer:
+    async def answer(self, request: Request, _: str) -> Answer:
+        """See `fronts.rest.routes.Front`."""
         held = Lease(BUDGET)  # until the reply is made
         try:
             with self._plane.counting_refusals(MODEL, self._interface, Api.PREDICT):

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ie_serving.compat.konduit import FILE
 from ie_serving.engines.listed import Listed
+from ie_serving.server.fronts.rest.routes import Routes
 
 if TYPE_CHECKING:
     from ie_serving.config.dialects.importing import Translated
@@ -35,16 +36,14 @@ def with_routes(front: "Front", parts: "RestParts") -> "Front":
     graphs = (model.graph for model in parts.settings.models)
     if not any(graph and graph.file == FILE for graph in graphs):
         return front
-    from ie_serving.compat.konduit.routes import KonduitRoutes
+    from ie_serving.compat.konduit.routes import VERB, KonduitRoutes, model_asked
 
-    routes = KonduitRoutes(
-        parts.api,
-        parts.plane,
-        parts.interface,
-        front.answer,
-        max_body_bytes=parts.settings.server.max_message_bytes,
-    )
-    return front.behind(routes)
+    most = parts.settings.server.max_message_bytes
+
+    def made() -> KonduitRoutes:
+        return KonduitRoutes(parts.api, parts.plane, parts.interface, max_body_bytes=most)
+
+    return front.behind(Routes(model_asked, lambda model: (VERB, model), made))
 
 
 def translated(path: Path, top: Mapping[str, Any]) -> "Translated | None":

@@ -10,9 +10,9 @@ import dataclasses
 import enum
 import re
 import time
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, Final
+from typing import Final
 from urllib.parse import quote
 
 from ie_serving.compat.sagemaker.wire.arrays import as_input, read_npy, write_csv, write_npy
@@ -32,7 +32,6 @@ from ie_serving.server.fronts.tfs.rest import RestApi
 from ie_serving.server.fronts.tfs.rest_interface import LARGE_BODY
 from ie_serving.server.transport.http1.messages import (
     Answer,
-    App,
     Buffer,
     Reply,
     Request,
@@ -67,14 +66,13 @@ class Written(enum.Enum):
 
 
 class SageMakerRoutes:
-    """Answers the route; every other request is for `otherwise`.
+    """Answers the route.
 
     Args of the constructor:
         api: the REST API, which ends each reply as its own.
         plane: runs the models.
         rest: the interface of `api`.
         model: that answers where no attribute names one.
-        otherwise: what answers other requests.
         max_body_bytes: largest body.
     """
 
@@ -84,7 +82,6 @@ class SageMakerRoutes:
         plane: DataPlane,
         rest: Interface[Buffer],
         model: str,
-        otherwise: App,
         *,
         max_body_bytes: int,
     ) -> None:
@@ -92,18 +89,10 @@ class SageMakerRoutes:
         self._plane = plane
         self._interface = dataclasses.replace(rest, encoders=partial(_encoders, rest.encoders))
         self._model = model
-        self._otherwise = otherwise
         self._max_body_bytes = max_body_bytes
 
-    def asked(self, head: RequestHead) -> tuple[str, str] | None:
-        """Tell verb and model. See `other_servers.Routes`."""
-        return (VERB, "") if _is_asked(head) else None
-
-    def answer(self, request: Request) -> Coroutine[Any, Any, Answer]:
-        """Answer one request. See `http1.messages.App`."""
-        return self._run(request) if _is_asked(request.head) else self._otherwise(request)
-
-    async def _run(self, request: Request) -> Answer:
+    async def answer(self, request: Request, _: str) -> Answer:
+        """See `fronts.rest.routes.Front`."""
         began = time.perf_counter()
         held = Lease(BUDGET)  # until the reply is made
         try:
@@ -139,8 +128,9 @@ class SageMakerRoutes:
         return Reply(200, ((b"content-type", form or JSON),), reply)
 
 
-def _is_asked(head: RequestHead) -> bool:
-    return head.method == "POST" and head.path == PATH
+def asked(head: RequestHead) -> str | None:
+    """Tell whether a request is for the route, which names no model; None where it is not."""
+    return "" if head.method == "POST" and head.path == PATH else None
 
 
 def _attributes(head: RequestHead, default: str) -> tuple[ModelSpec, str]:

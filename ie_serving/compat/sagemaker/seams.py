@@ -2,6 +2,8 @@
 
 from typing import TYPE_CHECKING
 
+from ie_serving.server.fronts.rest.routes import Routes
+
 if TYPE_CHECKING:
     from ie_serving.server.fronts.other_servers import Front, RestParts
 
@@ -11,14 +13,11 @@ def with_routes(front: "Front", parts: "RestParts") -> "Front":
     server = parts.settings.server
     if not server.invocations_model:
         return front
-    from ie_serving.compat.sagemaker.routes import SageMakerRoutes
+    from ie_serving.compat.sagemaker.routes import VERB, SageMakerRoutes, asked
 
-    routes = SageMakerRoutes(
-        parts.api,
-        parts.plane,
-        parts.interface,
-        server.invocations_model,
-        front.answer,
-        max_body_bytes=server.max_message_bytes,
-    )
-    return front.behind(routes)
+    model, most = server.invocations_model, server.max_message_bytes
+
+    def made() -> SageMakerRoutes:
+        return SageMakerRoutes(parts.api, parts.plane, parts.interface, model, max_body_bytes=most)
+
+    return front.behind(Routes(asked, lambda _: (VERB, ""), made))

@@ -9,6 +9,7 @@ from ie_serving.engines.base import AUTO
 from ie_serving.engines.openvino.options import OpenVinoOptions
 from ie_serving.engines.tensorflow.options import TensorFlowOptions
 from ie_serving.models.configuration import ModelConfig
+from ie_serving.server.fronts.rest.routes import Routes
 
 if TYPE_CHECKING:
     from ie_serving.config.dialects.importing import Translated
@@ -25,16 +26,19 @@ def with_routes(front: "Front", parts: "RestParts") -> "Front":
     if server.old_front != STFS:
         return front
     from ie_serving.compat.stfs.front.front import StfsFront
+    from ie_serving.compat.stfs.front.routes import asked, verb_of
 
-    routes = StfsFront(
-        parts.api,
-        parts.plane,
-        parts.served,
-        limit_s=server.rest_timeout_s,
-        max_body_bytes=server.max_message_bytes,
-        secure=parts.secure,
-    )
-    return front.behind(routes)
+    def made() -> StfsFront:
+        return StfsFront(
+            parts.api,
+            parts.plane,
+            parts.served,
+            limit_s=server.rest_timeout_s,
+            max_body_bytes=server.max_message_bytes,
+            secure=parts.secure,
+        )
+
+    return front.behind(Routes(asked, verb_of, made))
 
 
 def translated(path: Path, top: Mapping[str, Any]) -> "Translated | None":

@@ -237,8 +237,9 @@ MODEL: tuple[Setting, ...] = (
         place="engine.verify",
         parse=words.one_of("auto", "off", "require"),
         form="auto|off|require",
-        meaning="compare ONNX models with onnxruntime before they serve: where it is installed;"
-        " never; always, so that OpenVINO serves nothing that was not compared",
+        meaning="compare ONNX models with onnxruntime and TFLite with LiteRT before they serve:"
+        " where these are installed; never; always, so that OpenVINO serves nothing that was not"
+        " compared",
         example="require",
         flag="verify",
         key="verify",

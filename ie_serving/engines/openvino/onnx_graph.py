@@ -28,6 +28,7 @@ import openvino.opset15 as op
 
 from ie_serving.core.errors import LoadFailed
 from ie_serving.engines.onnx_file import MAIN_DOMAIN, Node, nodes, opsets
+from ie_serving.engines.openvino.chosen_axes import hold_axes
 from ie_serving.engines.openvino.graphs.bodies import bodies
 from ie_serving.engines.openvino.graphs.constants import Operand, float32, int64, value_of
 from ie_serving.engines.openvino.graphs.walk import operations
@@ -46,6 +47,7 @@ def mend_onnx(model: ov.Model, file: Path) -> None:
     Raises:
         LoadFailed: naming the operator that nothing makes right.
     """
+    hold_axes(model)
     changes = dict(_CHANGES)
     if opsets(file).get(MAIN_DOMAIN) in _FLATTENING:
         changes["Softmax"] = _flatten

@@ -4,9 +4,10 @@ The readers of SavedModels and of TensorFlow Lite are imported with the first ve
 them, in the thread of its load: together they are a tenth of a server's modules.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import openvino as ov
 
@@ -21,6 +22,9 @@ from ie_serving.engines.openvino.onnx_graph import mend_onnx
 from ie_serving.engines.openvino.onnx_unread import refuse_unread
 from ie_serving.engines.openvino.options import OpenVinoOptions
 from ie_serving.engines.openvino.runtime import core, load_failures
+
+if TYPE_CHECKING:
+    from ie_serving.engines.openvino.operators.reading import Convert
 
 
 def read(directory: Path, options: OpenVinoOptions) -> Version:
@@ -66,9 +70,10 @@ def _read_model(file: Path) -> ov.Model:
     """
     if file.suffix != formats.ONNX:
         return core().read_model(str(file))
-    refuse_unread(file)
+    own = _own_conversions(file)
+    refuse_unread(file, own)
     try:
-        model = _read_onnx(file)
+        model = _read_with(file, own) if own else _read_onnx(file)
     except RuntimeError as error:
         # What no front end takes for its own; the text names all that there are.
         if "Available frontends" not in str(error):
@@ -78,6 +83,22 @@ def _read_model(file: Path) -> ov.Model:
         raise LoadFailed(f"{file.name} is no ONNX model, {why}: upload it again") from error
     mend_onnx(model, file)
     return model
+
+
+def _own_conversions(file: Path) -> Mapping[str, "Convert"]:
+    """Give what converts operators of a file that OpenVINO does not, or wrongly, by their names."""
+    from ie_serving.engines.openvino.operators.table import needed
+
+    try:
+        return needed(nodes(file))
+    except ValueError:
+        return {}  # no ONNX model: OpenVINO says so
+
+
+def _read_with(file: Path, own: Mapping[str, "Convert"]) -> ov.Model:
+    from ie_serving.engines.openvino.operators.front_end import read as read_by_own
+
+    return read_by_own(file, own)
 
 
 def _read_onnx(file: Path) -> ov.Model:

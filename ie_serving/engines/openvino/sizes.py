@@ -12,11 +12,13 @@ from dataclasses import dataclass
 from functools import reduce
 from types import MappingProxyType
 
+import numpy as np
 import openvino as ov
 import openvino.opset15 as op
 
-from ie_serving.engines.openvino.graphs.constants import Operand, float32, int32, int64
+from ie_serving.engines.openvino.graphs.constants import Operand, float32, int32, int64, value_of
 from ie_serving.engines.openvino.graphs.flags import Flag, title
+from ie_serving.engines.openvino.mend import replace
 
 MOST_ELEMENTS = 1 << 26
 """Elements of one tensor that the values of a request may ask for; in float32 256 MB. It is above
@@ -50,9 +52,10 @@ def guard_sizes(nodes: Sequence[ov.Node], sources: Collection[str]) -> Iterator[
         nodes: the operations, bodies apart.
         sources: see `from_values`.
     """
-    for node in nodes:
+    for each in nodes:
+        node = _with_size(each) if each.get_type_name() == "IRDFT" else each
         rule = _RULES.get(node.get_type_name())
-        if rule and any(is_among(sources, node, number) for number in rule.numbers):
+        if rule and any(_is_chosen(rule, node, number, sources) for number in rule.numbers):
             fits = rule.fits(node)
             for number in _replaced(node, rule.numbers):
                 replace_where_not(node, number, fits, int32(1))
@@ -67,11 +70,20 @@ class _Rule:
         numbers: of the inputs that are replaced by 1 where they do not fit.
         fits: gives a graph of booleans: whether they do.
         cause: what is wrong where they do not.
+        of_shapes: whether inputs that follow from shapes alone are bounded, too.
     """
 
     numbers: tuple[int, ...]
     fits: Callable[[ov.Node], ov.Node]
     cause: str
+    of_shapes: bool = False
+
+
+def _is_chosen(rule: _Rule, node: ov.Node, number: int, sources: Collection[str]) -> bool:
+    """Tell whether a request may choose an input so that it does not fit."""
+    if rule.of_shapes and number < node.get_input_size():
+        return value_of(node.input_value(number).get_node()) is None
+    return is_among(sources, node, number)
 
 
 def _computes_from(node: ov.Node, found: Collection[str]) -> bool:
@@ -138,14 +150,38 @@ def _pads() -> _Rule:
 
 
 def _transforms() -> _Rule:
-    """Bound the sizes of a Fourier transform: of size 0 the plugin ends the process."""
+    """Bound the sizes of a Fourier transform: of size 0 the plugin ends the process.
+
+    That is twice the size less 1 of one frequency, by which models ask for all numbers.
+    """
 
     def fits(node: ov.Node) -> ov.Node:
         none = op.equal(_floats(node.input_value(2)), float32(0.0))
         any_none = op.reduce_logical_or(none, int64([0]), False)
         return op.logical_and(_few(_transformed(node)), op.logical_not(any_none))
 
-    return _Rule((2,), fits, f"is asked for more than {MOST_ELEMENTS} elements, or for none")
+    cause = f"is asked for more than {MOST_ELEMENTS} elements, or for none"
+    return _Rule((2,), fits, cause, of_shapes=True)
+
+
+def _with_size(node: ov.Node) -> ov.Node:
+    """Say how many numbers an `IRDFT` gives where that follows from an open size: it may be 0."""
+    shape, held = node.get_input_partial_shape(0), _optional(node, 2)
+    asked = None if held is None else value_of(held)
+    if shape.is_static or (held is not None and (asked is None or asked.min() >= 0)):
+        return node
+    axes = node.input_value(1)
+    has = _taken(_shape_of(node), axes.get_node())
+    last = op.constant(np.arange(axes.get_shape()[0]) == axes.get_shape()[0] - 1)
+    # Of the last axis one side is given, without the middle twice.
+    own = op.select(last, op.multiply(op.subtract(has, int64(1)), int64(2)), has)
+    sizes = (
+        own if held is None else op.select(op.less(held, int64(0)), own, op.convert(held, "i64"))
+    )
+    made = op.irdft(node.input_value(0), axes, sizes)
+    made.set_friendly_name(node.get_friendly_name())
+    replace(node.output(0), made.output(0))
+    return made
 
 
 def _resized(node: ov.Node) -> ov.Node:

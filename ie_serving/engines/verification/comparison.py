@@ -3,12 +3,13 @@
 The class may not raise for what a model does: it notes the findings.
 """
 
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from ie_serving.core.errors import LoadFailed, ServingError
-from ie_serving.core.tensors import SERVING_DEFAULT, Array, Signature, TensorSpec
+from ie_serving.core.tensors import SERVING_DEFAULT, Array, Signature
 from ie_serving.engines.base import CompiledModel
 from ie_serving.engines.generated import Kind, Request
 from ie_serving.engines.layers import own_loop
@@ -25,10 +26,19 @@ class Names(NamedTuple):
 
 @dataclass(frozen=True)
 class Tensors:
-    """What the second engine calls the inputs and outputs of the file."""
+    """A signature as the second engine has it.
+
+    Attributes:
+        inputs: what the file calls them.
+        outputs: likewise.
+        signature: its name.
+        precision: in which the second engine computes it, where that is coarser than f32.
+    """
 
     inputs: frozenset[str]
     outputs: frozenset[str]
+    signature: str = SERVING_DEFAULT
+    precision: str = ""
 
     def names_of(self, signature: Signature) -> Names:
         """Find the file's names of a signature's tensors, which a mapping may have renamed.
@@ -36,15 +46,22 @@ class Tensors:
         Raises:
             LoadFailed: an input has none of them.
         """
-        inputs = {name: _own(spec) for name, spec in signature.inputs.items()}
+        inputs = {name: without_port(spec.tensor) for name, spec in signature.inputs.items()}
         if unknown := sorted(set(inputs.values()) - self.inputs):
             raise LoadFailed(f"the second engine has no input {unknown[0]}")
-        outputs = {name: _own(spec) for name, spec in signature.outputs.items()}
+        outputs = {name: without_port(spec.tensor) for name, spec in signature.outputs.items()}
         return Names(inputs, {name: own for name, own in outputs.items() if own in self.outputs})
 
 
-def _own(spec: TensorSpec) -> str:
-    return spec.tensor.removesuffix(":0")
+def without_port(tensor: str) -> str:
+    """Give a tensor's name without the port that TensorFlow gives the first output."""
+    return tensor.removesuffix(":0")
+
+
+def has_time(number: int, began: float, most_s: float) -> bool:
+    """Tell whether another request fits into `most_s`, by the mean of the `number` before."""
+    took_s = time.perf_counter() - began
+    return not number or took_s * (number + 1) / number < most_s
 
 
 @dataclass(frozen=True)
@@ -55,11 +72,14 @@ class Answers:
     tensors: Tensors
     answered: list[tuple[Request, Mapping[str, Array]]]
 
-    def compared_with(self, model: CompiledModel) -> Findings:
-        """Ask `model` the same. Blocking."""
-        comparison = Comparison(self.release, self.tensors, model)
+    def compared_with(self, model: CompiledModel, most_s: float) -> Findings:
+        """Ask `model` the same: the first, and others that fit into some seconds. Blocking."""
+        comparison = Comparison(Findings(self.release), self.tensors, model)
         if not comparison.found.refused:
-            for request, expected in self.answered:
+            began = time.perf_counter()
+            for number, (request, expected) in enumerate(self.answered):
+                if not has_time(number, began, most_s):
+                    break
                 comparison.compare(request, expected)
         return comparison.found
 
@@ -68,27 +88,30 @@ class Comparison:
     """Asks a model what the second engine has answered.
 
     Args of the constructor:
-        release: name and release of the second engine.
-        tensors: of the file.
+        found: findings that are added to.
+        tensors: of the signature.
         model: of OpenVINO.
         begins: told each request before the model is asked; False leaves it out.
 
     Attributes:
         found: what has come of it so far. An input that OpenVINO drops is a refusal.
+        shows: the first request of finite values whose answers differ.
     """
 
     def __init__(
         self,
-        release: str,
+        found: Findings,
         tensors: Tensors,
         model: CompiledModel,
         begins: Callable[[Request], bool] = lambda request: True,
     ) -> None:
         self._model = model
-        self._signature = model.signatures[SERVING_DEFAULT]
+        self._signature = model.signatures[tensors.signature]
+        self._precision = tensors.precision or self._signature.precision
         self._names = tensors.names_of(self._signature)
         self._begins = begins
-        self.found = Findings(release)
+        self.found = found
+        self.shows: Request | None = None
         taken = self._signature.ignored.union(self._names.inputs.values())
         if dropped := tensors.inputs - taken:
             self.found.refused = f'OpenVINO drops input "{min(dropped)}"'
@@ -106,10 +129,16 @@ class Comparison:
                 self.found.refused = f"{request}: {error}"
             return
         self.found.asked += 1
-        shown = {name: found[own] for own, name in self._names.outputs.items()}
-        expected = {name: expected[name] for name in shown}
-        if text := differences(shown, expected, self._signature.precision):
+        named = {alias: expected[name] for alias, name in self._names.outputs.items()}
+        if text := differences(found, named, self._precision):
             self.found.differs.setdefault(request.kind, f"{request}: {text}")
+            if request.kind is Kind.FINITE and self.shows is None:
+                self.shows = request
+
+    def outputs_of(self, request: Request) -> Mapping[str, Array]:
+        """Give the model's outputs under their names in the file. Raises: ServingError."""
+        found = self._infer(request)
+        return {name: found[alias] for alias, name in self._names.outputs.items()}
 
     def _infer(self, request: Request) -> Mapping[str, Array]:
         names = self._names.inputs

@@ -1,15 +1,16 @@
-"""OpenVINO's models of ONNX, compared with a second engine before they serve.
+"""OpenVINO's models of ONNX and TFLite, compared with a second engine before they serve.
 
-The second engine serves the models that OpenVINO does not take or answers otherwise, where the
-driver is left to the server. The comparison runs beside the compilation, in a process of its own.
+onnxruntime serves the models that OpenVINO does not take or answers otherwise, where the driver is
+left to the server. LiteRT serves none: a `*.tflite` that OpenVINO answers otherwise does not load.
+The comparison runs beside the compilation, in a process of its own.
 """
 
 import logging
+import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Protocol
 
@@ -21,7 +22,6 @@ from ie_serving.engines.base import AUTO, CompiledModel, Driver, Engine, EngineO
 from ie_serving.engines.generated import Kind
 from ie_serving.engines.layers.base import Layer
 from ie_serving.engines.onnx_file import nodes
-from ie_serving.engines.onnxruntime.driver import INSTALL
 from ie_serving.engines.openvino.devices import CPU
 from ie_serving.engines.openvino.formats import ONNX, model_file
 from ie_serving.engines.openvino.mapping import FILE as MAPPING
@@ -32,7 +32,8 @@ from ie_serving.engines.sequences import Sequences
 from ie_serving.engines.verification.comparison import Answers
 from ie_serving.engines.verification.handing_over import HandingOver
 from ie_serving.engines.verification.kept import Verdicts
-from ie_serving.engines.verification.verdict import OPENVINO, Findings
+from ie_serving.engines.verification.references import BY_SUFFIX
+from ie_serving.engines.verification.verdict import MORE_SHARE, OPENVINO, Findings
 from ie_serving.telemetry.logs import Event
 
 log = logging.getLogger(__name__)
@@ -45,8 +46,12 @@ MOST_BYTES = 1 << 28
 
 LARGE_BYTES = 1 << 24
 """Size of a model of floats from which on it is compiled once: its load would take twice as long.
-The server asks its own model, and one request of usual finite values, as a client would. What may
-crash an engine is asked in the process alone, of other models."""
+The server asks its own model, and finite values alone: usual ones, and more while that takes no
+more than a share of the load. What may crash an engine is asked in the process alone."""
+
+
+Made = Future[tuple[CompiledModel, float]]
+"""What is compiled beside the comparison, and in how many seconds."""
 
 
 class Finds(Protocol):
@@ -63,14 +68,14 @@ class VerifiedEngine(EngineAround):
 
     Args of the constructor:
         engine: OpenVINO's.
-        reference: the driver of the second engine, onnxruntime.
+        onnxruntime: the driver of the second engine that serves.
         verifier: compares.
     """
 
-    def __init__(self, engine: Driver, reference: Driver, verifier: Finds) -> None:
+    def __init__(self, engine: Driver, onnxruntime: Driver, verifier: Finds) -> None:
         super().__init__(engine)
         self._driver = engine
-        self._reference = reference
+        self._onnxruntime = onnxruntime
         self._verifier = verifier
 
     def claims(self, directory: Path) -> bool:
@@ -79,20 +84,20 @@ class VerifiedEngine(EngineAround):
 
     def compile(self, directory: Path, options: EngineOptions) -> CompiledModel:
         """See `engines.base`."""
-        file = _onnx(directory, options)
+        file = _comparable(directory, options)
         if file is None:
             if options.verify == REQUIRE:
                 advice = Hint("; set {engine.verify} to auto to serve it")
                 raise LoadFailed(f"there is no second engine to compare this format with{advice}")
             return self._engine.compile(directory, options)
-        return _Load(self._engine, self._reference, self._verifier, file, options).compiled()
+        return _Load(self._engine, self._onnxruntime, self._verifier, file, options).compiled()
 
 
-def _onnx(directory: Path, options: EngineOptions) -> Path | None:
-    """Give the file of ONNX that OpenVINO would read, and the second engine reads alike.
+def _comparable(directory: Path, options: EngineOptions) -> Path | None:
+    """Give the file that OpenVINO would read, where a second engine reads it alike.
 
     A mapping renames tensors, a library adds operators, and other devices and their properties are
-    OpenVINO's alone.
+    OpenVINO's alone. What of the second engine only compares counts where it is installed.
     """
     own = options.of(OpenVinoOptions)
     if own.target_device != CPU or own.plugin_config or own.cpu_extension:
@@ -103,7 +108,11 @@ def _onnx(directory: Path, options: EngineOptions) -> Path | None:
         file = model_file(directory, prefer_tflite=own.prefer_tflite_model)
     except (LoadFailed, OSError):
         return None  # OpenVINO says what is wrong
-    return file if file.suffix == ONNX else None
+    second = BY_SUFFIX.get(file.suffix)
+    if second is None:
+        return None
+    is_wanted = second.serves or second.is_installed or options.verify == REQUIRE
+    return file if is_wanted else None
 
 
 class _Load:
@@ -111,26 +120,33 @@ class _Load:
 
     Args of the constructor:
         engine: OpenVINO's.
-        reference: the driver of the second engine.
+        onnxruntime: the driver of the second engine that serves.
         verifier: compares.
-        file: of the model.
+        file: of the model, of a format that has a second engine.
         options: of the model.
     """
 
     def __init__(
-        self, engine: Engine, reference: Driver, verifier: Finds, file: Path, options: EngineOptions
+        self,
+        engine: Engine,
+        onnxruntime: Driver,
+        verifier: Finds,
+        file: Path,
+        options: EngineOptions,
     ) -> None:
         self._engine = engine
-        self._reference = reference
+        self._onnxruntime = onnxruntime
         self._verifier = verifier
         self._file = file
         self._options = options
-        self._is_installed = find_spec(reference.name) is not None
+        self._second = BY_SUFFIX[file.suffix]
+        self._is_installed = self._second.is_installed
 
     def compiled(self) -> CompiledModel:
         """Compile by the engine that serves. Raises: LoadFailed."""
         beside = ThreadPoolExecutor(1, "compare")
-        made: Future[CompiledModel] = Future()
+        made: Made = Future()
+        began = time.perf_counter()
         found = beside.submit(self._findings, made)
         beside.shutdown(wait=False)  # a model that OpenVINO refuses waits for no comparison
         try:
@@ -142,10 +158,10 @@ class _Load:
         except BaseException:
             made.cancel()
             raise
-        made.set_result(model)
+        made.set_result((model, time.perf_counter() - began))
         try:
             shown = found.result()
-            why = _wrong(shown)
+            why = _wrong(shown, refusals=self._second.serves)
             if not why:
                 return self._by_openvino(model, shown)
         except BaseException:
@@ -154,11 +170,11 @@ class _Load:
         model.close()  # first, so that both are not in memory
         return self._by_reference(f"{OPENVINO} and {shown.reference} differ: {why}")
 
-    def _findings(self, made: "Future[CompiledModel]") -> Findings:
+    def _findings(self, made: "Made") -> Findings:
         if self._options.verify == OFF:
             return Findings(why_not="verify is off")
         if not self._is_installed:
-            return Findings(why_not=f"{self._reference.name} is not installed")
+            return Findings(why_not=f"{self._second.library} is not installed")
         if random := _random(self._file):
             return Findings(why_not=f"{random} gives other numbers each time")
         try:
@@ -170,17 +186,18 @@ class _Load:
             compare = partial(self._compared, plain, made if is_large else None)
             if folder is None:
                 return compare()
-            return Verdicts(folder, self._file, plain).found(compare)
+            return Verdicts(folder, self._file, plain, self._second.package).found(compare)
         except OSError as error:  # the system has no process or memory left, or the disk no room
             return Findings(why_not=f"it cannot be compared: {error.strerror}")
 
-    def _compared(self, plain: EngineOptions, made: "Future[CompiledModel] | None") -> Findings:
+    def _compared(self, plain: EngineOptions, made: "Made | None") -> Findings:
         found = self._verifier.findings(self._file, plain, large=made is not None)
         if isinstance(found, Findings):
             return found
         assert made is not None  # else the process has asked both engines
         try:
-            return found.compared_with(made.result())
+            model, took_s = made.result()
+            return found.compared_with(model, MORE_SHARE * took_s)
         except MemoryError:
             return Findings(why_not="it takes more memory than there is")
         except ServingError as error:
@@ -209,7 +226,8 @@ class _Load:
         cause = f"{OPENVINO} may compute requests with {named} wrongly for this model"
         refused = unmet(self._options, next(iter(model.signatures.values())))
         crashed = [found.crashed.get(kind, "") for kind in kinds]
-        if refused or any(text.startswith(self._reference.name) for text in crashed):
+        has_crashed = any(text.startswith(self._second.library) for text in crashed)
+        if refused or has_crashed or not self._second.serves:
             return HandingOver(model, kinds, None, f"{cause}: send others")
         reads = partial(self._reopened, _stamp(self._file))
         return HandingOver(model, kinds, reads, cause)
@@ -229,23 +247,27 @@ class _Load:
 
         The least integer divided by -1 is SIGFPE in onnxruntime.
         """
-        model = self._reference.compile(self._file.parent, self._options)
+        model = self._onnxruntime.compile(self._file.parent, self._options)
         if not DIVIDES & {node.kind for node in nodes(self._file)}:
             return model
-        cause = f"{self._reference.name} does not divide the least integer: send others"
+        cause = f"{self._second.library} does not divide the least integer: send others"
         return HandingOver(model, (Kind.LEAST,), None, cause)
 
     def _by_reference(self, why: str, cause: Exception | None = None) -> CompiledModel:
         """Serve by the second engine, where the driver is left to the server.
 
         Raises:
-            LoadFailed: it is not, or the second engine is not there, or does not take the model.
+            LoadFailed: it is not, or the second engine does not serve, is not there, or does not
+                take the model.
         """
-        name = self._reference.name
+        name = self._second.library
+        if not self._second.serves:
+            advice = Hint("; set {engine.verify} to off to serve it all the same")
+            raise cause or LoadFailed(f"{why}{advice}")
         if self._options.driver != AUTO:
             raise LoadFailed(f"{why}; driver auto lets {name} serve it") from cause
         if not self._is_installed:
-            raise LoadFailed(f"{why}; {name} may run it: {INSTALL}") from cause
+            raise LoadFailed(f"{why}; {name} may run it: {self._second.install}") from cause
         try:
             model = self._by_second()
         except LoadFailed as error:
@@ -261,7 +283,7 @@ class _Load:
         log.info(Event("engines compared", path=self._file, **facts))
 
     def _advice(self) -> str:
-        install = "" if self._is_installed else f": {INSTALL}"
+        install = "" if self._is_installed else f": {self._second.install}"
         return install + str(Hint("; set {engine.verify} to auto to serve it all the same"))
 
 
@@ -289,14 +311,19 @@ RANDOM = frozenset(
 """Operators whose outputs no two engines share."""
 
 
-def _wrong(found: Findings) -> str:
-    """Say why OpenVINO does not serve a model; empty where it does."""
+def _wrong(found: Findings, *, refusals: bool) -> str:
+    """Say why OpenVINO does not serve a model; empty where it does.
+
+    Args:
+        found: of the comparison.
+        refusals: whether it is wrong to refuse all requests: another engine may answer them.
+    """
     finite = Kind.FINITE
     if finite in found.differs:
         return found.differs[finite]
     if found.crashed.get(finite, "").startswith(OPENVINO):
         return found.crashed[finite]
-    return found.refused if not found.asked else ""
+    return found.refused if refusals and not found.asked else ""
 
 
 def _plain(options: EngineOptions) -> EngineOptions:
@@ -305,9 +332,13 @@ def _plain(options: EngineOptions) -> EngineOptions:
     The second engine lacks the shapes of the configuration and what is computed before the model:
     the model itself is compared.
     """
-    integers = options.of(OpenVinoOptions).integers
+    given = options.of(OpenVinoOptions)
     # In f32: how many digits a model needs is another question, see `layers/precision.py`.
-    own = OpenVinoOptions(inference_precision="f32", integers=integers)
+    own = OpenVinoOptions(
+        inference_precision="f32",
+        integers=given.integers,
+        prefer_tflite_model=given.prefer_tflite_model,
+    )
     return EngineOptions(driver=options.driver).having(own)
 
 
@@ -325,7 +356,9 @@ def _computes_plainly(options: EngineOptions) -> bool:
 
 
 def _random(file: Path) -> str:
-    """Name an operator that gives random numbers; empty where there is none."""
+    """Name an operator of ONNX that gives random numbers; OpenVINO reads none of TFLite."""
+    if file.suffix != ONNX:
+        return ""
     try:
         return min((node.kind for node in nodes(file) if node.kind in RANDOM), default="")
     except (OSError, ValueError):

@@ -1,6 +1,7 @@
 """What trained a model, asked for the right answers. Each library is imported where it is named."""
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Protocol
@@ -9,12 +10,10 @@ import numpy as np
 
 from ie_serving.core.errors import LoadFailed, ServingError
 from ie_serving.core.tensors import Array, Signature
+from ie_serving.engines.openvino.formats import ONNX, TFLITE
+from ie_serving.engines.verification.references import BY_SUFFIX, Refused
 
 Arrays = Mapping[str, Array]
-
-
-class Refused(ServingError):
-    """The framework refuses a request."""
 
 
 class Framework(Protocol):
@@ -22,9 +21,11 @@ class Framework(Protocol):
 
     Attributes:
         release: name and version of the library.
+        precision: in which it computes, where that is coarser than f32.
     """
 
     release: str
+    precision: str
 
     def run(self, signature: Signature, inputs: Arrays) -> Arrays:
         """Infer once; gives outputs by alias. Raises: Refused; LoadFailed, for what it lacks."""
@@ -32,6 +33,8 @@ class Framework(Protocol):
 
 class TensorFlow:
     """A SavedModel, run by TensorFlow."""
+
+    precision = ""
 
     def __init__(self, directory: Path) -> None:
         import tensorflow as tf
@@ -53,63 +56,24 @@ class TensorFlow:
             raise Refused(str(error.message)) from error
 
 
-class OnnxRuntime:
-    """A file of ONNX, run by onnxruntime."""
+class SecondEngine:
+    """A file of one format, run by what a load compares it with."""
 
-    def __init__(self, directory: Path) -> None:
-        from ie_serving.engines.verification.onnx_reference import OnnxReference
-
-        self._reference = OnnxReference(_only(directory, "*.onnx"))
-        self.release = self._reference.release
+    def __init__(self, suffix: str, directory: Path) -> None:
+        references = BY_SUFFIX[suffix].opened(_only(directory, f"*{suffix}"))
+        self._references = {each.tensors.signature: each for each in references}
+        self.release = references[0].release
+        self.precision = references[0].tensors.precision
 
     def run(self, signature: Signature, inputs: Arrays) -> Arrays:
         """See `Framework`."""
-        given = {
-            signature.inputs[name].tensor.partition(":")[0]: each for name, each in inputs.items()
-        }
+        reference = self._references[signature.name]
+        names = reference.tensors.names_of(signature)
         try:
-            outputs = self._reference.run(given)
+            outputs = reference.run({names.inputs[name]: each for name, each in inputs.items()})
         except ServingError as error:
             raise Refused(str(error)) from error
-        named = {name: spec.tensor.partition(":")[0] for name, spec in signature.outputs.items()}
-        return {name: outputs[own] for name, own in named.items() if own in outputs}
-
-
-class LiteRt:
-    """A `*.tflite`, run by LiteRT; of files without signatures tensors are found by their names."""
-
-    def __init__(self, directory: Path) -> None:
-        from ai_edge_litert import __version__
-        from ai_edge_litert.interpreter import Interpreter
-
-        self.release = f"litert {__version__}"
-        self._interpreter = Interpreter(str(_only(directory, "*.tflite")))
-
-    def run(self, signature: Signature, inputs: Arrays) -> Arrays:
-        """See `Framework`."""
-        own: Any = self._interpreter
-        try:
-            if signature.name in own.get_signature_list():
-                runner = own.get_signature_runner(signature.name)
-                return dict(runner(**inputs))
-            return self._by_tensors(signature, inputs)
-        except (RuntimeError, ValueError) as error:
-            raise Refused(str(error)) from error
-
-    def _by_tensors(self, signature: Signature, inputs: Arrays) -> Arrays:
-        own: Any = self._interpreter
-        places = {each["name"]: each["index"] for each in own.get_input_details()}
-        given = {places[signature.inputs[name].tensor]: each for name, each in inputs.items()}
-        for place, array in given.items():
-            own.resize_tensor_input(place, array.shape)
-        own.allocate_tensors()
-        for place, array in given.items():
-            own.set_tensor(place, array)
-        own.invoke()
-        found = {each["name"]: each["index"] for each in own.get_output_details()}
-        return {
-            name: own.get_tensor(found[spec.tensor]) for name, spec in signature.outputs.items()
-        }
+        return {name: outputs[own] for name, own in names.outputs.items()}
 
 
 class Torch:
@@ -117,6 +81,8 @@ class Torch:
 
     Tensors go by their order, which is what the exporters keep.
     """
+
+    precision = ""
 
     def __init__(self, directory: Path) -> None:
         import torch
@@ -148,6 +114,11 @@ def _only(directory: Path, pattern: str) -> Path:
 
 
 FRAMEWORKS: Mapping[str, Callable[[Path], Framework]] = MappingProxyType(
-    {"tensorflow": TensorFlow, "onnxruntime": OnnxRuntime, "litert": LiteRt, "torch": Torch}
+    {
+        "tensorflow": TensorFlow,
+        "onnxruntime": partial(SecondEngine, ONNX),
+        "litert": partial(SecondEngine, TFLITE),
+        "torch": Torch,
+    }
 )
 """By their names on the command line. The constructors raise ImportError where one is missing."""

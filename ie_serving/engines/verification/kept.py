@@ -27,8 +27,6 @@ log = logging.getLogger(__name__)
 
 FOLDER = "verdicts"
 """Name of the folder: `engines.kept` looks after files, and leaves folders alone."""
-PACKAGES = ("openvino", "onnxruntime")
-"""Packages whose versions may change a verdict, beside this one."""
 
 
 class Verdicts:
@@ -38,14 +36,15 @@ class Verdicts:
         folder: that keeps compiled models of the version.
         file: of the model; files beside it may hold its weights, and count as well.
         options: with which it is compared.
+        package: of the second engine; its release may change a verdict, as OpenVINO's and our own.
 
     Raises:
         OSError: a file of the model cannot be read, or the folder not be written.
     """
 
-    def __init__(self, folder: Path, file: Path, options: EngineOptions) -> None:
+    def __init__(self, folder: Path, file: Path, options: EngineOptions, package: str) -> None:
         (folder / FOLDER).mkdir(parents=True, exist_ok=True)
-        self._path = folder / FOLDER / f"{_key(file, options)}.json"
+        self._path = folder / FOLDER / f"{_key(file, options, package)}.json"
         # Other workers wait for it, and the kernel frees it when its process ends.
         self._lock = os.open(self._path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT, 0o600)
 
@@ -96,10 +95,11 @@ def _findings(fields: dict[str, object]) -> Findings:
     return Findings(**{**fields, **kinds})  # type: ignore[arg-type]
 
 
-def _key(file: Path, options: EngineOptions) -> str:
+def _key(file: Path, options: EngineOptions, package: str) -> str:
     files = sorted(each for each in file.parent.iterdir() if each.is_file())
     model = [(each.name, each.stat().st_size, crc32_of(each)) for each in files]
-    told = (file.name, model, [__version__, *map(version, PACKAGES)], repr(options), _processor())
+    releases = [__version__, version("openvino"), package, version(package)]
+    told = (file.name, model, releases, repr(options), _processor())
     return sha256(repr(told).encode("utf-8", "surrogateescape")).hexdigest()[:32]
 
 

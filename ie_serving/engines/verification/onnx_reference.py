@@ -1,21 +1,23 @@
 """onnxruntime as the second engine: it computes the file as it was exported."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import onnxruntime
 
-from ie_serving.core.errors import LoadFailed, ServingError
+from ie_serving.core.errors import LoadFailed
 from ie_serving.core.tensors import Array, TensorSpec
 from ie_serving.engines.generated import Dim, Input
 from ie_serving.engines.onnxruntime.driver import LIBRARY, one_line
 from ie_serving.engines.onnxruntime.session import Failure, SessionRequest
 from ie_serving.engines.onnxruntime.specs import Node, input_specs, outputs_of
 from ie_serving.engines.verification.comparison import Tensors
+from ie_serving.engines.verification.references import Refused
 
 
-class Refused(ServingError):
-    """The second engine refuses a request."""
+def opened(file: Path) -> Sequence["OnnxReference"]:
+    """Open a file, which has one signature. Raises: LoadFailed."""
+    return [OnnxReference(file)]
 
 
 class OnnxReference:
@@ -31,7 +33,8 @@ class OnnxReference:
         onnxruntime.set_default_logger_severity(4)
         # Weights in another order pay off after many inferences, and here there are few.
         options.add_session_config_entry("session.disable_prepacking", "1")
-        options.intra_op_num_threads = 2
+        # The server compiles the model meanwhile, and two threads would wait for its own.
+        options.intra_op_num_threads = 1
         try:
             session = onnxruntime.InferenceSession(
                 str(file), options, providers=["CPUExecutionProvider"]
@@ -45,7 +48,7 @@ class OnnxReference:
         self._request = SessionRequest(session, list(specs.values()), outputs)
 
     def run(self, inputs: Mapping[str, Array]) -> Mapping[str, Array]:
-        """Infer once. Raises: Refused."""
+        """See `Reference`."""
         try:
             self._request.fill(inputs)
             return self._request.run()

@@ -14,8 +14,16 @@ from ie_serving.engines.generated import Kind
 RTOL, SHARE = 1e-3, 1e-4
 """Tolerance of floats in f32: of each number, and of the greatest number of its output. Sums of
 thousands of terms, added in another order, differ by a hundredth of it."""
-LOWER: Mapping[str, tuple[float, float]] = {"bf16": (2e-2, 1e-2), "f16": (5e-3, 5e-3)}
-"""The same where a model computes in fewer bits: 8 and 11 of mantissa."""
+QUANTIZED = "quantized"
+LOWER: Mapping[str, tuple[float, float]] = {
+    "bf16": (2e-2, 1e-2),
+    "f16": (5e-3, 5e-3),
+    QUANTIZED: (1e-1, 1e-1),
+}
+"""The same where a model computes in fewer bits: 8 and 11 of mantissa; and where integers stand for
+floats: engines round each operation's numbers to one of 255 in ways of their own."""
+MORE_SHARE = 0.15
+"""Of the time of a load, that a large model is asked more than one request for in either engine."""
 MANY, FEW_SHARE = 1000, 1e-3
 """Of outputs of as many integers, such as the classes of pixels, that share may differ: classes of
 nearly equal scores follow the rounding of the scores."""
@@ -28,10 +36,11 @@ class Task:
     Attributes:
         file: of the model.
         options: with which OpenVINO compiles it.
-        large: whether the second engine alone is asked, and one request, where all inputs are
+        large: whether the second engine alone is asked, and few requests, where all inputs are
             floats: the server compiles the model meanwhile, and a second compilation would double
             the time of the load.
         limit_s: seconds after which the process is ended.
+        scratch: directory that the process may make; the server removes it.
         skipped: numbers of inferences that have ended a process before.
     """
 
@@ -39,6 +48,7 @@ class Task:
     options: EngineOptions
     large: bool
     limit_s: int
+    scratch: Path
     skipped: frozenset[int] = field(default_factory=frozenset)
 
 
@@ -91,10 +101,25 @@ def differences(found: Mapping[str, Array], expected: Mapping[str, Array], preci
 def _difference(name: str, found: Array, expected: Array, precision: str) -> str:
     if found.shape == expected.shape and _are_few(found, expected):
         return ""
+    if precision == QUANTIZED and found.shape == expected.shape and expected.dtype.kind != "f":
+        return _steps_apart(name, found, expected)
     rtol, share = LOWER.get(precision, (RTOL, SHARE))
     if expected.dtype == np.float16:
         rtol, share = (max(a, b) for a, b in zip((rtol, share), LOWER["f16"], strict=True))
     return difference(name, found, expected, rtol, share * _greatest(expected))
+
+
+def _steps_apart(name: str, found: Array, expected: Array) -> str:
+    """Compare integers of a quantized model: those of 8 and 16 bits stand for floats.
+
+    Others are indices, classes or truths of numbers that are nearly equal, and follow the rounding.
+    """
+    if expected.dtype.kind == "b" or expected.dtype.itemsize > 2:
+        return ""
+    ends = np.iinfo(expected.dtype)
+    _, share = LOWER[QUANTIZED]
+    allowed = share * (ends.max - ends.min) / 2
+    return difference(name, found.astype(np.float64), expected.astype(np.float64), 0.0, allowed)
 
 
 def _greatest(expected: Array) -> float:

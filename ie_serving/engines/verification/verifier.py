@@ -13,6 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from ie_serving.core.scratch import Scratch
 from ie_serving.core.spare_cpu import SPARE_CPU
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.generated import Kind
@@ -55,9 +56,11 @@ class Verifier:
             Answers of the second engine alone, of a model that is large.
         """
         child = self._idle.pop() if self._idle else _Child()
+        scratch = Scratch()
         try:
-            return _compared(child, Task(file, options, large, LIMIT_S))
+            return _compared(child, Task(file, options, large, LIMIT_S, scratch.path))
         finally:
+            scratch.close()
             self._idle.append(child)
 
     def close(self) -> None:
@@ -97,6 +100,7 @@ class _Child:
         """Hand one task over; give the last step that was begun, and what was found."""
         process = self._running()
         last: Mapping[str, Any] = {}
+        found: Findings | Answers | None = None
         assert process.stdin is not None
         assert process.stdout is not None
         with suppress(BrokenPipeError):
@@ -106,11 +110,16 @@ class _Child:
             try:
                 said = json.loads(line)
             except ValueError:  # cut off by the end of the process
-                return last, None
-            if "found" in said:
-                return last, pickle.loads(bytes.fromhex(said["found"]))
-            last = said
-        return last, None
+                break
+            if "found" not in said:
+                last = said
+                continue
+            found = pickle.loads(bytes.fromhex(said["found"]))
+            if not said["goes_on"]:
+                return last, found
+        if found is not None:  # what it was looking for beyond has ended it, and no other model has
+            self.ended()
+        return last, found
 
     def _running(self) -> "subprocess.Popen[bytes]":
         if self._process is not None and self._process.poll() is None:

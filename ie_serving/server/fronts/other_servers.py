@@ -3,28 +3,19 @@
 Routes that a server is not started for are not imported.
 """
 
-from collections.abc import Callable, Coroutine
-from typing import Any, NamedTuple, Protocol, cast
+from collections.abc import Callable
+from typing import Any, NamedTuple, cast
 
 from ie_serving.config.settings import Settings
 from ie_serving.core.compat import added
 from ie_serving.inference.interface import Interface
 from ie_serving.inference.plane import DataPlane
 from ie_serving.models.served import ServedModels
+from ie_serving.server.fronts.rest.routes import Routes, Wanted
 from ie_serving.server.fronts.tfs.rest import RestApi
 from ie_serving.server.fronts.tfs.rest_interface import rest_interface
-from ie_serving.server.fronts.tfs.rest_routes import Wanted, wanting
-from ie_serving.server.transport.http1.messages import Answer, App, Buffer, Request, RequestHead
-
-
-class Routes(Protocol):
-    """Routes of one server, before those of others."""
-
-    def answer(self, request: Request) -> Coroutine[Any, Any, Answer]:
-        """Answer one request, also one for the others. See `http1.messages.App`."""
-
-    def asked(self, head: RequestHead) -> tuple[str, str] | None:
-        """Tell the verb and the model of a request; None where it is for the others."""
+from ie_serving.server.fronts.tfs.rest_routes import wanting
+from ie_serving.server.transport.http1.messages import App, Buffer
 
 
 class Front(NamedTuple):
@@ -33,13 +24,9 @@ class Front(NamedTuple):
     answer: App
     wanted: Wanted
 
-    def behind(self, routes: Routes) -> "Front":
+    def behind(self, routes: Routes[Any]) -> "Front":
         """Give this front with `routes` before it."""
-
-        def wanted(head: RequestHead) -> tuple[str, str]:
-            return routes.asked(head) or self.wanted(head)
-
-        return Front(routes.answer, wanted)
+        return Front(routes.before(self.answer), routes.wanted(self.wanted))
 
 
 class RestParts(NamedTuple):

@@ -13,7 +13,7 @@ from functools import partial
 from typing import Final
 
 from ie_serving.compat.stfs.front import listing
-from ie_serving.compat.stfs.front.routes import ALIVE, ASK, MODEL, MODELS, PAGE, RIGHTS_OF, asked
+from ie_serving.compat.stfs.front.routes import ALIVE, ASK, MODEL, MODELS, PAGE
 from ie_serving.compat.stfs.wire.request import parse
 from ie_serving.compat.stfs.wire.response import encode
 from ie_serving.core.budget import BUDGET, Lease
@@ -30,7 +30,7 @@ from ie_serving.server.fronts.tfs.generated import TEXT, parameters, written
 from ie_serving.server.fronts.tfs.rest import RestApi
 from ie_serving.server.fronts.tfs.rest_interface import LARGE_BODY, rest_interface
 from ie_serving.server.fronts.tfs.rest_routes import GENERATED, Route
-from ie_serving.server.transport.http1.messages import Answer, Buffer, Reply, Request, RequestHead
+from ie_serving.server.transport.http1.messages import Answer, Buffer, Reply, Request
 from ie_serving.wire.clients import call
 from ie_serving.wire.clients.sample import chosen, inlined, inputs
 from ie_serving.wire.form.multipart import is_form
@@ -40,7 +40,7 @@ OPEN_SIZE: Final = 2
 
 
 class StfsFront:
-    """Answers what simple_tensorflow_serving answers; everything else is for `api`.
+    """Answers what simple_tensorflow_serving answers.
 
     Args of the constructor:
         api: TensorFlow Serving's.
@@ -80,17 +80,9 @@ class StfsFront:
             "preflight": lambda _, request: preflight(_field(request, b"origin")),
         }
 
-    def asked(self, head: RequestHead) -> tuple[str, str] | None:
-        """Tell verb and model. See `other_servers.Routes`."""
-        found = asked(head)
-        return (RIGHTS_OF.get(found.verb, found.verb), found.model.name) if found else None
-
-    async def answer(self, request: Request) -> Answer:
-        """Answer one request. See `http1.messages.App`."""
+    async def answer(self, request: Request, found: Route) -> Answer:
+        """See `fronts.rest.routes.Front`."""
         began = time.perf_counter()
-        found = asked(request.head)
-        if found is None:
-            return await self._api.answer(request)
         try:
             if found.verb == ASK:
                 page: Page = 200, JSON, await self._infer(request, began)

@@ -41,3 +41,8 @@ def asked(head: RequestHead) -> Route | None:
         return None
     of_one = found.verb == MODEL and found.model == ModelSpec(found.model.name)
     return found if of_one or found.verb in (MODELS, *GENERATED) else None
+
+
+def verb_of(found: Route) -> tuple[str, str]:
+    """Tell the gate the verb of what is asked, and its model."""
+    return RIGHTS_OF.get(found.verb, found.verb), found.model.name

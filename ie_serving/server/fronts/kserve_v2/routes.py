@@ -126,7 +126,6 @@ def _text(part: bytes) -> str:
     return unquote_to_bytes(part).decode("utf-8", "replace")
 
 
-def verb_of(head: RequestHead) -> tuple[str, str] | None:
-    """Tell the gate the verb of a request and its model; None where it is none of the protocol."""
-    found = asked(head)
-    return None if found is None else (RIGHTS_OF[found.verb], found.model)
+def verb_of(found: Asked) -> tuple[str, str]:
+    """Tell the gate the verb of what is asked, and its model."""
+    return RIGHTS_OF[found.verb], found.model

@@ -27,6 +27,7 @@ from ie_serving.server.fronts.page.routes import (
 from ie_serving.server.fronts.page.state import State
 from ie_serving.server.fronts.rest.body import read_body
 from ie_serving.server.fronts.rest.pages import refusal
+from ie_serving.server.fronts.rest.routes import Verb
 from ie_serving.server.transport.http1.messages import Headers, Reply, Request
 
 LARGEST_BODY: Final = 4 << 20
@@ -52,8 +53,9 @@ class PageFront:
             PROGRAMS: self._programs,
         }
 
-    async def answer(self, request: Request, verb: str, model: str) -> Reply:
-        """Answer one request; for `verb` and `model` see `routes.asked`."""
+    async def answer(self, request: Request, found: Verb) -> Reply:
+        """Answer one request; for `found` see `routes.asked`."""
+        verb, model = found
         if verb == FILE:
             name = FILES[request.head.path]
             return Reply(200, headers_of(name), read(name))

@@ -1,4 +1,4 @@
-"""What the page is made of, of other rooms."""
+"""What of other rooms the page shows."""
 
 from typing import NamedTuple
 

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import aclosing
-from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from ie_serving.inference.interface import Interface
 from ie_serving.inference.plane import DataPlane
+from ie_serving.server.fronts.rest.routes import Front, Routes
 from ie_serving.server.transport.grpc.services import Buffer, CallContext, Method, Streaming
+from ie_serving.server.transport.http1.messages import RequestHead
 from ie_serving.telemetry.metrics import Part
 
 if TYPE_CHECKING:  # a worker imports what a port needs when that port is on
     from ie_serving.inference.streams import OpenStreams
     from ie_serving.server.fronts.streams.grpc_service import StreamService
-    from ie_serving.server.fronts.streams.upgrade import Upgrades
-    from ie_serving.server.transport.http1.messages import Answer, App, Request
 
 NAME: Final = "ie_serving.StreamService"
 METHOD: Final = "PredictStream"
@@ -59,35 +58,18 @@ class LaterStreams:
         return {NAME: {METHOD: Streaming(converse)}}
 
     def rest(
-        self,
-        plane: DataPlane,
-        interface: Interface[Any],
-        limit: int,
-        *,
-        any_origin: bool,
-    ) -> Callable[[App], App]:
-        """Give what puts WebSockets in front of pages; for the arguments see `Upgrades`."""
-        return partial(self._before, plane, interface, limit, any_origin)
+        self, plane: DataPlane, interface: Interface[Any], limit: int, *, any_origin: bool
+    ) -> Routes[bool]:
+        """Give the routes of WebSockets; for the arguments see `Upgrades`."""
 
-    def _before(
-        self, plane: DataPlane, interface: Interface[Any], limit: int, any_origin: bool, app: App
-    ) -> App:
-        upgrades: Upgrades | None = None
+        def made() -> Front[bool]:
+            from ie_serving.inference.streams import Streams
+            from ie_serving.server.fronts.streams.upgrade import Upgrades
 
-        async def answer(request: Request) -> Answer:
-            nonlocal upgrades
-            head = request.head
-            if head.method not in ("GET", "HEAD") or not head.path.endswith(_END):
-                return await app(request)
-            if upgrades is None:
-                from ie_serving.inference.streams import Streams
-                from ie_serving.server.fronts.streams.upgrade import Upgrades
+            streams = Streams(plane, interface, self.opened)
+            return Upgrades(plane, streams, limit=limit, any_origin=any_origin)
 
-                streams = Streams(plane, interface, self.opened)
-                upgrades = Upgrades(plane, streams, limit=limit, any_origin=any_origin)
-            return await upgrades.answer(request)
-
-        return answer
+        return Routes(_asked, lambda _: ("stream", ""), made)
 
     @property
     def opened(self) -> OpenStreams:
@@ -106,3 +88,7 @@ class LaterStreams:
         self._stopping = not ready
         if self._stopping and self._open is not None:
             self._open.stop()
+
+
+def _asked(head: RequestHead) -> bool | None:
+    return True if head.method in ("GET", "HEAD") and head.path.endswith(_END) else None

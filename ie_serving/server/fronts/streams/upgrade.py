@@ -80,8 +80,8 @@ class Upgrades:
         self._limit = limit
         self._any_origin = any_origin
 
-    async def answer(self, request: Request) -> Answer:
-        """Go over to the WebSocket, or refuse it. See `http1.messages.App`."""
+    async def answer(self, request: Request, _: bool) -> Answer:
+        """Go over to the WebSocket, or refuse it."""
         try:
             return self._switch(request)
         except UpgradeRequired as error:

@@ -6,7 +6,7 @@ is written.
 """
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from urllib.parse import unquote
@@ -17,6 +17,7 @@ from ie_serving.core.requests import ModelSpec
 from ie_serving.server.fronts.admin.config_pages import DETAILS, RELOAD, STATUS
 from ie_serving.server.fronts.admin.health import LIVE, READY, STARTUP, model_asked
 from ie_serving.server.fronts.admin.log_pages import LOG_LEVEL
+from ie_serving.server.fronts.rest.routes import Wanted
 from ie_serving.server.transport.http1.messages import RequestHead
 
 MODELS = "/v1/models"
@@ -123,10 +124,6 @@ def posted(path: bytes, query: bytes) -> Route | None:
 
 remembered_post = lru_cache(maxsize=1024)(posted)
 """`posted` for targets of at most `LONGEST_REMEMBERED` bytes."""
-
-
-Wanted = Callable[[RequestHead], tuple[str, str]]
-"""Tells the verb of a request, and the model that it names, if any. Raises: NotFound."""
 
 
 def wanting(metrics_paths: Sequence[str]) -> Wanted:

@@ -245,6 +245,31 @@ async def test_no_transform_of_size_0(tmp_path: Path, name: str) -> None:
     assert (await run(model, {"x": np.array([2], np.float32)}))["y"].size
 
 
+TO_NUMBERS: dict[str, Callable[[Any], Any]] = {
+    "left out": lambda x: op.irdft(x, _axes(0, 1)),
+    "-1": lambda x: op.irdft(x, _axes(0, 1), op.constant(np.array([2, -1]))),
+    "computed": lambda x: op.irdft(x, _axes(1), _less_one(x)),
+}
+
+
+def _less_one(x: Any) -> Any:
+    size = op.gather(op.shape_of(x), op.constant(np.array([1])), op.constant(np.int64(0)))
+    two, one = (op.constant(np.array([number])) for number in (2, 1))
+    return op.multiply(op.subtract(size, one), two)
+
+
+@pytest.mark.parametrize("name", TO_NUMBERS)
+async def test_no_numbers_of_one_frequency(tmp_path: Path, name: str) -> None:
+    """They are none: the process ended, in the load, which measures sizes of 1."""
+    model = load(unary(tmp_path, (-1, -1, 2), DataType.FP32, TO_NUMBERS[name]))
+    with pytest.raises(InvalidTensor, match="or for none"):
+        await run(model, {"x": np.ones((2, 1, 2), np.float32)})
+    x = np.random.default_rng(1).random((2, 4, 2), np.float32)
+    along = np.fft.irfft if name == "computed" else np.fft.irfft2
+    found = await run(model, {"x": x})
+    np.testing.assert_allclose(found["y"], along(x[..., 0] + 1j * x[..., 1]), atol=1e-6)
+
+
 @pytest.mark.parametrize("mode", ["bilinear_pillow", "linear_onnx"])
 async def test_scales_of_a_request_leave_the_axes_alone(tmp_path: Path, mode: str) -> None:
     """The guard made the axes of opset 11 computed ones, by which the process ended."""

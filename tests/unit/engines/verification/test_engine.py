@@ -5,6 +5,7 @@ import re
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from io import StringIO
 from pathlib import Path
 from threading import Event
 from typing import Any
@@ -21,12 +22,13 @@ from ie_serving.engines.onnxruntime.driver import OnnxRuntimeEngine
 from ie_serving.engines.openvino.compile import OpenVinoEngine
 from ie_serving.engines.openvino.options import OpenVinoOptions
 from ie_serving.engines.run.program import CompiledPrograms
+from ie_serving.engines.verification import child, references
 from ie_serving.engines.verification import engine as module
 from ie_serving.engines.verification.comparison import Answers, Tensors
 from ie_serving.engines.verification.engine import VerifiedEngine
 from ie_serving.engines.verification.handing_over import LARGE
 from ie_serving.engines.verification.kept import Verdicts
-from ie_serving.engines.verification.verdict import Findings
+from ie_serving.engines.verification.verdict import Findings, Task
 from ie_serving.engines.verification.verifier import Verifier
 from tests.unit.engines.openvino.models import add_one
 
@@ -132,7 +134,7 @@ def test_a_driver_that_is_named_is_meant(tmp_path: Path) -> None:
 def test_without_the_library_its_extra_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "find_spec", lambda name: None)
+    monkeypatch.setattr(references, "find_spec", lambda name: None)
     assert runs_on(load(write(tmp_path), DIFFERS)) == (
         "OpenVINO; not compared: onnxruntime is not installed"
     )
@@ -287,7 +289,7 @@ def test_a_large_model_is_compiled_once(tmp_path: Path, monkeypatch: pytest.Monk
     verified = VerifiedEngine(OpenVinoEngine(), OnnxRuntimeEngine(), verifier)
     model = verified.compile(write(tmp_path), EngineOptions())
     verifier.close()
-    assert re.fullmatch(r"OpenVINO; compared with onnxruntime \S+ on 1 requests", runs_on(model))
+    assert re.fullmatch(r"OpenVINO; compared with onnxruntime \S+ on \d+ requests", runs_on(model))
 
 
 @pytest.mark.parametrize(("expected", "served"), [(2.0, "onnxruntime"), (1.0, "OpenVINO")])
@@ -300,6 +302,34 @@ def test_a_large_model_that_differs_is_not_served(
     tensors = Tensors(frozenset("x"), frozenset("y"))
     answers = Answers(RELEASE, tensors, [(request, {"y": ones * expected})])
     assert runs_on(load(write(tmp_path), answers)).startswith(served)
+
+
+@pytest.mark.parametrize(("most_s", "asked"), [(0.0, 1), (60.0, 3)])
+def test_a_large_model_is_asked_once_and_more_while_there_is_time(
+    tmp_path: Path, most_s: float, asked: int
+) -> None:
+    ones = np.ones(3, np.float32)
+    request = Request(Kind.FINITE, "ones", {"x": ones})
+    answers = Answers(
+        RELEASE, Tensors(frozenset("x"), frozenset("y")), [(request, {"y": ones})] * 3
+    )
+    model = OpenVinoEngine().compile(write(tmp_path), EngineOptions())
+    assert answers.compared_with(model, most_s).asked == asked
+    model.close()
+
+
+@pytest.mark.parametrize(("share", "labels"), [(0.0, 1), (1e6, 4)])
+def test_of_a_large_model_finite_values_alone_are_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, share: float, labels: int
+) -> None:
+    monkeypatch.setattr(child, "MORE_SHARE", share)
+    monkeypatch.setattr(child, "MOST_SIZES", 1)
+    file = write(tmp_path) / "m.onnx"
+    task = Task(file, EngineOptions(), large=True, limit_s=9, scratch=tmp_path / "scratch")
+    found, _ = child.compare(task, child._Steps(StringIO(), frozenset()))
+    assert isinstance(found, Answers)
+    assert {request.kind for request, _ in found.answered} == {Kind.FINITE}
+    assert len({request.label for request, _ in found.answered}) == labels
 
 
 def test_shapes_of_the_configuration_are_compared_in_the_process(
@@ -328,18 +358,18 @@ def test_a_verdict_is_kept_until_the_file_changes(tmp_path: Path) -> None:
 def test_a_verdict_that_is_damaged_is_made_again(tmp_path: Path) -> None:
     kept = Findings(RELEASE, asked=3, differs={Kind.NAN: "y is 1"}, crashed={Kind.EMPTY: "it"})
     file, options = write(tmp_path / "model") / "m.onnx", EngineOptions()
-    assert Verdicts(tmp_path, file, options).found(lambda: kept) == kept
-    assert Verdicts(tmp_path, file, options).found(lambda: AGREES) == kept
+    assert Verdicts(tmp_path, file, options, "onnxruntime").found(lambda: kept) == kept
+    assert Verdicts(tmp_path, file, options, "onnxruntime").found(lambda: AGREES) == kept
     (path,) = (tmp_path / "verdicts").glob("*.json")
     path.write_text(path.read_text().replace("y is 1", "y is 2"))
-    assert Verdicts(tmp_path, file, options).found(lambda: AGREES) == AGREES
+    assert Verdicts(tmp_path, file, options, "onnxruntime").found(lambda: AGREES) == AGREES
 
 
 def test_what_was_not_compared_is_not_kept(tmp_path: Path) -> None:
     file, options = write(tmp_path / "model") / "m.onnx", EngineOptions()
     failed = Findings(why_not="it took longer")
-    assert Verdicts(tmp_path, file, options).found(lambda: failed) == failed
-    assert Verdicts(tmp_path, file, options).found(lambda: AGREES) == AGREES
+    assert Verdicts(tmp_path, file, options, "onnxruntime").found(lambda: failed) == failed
+    assert Verdicts(tmp_path, file, options, "onnxruntime").found(lambda: AGREES) == AGREES
 
 
 def test_workers_wait_for_the_one_that_compares(tmp_path: Path) -> None:
@@ -352,9 +382,11 @@ def test_workers_wait_for_the_one_that_compares(tmp_path: Path) -> None:
         return AGREES
 
     with ThreadPoolExecutor(2) as workers:
-        first = workers.submit(Verdicts(tmp_path, file, options).found, compare)
+        first = workers.submit(Verdicts(tmp_path, file, options, "onnxruntime").found, compare)
         assert begun.wait(10)
-        second = workers.submit(Verdicts(tmp_path, file, options).found, lambda: DIFFERS)
+        second = workers.submit(
+            Verdicts(tmp_path, file, options, "onnxruntime").found, lambda: DIFFERS
+        )
         goes_on.set()
         assert first.result() == second.result() == AGREES
 

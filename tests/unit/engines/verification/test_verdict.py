@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from ie_serving.core.tensors import Array
-from ie_serving.engines.verification.verdict import Findings, differences
+from ie_serving.engines.verification.verdict import QUANTIZED, Findings, differences
 
 
 def said(found: Array, expected: Array, precision: str = "f32") -> str:
@@ -23,6 +23,9 @@ def floats(*values: float) -> Array:
         pytest.param(floats(np.nan, np.inf), floats(np.nan, np.inf), "f32", id="not finite"),
         pytest.param(floats(1.009), floats(1), "bf16", id="eight bits"),
         pytest.param(np.arange(3), np.arange(3), "f32", id="integers"),
+        pytest.param(floats(9.5, 1), floats(10, 0.2), QUANTIZED, id="some of 255 steps"),
+        pytest.param(np.array([9], np.int8), np.array([1], np.int8), QUANTIZED, id="steps"),
+        pytest.param(np.array([3]), np.array([1]), QUANTIZED, id="class of a quantized model"),
         pytest.param(np.arange(5000), np.r_[9, 1:5000], "f32", id="one pixel of many"),
     ],
 )
@@ -37,6 +40,9 @@ def test_what_is_the_same(found: Array, expected: Array, precision: str) -> None
         pytest.param(floats(1.1), floats(1), "bf16", id="a tenth in eight bits"),
         pytest.param(floats(0), floats(np.nan), "f32", id="zero for NaN"),
         pytest.param(floats(-3.4028235e38), floats(-np.inf), "f32", id="the least for infinity"),
+        pytest.param(floats(7, 0), floats(10, 0), QUANTIZED, id="fifty of 255 steps"),
+        pytest.param(np.array([90], np.uint8), np.array([9], np.uint8), QUANTIZED, id="steps"),
+        pytest.param(floats(-1), floats(1, 1), QUANTIZED, id="a shape of a quantized model"),
         pytest.param(np.array([1, 0]), np.array([0, 1]), "f32", id="indices"),
         pytest.param(floats(1), floats(1, 1), "f32", id="a shape"),
         pytest.param(np.array([True]), np.array([False]), "f32", id="truth"),

@@ -28,7 +28,7 @@ STEP = (
 FOUND = (
     "from ie_serving.engines.verification.verdict import Findings\n"
     "found = pickle.dumps(Findings('r 1', asked=2)).hex()\n"
-    "print(json.dumps(dict(found=found)), flush=True)\n"
+    "print(json.dumps(dict(found=found, goes_on=False)), flush=True)\n"
 )
 
 
@@ -163,3 +163,12 @@ def test_what_libraries_write_is_part_of_the_cause(
     found = findings(verifier, monkeypatch, "print('no room', file=sys.stderr); sys.exit(3)")
     assert found.why_not == "its process was ended, with 3: no room"
     assert not capfd.readouterr().err
+
+
+def test_what_is_looked_for_beyond_the_findings_may_end_the_process(
+    verifier: Verifier, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The findings count, and the next model has another process."""
+    program = FOUND.replace("goes_on=False", "goes_on=True") + "os.kill(os.getpid(), 14)\n"
+    assert findings(verifier, monkeypatch, program).asked == 2
+    assert findings(verifier, monkeypatch, FOUND).asked == 2

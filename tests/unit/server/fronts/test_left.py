@@ -43,17 +43,18 @@ async def test_who_leaves_leaves_nothing_behind(front: str) -> None:
     waiting: Any = Waiting()
     waiting.counting_refusals = (await Heart().plane()).counting_refusals
     interface = predict_interface(limit_s=1.0)
-    kibernetika = PredictRoute(waiting, waiting, interface, "m", NEVER, max_body_bytes=99)
-    konduit = KonduitRoutes(waiting, waiting, NEVER, NEVER, max_body_bytes=99)
-    path, routes = {
-        "edi": ("/dlim/v1/inference/m", EdiRoutes(waiting, NEVER)),
+    kibernetika = PredictRoute(waiting, waiting, interface, "m", max_body_bytes=99)
+    konduit = KonduitRoutes(waiting, waiting, NEVER, max_body_bytes=99)
+    fronts: dict[str, tuple[str, Any]] = {
+        "edi": ("/dlim/v1/inference/m", EdiRoutes(waiting)),
         "konduit": ("/predict", konduit),
         "kibernetika": ("/predict/m", kibernetika),
-    }[front]
+    }
+    path, answering = fronts[front]
     fields = {b"content-type": b"application/json"}
     body = b'{"inputs": {"x": {"dtype": 1, "data": [1]}}}'
     head = RequestHead("POST", path.encode(), b"", "1.1", (), fields, len(body), True, False)
-    leaving = asyncio.ensure_future(routes.answer(Request(head, body)))
+    leaving = asyncio.ensure_future(answering.answer(Request(head, body), "m"))
     await asyncio.wait_for(waiting.begun.wait(), 5)
     leaving.cancel()
     with pytest.raises(asyncio.CancelledError) as kept:

@@ -15,8 +15,10 @@ from ie_serving.server.fronts.admin.grpc_reflection import ReflectionService
 from ie_serving.server.fronts.kserve_v2 import grpc_later
 from ie_serving.server.fronts.kserve_v2 import routes as kserve
 from ie_serving.server.fronts.kserve_v2.grpc_later import LaterInference
-from ie_serving.server.fronts.kserve_v2.later import LaterKServe
+from ie_serving.server.fronts.kserve_v2.joining import kserve_routes
+from ie_serving.server.fronts.kserve_v2.routes import Asked
 from ie_serving.server.fronts.page import routes as page
+from ie_serving.server.fronts.rest.routes import Routes
 from ie_serving.server.fronts.streams.later import LaterStreams
 from ie_serving.server.fronts.tfs import model_service, prediction_service
 from ie_serving.server.fronts.tfs.model_service import ModelService
@@ -137,8 +139,10 @@ def test_metrics_below_the_open_inference_protocol_are_still_metrics() -> None:
     assert _kserve(path).wanted(of_others)(head("GET", path)) == ("metrics", "")
 
 
-def _kserve(metrics_path: str = "/metrics") -> LaterKServe:
-    return LaterKServe(NEVER, ServerSettings(rest_port=1, metrics_path=metrics_path), NEVER, NEVER)
+def _kserve(metrics_path: str = "/metrics") -> Routes[Asked]:
+    return kserve_routes(
+        NEVER, ServerSettings(rest_port=1, metrics_path=metrics_path), NEVER, NEVER
+    )
 
 
 @pytest.mark.parametrize("target", NOWHERE)

@@ -18,7 +18,8 @@ from ie_serving.models.served import Served, ServedModels
 from ie_serving.server.fronts.admin.health import Health
 from ie_serving.server.fronts.page import files, routes
 from ie_serving.server.fronts.page.configuration import of_model
-from ie_serving.server.fronts.page.later import LaterPage
+from ie_serving.server.fronts.page.joining import page_routes
+from ie_serving.server.fronts.rest.routes import Routes, Verb
 from ie_serving.server.transport.http1.messages import Reply, Request, RequestHead
 from ie_serving.storage.options import MinioOptions, S3Options, StorageOptions
 from ie_serving.telemetry.metrics import Metrics
@@ -54,16 +55,16 @@ async def served() -> ServedModels:
     return models
 
 
-async def page(metrics: Metrics | None = None, **server: Any) -> LaterPage:
+async def page(metrics: Metrics | None = None, **server: Any) -> Routes[Verb]:
     settings = Settings(server=ServerSettings(rest_port=1, **server), models=())
     secret = S3Options(access_key="AKIA", secret_key="word", endpoint="http://me:word@s3")
     storage = StorageOptions(cache_dir=Path("/c"), s3=secret, minio=MinioOptions(secret_key="word"))
-    return LaterPage(settings, storage, await served(), Health(), metrics or Metrics())
+    return page_routes(settings, storage, await served(), Health(), metrics or Metrics())
 
 
-async def ask(asked: LaterPage, method: str, path: str, body: bytes = b"") -> Reply:
+async def ask(asked: Routes[Verb], method: str, path: str, body: bytes = b"") -> Reply:
     head = RequestHead(method, path.encode(), b"", "1.1", (), {}, len(body), True, False)
-    app = asked.around(lambda app: app)(elsewhere)
+    app = asked.before(elsewhere)
     reply = await app(Request(head, body))
     assert isinstance(reply, Reply)
     return reply

@@ -11,8 +11,9 @@ from ie_serving.inference.plane import DataPlane
 from ie_serving.models.served import ServedModels
 from ie_serving.server.fronts.admin.health import Health
 from ie_serving.server.fronts.kserve_v2.asked import model_spec
-from ie_serving.server.fronts.kserve_v2.later import LaterKServe
+from ie_serving.server.fronts.kserve_v2.joining import kserve_routes
 from ie_serving.server.fronts.kserve_v2.routes import Asked, asked
+from ie_serving.server.fronts.rest.routes import Routes
 from ie_serving.server.transport.http1.messages import Answer, Reply, Request, RequestHead
 from ie_serving.telemetry.metrics import Metrics
 from tests.unit.inference.stand_ins import Heart
@@ -31,20 +32,20 @@ def head(method: str, path: str) -> RequestHead:
     return RequestHead(method, path.encode(), b"", "1.1", (), {}, 0, True, False)
 
 
-async def ask(later: LaterKServe, method: str, path: str) -> Answer:
-    return await later.around(lambda app: app)(elsewhere)(Request(head(method, path), b""))
+async def ask(routes: Routes[Asked], method: str, path: str) -> Answer:
+    return await routes.before(elsewhere)(Request(head(method, path), b""))
 
 
 async def test_nothing_is_imported_before_somebody_asks(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in (FRONT, WIRE):
         monkeypatch.delitem(sys.modules, name, raising=False)
     over = (await Heart().plane(), ServedModels(), Health(), Metrics())
-    later = LaterKServe(over, ServerSettings(), lambda interface: interface, lambda: NEVER)
+    routes = kserve_routes(over, ServerSettings(), lambda interface: interface, lambda: NEVER)
     for path in ("/v1/models", "/v2/health/live", "/v2/models/m/ready", "/v2/nonsense"):
-        assert await ask(later, "GET", path) is ELSEWHERE
+        assert await ask(routes, "GET", path) is ELSEWHERE
     assert FRONT not in sys.modules
     assert WIRE not in sys.modules
-    reply = await ask(later, "GET", "/v2")
+    reply = await ask(routes, "GET", "/v2")
     assert (reply.status, FRONT in sys.modules) == (200, True)
     assert isinstance(over[0], DataPlane)
 

@@ -1,0 +1,100 @@
+"""`DFT` with the axis of opset 20, which is an input, and with one side of the frequencies."""
+
+import openvino as ov
+import openvino.opset15 as op
+from openvino.frontend import NodeContext
+
+from ie_serving.engines.onnx_file import Node
+from ie_serving.engines.openvino.graphs.constants import float32, int64, value_of
+from ie_serving.engines.openvino.operators.reading import floats, given, rank_of, size_of, sizes
+
+SINCE = 20
+"""Opset from which on the axis is an input, which OpenVINO's front end does not read."""
+
+
+def is_needed(node: Node) -> bool:
+    """Tell whether the front end's own is not right."""
+    return node.opset >= SINCE or bool(node.attributes.get("onesided"))
+
+
+def transform(node: NodeContext) -> list[ov.Output]:
+    """Transform along one axis, which a request may choose where all frequencies are given."""
+    data, length, axis = node.get_input(0), given(node, 1), given(node, 2)
+    is_inverse, is_half = (bool(node.get_attribute(name, 0)) for name in ("inverse", "onesided"))
+    along = _real if is_inverse and is_half else _inverse if is_inverse else _forward
+    places = rank_of(data) - 1  # behind them lie the parts of a number
+    place = _place(node, axis, places)
+    if place is not None:
+        made = along(data, length, place)
+        if is_half and not is_inverse:
+            count = sizes(data, [place]) if length is None else _row(length)
+            end = op.add(op.divide(count, int64([2])), int64([1]))
+            made = op.slice(made, int64([0]), end, int64([1]), int64([place]))
+    elif is_half or length is not None:
+        raise ValueError("a request chooses the axis of which the size changes")
+    else:
+        each = [op.unsqueeze(along(data, None, place), int64(0)) for place in range(places)]
+        made = op.gather(op.concat(each, 0), _among(axis, places), int64(0))
+    return [op.convert(made, data.get_element_type()).output(0)]
+
+
+def _place(node: NodeContext, axis: ov.Output | None, places: int) -> int | None:
+    """Give the axis; None where a request chooses it."""
+    if axis is not None:
+        known = value_of(axis.get_node())
+        if known is None:
+            return None
+        place = int(known.item())
+    elif node.has_attribute("axis"):
+        place = int(node.get_attribute("axis"))
+    elif places == 2:
+        place = 1  # by opset 17, which is -2 by opset 20
+    else:
+        raise ValueError("the file does not say its axis")
+    return place % (places + 1)
+
+
+def _among(axis: ov.Output | None, places: int) -> ov.Node:
+    """Give the axis among `places`, and one out of range for that of the parts."""
+    number = op.reshape(op.convert(axis, "i64"), int64([]), False)
+    from_end = op.select(op.equal(number, int64(-1)), int64(places), op.add(number, int64(1)))
+    return op.select(op.less(number, int64(0)), from_end, number)
+
+
+def _forward(data: ov.Output, length: ov.Output | None, place: int) -> ov.Node:
+    return op.dft(_complex(data), int64([place]), _asked(length))
+
+
+def _inverse(data: ov.Output, length: ov.Output | None, place: int) -> ov.Node:
+    return op.idft(_complex(data), int64([place]), _asked(length))
+
+
+def _real(data: ov.Output, length: ov.Output | None, place: int) -> ov.Node:
+    """Give the numbers whose frequencies of one side are given.
+
+    The plugin takes others for those that are missing. Measured with OpenVINO 2026.4.
+    """
+    count = None if length is None else value_of(length.get_node())
+    if length is not None and (
+        count is None or not 0 < count.item() <= 2 * size_of(data, place) - 1
+    ):
+        raise ValueError("a request says how many numbers there are, or they are more than follow")
+    twice = op.multiply(op.subtract(sizes(data, [place]), int64([1])), int64([2]))
+    asked = twice if count is None else int64([count.item()])
+    return op.unsqueeze(op.irdft(floats(data), int64([place]), asked), int64(-1))
+
+
+def _complex(data: ov.Output) -> ov.Node:
+    """Give numbers two parts, the second of which may be missing."""
+    rank = rank_of(data)
+    begin = [0] * rank
+    end = [*begin[1:], 2 - size_of(data, rank - 1)]
+    return op.pad(floats(data), int64(begin), int64(end), "constant", float32(0))
+
+
+def _asked(length: ov.Output | None) -> ov.Node:
+    return int64([-1]) if length is None else _row(length)
+
+
+def _row(length: ov.Output) -> ov.Node:
+    return op.reshape(op.convert(length, "i64"), int64([1]), False)

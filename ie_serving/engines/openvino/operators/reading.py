@@ -1,0 +1,77 @@
+"""What converters read of an operator in a file of ONNX, and what they make their graphs of."""
+
+from collections.abc import Callable, Sequence
+
+import openvino as ov
+import openvino.opset15 as op
+from openvino.frontend import NodeContext
+
+from ie_serving.engines.openvino.graphs.constants import Operand, int32, int64, value_of
+
+Convert = Callable[[NodeContext], list[ov.Output]]
+"""From an operator to its outputs. A ValueError says why it is not computed."""
+
+LAST = 2**31 - 1
+"""An end behind all places of an axis."""
+
+
+def given(node: NodeContext, place: int) -> ov.Output | None:
+    """Give an input; None where the file leaves it out."""
+    if place >= node.get_input_size():
+        return None
+    output = node.get_input(place)
+    return None if output.get_node().get_type_name() == "NullNode" else output
+
+
+def rank_of(output: ov.Output) -> int:
+    """Give the number of dimensions. Raises: ValueError, since it is open."""
+    rank = output.get_partial_shape().rank
+    if rank.is_dynamic:
+        raise ValueError("the number of its dimensions is not known")
+    return int(rank.get_length())
+
+
+def size_of(output: ov.Output, axis: int) -> int:
+    """Give the size of an axis. Raises: ValueError, since it is open."""
+    shape = output.get_partial_shape()
+    if shape.rank.is_dynamic or shape[axis].is_dynamic:
+        raise ValueError(f"size {axis} of an input is not known")
+    return int(shape[axis].get_length())
+
+
+def number(value: int, like: ov.Output) -> ov.Node:
+    """Give a whole number of the type of `like`."""
+    return op.convert(int32(value), like.get_element_type())
+
+
+def floats(output: Operand) -> ov.Node:
+    """Give numbers as float32."""
+    return op.convert(output, "f32")
+
+
+def sizes(output: Operand, axes: Sequence[int]) -> ov.Node:
+    """Give the sizes of some axes, as one row."""
+    return op.gather(op.shape_of(output), int64(list(axes)), int64(0))
+
+
+def part(output: Operand, begin: int, end: int, axis: int) -> ov.Node:
+    """Give the places from `begin` up to `end` of an axis."""
+    return op.slice(output, int64([begin]), int64([end]), int64([1]), int64([axis]))
+
+
+def by_axis(data: ov.Output, axis: ov.Output, along: Callable[[int], ov.Node]) -> ov.Node:
+    """Compute along an axis that a request may choose.
+
+    Indices are guarded, so that an axis which is out of range is refused.
+
+    Args:
+        data: of known rank; what is computed has its shape, whichever the axis.
+        axis: a number, or a row of one.
+        along: gives what is computed along one of the axes.
+    """
+    rank = rank_of(data)
+    known = value_of(axis.get_node())
+    if known is not None:
+        return along(int(known.item()) % rank)
+    each = [op.unsqueeze(along(place), int64(0)) for place in range(rank)]
+    return op.gather(op.concat(each, 0), op.reshape(axis, int64([]), False), int64(0))

@@ -1,0 +1,65 @@
+"""Which operation of an ONNX model differs first between two engines.
+
+Both are asked once more, by a copy of the file in which the output of each operation is one of the
+model. Engines join fewer operations there, so a difference may be gone: then none is named.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
+from pathlib import Path
+
+from ie_serving.core.scratch import Scratch
+from ie_serving.core.tensors import Array
+from ie_serving.engines.base import CompiledModel
+from ie_serving.engines.generated import Request
+from ie_serving.engines.onnx_file import Node, steps, with_outputs
+from ie_serving.engines.verification.comparison import Comparison
+from ie_serving.engines.verification.references import Reference
+from ie_serving.engines.verification.verdict import Findings, Task, differences
+
+LOCATE_S = 5
+"""Seconds after which the process that looks for the operation is ended; the verdict stays."""
+MOST_OPERATIONS = 1000
+"""Operations of the largest model that is looked through: each output takes memory in both."""
+NO_TENSORS = frozenset(
+    {"Constant", "Optional", "OptionalGetElement", "SequenceConstruct", "SequenceEmpty"}
+    | {"SequenceErase", "SequenceInsert", "SequenceMap", "SplitToSequence"}
+)
+"""Operators whose outputs are no tensors, or need no look."""
+
+
+def first_different(
+    task: Task,
+    request: Request,
+    opened: Callable[[Path], Sequence[Reference]],
+    compiled: Callable[[Path], CompiledModel],
+) -> str:
+    """Name the operation, by its kind and output; empty where none differs or is found.
+
+    Args:
+        task: that was compared.
+        request: to which the engines' answers differ.
+        opened: opens a file by the second engine.
+        compiled: compiles a file by OpenVINO.
+    """
+    file = task.file
+    nodes = [node for node in steps(file) if node.kind not in NO_TENSORS]
+    if len(nodes) > MOST_OPERATIONS:
+        return ""
+    given = {name for each in opened(file) for name in each.tensors.outputs}
+    added = dict.fromkeys(name for node in nodes for name in node.outputs if name)
+    with Scratch(path=task.scratch) as folder:
+        copy = folder / file.name
+        copy.write_bytes(with_outputs(file.read_bytes(), [n for n in added if n not in given]))
+        (reference,) = opened(copy)
+        expected = reference.run(request.inputs)
+        with closing(compiled(copy)) as model:
+            found = Comparison(Findings(), reference.tensors, model).outputs_of(request)
+            return next(filter(None, (_told(node, found, expected) for node in nodes)), "")
+
+
+def _told(node: Node, found: Mapping[str, Array], expected: Mapping[str, Array]) -> str:
+    for name in node.outputs:
+        if name in found and differences({name: found[name]}, {name: expected[name]}, ""):
+            return f'{node.kind} "{name}"'
+    return ""

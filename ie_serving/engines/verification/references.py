@@ -1,0 +1,94 @@
+"""Second engines: which one compares files of a format, and what the process asks of it."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from types import MappingProxyType
+from typing import Protocol, cast
+
+from ie_serving.core.errors import ServingError
+from ie_serving.core.tensors import Array
+from ie_serving.engines.generated import Input
+from ie_serving.engines.onnxruntime import driver as onnxruntime
+from ie_serving.engines.openvino.formats import ONNX, TFLITE
+from ie_serving.engines.verification.comparison import Tensors
+
+ROOM = "ie_serving.engines.verification"
+
+
+class Refused(ServingError):
+    """The second engine refuses a request."""
+
+
+class Reference(Protocol):
+    """One signature of a file, as the second engine computes it.
+
+    Attributes:
+        library: name of the second engine.
+        release: the same with its release.
+        inputs: to make values for.
+        tensors: its view of the signature.
+    """
+
+    library: str
+    release: str
+    inputs: Sequence[Input]
+    tensors: Tensors
+
+    def run(self, inputs: Mapping[str, Array]) -> Mapping[str, Array]:
+        """Infer once. Raises: Refused."""
+
+
+@dataclass(frozen=True)
+class SecondEngine:
+    """One second engine.
+
+    Attributes:
+        library: its name in texts.
+        module: what is imported of it.
+        package: whose release a verdict depends on.
+        install: the command that installs it.
+        serves: whether it answers requests, where OpenVINO does not or differs.
+        place: module of this room whose `opened` gives a `Reference` for each signature of a file.
+    """
+
+    library: str
+    module: str
+    package: str
+    install: str
+    serves: bool
+    place: str
+
+    @property
+    def is_installed(self) -> bool:
+        """Whether its library is there; it is not imported."""
+        return find_spec(self.module) is not None
+
+    def opened(self, file: Path) -> Sequence[Reference]:
+        """Open a file: imports the library. Raises: LoadFailed."""
+        return cast("Sequence[Reference]", import_module(f"{ROOM}.{self.place}").opened(file))
+
+
+BY_SUFFIX: Mapping[str, SecondEngine] = MappingProxyType(
+    {
+        ONNX: SecondEngine(
+            onnxruntime.LIBRARY,
+            "onnxruntime",
+            "onnxruntime",
+            onnxruntime.INSTALL,
+            serves=True,
+            place="onnx_reference",
+        ),
+        TFLITE: SecondEngine(
+            "LiteRT",
+            "ai_edge_litert",
+            "ai-edge-litert",
+            "pip install 'ie_serving[litert]'",
+            serves=False,
+            place="lite_reference",
+        ),
+    }
+)
+"""By the suffix of the file. Models of other formats have no second engine."""

@@ -1,0 +1,49 @@
+"""Where the page joins the server: its routes."""
+
+from ie_serving.config.settings import Settings
+from ie_serving.models.served import ServedModels
+from ie_serving.server.fronts.admin.health import Health
+from ie_serving.server.fronts.page.parts import Parts
+from ie_serving.server.fronts.page.routes import asked
+from ie_serving.server.fronts.rest.routes import Front, Routes, Verb
+from ie_serving.server.transport.http1.messages import RequestHead
+from ie_serving.storage.options import StorageOptions
+from ie_serving.telemetry.metrics import Metrics
+from ie_serving.telemetry.recent_errors import RecentErrors
+
+
+def page_routes(
+    settings: Settings,
+    storage: StorageOptions,
+    served: ServedModels,
+    health: Health,
+    metrics: Metrics,
+) -> Routes[Verb]:
+    """Give the page's routes; without `ServerSettings.page` no request is for them.
+
+    Args:
+        settings: say whether there is a page, and are shown.
+        storage: shown.
+        served: the models.
+        health: how far the server is.
+        metrics: told to keep what fails.
+    """
+    server = settings.server
+    errors = RecentErrors(quotes=server.has_access)
+    if server.page:
+        metrics.recent = errors
+
+    def made() -> Front[Verb]:
+        from ie_serving.server.fronts.page.front import PageFront
+
+        return PageFront(Parts(settings, storage, served, health, errors))
+
+    return Routes(asked if server.page else _never, _itself, made, server.metrics_paths)
+
+
+def _never(_: RequestHead) -> Verb | None:
+    return None
+
+
+def _itself(found: Verb) -> Verb:
+    return found

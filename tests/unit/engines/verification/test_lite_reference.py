@@ -1,0 +1,136 @@
+"""LiteRT as the second engine, in the process that compares, and what comes of its findings."""
+
+import os
+import re
+import select
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ie_serving.core.errors import InvalidTensor, LoadFailed
+from ie_serving.core.tensors import SERVING_DEFAULT
+from ie_serving.engines.base import CompiledModel, EngineOptions
+from ie_serving.engines.generated import Kind
+from ie_serving.engines.layers import own_loop
+from ie_serving.engines.layers.joining import copies
+from ie_serving.engines.onnxruntime.driver import OnnxRuntimeEngine
+from ie_serving.engines.openvino.compile import OpenVinoEngine
+from ie_serving.engines.openvino.options import OpenVinoOptions
+from ie_serving.engines.verification import references
+from ie_serving.engines.verification import verifier as module
+from ie_serving.engines.verification.engine import VerifiedEngine
+from ie_serving.engines.verification.verdict import Findings
+from ie_serving.engines.verification.verifier import Verifier
+
+LITE = OpenVinoOptions(prefer_tflite_model=True, inference_precision="f32")
+
+
+@pytest.fixture(scope="module")
+def verifier() -> Iterator[Verifier]:
+    made = Verifier()
+    yield made
+    made.close()
+
+
+def load(directory: Path, verifier: Verifier, verify: str = "auto") -> CompiledModel:
+    verified = VerifiedEngine(OpenVinoEngine(), OnnxRuntimeEngine(), verifier)
+    return verified.compile(directory, EngineOptions(verify=verify).having(LITE))
+
+
+def findings(directory: Path, verifier: Verifier) -> Findings:
+    found = verifier.findings(directory / "model.tflite", EngineOptions().having(LITE))
+    assert isinstance(found, Findings)
+    return found
+
+
+@pytest.mark.parametrize("name", ["lite", "plain", "defs"])
+def test_each_signature_is_compared_wherever_it_is_declared(
+    odd_exports: Path, verifier: Verifier, name: str
+) -> None:
+    found = findings(odd_exports / name / "1", verifier)
+    assert not found.why_not
+    assert Kind.FINITE not in found.differs
+    assert found.reference.startswith("LiteRT ")
+    # Each signature is asked more than five.
+    assert found.asked > (10 if name == "lite" else 5)
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        pytest.param("nearest", 'normal values (x [2, 4, 4, 1]): output "', id="usual values"),
+        pytest.param("quantized", 'normal values (x [2, 4, 4, 1]): output "', id="of 8 bits"),
+        pytest.param("scatter", 'ones (i [3, 1], x [3, 2]): output "', id="equal integers"),
+    ],
+)
+def test_what_openvino_answers_otherwise_is_not_served(
+    lite_exports: Path, verifier: Verifier, name: str, shown: str
+) -> None:
+    with pytest.raises(LoadFailed) as refused:
+        load(lite_exports / name / "1", verifier)
+    assert re.search(r"OpenVINO and LiteRT [\d.]+ differ: ", str(refused.value))
+    assert re.sub(r"\w+_([xi]) ", r"\1 ", str(refused.value)).count(shown) == 1
+    assert load(lite_exports / name / "1", verifier, "off").signatures
+
+
+def test_requests_with_values_that_differ_are_refused(
+    lite_exports: Path, verifier: Verifier
+) -> None:
+    model = load(lite_exports / "most" / "1", verifier)
+    signature = model.signatures[SERVING_DEFAULT]
+    assert "; compared with LiteRT " in signature.runs_on
+    assert signature.evidence is not None
+    assert signature.evidence.result == "handed_over"
+    x = np.array([[1, 3, 2]], np.float32)
+    (y,) = own_loop.run(model.infer(signature, {"x": x}, copies)).values()
+    assert y.tolist() == [3]
+    x[0, 0] = np.nan
+    with pytest.raises(InvalidTensor, match='input "x": OpenVINO may compute requests with NaN'):
+        own_loop.run(model.infer(signature, {"x": x}, copies))
+
+
+def test_what_is_alike_is_served_as_it_is(lite_exports: Path, verifier: Verifier) -> None:
+    signature = load(lite_exports / "sum" / "1", verifier, "require").signatures[SERVING_DEFAULT]
+    assert signature.evidence is not None
+    assert signature.evidence.result == "alike"
+
+
+def test_without_the_library_nothing_is_compared(
+    lite_exports: Path, verifier: Verifier, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(references, "find_spec", lambda name: None)
+    signature = load(lite_exports / "nearest" / "1", verifier).signatures[SERVING_DEFAULT]
+    assert signature.runs_on == "OpenVINO"
+    assert signature.evidence is None
+    with pytest.raises(LoadFailed, match=re.escape("pip install 'ie_serving[litert]'")):
+        load(lite_exports / "nearest" / "1", verifier, "require")
+
+
+def test_what_openvino_does_not_read_fails_by_its_own_words(
+    tmp_path: Path, verifier: Verifier
+) -> None:
+    (tmp_path / "model.tflite").write_bytes(b"no model at all")
+    with pytest.raises(LoadFailed, match=r"^model\.tflite is not a TFLite model$"):
+        load(tmp_path, verifier)
+
+
+def test_the_process_and_its_memory_end_when_nothing_comes(
+    lite_exports: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = (
+        "import sys; from ie_serving.engines.verification import child;"
+        " child.IDLE_S = 0.5; child.run(int(sys.argv[1]))"
+    )
+    monkeypatch.setattr(module, "COMMAND", (sys.executable, "-c", program))
+    verifier = Verifier()
+    assert findings(lite_exports / "sum" / "1", verifier).asked
+    (child,) = verifier._idle
+    process = child._process
+    assert process is not None
+    ended = os.pidfd_open(process.pid)
+    assert select.select([ended], [], [], 30)[0]
+    os.close(ended)
+    verifier.close()

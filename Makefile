@@ -28,6 +28,7 @@ BUILD_INPUTS := pyproject.toml setup.py $(wildcard ie_serving/wire/protobuf/prot
 SOURCES := ie_serving tests examples benchmarks deploy setup.py
 BIN := .venv/bin
 DEV := .venv-dev/bin
+PAGES := README.md CONTRIBUTING.md SECURITY.md CHANGELOG.md docs benchmarks
 SCHEMAS := $(addprefix @kubernetes-models/,gateway-api@2 keda@2 prometheus-operator@6)
 PROGRAMS := chromium default-jdk-headless fish golang-go haproxy mosquitto nginx-light nodejs prometheus shellcheck zsh
 
@@ -41,7 +42,7 @@ AGAIN := [ $$? -eq 1 ] && $(DEV)/python -m pytest --last-failed --last-failed-no
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help run venv test cpu_kinds canaries evidence programs unit conformance soak fuzz suites drivers style format api configuration page sample bench-quick bench bench-batching bench-strain bench-stall bench-share bench-kernels bench-workers bench-tls bench-costs bench-protocols bench-verify \
+.PHONY: help run venv test cpu_kinds canaries evidence programs unit conformance soak fuzz suites drivers style format docs api configuration page sample bench-quick bench bench-batching bench-strain bench-stall bench-share bench-kernels bench-workers bench-tls bench-costs bench-protocols bench-verify \
 	walk manifests docker_build docker_check docker_lock clean
 
 help: ## list these targets
@@ -131,6 +132,16 @@ style: .venv-dev/.installed ## check format, lint and types
 format: .venv-dev/.installed ## format the code and fix what lint can fix
 	$(DEV)/ruff format $(SOURCES)
 	$(DEV)/ruff check --fix $(SOURCES)
+
+docs: .venv-docs/.installed ## build the pages as a site with search in build/site, and fail where a link leads nowhere
+	@mkdir -p build/pages
+	@ln -sfn $(foreach page,$(PAGES),../../$(page)) build/pages
+	.venv-docs/bin/mkdocs build --strict --config-file deploy/site/mkdocs.yml
+
+.venv-docs/.installed: pyproject.toml
+	$(call environment,.venv-docs)
+	.venv-docs/bin/pip install --quiet --group docs
+	@touch $@
 
 api: .venv-dev/.installed ## write docs/reference/api and docs/guide/clients.md from the conformance table
 	$(DEV)/python -m tests.functional.conformance.document

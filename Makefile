@@ -28,7 +28,7 @@ BUILD_INPUTS := pyproject.toml setup.py $(wildcard ie_serving/wire/protobuf/prot
 SOURCES := ie_serving tests examples benchmarks deploy setup.py
 BIN := .venv/bin
 DEV := .venv-dev/bin
-PAGES := README.md CONTRIBUTING.md SECURITY.md CHANGELOG.md docs benchmarks
+PAGES := README.md CONTRIBUTING.md SECURITY.md CHANGELOG.md docs benchmarks deploy/site/wide.css
 SCHEMAS := $(addprefix @kubernetes-models/,gateway-api@2 keda@2 prometheus-operator@6)
 PROGRAMS := chromium default-jdk-headless fish golang-go haproxy mosquitto nginx-light nodejs prometheus shellcheck zsh
 

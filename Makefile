@@ -92,7 +92,7 @@ programs: ## install the programs of others that tests talk to; as root, on Debi
 cpu_kinds: .venv-dev/.installed ## run the tests of the engine as on each lesser kind of CPU that this one contains
 	@for kind in $$($(DEV)/python -m tests.cpu_kinds); do \
 		echo "as on a CPU of the kind $$kind:"; \
-		ONEDNN_MAX_CPU_ISA=$$kind $(DEV)/python -m pytest $(IN_PARALLEL) tests/unit/engines/openvino || exit; \
+		ONEDNN_MAX_CPU_ISA=$$kind $(DEV)/python -m pytest $(IN_PARALLEL) tests/unit/engines/openvino tests/unit/engines/savedmodel || exit; \
 	done
 
 unit: .venv-dev/.installed ## run the fast tests only

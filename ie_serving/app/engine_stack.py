@@ -22,8 +22,8 @@ from ie_serving.engines.layers.precision import PrecisionEngine
 from ie_serving.engines.layers.sequence_family import Family
 from ie_serving.engines.layers.sequences import WithSequences
 from ie_serving.engines.onnxruntime.driver import OnnxRuntimeEngine
-from ie_serving.engines.openvino.compile import OpenVinoEngine
-from ie_serving.engines.openvino.supported import lower_precisions
+from ie_serving.engines.openvino.compiling.engine import OpenVinoEngine
+from ie_serving.engines.openvino.compiling.supported import lower_precisions
 from ie_serving.engines.tensorflow.fallback import TensorFlowFallback
 from ie_serving.engines.verification.engine import VerifiedEngine
 from ie_serving.engines.verification.verifier import Verifier

@@ -17,9 +17,10 @@ class Fault:
 
     Args:
         what: the operations, the form, and what OpenVINO gives instead.
-        done: what keeps it from answers, and in which module of `engines/openvino`.
+        done: what keeps it from answers, and in which module: below `engines/openvino/faults`,
+            `engines/openvino` or `engines`.
         where: the graphs that are changed, and what it costs them.
-        tests: `FILE::FUNCTION` below `tests/unit/engines/openvino`.
+        tests: `FILE::FUNCTION` below the same folders of `tests/unit`.
         issue: its number, or that of one of its kind, in OpenVINO's public tracker.
         no_canary: why nothing shows it each time; then the canary is not run.
     """

@@ -57,14 +57,14 @@ def raw(name: str, **given: Any) -> Any:
     "peepholes of `LSTM`, the axis of `DFT` and others",
     done="the file's operators are read before OpenVINO reads them, also in branches and "
     "functions, and a model that uses one of these is refused by node, attribute and value; "
-    "so is an opset newer than those that were compared (`onnx_unread.py` has the table, "
+    "so is an opset newer than those that were compared (`reading/onnx_unread.py` has the table, "
     "`engines/onnx_file.py` the reader); some operators are converted by the server itself "
     "instead (`operators/table.py`)",
     where="ONNX models; weights are skipped",
     tests=(
-        "test_onnx_unread.py::test_what_would_be_dropped_is_refused_by_name",
-        "test_onnx_unread.py::test_openvino_still_drops_it",
-        "test_onnx_unread.py::test_a_newer_opset_than_was_compared_is_refused",
+        "reading/test_onnx_unread.py::test_what_would_be_dropped_is_refused_by_name",
+        "reading/test_onnx_unread.py::test_openvino_still_drops_it",
+        "reading/test_onnx_unread.py::test_a_newer_opset_than_was_compared_is_refused",
     ),
     issue=35893,
 )
@@ -77,13 +77,13 @@ def attributes_of_onnx_are_dropped() -> bool:
     "the front end for ONNX makes a division of `BitShift` to the right, one axis of "
     "`Softmax` of opsets 11 and 12, no padding of `ConvTranspose` with `auto_pad` in open "
     "sizes, and windows behind the last element of `MaxPool` with `ceil_mode`",
-    done="the graph is changed after it was read (`onnx_graph.py`)",
+    done="the graph is changed after it was read (`reading/onnx_graph.py`)",
     where="ONNX models with them; a `Softmax` over several axes two Reshapes, which copy nothing",
     tests=(
-        "test_onnx_graph.py::test_negative_numbers_are_shifted_to_the_right",
-        "test_onnx_graph.py::test_a_softmax_of_opset_11_is_one_over_all_axes_behind",
-        "test_onnx_graph.py::test_transposed_convolutions_are_padded",
-        "test_onnx_graph.py::test_no_window_begins_behind_the_last_element",
+        "reading/test_onnx_graph.py::test_negative_numbers_are_shifted_to_the_right",
+        "reading/test_onnx_graph.py::test_a_softmax_of_opset_11_is_one_over_all_axes_behind",
+        "reading/test_onnx_graph.py::test_transposed_convolutions_are_padded",
+        "reading/test_onnx_graph.py::test_no_window_begins_behind_the_last_element",
     ),
 )
 def onnx_is_converted_otherwise() -> bool:
@@ -94,14 +94,14 @@ def onnx_is_converted_otherwise() -> bool:
 @fault(
     "`DynamicQuantizeLinear` divides by the range of the numbers, `QuantizeLinear` rounds behind "
     "the zero point, and the plugin multiplies by reciprocals: halves come out one step off",
-    done="the graph is changed after it was read (`onnx_graph.py`)",
+    done="the graph is changed after it was read (`reading/onnx_graph.py`)",
     where="ONNX models that compute the scale, or give the integers as an output; in the middle "
     "of a graph `QuantizeLinear` by a constant scale stays, since the plugin makes operations on "
     "integers of it",
     tests=(
-        "test_onnx_graph.py::test_numbers_are_divided_by_the_scale_that_is_given",
-        "test_onnx_graph.py::test_halves_are_rounded_before_an_odd_zero_point_is_added",
-        "test_onnx_graph.py::test_halves_are_rounded_before_a_zero_point_of_a_request",
+        "reading/test_onnx_graph.py::test_numbers_are_divided_by_the_scale_that_is_given",
+        "reading/test_onnx_graph.py::test_halves_are_rounded_before_an_odd_zero_point_is_added",
+        "reading/test_onnx_graph.py::test_halves_are_rounded_before_a_zero_point_of_a_request",
     ),
 )
 def halves_are_quantized_one_step_off() -> bool:
@@ -112,9 +112,11 @@ def halves_are_quantized_one_step_off() -> bool:
 
 @fault(
     "`SplitToSequence` into pieces of lengths that have an open size counts one piece",
-    done="refused (`onnx_graph.py`)",
+    done="refused (`reading/onnx_graph.py`)",
     where="ONNX models in which a request decides into how many pieces a tensor is split",
-    tests=("test_onnx_graph.py::test_pieces_of_a_sequence_are_counted_where_they_are_known",),
+    tests=(
+        "reading/test_onnx_graph.py::test_pieces_of_a_sequence_are_counted_where_they_are_known",
+    ),
 )
 def pieces_of_sequences_are_not_counted() -> bool:
     kinds = {"x": (onnx.TensorProto.FLOAT, [6]), "lengths": (onnx.TensorProto.INT64, [None])}
@@ -133,10 +135,10 @@ def pieces_of_sequences_are_not_counted() -> bool:
 @fault(
     "constant infinities of bfloat16 become the greatest finite numbers, so that `Attention` does "
     "not see rows that are masked in full",
-    done="refused (`onnx_graph.py`)",
+    done="refused (`reading/onnx_graph.py`)",
     where="ONNX models with `Attention` of bfloat16 that is causal and counts keys by row",
     tests=(
-        "test_onnx_graph.py"
+        "reading/test_onnx_graph.py"
         "::test_attention_of_bfloat16_whose_rows_may_be_masked_in_full_is_refused",
     ),
 )
@@ -152,11 +154,11 @@ def infinities_of_bfloat16_are_finite() -> bool:
     "`ConvTranspose` with `output_shape` is padded wrongly in open sizes and in groups; "
     "`Resize` by scales with `align_corners` takes another scale where a part of a pixel is "
     "left",
-    done="refused (`onnx_graph.py`)",
+    done="refused (`reading/onnx_graph.py`)",
     where="ONNX models with them",
     tests=(
-        "test_onnx_graph.py::test_a_transposed_convolution_to_a_shape_in_open_sizes_is_refused",
-        "test_onnx_graph.py::test_corners_are_aligned_by_scales_to_whole_pixels",
+        "reading/test_onnx_graph.py::test_a_transposed_convolution_to_a_shape_in_open_sizes_is_refused",
+        "reading/test_onnx_graph.py::test_corners_are_aligned_by_scales_to_whole_pixels",
     ),
 )
 def onnx_corners_are_not_aligned() -> bool:
@@ -172,8 +174,8 @@ def onnx_corners_are_not_aligned() -> bool:
     "refused (`savedmodel/misconverted.py`)",
     where="SavedModels with them",
     tests=(
-        "test_misconverted.py::test_channels_are_normalized_by_those_beside_them",
-        "test_misconverted.py::test_what_would_be_converted_wrongly_is_left_out",
+        "reading/test_misconverted.py::test_channels_are_normalized_by_those_beside_them",
+        "reading/test_misconverted.py::test_what_would_be_converted_wrongly_is_left_out",
     ),
 )
 def channels_are_normalized_by_others() -> bool:
@@ -216,9 +218,9 @@ def scattered_values_are_not_added() -> bool:
 
 @fault(
     "`FakeQuantize` rounds halves to even, as ONNX does; TensorFlow rounds them up",
-    done="its lower ends are moved by 2^-15 of a step (`quanta.py`)",
+    done="its lower ends are moved by 2^-15 of a step (`quantization.py`)",
     where="SavedModels with it; none",
-    tests=("test_quanta.py::test_halves_are_rounded_up_and_nothing_else_changes",),
+    tests=("test_quantization.py::test_halves_are_rounded_up_and_nothing_else_changes",),
 )
 def halves_are_rounded_to_even() -> bool:
     ends = {"min": 0.0, "max": 255.0}

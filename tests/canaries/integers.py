@@ -338,9 +338,9 @@ def numbers_to_pad_with() -> bool:
 @fault(
     "`ReduceMean` of 8 bits ends its sums at 255 or 127 where all sizes are known: of 200, 200 and "
     "201 it is 85",
-    done="computed with int32 (`mend.py`)",
+    done="computed with int32 (`rewrites.py`)",
     where="graphs with it; two conversions",
-    tests=("test_mend.py::test_the_mean_of_small_integers_is_that_of_all",),
+    tests=("test_rewrites.py::test_the_mean_of_small_integers_is_that_of_all",),
 )
 def means_of_8_bits() -> bool:
     x = port("u8", 3)

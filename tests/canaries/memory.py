@@ -45,12 +45,13 @@ def an_error_is_lost_on_one_thread() -> bool:
 @fault(
     "an operation with an empty input is skipped, and its output keeps what an earlier "
     "request or the heap left there",
-    done="emptiness by the inputs' shapes is refused when these are tried (`shape_inference.py`). "
-    "Emptiness by values: one more output flags it, and the request is refused, as TensorFlow"
-    " does, also in the bodies of loops and branches. There emptiness by the inputs' shapes "
-    "is flagged, too, instead of refused when they are tried, since the body may not run",
-    where="operations that `operations.py` does not clear, of inputs whose shape depends on values;"
-    " in bodies, of any open shape, 4 us a round for each",
+    done="emptiness by the inputs' shapes is refused when these are tried "
+    "(`running/shape_inference.py`). Emptiness by values: one more output flags it, and the "
+    "request is refused, as TensorFlow does, also in the bodies of loops and branches. There "
+    "emptiness by the inputs' shapes is flagged, too, instead of refused when they are tried, "
+    "since the body may not run",
+    where="operations that `known_operations.py` does not clear, of inputs whose shape depends on "
+    "values; in bodies, of any open shape, 4 us a round for each",
     tests=(
         "test_hazards.py::test_an_operation_that_saw_nothing_refuses_the_request",
         "test_hazards.py::test_inside_a_branch_what_saw_nothing_is_refused",
@@ -95,12 +96,12 @@ def a_failure_by_values_leaves_freed_memory() -> bool:
 @fault(
     "a failure for input shapes that do not fit together leaves operations bound to freed memory, "
     "and a later valid request is answered from it",
-    done="every new combination is tried on a copy without weights (`twin.py`), of the graph as it"
-    " serves; what was measured at load with values that fail is compiled anew",
+    done="every new combination is tried on a copy without weights (`graphs/weightless.py`), of "
+    "the graph as it serves; what was measured at load with values that fail is compiled anew",
     where="models with open shapes; new combinations only",
     tests=(
-        "test_infer.py::test_shapes_that_do_not_fit_are_refused_each_time_and_harm_nothing",
-        "test_compile.py::test_sizes_that_fail_when_they_are_tried_at_load_leave_nothing_to_answer",
+        "running/test_infer.py::test_shapes_that_do_not_fit_are_refused_each_time_and_harm_nothing",
+        "compiling/test_engine.py::test_sizes_that_fail_when_they_are_tried_at_load_leave_nothing_to_answer",
     ),
 )
 def a_failure_by_shapes_leaves_freed_memory() -> bool:
@@ -134,12 +135,12 @@ def a_cancellation_leaves_freed_memory() -> bool:
     "grows before it is read: the first answer to each larger shape is made of freed memory",
     done="its outputs are results of the graph or body too, and so share their memory with "
     "nothing; where the plugin computes their type in another one they have that one "
-    "(`mend.py`)",
+    "(`rewrites.py`)",
     where="graphs with it; the memory of that output",
     tests=(
-        "test_mend.py::test_what_a_branch_gave_is_kept_until_it_is_read",
-        "test_mend.py::test_what_a_branch_gave_is_kept_until_it_is_an_output",
-        "test_mend.py::test_what_a_branch_in_a_loop_gave_is_kept_until_it_is_read",
+        "test_rewrites.py::test_what_a_branch_gave_is_kept_until_it_is_read",
+        "test_rewrites.py::test_what_a_branch_gave_is_kept_until_it_is_an_output",
+        "test_rewrites.py::test_what_a_branch_in_a_loop_gave_is_kept_until_it_is_read",
     ),
 )
 def what_a_branch_gives_is_overwritten() -> bool:
@@ -163,9 +164,9 @@ def what_a_branch_gives_is_overwritten() -> bool:
 
 @fault(
     "`ShapeOf` of a number that `Gather` takes out of an open row ends the process at load",
-    done="it is a constant, since a number has no dimensions (`mend.py`, `hazards.py`)",
+    done="it is a constant, since a number has no dimensions (`rewrites.py`, `hazards.py`)",
     where="none",
-    tests=("test_mend.py::test_the_size_of_a_number_out_of_a_row_does_not_end_the_process",),
+    tests=("test_rewrites.py::test_the_size_of_a_number_out_of_a_row_does_not_end_the_process",),
 )
 def the_size_of_a_number_ends_the_process() -> bool:
     x = port("i32", -1)
@@ -179,13 +180,13 @@ def the_size_of_a_number_ends_the_process() -> bool:
     "whatever the values bring: five values are answered with what lies behind them in "
     "memory, or the process ends",
     done="a Reshape to the size that is wanted stands in front of the operand, and refuses others "
-    "(`products.py`); sizes that follow from shapes are tried before, those of the load's own"
-    " measuring too (`threads_choice.py`)",
+    "(`shared_sizes.py`); sizes that follow from shapes are tried before, those of the load's own"
+    " measuring too (`compiling/threads_choice.py`)",
     where="`MatMul`, `Einsum` and attention of a size that values decide; a Reshape, which copies "
     "nothing",
     tests=(
-        "test_products.py::test_operands_that_values_leave_unfit_are_refused",
-        "test_products.py::test_shapes_that_do_not_fit_are_not_tried_at_load",
+        "test_shared_sizes.py::test_operands_that_values_leave_unfit_are_refused",
+        "test_shared_sizes.py::test_shapes_that_do_not_fit_are_not_tried_at_load",
     ),
 )
 def a_product_reads_beyond_its_operand() -> bool:
@@ -209,9 +210,9 @@ def a_product_reads_beyond_its_operand() -> bool:
     "no batch are answered, or some left out. `CTCGreedyDecoderSeqLen`, `GroupNormalization`,"
     " `ROIAlign` and attention read beyond the shorter operand",
     done="the same Reshape. Where neither size is known at load it has a dimension of 1 more, else"
-    " the compile would make -1 of the wanted size, which takes any (`products.py`)",
+    " the compile would make -1 of the wanted size, which takes any (`shared_sizes.py`)",
     where="those of a size that values decide; a Reshape, which copies nothing",
-    tests=("test_products.py::test_operands_share_the_sizes_that_values_decide",),
+    tests=("test_shared_sizes.py::test_operands_share_the_sizes_that_values_decide",),
 )
 def a_gather_reads_beyond_the_shorter_batch() -> bool:
     x, at, sizes = port("f32", -1, -1, -1), port("f32", -1, -1), port("i32", 3)
@@ -238,9 +239,9 @@ def a_gather_reads_beyond_the_shorter_batch() -> bool:
     "indices of `ScatterElementsUpdate` that are wider than its data are written behind each "
     "row, and end the process",
     done="the same Reshape, to the lesser of both sizes but along the axis; shapes of inputs are "
-    "refused when they are tried (`products.py`)",
+    "refused when they are tried (`shared_sizes.py`)",
     where="`ScatterElementsUpdate`, but of known sizes that fit",
-    tests=("test_products.py::test_a_scatter_reaches_no_farther_than_its_data",),
+    tests=("test_shared_sizes.py::test_a_scatter_reaches_no_farther_than_its_data",),
 )
 def a_scatter_writes_behind_its_rows() -> bool:
     x, sizes = port("f32", -1, -1), port("i32", 2)
@@ -257,10 +258,10 @@ def a_scatter_writes_behind_its_rows() -> bool:
     "`Tile` with computed repeats writes a part of its output only where its sizes and "
     "repeats are more than six dimensions, those that lie together counted as one: the rest "
     "is another request's",
-    done="two axes are tiled at a time (`mend.py`)",
+    done="two axes are tiled at a time (`rewrites.py`)",
     where="`Tile` of four axes and more, of which three or more may be repeated; a copy for each "
     "two axes",
-    tests=("test_mend.py::test_a_tile_writes_all_of_its_output",),
+    tests=("test_rewrites.py::test_a_tile_writes_all_of_its_output",),
 )
 def a_tile_is_written_in_part() -> bool:
     x, r = port("f32", 2, 2, 2, 1), port("i64", 4)
@@ -273,10 +274,10 @@ def a_tile_is_written_in_part() -> bool:
 @fault(
     "`Unique` along another axis than the first compares other numbers than those of its slices,"
     " and gives what lies elsewhere in memory",
-    done="the axis becomes the first one, and the last step puts it back (`mend.py`); an axis or a"
-    " rank that is not known at load fails the version",
+    done="the axis becomes the first one, and the last step puts it back (`rewrites.py`); an axis "
+    "or a rank that is not known at load fails the version",
     where="graphs with it; two copies",
-    tests=("test_mend.py::test_unique_slices_along_any_axis",),
+    tests=("test_rewrites.py::test_unique_slices_along_any_axis",),
 )
 def unique_slices_are_compared_wrongly() -> bool:
     x = port("i32", 2, 5)
@@ -316,9 +317,9 @@ def a_transform_of_nothing_ends_the_process() -> bool:
 
 @fault(
     "`AvgPool` of operation set 16 without dilations ends the process that compiles it",
-    done="windows without gaps are written out (`mend.py`)",
+    done="windows without gaps are written out (`rewrites.py`)",
     where="graphs with it; none",
-    tests=("test_mend.py::test_averages_of_windows_without_dilations_do_not_end_the_process",),
+    tests=("test_rewrites.py::test_averages_of_windows_without_dilations_do_not_end_the_process",),
 )
 def an_average_without_dilations_ends_the_process() -> bool:
     x = port("f32", 1, 1, 4)
@@ -329,9 +330,9 @@ def an_average_without_dilations_ends_the_process() -> bool:
 @fault(
     "`Gather` with dimensions of a batch that are all 1 in known sizes reads beyond its "
     "memory: other values, or the process ends",
-    done="its indices lose those dimensions, by which it gathers the same (`mend.py`)",
+    done="its indices lose those dimensions, by which it gathers the same (`rewrites.py`)",
     where="graphs with it; none",
-    tests=("test_mend.py::test_a_gather_in_a_batch_of_one_reads_its_own_memory",),
+    tests=("test_rewrites.py::test_a_gather_in_a_batch_of_one_reads_its_own_memory",),
 )
 def a_gather_in_a_batch_of_one_reads_elsewhere() -> bool:
     x, at = port("f32", 1, 6, 4), port("i32", 1, 2)
@@ -348,12 +349,12 @@ def a_gather_in_a_batch_of_one_reads_elsewhere() -> bool:
 @fault(
     "`Slice`, `Split`, `ScatterUpdate`, `DepthToSpace` and their kin, and `Identity`, copy "
     "strings byte by byte: two own one memory, and the process ends",
-    done="`Identity` becomes a `Reshape` (`mend.py`); other operations on strings than those that "
-    "were tried are refused (`texts.py`)",
+    done="`Identity` becomes a `Reshape` (`rewrites.py`); other operations on strings than those "
+    "that were tried are refused (`strings.py`)",
     where="models of strings",
     tests=(
-        "test_texts.py::test_what_is_right_is_served",
-        "test_texts.py::test_what_would_end_the_process_is_refused",
+        "test_strings.py::test_what_is_right_is_served",
+        "test_strings.py::test_what_would_end_the_process_is_refused",
     ),
 )
 def strings_are_freed_twice() -> bool:
@@ -368,9 +369,9 @@ def strings_are_freed_twice() -> bool:
     "`StridedSlice` with an ellipsis between other entries (`x[0, ..., 1:3]`) writes beyond "
     "its memory where its masks are shorter than its beginnings, as the front end for "
     "TensorFlow writes them: wrong values, or the process ends",
-    done="the masks are filled up with zeros (`mend.py`)",
+    done="the masks are filled up with zeros (`rewrites.py`)",
     where="graphs with it; none",
-    tests=("test_mend.py::test_an_ellipsis_with_short_masks_writes_nowhere_else",),
+    tests=("test_rewrites.py::test_an_ellipsis_with_short_masks_writes_nowhere_else",),
 )
 def an_ellipsis_with_short_masks_writes_elsewhere() -> bool:
     x = port("f32", -1, 4)
@@ -406,7 +407,7 @@ def state_stays_for_the_next_request() -> bool:
     where="`Gather`, `GatherElements`, `GatherND`, `ScatterUpdate`, `ScatterElementsUpdate`, "
     "`ScatterNDUpdate` whose indices are not known at load to fit; the synchronous call stays",
     tests=(
-        "test_misconverted.py::test_indices_are_refused_as_tensorflow_does",
+        "reading/test_misconverted.py::test_indices_are_refused_as_tensorflow_does",
         "test_hazards.py::test_indices_of_a_request_cost_a_flag_and_leave_the_shortest_way",
     ),
     issue=38297,
@@ -424,15 +425,15 @@ def an_index_out_of_range_is_taken() -> bool:
     " of one tensor are the most, none negative, no step 0 (`sizes.py`, `ranges.py`). Sizes "
     "that follow from the shapes of inputs, as of the outer product of two long rows, are "
     "known when the shapes are tried: no tensor is larger than the "
-    "[budget](../design/request-path.md#the-budget-of-bytes) (`shape_inference.py`)",
+    "[budget](../design/request-path.md#the-budget-of-bytes) (`running/shape_inference.py`)",
     where="`Broadcast`, `Eye`, `EmbeddingSegmentsSum`, `Interpolate`, `Multinomial`, `OneHot`, "
     "`Pad`, `RandomUniform`, `Range`, `Slice`, `StridedSlice`, `Tile`, transposed "
     "convolutions and Fourier transforms whose sizes or steps are computed from values; "
     "requests for these never run on the event loop",
     tests=(
-        "test_guards.py::test_a_size_from_a_table_is_bounded",
+        "test_stages.py::test_a_size_from_a_table_is_bounded",
         "test_sizes.py::test_a_step_that_cannot_be_divided_by_is_refused",
-        "test_shape_inference.py::test_what_shapes_ask_for_stays_within_the_budget",
+        "running/test_shape_inference.py::test_what_shapes_ask_for_stays_within_the_budget",
     ),
 )
 def a_step_of_0_ends_the_process() -> bool:
@@ -459,10 +460,10 @@ def counting() -> Ask:
 @fault(
     "a loop turns as often as a request's values say, and no cancellation ends it",
     done="it ends after 100,000 rounds, those of the loops inside of it counted with its own, and "
-    "the request is refused (`rounds.py`)",
+    "the request is refused (`loop_rounds.py`)",
     where="`Loop` whose count or condition is not known at load: about 5 us a round; never on the "
     "event loop",
-    tests=("test_guards.py::test_the_rounds_of_a_loop_are_bounded",),
+    tests=("test_stages.py::test_the_rounds_of_a_loop_are_bounded",),
 )
 def rounds_have_no_bound() -> bool:
     return counting()(floats(200_000))[0].tolist() == [200_000]
@@ -471,9 +472,9 @@ def rounds_have_no_bound() -> bool:
 @fault(
     "a loop without any round leaves outputs of its rounds, joined or of the last, as the "
     "request before made them, of its sizes as well",
-    done="one more flag tells of it, and the request is refused, also in bodies (`rounds.py`)",
+    done="one more flag tells of it, and the request is refused, also in bodies (`loop_rounds.py`)",
     where="`Loop` with such outputs, unless the model itself says that there is a round",
-    tests=("test_guards.py::test_a_loop_without_rounds_gives_nothing_of_another_request",),
+    tests=("test_stages.py::test_a_loop_without_rounds_gives_nothing_of_another_request",),
 )
 def a_loop_without_rounds_keeps_its_outputs() -> bool:
     x = port("f32", -1)
@@ -538,7 +539,7 @@ def pads_are_added_up_with_32_bits() -> bool:
     "the answer is that of the request before. Of an empty axis it leaves what was there, "
     "where the request says how many",
     done="a number that the model holds is compared with the axis when shapes are tried "
-    "(`unfit.py`); one that a request chooses is replaced by 1, flagged and refused "
+    "(`shape_checks.py`); one that a request chooses is replaced by 1, flagged and refused "
     "(`limits.py`)",
     where="`TopK` in open shapes, or by values",
     tests=(
@@ -556,9 +557,9 @@ def too_many_values_are_those_of_another_request() -> bool:
     "OpenVINO infers shapes of `DepthToSpace` and `SpaceToDepth` of nothing, of a `Squeeze` "
     "of what is not 1, and of a `PRelu` whose slopes do not fit, and its plugin fails with "
     "them, or gives more: lost where one thread infers, and valid requests fail from then on",
-    done="refused when shapes are tried (`unfit.py`)",
+    done="refused when shapes are tried (`shape_checks.py`)",
     where="these operations in open shapes",
-    tests=("test_unfit.py::test_a_request_that_does_not_fit_spoils_no_other",),
+    tests=("test_shape_checks.py::test_a_request_that_does_not_fit_spoils_no_other",),
 )
 def shapes_of_nothing_fail_late() -> bool:
     x = port("f32", 1, -1, 2, 2)
@@ -573,10 +574,10 @@ def shapes_of_nothing_fail_late() -> bool:
     "`ExtractImagePatches`) spoils a graph of open shapes: valid requests are answered with "
     "the shapes of the one that failed, or fail",
     done="each infer request has a compiled model of its own, which is compiled anew after an "
-    "error (`hazards.py`, `slot.py`)",
-    where="open shapes and an operation outside of the table `NEVER_FAILS` of `operations.py`; no "
-    "inference is taken ahead",
-    tests=("test_unfit.py::test_a_request_that_does_not_fit_spoils_no_other",),
+    "error (`hazards.py`, `running/slot.py`)",
+    where="open shapes and an operation outside of the table `NEVER_FAILS` of "
+    "`known_operations.py`; no inference is taken ahead",
+    tests=("test_shape_checks.py::test_a_request_that_does_not_fit_spoils_no_other",),
 )
 def refused_values_spoil_open_shapes() -> bool:
     x, lengths = port("f32", -1, -1), port("i32", -1)
@@ -643,8 +644,8 @@ def offsets_of_nan_end_the_process() -> bool:
     where="`ROIAlign`, `ROIAlignRotated`, `ROIPooling`, `PSROIPooling`, `GatherTree`, "
     "`CTCGreedyDecoderSeqLen`, `Multinomial`",
     tests=(
-        "test_guards.py::test_regions_of_no_image_are_refused",
-        "test_guards.py::test_draws_from_a_row_without_weights_are_refused",
+        "test_stages.py::test_regions_of_no_image_are_refused",
+        "test_stages.py::test_draws_from_a_row_without_weights_are_refused",
     ),
 )
 def regions_of_nan_end_the_process() -> bool:
@@ -672,11 +673,11 @@ def regions_of_nan_end_the_process() -> bool:
     "threshold below 0 the call does not return",
     done="such a box is put where it overlaps nothing, which is what TensorFlow computes; "
     "coordinates that are no numbers, or beyond 1e15, are flagged and refused "
-    "(`suppression.py`)",
+    "(`box_suppression.py`)",
     where="`NonMaxSuppression` with a sigma: some fifteen small operations",
     tests=(
-        "test_suppression.py::test_boxes_without_an_area_overlap_nothing",
-        "test_suppression.py::test_what_is_no_box_is_refused",
+        "test_box_suppression.py::test_boxes_without_an_area_overlap_nothing",
+        "test_box_suppression.py::test_what_is_no_box_is_refused",
     ),
 )
 def points_are_suppressed() -> bool:
@@ -706,7 +707,7 @@ def points_are_suppressed() -> bool:
     "`PriorBoxClustered`, `Roll`'s axes, `STFT`, `SegmentMax`, `Slice`'s axes, "
     "`SliceScatter`'s step, `SpaceToBatch`, `StringTensorPack`",
     tests=(
-        "test_guards.py::test_a_model_whose_requests_choose_an_axis_of_roll_is_not_served",
+        "test_stages.py::test_a_model_whose_requests_choose_an_axis_of_roll_is_not_served",
         "test_sizes.py::test_a_model_whose_requests_choose_an_axis_is_not_served",
     ),
 )
@@ -723,10 +724,10 @@ def axes_that_nothing_checks_end_the_process() -> bool:
 @fault(
     "`Pad` in open sizes fills with the number of the first request of each shape, that of another "
     "client",
-    done="it fills with 0, and the number is selected where no data is (`mend.py`)",
+    done="it fills with 0, and the number is selected where no data is (`rewrites.py`)",
     where="graphs whose number to fill with is computed; a copy, and a mask, which is constant "
     "where all sizes are known",
-    tests=("test_mend.py::test_each_request_says_what_to_pad_with",),
+    tests=("test_rewrites.py::test_each_request_says_what_to_pad_with",),
 )
 def padding_is_that_of_the_first_request() -> bool:
     x, number = port("f32", -1, 3), port("f32")
@@ -737,9 +738,9 @@ def padding_is_that_of_the_first_request() -> bool:
 
 @fault(
     "`Broadcast` of a number to no dimensions ends the process at the compile",
-    done="the number itself (`mend.py`)",
+    done="the number itself (`rewrites.py`)",
     where="graphs with it; none",
-    tests=("test_mend.py::test_a_number_is_broadcast_to_no_dimensions",),
+    tests=("test_rewrites.py::test_a_number_is_broadcast_to_no_dimensions",),
 )
 def a_broadcast_to_no_dimensions_ends_the_process() -> bool:
     x = port("f32")
@@ -749,9 +750,9 @@ def a_broadcast_to_no_dimensions_ends_the_process() -> bool:
 
 @fault(
     "`Gather` that is known to give nothing ends the process at the compile",
-    done="a `Broadcast` of zero (`mend.py`)",
+    done="a `Broadcast` of zero (`rewrites.py`)",
     where="graphs with it; none",
-    tests=("test_mend.py::test_what_gathers_nothing_ends_no_process",),
+    tests=("test_rewrites.py::test_what_gathers_nothing_ends_no_process",),
 )
 def a_gather_of_nothing_ends_the_process() -> bool:
     x, at = port("f32", 5, 3), port("i32", 0)
@@ -761,9 +762,9 @@ def a_gather_of_nothing_ends_the_process() -> bool:
 
 @fault(
     "`GatherND` by places of no coordinates gives what lies anywhere in memory",
-    done="the data for each place (`mend.py`)",
+    done="the data for each place (`rewrites.py`)",
     where="graphs with it; none",
-    tests=("test_mend.py::test_places_of_no_coordinates_give_all_of_the_data",),
+    tests=("test_rewrites.py::test_places_of_no_coordinates_give_all_of_the_data",),
 )
 def places_of_no_coordinates_read_elsewhere() -> bool:
     x, at = port("f32", 2, 2), port("i32", 3, 0)

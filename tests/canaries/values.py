@@ -15,10 +15,12 @@ from tests.canaries.fault import fault
     "rows",
     done="where `shape` or `batch_size` reshapes a model, a pattern that kept the first dimension "
     "must go on keeping it, else the shape is refused, at load or when it is tried "
-    "(`rows.py`); the graph of a model that is open itself is not rewritten, and a pattern "
-    "that does not hold is found by what it would make (`unfit.py`)",
+    "(`interface/mixed_rows.py`); the graph of a model that is open itself is not rewritten, and "
+    "a pattern that does not hold is found by what it would make (`shape_checks.py`)",
     where="models with open shapes; at load, and for new combinations only",
-    tests=("test_rows.py::test_a_larger_image_is_refused_and_not_made_several_rows",),
+    tests=(
+        "interface/test_mixed_rows.py::test_a_larger_image_is_refused_and_not_made_several_rows",
+    ),
 )
 def a_reshape_makes_rows_of_an_image() -> bool:
     x = port("f32", 1, 2, 4)
@@ -72,13 +74,13 @@ def magnitudes_replace_the_numbers() -> bool:
 @fault(
     "of equal values `TopK` names others than the first; TensorFlow and ONNX name the first",
     done="it is told to be stable, where it is asked for at most 10 values or among at most 256 "
-    "(`mend.py`)",
+    "(`rewrites.py`)",
     where="graphs with it; none for some ten values, 120 µs a row for 5 of 1,001 in fixed sizes, 50"
     " in open ones. For 300 of 8,400 it would be 30 ms instead of 0.6: there, and where "
     "neither number is known at load, equal values may change places",
     tests=(
-        "test_mend.py::test_of_equal_values_the_first_is_named",
-        "test_mend.py::test_of_equal_values_the_first_ones_are_named",
+        "test_rewrites.py::test_of_equal_values_the_first_is_named",
+        "test_rewrites.py::test_of_equal_values_the_first_ones_are_named",
     ),
     issue=33398,
 )
@@ -98,11 +100,11 @@ def equal_values_lose_their_order() -> bool:
     "greatest number, a `TopK` of several names equal values in another order, and quantized "
     "NaN become other numbers: what a request gets alone would not be what it gets in a batch",
     done="only graphs of operations that were compared are compiled for one row beside batches "
-    "(`alike.py`)",
+    "(`shape_independent.py`)",
     where="others are computed alone as in a batch",
     tests=(
-        "test_alike.py::test_a_lone_row_is_computed_as_in_a_batch",
-        "test_alike.py::test_other_graphs_are_not",
+        "test_shape_independent.py::test_a_lone_row_is_computed_as_in_a_batch",
+        "test_shape_independent.py::test_other_graphs_are_not",
     ),
 )
 def known_sizes_cast_otherwise_than_open_ones() -> bool:
@@ -115,9 +117,9 @@ def known_sizes_cast_otherwise_than_open_ones() -> bool:
 
 @fault(
     "`Unique` gives zeros where nothing reads its third output",
-    done="that output is read (`mend.py`)",
+    done="that output is read (`rewrites.py`)",
     where="graphs with it; a copy of one integer for each element",
-    tests=("test_mend.py::test_unique_values_are_given_without_their_places",),
+    tests=("test_rewrites.py::test_unique_values_are_given_without_their_places",),
 )
 def unique_values_are_zeros() -> bool:
     x = port("f32", -1)
@@ -128,9 +130,9 @@ def unique_values_are_zeros() -> bool:
 @fault(
     'operations behind the flags of `SparseFillEmptyRows` refuse them: "unsupported src_prc: '
     'boolean"',
-    done="the flags are compared with zero (`mend.py`)",
+    done="the flags are compared with zero (`rewrites.py`)",
     where="graphs with it",
-    tests=("test_mend.py::test_flags_of_empty_rows_can_be_selected_by",),
+    tests=("test_rewrites.py::test_flags_of_empty_rows_can_be_selected_by",),
 )
 def flags_of_empty_rows_are_not_taken() -> bool:
     v, i, s = port("f32", -1), port("i64", -1, 2), port("i64", 2)
@@ -145,14 +147,14 @@ def flags_of_empty_rows_are_not_taken() -> bool:
     "`ReduceMax` begins with the least finite float: the greatest of negative infinities "
     "alone, or of nothing in fixed sizes, is -3.4e38, by which attention that is masked as a "
     "whole becomes NaN; `ReduceMin` likewise",
-    done="halves are reduced, and the result is doubled (`mend.py`): -3.4e38 becomes infinity. "
+    done="halves are reduced, and the result is doubled (`rewrites.py`): -3.4e38 becomes infinity. "
     "Numbers below 2.4e-38 may become 0",
     where="floats, unless it lowers the same numbers, as in a softmax in parts; 7 to 13 percent of "
     "large shapes, 41 of 32 x 1,001 of the operation for some 100,000 numbers",
     tests=(
-        "test_mend.py::test_the_ends_of_infinities_are_infinite",
-        "test_mend.py::test_the_greatest_of_nothing_is_the_least",
-        "test_mend.py::test_a_softmax_in_parts_stays_one_to_be_fused",
+        "test_rewrites.py::test_the_ends_of_infinities_are_infinite",
+        "test_rewrites.py::test_the_greatest_of_nothing_is_the_least",
+        "test_rewrites.py::test_a_softmax_in_parts_stays_one_to_be_fused",
     ),
 )
 def the_greatest_of_infinities_is_finite() -> bool:
@@ -165,9 +167,9 @@ def the_greatest_of_infinities_is_finite() -> bool:
 @fault(
     "`NonMaxSuppression` leaves out a box that overlaps another by the threshold itself; "
     "TensorFlow and ONNX only by more",
-    done="the threshold becomes the next float (`mend.py`)",
+    done="the threshold becomes the next float (`rewrites.py`)",
     where="graphs with it; none where it is a constant",
-    tests=("test_mend.py::test_a_box_that_overlaps_by_the_threshold_itself_stays",),
+    tests=("test_rewrites.py::test_a_box_that_overlaps_by_the_threshold_itself_stays",),
 )
 def a_box_at_the_threshold_is_left_out() -> bool:
     b, s = port("f32", 1, 2, 4), port("f32", 1, 1, 2)
@@ -182,9 +184,9 @@ def a_box_at_the_threshold_is_left_out() -> bool:
 
 @fault(
     "`Pad` fills with 0 where its number is computed and all sizes are known",
-    done="it fills with 0, and the number is selected where no data is (`mend.py`)",
+    done="it fills with 0, and the number is selected where no data is (`rewrites.py`)",
     where="graphs with it; a mask and a copy",
-    tests=("test_mend.py::test_a_request_says_what_to_pad_with",),
+    tests=("test_rewrites.py::test_a_request_says_what_to_pad_with",),
 )
 def a_computed_number_is_not_padded_with() -> bool:
     x, v = port("f32", 1, 2), port("f32")
@@ -212,7 +214,7 @@ def the_mean_of_nothing_is_0() -> bool:
     "infinity becomes the largest float32 in an output of float64, as of a quotient by 0 or a"
     " logarithm of 0, and in an input of float64",
     done="the graph gives float32, which becomes float64 behind it, and takes float32 "
-    "(`specs.py`, `slot.py`)",
+    "(`interface/specs.py`, `running/slot.py`)",
     where="models with inputs of float64 that are computed with, or with outputs of float64 that "
     "are computed: these are copied, and infer asynchronously",
     tests=(
@@ -229,9 +231,9 @@ def an_infinite_double_is_finite() -> bool:
 
 @fault(
     "64-bit integers, unsigned 32-bit ones and doubles are cut to 32 bits",
-    done="values that do not fit are refused (`narrow.py`)",
+    done="values that do not fit are refused (`narrow_inputs.py`)",
     where="inputs of those dtypes that an operation computes with",
-    tests=("test_narrow.py::test_a_value_beyond_is_refused_by_name_and_value",),
+    tests=("test_narrow_inputs.py::test_a_value_beyond_is_refused_by_name_and_value",),
     issue=35890,
 )
 def wide_integers_are_cut() -> bool:
@@ -241,9 +243,9 @@ def wide_integers_are_cut() -> bool:
 
 @fault(
     "strings are cut at a trailing zero byte",
-    done="refused (`slot.py`)",
+    done="refused (`running/slot.py`)",
     where="string inputs",
-    tests=("test_infer.py::test_a_string_that_the_engine_would_cut_is_refused",),
+    tests=("running/test_infer.py::test_a_string_that_the_engine_would_cut_is_refused",),
 )
 def a_trailing_zero_byte_is_cut() -> bool:
     x = port("string", -1)
@@ -260,8 +262,8 @@ def a_trailing_zero_byte_is_cut() -> bool:
     "TensorFlow's models, as TensorFlow does (`ranges.py`)",
     where="`Range`, but from 0 or below up to a size",
     tests=(
-        "test_guards.py::test_a_range_in_the_wrong_direction_is_empty",
-        "test_guards.py::test_tensorflow_refuses_a_range_in_the_wrong_direction",
+        "test_stages.py::test_a_range_in_the_wrong_direction_is_empty",
+        "test_stages.py::test_tensorflow_refuses_a_range_in_the_wrong_direction",
     ),
 )
 def a_range_counts_in_the_wrong_direction() -> bool:
@@ -306,7 +308,7 @@ def nan_is_false() -> bool:
 
 @fault(
     "`Greater` and `GreaterEqual` are true of NaN",
-    done="`Less` and `LessEqual` of the same numbers the other way round (`mend.py`)",
+    done="`Less` and `LessEqual` of the same numbers the other way round (`rewrites.py`)",
     where="floats; none",
     tests=("test_nonfinite.py::test_nan_is_compared_as_ieee_754_says",),
     issue=35927,
@@ -320,9 +322,11 @@ def nan_is_greater() -> bool:
 @fault(
     "`FakeQuantize` by channels whose number is open takes other steps than it is told, unless "
     "they are a power of 2",
-    done="other operations compute it (`mend.py`)",
+    done="other operations compute it (`rewrites.py`)",
     where="graphs with it; some eight small operations",
-    tests=("test_mend.py::test_an_open_number_of_channels_is_quantized_in_the_steps_it_is_told",),
+    tests=(
+        "test_rewrites.py::test_an_open_number_of_channels_is_quantized_in_the_steps_it_is_told",
+    ),
 )
 def open_channels_take_other_steps() -> bool:
     x = port("f32", -1, -1)

@@ -21,8 +21,8 @@ from ie_serving.app.command_line import main
 from ie_serving.core.tensors import Array, Signature
 from ie_serving.engines.base import CompiledModel, EngineOptions
 from ie_serving.engines.layers.base import Layer
-from ie_serving.engines.openvino.compile import OpenVinoEngine
-from ie_serving.engines.openvino.slot import Slot
+from ie_serving.engines.openvino.compiling.engine import OpenVinoEngine
+from ie_serving.engines.openvino.running.slot import Slot
 
 T = TypeVar("T")
 

@@ -22,7 +22,7 @@ from tests.exporting import export
 from tests.functional.exports.answers import configuration
 from tests.functional.servers import Server
 from tests.process import PATIENCE_S
-from tests.unit.engines.openvino.savedmodel import exports
+from tests.unit.engines.savedmodel import exports
 
 CASES = [(model, name) for model, names in exports.INPUTS.items() for name in names]
 

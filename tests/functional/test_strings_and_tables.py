@@ -16,7 +16,7 @@ from tensorflow_serving.apis import classification_pb2, predict_pb2
 from tests.exporting import export
 from tests.functional.servers import Server
 from tests.process import PATIENCE_S
-from tests.unit.engines.openvino.savedmodel.host import exports
+from tests.unit.engines.savedmodel.host import exports
 
 CASES = [
     (model, name, number)

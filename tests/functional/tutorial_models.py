@@ -19,7 +19,7 @@ from tensorflow_serving.apis import (
     regression_pb2,
 )
 
-from tests.unit.engines.openvino.savedmodel.exports import Signatures, first_generation, signature
+from tests.unit.engines.savedmodel.exports import Signatures, first_generation, signature
 
 _random = np.random.default_rng(3)
 WEIGHTS = (_random.normal(size=(784, 10)) / 28).astype(np.float32)

@@ -78,10 +78,12 @@ def _each(ask: Callable[[Case], str], given: list[Case]) -> dict[str, str]:
 
 def _without_guards() -> None:
     """Switch off what knows of faults of values and of the front end."""
-    from ie_serving.engines.openvino import programs, read
+    from ie_serving.engines.openvino.compiling import programs
+    from ie_serving.engines.openvino.graphs.rules import Rules
+    from ie_serving.engines.openvino.reading import read
 
     read.refuse_unread = read.mend_onnx = lambda *_: None
-    programs.mend = programs.mend_known_sizes = lambda _: None
+    programs.READ = programs.SIZED = Rules()
 
 
 def _saved(directory: Path, case: Case) -> Path:
@@ -100,7 +102,7 @@ def _answered(directory: Path, case: Case) -> str:
     from ie_serving.engines.base import EngineOptions
     from ie_serving.engines.layers import own_loop
     from ie_serving.engines.layers.joining import copies
-    from ie_serving.engines.openvino.compile import OpenVinoEngine
+    from ie_serving.engines.openvino.compiling.engine import OpenVinoEngine
     from ie_serving.engines.openvino.options import OpenVinoOptions
 
     options = EngineOptions(own=(OpenVinoOptions(inference_precision="f32"),))

@@ -16,9 +16,9 @@ from openvino.frontend import FrontEndManager
 from tensorflow.core.framework import graph_pb2
 from tensorflow.python.framework import op_def_registry
 
-from ie_serving.engines.openvino.savedmodel.cut_examples import PARSERS
-from ie_serving.engines.openvino.savedmodel.host.kernels import KERNELS
-from ie_serving.engines.openvino.savedmodel.replace import REPLACED
+from ie_serving.engines.savedmodel.cut_examples import PARSERS
+from ie_serving.engines.savedmodel.host.kernels import KERNELS
+from ie_serving.engines.savedmodel.replace import REPLACED
 
 NO_RULE = "No conversion rule"
 

@@ -6,13 +6,22 @@ from pathlib import Path
 
 import pytest
 
+from ie_serving.engines.openvino.faults import (
+    shape_checks,
+    shape_independent,
+    shared_sizes,
+    stages,
+)
+from ie_serving.engines.openvino.faults.integers import exact
+from ie_serving.engines.openvino.graphs.rules import Rules
+from ie_serving.engines.openvino.reading import onnx_graph
 from tests.canaries import page
 from tests.canaries.declared import FAULTS
 from tests.canaries.fault import Fault
 
 ROOT = Path(__file__).parents[2]
 ENGINE = ROOT / "ie_serving" / "engines"
-TESTS = ROOT / "tests" / "unit" / "engines" / "openvino"
+TESTS = ROOT / "tests" / "unit" / "engines"
 EACH = pytest.mark.parametrize("fault", FAULTS.values(), ids=lambda fault: fault.name)
 
 
@@ -32,15 +41,22 @@ def test_its_tests_exist(fault: Fault) -> None:
     assert fault.tests or fault.name in {"norms"}
     for test in fault.tests:
         file, _, name = test.partition("::")
-        assert name in _functions(TESTS / file)
+        places = (TESTS / "openvino" / "faults", TESTS / "openvino", TESTS)
+        (path,) = (each / file for each in places if (each / file).exists())
+        assert name in _functions(path)
 
 
 @EACH
 def test_the_modules_that_keep_it_from_answers_exist(fault: Fault) -> None:
     named = re.findall(r"`(\S+\.py)`", fault.done)
-    assert [
-        name
-        for name in named
-        if not (ENGINE / "openvino" / name.removeprefix("engines/")).exists()
-        and not (ENGINE.parent / name).exists()
-    ] == []
+    places = (ENGINE / "openvino" / "faults", ENGINE / "openvino", ENGINE, ENGINE.parent)
+    assert [name for name in named if not any((place / name).exists() for place in places)] == []
+
+
+def test_each_rule_names_the_canaries_that_show_its_fault() -> None:
+    passes = (shared_sizes._RULES, shape_checks._RULES, shape_independent._RULES, exact._RULES)
+    walks = [each for each in vars(stages).values() if isinstance(each, Rules)]
+    rules = [each for rules in (*passes, *walks) for group in rules.groups for each in group]
+    named = {name for each in (*rules, *onnx_graph._RULES) for name in each.faults.split()}
+    assert len(named) > 50
+    assert named <= FAULTS.keys()

@@ -14,7 +14,7 @@ from ie_serving.core.errors import LoadFailed
 from ie_serving.core.tensors import SERVING_DEFAULT, Array, DataType, Signature, TensorSpec
 from ie_serving.engines import declared
 from ie_serving.engines.base import EngineOptions
-from ie_serving.engines.openvino.unmet import refuse_unmet
+from ie_serving.engines.openvino.unsupported import refuse_unsupported
 from ie_serving.engines.run.function import program
 from ie_serving.engines.run.program import CompiledPrograms
 
@@ -32,7 +32,7 @@ def load(directory: Path, options: EngineOptions) -> CompiledPrograms:
     outputs = declared.specs(options, declared.OUTPUTS) or inputs
     signature = Signature(SERVING_DEFAULT, inputs, outputs)
     _check_echoed(inputs, outputs)
-    refuse_unmet(options, signature, f"driver {NAME}")
+    refuse_unsupported(options, signature, f"driver {NAME}")
     call = partial(_answer, outputs)
     made = program(signature, call, options, library=f"driver {NAME}")
     return CompiledPrograms([made], runs_on={SERVING_DEFAULT: f"driver {NAME}, which echoes"})

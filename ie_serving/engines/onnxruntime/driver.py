@@ -19,7 +19,7 @@ from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.onnx_file import Node, nodes, uses_domain
 from ie_serving.engines.onnxruntime.session import Failure, SessionRequest
 from ie_serving.engines.onnxruntime.specs import Output, Session, input_specs, outputs_of
-from ie_serving.engines.openvino.unmet import refuse_unmet
+from ie_serving.engines.openvino.unsupported import refuse_unsupported
 from ie_serving.engines.run import probe
 from ie_serving.engines.run.latency_model import LatencyModel
 from ie_serving.engines.run.program import CompiledPrograms, Program
@@ -61,7 +61,7 @@ class OnnxRuntimeEngine:
             input_specs(session),
             {output.spec.name: output.spec for output in outputs},
         )
-        refuse_unmet(options, signature, LIBRARY)
+        refuse_unsupported(options, signature, LIBRARY)
         program = _program(session, signature, outputs, options)
         return CompiledPrograms([program], runs_on={SERVING_DEFAULT: LIBRARY})
 

@@ -12,7 +12,7 @@ from ie_serving.core.tensors import SERVING_DEFAULT, Signature
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.batching import Batching
 from ie_serving.engines.kernels import INLINE, PROCESS, KernelOptions
-from ie_serving.engines.openvino.unmet import refuse_unmet
+from ie_serving.engines.openvino.unsupported import refuse_unsupported
 from ie_serving.engines.others import AtHand
 from ie_serving.engines.python.calls import InProcess
 from ie_serving.engines.python.daemons import DaemonThreads
@@ -69,7 +69,7 @@ def _model(kernel: Running, options: EngineOptions, undone: ExitStack) -> Kernel
         # Rows of several callers may share a batch: such a call has no one caller to tell of.
         told=gathers or not batching.rows,
     )
-    refuse_unmet(options, signature, f"kernel {kernel.name}")
+    refuse_unsupported(options, signature, f"kernel {kernel.name}")
     threads: Executor = INFER_THREADS
     if own.isolation != INLINE:
         threads = DaemonThreads(kernel.fleet.most)

@@ -11,7 +11,7 @@ from ie_serving.core.errors import LoadFailed
 from ie_serving.core.tensors import SERVING_DEFAULT, Array, DataType, Signature, TensorSpec
 from ie_serving.engines import declared
 from ie_serving.engines.base import EngineOptions
-from ie_serving.engines.openvino.unmet import refuse_unmet
+from ie_serving.engines.openvino.unsupported import refuse_unsupported
 from ie_serving.engines.pytorch.files import ARGUMENTS, CLASS, Module, read
 from ie_serving.engines.pytorch.tensors import array_of, dtype_of, named, tensor_of
 from ie_serving.engines.run.function import needed, one_line, program, reading
@@ -41,7 +41,7 @@ def load(file: Path, options: EngineOptions) -> CompiledPrograms:
     outputs = declared.specs(options, declared.OUTPUTS)
     compute = partial(_compute, torch, module, inputs, list(outputs))
     signature = Signature(SERVING_DEFAULT, inputs, outputs or _tried(compute, inputs))
-    refuse_unmet(options, signature, NAME)
+    refuse_unsupported(options, signature, NAME)
     call = partial(_answer, torch, compute, signature.outputs)
     # RuntimeError as well: PyTorch raises it where shapes or dtypes of a request do not fit.
     refusals = (ValueError, TypeError, IndexError, AssertionError, RuntimeError)

@@ -10,7 +10,7 @@ import numpy as np
 from ie_serving.core.errors import InvalidTensor
 from ie_serving.core.tensors import SERVING_DEFAULT, Array, DataType, TensorSpec
 from ie_serving.engines.base import EngineOptions
-from ie_serving.engines.openvino.unmet import refuse_unmet
+from ie_serving.engines.openvino.unsupported import refuse_unsupported
 from ie_serving.engines.run import function
 from ie_serving.engines.run.program import CompiledPrograms
 from ie_serving.engines.run.texts import decoded, encoded
@@ -41,7 +41,7 @@ def compiled(
         LoadFailed: settings ask for what the library cannot do.
     """
     base = form.base
-    refuse_unmet(options, base, library)
+    refuse_unsupported(options, base, library)
     call = partial(answer, form, predict)
     types: Sequence[type[Exception]] = (ValueError, TypeError, *refusals)
     program = function.program(base, call, options, library=library, refusals=types)

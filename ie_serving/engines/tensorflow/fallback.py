@@ -11,7 +11,7 @@ from pathlib import Path
 from ie_serving.core.hints import Hint
 from ie_serving.core.tensors import Signature
 from ie_serving.engines.base import EngineOptions
-from ie_serving.engines.openvino.unmet import unmet
+from ie_serving.engines.openvino.unsupported import unsupported
 from ie_serving.engines.process.starts import Starts
 from ie_serving.engines.run.program import Runs
 from ie_serving.engines.tensorflow.options import TensorFlowOptions
@@ -59,7 +59,7 @@ def _sorted(
     for each in left_out:
         if not _able(each):
             others.append(each)
-        elif asked := unmet(options, each):  # to turn the fallback on would not help
+        elif asked := unsupported(options, each):  # to turn the fallback on would not help
             others.append(_with(each, WITHOUT.format(settings=asked)))
         else:
             able.append(each)

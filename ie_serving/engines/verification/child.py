@@ -32,8 +32,8 @@ from ie_serving.engines.generated import (
     requests,
     usual,
 )
-from ie_serving.engines.openvino.formats import ONNX
 from ie_serving.engines.openvino.options import OpenVinoOptions
+from ie_serving.engines.openvino.reading.formats import ONNX
 from ie_serving.engines.verification.comparison import Answers, Comparison, has_time
 from ie_serving.engines.verification.locating import LOCATE_S, first_different
 from ie_serving.engines.verification.references import BY_SUFFIX, Reference, Refused
@@ -117,7 +117,7 @@ def compare(task: Task, steps: _Steps) -> tuple[Findings | Answers, Request | No
 
 def _compiled(task: Task, file: Path) -> CompiledModel:
     # Here, since the reference may refuse the file before, and is imported faster.
-    from ie_serving.engines.openvino.compile import OpenVinoEngine
+    from ie_serving.engines.openvino.compiling.engine import OpenVinoEngine
 
     own = task.options.of(OpenVinoOptions)
     own = replace(own, plugin_config={**PLAIN, **own.plugin_config})

@@ -23,10 +23,10 @@ from ie_serving.engines.generated import Kind
 from ie_serving.engines.layers.base import Layer
 from ie_serving.engines.onnx_file import nodes
 from ie_serving.engines.openvino.devices import CPU
-from ie_serving.engines.openvino.formats import ONNX, model_file
-from ie_serving.engines.openvino.mapping import FILE as MAPPING
 from ie_serving.engines.openvino.options import OpenVinoOptions
-from ie_serving.engines.openvino.unmet import unmet
+from ie_serving.engines.openvino.reading.formats import ONNX, model_file
+from ie_serving.engines.openvino.reading.mapping import FILE as MAPPING
+from ie_serving.engines.openvino.unsupported import unsupported
 from ie_serving.engines.preprocessing import Preprocessing
 from ie_serving.engines.sequences import Sequences
 from ie_serving.engines.verification.comparison import Answers
@@ -224,7 +224,7 @@ class _Load:
     ) -> CompiledModel:
         named = " and ".join(kind.value for kind in kinds)
         cause = f"{OPENVINO} may compute requests with {named} wrongly for this model"
-        refused = unmet(self._options, next(iter(model.signatures.values())))
+        refused = unsupported(self._options, next(iter(model.signatures.values())))
         crashed = [found.crashed.get(kind, "") for kind in kinds]
         has_crashed = any(text.startswith(self._second.library) for text in crashed)
         if refused or has_crashed or not self._second.serves:

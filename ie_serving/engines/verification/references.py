@@ -12,7 +12,7 @@ from ie_serving.core.errors import ServingError
 from ie_serving.core.tensors import Array
 from ie_serving.engines.generated import Input
 from ie_serving.engines.onnxruntime import driver as onnxruntime
-from ie_serving.engines.openvino.formats import ONNX, TFLITE
+from ie_serving.engines.openvino.reading.formats import ONNX, TFLITE
 from ie_serving.engines.verification.comparison import Tensors
 
 ROOM = "ie_serving.engines.verification"

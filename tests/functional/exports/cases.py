@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from tests.unit.engines.openvino.savedmodel.exports import example, strings
+from tests.unit.engines.savedmodel.exports import example, strings
 
 Inputs = Mapping[str, Any]
 Models = Mapping[str, Mapping[str, Inputs]]

@@ -7,7 +7,7 @@ from typing import Any
 import tensorflow as tf
 import tensorflow.compat.v1 as v1
 
-from tests.unit.engines.openvino.savedmodel.exports import Signatures, first_generation, signature
+from tests.unit.engines.savedmodel.exports import Signatures, first_generation, signature
 
 Features = Mapping[str, Any]
 

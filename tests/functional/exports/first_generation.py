@@ -5,7 +5,7 @@ from pathlib import Path
 import tensorflow as tf
 import tensorflow.compat.v1 as v1
 
-from tests.unit.engines.openvino.savedmodel.exports import (
+from tests.unit.engines.savedmodel.exports import (
     Signatures,
     first_control_flow,
     first_generation,

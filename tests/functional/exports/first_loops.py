@@ -7,7 +7,7 @@ import numpy as np
 import tensorflow as tf
 import tensorflow.compat.v1 as v1
 
-from tests.unit.engines.openvino.savedmodel.exports import (
+from tests.unit.engines.savedmodel.exports import (
     Signatures,
     first_control_flow,
     first_generation,

@@ -1,6 +1,6 @@
 """Writes SavedModels whose init op sets variables and tables, each with what TensorFlow answers.
 
-Run as a program, as `tests/unit/engines/openvino/savedmodel/exports.py` describes it.
+Run as a program, as `tests/unit/engines/savedmodel/exports.py` describes it.
 """
 
 import sys
@@ -13,7 +13,7 @@ import tensorflow as tf
 import tensorflow.compat.v1 as v1
 from tensorflow.python.trackable.resource import TrackableResource
 
-from tests.unit.engines.openvino.savedmodel.exports import Signatures, expect, signature, strings
+from tests.unit.engines.savedmodel.exports import Signatures, expect, signature, strings
 
 X = np.array([1, 2.5], np.float32)
 ROWS = np.array([[1, 2], [3, -4]], np.float32)

@@ -1,6 +1,6 @@
 """Writes a SavedModel of operations that OpenVINO loses NaN in, with what TensorFlow answers.
 
-Run as a program, as `tests/unit/engines/openvino/savedmodel/exports.py` describes it.
+Run as a program, as `tests/unit/engines/savedmodel/exports.py` describes it.
 """
 
 import sys
@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from tests.unit.engines.openvino.savedmodel.exports import expect
+from tests.unit.engines.savedmodel.exports import expect
 
 MODEL = "odd"
 ROWS = np.array(

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import openvino.opset16 as op
 
-from ie_serving.engines.openvino.operations import named
+from ie_serving.engines.openvino.faults.known_operations import named
 from tests.functional.memory_search.draw import FLOAT, Case, Draw, covers, wide
 
 UNARY = named(

@@ -13,6 +13,11 @@ Operand: TypeAlias = "ov.Node | ov.Output"
 """What an operation may read: a node stands for its only output."""
 
 
+def output_of(value: Operand) -> ov.Output:
+    """Give the output that an operand stands for."""
+    return value if isinstance(value, ov.Output) else value.output(0)
+
+
 def int32(value: ArrayLike) -> ov.Node:
     """Give a constant: a number is a scalar, a list has its shape."""
     return op.constant(np.array(value, np.int32))
@@ -31,3 +36,8 @@ def float32(value: ArrayLike) -> ov.Node:
 def value_of(node: ov.Node) -> Array | None:
     """Give the value of a constant; None for any other operation."""
     return np.asarray(node.data) if node.get_type_name() == "Constant" else None
+
+
+def known_input(node: ov.Node, number: int) -> Array | None:
+    """Give the value of an operation's input; None where it is no constant, or there is none."""
+    return value_of(node.input_value(number).get_node()) if number < node.get_input_size() else None

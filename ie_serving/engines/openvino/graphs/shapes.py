@@ -14,3 +14,8 @@ def elements(shape: ov.PartialShape) -> int | None:
         return None
     # Its text is one call of the binding, and each dimension would be one: 33 us instead of 3.
     return math.prod(int(size) for size in str(shape)[1:-1].split(",") if size)
+
+
+def rank_of(shape: ov.PartialShape) -> int | None:
+    """Count the dimensions of a shape; None where their number is open."""
+    return int(shape.rank.get_length()) if shape.rank.is_static else None

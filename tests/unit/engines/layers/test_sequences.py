@@ -23,7 +23,7 @@ from ie_serving.engines.layers.sequence import Control
 from ie_serving.engines.layers.sequence_family import Family
 from ie_serving.engines.layers.sequence_table import SequenceTable
 from ie_serving.engines.layers.sequences import CONTROL, ID, SequenceLayer, WithSequences
-from ie_serving.engines.openvino.compile import OpenVinoEngine
+from ie_serving.engines.openvino.compiling.engine import OpenVinoEngine
 from ie_serving.engines.sequences import Sequences
 from ie_serving.engines.testing import FILE, StandInEngine
 from ie_serving.telemetry.sequences import SequenceMetrics

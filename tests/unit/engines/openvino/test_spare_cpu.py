@@ -16,7 +16,7 @@ import numpy as np
 import openvino as ov
 import openvino.opset15 as op
 from ie_serving.core.spare_cpu import SPARE_CPU, division
-from ie_serving.engines.openvino.properties import THREADS
+from ie_serving.engines.openvino.compiling.properties import THREADS
 from ie_serving.engines.openvino.runtime import core
 
 def load():

@@ -19,7 +19,7 @@ from ie_serving.core.tensors import SERVING_DEFAULT, Array
 from ie_serving.engines.base import CompiledModel, EngineOptions
 from ie_serving.engines.generated import Kind, Request
 from ie_serving.engines.onnxruntime.driver import OnnxRuntimeEngine
-from ie_serving.engines.openvino.compile import OpenVinoEngine
+from ie_serving.engines.openvino.compiling.engine import OpenVinoEngine
 from ie_serving.engines.openvino.options import OpenVinoOptions
 from ie_serving.engines.run.program import CompiledPrograms
 from ie_serving.engines.verification import child, references

@@ -17,7 +17,7 @@ from ie_serving.engines.generated import Kind
 from ie_serving.engines.layers import own_loop
 from ie_serving.engines.layers.joining import copies
 from ie_serving.engines.onnxruntime.driver import OnnxRuntimeEngine
-from ie_serving.engines.openvino.compile import OpenVinoEngine
+from ie_serving.engines.openvino.compiling.engine import OpenVinoEngine
 from ie_serving.engines.openvino.options import OpenVinoOptions
 from ie_serving.engines.verification import references
 from ie_serving.engines.verification import verifier as module

@@ -12,8 +12,8 @@ from onnx import NodeProto, TensorProto, helper, load_model, numpy_helper, save_
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.generated import Kind
 from ie_serving.engines.onnx_file import steps, with_outputs
-from ie_serving.engines.openvino import read
 from ie_serving.engines.openvino.options import OpenVinoOptions
+from ie_serving.engines.openvino.reading import read
 from ie_serving.engines.verification import child, locating
 from ie_serving.engines.verification.references import BY_SUFFIX
 from ie_serving.engines.verification.verdict import Findings, Task

@@ -9,7 +9,7 @@ import tensorflow.compat.v1 as v1
 from ie_serving.core.errors import LoadFailed
 from tests.unit.compat.kibernetika.hooks.hooked import chained
 from tests.unit.engines.asking import answer
-from tests.unit.engines.openvino.savedmodel.exports import first_generation, signature
+from tests.unit.engines.savedmodel.exports import first_generation, signature
 
 ROWS = np.float32([[1, 2], [3, 4]])
 

@@ -1,0 +1,339 @@
+"""A signature's graph becomes a program: guarded, compiled, with its infer requests."""
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import partial
+from typing import NamedTuple
+
+import openvino as ov
+
+from ie_serving.core.errors import InvalidRequest, LoadFailed, ServingError
+from ie_serving.core.tensors import Array, DataType
+from ie_serving.engines.base import EngineOptions
+from ie_serving.engines.openvino.compiling.lone_row import (
+    Fixed,
+    copy_for_one_row,
+    fix_to_one_row,
+    shape_of,
+)
+from ie_serving.engines.openvino.compiling.properties import (
+    STREAMS,
+    THREADS,
+    UNKNOWN,
+    check_precision,
+    precision_of,
+    property_of,
+)
+from ie_serving.engines.openvino.compiling.threads_choice import (
+    AS_FAST,
+    SLOWER,
+    Compiled,
+    compile_cached,
+    compile_fastest,
+)
+from ie_serving.engines.openvino.devices import CPU
+from ie_serving.engines.openvino.faults.absolutes import part_absolutes
+from ie_serving.engines.openvino.faults.hazards import Hazards, guard
+from ie_serving.engines.openvino.faults.narrow_inputs import check_range, narrowed
+from ie_serving.engines.openvino.faults.nonfinite import Nonfinite, loses_nonfinite
+from ie_serving.engines.openvino.faults.stages import KEEPING_NONFINITE, READ, SIZED, STRINGS
+from ie_serving.engines.openvino.graphs.rules import visit
+from ie_serving.engines.openvino.graphs.weightless import WeightlessCopy, weightless_copy
+from ie_serving.engines.openvino.interface.draft import Draft
+from ie_serving.engines.openvino.interface.specs import Port, Ports, prepare, zeros
+from ie_serving.engines.openvino.options import OpenVinoOptions
+from ie_serving.engines.openvino.running.release import release
+from ie_serving.engines.openvino.running.shape_inference import ShapeInference
+from ie_serving.engines.openvino.running.slot import Slot
+from ie_serving.engines.openvino.running.stateful_slot import StatefulSlot, unroll, with_states
+from ie_serving.engines.openvino.runtime import in_words, load_failures
+from ie_serving.engines.run.detour import Detour
+from ie_serving.engines.run.latency_model import INLINE_MAX_S, LatencyModel
+from ie_serving.engines.run.on_demand import OnDemand
+from ie_serving.engines.run.program import Check, Program
+from ie_serving.engines.run.queued import Lone, QueuedProgram
+from ie_serving.engines.sequences import Sequences
+from ie_serving.telemetry.logs import Event
+
+log = logging.getLogger(__name__)
+
+FAILED = "Error occurred during inference execution"
+"""Phrase of 2020 for whatever the engine raised."""
+
+
+FLOATS = (DataType.FP16, DataType.BF16, DataType.FP32, DataType.FP64)
+
+
+class Graph(NamedTuple):
+    """The graph of a signature, guarded and ready to be compiled.
+
+    Attributes:
+        model: the graph.
+        ports: of it.
+        hazards: of it.
+        admission: tells which shapes it takes; None where only one combination is.
+        is_row: whether it is fixed to one row, beside a graph for batches.
+        detour: for requests with NaN or infinity; None where this graph keeps these.
+    """
+
+    model: ov.Model
+    ports: Ports
+    hazards: Hazards
+    admission: ShapeInference | None
+    is_row: bool = False
+    detour: Detour | None = None
+
+
+def program_of(
+    draft: Draft, model: ov.Model, options: EngineOptions, nonfinite: Nonfinite
+) -> Program:
+    """Compile the graph of a signature; all ranks of its inputs are known.
+
+    Args:
+        draft: the signature.
+        model: its graph, which is changed.
+        options: of the version.
+        nonfinite: what becomes of NaN and infinity.
+
+    Raises:
+        LoadFailed: the device does not take the graph, or an option asks for what it cannot have.
+    """
+    visit(model, READ)
+    loses = loses_nonfinite(model)
+    if loses and nonfinite.kept:
+        visit(model, KEEPING_NONFINITE)
+    visit(model, STRINGS)
+    ports = prepare(draft, model, options)
+    if options.of(Sequences).low_latency_transformation:
+        unroll(model)
+    # Before guards are added, which follow from sizes: one row has its own.
+    row = copy_for_one_row(model, ports) if _may_have_lone_rows(options) else None
+    graph = _guarded(draft, model, ports, options, keeps_nonfinite=loses and nonfinite.kept)
+    if loses and nonfinite.elsewhere:
+        other = OnDemand(nonfinite.elsewhere, lambda runs: runs.close())
+        graph = graph._replace(detour=Detour(_floats(ports), other))
+    compiled = _compile(draft, graph, options)
+    if not _takes_ahead(graph, compiled, options):
+        return _program(graph, compiled, options)
+    lone = _lone(draft, graph, compiled, row, options) if row else None
+    return _program(graph, compiled, options, partial(QueuedProgram, lone=lone), more=1)
+
+
+def _may_have_lone_rows(options: EngineOptions) -> bool:
+    # What `faults/shape_independent.py` says is measured for this device alone.
+    is_cpu = options.of(OpenVinoOptions).target_device == CPU
+    return options.ahead and options.nireq <= 1 and is_cpu
+
+
+def _floats(ports: Ports) -> list[str]:
+    return [port.spec.name for port in ports.inputs if port.spec.dtype in FLOATS]
+
+
+def _guarded(
+    draft: Draft,
+    model: ov.Model,
+    ports: Ports,
+    options: EngineOptions,
+    *,
+    keeps_nonfinite: bool = False,
+) -> Graph:
+    with load_failures("the model's operations cannot be examined"):
+        visit(model, SIZED)
+        from_end = draft.listed is None  # what declares signatures is TensorFlow's, which does not
+        integers = options.of(OpenVinoOptions).integers
+        hazards, twin = guard(
+            model,
+            ports.inputs,
+            from_end=from_end,
+            integers=integers,
+            keeps_nonfinite=keeps_nonfinite,
+        )
+        part_absolutes(model)  # by which no shape changes, so the copy still shows them
+    return Graph(model, ports, hazards, _shape_inference(model, twin, ports))
+
+
+def _compile(draft: Draft, graph: Graph, options: EngineOptions) -> Compiled:
+    model, ports, hazards, admission, is_row, _ = graph
+    # A lone row must not be slower than on a server without batches. So it has one thread only
+    # where that is as fast, although several cost more processor time.
+    slower = AS_FAST if is_row else SLOWER
+    compiled = compile_fastest(model, ports, options, hazards, admission, slower)
+    check_precision(compiled.model, compiled.config, options.of(OpenVinoOptions).target_device)
+    _log_choice(draft, graph, compiled, options)
+    return compiled
+
+
+def _program(
+    graph: Graph,
+    compiled: Compiled,
+    options: EngineOptions,
+    make: Callable[..., Program] = Program,
+    more: int = 0,
+) -> Program:
+    """Make a program of infer requests, `more` than run at once."""
+    model, ports, hazards, admission, is_row, detour = graph
+    latency = LatencyModel(_execution(hazards, options))
+    # The first request of each size must not be the one that finds out that it takes a second.
+    sample = zeros(ports.inputs, 1)
+    if compiled.seconds is not None and sample is not None:
+        latency.learn_at_load(sum(array.size for array in sample.values()), compiled.seconds)
+    slots = _slots(graph, options, compiled, _nireq(compiled, options) + more)
+    told = precision_of(compiled.model, model)
+    signature = replace(ports.signature, precision="" if told == UNKNOWN else told)
+    # What a failure of one row says of its request is what it says in a batch.
+    by_request = admission or is_row or hazards.by_request
+    return make(
+        with_states(signature, slots),
+        slots,
+        latency,
+        failures=(RuntimeError,),
+        blame=partial(_blame, InvalidRequest if by_request else ServingError),
+        checks=_checks(ports, compiled.model),
+        admission=admission,
+        detour=detour,
+        freed=partial(release, compiled.model),
+    )
+
+
+def _execution(hazards: Hazards, options: EngineOptions) -> str:
+    if hazards.lasting and options.execution == "auto":
+        return "async"  # what a size took before says nothing of the next: the loop must go on
+    return options.execution
+
+
+def _nireq(compiled: Compiled, options: EngineOptions) -> int:
+    return options.nireq or int(compiled.model.get_property("OPTIMAL_NUMBER_OF_INFER_REQUESTS"))
+
+
+def _lone(
+    draft: Draft, batches: Graph, compiled: Compiled, row: Fixed, options: EngineOptions
+) -> Lone | None:
+    """Compile the graph of one row, too.
+
+    None where the device does not take it, or the two would not refuse the same requests.
+    """
+    options = replace(options, ahead=False, nireq=1)
+    try:
+        with load_failures("the model cannot be compiled for one row"):
+            return _same_for_one_row(draft, batches, compiled, row, options)
+    except LoadFailed as error:
+        log.warning(Event("one row is computed as a batch is", signature=draft.name, cause=error))
+        return None
+
+
+def _same_for_one_row(
+    draft: Draft, batches: Graph, compiled: Compiled, row: Fixed, options: EngineOptions
+) -> Lone | None:
+    shapes = tuple(shape_of(port) for port in row.ports.inputs)
+    if batches.admission is None or batches.admission.try_shapes(shapes) != (True, None):
+        return None
+    fix_to_one_row(row)
+    graph = _guarded(draft, row.model, row.ports, options)
+    graph = graph._replace(is_row=True, detour=batches.detour)
+    if graph.hazards.refused != batches.hazards.refused:
+        return None
+    own = _compile(draft, graph, options)
+    if _narrow(own, graph) != _narrow(compiled, batches):
+        return None
+    return Lone(shapes, _program(graph, own, options))
+
+
+def _narrow(compiled: Compiled, graph: Graph) -> set[str]:
+    """Name the inputs of which values are refused that the engine would change."""
+    return {port.spec.name for port in narrowed(compiled.model, graph.ports.inputs)}
+
+
+# Several infer requests of one compiled model may share its memory for intermediate results: a
+# failure of one would spoil those of the others, which are running meanwhile.
+def _slots(graph: Graph, options: EngineOptions, compiled: Compiled, nireq: int) -> list[Slot]:
+    """Make infer requests; each with a compiled model of its own where a failure spoils that."""
+    model, ports, hazards, _, _, detour = graph
+    create = compiled.model.create_infer_request
+    kind = StatefulSlot if hazards.stateful and options.of(Sequences).stateful else Slot
+    watched = detour.names if detour else ()
+    if not hazards.spoils:
+        return [kind(create, ports.inputs, ports.outputs, hazards, watched) for _ in range(nireq)]
+    device = options.of(OpenVinoOptions).target_device
+    make = partial(_make, model, device, _share(compiled, nireq))
+    with load_failures(f"the model cannot be compiled for {device}"):
+        return [kind(make, ports.inputs, ports.outputs, hazards, watched) for _ in range(nireq)]
+
+
+def _takes_ahead(graph: Graph, compiled: Compiled, options: EngineOptions) -> bool:
+    """Tell whether a second infer request is to be started while the first one runs, and can be."""
+    if not options.ahead or _nireq(compiled, options) > 1:
+        return False
+    # Without streams `start_async` infers in the thread that calls it, here the event loop.
+    has_stream = property_of(compiled.model, STREAMS) != "0"
+    return has_stream and not (graph.hazards.spoils or graph.hazards.stateful)
+
+
+def _share(compiled: Compiled, nireq: int) -> Mapping[str, str]:
+    """Give the properties of one of `nireq` compiled models that share the threads of one."""
+    if nireq == 1 or THREADS not in compiled.config:
+        return compiled.config
+    threads = max(1, int(compiled.config[THREADS]) // nireq)
+    return {**compiled.config, THREADS: str(threads), STREAMS: "1"}
+
+
+def _make(model: ov.Model, device: str, config: Mapping[str, str]) -> ov.InferRequest:
+    return compile_cached(model, device, config).create_infer_request()
+
+
+def _blame(kind: type[ServingError], error: Exception) -> ServingError:
+    """Blame the request where its shapes or values may be at fault, else the engine."""
+    return kind(f"{FAILED}: {in_words(error)}")
+
+
+def _checks(ports: Ports, compiled: ov.CompiledModel) -> list[tuple[str, Check]]:
+    """Bind what must be checked at each request, and only that."""
+    # Each check is Python code on the way of every request, so inputs that cannot be wrong, which
+    # are nearly all, have none.
+    checks: list[tuple[str, Check]] = [
+        (port.spec.name, partial(_check_shape, port)) for port in ports.inputs if port.tighter
+    ]
+    for port in narrowed(compiled, ports.inputs):
+        kind = compiled.inputs[port.index].get_element_type()
+        checks.append((port.spec.name, partial(check_range, port, kind)))
+    return checks
+
+
+def _check_shape(port: Port, array: Array) -> None:
+    port.check_shape(array.shape)
+
+
+def _shape_inference(
+    model: ov.Model, twin: WeightlessCopy | None, ports: Ports
+) -> ShapeInference | None:
+    """Give None where only one combination of shapes is taken."""
+    if all(port.static for port in ports.inputs):
+        return None
+    with load_failures("the model's shapes cannot be inferred"):
+        return ShapeInference(twin or weightless_copy(model), ports.inputs, ports.keepers)
+
+
+def _log_choice(draft: Draft, graph: Graph, compiled: Compiled, options: EngineOptions) -> None:
+    seconds = compiled.seconds
+    log.info(
+        Event(
+            "model compiled",
+            signature=draft.name,
+            device=options.of(OpenVinoOptions).target_device,
+            precision=precision_of(compiled.model, graph.model),
+            nireq=_nireq(compiled, options),
+            threads=property_of(compiled.model, THREADS),
+            streams=property_of(compiled.model, STREAMS),
+            latency_us="unknown" if seconds is None else round(seconds * 1e6),
+            execution=_first_execution(_execution(graph.hazards, options), seconds),
+            takes="lone rows" if graph.is_row else "all requests",
+        )
+    )
+
+
+def _first_execution(execution: str, seconds: float | None) -> str:
+    """Say how the first requests run; with `auto` later ones are measured anew."""
+    if execution != "auto":
+        return execution
+    inline = seconds is not None and seconds <= INLINE_MAX_S
+    return "auto:inline" if inline else "auto:async"

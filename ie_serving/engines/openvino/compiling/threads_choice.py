@@ -1,0 +1,255 @@
+"""A model is compiled for one thread or for several: whichever infers faster, measured at load."""
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+
+import openvino as ov
+
+from ie_serving.core.hints import Hint
+from ie_serving.core.tensors import Array
+from ie_serving.engines.base import EngineOptions
+from ie_serving.engines.openvino.compiling.properties import (
+    CACHE,
+    HINT,
+    STREAMS,
+    THREADS,
+    in_todays_words,
+    properties,
+)
+from ie_serving.engines.openvino.faults.hazards import Hazards
+from ie_serving.engines.openvino.graphs.shapes import elements
+from ie_serving.engines.openvino.graphs.walk import operations
+from ie_serving.engines.openvino.interface.specs import Ports, zeros
+from ie_serving.engines.openvino.options import OpenVinoOptions
+from ie_serving.engines.openvino.running.shape_inference import ShapeInference
+from ie_serving.engines.openvino.running.slot import Slot
+from ie_serving.engines.openvino.runtime import core, load_failures, one_line
+from ie_serving.engines.run import probe
+from ie_serving.engines.run.threads import node_limit, thread_limit
+from ie_serving.telemetry.logs import Event
+
+log = logging.getLogger(__name__)
+
+TINY_S = 0.001
+"""Seconds of an inference; models below this may run on one thread.
+
+The engine's other threads go on spinning for about 300 us after each inference: more CPU time than
+all of a small request takes, and where cores are few, it is the event loop's or the client's.
+"""
+SLOWER = 1.3
+"""Factor by which a request may become slower by one thread; beyond it the model keeps them all."""
+AS_FAST = 1.03
+"""The same for a model whose requests may not become slower. Two measurements differ by so much."""
+REQUEST_S = 0.0001
+"""Seconds that a request takes at least beside its inference, measured over gRPC."""
+MANY_ROWS = 64
+"""Size of open dimensions with which one thread has to keep up as well, a batch as clients send."""
+MOST_ELEMENTS = 1 << 22
+"""Elements that open dimensions of an input multiply to at most in that try: of five dimensions, 64
+in each would be a billion. Four have 45 rows each."""
+MANY_S = 0.01
+"""Seconds of an inference of so many rows beyond which a model keeps its threads, not compared.
+Spinning is little beside that, and where others keep the machine busy as it loads, several threads
+measure no faster than one: a large network with open sizes, short for images of one pixel, would
+have one thread as long as it serves."""
+TINY_OPERATIONS = 100
+TINY_WEIGHTS = 1 << 18
+"""Operations, and elements of all constants, up to which a graph is compiled for one thread first.
+It is then most likely fast enough whatever several threads do, and is not compiled for them; a
+thousand such models start in half the time."""
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """A compiled model, its properties, and the seconds of one inference; None: not known."""
+
+    model: ov.CompiledModel
+    config: Mapping[str, str]
+    seconds: float | None
+
+
+def compile_fastest(
+    model: ov.Model,
+    ports: Ports,
+    options: EngineOptions,
+    hazards: Hazards,
+    admission: ShapeInference | None,
+    slower: float = SLOWER,
+) -> Compiled:
+    """Compile for one thread where that is about as fast as several, unless the user has chosen.
+
+    Args:
+        model: to compile.
+        ports: its inputs and outputs.
+        options: of the version.
+        hazards: of its graph.
+        admission: tells which shapes it takes; None where only one combination is.
+        slower: factor by which a request may become slower by one thread.
+
+    Raises:
+        LoadFailed: the device does not take the model.
+    """
+    device = options.of(OpenVinoOptions).target_device
+    trials = _Trials(ports, hazards, admission, slower)
+    with load_failures(f"the model cannot be compiled for {device}"):
+        chosen = _fastest(model, options, trials)
+        if trials.left_fit(chosen.model):
+            return chosen
+        return replace(chosen, model=compile_cached(model, device, chosen.config))
+
+
+def _fastest(model: ov.Model, options: EngineOptions, trials: "_Trials") -> Compiled:
+    config = properties(options, thread_limit(), node_limit())
+    # What the user has set is not measured against anything else.
+    own = options.of(OpenVinoOptions)
+    by_user, device = set(in_todays_words(own.plugin_config)), own.target_device
+    may_choose = device == "CPU" and not by_user & {THREADS, STREAMS, HINT}
+
+    def compiled(config: Mapping[str, str]) -> Compiled:
+        """Compile, and measure at once: both are needed for the choice between the two."""
+        return measured(compile_cached(model, device, config), config)
+
+    def measured(made: ov.CompiledModel, config: Mapping[str, str]) -> Compiled:
+        return Compiled(made, config, trials.latency(made, 1))
+
+    def on_one_thread() -> Compiled:
+        """Compile for the thread that infers."""
+        # Without streams the thread is the caller's: a model that infers on the event loop, or in a
+        # lane, needs none of its own, and a thousand such models do not fill a process with them.
+        # One that takes an inference ahead goes on with that in a thread of its own.
+        return compiled({**config, THREADS: "1", STREAMS: "1" if options.ahead else "0"})
+
+    single = on_one_thread() if may_choose and _looks_tiny(model) else None
+    if single and trials.keeps_up(single, None):
+        return single
+    several = compiled(config)
+    if not may_choose or several.seconds is None or several.seconds > TINY_S:
+        return several
+    # A model that looked tiny has been compiled for one thread already. It is measured anew,
+    # beside the other: what a start imports in other threads may have made it three times as
+    # slow (of 70 starts six were so).
+    single = measured(single.model, single.config) if single else on_one_thread()
+    if not trials.keeps_up(single, several):
+        return several
+    # Several threads are measured once more before one is chosen: other work may have disturbed
+    # their first measurement.
+    again = measured(several.model, several.config)
+    return single if trials.is_as_fast(single, again) else again
+
+
+def _looks_tiny(model: ov.Model) -> bool:
+    nodes = operations(model)
+    if len(nodes) > TINY_OPERATIONS:
+        return False
+    constants = (node for node in nodes if node.get_type_name() == "Constant")
+    count = sum(elements(node.get_output_partial_shape(0)) or 0 for node in constants)
+    return count <= TINY_WEIGHTS
+
+
+class _Trials:
+    """Measures compiled models with zeros, and knows which of them that has left unfit to serve.
+
+    Of open shapes some do not fit together: those are not tried, since the plugin may read beyond
+    their memory. Zeros may be divisors. With 2026.4 whatever is answered next from the same
+    compiled model may then be memory of that try.
+    """
+
+    def __init__(
+        self,
+        ports: Ports,
+        hazards: Hazards,
+        admission: ShapeInference | None,
+        slower: float,
+    ) -> None:
+        self._ports = ports
+        self._slower = slower
+        self._admission = admission
+        self._hazards = replace(hazards, refusals=())
+        self._is_open = not all(port.static for port in ports.inputs)
+        self._failed: list[ov.CompiledModel] = []
+
+    def latency(self, model: ov.CompiledModel, rows: int) -> float | None:
+        """Give the seconds of one inference with `rows` in each open dimension, where it works."""
+        inputs, outputs = self._ports.inputs, self._ports.outputs
+        arrays = zeros(inputs, rows)
+        if arrays is None or not self._fit(arrays):
+            return None
+        make = partial(Slot, model.create_infer_request, inputs, outputs, self._hazards)
+        found = probe.latency(make, arrays, (RuntimeError,))
+        if found is None:
+            self._failed.append(model)
+        return found
+
+    def _fit(self, arrays: Mapping[str, Array]) -> bool:
+        if self._admission is None:
+            return True
+        shapes = tuple(arrays[name].shape for name in self._admission.names)
+        _, refusal = self._admission.try_shapes(shapes)
+        return refusal is None
+
+    def keeps_up(self, single: Compiled, several: Compiled | None) -> bool:
+        """Tell whether one thread is about as fast, for many rows too where they may come.
+
+        Without `several` it is compared with an inference that takes no time, for which it may
+        become slower by `SLOWER`: 30 us, which several threads do not make shorter.
+        """
+        fast = self.is_as_fast(single, several) if several else _keeps_up(single.seconds, 0.0)
+        if not fast:
+            return False  # before many rows are tried, which of large images take gigabytes
+        if not self._is_open:
+            return True
+        rows = self._many_rows()
+        many_s = self.latency(several.model, rows) if several else 0.0
+        if many_s is not None and many_s > MANY_S:
+            return False
+        return _keeps_up(self.latency(single.model, rows), many_s, self._slower)
+
+    def is_as_fast(self, single: Compiled, several: Compiled) -> bool:
+        """Tell whether one thread is about as fast for the size that both were measured with."""
+        return _keeps_up(single.seconds, several.seconds, self._slower)
+
+    def _many_rows(self) -> int:
+        opened = [
+            sum(low != high for low, high in port.bounds or ()) for port in self._ports.inputs
+        ]
+        return min(MANY_ROWS, int(MOST_ELEMENTS ** (1 / max(1, *opened))))
+
+    def left_fit(self, model: ov.CompiledModel) -> bool:
+        """Tell whether no try of a compiled model has failed, or none that can have spoilt it."""
+        # Where a failure spoils it, what serves is compiled anew for each infer request.
+        if not self._is_open or self._hazards.spoils:
+            return True
+        return not any(failed is model for failed in self._failed)
+
+
+def compile_cached(model: ov.Model, device: str, config: Mapping[str, str]) -> ov.CompiledModel:
+    """Compile; without the cache of compiled models when that is what fails, as on a full disk."""
+    try:
+        return core().compile_model(model, device, config)
+    except RuntimeError as error:
+        if CACHE not in config:
+            raise
+        uncached = {name: value for name, value in config.items() if name != CACHE}
+        compiled = core().compile_model(model, device, uncached)
+        # Only now: had this failed as well, the cache would not have been the cause.
+        _warn_not_kept(config[CACHE], error)
+        return compiled
+
+
+def _warn_not_kept(path: str, error: RuntimeError) -> None:
+    advice = Hint("check {storage.cache_dir}")
+    cause = one_line(error)
+    log.warning(Event("compiled model not kept", path=path, cause=cause, advice=advice))
+
+
+def _keeps_up(single_s: float | None, several_s: float | None, slower: float = SLOWER) -> bool:
+    if single_s is None or several_s is None:
+        return False
+    return about_as_fast(single_s, several_s, slower)
+
+
+def about_as_fast(single_s: float, several_s: float, slower: float = SLOWER) -> bool:
+    """Tell whether one thread is to be preferred, from the seconds of one inference."""
+    return REQUEST_S + single_s <= slower * (REQUEST_S + several_s)

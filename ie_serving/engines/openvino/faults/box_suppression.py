@@ -1,0 +1,80 @@
+"""Boxes of no area under soft suppression, which OpenVINO's CPU plugin computes with NaN.
+
+`NonMaxSuppression` with a sigma lowers the score of a box by how far it overlaps one that was
+chosen: by nothing divided by nothing where both have no area. Measured with OpenVINO 2026.4: scores
+became infinite, and with a score threshold below 0 the call did not return. For TensorFlow such a
+box overlaps nothing (non_max_suppression_op.cc), so it is put where no box is. Boxes are no output,
+so nobody sees it.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
+from typing import Final
+
+import openvino as ov
+import openvino.opset15 as op
+
+from ie_serving.engines.openvino.faults.sizes import replace_where_not
+from ie_serving.engines.openvino.graphs.constants import float32, int64, known_input
+from ie_serving.engines.openvino.graphs.flags import Flag, title
+from ie_serving.engines.openvino.graphs.rules import Ask, Rule, Visit
+
+FAR: Final = 2.0**50
+"""Where there are no boxes, and how large those are that are put there. A power of two, so that
+float32 holds the places of the first 4,000,000 exactly; their area, 2^100, too."""
+FARTHEST: Final = 1e15
+"""What coordinates may be: pixels, or parts of a picture. Below `FAR`."""
+BOXES, SIGMA = 0, 5
+"""Inputs of the operation."""
+
+
+def _guard_boxes(node: ov.Node, _: Visit) -> Iterator[Flag]:
+    """Put boxes without an area apart from all others; give a flag for what is no box at all."""
+    if _is_soft(node):
+        yield _apart(node)
+
+
+def _is_soft(node: ov.Node) -> bool:
+    if node.get_input_size() <= SIGMA:
+        return False
+    sigma = known_input(node, SIGMA)
+    return sigma is None or bool(sigma.any())
+
+
+def _apart(node: ov.Node) -> Flag:
+    boxes = op.convert(node.input_value(BOXES), "f32")
+    is_centred = node.get_attributes()["box_encoding"] == "center"
+    first, second, third, fourth = (_column(boxes, place) for place in range(4))
+    height, width = (
+        (fourth, third) if is_centred else (op.subtract(third, first), op.subtract(fourth, second))
+    )
+    has_area = op.not_equal(op.multiply(height, width), float32(0))
+    corners = _PLACES["center" if is_centred else "corner"]
+    replace_where_not(node, BOXES, has_area, _far_away(boxes, corners))
+    near = op.less_equal(op.abs(boxes), float32(FARTHEST))  # not so of NaN
+    cause = f"{title(node)} is given boxes that are no numbers, or farther away than {FARTHEST:g}"
+    return Flag.unless(cause, near)
+
+
+def _column(boxes: ov.Node, place: int) -> ov.Node:
+    return op.gather(boxes, int64([place]), int64(2))
+
+
+def _far_away(boxes: ov.Node, places: tuple[tuple[float, float], ...]) -> ov.Node:
+    """Give as many boxes, shape (boxes, 4), side by side."""
+    count = op.gather(op.shape_of(boxes), int64(1), int64(0))
+    numbers = op.unsqueeze(op.range(int64(0), count, int64(1), "f32"), int64([1]))
+    step, begin = (float32([[pair[at] * FAR for pair in places]]) for at in (0, 1))
+    return op.add(op.multiply(numbers, step), begin)
+
+
+_PLACES: Final[Mapping[str, tuple[tuple[float, float], ...]]] = MappingProxyType(
+    {
+        "corner": ((0, 1), (2, 2), (0, 2), (2, 3)),
+        "center": ((2, 2.5), (0, 1.5), (0, 1), (0, 1)),
+    }
+)
+"""By encoding, for each number of a box: how far apart those of two neighbours are, and the first,
+in `FAR`. Corners are y, x, y, x; others the centre's x and y, width, height."""
+
+RULES: Sequence[Rule[Ask]] = (Rule("points_are_suppressed", "NonMaxSuppression", _guard_boxes),)

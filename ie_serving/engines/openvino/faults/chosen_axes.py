@@ -1,0 +1,146 @@
+"""Axes that a request chooses, where OpenVINO's CPU plugin takes only those that a model holds.
+
+Measured with OpenVINO 2026.4: the plugin compiles no `Unsqueeze` and no reduction whose axes are
+open, since their ranks are, and does not check those of `Slice`. Of how many axes a request sends
+the model declares the number, so that the operation becomes one for all axes. An axis that is out
+of range or is named twice asks for an index out of range, which `indices.py` refuses.
+"""
+
+from collections.abc import Callable, Collection, Mapping
+from types import MappingProxyType
+
+import numpy as np
+import openvino as ov
+import openvino.opset15 as op
+
+from ie_serving.engines.openvino.graphs.bodies import bodies
+from ie_serving.engines.openvino.graphs.constants import Operand, int64
+from ie_serving.engines.openvino.graphs.rewiring import replace_node
+from ie_serving.engines.openvino.graphs.rules import Visit
+from ie_serving.engines.openvino.graphs.sources import is_among, note_source
+from ie_serving.engines.openvino.graphs.walk import operations
+
+LAST = 2**31 - 1
+"""An end behind all places of an axis; the plugin computes ends in 32 bits."""
+_AXES_OF_SLICE = 4
+
+
+def hold_axes(model: ov.Model) -> None:
+    """Replace operations whose axes a request chooses, in bodies too; infer ranks anew."""
+    nodes = operations(model)
+    here = Visit(model, from_end=True)
+    for node in nodes:
+        note_source(node, here)
+    made = [_held(node, here.sources) for node in nodes]
+    if any(made):
+        model.validate_nodes_and_infer_types()
+
+
+def _held(node: ov.Node, sources: Collection[str]) -> bool:
+    for body in bodies(node):
+        hold_axes(body)
+    rule = _RULES.get(node.get_type_name())
+    if rule is None or not is_among(sources, node, _AXES_OF_SLICE if rule is _sliced else 1):
+        return False
+    made = rule(node)
+    if made is None:
+        return False
+    replace_node(node, made)
+    return True
+
+
+def _unsqueezed(node: ov.Node) -> ov.Node | None:
+    """Reshape to the sizes among which 1 stands at each axis."""
+    data, axes = node.input_values()
+    count, rank = _chosen(axes), data.get_partial_shape().rank
+    if not count or rank.is_dynamic:
+        return None
+    marks = _marks(axes, count, rank.get_length() + count)
+    places = op.subtract(_others(marks), int64(1))
+    # In front of the first of the others stands none.
+    sizes = op.gather(op.shape_of(data), op.maximum(places, int64(0)), int64(0))
+    shape = op.select(op.equal(marks, int64(1)), int64(1), sizes)
+    return op.reshape(data, shape, False)
+
+
+def _reduced(node: ov.Node) -> ov.Node | None:
+    """Keep the axes, and reshape to the sizes of the others."""
+    data, axes = node.input_values()
+    count, rank = _chosen(axes), data.get_partial_shape().rank
+    if not count or rank.is_dynamic or node.get_output_partial_shape(0).rank.is_static:
+        return None
+    others = _others(_marks(axes, count, rank.get_length()))
+    each = int64(np.arange(rank.get_length() - count).reshape(-1, 1))
+    # The place of the first is behind all in front of which none of the others stands.
+    before = op.convert(op.less_equal(op.unsqueeze(others, int64(0)), each), "i64")
+    places = op.reduce_sum(before, int64([1]), False)
+    sizes = op.gather(op.shape_of(data), places, int64(0))
+    return op.reshape(_REDUCTIONS[node.get_type_name()](data, axes, True), sizes, False)
+
+
+def _sliced(node: ov.Node) -> ov.Node | None:
+    """Say of every axis where to begin and to end, and the step."""
+    data, *limits, axes = node.input_values()
+    count, rank = _chosen(axes), data.get_partial_shape().rank
+    if not count or rank.is_dynamic:
+        return None
+    size = rank.get_length()
+    distinct = _distinct(axes, count, size)
+    whole = ([number] * size for number in (0, LAST, 1))
+    of_all = (
+        op.scatter_elements_update(int64(each), distinct, op.convert(given, "i64"), int64(0))
+        for each, given in zip(whole, limits, strict=True)
+    )
+    return op.slice(data, *of_all, int64(list(range(size))))
+
+
+def _chosen(axes: ov.Output) -> int:
+    """Count the axes that a request chooses; 0 where it chooses their number, too."""
+    shape = axes.get_partial_shape()
+    if shape.is_dynamic:
+        return 0
+    return int(shape.to_shape()[0]) if len(shape) else 1
+
+
+def _marks(axes: ov.Output, count: int, rank: int) -> ov.Node:
+    """Give 1 for each axis that is named, and 0 for the others."""
+    return _marked(_distinct(axes, count, rank), count, rank)
+
+
+def _distinct(axes: ov.Output, count: int, rank: int) -> ov.Node:
+    """Give axes as one row; where one is named twice, axes out of range."""
+    row = op.reshape(op.convert(axes, "i64"), int64([count]), False)
+    named = op.reduce_sum(_marked(row, count, rank), int64([0]), True)
+    return op.select(op.equal(named, int64([count])), row, int64([rank]))
+
+
+def _marked(axes: Operand, count: int, rank: int) -> ov.Node:
+    return op.scatter_elements_update(int64([0] * rank), axes, int64([1] * count), int64(0))
+
+
+def _others(marks: ov.Node) -> ov.Node:
+    """Count the axes that are not named, up to each."""
+    return op.cum_sum(op.subtract(int64(1), marks), int64(0))
+
+
+_REDUCTIONS: Mapping[str, Callable[[Operand, Operand, bool], ov.Node]] = MappingProxyType(
+    {
+        "ReduceL1": op.reduce_l1,
+        "ReduceL2": op.reduce_l2,
+        "ReduceMax": op.reduce_max,
+        "ReduceMean": op.reduce_mean,
+        "ReduceMin": op.reduce_min,
+        "ReduceProd": op.reduce_prod,
+        "ReduceSum": op.reduce_sum,
+    }
+)
+"""By type of operation: makes one, which keeps its axes if it is told so."""
+
+_RULES: Mapping[str, Callable[[ov.Node], ov.Node | None]] = MappingProxyType(
+    {
+        "Slice": _sliced,
+        "Unsqueeze": _unsqueezed,
+        **dict.fromkeys(_REDUCTIONS, _reduced),
+    }
+)
+"""By type of operation: gives what replaces it; None where its axes are the model's."""

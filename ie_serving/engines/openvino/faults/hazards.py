@@ -1,0 +1,283 @@
+"""Graphs with which OpenVINO's CPU plugin answers wrongly, found and guarded before the compile.
+
+`docs/reference/openvino-faults.md` lists the faults, and
+`tests/unit/engines/openvino/faults/test_hazards.py` shows each. What is found here by the shapes of a whole graph:
+
+- An operation with an empty input is skipped. Unless its output is empty too, it then keeps what an
+  earlier request, or the heap, left in its memory. Where emptiness depends on values, the guarded
+  graph has one more output: a flag for each such operation, raised when that happened. Inside the
+  body of a loop or a branch the output is also replaced by zeros, so that no later round reads it.
+- Where one thread and one stream are used, the synchronous `infer` loses the error of an operation
+  that fails, and returns with the outputs of the request before. `start_async` and `wait` raise.
+- A failure, or a cancellation, between two operations of a graph with open shapes leaves some of
+  them bound to freed memory, or to the shapes of the request that failed: the next valid ones may
+  be answered from it, or fail.
+- The state of `ReadValue` and `Assign` belongs to the infer request, not to a client.
+
+What values may do to single operations is kept from answers by the rules of `stages.py`, whose
+flags are in the same output.
+"""
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, replace
+
+import openvino as ov
+import openvino.opset15 as op
+
+from ie_serving.engines.openvino.faults.integers.exact import FAST, exact_integers
+from ie_serving.engines.openvino.faults.known_operations import (
+    COMPUTES_FROM_EMPTY,
+    EMPTY_FROM_EMPTY,
+    ENDS_OF_NOTHING,
+    NEVER_FAILS,
+)
+from ie_serving.engines.openvino.faults.shared_sizes import hold_sizes
+from ie_serving.engines.openvino.faults.stages import VALUES, VALUES_WITH_NONFINITE
+from ie_serving.engines.openvino.graphs.bodies import bodies, carried
+from ie_serving.engines.openvino.graphs.constants import int32, int64
+from ie_serving.engines.openvino.graphs.flags import Flag
+from ie_serving.engines.openvino.graphs.rules import visit
+from ie_serving.engines.openvino.graphs.shapes import rank_of
+from ie_serving.engines.openvino.graphs.walk import operations
+from ie_serving.engines.openvino.graphs.weightless import (
+    Pair,
+    WeightlessCopy,
+    fix,
+    has_all,
+    weightless_copy,
+)
+from ie_serving.engines.openvino.interface.specs import Port
+
+TRIED_SIZES = (1, 2, 3, 4, 8, 16, 32, 64, 224, 256)
+"""Sizes for open dimensions, tried in this order until the graph takes one. With fixed inputs every
+shape is known but those that depend on values. If none fits, all open shapes count as such: the
+model is served the safe way, which is slower."""
+
+STATE = frozenset({"ReadValue", "Assign"})
+
+
+@dataclass(frozen=True)
+class Hazards:
+    """What has to be kept from the answers of one model.
+
+    Attributes:
+        by_values: some shape depends on values.
+        may_fail: some operation may refuse values, and its error must not be lost.
+        spoils: a failure spoils the compiled model: some shapes are open, and some operation may
+            fail. Then it is compiled anew.
+        stateful: some state outlives an inference.
+        lasting: how long an inference takes depends on values, not on the inputs' sizes alone.
+        flagged: names of the operations of which the additional, last output holds a flag each:
+            not zero if the operation's output is not of this request.
+        refusals: why a request is refused, for each flag that follows those in that output: not
+            zero if the request is. Without `flagged` and `refusals` there is no such output.
+    """
+
+    by_values: bool = False
+    may_fail: bool = False
+    spoils: bool = False
+    stateful: bool = False
+    lasting: bool = False
+    flagged: tuple[str, ...] = ()
+    refusals: tuple[str, ...] = ()
+
+    @property
+    def needs_care(self) -> bool:
+        """Whether the synchronous `infer` is not safe; flags alone can be read behind it."""
+        return self.by_values or self.may_fail or self.stateful or bool(self.flagged)
+
+    @property
+    def refused(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """What requests may be refused for when they are computed."""
+        return self.flagged, self.refusals
+
+    @property
+    def by_request(self) -> bool:
+        """Whether a failure may be the fault of the request's values."""
+        return self.may_fail or self.by_values or bool(self.refusals)
+
+
+def guard(
+    model: ov.Model,
+    inputs: Sequence[Port],
+    *,
+    from_end: bool = True,
+    integers: str = FAST,
+    keeps_nonfinite: bool = False,
+) -> tuple[Hazards, WeightlessCopy | None]:
+    """Find the hazards of a graph and add to it what detects them. Changes `model`.
+
+    Args:
+        model: the graph.
+        inputs: of the graph.
+        from_end: whether negative indices count from the end, as in ONNX; TensorFlow refuses them.
+        integers: `exact`, `fast` or `refuse`, for operations that are inexact.
+        keeps_nonfinite: refuse NaN and infinity where an operation may lose them.
+
+    Returns:
+        The hazards, and a copy of the graph; None where what was added came after it.
+
+    Raises:
+        LoadFailed: an operation on integers is to be refused, or requests choose what the plugin
+            does not check.
+    """
+    refusals = exact_integers(model, integers)
+    rules = VALUES_WITH_NONFINITE if keeps_nonfinite else VALUES
+    refusals += visit(model, rules, from_end=from_end).flags
+    own = {node.get_name() for node in operations(model)}
+    # Before the graph is copied: the copy then has all operations of most graphs.
+    output = _add_flags(model, [flag.raised for flag in refusals])
+    twin = weightless_copy(model)
+    _fix(model, twin.model, inputs)
+    pairs = [pair for pair in twin.pairs if pair.inside or pair.node.get_name() in own]
+    hold_sizes((node, copied) for node, copied, _ in pairs)
+    skipped = [pair for pair in pairs if _may_be_skipped(pair)]
+    outer = [pair.node for pair in skipped if not pair.inside]
+    if skipped:
+        inner = {str(pair.node.get_name()) for pair in skipped if pair.inside}
+        refusals += _refused_inside(model, inner) if inner else []
+        if output is not None:
+            model.remove_result(output)
+        _add_flags(model, [*map(_skipped, outer), *(flag.raised for flag in refusals)])
+    is_open = not all(port.static for port in inputs)
+    hazards = replace(
+        _hazards(pairs, is_open=is_open),
+        flagged=tuple(str(node.get_friendly_name()) for node in outer),
+        refusals=tuple(flag.cause for flag in refusals),
+    )
+    return hazards, twin if has_all(twin, model) else None
+
+
+def _hazards(pairs: Sequence[Pair], *, is_open: bool) -> Hazards:
+    """Tell what the operations of a graph are, and what their shapes follow from."""
+    types = {node.get_type_name() for node, _, _ in pairs}
+    by_values = any(shape.is_dynamic for _, copied, _ in pairs for shape in output_shapes(copied))
+    may_fail = not types <= NEVER_FAILS
+    return Hazards(
+        by_values=by_values,
+        may_fail=may_fail,
+        spoils=by_values or (may_fail and is_open),
+        stateful=not types.isdisjoint(STATE),
+        lasting=by_values or "Loop" in types,
+    )
+
+
+def _refused_inside(model: ov.Model, names: Collection[str], depth: int = 0) -> list[Flag]:
+    """Clean operations of bodies that may be skipped, and give a flag for each."""
+    flags: list[Flag] = []
+    for node in operations(model):
+        inner = [_refused_inside(body, names, depth + 1) for body in bodies(node)]
+        flags += carried(node, inner)
+        if depth and node.get_name() in names:
+            cause = nothing_left(str(node.get_friendly_name()))
+            flags.append(Flag(cause, _clean(node)))
+    return flags
+
+
+def nothing_left(names: str) -> str:
+    """Say that operations saw nothing."""
+    return (
+        f"nothing is left for {names} to compute with: for these values an operation before gives"
+        " an empty tensor; send others, or let the model handle the empty case"
+    )
+
+
+# The flags of all operations fit into one output, which costs one reading of a few bytes.
+def _add_flags(model: ov.Model, flags: list[ov.Node]) -> ov.Node | None:
+    """Add an output that has these flags; give none where there are none."""
+    if not flags:
+        return None
+    output = op.result(op.concat(flags, 0))
+    model.add_results([output])
+    return output
+
+
+def skips_empty(node: ov.Node) -> bool:
+    """Tell whether an operation of an empty input might leave a non-empty output as it was.
+
+    Or give what is not there: the plugin's mean of nothing is 0, TensorFlow's is not a number.
+    """
+    name = node.get_type_name()
+    if name == "ReduceMean":
+        return True
+    if name in ("ReduceMax", "ReduceMin"):
+        return node.get_input_element_type(0).get_type_name() not in ENDS_OF_NOTHING
+    return name not in EMPTY_FROM_EMPTY and name not in COMPUTES_FROM_EMPTY
+
+
+def input_shapes(node: ov.Node) -> list[ov.PartialShape]:
+    """List the shapes of an operation's inputs."""
+    return [each.get_partial_shape() for each in node.inputs()]
+
+
+def output_shapes(node: ov.Node) -> list[ov.PartialShape]:
+    """List the shapes of an operation's outputs."""
+    return [each.get_partial_shape() for each in node.outputs()]
+
+
+def _fix(model: ov.Model, copy: ov.Model, inputs: Sequence[Port]) -> None:
+    """Give the inputs of a copy sizes of which the graph takes all, or leave them open."""
+    if all(port.static for port in inputs):
+        return
+    if not any(_takes(copy, inputs, size) for size in TRIED_SIZES):
+        opened = (each.get_partial_shape() for each in model.get_parameters())
+        fix(copy, dict(enumerate(opened)))
+
+
+def _takes(copy: ov.Model, inputs: Sequence[Port], size: int) -> bool:
+    """Fix open sizes at `size`; tell whether the graph takes it."""
+    try:
+        fix(copy, {port.index: ov.PartialShape(list(port.least(size) or ())) for port in inputs})
+    except RuntimeError:  # as of a convolution whose kernel is larger than this size
+        return False
+    return True
+
+
+# Shapes of a request that leave something in a body empty are not refused when they are tried: the
+# branch may not be taken, the loop have no round. So in bodies all open sizes count.
+def _may_be_skipped(pair: Pair) -> bool:
+    shown = pair.node if pair.inside else pair.copied
+    return skips_empty(pair.node) and any(map(_may_be_empty, input_shapes(shown)))
+
+
+def _may_be_empty(shape: ov.PartialShape) -> bool:
+    """Tell whether an open shape includes one without elements."""
+    if shape.rank.is_dynamic:
+        return True
+    return bool(shape.is_dynamic) and any(dim.get_min_length() == 0 for dim in shape)
+
+
+def _skipped(node: ov.Node) -> ov.Node:
+    """Give a graph of one int32 that is 1 where an input of `node` is empty and an output not."""
+    sizes_in = [_size(each) for each in node.input_values()]
+    # An output that nobody reads shows nothing, whatever it holds.
+    read = [out for out in node.outputs() if out.get_target_inputs()]
+    sees_nothing = _any(sizes_in, op.equal)
+    writes = _any([_size(out) for out in read], op.greater)
+    return op.convert(op.logical_and(sees_nothing, writes), "i32")
+
+
+def _size(output: ov.Output) -> ov.Node:
+    if rank_of(output.get_partial_shape()) == 0:  # `rewrites.py` says what its shape would do
+        return int64([1])
+    return op.reduce_prod(op.shape_of(output, "i64"), int64([0]), True)
+
+
+def _any(sizes: Sequence[ov.Node], is_so: Callable[..., ov.Node]) -> ov.Node:
+    """Give whether a comparison with zero holds for one of `sizes`."""
+    compared = is_so(op.concat(list(sizes), 0), int64([0]))
+    return op.reduce_logical_or(compared, int64([0]), True)
+
+
+def _clean(node: ov.Node) -> ov.Node:
+    """Replace the outputs of `node` by zeros where it was skipped; give the flag that tells."""
+    outputs = [(out, list(out.get_target_inputs())) for out in node.outputs()]
+    skipped = _skipped(node)
+    flag = op.squeeze(op.convert(skipped, "boolean"))  # a number, so that outputs keep their rank
+    for out, readers in outputs:
+        # By way of int32: a constant of every element type cannot be made from numpy.
+        zero = op.convert(int32(0), out.get_element_type())
+        # Those of before alone: the selection itself reads the output too.
+        for reader in readers:
+            reader.replace_source_output(op.select(flag, zero, out).output(0))
+    return skipped

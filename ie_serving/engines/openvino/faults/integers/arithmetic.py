@@ -1,0 +1,229 @@
+"""Sums, products and powers of numbers, which wrap around as TensorFlow's, or are refused.
+
+The plugin computes them exactly with int32, which wraps around. So do results of 8 and 16 bits once
+they are cut (`steps.cast`): as they stand those of 8 bits saturate, and those of 16 go on with 32.
+Of 64 bits, and of unsigned 32, results that int32 cannot hold are flagged:
+
+- A sum left 32 bits where its sign differs from those of both summands; a difference likewise.
+- A product left them where it differs from that of the factors as float32 by more than 2**31: what
+  wraps around differs by 2**32 at least, and rounding by 2**10 at most, or by less than the excess.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from types import MappingProxyType
+
+import openvino as ov
+import openvino.opset15 as op
+
+from ie_serving.engines.openvino.faults.integers.bounds import (
+    CONVERTS,
+    HELD,
+    INT32,
+    MOST,
+    WIDE,
+    Values,
+    is_small,
+    is_within,
+)
+from ie_serving.engines.openvino.faults.integers.comparing import to_boolean
+from ie_serving.engines.openvino.faults.integers.dividing import BYTES
+from ie_serving.engines.openvino.faults.integers.rule import (
+    Exact,
+    Made,
+    check_constants,
+    kind_of,
+    leaves,
+    named,
+)
+from ie_serving.engines.openvino.faults.integers.steps import (
+    as_int32,
+    cast,
+    choose,
+    equal,
+    is_negative,
+    operands,
+)
+from ie_serving.engines.openvino.graphs.constants import Operand, float32, int32
+from ie_serving.engines.openvino.graphs.rules import Rule
+
+Computed = tuple[Operand, Operand]
+"""A result with int32, and whether it left 32 bits."""
+
+
+def added(a: Operand, b: Operand) -> Computed:
+    """Add."""
+    found = op.add(a, b)
+    return found, is_negative(op.bitwise_and(op.bitwise_xor(a, found), op.bitwise_xor(b, found)))
+
+
+def _subtracted(a: Operand, b: Operand) -> Computed:
+    found = op.subtract(a, b)
+    return found, is_negative(op.bitwise_and(op.bitwise_xor(a, b), op.bitwise_xor(a, found)))
+
+
+def multiplied(a: Operand, b: Operand) -> Computed:
+    """Multiply."""
+    found = op.multiply(a, b)
+    rough = op.multiply(op.convert(a, "f32"), op.convert(b, "f32"))
+    near = op.abs(op.subtract(op.convert(found, "f32"), rough))
+    # Written so that NaN, of float16, is not near.
+    return found, op.logical_not(op.less_equal(near, float32(2.0**31)))
+
+
+def _squared(a: Operand, b: Operand) -> Computed:
+    apart, left = _subtracted(a, b)
+    found, left_too = multiplied(apart, apart)
+    return found, op.logical_or(left, left_too)
+
+
+def _absolute(a: Operand) -> Computed:
+    return op.abs(a), equal(a, int32(INT32[0]))
+
+
+def _negated(a: Operand) -> Computed:
+    return op.negative(a), equal(a, int32(INT32[0]))
+
+
+def _shifted(a: Operand, b: Operand) -> Computed:
+    found = op.bitwise_left_shift(a, b)
+    # What has lost bits to the left is another number once it is shifted back.
+    back = op.logical_not(equal(op.bitwise_right_shift(found, b), a))
+    beyond = op.logical_or(is_negative(b), op.greater(b, int32(31)))
+    return found, op.logical_or(back, beyond)
+
+
+_COMPUTE: Mapping[str, Callable[..., Computed]] = MappingProxyType(
+    {
+        "Abs": _absolute,
+        "Add": added,
+        "BitwiseLeftShift": _shifted,
+        "Multiply": multiplied,
+        "Negative": _negated,
+        "SquaredDifference": _squared,
+        "Subtract": _subtracted,
+    }
+)
+_LARGE = WIDE | {"i32"}
+"""Element types of integers that float32 does not hold all of."""
+COMPUTED = tuple(_COMPUTE)
+"""Operations that `computed` knows."""
+
+
+def _computed(node: ov.Node, values: Values) -> Made | None:
+    """Let results of few bits wrap around, and flag those that 32 bits cannot hold."""
+    kind = kind_of(node)
+    found_in = values.unwrapped(node)
+    check_constants(node, values)
+    if kind == "i32" or (is_within(found_in, HELD[kind]) and kind not in BYTES):
+        return None
+    made = result(node, _COMPUTE[node.get_type_name()](*operands(node)))
+    return replace(made, by_element=True)
+
+
+def result(node: ov.Node, made: Computed) -> Made:
+    """Give a result as that of an operation, which is flagged where it left 32 bits."""
+    kind, (found, left) = kind_of(node), made
+    if kind not in WIDE:
+        return Made(cast(found, kind, INT32))
+    # Of an unsigned type the plugin holds the half without a sign: a negative result left it.
+    if HELD[kind][0] == 0:
+        left = op.logical_or(left, is_negative(found))
+    return Made(cast(found, kind, INT32), [(leaves(node), left)])
+
+
+MOST_POWER = 31
+"""Greatest exponent, where it is not known at load: that of 2 above which nothing fits."""
+
+
+def _powered(node: ov.Node, values: Values) -> Made | None:
+    """Multiply squares, by the bits of the exponent."""
+    check_constants(node, values)
+    base, exponent = operands(node)
+    low, high = values.bounds(node, 1)
+    zeros = op.bitwise_and(op.add(base, exponent), int32(0))  # of the shape of the result
+    found: Operand = op.add(zeros, int32(1))
+    left: Operand = is_negative(zeros)
+    square: Operand = base
+    for bit in range(min(high, MOST_POWER).bit_length()):
+        bits = op.bitwise_and(exponent, int32(1 << bit))
+        more = op.greater(exponent, int32((1 << bit) - 1))
+        if bit:
+            square, beyond = multiplied(square, square)
+            # A square is used only where the exponent has this bit or a higher one.
+            left = op.logical_or(left, op.logical_and(beyond, more))
+        factor = choose(op.greater(bits, int32(0)), square, int32(1))
+        found, beyond = multiplied(found, factor)
+        left = op.logical_or(left, beyond)
+    made = result(node, (found, left))
+    if low >= 0 and high <= MOST_POWER:
+        return made
+    wrong = op.logical_or(is_negative(exponent), op.greater(exponent, int32(MOST_POWER)))
+    cause = f"{named(node)} has an exponent that is not from 0 to {MOST_POWER}: send one that is"
+    return Made(made.output, [*made.faults, (cause, wrong)])
+
+
+def _converted(node: ov.Node, values: Values) -> Made | None:
+    """Flag what 32 bits cannot hold of a type that has it, and cut what few bits do not hold."""
+    kind = str(node.get_output_element_type(0).get_type_name())
+    if node.get_input_element_type(0).is_real():
+        return _from_real(node, kind)
+    if kind == "boolean":
+        return to_boolean(node, values)
+    if kind == "f64":
+        return _to_double(node, values)
+    if kind not in HELD or is_within(values.bounds(node, 0), HELD[kind]):
+        return None
+    check_constants(node, values, [0])
+    given = as_int32(node.input_value(0))
+    if kind in WIDE:
+        return Made(None, [(leaves(node), is_negative(given))], by_element=True)
+    return Made(cast(given, kind, INT32))
+
+
+def _to_double(node: ov.Node, values: Values) -> Made | None:
+    """Flag integers that the plugin rounds, since it computes doubles as float32."""
+    if is_small(values.bounds(node, 0)):
+        return None
+    check_constants(node, values, [0])
+    given = as_int32(node.input_value(0))
+    # Exact as float32 is what is at most 2**24 times its lowest bit; of -2**31 that is negative.
+    lowest = op.bitwise_and(given, op.negative(given))
+    top = op.bitwise_right_shift(op.subtract(op.abs(given), int32(1)), int32(24))
+    rounded = op.logical_and(op.greater_equal(top, lowest), op.greater(lowest, int32(0)))
+    return Made(None, [(_rounded(node), rounded)], by_element=True)
+
+
+def _rounded(node: ov.Node) -> str:
+    return (
+        f"{named(node)} meets numbers beyond {MOST} that float32 does not hold, in which OpenVINO"
+        " computes float64: send smaller ones"
+    )
+
+
+def _from_real(node: ov.Node, kind: str) -> Made | None:
+    """Flag reals that 32 bits cannot hold, NaN too, and doubles that may have been rounded."""
+    is_double = kind_of(node) == "f64" and kind in _LARGE
+    if not is_double and kind not in WIDE:
+        return None
+    cause, most = (_rounded(node), 2.0**24) if is_double else (leaves(node), 2.0**31)
+    below = -most if is_double else -most - 256  # the float32 below -2**31
+    fits = _between(node.input_value(0), -1.0 if HELD[kind][0] == 0 else below, most)
+    return Made(None, [(cause, op.logical_not(fits))], by_element=True)
+
+
+def _between(output: ov.Output, low: float, high: float) -> ov.Node:
+    given = op.convert(output, "f32")
+    above = op.greater(given, float32(low))
+    return op.logical_and(above, op.less(given, float32(high)))
+
+
+RULES: Sequence[Rule[Exact]] = (
+    Rule("arithmetic_of_64_bits arithmetic_of_8_bits", " ".join(COMPUTED), _computed),
+    Rule(
+        "booleans from_doubles reals_to_64_bits to_16_bits to_doubles",
+        " ".join(CONVERTS),
+        _converted,
+    ),
+    Rule("powers", "Power", _powered),
+)

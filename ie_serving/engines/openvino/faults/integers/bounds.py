@@ -1,0 +1,360 @@
+"""Between which bounds the integers of a graph lie, as far as the graph tells at load.
+
+What is proved: a value lies within the bounds of its operation's inputs and of its element type;
+constants are read. What is assumed: sizes of dimensions, sizes that are computed from these and
+small constants alone, and the rounds of a loop are below 2**24, since their tensors would not fit
+into memory, or their rounds take minutes. An element type has the values that OpenVINO's CPU
+plugin holds of it, those of 32 bits: inputs that do not fit are refused, and so are operations that
+leave them.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+
+import numpy as np
+import openvino as ov
+
+from ie_serving.engines.openvino.faults.integers.loops import Taken, given
+from ie_serving.engines.openvino.graphs.bodies import bodies
+from ie_serving.engines.openvino.graphs.constants import value_of
+from ie_serving.engines.openvino.graphs.walk import operations
+
+Bounds = tuple[int, int]
+
+MOST = (1 << 24) - 1
+"""Greatest integer that is exact as float32, and stays different from all others as such."""
+INT32: Bounds = (-(1 << 31), (1 << 31) - 1)
+HELD: Mapping[str, Bounds] = MappingProxyType(
+    {
+        "boolean": (0, 1),
+        "i8": (-(1 << 7), (1 << 7) - 1),
+        "u8": (0, (1 << 8) - 1),
+        "i16": (-(1 << 15), (1 << 15) - 1),
+        "u16": (0, (1 << 16) - 1),
+        "i32": INT32,
+        "i64": INT32,
+        "u32": (0, INT32[1]),
+        "u64": (0, INT32[1]),
+    }
+)
+"""Values that the plugin holds of an element type."""
+WIDE = frozenset({"i64", "u32", "u64"})
+"""Element types of which it holds a part."""
+CONVERTS = frozenset({"Convert", "ConvertLike"})
+CHANGING = frozenset({"Parameter", "ReadValue", "RandomUniform", "Multinomial"})
+"""Operations whose values differ between requests, whatever they read."""
+SMALL: Bounds = (-MOST, MOST)
+"""Bounds of such integers, and of sizes."""
+
+
+@dataclass(frozen=True)
+class Known:
+    """What is known of one output.
+
+    Attributes:
+        bounds: least and greatest value; None for what is no integer.
+        fixed: whether it follows from constants and shapes alone.
+        folded: whether it follows from constants alone: OpenVINO computes it at load, exactly.
+    """
+
+    bounds: Bounds | None
+    fixed: bool = False
+    folded: bool = False
+
+
+class Values:
+    """What is known of the integers of a graph and of the bodies in it."""
+
+    def __init__(self, model: ov.Model) -> None:
+        self._known: dict[tuple[str, int], Known] = {}
+        self._find(model)
+
+    def of(self, output: ov.Output) -> Known:
+        """Tell what is known of an output."""
+        known = self._known.get(_key(output))
+        return known or Known(HELD.get(output.get_element_type().get_type_name()))
+
+    def bounds(self, node: ov.Node, number: int) -> Bounds:
+        """Give the bounds of an input that holds integers."""
+        bounds = self.of(node.input_value(number)).bounds
+        assert bounds is not None  # asked of integers alone
+        return bounds
+
+    def unwrapped(self, node: ov.Node) -> Bounds | None:
+        """Give the bounds of an operation's first output before it wraps around, if known."""
+        inputs = [self.of(each).bounds or INT32 for each in node.input_values()]
+        return _RULES.get(node.get_type_name(), _unknown)(node, node.output(0), inputs)
+
+    def stays(self, node: ov.Node) -> bool:
+        """Tell whether a result is folded at load, or follows from sizes, which are small."""
+        if node.get_type_name() == "Result":  # the plugin cuts what is given out, too
+            return False
+        known = self.of(node.output(0))
+        if known.folded or not known.fixed:
+            return known.folded
+        inputs = [self.of(each).bounds for each in node.input_values()]
+        # What models choose to be beyond all sizes is cut, and still is.
+        is_beyond = not all(each is None or is_within(each, INT32) for each in inputs)
+        return is_beyond or _are_sizes(node.output(0), inputs)
+
+    def take_over(self, old: ov.Output, new: ov.Output) -> None:
+        """Note that `new` has the values of `old`."""
+        self._known[_key(new)] = self.of(old)
+
+    def _find(self, model: ov.Model) -> None:
+        for node in operations(model):
+            inputs = [self.of(each) for each in node.input_values()]
+            for output in node.outputs():
+                key = _key(output)
+                if key not in self._known:  # those of a body's inputs are known already
+                    self._known[key] = _known(node, output, inputs)
+            for body, taken in given(node):
+                for parameter, each in taken.items():
+                    self._enter(body.get_parameters()[parameter], inputs[each.outer], each)
+                self._find(body)
+
+    def _enter(self, parameter: ov.Node, outer: Known, taken: Taken) -> None:
+        """Note what a body's input has."""
+        if outer.bounds is None or taken.step is None:
+            return
+        low, high = outer.bounds
+        # A loop has fewer than 2**24 rounds; see above.
+        grown = (low + min(0, taken.step) * MOST, high + max(0, taken.step) * MOST)
+        held = HELD[parameter.get_output_element_type(0).get_type_name()]
+        is_same = not taken.step and not taken.sliced
+        known = Known(_within(grown, held), outer.fixed and is_same, outer.folded and is_same)
+        self._known[_key(parameter.output(0))] = known
+
+
+def is_within(found: Bounds | None, limits: Bounds) -> bool:
+    """Tell whether values are known to lie within limits."""
+    return found is not None and limits[0] <= found[0] and found[1] <= limits[1]
+
+
+def is_small(found: Bounds | None) -> bool:
+    """Tell whether values are known to be exact as float32, each different from all others."""
+    return is_within(found, SMALL)
+
+
+def ends_beyond(found: Bounds) -> list[int]:
+    """Give the ends of int32 to which the plugin cuts some of the values."""
+    low, high = found
+    return [
+        end for end, is_cut in zip(INT32, (low < INT32[0], high > INT32[1]), strict=True) if is_cut
+    ]
+
+
+def count_of(shape: ov.PartialShape) -> int:
+    """Give the most elements that a tensor of this shape has."""
+    return int(np.prod(shape.to_shape(), dtype=object)) if shape.is_static else MOST
+
+
+def sum_of(node: ov.Node, each: Bounds) -> Bounds:
+    """Give the bounds of sums of elements of the first input, of which each lies within bounds."""
+    count = count_of(node.get_input_partial_shape(0))
+    return min(0, each[0] * count), max(0, each[1] * count)
+
+
+def data_inputs(node: ov.Node) -> tuple[int, ...]:
+    """Give the inputs whose values are in the output of an operation that moves them."""
+    numbers = _DATA.get(node.get_type_name(), (0,))
+    size = node.get_input_size()
+    return tuple(i for i in numbers if i < size) if numbers else tuple(range(size))
+
+
+def _key(output: ov.Output) -> tuple[str, int]:
+    return str(output.get_node().get_name()), int(output.get_index())
+
+
+def _known(node: ov.Node, output: ov.Output, inputs: Sequence[Known]) -> Known:
+    name = node.get_type_name()
+    stays = name not in CHANGING
+    folded = stays and all(each.folded for each in inputs) and not bodies(node)
+    fixed = name == "ShapeOf" or (stays and all(each.fixed for each in inputs))
+    held = HELD.get(output.get_element_type().get_type_name())
+    if held is None:
+        return Known(None, fixed, folded)
+    bounds = [each.bounds for each in inputs]
+    found = _RULES.get(name, _unknown)(node, output, [each or INT32 for each in bounds])
+    # What is folded has all its bits, and so has what is moved: it is refused where it is cut.
+    if not found or not (folded or name in MOVES):
+        sizes = fixed and _are_sizes(output, bounds)
+        found = _overlap(found or SMALL, SMALL) if sizes else _within(found or held, held)
+    return Known(found, fixed, folded)
+
+
+# Of a shape that is known at load: tensors that are as large as an input hold no sizes.
+def _are_sizes(output: ov.Output, inputs: Sequence[Bounds | None]) -> bool:
+    is_static = output.get_partial_shape().is_static
+    return is_static and all(each is None or is_small(each) for each in inputs)
+
+
+def _within(found: Bounds, held: Bounds) -> Bounds:
+    """Give bounds that hold after results that are not held have wrapped around."""
+    return found if is_within(found, held) else held
+
+
+def _overlap(one: Bounds, other: Bounds) -> Bounds:
+    low, high = max(one[0], other[0]), min(one[1], other[1])
+    return (low, high) if low <= high else other
+
+
+_Rule = Callable[[ov.Node, ov.Output, Sequence[Bounds]], Bounds | None]
+"""From an operation, one of its outputs and the bounds of its inputs to those of the output."""
+
+
+def _unknown(_node: ov.Node, _output: ov.Output, _inputs: Sequence[Bounds]) -> None:
+    return None
+
+
+def _constant(node: ov.Node, _output: ov.Output, _inputs: Sequence[Bounds]) -> Bounds | None:
+    value = value_of(node)
+    assert value is not None  # by the name of the operation
+    return (int(value.min()), int(value.max())) if value.size else None
+
+
+def _moves(node: ov.Node, _output: ov.Output, inputs: Sequence[Bounds]) -> Bounds | None:
+    # A scatter that adds up or multiplies what comes to the same place may leave all bounds.
+    if node.get_attributes().get("reduction", "none") != "none":
+        return None
+    chosen = [inputs[i] for i in data_inputs(node)]
+    if node.get_type_name() == "Pad":  # with 0 where no input says otherwise
+        chosen.append((0, 0))
+    return min(low for low, _ in chosen), max(high for _, high in chosen)
+
+
+def _corners(compute: Callable[[int, int], int]) -> _Rule:
+    """Give the rule of an operation whose extremes are at the extremes of its two inputs."""
+
+    def rule(_node: ov.Node, _output: ov.Output, inputs: Sequence[Bounds]) -> Bounds:
+        values = [compute(a, b) for a in inputs[0] for b in inputs[1]]
+        return min(values), max(values)
+
+    return rule
+
+
+def _convert(node: ov.Node, output: ov.Output, inputs: Sequence[Bounds]) -> Bounds | None:
+    if node.get_input_element_type(0).is_real():
+        return None
+    return inputs[0]
+
+
+def _abs(_node: ov.Node, _output: ov.Output, inputs: Sequence[Bounds]) -> Bounds:
+    low, high = inputs[0]
+    return max(0, low, -high), max(-low, high)
+
+
+def _negative(_node: ov.Node, _output: ov.Output, inputs: Sequence[Bounds]) -> Bounds:
+    return -inputs[0][1], -inputs[0][0]
+
+
+def _squared(_node: ov.Node, _output: ov.Output, inputs: Sequence[Bounds]) -> Bounds:
+    (low, high), (least, most) = inputs
+    return 0, max(abs(low - most), abs(high - least)) ** 2
+
+
+def _divide(_node: ov.Node, _output: ov.Output, inputs: Sequence[Bounds]) -> Bounds:
+    # No divisor makes a quotient larger than the dividend: 0 is flagged where it may come.
+    most = max(map(abs, inputs[0]))
+    return (0 if min(*inputs[0], inputs[1][0]) >= 0 else -most), most
+
+
+def _mod(_node: ov.Node, _output: ov.Output, inputs: Sequence[Bounds]) -> Bounds:
+    most = max(map(abs, inputs[1])) - 1
+    return (0 if min(inputs[0][0], inputs[1][0]) >= 0 else -most), most
+
+
+def _floor_mod(_node: ov.Node, _output: ov.Output, inputs: Sequence[Bounds]) -> Bounds:
+    low, high = inputs[1]  # a remainder of this kind has the sign of the divisor
+    return min(0, low + 1), max(0, high - 1)
+
+
+def _and(_node: ov.Node, _output: ov.Output, inputs: Sequence[Bounds]) -> Bounds | None:
+    # A number without a sign bit is a mask: nothing above it is left, whatever the other is.
+    tops = [high for low, high in inputs if low >= 0]
+    return (0, min(tops)) if tops else None
+
+
+def _clamp(node: ov.Node, _output: ov.Output, inputs: Sequence[Bounds]) -> Bounds:
+    (low, high), kept = inputs[0], node.get_attributes()
+    # Infinity stands for no bound, and is no integer.
+    least, most = (int(np.clip(kept[end], -(2.0**62), 2.0**62)) for end in ("min", "max"))
+    return min(max(low, least), most), min(max(low, high, least), max(most, least))
+
+
+def _with_places(_node: ov.Node, output: ov.Output, inputs: Sequence[Bounds]) -> Bounds:
+    return inputs[0] if output.get_index() == 0 else (0, MOST)
+
+
+def _range(_node: ov.Node, _output: ov.Output, inputs: Sequence[Bounds]) -> Bounds:
+    (low, high), (stop_low, stop_high), _ = inputs
+    return min(low, stop_low), max(high, stop_high)
+
+
+def _extreme(node: ov.Node, _output: ov.Output, inputs: Sequence[Bounds]) -> Bounds | None:
+    """Give the bounds of a greatest or least value; of nothing it is an end of the type's."""
+    shape = node.get_input_partial_shape(0)
+    filled = shape.rank.is_static and all(dim.get_min_length() > 0 for dim in shape)
+    return inputs[0] if filled else None
+
+
+def _sum(node: ov.Node, _output: ov.Output, inputs: Sequence[Bounds]) -> Bounds:
+    return sum_of(node, inputs[0])
+
+
+def _index(_node: ov.Node, _output: ov.Output, _inputs: Sequence[Bounds]) -> Bounds:
+    return 0, MOST
+
+
+_DATA: Mapping[str, tuple[int, ...]] = MappingProxyType(
+    {
+        "Concat": (),
+        "OneHot": (2, 3),
+        "Pad": (0, 3),
+        "ScatterElementsUpdate": (0, 2),
+        "ScatterNDUpdate": (0, 2),
+        "ScatterUpdate": (0, 2),
+        "Select": (1, 2),
+    }
+)
+"""Inputs whose values are in the output; none stands for all. Of others it is the first."""
+
+MOVES = frozenset(
+    {
+        *("Broadcast", "Ceiling", "DepthToSpace", "Floor", "Gather", "GatherElements", "GatherND"),
+        *("Identity", "Reshape", "Reverse", "ReverseSequence", "Roll", "Slice", "SpaceToDepth"),
+        *("Split", "Squeeze", "StridedSlice", "Tile", "Transpose", "Unsqueeze", "VariadicSplit"),
+        *_DATA,
+    }
+)
+"""Operations whose outputs have nothing but values of their inputs."""
+
+_RULES: Mapping[str, _Rule] = MappingProxyType(
+    {
+        **dict.fromkeys(MOVES, _moves),
+        **dict.fromkeys(("TopK", "Unique"), _with_places),
+        **dict.fromkeys(("NonZero", "ShapeOf", "Bucketize", "SearchSorted"), _index),
+        **dict.fromkeys(("ReduceMax", "ReduceMin", "ReduceMean"), _extreme),
+        **dict.fromkeys(("ReduceSum", "CumSum"), _sum),
+        "Abs": _abs,
+        "Add": _corners(lambda a, b: a + b),
+        "BitwiseAnd": _and,
+        "Clamp": _clamp,
+        **dict.fromkeys(CONVERTS, _convert),
+        "Constant": _constant,
+        "Divide": _divide,
+        "FloorMod": _floor_mod,
+        "Maximum": _corners(max),
+        "Minimum": _corners(min),
+        "Mod": _mod,
+        "Multiply": _corners(lambda a, b: a * b),
+        "Negative": _negative,
+        "Range": _range,
+        "Relu": lambda _node, _output, inputs: (max(0, inputs[0][0]), max(0, inputs[0][1])),
+        "Sign": lambda _node, _output, _inputs: (-1, 1),
+        "SquaredDifference": _squared,
+        "Subtract": _corners(lambda a, b: a - b),
+    }
+)
+"""By operation: the bounds of an output by those of the inputs; none where they are not known."""

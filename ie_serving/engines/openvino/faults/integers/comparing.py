@@ -1,0 +1,218 @@
+"""Comparisons, and what is made of them, of integers that the plugin would round to float32.
+
+Two integers are equal where no bit differs. `a < b` where the lesser of both is not `b`; the plugin
+gives the lesser of two exactly. Where one of two lies within 2**24 (`bounds.MOST`), nothing
+changes: rounding moves no other integer onto it, or past it.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+
+import numpy as np
+import openvino as ov
+import openvino.opset15 as op
+
+from ie_serving.engines.openvino.faults.integers.bounds import (
+    INT32,
+    Bounds,
+    Values,
+    ends_beyond,
+    is_small,
+    is_within,
+)
+from ie_serving.engines.openvino.faults.integers.rule import (
+    Exact,
+    Made,
+    check_constants,
+    kind_of,
+    leaves,
+)
+from ie_serving.engines.openvino.faults.integers.steps import (
+    LOWEST,
+    as_int32,
+    cast,
+    choose,
+    equal,
+    greatest,
+    in_parts,
+    is_fused,
+    least,
+    operands,
+    sealed,
+)
+from ie_serving.engines.openvino.graphs.constants import Operand, int32
+from ie_serving.engines.openvino.graphs.rules import Rule
+
+Compare = Callable[[Operand, Operand], ov.Node]
+
+
+def _less(a: Operand, b: Operand) -> ov.Node:
+    return op.logical_not(equal(least(a, b), b))
+
+
+def _less_equal(a: Operand, b: Operand) -> ov.Node:
+    return equal(least(a, b), a)
+
+
+_COMPARE: Mapping[str, tuple[Compare, Compare]] = MappingProxyType(
+    {
+        "Equal": (equal, op.equal),
+        "NotEqual": (lambda a, b: op.logical_not(equal(a, b)), op.not_equal),
+        "Less": (_less, op.less),
+        "LessEqual": (_less_equal, op.less_equal),
+        "Greater": (lambda a, b: _less(b, a), op.greater),
+        "GreaterEqual": (lambda a, b: _less_equal(b, a), op.greater_equal),
+    }
+)
+"""By operation: how it is made exact, and how small integers are compared."""
+
+
+def _compared(node: ov.Node, values: Values) -> Made | None:
+    """Compare two integers; for numbers that no request can hold the answer is known."""
+    exactly, roughly = _COMPARE[node.get_type_name()]
+    bounds = [values.bounds(node, i) for i in range(2)]
+    beyond = [_beyond(each) for each in bounds]
+    # Only constants are beyond: values of requests that do not fit into 32 bits are refused.
+    if any(beyond):
+        return Made(roughly(*_signs(node, beyond)).output(0))
+    if any(map(is_small, bounds)):
+        return None
+    return Made(exactly(*operands(node)).output(0))
+
+
+def _beyond(bounds: Bounds) -> int:
+    """Give the sign of a constant of which all values are beyond 32 bits, or 0."""
+    if bounds[0] > INT32[1]:
+        return 1
+    return -1 if bounds[1] < INT32[0] else 0
+
+
+def _signs(node: ov.Node, beyond: list[int]) -> list[ov.Node]:
+    """Let 0 stand for what fits into 32 bits, and -1 or 1 for what does not; of the same shape."""
+    return [
+        op.broadcast(int32(sign), op.shape_of(node.input_value(i))) for i, sign in enumerate(beyond)
+    ]
+
+
+def _relu(node: ov.Node, values: Values) -> Made | None:
+    """Compute the greater of a number and 0."""
+    if is_small(values.bounds(node, 0)):
+        return None
+    kind = kind_of(node)
+    found = greatest(as_int32(node.input_value(0)), int32(0))
+    return Made(cast(found, kind, values.bounds(node, 0)))
+
+
+def _kept(node: ov.Node, values: Values) -> Made | None:
+    """Round what is an integer already, as the front end does to cut quotients: nothing changes."""
+    bounds = values.bounds(node, 0)
+    if is_small(bounds):
+        return None
+    given = sealed(as_int32(node.input_value(0)))
+    return Made(cast(given, kind_of(node), bounds))
+
+
+def _clamped(node: ov.Node, values: Values) -> Made | None:
+    """Bound by integers: the plugin rounds the bounds to float32."""
+    given = node.get_attributes()
+    # Of integers those between two fractions are those between these.
+    ends = (np.ceil(given["min"]), np.floor(given["max"]))
+    low, high = (int(np.clip(end, *INT32)) for end in ends)
+    if is_small((low + 1, high)) or is_small(values.bounds(node, 0)):
+        return None
+    found = least(greatest(as_int32(node.input_value(0)), int32(low)), int32(high))
+    return Made(cast(found, kind_of(node), (low, high)))
+
+
+def _extreme(node: ov.Node, values: Values) -> Made | None:
+    """Find the greatest or least number in two steps, each exact as float32.
+
+    First among the numbers without their lowest 8 bits, then among the lowest bits of those that
+    are equal to what was found. Of nothing both steps give the end of int32's range.
+    """
+    if is_small(values.bounds(node, 0)):
+        return None
+    reduce, other = _EXTREMES[node.get_type_name()]
+    given, axes = as_int32(node.input_value(0)), node.input_value(1)
+    # Of the type of the node, by which `known_operations.py` tells whether nothing is refused.
+    highest, lowest = in_parts(given)
+    high = op.convert(highest, kind_of(node))
+    most = reduce(high, axes, True)
+    low = op.select(op.equal(high, most), lowest, int32(other))
+    keeps = bool(node.get_attributes()["keep_dims"])
+    found_high = as_int32(reduce(high, axes, keeps).output(0))
+    found = op.bitwise_or(found_high, reduce(low, axes, keeps))
+    bounds = values.bounds(node, 0)
+    made = cast(found, kind_of(node), bounds)
+    cut = ends_beyond(bounds)
+    return Made(made, [(leaves(node), equal(found, int32(end))) for end in cut])
+
+
+_EXTREMES: Mapping[str, tuple[Callable[..., ov.Node], int]] = MappingProxyType(
+    {"ReduceMax": (op.reduce_max, -1), "ReduceMin": (op.reduce_min, LOWEST + 1)}
+)
+"""How each is found, and what stands for the lowest bits of a number that it is not."""
+
+
+def _limited(node: ov.Node, values: Values) -> Made | None:
+    """Keep Maximum and Minimum from being computed as float32 with what is in front of them."""
+    bounds = values.of(node.output(0)).bounds or INT32
+    # The lesser of a number and 2**40 is the number, also where the plugin cuts 2**40.
+    if not is_within(values.unwrapped(node), INT32):
+        check_constants(node, values)
+    if is_small(bounds) or not any(is_fused(node.input_value(i)) for i in range(2)):
+        return None
+    limit = least if node.get_type_name() == "Minimum" else greatest
+    return Made(cast(limit(*operands(node)), kind_of(node), bounds))
+
+
+def _chosen(node: ov.Node, values: Values) -> Made | None:
+    """Choose by bits: with a comparison in front, the plugin computes Select as float32."""
+    bounds = values.of(node.output(0)).bounds
+    if bounds is None or is_small(bounds):
+        return None
+    if not _is_stand_in(node):
+        check_constants(node, values)
+    condition = node.input_value(0)
+    a, b = (_cut(node, values, i) for i in (1, 2))
+    kind = node.get_output_element_type(0).get_type_name()
+    return Made(cast(choose(condition, a, b), kind, bounds))
+
+
+def _is_stand_in(node: ov.Node) -> bool:
+    """Tell whether all that is done with a choice is to find its greatest or its least number.
+
+    Models choose the end of int64 for what is not to be found. Cut to 32 bits it is still not less
+    than any number, or not greater; `extreme` flags it where nothing else is there to be found.
+    """
+    readers = [each.get_node().get_type_name() for each in node.output(0).get_target_inputs()]
+    return bool(readers) and set(readers) <= _EXTREMES.keys()
+
+
+def _cut(node: ov.Node, values: Values, i: int) -> ov.Output:
+    """Give an input as int32, with the end of it in place of one number beyond."""
+    given, bounds = node.input_value(i), values.bounds(node, i)
+    if is_within(bounds, INT32):
+        return as_int32(given)
+    if bounds[0] != bounds[1]:
+        check_constants(node, values)
+    end = int32(INT32[bounds[0] > 0])
+    return op.broadcast(end, op.shape_of(given)).output(0)
+
+
+def to_boolean(node: ov.Node, values: Values) -> Made | None:
+    """Compare with 0: the plugin takes -2**31 for false."""
+    if values.bounds(node, 0)[0] > INT32[0]:
+        return None
+    return Made(op.not_equal(as_int32(node.input_value(0)), int32(0)).output(0))
+
+
+RULES: Sequence[Rule[Exact]] = (
+    Rule("comparing", " ".join(_COMPARE), _compared),
+    Rule("the_greatest", " ".join(_EXTREMES), _extreme),
+    Rule("limits", "Ceiling Floor", _kept),
+    Rule("fused_selections", "Maximum Minimum", _limited),
+    Rule("limits", "Clamp", _clamped),
+    Rule("limits", "Relu", _relu),
+    Rule("fused_selections", "Select", _chosen),
+)

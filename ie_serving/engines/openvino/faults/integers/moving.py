@@ -1,0 +1,126 @@
+"""Operations that only move numbers, or find their places, and constants beyond 32 bits in them.
+
+The plugin cuts those, each operation in its own way. `Interpolate` and `ReverseSequence`
+move integers as float32, and `Pad` has the number that it fills up with so.
+"""
+
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+
+import openvino as ov
+import openvino.opset15 as op
+
+from ie_serving.engines.openvino.faults.integers.bounds import (
+    INT32,
+    MOST,
+    MOVES,
+    WIDE,
+    Values,
+    data_inputs,
+    ends_beyond,
+    is_small,
+)
+from ie_serving.engines.openvino.faults.integers.rule import (
+    Exact,
+    Made,
+    check_constants,
+    kind_of,
+    named,
+)
+from ie_serving.engines.openvino.faults.integers.steps import as_int32, cast, equal, in_parts
+from ie_serving.engines.openvino.graphs.constants import int32
+from ie_serving.engines.openvino.graphs.rules import Rule
+
+_OF_THEIR_OWN = frozenset(
+    {"Ceiling", "Floor", "Pad", "ReverseSequence", "ScatterElementsUpdate", "ScatterNDUpdate"}
+    | {"Select"}
+)
+"""Operations that have rules of their own."""
+_FILL = 3
+"""Number of the input of `Pad` that it fills up with."""
+_ENDS = frozenset({"Slice", "StridedSlice"})
+
+
+def moved(node: ov.Node, values: Values) -> Made | None:
+    """Refuse what moves constants that do not fit, unless they are ends of slices."""
+    if node.get_output_element_type(0).get_type_name() in WIDE and not _is_end(node):
+        check_constants(node, values, data_inputs(node))
+    return None
+
+
+def _is_end(node: ov.Node) -> bool:
+    """Tell whether all that is done with an output is to slice by it: an end may be anywhere."""
+    readers = [each for out in node.outputs() for each in out.get_target_inputs()]
+    return all(
+        each.get_node().get_type_name() in _ENDS and each.get_index() > 0 for each in readers
+    )
+
+
+def _padded(node: ov.Node, values: Values) -> Made | None:
+    """Fill up with 0 bits that make up the number when they are changed back: it is rounded."""
+    moved(node, values)
+    fills = node.get_attributes()["pad_mode"] == "constant" and node.get_input_size() > _FILL
+    if not fills or is_small(values.bounds(node, _FILL)):
+        return None
+    given, fill = (as_int32(node.input_value(i)) for i in (0, _FILL))
+    begin, end = (node.input_value(i) for i in (1, 2))
+    padded = op.pad(op.bitwise_xor(given, fill), begin, end, "constant", int32(0))
+    return _as_given(node, values, op.bitwise_xor(padded, fill))
+
+
+def _reversed(node: ov.Node, values: Values) -> Made | None:
+    """Reverse in two parts, each exact as float32."""
+    moved(node, values)
+    if is_small(values.bounds(node, 0)):
+        return None
+    lengths, kept = node.input_value(1), node.get_attributes()
+    high, low = (
+        op.reverse_sequence(part, lengths, kept["batch_axis"], kept["seq_axis"])
+        for part in in_parts(as_int32(node.input_value(0)))
+    )
+    return _as_given(node, values, op.bitwise_or(high, low))
+
+
+def _as_given(node: ov.Node, values: Values, found: ov.Node) -> Made:
+    bounds = values.of(node.output(0)).bounds or INT32
+    return Made(cast(found, kind_of(node), bounds))
+
+
+def _resized(node: ov.Node, values: Values) -> Made | None:
+    """Flag integers that float32 may not hold."""
+    if is_small(values.bounds(node, 0)):
+        return None
+    given = as_int32(node.input_value(0))
+    large = op.logical_or(op.greater(given, int32(MOST)), op.less(given, int32(-MOST)))
+    cause = f"{named(node)} meets numbers beyond {MOST}, which OpenVINO rounds: send smaller ones"
+    return Made(None, [(cause, large)])
+
+
+_SOUGHT: Mapping[str, int] = MappingProxyType({"Bucketize": 0, "SearchSorted": 1})
+"""The input with the numbers whose places are sought; the other one has what they lie between."""
+
+
+def _placed(node: ov.Node, values: Values) -> Made | None:
+    """Flag the ends of int32 where constants are cut to them: no other number is equal to those."""
+    sought = _SOUGHT[node.get_type_name()]
+    check_constants(node, values, [sought])
+    bounds = values.of(node.input_value(1 - sought)).bounds
+    if bounds is None:
+        return None
+    ends = ends_beyond(bounds)
+    given = as_int32(node.input_value(sought))
+    cause = (
+        f"{named(node)} compares an end of what 32 bits hold with constants beyond: send other"
+        " numbers"
+    )
+    return Made(None, [(cause, equal(given, int32(end))) for end in ends]) if ends else None
+
+
+RULES: Sequence[Rule[Exact]] = (
+    Rule("moved_constants", " ".join(MOVES - _OF_THEIR_OWN), moved),
+    Rule("wide_boundaries", " ".join(_SOUGHT), _placed),
+    Rule("pictures", "Interpolate", _resized),
+    Rule("numbers_to_pad_with", "Pad", _padded),
+    Rule("reversed_rows", "ReverseSequence", _reversed),
+    Rule("moved_constants", "Result", check_constants),
+)

@@ -1,0 +1,95 @@
+"""Numbers that the CPU plugin would silently cut to 32 bits.
+
+The plugin converts 64-bit and unsigned 32-bit inputs to int32 before it computes: 2**40 becomes 0.
+Only what goes straight to an output, or is converted to floating point first, keeps all its bits.
+Doubles become floats, and those beyond a float's range, infinity included, its largest one; where
+they are given as floats (`interface/specs.py`) infinity stays.
+Measured with OpenVINO 2026.4 (`tests/unit/engines/openvino/faults/test_narrow_inputs.py`); what
+the compiled graph does with each input is read from its runtime model.
+"""
+
+from collections.abc import Collection, Mapping
+
+import numpy as np
+import openvino as ov
+
+from ie_serving.core.errors import InvalidTensor
+from ie_serving.core.tensors import Array, DataType
+from ie_serving.engines.openvino.interface.specs import Port
+
+INT32 = np.iinfo(np.int32)
+LARGEST_FLOAT = float(np.finfo(np.float32).max)
+RANGES: Mapping[DataType, tuple[float, float]] = {
+    DataType.FP64: (-LARGEST_FLOAT, LARGEST_FLOAT),
+    DataType.INT64: (INT32.min, INT32.max),
+    DataType.UINT64: (0, INT32.max),
+    DataType.UINT32: (0, INT32.max),
+}
+
+
+def narrowed(compiled: ov.CompiledModel, ports: tuple[Port, ...]) -> list[Port]:
+    """List the inputs whose values must fit into 32 bits."""
+    # Other devices have their own rules, which were not measured; nothing is refused for them.
+    wide = [port for port in ports if port.spec.dtype in RANGES]
+    if not wide or "CPU" not in "".join(compiled.get_property("EXECUTION_DEVICES")):
+        return []
+    readers = _readers(compiled)
+    return [port for port in wide if not _kept(port, readers.get(_node_name(compiled, port), []))]
+
+
+def check_range(port: Port, kind: ov.Type, array: Array) -> None:
+    """Refuse values that the engine would change.
+
+    Args:
+        port: of the compiled model.
+        kind: element type that the compiled model takes there.
+        array: of a request.
+
+    Raises:
+        InvalidTensor: naming the input and the first such value.
+    """
+    # NaN compares as false with both ends and passes: it stays NaN as a float.
+    low, high = RANGES[port.spec.dtype]
+    beyond = array[(array < low) | (array > high)]
+    if kind == ov.Type.f32:
+        beyond = beyond[np.isfinite(beyond)]
+    if beyond.size:
+        raise InvalidTensor(
+            f'input "{port.spec.name}" holds {beyond.flat[0]}; this model computes '
+            f"{port.spec.dtype.word} in 32 bits and takes {low} to {high}: send values in"
+            " range"
+        )
+
+
+def _node_name(compiled: ov.CompiledModel, port: Port) -> str:
+    return str(compiled.inputs[port.index].get_node().get_friendly_name())
+
+
+def _readers(compiled: ov.CompiledModel) -> dict[str, list[tuple[str, bool]]]:
+    """List, for each input, the operations of the compiled graph that read it."""
+    try:
+        graph = compiled.get_runtime_model()
+        parameters = graph.get_parameters()  # `graph` is kept: its nodes live as long as it
+        return {str(each.get_friendly_name()): _read_by(each) for each in parameters}
+    except RuntimeError:  # not every device has a runtime model
+        return {}
+
+
+def _read_by(parameter: ov.Node) -> list[tuple[str, bool]]:
+    """Give layer type and whether the result is real, for each operation that reads an input."""
+    nodes = [reader.get_node() for reader in parameter.output(0).get_target_inputs()]
+    return [
+        (
+            str(node.get_rt_info()["layerType"].astype(str)),
+            bool(node.get_output_size() and node.get_output_element_type(0).is_real()),
+        )
+        for node in nodes
+    ]
+
+
+def _kept(port: Port, readers: Collection[tuple[str, bool]]) -> bool:
+    """Tell whether no 32-bit operation reads an input."""
+    to_real = port.spec.dtype is not DataType.FP64  # a double made real is made a float
+    return bool(readers) and all(
+        layer == "Output" or (layer == "Convert" and real and to_real) for layer, real in readers
+    )

@@ -1,0 +1,399 @@
+"""Operations that OpenVINO's CPU plugin runs wrongly as they stand, changed before the compile.
+
+`READ` changes the graph as it was read, `SIZED` once the sizes of its inputs are what they will be.
+The canaries that each rule names say what is wrong; `docs/reference/openvino-faults.md` has their
+texts. Measured with OpenVINO 2026.4 (`tests/unit/engines/openvino/faults/test_rewrites.py`).
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+import openvino as ov
+import openvino.opset15 as op
+
+from ie_serving.core.errors import LoadFailed
+from ie_serving.core.tensors import Array
+from ie_serving.engines.openvino.graphs.bodies import add_result, bodies
+from ie_serving.engines.openvino.graphs.constants import (
+    float32,
+    int32,
+    int64,
+    known_input,
+    value_of,
+)
+from ie_serving.engines.openvino.graphs.flags import title
+from ie_serving.engines.openvino.graphs.rewiring import put_behind, replace, replace_node
+from ie_serving.engines.openvino.graphs.rules import Ask, Rule, Visit
+from ie_serving.engines.openvino.graphs.shapes import rank_of
+
+_COMPUTED_AS: Mapping[str, str] = {
+    "boolean": "u8",
+    **dict.fromkeys(("f16", "f64"), "f32"),
+    **dict.fromkeys(("i16", "u16", "u32", "i64", "u64"), "i32"),
+}
+"""Types that the plugin computes in others, and converts back where they are outputs."""
+_FLAGS = 2
+"""Number of the output of SparseFillEmptyRows that tells which rows were empty."""
+_PLACES = 2
+"""Number of the output of Unique that tells where each element is among the unique ones."""
+
+_STABLE_VALUES = 10
+"""Values up to which a `TopK` is stable whatever the size: 5 of 1,001 take 160 us instead of 105,
+but 300 of 8,400 would take 30 ms instead of 0.6."""
+_STABLE_SIZE = 256
+"""Elements in a row up to which a `TopK` is stable whatever the number of values."""
+_THRESHOLD, _FILLING = 3, 3
+"""Inputs: of NonMaxSuppression, by how much boxes may overlap; of Pad, what it fills with."""
+_HALF_STEP = 2.0**-24 * 1.001
+"""A float32 plus this part of it, rounded, is the next float32."""
+_LEAST = 1.1754944e-38
+"""Least float32 that the plugin does not take for 0."""
+
+_RIGHT_AXES = 3
+"""Axes up to which a `Tile` is right: a size and a repeat for each make six dimensions."""
+_TILED_AXES = 2
+"""Axes that one `Tile` may repeat among any number of others."""
+
+
+def _gather(node: ov.Node, _: Visit) -> None:
+    shape = node.get_output_partial_shape(0)
+    if shape.rank.is_static and any(size == 0 for size in shape):
+        _give_nothing(node)
+    else:
+        _gather_without_batch(node)
+
+
+def _give_nothing(node: ov.Node) -> None:
+    """Give what a `Gather` gives of which a size is 0, without any division by it."""
+    data, places, _ = node.input_values()
+    at, rank = known_input(node, 2), rank_of(data.get_partial_shape())
+    if at is None or rank is None or node.get_attributes().get("batch_dims", 0):
+        return
+    where, sizes, one = int(at.item()) % rank, op.shape_of(data), int64([1])
+    before = op.slice(sizes, int64([0]), int64([where]), one)
+    behind = op.slice(sizes, int64([where + 1]), int64([rank]), one)
+    shape = op.concat([before, op.shape_of(places), behind], 0)
+    zero = op.constant(ov.Tensor(np.zeros((), data.get_element_type().to_dtype())))
+    replace(node.output(0), op.broadcast(zero, shape).output(0))
+
+
+def _gather_without_batch(node: ov.Node) -> None:
+    """Leave out dimensions of a batch that are all 1, by which it gathers the same."""
+    shape = node.get_input_partial_shape(1)
+    batch = node.get_attributes().get("batch_dims", 0)
+    if not batch or shape.rank.is_dynamic:
+        return
+    axes = list(range(batch % len(shape) if batch < 0 else batch))
+    if all(shape[axis].is_static and shape[axis].get_length() == 1 for axis in axes):
+        data, places, axis = node.input_values()
+        replace_node(node, op.gather(data, op.squeeze(places, int64(axes)), axis))
+
+
+def _keep_outputs(node: ov.Node, here: Visit) -> None:
+    """Let the outputs of an `If` be results, which share their memory with nothing.
+
+    Not where the plugin computes the type in another one: then a conversion stands between the two.
+    """
+    for output in node.outputs():
+        if output.get_partial_shape().is_dynamic:
+            if computed := _COMPUTED_AS.get(output.get_element_type().get_type_name()):
+                _convert_inside(node, output, computed)
+            add_result(here.model, node.output(output.get_index()))
+
+
+def _convert_inside(node: ov.Node, output: ov.Output, computed: str) -> None:
+    """Convert an output of an `If` to another type inside of its branches, and back behind it."""
+    kind, readers = output.get_element_type(), list(output.get_target_inputs())
+    for number, body in enumerate(bodies(node)):
+        (place,) = [
+            each.body_value_index
+            for each in node.get_output_descriptions(number)
+            if each.output_index == output.get_index()
+        ]
+        given = body.get_results()[place].input(0)
+        given.replace_source_output(op.convert(given.get_source_output(), computed).output(0))
+        body.validate_nodes_and_infer_types()
+    node.validate_and_infer_types()
+    widened = op.convert(node.output(output.get_index()), kind).output(0)
+    for reader in readers:
+        reader.replace_source_output(widened)
+
+
+def _copy_strings(node: ov.Node, _: Visit) -> None:
+    """Reshape strings to the shape that they have: that does not copy them byte by byte."""
+    given, taken = node.input_value(0), node.output(0)
+    if taken.get_element_type() == ov.Type.string:
+        replace(taken, op.reshape(given, op.shape_of(given), special_zero=False).output(0))
+
+
+def _know_no_sizes(node: ov.Node, _: Visit) -> None:
+    """Replace the shape of a number, which has no dimensions, by what it is."""
+    if rank_of(node.get_input_partial_shape(0)) == 0:
+        empty = op.convert(int64([]), node.get_output_element_type(0))
+        replace(node.output(0), empty.output(0))
+
+
+def _fill_masks(node: ov.Node, _: Visit) -> None:
+    """Let each mask have an entry for each beginning; those that lack mean 0."""
+    count = node.get_input_partial_shape(1)[0]
+    masks = node.get_attributes()
+    if count.is_dynamic or not any(masks["ellipsis_mask"]):
+        return
+    for name, mask in masks.items():
+        node.set_attribute(name, [*mask, *[0] * (count.get_length() - len(mask))])
+
+
+def _convert_flags(node: ov.Node, _: Visit) -> None:
+    """Compare the flags of empty rows with 0: those behind refuse the form that they have."""
+    flags = node.output(_FLAGS)
+    if flags.get_target_inputs():
+        put_behind(flags, lambda found: op.not_equal(op.convert(found, "i32"), int32(0)))
+
+
+def _tile_in_steps(node: ov.Node, _: Visit) -> None:
+    """Tile a few axes at a time; each step leaves the others as they are."""
+    data, repeats = node.input_values()
+    rank, count = rank_of(data.get_partial_shape()), repeats.get_partial_shape()[0]
+    if rank is None or count.is_dynamic or known_input(node, 1) is not None:
+        return
+    axes = max(rank, count.get_length())
+    leading = axes - count.get_length()
+    repeated = [leading + place for place in _not_known_as_one(repeats)]
+    if axes <= _RIGHT_AXES or len(repeated) <= _TILED_AXES:
+        return
+    filled = op.concat([int64([1] * leading), op.convert(repeats, "i64")], 0)
+    for at in range(0, len(repeated), _TILED_AXES):
+        step = repeated[at : at + _TILED_AXES]
+        mask = op.constant(np.array([axis in step for axis in range(axes)]))
+        data = op.tile(data, op.select(mask, filled, int64(1))).output(0)
+    replace_node(node, data.get_node())
+
+
+def _not_known_as_one(row: ov.Output) -> list[int]:
+    """List the places in a row of integers that may hold another number than 1."""
+    node = row.get_node()
+    ones: list[bool] = []
+    for piece in node.input_values() if node.get_type_name() == "Concat" else [row]:
+        value = _constant_behind(piece)
+        size = piece.get_partial_shape()[0].get_length()
+        ones += [False] * size if value is None else [number == 1 for number in value.ravel()]
+    return [place for place, is_one in enumerate(ones) if not is_one]
+
+
+def _constant_behind(output: ov.Output) -> Array | None:
+    """Give the value of a constant that was converted or has another rank; else None."""
+    node = output.get_node()
+    while node.get_type_name() in ("Convert", "Reshape", "Unsqueeze"):
+        node = node.input_value(0).get_node()
+    return value_of(node)
+
+
+def _name_the_first(node: ov.Node, _: Visit) -> None:
+    """Tell a `TopK` to be stable where that takes little longer: the first of equal values then."""
+    count = known_input(node, 1)
+    shape = node.get_input_partial_shape(0)
+    size = shape[node.get_attributes()["axis"]] if shape.rank.is_static else ov.Dimension()
+    few = count is not None and count.item() <= _STABLE_VALUES
+    short = size.is_static and size.get_length() <= _STABLE_SIZE
+    # Those of older operation sets cannot be told.
+    if (few or short) and "stable" in node.get_attributes():
+        node.set_attribute("stable", True)
+        node.set_attribute("sort", "value")  # what is stable is sorted
+
+
+def _reach_infinity(node: ov.Node, _: Visit) -> None:
+    """Reduce halves, and double the result: the least finite float becomes infinite by it."""
+    data, output = node.input_value(0), node.output(0)
+    kind = data.get_element_type()
+    # Infinities of BF16 are the plugin's greatest numbers already, and compared with as such.
+    if not kind.is_real() or kind == ov.Type.bf16 or _is_of_softmax(data, output):
+        return
+    half, two = (op.convert(float32(number), kind) for number in (0.5, 2))
+    node.input(0).replace_source_output(op.multiply(data, half).output(0))
+    put_behind(output, lambda reduced: op.multiply(reduced, two))
+
+
+def _widen_mean(node: ov.Node, _: Visit) -> None:
+    """Compute the mean of 8 bits with 32, which hold its sums."""
+    data, axes = node.input_values()
+    kind = data.get_element_type()
+    if kind not in (ov.Type.i8, ov.Type.u8):
+        return
+    keeps = node.get_attributes()["keep_dims"]
+    mean = op.reduce_mean(op.convert(data, "i32"), axes, keeps)
+    mean.set_friendly_name(node.get_friendly_name())
+    replace(node.output(0), op.convert(mean, kind).output(0))
+
+
+def _is_of_softmax(data: ov.Output, greatest: ov.Output) -> bool:
+    """Tell whether the same numbers are lowered by their greatest alone, which is fused as is."""
+    readers = list(greatest.get_target_inputs())
+    if len(readers) != 1 or readers[0].get_node().get_type_name() != "Subtract":
+        return False
+    lowered = readers[0].get_node().input_value(0)
+    return bool(lowered == data)
+
+
+def _suppress_only_above(node: ov.Node, _: Visit) -> None:
+    """Raise the threshold to the next float."""
+    if node.get_input_size() <= _THRESHOLD:
+        return
+    threshold, known = node.input_value(_THRESHOLD), known_input(node, _THRESHOLD)
+    if known is not None:
+        raised = float32(np.nextafter(known.astype(np.float32), np.float32(np.inf)))
+    else:
+        given = op.convert(threshold, "f32")
+        raised = op.maximum(op.add(given, op.multiply(given, float32(_HALF_STEP))), float32(_LEAST))
+    node.input(_THRESHOLD).replace_source_output(raised.output(0))
+
+
+def _fill_behind(node: ov.Node, _: Visit) -> None:
+    """Fill with 0, and take the computed number where nothing was taken from the data."""
+    if node.get_input_size() <= _FILLING or node.get_attributes()["pad_mode"] != "constant":
+        return
+    if known_input(node, _FILLING) is not None:
+        return
+    data, begin, end, number = node.input_values()
+    zero = op.convert(float32(0), data.get_element_type())
+    filled = op.pad(data, begin, end, "constant", zero)
+    is_data = _mask_of_data(node)
+    replace_node(node, op.select(is_data, filled, op.convert_like(number, data)))
+
+
+def _turn_around(compare: Callable[[ov.Output, ov.Output], ov.Node]) -> Ask:
+    """Compare floats the other way round."""
+
+    def change(node: ov.Node, _: Visit) -> None:
+        one, other = node.input_values()
+        if one.get_element_type().is_real() and node.get_attributes()["auto_broadcast"] == "numpy":
+            replace_node(node, compare(other, one))
+
+    return change
+
+
+def _say_dilations(node: ov.Node, _: Visit) -> None:
+    """Say that windows have no gaps, where nothing is said."""
+    attributes = node.get_attributes()
+    if attributes.get("dilations") == []:
+        node.set_attribute("dilations", [1] * len(attributes["kernel"]))
+
+
+def _find_along_first(node: ov.Node, _: Visit) -> None:
+    """Look for unique slices along the first axis."""
+    if node.get_input_size() <= 1:
+        return
+    axis, rank = known_input(node, 1), rank_of(node.get_input_partial_shape(0))
+    if axis is None or rank is None:
+        raise LoadFailed(f"{title(node)} has an axis or a rank that is not known at load")
+    place = int(axis.item()) % rank
+    if place == 0:
+        return
+    # Slices keep the order of their own axes, and so their order among each other.
+    order = [place, *(each for each in range(rank) if each != place)]
+    turned = op.transpose(node.input_value(0), int64(order)).output(0)
+    node.input(0).replace_source_output(turned)
+    node.input(1).replace_source_output(int64(0).output(0))
+    node.validate_and_infer_types()
+    put_behind(node.output(0), lambda found: op.transpose(found, int64(np.argsort(order))))
+
+
+def _read_places(node: ov.Node, here: Visit) -> None:
+    """Let something read the place of each element among the unique ones."""
+    places = node.output(_PLACES)
+    if not places.get_target_inputs():
+        add_result(here.model, places)
+
+
+def _broadcast_to_nothing(node: ov.Node, _: Visit) -> None:
+    """Give a number as it is where there are no dimensions to broadcast it to."""
+    data, count = node.input_value(0), node.get_input_partial_shape(1)
+    if count.is_static and count.to_shape()[0] == 0 and data.get_partial_shape().rank == 0:
+        replace(node.output(0), data)
+
+
+def _gather_by_no_coordinates(node: ov.Node, _: Visit) -> None:
+    """Give all of the data for each place."""
+    data, places = node.input_values()
+    shape = places.get_partial_shape()
+    rank = rank_of(shape)
+    if rank is None or shape[rank - 1] != 0 or node.get_attributes().get("batch_dims", 0):
+        return
+    count = op.slice(op.shape_of(places), int64([0]), int64([rank - 1]), int64([1]))
+    replace(node.output(0), op.broadcast(data, op.concat([count, op.shape_of(data)], 0)).output(0))
+
+
+def _quantize_in_steps(node: ov.Node, _: Visit) -> None:
+    """Compute the same by other operations, where the number of channels is open."""
+    data, low, high, least, greatest = node.input_values()
+    shape = data.get_partial_shape()
+    if shape.rank.is_dynamic or not any(
+        ends.get_partial_shape().is_dynamic or _has_open_channels(shape, ends.get_shape())
+        for ends in (low, high, least, greatest)
+    ):
+        return
+    kind = data.get_element_type()
+    steps = op.convert(float32(node.get_attributes()["levels"] - 1), kind)
+    within = op.minimum(op.maximum(data, low), high)
+    share = op.divide(op.multiply(op.subtract(within, low), steps), op.subtract(high, low))
+    step = op.divide(op.round(share, "half_to_even"), steps)
+    replace_node(node, op.add(op.multiply(step, op.subtract(greatest, least)), least))
+
+
+def _has_open_channels(shape: ov.PartialShape, ends: Sequence[int]) -> bool:
+    """Tell whether values of `ends` belong to dimensions of an open size."""
+    pairs = zip(reversed(list(shape)), reversed(ends), strict=False)
+    return any(size.is_dynamic and end > 1 for size, end in pairs)
+
+
+def _mask_of_data(node: ov.Node) -> ov.Node:
+    """Tell which elements of a padded tensor are of the data."""
+    shape, before, after = (
+        node.get_input_partial_shape(0),
+        known_input(node, 1),
+        known_input(node, 2),
+    )
+    # A constant: the plugin lets others write where it has computed one of constants alone.
+    if shape.is_static and before is not None and after is not None:
+        mask: Array = np.array(True)
+        for size, first, last in zip(shape.to_shape(), before, after, strict=True):
+            places = np.arange(-first, size + last)
+            mask = np.logical_and.outer(mask, (places >= 0) & (places < size))
+        return op.constant(mask)
+    none = op.constant(np.uint8(0))
+    ones = op.broadcast(op.constant(np.uint8(1)), op.shape_of(node.input_value(0)))
+    padded = op.pad(ones, node.input_value(1), node.input_value(2), "constant", none)
+    return op.not_equal(padded, none)
+
+
+READ: Sequence[Rule[Ask]] = (
+    Rule("an_average_without_dilations_ends_the_process", "AvgPool", _say_dilations),
+    Rule("nan_is_greater", "Greater", _turn_around(op.less)),
+    Rule("nan_is_greater", "GreaterEqual", _turn_around(op.less_equal)),
+    Rule("strings_are_freed_twice", "Identity", _copy_strings),
+    Rule("what_a_branch_gives_is_overwritten", "If", _keep_outputs),
+    Rule("a_box_at_the_threshold_is_left_out", "NonMaxSuppression", _suppress_only_above),
+    Rule("the_greatest_of_infinities_is_finite", "ReduceMax ReduceMin", _reach_infinity),
+    Rule("means_of_8_bits", "ReduceMean", _widen_mean),
+    Rule("the_size_of_a_number_ends_the_process", "ShapeOf", _know_no_sizes),
+    Rule("flags_of_empty_rows_are_not_taken", "SparseFillEmptyRows", _convert_flags),
+    Rule("an_ellipsis_with_short_masks_writes_elsewhere", "StridedSlice", _fill_masks),
+    Rule("a_tile_is_written_in_part", "Tile", _tile_in_steps),
+    Rule("equal_values_lose_their_order", "TopK", _name_the_first),
+    Rule("unique_slices_are_compared_wrongly", "Unique", _find_along_first),
+    Rule("unique_values_are_zeros", "Unique", _read_places),
+)
+SIZED: Sequence[Rule[Ask]] = (
+    Rule("a_broadcast_to_no_dimensions_ends_the_process", "Broadcast", _broadcast_to_nothing),
+    Rule("open_channels_take_other_steps", "FakeQuantize", _quantize_in_steps),
+    Rule(
+        "a_gather_of_nothing_ends_the_process a_gather_in_a_batch_of_one_reads_elsewhere",
+        "Gather",
+        _gather,
+    ),
+    Rule("places_of_no_coordinates_read_elsewhere", "GatherND", _gather_by_no_coordinates),
+    Rule(
+        "a_computed_number_is_not_padded_with padding_is_that_of_the_first_request",
+        "Pad",
+        _fill_behind,
+    ),
+)

@@ -1,0 +1,84 @@
+"""Graphs that OpenVINO's CPU plugin computes alike in open and in known shapes.
+
+Where all sizes are known it goes other ways, of which some give other answers, or end the process.
+With 2026.4, of one row: floats that are cut to 8 bits wrap, instead of ending at the greatest
+number; a `TopK` of several names equal values in another order; quantized NaN become other numbers.
+So what infers a request alone, and not what infers it in a batch, is compiled in known shapes only
+where each operation is one of these, which `test_shape_independent.py` compares.
+"""
+
+from collections.abc import Callable
+
+import openvino as ov
+
+from ie_serving.engines.openvino.faults.known_operations import named
+from ie_serving.engines.openvino.graphs.constants import known_input
+from ie_serving.engines.openvino.graphs.rules import Rule, Rules
+from ie_serving.engines.openvino.graphs.walk import operations
+
+FLOATS = named("f16 f32")
+TYPES = FLOATS | named("i32 i64 boolean")
+"""Element types of what is moved; of others nothing was compared."""
+MOVES = named(
+    "Broadcast Concat Constant Convert Gather Parameter Reshape Result ShapeOf Slice Split Squeeze "
+    "StridedSlice Transpose Unsqueeze VariadicSplit"
+)
+COMPUTES = named(
+    "Add AvgPool BatchNormInference Clamp Convolution Divide Elu Erf Exp Gelu GroupConvolution "
+    "HSigmoid HSwish HardSigmoid MVN MatMul MaxPool Maximum Minimum Mish Multiply Negative PRelu "
+    "Power ReduceMax ReduceMean ReduceSum Relu Sigmoid SoftPlus Softmax Sqrt SquaredDifference "
+    "Subtract Swish Tanh TopK"
+)
+"""What is computed of floats. Integers have ways of their own (`integers/exact.py`)."""
+
+
+def computes_alike(model: ov.Model) -> bool:
+    """Tell whether each operation is one that is computed alike."""
+    return all(map(_is_alike, operations(model)))
+
+
+def _is_alike(node: ov.Node) -> bool:
+    name = node.get_type_name()
+    if not all(rule.do(node) for _, rule in _RULES.of(node)):
+        return False
+    if name in MOVES:
+        return _types(node.inputs()) | _types(node.outputs()) <= TYPES
+    return name in COMPUTES and _types(node.inputs()[:1]) <= FLOATS
+
+
+def _types(tensors: list[ov.Input] | list[ov.Output]) -> set[str]:
+    return {each.get_element_type().get_type_name() for each in tensors}
+
+
+def _widens(node: ov.Node) -> bool:
+    """Tell whether a `Convert` makes no number that does not fit."""
+    given, made = node.get_input_element_type(0), node.get_output_element_type(0)
+    if made.get_type_name() == "boolean":
+        return False
+    return bool(made.is_real() and made.bitwidth == 32) or not (given.is_real() or made.is_real())
+
+
+def _has_no_batch_dimension(node: ov.Node) -> bool:
+    return not node.get_attributes().get("batch_dims", 0)
+
+
+def _takes_the_first(node: ov.Node) -> bool:
+    """Tell whether a `TopK` gives one value, of equal ones the first (`rewrites.py`)."""
+    count = known_input(node, 1)
+    return count is not None and count.item() == 1 and bool(node.get_attributes().get("stable"))
+
+
+def _names_no_places(node: ov.Node) -> bool:
+    """Tell whether nobody reads where a `MaxPool` found its values."""
+    return node.get_output_size() < 2 or not node.output(1).get_target_inputs()
+
+
+_FAULT = "known_sizes_cast_otherwise_than_open_ones"
+_RULES: Rules[Callable[[ov.Node], bool]] = Rules(
+    (
+        Rule(_FAULT, "Convert", _widens),
+        Rule(_FAULT, "Gather", _has_no_batch_dimension),
+        Rule(_FAULT, "MaxPool", _names_no_places),
+        Rule(_FAULT, "TopK", _takes_the_first),
+    )
+)

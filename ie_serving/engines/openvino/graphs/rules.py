@@ -1,0 +1,95 @@
+"""Rules for what OpenVINO gets wrong, and the one walk that asks them of the operations of a graph.
+
+A rule names the canaries that show its fault, the operations that it is for, and what it does with
+each: it changes the graph, gives flags by which requests are refused, or refuses the model.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from itertools import chain
+from typing import Generic, TypeAlias, TypeVar
+
+import openvino as ov
+
+from ie_serving.engines.openvino.graphs.bodies import bodies
+from ie_serving.engines.openvino.graphs.flags import Flag
+from ie_serving.engines.openvino.graphs.walk import operations
+
+Does = TypeVar("Does", bound=Callable[..., object])
+
+
+@dataclass(frozen=True)
+class Rule(Generic[Does]):
+    """What is done about a fault of OpenVINO.
+
+    Attributes:
+        faults: names of the canaries in `tests/canaries` that show it, parted by blanks.
+        kinds: names of the types of operations that it is for, parted by blanks; empty for all.
+        do: what is done with each of them; what it takes and gives is up to who asks the rules.
+    """
+
+    faults: str
+    kinds: str
+    do: Does
+
+
+class Rules(Generic[Does]):
+    """Groups of rules in the order in which they are asked, found by the type of an operation."""
+
+    def __init__(self, *groups: Iterable[Rule[Does]]) -> None:
+        self.groups = [tuple(group) for group in groups]
+        numbered = [(place, rule) for place, group in enumerate(self.groups) for rule in group]
+        self._of_others = [pair for pair in numbered if not pair[1].kinds]
+        self._by_kind = {
+            kind: [pair for pair in numbered if kind in (pair[1].kinds or kind).split()]
+            for kind in {kind for _, rule in numbered for kind in rule.kinds.split()}
+        }
+
+    def of(self, node: ov.Node) -> Sequence[tuple[int, Rule[Does]]]:
+        """Give the rules for an operation, each behind the number of its group."""
+        rules = self._by_kind.get(node.get_type_name())
+        return self._of_others if rules is None else rules
+
+
+@dataclass
+class Visit:
+    """What a rule may know of the graph, or body, that is visited, and what it may note.
+
+    Attributes:
+        model: the graph.
+        from_end: whether the model's framework is as ONNX, where negative indices count from the
+            end and a `Range` in the wrong direction is empty; TensorFlow refuses both.
+        sources: names of the operations whose outputs follow from the values of a request.
+        rounds: counts of rounds that the graph makes; see `loop_rounds.py`.
+        inner: the visits of the bodies of the operation that is visited now.
+        flags: what rules have given, group by group, as soon as the visit has ended.
+    """
+
+    model: ov.Model
+    from_end: bool
+    sources: set[str] = field(default_factory=set)
+    rounds: list[ov.Node] = field(default_factory=list)
+    inner: Sequence["Visit"] = ()
+    flags: list[Flag] = field(default_factory=list)
+
+
+Ask: TypeAlias = Callable[[ov.Node, Visit], "Iterable[Flag] | None"]
+"""What a rule of the walk does with an operation; it may raise LoadFailed."""
+
+
+def visit(model: ov.Model, rules: Rules[Ask], *, from_end: bool = True) -> Visit:
+    """Ask the rules of each operation behind those that it reads, and behind those of its bodies.
+
+    What rules add to the graph is not visited.
+
+    Raises:
+        LoadFailed: as a rule does.
+    """
+    here = Visit(model, from_end)
+    flags: list[list[Flag]] = [[] for _ in rules.groups]
+    for node in operations(model):
+        here.inner = [visit(body, rules, from_end=from_end) for body in bodies(node)]
+        for group, rule in rules.of(node):
+            flags[group].extend(rule.do(node, here) or ())
+    here.flags = list(chain.from_iterable(flags))
+    return here

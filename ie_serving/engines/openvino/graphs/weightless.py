@@ -1,0 +1,110 @@
+"""A copy of a graph without its weights, which shows the shapes that follow from given ones.
+
+The graph that serves keeps its open sizes, which is what requests make use of. Constants of bodies
+stay in the copy, whatever they are.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple
+
+import openvino as ov
+import openvino.opset15 as op
+
+from ie_serving.core.giving_way import give_way
+from ie_serving.engines.openvino.graphs.bodies import bodies
+from ie_serving.engines.openvino.graphs.shapes import elements
+from ie_serving.engines.openvino.graphs.walk import all_operations, operations
+
+WEIGHT_ELEMENTS = 1024
+"""Elements up to which the copy keeps any constant: it may decide about shapes, as axes, sizes and
+patterns do."""
+MASK_ELEMENTS = 1 << 18
+"""Elements up to which it keeps those of `MASKS`, 2 MB of int64. They stay in memory as long as the
+version, so larger tables are replaced, too. What their values decide about shapes counts as open
+then: such a model is served the safe way, which is slower."""
+MASKS = frozenset({"boolean", "u8", "i32", "i64"})
+"""Element types of masks and indices: how many places a mask has set may be a size."""
+
+
+class Pair(NamedTuple):
+    """An operation of a graph, and the same one of its copy.
+
+    Attributes:
+        node: of the graph.
+        copied: of the copy; for weights a constant that the copy has no longer.
+        inside: whether it is inside a body.
+    """
+
+    node: ov.Node
+    copied: ov.Node
+    inside: bool
+
+
+class WeightlessCopy(NamedTuple):
+    """The copy of a graph.
+
+    Attributes:
+        model: the copy. It has inputs in place of its weights, behind those of the graph.
+        pairs: the operations of both, each behind those that it reads. They keep the weights in
+            memory, so they are not to be kept beyond the load.
+    """
+
+    model: ov.Model
+    pairs: list[Pair]
+
+
+def weightless_copy(model: ov.Model) -> WeightlessCopy:
+    """Copy a graph."""
+    copy = model.clone()
+    give_way()
+    pairs = list(_pairs(model, copy))
+    copy.add_parameters(list(_leave_weights_out(pairs)))  # else it has inputs it does not know
+    return WeightlessCopy(copy, pairs)
+
+
+def has_all(twin: WeightlessCopy, model: ov.Model) -> bool:
+    """Tell whether a graph has as many operations as when it was copied.
+
+    Whatever has changed it since must have added some.
+    """
+    return sum(1 for _ in all_operations(model)) == len(twin.pairs)
+
+
+def fix(copy: ov.Model, shapes: Mapping[int, ov.PartialShape]) -> None:
+    """Give inputs of a copy these shapes, by their numbers.
+
+    Not by `Model.reshape`, which rewrites the graph first: it takes several times as long, and may
+    let shapes fit that the graph that serves does not take.
+
+    Raises:
+        RuntimeError: an operation does not take what follows from them.
+    """
+    parameters = copy.get_parameters()
+    for index, shape in shapes.items():
+        parameters[index].set_partial_shape(shape)
+    try:
+        copy.validate_nodes_and_infer_types()
+    finally:
+        give_way()
+
+
+def _leave_weights_out(pairs: Iterable[Pair]) -> Iterator[ov.Node]:
+    """Replace weights by inputs, and give those."""
+    for _, node, inside in pairs:
+        if not inside and node.get_type_name() == "Constant" and _is_weight(node):
+            stands_in = op.parameter(node.get_output_shape(0), node.get_output_element_type(0))
+            node.output(0).replace(stands_in.output(0))
+            yield stands_in
+
+
+def _pairs(model: ov.Model, copy: ov.Model, inside: bool = False) -> Iterator[Pair]:
+    for node, copied in zip(operations(model), copy.get_ordered_ops(), strict=True):
+        yield Pair(node, copied, inside)
+        for body, copied_body in zip(bodies(node), bodies(copied), strict=True):
+            yield from _pairs(body, copied_body, inside=True)
+
+
+def _is_weight(constant: ov.Node) -> bool:
+    is_mask = constant.get_output_element_type(0).get_type_name() in MASKS
+    most = MASK_ELEMENTS if is_mask else WEIGHT_ELEMENTS
+    return (elements(constant.get_output_partial_shape(0)) or 0) > most

@@ -1,0 +1,134 @@
+"""What was read of a version before anything is compiled."""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+import openvino as ov
+
+from ie_serving.core.errors import LoadFailed
+from ie_serving.core.images import RGB
+from ie_serving.core.tensors import Signature
+
+if TYPE_CHECKING:
+    from ie_serving.engines.savedmodel.host.program import Plan
+    from ie_serving.engines.savedmodel.program import Beside
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """One input or output of a model, named for clients.
+
+    Attributes:
+        alias: name in requests and replies.
+        tensor: `TensorInfo.name` in the metadata.
+        index: position among the model's inputs or outputs.
+        names: all names by which an option may speak of it.
+        declared: whether `shape` is the model file's own word and stands unless reshaped.
+        shape: as declared; None for an open rank.
+        parsed: an input that no client sees, since it is parsed from Examples.
+    """
+
+    alias: str
+    tensor: str
+    index: int
+    names: frozenset[str]
+    declared: bool = False
+    shape: tuple[int, ...] | None = None
+    parsed: bool = False
+
+
+@dataclass(frozen=True)
+class Draft:
+    """A signature before it is compiled.
+
+    Attributes:
+        name: signature name.
+        method: its method.
+        model: what computes it; None where `beside` answers all of it.
+        inputs: of the model.
+        outputs: of the model.
+        beside: what is answered beside the model; None where the model is the whole signature.
+        listed: the signature as the file declares it, for the metadata of one that is left out;
+            None where the file declares none.
+        host: what the host computes around the model; None where it computes nothing.
+        colours: order of the colours of encoded images, where no setting says it.
+        ignored: further inputs of the file, whose values change nothing.
+    """
+
+    name: str
+    method: str
+    model: ov.Model | None
+    inputs: Sequence[Tensor]
+    outputs: Sequence[Tensor]
+    beside: "Beside | None" = None
+    listed: Signature | None = None
+    host: "Plan | None" = None
+    colours: str = RGB
+    ignored: frozenset[str] = frozenset()
+
+    @property
+    def runs_on(self) -> str:
+        """Say in words what computes it."""
+        by_server = [*self._by_server()]
+        if self.model is None:
+            what = (
+                f", which {' and '.join(by_server)}"
+                if by_server
+                else ": its values are known at load"
+            )
+            return f"the server{what}"
+        return "; the server ".join([_by_openvino(self.model), *by_server])
+
+    def _by_server(self) -> Iterator[str]:
+        if self.beside is not None and self.beside.examples:
+            yield "parses Examples"
+        if self.host is not None:
+            operations = ", ".join(self.host.names())
+            if operations:
+                yield f"computes {operations}"
+
+
+def _by_openvino(model: ov.Model) -> str:
+    ranks = any(port.get_partial_shape().rank.is_dynamic for port in model.inputs)
+    return "OpenVINO, compiled for the ranks of each first request" if ranks else "OpenVINO"
+
+
+@dataclass
+class Version:
+    """The signatures of a version: those that were read, and why others are left out.
+
+    Attributes:
+        drafts: what is to be compiled.
+        definitions: the SignatureDef of every signature of a file that has them, serialized, by
+            its name.
+        causes: why a signature is left out, by its name.
+        file: name of the model's file, for the causes.
+        declared: signatures by name as the file declares them, but for those with tensors that the
+            API cannot carry.
+    """
+
+    drafts: list[Draft]
+    definitions: Mapping[str, bytes] = field(default_factory=dict)
+    causes: dict[str, LoadFailed] = field(default_factory=dict)
+    file: str = "saved_model.pb"
+    declared: dict[str, Signature] = field(default_factory=dict)
+
+    def left_out(self) -> list[Signature]:
+        """Give the signatures that are left out and whose tensors are known, each with why."""
+        return [
+            replace(self.declared[name], left_out=str(cause))
+            for name, cause in self.causes.items()
+            if name in self.declared
+        ]
+
+    def listed(self, served: Collection[str]) -> list[Signature]:
+        """Give the signatures that the file declares and that are not `served`.
+
+        TensorFlow's own compute nothing: they have no cause.
+        """
+        return [
+            Signature(name, {}, {}, left_out=str(self.causes.get(name, "")), definition=definition)
+            for name, definition in self.definitions.items()
+            if name not in served
+        ]

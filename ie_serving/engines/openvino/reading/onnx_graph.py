@@ -1,0 +1,237 @@
+"""Operations that OpenVINO's front end for ONNX converts wrongly, changed in the graph it made.
+
+`onnx_unread.py` refuses by the file what cannot be told from the graph; this changes, or refuses,
+the rest. Each was measured with OpenVINO 2026.4; `docs/reference/openvino-faults.md` lists them.
+
+- `BitShift` to the right becomes a division, which rounds negative numbers towards 0.
+- `ConvTranspose` with `auto_pad` has no padding unless all sizes are known, and with `output_shape`
+  it then has a wrong one, in groups also where they are.
+- `DynamicQuantizeLinear` divides by the range of the numbers in place of their scale, and
+  `QuantizeLinear` becomes a `FakeQuantize`, which rounds behind the zero point and not before it:
+  halves come out one step off. Where integers are quantized in the middle of a graph by constant
+  scales it stays, since the plugin makes operations on integers of it.
+- `Attention` of bfloat16 loses the infinities by which rows are masked in full.
+- `MaxPool` with `ceil_mode` has windows that begin behind the last element.
+- `Resize` by scales with `align_corners` takes the scale that follows from whole sizes.
+- `SplitToSequence` into pieces of lengths that have an open size counts one piece.
+- `Softmax` of opsets 11 and 12 is one over all axes from its own on, as if they were one.
+"""
+
+from collections.abc import Sequence, Set
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import openvino as ov
+import openvino.opset15 as op
+
+from ie_serving.core.errors import LoadFailed
+from ie_serving.engines.onnx_file import MAIN_DOMAIN, Node, nodes, opsets
+from ie_serving.engines.openvino.faults.chosen_axes import hold_axes
+from ie_serving.engines.openvino.graphs.constants import Operand, float32, int64, value_of
+from ie_serving.engines.openvino.graphs.rewiring import replace_node
+from ie_serving.engines.openvino.graphs.rules import Ask, Rule, Rules, Visit, visit
+from ie_serving.engines.openvino.graphs.walk import operations
+
+_SIGNED = ("i8", "i16", "i32", "i64")
+_LENGTHS = 6
+"""Place of the input of `Attention` that tells how many keys of each row count."""
+_FLATTENING = (11, 12)
+"""Opsets whose `Softmax` the front end reads as that of opset 13, which has one axis."""
+
+
+def mend_onnx(model: ov.Model, file: Path) -> None:
+    """Change what was converted wrongly, in bodies too.
+
+    Raises:
+        LoadFailed: naming the operator that nothing makes right.
+    """
+    hold_axes(model)
+    rules = list(_RULES)
+    if opsets(file).get(MAIN_DOMAIN) in _FLATTENING:
+        rules.append(Rule("onnx_is_converted_otherwise", "Softmax", _flatten))
+    shifts, scales = set[str](), set[str]()
+    for node in nodes(file):
+        if node.kind == "BitShift":
+            shifts.add(node.outputs[0])
+        elif node.kind == "DynamicQuantizeLinear":
+            scales.add(node.outputs[1])
+        elif node.kind == "Attention" and node.attributes.get("is_causal") and node.has(_LENGTHS):
+            rules.append(Rule("infinities_of_bfloat16_are_finite", "IsNaN", _refuse_masked_rows))
+        elif node.kind == "SplitToSequence" and node.has(1):
+            _refuse_unknown_pieces(model, node)
+    if shifts or scales:
+        faults = "onnx_is_converted_otherwise halves_are_quantized_one_step_off"
+        rules.append(Rule(faults, "Divide", partial(_divide, shifts, scales)))
+    visit(model, Rules(rules))
+
+
+def _divide(shifts: Set[str], scales: Set[str], node: ov.Node, _: Visit) -> None:
+    names = node.output(0).get_names()
+    if not shifts.isdisjoint(names):
+        _shift(node)
+    if not scales.isdisjoint(names):
+        _quantize_by(node.output(0))
+
+
+def _shift(node: ov.Node) -> None:
+    kind = node.get_element_type()
+    if kind.get_type_name() not in _SIGNED:
+        return
+    places = node.input_value(1).get_node().input_value(1)  # of the power of 2
+    last, zero = (op.convert(int64(number), kind) for number in (kind.size * 8 - 1, 0))
+    fits = op.logical_and(op.less_equal(zero, places), op.less_equal(places, last))
+    shifted = op.bitwise_right_shift(node.input_value(0), op.select(fits, places, last))
+    replace_node(node, shifted)
+
+
+def _quantize_by(scale: ov.Output) -> None:
+    """Divide numbers by their scale, and not by their range after they were multiplied."""
+    _divide_exactly(scale.get_node())
+    for reader in scale.get_node().input_value(0).get_target_inputs():
+        node = reader.get_node()
+        if node.get_type_name() == "Divide" and reader.get_index() == 1:
+            numbers = node.input_value(0).get_node()
+            if numbers.get_type_name() == "Multiply":
+                node.input(0).replace_source_output(numbers.input_value(0))
+                node.input(1).replace_source_output(scale)
+                _divide_exactly(node)
+
+
+def _divide_exactly(node: ov.Node) -> ov.Node:
+    """Keep the plugin from multiplying by the reciprocal: two roundings leave the wrong half."""
+    node.get_rt_info()["nonconvertable_divide_0"] = True
+    return node
+
+
+def _round_before_zero_point(node: ov.Node, _: Visit) -> None:
+    data, low, high, first, last = node.input_values()
+    (*readers,) = node.output(0).get_target_inputs()
+    if any(not each.get_node().get_element_type().is_integral() for each in readers):
+        return
+    ends = value_of(low.get_node()), value_of(high.get_node())
+    made = low.get_node()
+    if ends[0] is not None and ends[1] is not None:
+        if not all(_is_result(each.get_node()) for each in readers):
+            return
+        step = (ends[1] - ends[0]) / np.float32(node.get_attributes()["levels"] - 1)
+        scale: Operand = float32(step)
+        zero: Operand = op.subtract(first, float32(np.rint(ends[0] / step)))
+    elif made.get_type_name() == "Multiply":
+        scale, zero = made.input_value(0), made.input_value(1).get_node().input_value(1)
+    else:
+        return
+    rounded = op.round(_divide_exactly(op.divide(data, scale)), "half_to_even")
+    quantized = op.minimum(op.maximum(op.add(rounded, zero), first), last)
+    replace_node(node, quantized)
+
+
+def _is_result(node: ov.Node) -> bool:
+    readers = node.output(0).get_target_inputs()
+    return all(each.get_node().get_type_name() == "Result" for each in readers)
+
+
+def _refuse_masked_rows(node: ov.Node, _: Visit) -> None:
+    source = node.input_value(0).get_node()
+    if source.get_type_name() == "Softmax" and source.get_element_type() == ov.Type.bf16:
+        raise _refused("Attention", node, "rows of bfloat16 that are masked in full")
+
+
+def _refuse_unknown_pieces(model: ov.Model, split: Node) -> None:
+    """Refuse a split into as many pieces as a request has lengths: the front end counts one."""
+    for node in operations(model):
+        for output in node.outputs():
+            if split.inputs[1] in output.get_names() and output.get_partial_shape().is_dynamic:
+                raise LoadFailed(
+                    f'SplitToSequence "{split.outputs[0]}": OpenVINO does not count the lengths'
+                    f' of an open size that "{split.inputs[1]}" gives'
+                )
+
+
+def _pad_transposed(node: ov.Node, _: Visit) -> None:
+    """Write out the padding by which the output is the input times the stride."""
+    attributes = node.get_attributes()
+    kind = attributes["auto_pad"]
+    if node.get_input_size() > 2:
+        is_grouped = node.get_type_name().startswith("Group")
+        if is_grouped or node.get_input_partial_shape(0).is_dynamic:
+            raise _refused("ConvTranspose", node, "output_shape in groups or in open sizes")
+    elif kind in ("same_upper", "same_lower"):
+        strides = attributes["strides"]
+        kernel = node.get_input_partial_shape(1)
+        sizes = [kernel[len(kernel) - len(strides) + axis] for axis in range(len(strides))]
+        if any(size.is_dynamic for size in sizes):
+            raise _refused("ConvTranspose", node, "auto_pad with a kernel of open size")
+        more = attributes["output_padding"] or [0] * len(strides)
+        total = [
+            max(0, (size.get_length() - 1) * dilation + 1 + rest - stride)
+            for size, dilation, rest, stride in zip(
+                sizes, attributes["dilations"], more, strides, strict=True
+            )
+        ]
+        lesser = [pads // 2 for pads in total]
+        greater = [pads - half for pads, half in zip(total, lesser, strict=True)]
+        begin, end = (lesser, greater) if kind == "same_upper" else (greater, lesser)
+        node.set_attribute("pads_begin", begin)
+        node.set_attribute("pads_end", end)
+        node.set_attribute("auto_pad", "explicit")
+
+
+def _leave_out_last_window(node: ov.Node, _: Visit) -> None:
+    given = node.get_attributes()
+    if given["rounding_type"] != "ceil":
+        return
+    made = op.max_pool(
+        node.input_value(0),
+        given["strides"],
+        given["dilations"],
+        given["pads_begin"],
+        given["pads_end"],
+        given["kernel"],
+        "ceil_torch",
+        given["auto_pad"],
+        given["index_element_type"],
+        given["axis"],
+    )
+    replace_node(node, made)
+
+
+def _refuse_parts_of_pixels(node: ov.Node, _: Visit) -> None:
+    attributes = node.get_attributes()
+    if attributes["coordinate_transformation_mode"] != "align_corners":
+        return
+    if attributes["shape_calculation_mode"] != "scales":
+        return
+    scales, shape = value_of(node.input_value(1).get_node()), node.get_input_partial_shape(0)
+    if scales is not None and not np.any(scales % 1):
+        return
+    if scales is None or shape.is_dynamic or np.any(scales * list(shape.to_shape()) % 1):
+        raise _refused("Resize", node, "align_corners by scales that leave a part of a pixel")
+
+
+def _flatten(node: ov.Node, _: Visit) -> None:
+    data, axis = node.input_value(0), node.get_attributes()["axis"]
+    rank = data.get_partial_shape().rank
+    if rank.is_static and axis < 0:
+        axis += rank.get_length()
+    if axis < 0 or (rank.is_static and axis == rank.get_length() - 1):
+        return
+    flat = op.softmax(op.reshape(data, int64([0] * axis + [-1]), special_zero=True), axis)
+    shaped = op.reshape(flat, op.shape_of(data), special_zero=False)
+    replace_node(node, shaped)
+
+
+def _refused(kind: str, node: ov.Node, what: str) -> LoadFailed:
+    return LoadFailed(f'{kind} "{node.get_friendly_name()}": OpenVINO does not compute {what}')
+
+
+_RULES: Sequence[Rule[Ask]] = (
+    Rule(
+        "onnx_is_converted_otherwise onnx_corners_are_not_aligned",
+        "ConvolutionBackpropData GroupConvolutionBackpropData",
+        _pad_transposed,
+    ),
+    Rule("halves_are_quantized_one_step_off", "FakeQuantize", _round_before_zero_point),
+    Rule("onnx_corners_are_not_aligned", "Interpolate", _refuse_parts_of_pixels),
+    Rule("onnx_is_converted_otherwise", "MaxPool", _leave_out_last_window),
+)

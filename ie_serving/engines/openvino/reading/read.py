@@ -1,0 +1,179 @@
+"""From a version directory to models in memory: one a signature, with its tensors named.
+
+The readers of SavedModels and of TensorFlow Lite are imported with the first version that needs
+them, in the thread of its load: together they are a tenth of a server's modules.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import openvino as ov
+
+from ie_serving.core.errors import LoadFailed
+from ie_serving.core.images import RGB
+from ie_serving.core.tensors import SERVING_DEFAULT, Method
+from ie_serving.engines.onnx_file import inputs, nodes
+from ie_serving.engines.openvino.interface.draft import Draft, Tensor, Version
+from ie_serving.engines.openvino.options import OpenVinoOptions
+from ie_serving.engines.openvino.reading import formats
+from ie_serving.engines.openvino.reading.mapping import Renames, aliases, read_mapping
+from ie_serving.engines.openvino.reading.onnx_graph import mend_onnx
+from ie_serving.engines.openvino.reading.onnx_unread import refuse_unread
+from ie_serving.engines.openvino.runtime import core, load_failures
+
+if TYPE_CHECKING:
+    from ie_serving.engines.openvino.operators.reading import Convert
+
+
+def read(directory: Path, options: OpenVinoOptions) -> Version:
+    """Read the model in `directory`: a draft for each signature that can be converted.
+
+    Raises:
+        LoadFailed: naming the file, and the operations that OpenVINO lacks.
+    """
+    with load_failures("the version cannot be read"):
+        file = formats.model_file(directory, prefer_tflite=options.prefer_tflite_model)
+        renames = read_mapping(directory)
+    return _read_file(file, renames)
+
+
+def _read_file(file: Path, renames: tuple[Renames, Renames]) -> Version:
+    """Read a model's file as its name has it."""
+    if file.name in (formats.SAVED_MODEL, formats.SAVED_MODEL_TEXT):
+        # Here, not above: with all that it needs it is most of what a load may import.
+        from ie_serving.engines.openvino.reading.saved_model import read_signatures
+
+        return read_signatures(file.parent, renames)
+    if file.suffix == formats.FROZEN:
+        from ie_serving.engines.openvino.reading.saved_model import read_frozen_graph
+
+        return read_frozen_graph(file, renames)
+    if file.suffix == formats.TFLITE:
+        from ie_serving.engines.openvino.reading.lite import read_lite
+
+        return read_lite(file, renames)
+    with load_failures(f"{file.name} cannot be read"):
+        model = _read_model(file)
+        draft = _plain(model, renames, file)
+    colours = formats.COLOURS.get(file.suffix, RGB)
+    return Version([replace(draft, colours=colours)])
+
+
+def _read_model(file: Path) -> ov.Model:
+    """Read a file of IR or ONNX.
+
+    Raises:
+        LoadFailed: a file of ONNX in which OpenVINO does not find a model, or of which it would
+            drop a part.
+    """
+    if file.suffix != formats.ONNX:
+        return core().read_model(str(file))
+    own = _own_conversions(file)
+    refuse_unread(file, own)
+    try:
+        model = _read_with(file, own) if own else _read_onnx(file)
+    except RuntimeError as error:
+        # What no front end takes for its own; the text names all that there are.
+        if "Available frontends" not in str(error):
+            raise
+        size = file.stat().st_size
+        why = f"its {size} bytes cannot be parsed" if size else "it has 0 bytes"
+        raise LoadFailed(f"{file.name} is no ONNX model, {why}: upload it again") from error
+    mend_onnx(model, file)
+    return model
+
+
+def _own_conversions(file: Path) -> Mapping[str, "Convert"]:
+    """Give what converts operators of a file that OpenVINO does not, or wrongly, by their names."""
+    from ie_serving.engines.openvino.operators.table import needed
+
+    try:
+        return needed(nodes(file))
+    except ValueError:
+        return {}  # no ONNX model: OpenVINO says so
+
+
+def _read_with(file: Path, own: Mapping[str, "Convert"]) -> ov.Model:
+    from ie_serving.engines.openvino.operators.front_end import read as read_by_own
+
+    return read_by_own(file, own)
+
+
+def _read_onnx(file: Path) -> ov.Model:
+    try:
+        return core().read_model(str(file))
+    except RuntimeError as error:
+        # Operators made of others, as NegativeLogLikelihoodLoss, are read from memory alone.
+        if "get_attribute is not implemented" not in str(error):
+            raise
+        return core().read_model(file.read_bytes(), b"")
+
+
+def _plain(model: ov.Model, renames: tuple[Renames, Renames], file: Path) -> Draft:
+    own, ignored = _own_names(model.inputs), frozenset[str]()
+    if file.suffix == formats.ONNX:
+        declared = inputs(file)
+        own = _declared_names(model.inputs, declared, file)
+        ignored = frozenset(declared).difference(own)  # the front end drops what changes nothing
+    given = _tensors(model.inputs, own, renames[0], "inputs")
+    outputs = _tensors(model.outputs, _own_names(model.outputs), renames[1], "outputs")
+    return Draft(SERVING_DEFAULT, Method.PREDICT.value, model, given, outputs, ignored=ignored)
+
+
+def _tensors(
+    ports: Sequence[ov.Output], own_names: Sequence[str], renames: Renames, kind: str
+) -> list[Tensor]:
+    """Name ports as 2020 and TF Serving do; outputs that are the same tensor count once."""
+    by_name = {name: i for i, name in reversed(list(enumerate(own_names)))}
+    chosen = sorted(by_name.items(), key=lambda item: item[1])
+    own = [name for name, _ in chosen]
+    known = [frozenset({name, *_names(ports[i])}) for name, i in chosen]
+    given = aliases(own, known, renames, kind)
+    return [
+        Tensor(alias, _with_port(name), i, names | {alias})
+        for alias, (name, i), names in zip(given, chosen, known, strict=True)
+    ]
+
+
+def _own_names(ports: Sequence[ov.Output]) -> list[str]:
+    """Give the first of each tensor's names in order, or else the name of the layer."""
+    return [str(min(port.get_names() or {_layer(port)})) for port in ports]
+
+
+def _declared_names(ports: Sequence[ov.Output], declared: Sequence[str], file: Path) -> list[str]:
+    """Give what a file of ONNX calls each input.
+
+    The front end calls an input that is an output, too, like the output.
+    """
+    own = [min(_names(port).intersection(declared), default="") for port in ports]
+    lost = [name for name in declared if name not in own]
+    if own.count("") == len(lost):  # none was dropped
+        return [name or lost.pop(0) for name in own]
+    passed = {out: node.inputs[0] for node in nodes(file) if node.inputs for out in node.outputs}
+    for place, name in enumerate(_own_names(ports)):
+        source = name
+        while not own[place] and source:
+            source = passed.pop(source, "")
+            own[place] = source if source in declared else ""
+        own[place] = own[place] or name
+    return own
+
+
+def _names(port: ov.Output) -> set[str]:
+    return {*map(str, port.get_names()), _layer(port)}
+
+
+def _layer(port: ov.Output) -> str:
+    node = port.get_node()
+    if node.get_type_name() != "Result":
+        return str(node.get_friendly_name())
+    source = node.input_value(0)
+    name = str(source.get_node().get_friendly_name())
+    several = source.get_node().get_output_size() > 1
+    return f"{name}.{source.get_index()}" if several else name
+
+
+def _with_port(name: str) -> str:
+    return name if ":" in name else f"{name}:0"

@@ -1,0 +1,352 @@
+"""A SavedModel -> a draft for each signature; one that cannot be converted costs no other."""
+
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import openvino as ov
+
+from ie_serving.core.errors import LoadFailed
+from ie_serving.core.tensors import BY_NUMBER, BY_OPENVINO, Array, Signature, TensorSpec
+from ie_serving.engines.openvino.faults.stages import TENSORFLOW
+from ie_serving.engines.openvino.graphs.rules import visit
+from ie_serving.engines.openvino.interface.draft import Draft, Tensor, Version
+from ie_serving.engines.openvino.reading.left_out import leaving_out
+from ie_serving.engines.openvino.reading.mapping import Renames, aliases
+from ie_serving.engines.openvino.runtime import core, load_failures, one_line
+from ie_serving.engines.savedmodel.checkpoint import check_variables
+from ie_serving.engines.savedmodel.file import (
+    FILE,
+    Declared,
+    MetaGraph,
+    TensorInfo,
+    declared,
+    read_graph,
+)
+from ie_serving.engines.savedmodel.frames import Place, above
+from ie_serving.engines.savedmodel.frozen import read_frozen
+from ie_serving.engines.savedmodel.host.needs import hold_first_form, may_need_host
+from ie_serving.engines.savedmodel.initial import Initial
+from ie_serving.engines.savedmodel.misconverted import check_graph, check_shape
+from ie_serving.engines.savedmodel.program import Beside
+from ie_serving.engines.savedmodel.rewrite import (
+    OUTPUT,
+    Prepared,
+    directory_for,
+    directory_of_constants,
+    frame_of,
+    prepare,
+)
+from ie_serving.engines.savedmodel.state import kept_between_requests
+from ie_serving.telemetry.logs import Event
+
+if TYPE_CHECKING:
+    from ie_serving.engines.savedmodel.host.program import Plan
+
+log = logging.getLogger(__name__)
+
+Names = Mapping[str, str]
+"""Clients' aliases by the file's."""
+
+
+def read_signatures(directory: Path, renames: tuple[Renames, Renames]) -> Version:
+    """Convert every signature; the version tells which are left out, and why.
+
+    Raises:
+        LoadFailed: the file is no SavedModel, or a file of the variables is damaged.
+    """
+    with load_failures(FILE):
+        meta_graph = read_graph(directory)
+        check_variables(directory)
+    return _converted(directory, meta_graph, renames, FILE)
+
+
+def read_frozen_graph(file: Path, renames: tuple[Renames, Renames]) -> Version:
+    """Convert a frozen graph as the SavedModel that it might have been.
+
+    Raises:
+        LoadFailed: the file is no such graph.
+    """
+    with load_failures(file.name):
+        found = core().read_model(str(file))
+        types = {
+            str(name).removesuffix(":0"): BY_OPENVINO[kind].number
+            for port in found.outputs
+            for name in port.get_names()
+            if (kind := port.get_element_type().get_type_name()) in BY_OPENVINO
+        }
+        meta_graph = read_frozen(file, types)
+    return _converted(file.parent, meta_graph, renames, file.name)
+
+
+def _converted(
+    directory: Path, meta_graph: MetaGraph, renames: tuple[Renames, Renames], file: str
+) -> Version:
+    definitions = {
+        name: bytes(definition.SerializeToString(deterministic=True))
+        for name, definition in meta_graph.signature_def.items()
+    }
+    version = Version([], definitions, file=file)
+    signatures = declared(meta_graph)
+    kept = kept_between_requests(meta_graph, signatures)
+    with load_failures(file):
+        initial = Initial(meta_graph)
+    for name, signature in signatures.items():
+        with leaving_out(version, name, "converted"):
+            names = _names(signature, renames)
+            listed = version.declared[name] = _listed(signature, names)
+            if name in kept:
+                raise LoadFailed(kept[name])
+            conversion = _Conversion(directory, meta_graph, signature, names, listed, initial)
+            version.drafts.append(conversion.draft())
+    return version
+
+
+def _names(signature: Declared, renames: tuple[Renames, Renames]) -> tuple[Names, Names]:
+    return (
+        _renamed(signature.inputs, renames[0], "inputs"),
+        _renamed(signature.outputs, renames[1], "outputs"),
+    )
+
+
+def _renamed(infos: Mapping[str, TensorInfo], renames: Renames, kind: str) -> Names:
+    known = [frozenset({alias, info.tensor}) for alias, info in infos.items()]
+    return dict(zip(infos, aliases(list(infos), known, renames, kind), strict=True))
+
+
+def _listed(signature: Declared, names: tuple[Names, Names]) -> Signature:
+    """Give the signature as the file declares it.
+
+    Raises:
+        LoadFailed: a tensor has a dtype that the API cannot carry.
+    """
+    inputs, outputs = (
+        {given[alias]: _spec(given[alias], info) for alias, info in infos.items()}
+        for given, infos in zip(names, (signature.inputs, signature.outputs), strict=True)
+    )
+    return Signature(signature.name, inputs, outputs, signature.method)
+
+
+def _spec(alias: str, info: TensorInfo) -> TensorSpec:
+    if info.dtype not in BY_NUMBER:
+        raise LoadFailed(
+            f'tensor "{alias}" has the dtype number {info.dtype} of types.proto, which this server'
+            " cannot carry; convert it in the model"
+        )
+    return TensorSpec(alias, BY_NUMBER[info.dtype], info.shape, info.tensor)
+
+
+class _Conversion:
+    """One signature on its way to a draft."""
+
+    def __init__(
+        self,
+        directory: Path,
+        meta_graph: MetaGraph,
+        signature: Declared,
+        names: tuple[Names, Names],
+        listed: Signature,
+        initial: Initial,
+    ) -> None:
+        self._directory = directory
+        self._meta_graph = meta_graph
+        self._signature = signature
+        self._names = names
+        self._listed = listed
+        self._initial = initial
+
+    def draft(self) -> Draft:
+        """Prepare the graph, convert it, and name its tensors."""
+        prepared = self._prepared()
+        host = self._host(prepared)
+        beside = self._beside(prepared, host)
+        signature = self._signature
+        if not prepared.outputs:
+            return Draft(signature.name, signature.method, None, (), (), beside, self._listed, host)
+        frame = frame_of(prepared, self._meta_graph)
+        left = [frame.place(info.tensor) for info in prepared.outputs.values()]
+        check_graph(self._meta_graph, frame.library, above(left))
+        with directory_for(self._directory, self._meta_graph, prepared) as source:
+            model = core().read_model(str(source))
+        visit(model, TENSORFLOW)
+        inputs = self._tensors(model.inputs, prepared.inputs, "inputs")
+        outputs = self._tensors(model.outputs, prepared.outputs, "outputs")
+        for tensor, (alias, info) in zip(outputs, prepared.outputs.items(), strict=True):
+            check_shape(alias, info.shape, _shape_of(model.outputs[tensor.index]))
+        # An input that OpenVINO found and the signature lacks would stay empty at each request.
+        if len({tensor.index for tensor in inputs}) != len(model.inputs):
+            raise LoadFailed("the graph has other inputs than the signature")
+        return Draft(
+            signature.name, signature.method, model, inputs, outputs, beside, self._listed, host
+        )
+
+    def _prepared(self) -> Prepared:
+        prepared = prepare(self._meta_graph, self._signature)
+        if hold_first_form(prepared.above):
+            from ie_serving.engines.savedmodel.host.inlined import write_loops_out
+
+            write_loops_out(prepared, self._meta_graph)
+        return prepared
+
+    def _host(self, prepared: Prepared) -> "Plan | None":
+        """Give the host's part, by the names that clients use; None where there is none.
+
+        What the init op sets becomes constants of the model on the way.
+        """
+        if not self._may_need_host(prepared):
+            return None
+        # Not above: a model without strings and tables pays nothing for them, not even the import.
+        from ie_serving.engines.savedmodel.host.cut import leave_to_host
+
+        plan = leave_to_host(prepared, self._directory, self._meta_graph)
+        if not (plan.slots or plan.names()):
+            return None
+        inputs, outputs = self._names
+        plan.inputs = {inputs.get(alias, alias): slot for alias, slot in plan.inputs.items()}
+        plan.taken = {outputs.get(alias, alias): slot for alias, slot in plan.taken.items()}
+        plan.outputs = {outputs[alias]: value for alias, value in plan.outputs.items()}
+        log.info(
+            Event(
+                "part of a signature runs on the host",
+                signature=self._signature.name,
+                **plan.operations(),
+            )
+        )
+        return plan
+
+    def _may_need_host(self, prepared: Prepared) -> bool:
+        if self._may_need(prepared.outputs.values(), prepared.above):
+            return True
+        if not prepared.computed:
+            return False
+        frame = frame_of(prepared, self._meta_graph)
+        infos = prepared.computed.values()
+        return self._may_need(infos, list(above([frame.place(info.tensor) for info in infos])))
+
+    def _may_need(self, infos: Iterable[TensorInfo], places: Sequence[Place]) -> bool:
+        return may_need_host(infos, places) or any(map(self._initial.sets, places))
+
+    def _tensors(
+        self, ports: Sequence[ov.Output], infos: Mapping[str, TensorInfo], kind: str
+    ) -> list[Tensor]:
+        inputs = kind == "inputs"
+        names = self._names[0 if inputs else 1]
+        own = self._signature.inputs if inputs else self._signature.outputs
+        return [
+            Tensor(
+                names.get(alias, alias),
+                own[alias].tensor if alias in own else info.tensor,
+                _index(ports, alias, kind),
+                frozenset({alias, names.get(alias, alias), info.tensor}),
+                declared=info.shape is not None,
+                shape=info.shape,
+                parsed=alias not in own,
+            )
+            for alias, info in infos.items()
+        ]
+
+    def _beside(self, prepared: Prepared, host: "Plan | None") -> Beside | None:
+        """Say what is answered beside the model; None where the model is the whole signature."""
+        if prepared.as_declared and not prepared.defaults and host is None:
+            return None
+        inputs, outputs = self._names
+        constants = {**prepared.constants, **self._computed(prepared)}
+        listed = self._listed
+        return Beside(
+            Signature(
+                listed.name,
+                listed.inputs,
+                listed.outputs,
+                listed.method,
+                defaults={inputs[alias]: value for alias, value in prepared.defaults.items()},
+            ),
+            [(inputs[alias], parsing.spec) for alias, parsing in prepared.parsings],
+            {outputs[alias]: value for alias, value in constants.items()},
+            {outputs[alias]: inputs.get(src, src) for alias, src in prepared.echoes.items()},
+            {outputs[alias]: outputs[source] for alias, source in prepared.repeats.items()},
+            self._meanings(prepared, host),
+        )
+
+    def _meanings(self, prepared: Prepared, host: "Plan | None") -> dict[str, str]:
+        """Say what inputs of the model that clients do not know are made of."""
+        names = self._names[0]
+        meanings = {
+            own: f'feature "{feature.key}" of "{names[alias]}"'
+            for alias, parsing in prepared.parsings
+            for feature in parsing.spec.features
+            for own in vars(feature).values()
+            if isinstance(own, str) and own in parsing.inputs
+        }
+        for own, (what, inputs) in host.made.items() if host is not None else ():
+            of = [meanings.get(alias, f'"{names.get(alias, alias)}"') for alias in inputs]
+            meanings[own] = f"what {what} makes of {' and '.join(of)}" if of else what
+        return meanings
+
+    def _computed(self, prepared: Prepared) -> dict[str, Array]:
+        """Compute, once, the outputs that depend on no input."""
+        if not prepared.computed:
+            return {}
+        with directory_of_constants(self._directory, self._meta_graph, prepared) as source:
+            model = core().read_model(str(source))
+        return {
+            alias: _evaluated(model, model.outputs[_index(model.outputs, alias, "outputs")])
+            for alias in prepared.computed
+        }
+
+
+def _evaluated(model: ov.Model, output: ov.Output) -> Array:
+    """Compute one output of a graph whose inputs are the zeros of `directory_of_constants`.
+
+    OpenVINO's reference computes in the dtypes of the graph, but not every operation; the CPU
+    plugin computes 64 bits in 32, which is what doubles are served with.
+
+    Raises:
+        LoadFailed: only the plugin computes it, and it is an integer that 32 bits may not hold.
+    """
+    inputs = model.get_parameters()
+    zeros = [np.zeros((), BY_NUMBER[_dtype(each.output(0))].numpy) for each in inputs]
+    alone = ov.Model([output.node], inputs)
+    result = ov.Tensor(output.get_element_type(), ov.Shape([]))
+    try:
+        if alone.evaluate([result], [ov.Tensor(zero) for zero in zeros]):
+            return np.array(result.data)
+    except RuntimeError as error:
+        cause = one_line(error)
+    else:
+        cause = "an operation has no reference"
+    if output.get_element_type() in _CUT:
+        raise LoadFailed(
+            "an output that depends on no input is an integer that 32 bits may not hold, and"
+            f" cannot be computed otherwise ({cause}): save its value in the model instead"
+        )
+    compiled = core().compile_model(alone, "CPU", _EXACT)
+    return np.array(compiled.create_infer_request().infer(dict(enumerate(zeros)))[0])
+
+
+_EXACT = {"INFERENCE_PRECISION_HINT": "f32"}
+_CUT = (ov.Type.i64, ov.Type.u64, ov.Type.u32)
+
+
+def _dtype(port: ov.Output) -> int:
+    """Read the number of a dtype from the name of an input that `directory_of_constants` added."""
+    return int(next(iter(port.get_names())).partition(":")[0].rpartition("_")[2])
+
+
+def _shape_of(port: ov.Output) -> tuple[int, ...] | None:
+    """Give a shape with -1 in open dimensions; None for an open rank."""
+    shape = port.get_partial_shape()
+    if shape.rank.is_dynamic:
+        return None
+    return tuple(dim.get_length() if dim.is_static else -1 for dim in shape)
+
+
+def _index(ports: Iterable[ov.Output], alias: str, kind: str) -> int:
+    names = [port.get_names() for port in ports]
+    # An input that is given out as it is bears the names of those outputs, too.
+    for name in (alias,) if kind == "inputs" else (f"{OUTPUT}{alias}", alias):
+        for i, own in enumerate(names):
+            if name in own:
+                return i
+    raise LoadFailed(f"OpenVINO's front end lost {alias!r} of the {kind}")

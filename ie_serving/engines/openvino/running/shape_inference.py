@@ -1,0 +1,181 @@
+"""Refuses input shapes that do not fit together, before the engine sees them.
+
+The CPU plugin would raise for them as well, but is not to be trusted afterwards: with 2026.4, an
+inference that failed for its shapes can make the next valid one answer from freed memory, without
+an error. So every new combination is first tried on a copy of the model without its weights. The
+same copy shows where an operation gets an empty input and is skipped (`faults/hazards.py`).
+"""
+
+import asyncio
+from collections.abc import Collection, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+import openvino as ov
+
+from ie_serving.core.budget import BUDGET
+from ie_serving.core.errors import InvalidTensor, QueueFull
+from ie_serving.engines.openvino.faults.hazards import input_shapes, output_shapes, skips_empty
+from ie_serving.engines.openvino.faults.known_operations import EMPTY_FROM_EMPTY
+from ie_serving.engines.openvino.faults.shape_checks import unfit
+from ie_serving.engines.openvino.graphs.shapes import elements
+from ie_serving.engines.openvino.graphs.walk import operations
+from ie_serving.engines.openvino.graphs.weightless import WeightlessCopy, fix
+from ie_serving.engines.openvino.interface import mixed_rows
+from ie_serving.engines.openvino.interface.specs import Port
+from ie_serving.engines.openvino.runtime import in_words
+from ie_serving.engines.run.pool import MOST_WAITING
+from ie_serving.engines.run.request import Shapes
+
+KNOWN_LIMIT = 4096
+"""Combinations that fit and are remembered, about 200 bytes each; for one more the oldest is
+forgotten, and tried again when it comes."""
+HELD = frozenset({"Constant", "Parameter"})
+"""What is there before a request computes: weights, and its inputs, which are counted."""
+REFUSED_LIMIT = 64
+"""Combinations that do not fit and are remembered with their text; for one more the oldest is
+forgotten. Fewer, since whoever sends wrong shapes sends many."""
+
+T = TypeVar("T")
+
+_thread = ThreadPoolExecutor(1, thread_name_prefix="shapes")
+"""Shared by all models: each has one combination at a time here. OpenVINO frees the interpreter."""
+
+
+class ShapeInference:
+    """Tells whether a model takes a combination of input shapes. Used from one event loop.
+
+    See `engines.run.request.Admission`.
+
+    What is known is looked up; anything new is inferred in a thread, one combination at a time, so
+    that a storm of new shapes holds neither the loop nor more than that thread. A second
+    request for a combination that is being inferred waits for its turn, and then finds it known.
+    """
+
+    def __init__(
+        self, twin: WeightlessCopy, inputs: Sequence[Port], keepers: Collection[str] = ()
+    ) -> None:
+        self.names = [port.spec.name for port in inputs]
+        self._indices = [port.index for port in inputs]
+        self._keepers = keepers
+        self._model = twin.model
+        self._readers = [
+            pair.copied for pair in twin.pairs if not pair.inside and _may_read_nothing(pair.node)
+        ]
+        self.known: dict[Shapes, None] = {}
+        self._refused: dict[Shapes, str] = {}
+        self._turn = asyncio.Lock()
+        self._waiting = 0
+
+    async def check(self, shapes: Shapes) -> None:
+        """Try shapes, in the order of the inputs.
+
+        Raises:
+            InvalidTensor: with the shapes and the operation that refuses them.
+            QueueFull: `MOST_WAITING` wait for their turn already.
+        """
+        self._check_room()
+        self._waiting += 1
+        try:
+            async with self._turn:
+                await self._learn(shapes)
+        finally:
+            self._waiting -= 1
+        if shapes in self._refused:
+            raise InvalidTensor(self._refused[shapes])
+
+    def _check_room(self) -> None:
+        if self._waiting >= MOST_WAITING:
+            raise QueueFull(
+                f"{MOST_WAITING} requests of new shapes wait for this model already: ask again"
+                " later, or send fewer shapes"
+            )
+
+    async def _learn(self, shapes: Shapes) -> None:
+        # Learnt while this request waited for its turn: most waiting ones repeat the first.
+        if shapes in self.known or shapes in self._refused:
+            return
+        loop = asyncio.get_running_loop()
+        fit, refusal = await loop.run_in_executor(_thread, self.try_shapes, shapes)
+        if refusal is not None:
+            _remember(self._refused, shapes, refusal, REFUSED_LIMIT)
+        elif fit:
+            _remember(self.known, shapes, None, KNOWN_LIMIT)
+
+    def try_shapes(self, shapes: Shapes) -> tuple[bool, str | None]:
+        """Tell whether `shapes` may be remembered, or why the model does not take them. Blocking.
+
+        Not remembered is what lets an operation compute with nothing: with some operations fused
+        behind it, it fails, and such a request has to go by the way that loses no error each time.
+        """
+        try:
+            fix(self._model, dict(zip(self._indices, map(_closed, shapes), strict=True)))
+        except RuntimeError as error:
+            return False, f"{self._given(shapes)}: {in_words(error)}"
+        if mixed := mixed_rows.mixed(self._model, self._keepers):
+            return False, f"{self._given(shapes)}: {mixed}"
+        reading = [node for node in self._readers if _reads_nothing(node)]
+        skipped = [str(node.get_friendly_name()) for node in reading if skips_empty(node)]
+        if skipped:
+            given, names = self._given(shapes), ", ".join(skipped)
+            return False, f"{given}: nothing is left for {names} to compute with: send more"
+        computing = (node for node in operations(self._model) if node.get_type_name() not in HELD)
+        fault = next(filter(None, (unfit(node) or _too_large(node) for node in computing)), None)
+        return not reading, fault and f"{self._given(shapes)}: {fault}"
+
+    def _given(self, shapes: Shapes) -> str:
+        pairs = zip(self.names, shapes, strict=True)
+        given = ", ".join(f'"{name}" {shape}' for name, shape in pairs)
+        return f"the model cannot take inputs of shape {given}"
+
+
+def _closed(shape: tuple[int, ...]) -> ov.PartialShape:
+    return ov.PartialShape(list(shape))
+
+
+def _may_read_nothing(node: ov.Node) -> bool:
+    """Tell whether some input of the operation may be empty, and its output not."""
+    name = node.get_type_name()
+    return name not in EMPTY_FROM_EMPTY and any(shape.is_dynamic for shape in input_shapes(node))
+
+
+def _reads_nothing(node: ov.Node) -> bool:
+    """Tell whether an input is empty and an output is not, or need not be."""
+    if not any(_is_empty(node, number) for number in range(node.get_input_size())):
+        return False
+    # OpenVINO infers that an empty `Unique` gives nothing; the plugin leaves its output as it was.
+    return node.get_type_name() == "Unique" or any(map(_may_hold_something, output_shapes(node)))
+
+
+# An output whose shape depends on values, as that of `Unique`, is open even where all inputs are
+# known; skipped for an empty input, it keeps the shape of the request before, and its values.
+def _may_hold_something(shape: ov.PartialShape) -> bool:
+    return bool(shape.rank.is_dynamic) or all(dim.get_max_length() != 0 for dim in shape)
+
+
+def _too_large(node: ov.Node) -> str | None:
+    """Say that an operation gives more than all requests together may hold, if it does."""
+    size = max((_bytes(node, number) for number in range(node.get_output_size())), default=0)
+    if size <= BUDGET.limit:
+        return None
+    most = f"all requests together may take {BUDGET.limit}: send less at once"
+    return f"{node.get_friendly_name()} would give {size} bytes, and {most}"
+
+
+def _bytes(node: ov.Node, number: int) -> int:
+    """Give the size of an output; 0 where it is not known."""
+    count = elements(node.get_output_partial_shape(number)) or 0
+    return count * int(node.get_output_element_type(number).size)
+
+
+def _is_empty(node: ov.Node, number: int) -> bool:
+    """Tell whether an input is known to be empty."""
+    return elements(node.get_input_partial_shape(number)) == 0
+
+
+def _remember(known: dict[Shapes, T], shapes: Shapes, what: T, most: int) -> None:
+    """Add an entry; the oldest goes when there are `most`."""
+    # The oldest, not the longest unused: moving an entry at each use would cost every request.
+    if len(known) >= most:
+        del known[next(iter(known))]
+    known[shapes] = what

@@ -1,0 +1,162 @@
+"""Examples that have the same features in the same order, as one program writes them.
+
+What stands before the values of a feature is then the same in all of them but for lengths. This
+*head* is read from the first Example, and compared with those of all others at once; so no key is
+looked for. `columns.py` reads Examples that are not alike.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from ie_serving.core.tensors import Array, DataType
+from ie_serving.engines.savedmodel.example_spec import Feature
+from ie_serving.engines.savedmodel.walked import (
+    FIRST,
+    SECOND,
+    TAG_OF,
+    Column,
+    Walked,
+)
+from ie_serving.wire.protobuf.fields import Unclear, read_varint
+
+_STRINGS: Final = TAG_OF[DataType.STRING]
+_DTYPE_OF: Final = {tag: dtype for dtype, tag in TAG_OF.items()}
+
+
+def read_alike(features: Sequence[Feature], serialized: Sequence[bytes]) -> dict[str, Column]:
+    """Read features of Examples that are alike, at least one; gives columns by key.
+
+    Raises:
+        Unclear: they are not, or protobuf has to read them.
+    """
+    try:
+        found = _Alike(serialized).columns({feature.key.encode() for feature in features})
+    except IndexError:  # a length leads beyond the end
+        raise Unclear from None
+    count = len(serialized)
+    nothing = np.zeros(count, np.int64), np.zeros(count, bool)
+    columns = {}
+    for feature in features:
+        dtype, column = found.get(feature.key.encode(), (feature.dtype, None))
+        if dtype is not feature.dtype:
+            raise Unclear
+        columns[feature.key] = column or Column(np.empty(0, dtype.numpy), *nothing)
+    return columns
+
+
+class _Length(NamedTuple):
+    """A length of a head: its place, where the bytes begin that it counts, and its value."""
+
+    place: int
+    end: int
+    value: int
+
+
+@dataclass(frozen=True)
+class _Head:
+    """What stands before the values of a feature: of numbers all, of strings up to their list.
+
+    Attributes:
+        data: its bytes in the first Example.
+        key: of the feature.
+        dtype: of the values.
+        lengths: nothing follows the values, so each counts up to the end of the entry.
+    """
+
+    data: bytes
+    key: bytes
+    dtype: DataType
+    lengths: Sequence[_Length]
+
+    @property
+    def mask(self) -> bytes:
+        """Of each byte the bits that must be equal: of a length, whether it goes on."""
+        mask = b"\xff" * len(self.data)
+        for length in self.lengths:
+            mask = mask[: length.place] + b"\x80" * (length.end - length.place) + mask[length.end :]
+        return mask
+
+
+def _head(view: memoryview, start: int) -> _Head:
+    """Read the head that begins at `start`."""
+    view = view[start:]
+    entry = _length(view, 0, (FIRST,))
+    key = _length(view, entry.end, (FIRST,))
+    value = _length(view, key.end + key.value, (SECOND,))
+    values = _length(view, value.end, _DTYPE_OF)
+    dtype = _DTYPE_OF[view[value.end]]
+    lengths = [entry, value, values]
+    if dtype is not DataType.STRING:
+        lengths.append(_length(view, values.end, (FIRST,)))
+    data = bytes(view[: lengths[-1].end])
+    behind = len(data) + lengths[-1].value
+    if any(length.end + length.value != behind for length in lengths):
+        raise Unclear
+    return _Head(data, data[key.end : key.end + key.value], dtype, lengths)
+
+
+def _length(view: memoryview, at: int, tags: Collection[int]) -> _Length:
+    if view[at] not in tags:
+        raise Unclear
+    value, end = view[at + 1], at + 2
+    if value >= 0x80:
+        value, end = read_varint(view, at + 1)
+    return _Length(at + 1, end, value)
+
+
+class _Alike(Walked):
+    """Serialized Examples that are alike."""
+
+    def columns(self, keys: Collection[bytes]) -> Mapping[bytes, tuple[DataType, Column]]:
+        """Read the features that have `keys`."""
+        at, ends = self.field(self.starts, FIRST, self.ends)
+        self.require(ends == self.ends)
+        found: dict[bytes, tuple[DataType, Column]] = {}
+        present = np.ones(self.rows, bool)
+        while at[0] < ends[0]:
+            head = _head(self.view(), int(at[0]))
+            if head.key in found:  # twice: the last one counts
+                raise Unclear
+            sizes = self._compared(head, at)
+            at = at + len(head.data)
+            if head.key in keys:
+                values, lengths = self._values(head.dtype, at, sizes)
+                found[head.key] = head.dtype, Column(values, lengths, present)
+            at = at + sizes
+        # No entry ended behind its Example's end: places only grow.
+        self.require(at == ends)
+        return found
+
+    def _compared(self, head: _Head, at: Array) -> Array:
+        """Compare a head with that of each Example; gives how many bytes follow in each."""
+        heads = self.each_byte(np.dtype((np.void, len(head.data))))[at]
+        if heads.tobytes() == self.rows * head.data:
+            return np.full(self.rows, head.lengths[-1].value)
+        heads = heads.view(np.uint8)
+        mask = np.frombuffer(self.rows * head.mask, np.uint8)
+        differing = (heads ^ np.frombuffer(self.rows * head.data, np.uint8)) & mask
+        if differing.any():
+            raise Unclear
+        return self._sizes(head, heads.reshape(-1, len(head.data)))
+
+    def _sizes(self, head: _Head, heads: Array) -> Array:
+        sizes = _read(head.lengths[-1], heads)
+        for length in head.lengths[:-1]:
+            self.require(_read(length, heads) == sizes + (len(head.data) - length.end))
+        return sizes
+
+    def _values(self, dtype: DataType, start: Array, sizes: Array) -> tuple[Array, Array]:
+        if dtype is DataType.STRING:
+            return self.strings(start, start + sizes)
+        return self.numbers(start, sizes, dtype)
+
+
+def _read(length: _Length, heads: Array) -> Array:
+    """Read a length from each head."""
+    value = (heads[:, length.place] & 0x7F).astype(np.int64)
+    for i, place in enumerate(range(length.place + 1, length.end), 1):
+        value |= (heads[:, place] & 0x7F).astype(np.int64) << (7 * i)
+    return value

@@ -1,0 +1,140 @@
+"""Rewrite: ParseExample is cut out of the graph, and its results become inputs.
+
+OpenVINO has no parser of Examples. The node's attributes and constant inputs say what it parses;
+they become an `ExampleSpec`, and each of its outputs that something reads becomes a placeholder.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from ie_serving.core.errors import LoadFailed
+from ie_serving.core.tensors import Array
+from ie_serving.engines.savedmodel.constants import constant
+from ie_serving.engines.savedmodel.example_features import (
+    EXAMPLE_PARSERS,
+    ExampleFeatures,
+)
+from ie_serving.engines.savedmodel.example_spec import ExampleSpec, Output
+from ie_serving.engines.savedmodel.frames import Frame, Key, Place, above
+from ie_serving.engines.savedmodel.sequence_features import (
+    SEQUENCE_PARSERS,
+    SequenceFeatures,
+)
+from ie_serving.engines.savedmodel.sequences import SequenceSpec
+from ie_serving.wire.protobuf.messages import Proto, TensorShapeProto
+
+PARSERS = EXAMPLE_PARSERS | SEQUENCE_PARSERS
+
+
+@dataclass(frozen=True)
+class Parsing:
+    """A ParseExample that was cut out.
+
+    Attributes:
+        examples: name of the graph's placeholder that it read.
+        spec: what it parses; the tensors bear the names of the placeholders that replace it.
+        inputs: the placeholders, with the dtype of each.
+        given: names of tensors that are outputs of the signature as they are, by the key of the
+            place that gave them.
+    """
+
+    examples: str
+    spec: ExampleSpec | SequenceSpec
+    inputs: dict[str, int]
+    given: dict[Key, str]
+
+
+def cut_examples(outputs: Sequence[Place]) -> list[Parsing]:
+    """Cut out every ParseExample of an input above `outputs`, whatever lies between.
+
+    The host runs those that parse what another operation gives (`host/kernels_examples.py`).
+
+    Raises:
+        LoadFailed: one has keys that are no constants, or is a ParseSequenceExample of no input.
+    """
+    nodes: dict[tuple[int, str], Place] = {}
+    for place in above(list(outputs)):
+        if place.node is not None and place.node.op in PARSERS and _reads_input(place):
+            nodes.setdefault((id(place.frame), place.node.name), place)
+    given = {place.origin().key for place in outputs}
+    return [
+        _cut(place.frame, place.node.name, f"ie_serving_example_{number}", given)
+        for number, place in enumerate(nodes.values())
+    ]
+
+
+def _reads_input(place: Place) -> bool:
+    node = place.node
+    source = place.frame.place(node.input[0]).origin().node
+    if source.op in ("Placeholder", "PlaceholderWithDefault"):
+        return True
+    if node.op in SEQUENCE_PARSERS:
+        raise LoadFailed(f"{node.op} {node.name!r} parses what {source.op} gives, not an input")
+    return False
+
+
+def _cut(frame: Frame, name: str, prefix: str, given: set[Key]) -> Parsing:
+    frame.own()
+    node = frame.nodes[name]
+    source = frame.place(node.input[0]).origin()
+    features = _features(frame, node)
+    scalar = node.op.startswith("ParseSingle") or _is_scalar(source.node)
+    names: dict[tuple[str, int], str] = {}  # see `Names`
+    inputs: dict[str, int] = {}
+    results: dict[Key, str] = {}
+    for number, output in enumerate(features.outputs(scalar)):
+        reference = _reference(frame, name, output, number)
+        placeholder = f"{prefix}_{output.group}_{output.index}"
+        key = frame.place(reference).key
+        # The signature returns this as it was parsed, whether or not the model reads it, too.
+        if key in given:
+            names[output.group, output.index] = results[key] = placeholder
+        if not _is_read(frame, reference):
+            continue
+        argument = frame.add_argument(placeholder, output.dtype, _shape_proto(output.shape))
+        frame.replace(reference, argument)
+        names[output.group, output.index] = placeholder
+        inputs[placeholder] = output.dtype
+    spec = features.spec(scalar, names)
+    frame.remove(name)
+    return Parsing(source.node.name, spec, inputs, results)
+
+
+def _features(frame: Frame, node: Proto) -> ExampleFeatures | SequenceFeatures:
+    value = partial(_constant, frame, node)
+    if node.op in SEQUENCE_PARSERS:
+        return SequenceFeatures(node, value)
+    return ExampleFeatures(node, value)
+
+
+def _constant(frame: Frame, node: Proto, number: int) -> Array:
+    """Evaluate the input `number` of a node. Raises: LoadFailed, where it is no constant."""
+    value = constant(frame.place(node.input[number]))
+    if value is None:
+        raise LoadFailed(f"input {number} of {node.op} {node.name!r} is not a constant")
+    return value
+
+
+def _is_scalar(placeholder: Proto) -> bool:
+    shape = placeholder.attr["shape"].shape
+    return "shape" in placeholder.attr and not shape.unknown_rank and not shape.dim
+
+
+def _reference(frame: Frame, name: str, output: Output, number: int) -> str:
+    """Write how nodes of the frame refer to an output, the `number`-th of the node."""
+    if frame.parent is not None:
+        return f"{name}:{output.group}:{output.index}"
+    return f"{name}:{number}" if number else name
+
+
+def _is_read(frame: Frame, reference: str) -> bool:
+    return any(reference in node.input for node in frame.nodes.values()) or frame.returns(reference)
+
+
+def _shape_proto(shape: tuple[int, ...]) -> Proto:
+    proto = TensorShapeProto()
+    proto.SetInParent()
+    for size in shape:
+        proto.dim.add(size=size)
+    return proto

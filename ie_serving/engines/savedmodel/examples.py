@@ -1,0 +1,245 @@
+"""tf.Example bytes -> the tensors that ParseExample would have given, as its node specifies them.
+
+Large batches are read by `alike.py` or else `columns.py`, the rest by protobuf. What is made of
+the values follows example_proto_helper.cc and example_proto_fast_parsing.cc of TensorFlow, and so
+do the texts of the faults.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from google.protobuf.message import DecodeError
+
+from ie_serving.core.budget import BUDGET
+from ie_serving.core.errors import InvalidRequest, QueueFull, RequestTooLarge
+from ie_serving.core.tensors import Array
+from ie_serving.engines.savedmodel import few
+from ie_serving.engines.savedmodel.alike import read_alike
+from ie_serving.engines.savedmodel.columns import Batch
+from ie_serving.engines.savedmodel.example_spec import (
+    DTYPE_OF,
+    Dense,
+    ExampleSpec,
+    Feature,
+    Ragged,
+    Sparse,
+)
+from ie_serving.engines.savedmodel.walked import Column
+from ie_serving.wire.protobuf import messages
+from ie_serving.wire.protobuf.counting import check_sum
+from ie_serving.wire.protobuf.fields import Unclear
+from ie_serving.wire.protobuf.messages import Proto
+
+ALIKE = 48
+"""Examples from which those that are alike are read together. For fewer, numpy's calls cost more
+than protobuf."""
+
+TOGETHER = 64
+"""Examples from which those that are not alike are read together."""
+
+BLOCK = 4096
+"""Examples that are read together at most: what numpy's calls make of them stays in the processor's
+caches, while their own time hardly counts any more."""
+
+
+def parse(spec: ExampleSpec, serialized: Sequence[bytes]) -> dict[str, Array]:
+    """Parse a batch of serialized Examples.
+
+    Returns:
+        Tensors by the names in `spec`.
+
+    Raises:
+        InvalidRequest: an element is no Example, a required feature is missing, or a feature has
+            values of another dtype or number than its specification.
+        QueueFull, RequestTooLarge: the tensors take more memory than the budget has.
+    """
+    if len(serialized) < ALIKE:
+        return parse_rows(spec, _rows(serialized))
+    try:
+        columns = _read_alike(spec, serialized)
+    except Unclear:
+        return _parse_unlike(spec, serialized)
+    return _tensors(spec, columns, len(serialized))
+
+
+def _read_alike(spec: ExampleSpec, serialized: Sequence[bytes]) -> Mapping[str, Column]:
+    blocks = [
+        read_alike(spec.features, serialized[at : at + BLOCK])
+        for at in range(0, len(serialized), BLOCK)
+    ]
+    return {key: _joined([block[key] for block in blocks]) for key in blocks[0]}
+
+
+def _parse_unlike(spec: ExampleSpec, serialized: Sequence[bytes]) -> dict[str, Array]:
+    if len(serialized) < TOGETHER:
+        return parse_rows(spec, _rows(serialized))
+    try:
+        batch = Batch(serialized)
+        columns = {each.key: batch.column(each.key, each.dtype) for each in spec.features}
+    except Unclear:  # for protobuf to read, or to refuse
+        rows = _rows(serialized)
+        columns = {each.key: _column(each, rows) for each in spec.features}
+    return _tensors(spec, columns, len(serialized))
+
+
+def _joined(parts: Sequence[Column]) -> Column:
+    if len(parts) == 1:
+        return parts[0]
+    return Column(
+        np.concatenate([part.values for part in parts]),
+        np.concatenate([part.lengths for part in parts]),
+        np.concatenate([part.present for part in parts]),
+    )
+
+
+def parse_rows(spec: ExampleSpec, rows: Sequence[Mapping[str, Proto]]) -> dict[str, Array]:
+    """Make the tensors of Examples whose features protobuf has read; see `parse`."""
+    try:
+        return few.tensors(spec, rows)
+    except Unclear:  # below it is found out what is wrong, if anything is
+        columns = {each.key: _column(each, rows) for each in spec.features}
+        return _tensors(spec, columns, len(rows))
+
+
+def _rows(serialized: Sequence[bytes]) -> list[Mapping[str, Proto]]:
+    check_sum(serialized, messages.Example.DESCRIPTOR)
+    return [_features(data, at) for at, data in enumerate(serialized)]
+
+
+def _tensors(spec: ExampleSpec, columns: Mapping[str, Column], count: int) -> dict[str, Array]:
+    tensors: dict[str, Array] = {}
+    for dense in spec.dense:
+        tensors[dense.name] = _dense(dense, columns[dense.key], count, spec.scalar)
+    for sparse in spec.sparse:
+        tensors.update(_sparse(sparse, columns[sparse.key], count, spec.scalar))
+    for ragged in spec.ragged:
+        tensors.update(_ragged(ragged, columns[ragged.key]))
+    tensors.pop("", None)
+    return tensors
+
+
+def _column(feature: Feature, rows: Sequence[Mapping[str, Proto]]) -> Column:
+    found = [_values(feature, row, at) for at, row in enumerate(rows)]
+    lengths = np.array([0 if values is None else len(values) for values in found], np.int64)
+    batch = np.empty(lengths.sum(), feature.dtype.numpy)
+    start = 0
+    for values in found:
+        if values:
+            batch[start : start + len(values)] = values
+            start += len(values)
+    return Column(batch, lengths, np.array([values is not None for values in found], bool))
+
+
+def _features(data: bytes, at: int) -> Mapping[str, Proto]:
+    try:
+        found: Mapping[str, Proto] = messages.Example.FromString(data).features.feature
+    except (DecodeError, TypeError) as error:
+        raise InvalidRequest(
+            f"Could not parse example input, value: '{data[:100]!r}' (Example {at}): it is no"
+            " serialized tensorflow.Example"
+        ) from error
+    return found
+
+
+def _values(feature: Feature, row: Mapping[str, Proto], at: int) -> Any:  # noqa: ANN401
+    """Give the values of a feature in one Example; None where it is missing or of no kind."""
+    if feature.key not in row:
+        return None
+    held = row[feature.key]
+    kind = held.WhichOneof("kind")
+    if kind is None:
+        return None
+    if kind != feature.kind:
+        given, expected = DTYPE_OF[kind].word, feature.dtype.word
+        raise InvalidRequest(
+            f"Name: <unknown>, Key: {feature.key}, Index: {at}.  Data types don't match. "
+            + (
+                f"Data type: {given} but expected type: {expected}"
+                if isinstance(feature, Dense)
+                else f"Expected type: {expected}, Actual type: {given}"
+            )
+        )
+    return getattr(held, kind).value
+
+
+def _dense(dense: Dense, column: Column, count: int, scalar: bool) -> Array:
+    if dense.varies:
+        return _padded(dense, column, count, scalar)
+    if dense.default is None and not column.present.all():
+        raise InvalidRequest(
+            f"Name: <unknown>, Feature: {dense.key} (data type: {dense.dtype.word}) is required"
+            f" but could not be found. (Example {int(np.argmin(column.present))})"
+        )
+    size = dense.size
+    wrong = np.flatnonzero(column.present & (column.lengths != size))
+    if wrong.size:
+        raise InvalidRequest(
+            f"Name: <unknown>, Key: {dense.key}, Index: {wrong[0]}.  Number of"
+            f" {dense.dtype.word} values != expected.  Values size: {column.lengths[wrong[0]]}"
+            f" but output shape: {_shown(dense.shape)}"
+        )
+    batch = room_for(dense, count, size)
+    rows = ... if column.present.all() else column.present
+    batch[rows] = column.values.reshape(-1, size) if size else 0
+    if dense.default is not None and rows is not ...:
+        batch[~column.present] = dense.default.ravel()
+    return batch.reshape(dense.shape if scalar else (count, *dense.shape))
+
+
+def _padded(dense: Dense, column: Column, count: int, scalar: bool) -> Array:
+    stride = math.prod(dense.shape[1:])
+    wrong = np.flatnonzero(column.lengths % stride if stride else column.lengths)
+    if wrong.size:
+        raise InvalidRequest(
+            f"Name: <unknown>, Key: {dense.key}, Index: {wrong[0]}.  Number of {dense.dtype.word}"
+            f" values is not a multiple of stride length. Saw {column.lengths[wrong[0]]} values but"
+            f" output shape is: {_shown(dense.shape)}"
+        )
+    longest = int(column.lengths.max(initial=0))
+    batch = room_for(dense, count, longest)
+    batch.fill(dense.padding)
+    batch[np.arange(longest) < column.lengths[:, np.newaxis]] = column.values
+    row_shape = (longest // max(stride, 1), *dense.shape[1:])
+    return batch.reshape(row_shape if scalar else (count, *row_shape))
+
+
+def room_for(dense: Dense, count: int, longest: int) -> Array:
+    """Get the tensor of a dense feature, without its values: `longest` for each Example.
+
+    An Example that lacks the feature takes two bytes, and a whole row here: so a small request can
+    ask for any size. The memory is counted before it is taken.
+
+    Raises:
+        QueueFull, RequestTooLarge: it is more than the budget has.
+    """
+    try:
+        return BUDGET.empty((count, longest), np.dtype(dense.dtype.numpy))
+    except (QueueFull, RequestTooLarge) as error:
+        raise type(error)(
+            f"Key: {dense.key}: {count} Examples become as many rows of {longest} values, the"
+            " shorter ones padded: send Examples of like lengths together, and fewer at once; ",
+            *error.args,
+        ) from None
+
+
+def _sparse(sparse: Sparse, column: Column, count: int, scalar: bool) -> dict[str, Array]:
+    lengths = column.lengths
+    row = np.repeat(np.arange(count), lengths)
+    place = np.arange(len(row)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+    longest = int(lengths.max(initial=0))
+    return {
+        sparse.indices: place[:, np.newaxis] if scalar else np.stack([row, place], axis=1),
+        sparse.values: column.values,
+        sparse.shape: np.array([longest] if scalar else [count, longest], np.int64),
+    }
+
+
+def _ragged(ragged: Ragged, column: Column) -> dict[str, Array]:
+    splits = np.concatenate([[0], np.cumsum(column.lengths)])
+    return {ragged.values: column.values, ragged.splits: splits.astype(ragged.splits_dtype.numpy)}
+
+
+def _shown(shape: Sequence[int]) -> str:
+    return f"[{','.join('?' if size == -1 else str(size) for size in shape)}]"

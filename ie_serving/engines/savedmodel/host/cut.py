@@ -1,0 +1,334 @@
+"""Rewrite: what the host computes is cut out of the graph; its results become the model's inputs.
+
+Where the host goes on behind the model, what it needs becomes an output of the model. A graph
+
+    words -> LookupTableFind -> GatherV2 -> MatMul -> ArgMax -> LookupTableFind -> labels
+
+becomes three parts. The middle one is the graph that OpenVINO reads, with new names at its ends:
+
+    words -> LookupTableFind -> ids                                            (Plan.before)
+    ie_serving_host_0 = ids -> GatherV2 -> MatMul -> ArgMax = ie_serving_taken_0   (the model)
+    ie_serving_taken_0 -> LookupTableFind -> labels                            (Plan.after)
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from ie_serving.core.errors import LoadFailed
+from ie_serving.core.tensors import BY_NUMBER, DataType
+from ie_serving.engines.savedmodel.file import TensorInfo
+from ie_serving.engines.savedmodel.frames import CALLS, Frame, Place, above, standing_alone
+from ie_serving.engines.savedmodel.host.attributes import Attributes, Program
+from ie_serving.engines.savedmodel.host.functional import functional
+from ie_serving.engines.savedmodel.host.kernel import Compute
+from ie_serving.engines.savedmodel.host.kernels import KERNELS
+from ie_serving.engines.savedmodel.host.kernels_loops import gives_list
+from ie_serving.engines.savedmodel.host.needs import FIRST_FORM, FUNCTIONS, may_need_host
+from ie_serving.engines.savedmodel.host.nodes import tensor_proto
+from ie_serving.engines.savedmodel.host.partition import (
+    Id,
+    Part,
+    Partition,
+    id_of,
+    lacking,
+    partition,
+)
+from ie_serving.engines.savedmodel.host.program import Function, Plan, Step
+from ie_serving.engines.savedmodel.host.resources import Resources
+from ie_serving.engines.savedmodel.rewrite import Prepared, own_frame
+from ie_serving.wire.protobuf.messages import Proto, TensorShapeProto
+
+_NOTHING = "ie_serving_nothing"
+"""Name of the constants that stand where the graph passed on what the model does not compute."""
+
+Value = tuple[Id, str, int]
+"""One output of a node: the node, the output's name where no kernel numbers it, and its number."""
+
+
+def leave_to_host(prepared: Prepared, directory: Path, meta_graph: Proto) -> Plan:
+    """Divide a signature between host and model, and rewrite the graph for the model.
+
+    Args:
+        prepared: its inputs and outputs become those of the model, its graph is changed.
+        directory: of the version, where its tables lie.
+        meta_graph: its graph as the file has it.
+
+    Raises:
+        LoadFailed: a node can run neither here nor there, or a table cannot be read.
+    """
+    resources = Resources(directory, meta_graph)
+    frame = _frame_with_functions(prepared, meta_graph)
+    # OpenVINO computes these once, at load, with no host beside it.
+    for alias, info in list(prepared.computed.items()):
+        place = frame.place(info.tensor)
+        read = list(above([place]))
+        if may_need_host([info], read) or any(map(resources.initial.sets, read)):
+            prepared.constants[alias] = resources.value(place)
+            del prepared.computed[alias]
+    places = {alias: frame.place(info.tensor) for alias, info in prepared.outputs.items()}
+    divided = partition(list(places.values()), resources.initial.sets)
+    made = _Cutting(frame, divided, resources, prepared.inputs)
+    outputs: dict[str, TensorInfo] = {}
+    for alias, info in prepared.outputs.items():
+        if divided.of(places[alias]) is Part.MODEL:
+            outputs[alias] = info
+            made.known[_value(places[alias])] = alias
+    for alias in prepared.outputs.keys() - outputs.keys():
+        dtype = BY_NUMBER[prepared.outputs[alias].dtype].numpy
+        made.plan.outputs[alias] = (made.slot(places[alias]), dtype)
+    made.bind()
+    made.rewire()
+    made.finish()
+    prepared.outputs = outputs | made.extra
+    prepared.inputs = made.read(prepared.outputs)
+    return made.plan
+
+
+def _frame_with_functions(prepared: Prepared, meta_graph: Proto) -> Frame:
+    """Give the graph for changing, its loops in the form that the host knows."""
+    frame = own_frame(prepared, meta_graph)
+    ops = {place.node.op for place in prepared.above if place.node is not None}
+    if not any(op.startswith(FIRST_FORM) for op in ops):
+        return frame
+    tensors = [info.tensor for info in prepared.outputs.values()]
+    prepared.graph_def = functional(prepared.graph_def, tensors) or prepared.graph_def
+    return own_frame(prepared, meta_graph)
+
+
+def _value(place: Place) -> Value:
+    origin = place.origin()
+    if origin.node.op in KERNELS:
+        return id_of(origin), "", _position(origin)
+    return id_of(origin), origin.output, origin.index
+
+
+def _position(origin: Place) -> int:
+    return KERNELS[origin.node.op].position(origin.node, origin.output, origin.index)
+
+
+@dataclass
+class _Cutting:
+    """A signature on its way."""
+
+    frame: Frame
+    divided: Partition
+    resources: Resources
+    inputs: Mapping[str, TensorInfo]
+    plan: Plan = field(default_factory=Plan)
+    known: dict[Value, str] = field(default_factory=dict)
+    extra: dict[str, TensorInfo] = field(default_factory=dict)
+
+    fed: dict[str, TensorInfo] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._slots: dict[Value, int] = {}
+        self._bound: list[tuple[Part, Place, Compute, tuple[int, ...]]] = []
+        self._arguments: dict[tuple[int, Value], str] = {}
+        self._names = {info.tensor.partition(":")[0]: name for name, info in self.inputs.items()}
+
+    def slot(self, place: Place) -> int:
+        """Give the slot of a value that the host needs, and see that something fills it."""
+        value, origin = _value(place), place.origin()
+        if value in self._slots:
+            return self._slots[value]
+        slot = self._slots[value] = len(self.plan.slots)
+        part = self.divided.of(origin)
+        held = self.resources.value(origin) if part is Part.CONSTANT else None
+        self.plan.slots.append(held)
+        if part is Part.INPUT:
+            self.plan.inputs[self._input(origin)] = slot
+        if part is Part.MODEL:
+            self.plan.taken[self._given_out(place, origin)] = slot
+        return slot
+
+    def _input(self, origin: Place) -> str:
+        name: str = origin.node.name
+        if name not in self._names:
+            raise LoadFailed(f"the signature needs {name!r}, which is none of its inputs")
+        return self._names[name]
+
+    def _inputs_of(self, origin: Place) -> list[str]:
+        """Name the inputs that a value depends on."""
+        read = [each for each in above([origin]) if each.node is not None]
+        return sorted(
+            {
+                self._input(each)
+                for each in read
+                if self.divided.parts.get(id_of(each)) is Part.INPUT
+            }
+        )
+
+    def _given_out(self, place: Place, origin: Place) -> str:
+        """Let the model give a value, unless the signature has it as an output already."""
+        value = _value(place)
+        if value not in self.known:
+            name = self.known[value] = f"ie_serving_taken_{len(self.extra)}"
+            tensor = origin.frame.give_out(_reference(origin.frame, origin), DataType.FP32.number)
+            full = tensor if ":" in tensor else f"{tensor}:0"
+            self.extra[name] = TensorInfo(full, None, DataType.FP32.number)
+        return self.known[value]
+
+    def bind(self) -> None:
+        """Bind the kernels of all nodes that the host runs, and what each reads."""
+        # In this order each node comes behind those that it reads, so the steps run as they stand.
+        for place in self.divided.order:
+            part = self.divided.parts[id_of(place)]
+            if part in (Part.BEFORE, Part.AFTER):
+                kernel = KERNELS[place.node.op]
+                attributes = Attributes(place.node, self._programs(place))
+                sources = tuple(self.slot(source) for source in place.sources())
+                kernel.check(attributes, [self.plan.slots[slot] for slot in sources])
+                self._bound.append((part, place, kernel.make(attributes), sources))
+
+    def _programs(self, place: Place) -> dict[str, Program]:
+        """Make the functions of a loop or branch ready to run."""
+        return {
+            attribute: _function(place, place.node.attr[attribute].func.name, self.resources)
+            for attribute in FUNCTIONS.get(place.node.op, ())
+        }
+
+    def finish(self) -> None:
+        """Write the steps, now that it is known which outputs of each node are read."""
+        results: dict[Id, list[tuple[int, int]]] = {}
+        for (node, _, number), slot in self._slots.items():
+            results.setdefault(node, []).append((number, slot))
+        for part, place, compute, sources in self._bound:
+            what = _what(place.node)
+            read = tuple(results.get(id_of(place), ()))
+            step = Step(what, compute, sources, read, KERNELS[place.node.op].in_thread)
+            (self.plan.before if part is Part.BEFORE else self.plan.after).append(step)
+
+    def rewire(self) -> None:
+        """Let the model's nodes read inputs and constants where they read what the host gives."""
+        for place in list(self.divided.order):
+            if self.divided.parts[id_of(place)] is not Part.MODEL:
+                continue
+            for at, reference in enumerate(place.node.input):
+                if not reference.startswith("^"):
+                    self._rewire(place, at, place.frame.place(reference))
+        for frame in _frames(self.frame):
+            self._blank(frame)
+
+    def _rewire(self, place: Place, at: int, source: Place) -> None:
+        origin = source.origin()
+        part = self.divided.of(origin)
+        if part is Part.INPUT and _is_text(origin.node):
+            raise lacking(place.node)
+        if part is Part.CONSTANT and id_of(origin) in self.divided.folded:
+            value = self.resources.value(origin)
+            name = f"ie_serving_folded_{len(self.plan.slots)}_{at}_{place.node.name}"
+            new = place.frame.add_constant(name.replace("/", "_"), tensor_proto(value))
+        elif part is Part.BEFORE:
+            new = self._argument(place, source, origin)
+        else:
+            return
+        # A copy of the function for this call alone: others may read something else there.
+        place.frame.own()
+        place.frame.nodes[place.node.name].input[at] = new
+
+    def _argument(self, reader: Place, source: Place, origin: Place) -> str:
+        """Feed a value to a frame, once."""
+        frame = reader.frame
+        key = (id(frame), _value(source))
+        if key not in self._arguments:
+            kernel, attributes = KERNELS[origin.node.op], Attributes(origin.node)
+            if gives_list(origin.node, _position(origin)):
+                raise lacking(reader.node)
+            dtype = kernel.dtype(attributes, _position(origin))
+            if dtype is DataType.STRING:
+                raise lacking(reader.node)
+            name = f"ie_serving_host_{len(self.fed)}"
+            shape = _shape(origin.node, _position(origin))
+            self._arguments[key] = frame.add_argument(name, dtype.number, shape)
+            self.plan.feeds[name] = (self.slot(source), dtype.numpy)
+            self.plan.made[name] = (_what(origin.node), self._inputs_of(origin))
+            self.fed[name] = TensorInfo(f"{name}:0", _sizes(shape), dtype.number)
+        return self._arguments[key]
+
+    def _blank(self, frame: Frame) -> None:
+        """Pass on nothing that the model does not compute: the front end would convert it."""
+        for name, place in frame.outputs():
+            if self._is_foreign(place):
+                frame.return_instead(name, frame.add_constant(_NOTHING, tensor_proto(_ZERO)))
+        # A list, since a constant that is added is a node as well.
+        for node in list(frame.nodes.values()):
+            if node.op not in CALLS:
+                continue
+            for at, reference in enumerate(node.input):
+                if not reference.startswith("^") and self._is_foreign(frame.place(reference)):
+                    nothing = frame.add_constant(_NOTHING, tensor_proto(_ZERO))
+                    frame.nodes[node.name].input[at] = nothing
+
+    def _is_foreign(self, place: Place) -> bool:
+        """Tell whether a value is the host's; what no part of the signature reads is not."""
+        origin = place.origin()
+        part = self.divided.parts.get(id_of(origin))
+        if part is Part.CONSTANT:
+            return id_of(origin) in self.divided.folded
+        if part is Part.INPUT:
+            return _is_text(origin.node)
+        return part in (Part.BEFORE, Part.AFTER)
+
+    def read(self, outputs: Mapping[str, TensorInfo]) -> dict[str, TensorInfo]:
+        """Give those inputs that the model still reads."""
+        places = [self.frame.place(info.tensor) for info in outputs.values()]
+        read = {
+            place.node.name
+            for place in above(places)
+            if place.frame is self.frame and place.node is not None
+        }
+        known = {**self.inputs, **self.fed}
+        return {name: info for name, info in known.items() if info.tensor.partition(":")[0] in read}
+
+
+def _what(node: Proto) -> str:
+    return f"{node.op} {node.name!r}"
+
+
+def _is_text(placeholder: Proto) -> bool:
+    return bool(placeholder.attr["dtype"].type == DataType.STRING.number)
+
+
+def _function(place: Place, name: str, resources: Resources) -> Program:
+    frame, arguments, returned = standing_alone(place.frame.library, name)
+    inputs = {each: TensorInfo(f"{each}:0", None, 0) for each in arguments}
+    made = _Cutting(frame, partition(returned), resources, inputs)
+    slots = [made.slot(each) for each in returned]
+    made.bind()
+    made.finish()
+    return Function(made.plan, arguments, slots)
+
+
+_ZERO = np.zeros((), np.float32)
+
+
+def _frames(frame: Frame) -> Iterator[Frame]:
+    """Give a frame and those of all calls that were walked."""
+    yield frame
+    for inner in frame.walked():
+        yield from _frames(inner)
+
+
+def _reference(frame: Frame, place: Place) -> str:
+    """Write how nodes of its frame refer to a place."""
+    name: str = place.node.name
+    if frame.parent is not None:
+        return f"{name}:{place.output}:{place.index}"
+    return f"{name}:{place.index}" if place.index else name
+
+
+def _shape(node: Proto, position: int) -> Proto:
+    """Give the shape that the exporter noted for an output; an unknown rank where it did not."""
+    noted = node.attr["_output_shapes"].list.shape if "_output_shapes" in node.attr else ()
+    if position < len(noted):
+        return noted[position]
+    unknown = TensorShapeProto()
+    unknown.unknown_rank = True
+    return unknown
+
+
+def _sizes(shape: Proto) -> tuple[int, ...] | None:
+    return None if shape.unknown_rank else tuple(dim.size for dim in shape.dim)

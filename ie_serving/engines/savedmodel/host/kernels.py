@@ -1,0 +1,35 @@
+"""The kernels of all operations, by their names."""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from ie_serving.engines.savedmodel.host import (
+    kernels_examples,
+    kernels_hashes,
+    kernels_images,
+    kernels_loops,
+    kernels_numbers,
+    kernels_patterns,
+    kernels_resizing,
+    kernels_shapes,
+    kernels_sparse,
+    kernels_strings,
+    tables,
+)
+from ie_serving.engines.savedmodel.host.kernel import Kernel
+
+KERNELS: Mapping[str, Kernel] = MappingProxyType(
+    {
+        **kernels_shapes.KERNELS,
+        **kernels_numbers.KERNELS,
+        **kernels_sparse.KERNELS,
+        **kernels_strings.KERNELS,
+        **kernels_patterns.KERNELS,
+        **kernels_hashes.KERNELS,
+        **kernels_examples.KERNELS,
+        **kernels_images.KERNELS,
+        **kernels_loops.KERNELS,
+        **kernels_resizing.KERNELS,
+        **tables.KERNELS,
+    }
+)

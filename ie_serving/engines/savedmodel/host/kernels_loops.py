@@ -1,0 +1,197 @@
+"""Kernels of loops and branches, and of the lists of tensors that `tf.map_fn` keeps in them."""
+
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from ie_serving.core.errors import InvalidRequest
+from ie_serving.core.tensors import Array, DataType
+from ie_serving.engines.savedmodel.file import VARIANT
+from ie_serving.engines.savedmodel.host.allowance import make_room, turn
+from ie_serving.engines.savedmodel.host.attributes import Attributes
+from ie_serving.engines.savedmodel.host.kernel import (
+    INTEGER,
+    Compute,
+    Kernel,
+    Output,
+    in_thread,
+    plain,
+)
+from ie_serving.engines.savedmodel.host.needs import FUNCTIONS
+from ie_serving.engines.savedmodel.host.places import in_range
+from ie_serving.engines.savedmodel.host.tensor_list import LISTS, LoopList, TensorList
+from ie_serving.wire.protobuf.messages import Proto
+
+
+def gives_list(node: Proto, position: int | None = None) -> bool:
+    """Tell whether a node gives a list of tensors, as its output `position` or as any."""
+    if node.op not in FUNCTIONS:
+        return node.op in LISTS
+    types = node.attr[KERNELS[node.op].outputs[0].attribute].list.type
+    return VARIANT in (types if position is None else types[position : position + 1])
+
+
+def _stack(attributes: Attributes) -> Compute:
+    dtype = attributes.dtype("element_dtype").numpy
+    return lambda held, shape: _stacked(held.items, shape, dtype)
+
+
+def _gather(attributes: Attributes) -> Compute:
+    dtype = attributes.dtype("element_dtype").numpy
+    return lambda held, indices, shape: _stacked(
+        [held.get(index, shape) for index in indices], shape, dtype
+    )
+
+
+def _stacked(items: Sequence[Any], shape: Array, dtype: "np.dtype[Any]") -> Array:
+    if any(item is None for item in items):
+        raise InvalidRequest("Trying to stack uninitialized elements of a list")
+    if items:
+        _make_room_for(items)
+        return np.stack(tuple(items))
+    sizes = [int(size) for size in np.ravel(shape)]
+    if -1 in sizes:
+        raise InvalidRequest("Tried to stack elements of an empty list with an open shape")
+    return np.empty((0, *sizes), dtype)
+
+
+def _make_room_for(items: Sequence[Array]) -> None:
+    """Ask for what elements take once they stand together: one may be in many places of a list."""
+    each = {id(item): item.nbytes for item in items}
+    make_room((sum(item.nbytes for item in items) - sum(each.values()),), np.uint8)
+
+
+def _concat(attributes: Attributes) -> Compute:
+    dtype = attributes.dtype("element_dtype").numpy
+
+    def compute(held: TensorList, shape: Array, _: Array) -> list[Array]:
+        items = held.items
+        if any(item is None or not item.ndim for item in items):
+            raise InvalidRequest("Trying to concat scalars or uninitialized elements of a list")
+        if not items:
+            return [_nothing(shape, dtype), np.empty(0, np.int64)]
+        _make_room_for(items)
+        return [np.concatenate(tuple(items)), np.array([len(item) for item in items], np.int64)]
+
+    return compute
+
+
+def _nothing(shape: Array, dtype: "np.dtype[Any]") -> Array:
+    """Join no elements, whose sizes but the first must be known."""
+    sizes = [int(size) for size in np.ravel(shape)[1:]]
+    if not shape.ndim or -1 in sizes:
+        raise InvalidRequest("Tried to concat elements of an empty list with an open shape")
+    return np.empty((0, *sizes), dtype)
+
+
+def _split(attributes: Attributes) -> Compute:
+    grows = attributes.flag("resize_if_index_out_of_bounds")
+
+    def compute(
+        value: Array, _: Array, lengths: Array, before: TensorList | None = None
+    ) -> TensorList:
+        if lengths.ndim != 1 or not value.ndim or (lengths < 0).any():
+            raise InvalidRequest("Expected lengths to be a vector of sizes, and a value with rows")
+        if lengths.sum(dtype=object) != len(value):
+            raise InvalidRequest(
+                f"Expected lengths to add up to the {len(value)} rows of the value"
+            )
+        if before is not None and not grows and len(lengths) != len(before.items):
+            count = len(before.items)
+            raise InvalidRequest(
+                f"{len(lengths)} lengths for the {count} elements of a TensorArray"
+            )
+        ends = np.cumsum(lengths)
+        return TensorList(
+            [value[end - size : end] for size, end in zip(lengths, ends, strict=True)]
+        )
+
+    return compute
+
+
+def _scattered(held: TensorList, array: Array, indices: Array) -> TensorList:
+    longer = held.grown(indices.max(initial=-1))
+    in_range(indices, len(longer.items))
+    rows = zip(indices.tolist(), _rows(array, indices).items, strict=True)
+    return longer.with_items(dict(rows))
+
+
+def _rows(array: Array, _: Array) -> TensorList:
+    return TensorList(tuple(np.asarray(array[at], array.dtype) for at in range(len(array))))
+
+
+def _reserved(shape: Array, count: Array) -> TensorList:
+    if count < 0:
+        raise InvalidRequest(f"The num_elements to reserve must be non-negative, but it is {count}")
+    make_room((int(count),), np.object_)
+    return TensorList((None,) * int(count))
+
+
+def _set_item(attributes: Attributes) -> Compute:
+    if not attributes.flag("resize_if_index_out_of_bounds"):
+        return lambda held, index, item: held.having(index, item)
+    return lambda held, index, item: held.grown(index).having(index, item)
+
+
+def _while(attributes: Attributes) -> Compute:
+    goes_on, body = attributes.programs["cond"], attributes.programs["body"]
+
+    def compute(*values: Any) -> list[Any]:  # noqa: ANN401
+        state = [_for_loop(value) for value in values]
+        while _holds(goes_on(state)[0]):
+            turn()
+            state = body(state)
+        return [_behind_loop(value) for value in state]
+
+    return compute
+
+
+def _for_loop(value: Any) -> Any:  # noqa: ANN401
+    return LoopList(list(value.items)) if isinstance(value, TensorList) else value
+
+
+def _behind_loop(value: Any) -> Any:  # noqa: ANN401
+    return TensorList(tuple(value.items)) if isinstance(value, TensorList) else value
+
+
+def _if(attributes: Attributes) -> Compute:
+    then, otherwise = attributes.programs["then_branch"], attributes.programs["else_branch"]
+
+    def compute(condition: Array, *values: Any) -> list[Any]:  # noqa: ANN401
+        return then(values) if _holds(condition) else otherwise(values)
+
+    return compute
+
+
+def _holds(condition: Array) -> bool:
+    """Tell whether a condition holds; one that is no scalar does when it is not empty."""
+    return bool(condition.item() if condition.ndim == 0 else condition.size)
+
+
+_OF_LIST = Output("element_dtype")
+_LIST = Output("", None)
+_JOINED = (
+    Output("element_dtype", name="tensor"),
+    Output("", DataType.INT64, "lengths"),
+)
+
+KERNELS: Mapping[str, Kernel] = MappingProxyType(
+    {
+        **dict.fromkeys(("StatelessWhile", "While"), in_thread(Kernel(_while))),
+        **dict.fromkeys(("If", "StatelessIf"), in_thread(Kernel(_if, (Output("Tout"),)))),
+        "EmptyTensorList": plain(lambda shape, most: TensorList(()), _LIST),
+        "TensorListConcatV2": Kernel(_concat, _JOINED),
+        "TensorListFromTensor": plain(_rows, _LIST),
+        "TensorListGather": Kernel(_gather, (_OF_LIST,)),
+        "TensorListGetItem": plain(lambda held, index, shape: held.get(index, shape), _OF_LIST),
+        "TensorListLength": plain(lambda held: np.array(len(held.items), np.int32), INTEGER),
+        "TensorListPushBack": plain(lambda held, item: held.pushed(item), _LIST),
+        "TensorListReserve": in_thread(plain(_reserved, _LIST)),
+        "TensorListScatterIntoExistingList": plain(_scattered, _LIST),
+        "TensorListSetItem": Kernel(_set_item, (_LIST,)),
+        "TensorListSplit": Kernel(_split, (_LIST,)),
+        "TensorListStack": Kernel(_stack, (_OF_LIST,)),
+    }
+)

@@ -1,0 +1,239 @@
+"""Kernels of the small arithmetic that lies between strings and tables: masks, lengths, places."""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+
+import numpy as np
+
+from ie_serving.core.errors import InvalidRequest
+from ie_serving.core.tensors import Array, DataType
+from ie_serving.engines.savedmodel.host.allowance import make_room
+from ie_serving.engines.savedmodel.host.attributes import Attributes
+from ie_serving.engines.savedmodel.host.kernel import (
+    FLAG,
+    INTEGER,
+    Compute,
+    Kernel,
+    Output,
+    in_thread,
+    plain,
+)
+from ie_serving.engines.savedmodel.host.places import axis_of, filled
+
+
+def _cast(attributes: Attributes) -> Compute:
+    dtype = attributes.dtype("DstT").numpy
+    return lambda array: np.asarray(array).astype(dtype)
+
+
+def _between(compute: Callable[[Array, Array], Array]) -> Compute:
+    """Make the computation of two tensors that are repeated to the shape of both."""
+
+    def bounded(one: Array, other: Array) -> Array:
+        shape = np.broadcast_shapes(one.shape, other.shape) if one.shape != other.shape else ()
+        # A column and a row make a table of their product.
+        if math.prod(shape) > max(one.size, other.size, 1):
+            make_room(shape, one.dtype)
+        return compute(one, other)
+
+    return bounded
+
+
+def _divided(divide: Callable[[Array, Array], Array]) -> Compute:
+    def compute(over: Array, by: Array) -> Array:
+        if by.dtype.kind in "iu" and not np.all(by):
+            raise InvalidRequest("Integer division by zero")
+        return divide(over, by)
+
+    return compute
+
+
+def _reduced(reduce: Callable[..., Array]) -> Callable[[Attributes], Compute]:
+    """Make a kernel of a numpy reduction; without axes nothing is reduced."""
+
+    def make(attributes: Attributes) -> Compute:
+        keep = attributes.flag("keep_dims")
+
+        def compute(array: Array, axes: Array) -> Array:
+            reduced = reduce(array, axis=tuple(np.ravel(axes).tolist()), keepdims=keep)
+            return np.asarray(reduced, array.dtype)
+
+        return compute
+
+    return make
+
+
+def _least(array: Array, axis: tuple[int, ...], keepdims: bool) -> Array:
+    """Give the smallest; of nothing the greatest that there is, as TensorFlow does."""
+    start = np.inf if array.dtype.kind == "f" else np.iinfo(array.dtype).max
+    least: Array = np.min(array, axis=axis, keepdims=keepdims, initial=start)
+    return least
+
+
+def _greatest(array: Array, axis: tuple[int, ...], keepdims: bool) -> Array:
+    start = -np.inf if array.dtype.kind == "f" else np.iinfo(array.dtype).min
+    greatest: Array = np.max(array, axis=axis, keepdims=keepdims, initial=start)
+    return greatest
+
+
+def _place_of(find: Callable[[Array, int], Array]) -> Callable[[Attributes], Compute]:
+    def make(attributes: Attributes) -> Compute:
+        dtype = attributes.dtype("output_type", DataType.INT64).numpy
+        return lambda array, axis: np.asarray(find(array, axis_of(axis, array.ndim)), dtype)
+
+    return make
+
+
+def _cumulated(attributes: Attributes) -> Compute:
+    exclusive, reverse = attributes.flag("exclusive"), attributes.flag("reverse")
+
+    def compute(array: Array, axis: Array) -> Array:
+        at = axis_of(axis, array.ndim)
+        straight = np.flip(array, at) if reverse else array
+        summed = np.cumsum(straight, at, array.dtype)
+        if exclusive:
+            summed = summed - straight
+        return np.flip(summed, at) if reverse else summed
+
+    return compute
+
+
+def _bucketize(attributes: Attributes) -> Compute:
+    boundaries = np.array(attributes.numbers("boundaries"), np.float32)
+    return lambda array: np.searchsorted(boundaries, array, "right").astype(np.int32)
+
+
+def _top_k(attributes: Attributes) -> Compute:
+    places = attributes.dtype("index_type", DataType.INT32).numpy
+
+    def compute(array: Array, k: Array) -> list[Array]:
+        if not array.ndim or not 0 <= k <= array.shape[-1]:
+            raise InvalidRequest(f"input must have at least k columns: {array.shape}, k={k}")
+        # Of equal values the first comes first, so the order of their negatives is stable.
+        flipped = array.shape[-1] - 1 - np.argsort(array[..., ::-1], -1, kind="stable")
+        at = flipped[..., ::-1][..., : int(k)]
+        return [np.take_along_axis(array, at, -1), at.astype(places)]
+
+    return compute
+
+
+def _segment_sum(data: Array, segments: Array, count: Array) -> Array:
+    if segments.shape != data.shape[: segments.ndim]:
+        raise InvalidRequest(f"data of {data.shape} does not begin with {segments.shape}")
+    made = _zeros((int(count), *data.shape[segments.ndim :]), data)
+    # TensorFlow drops the rows of negative segments.
+    known = segments >= 0
+    np.add.at(made, segments[known], data[known])
+    return made
+
+
+def _dense_bincount(attributes: Attributes) -> Compute:
+    binary = attributes.flag("binary_output")
+
+    def compute(array: Array, size: Array, weights: Array) -> Array:
+        if array.ndim > 2:
+            raise InvalidRequest(f"Shape must be at most rank 2 but is rank {array.ndim}")
+        rows = np.arange(len(array))[:, np.newaxis] if array.ndim > 1 else np.zeros((), np.int64)
+        made = _zeros((len(array) if array.ndim > 1 else 1, int(size)), weights)
+        _count(made, np.broadcast_to(rows, array.shape), array, weights, binary)
+        return made if array.ndim > 1 else made[0]
+
+    return compute
+
+
+def _bincount(array: Array, size: Array, weights: Array) -> Array:
+    """Compute Bincount, which counts over all dimensions."""
+    made = _zeros((1, int(size)), weights)
+    flat = array.ravel()
+    _count(made, np.zeros(flat.shape, np.int64), flat, weights.ravel(), binary=False)
+    return made.ravel()
+
+
+def _zeros(shape: Sequence[int], like: Array) -> Array:
+    return filled(shape, np.zeros((), like.dtype))
+
+
+def _ragged_bincount(attributes: Attributes) -> Compute:
+    binary = attributes.flag("binary_output")
+
+    def compute(splits: Array, values: Array, size: Array, weights: Array) -> Array:
+        if not splits.size or splits[0] != 0:
+            raise InvalidRequest("Splits must start with 0")
+        lengths = np.diff(splits)
+        made = _zeros((len(lengths), int(size)), weights)
+        _count(made, np.repeat(np.arange(len(lengths)), lengths), values, weights, binary)
+        return made
+
+    return compute
+
+
+def _count(made: Array, rows: Array, values: Array, weights: Array, binary: bool) -> None:
+    """Add the weight of each value, or 1, at its place; values beyond the size count nowhere."""
+    if values.size and values.min() < 0:
+        raise InvalidRequest("Input must be non-negative")
+    inside = values < made.shape[1]
+    places = rows[inside], values[inside]
+    if binary:
+        made[places] = 1
+    else:
+        # `made[places] +=` would count a place that comes twice only once.
+        np.add.at(made, places, weights[inside] if weights.size else made.dtype.type(1))
+
+
+def _bitcast(attributes: Attributes) -> Compute:
+    dtype = attributes.dtype("type").numpy
+    if dtype.itemsize != attributes.dtype("T").numpy.itemsize:
+        raise attributes.refused("casts to a dtype of another size")
+    return lambda array: np.ascontiguousarray(array).view(dtype).reshape(array.shape)
+
+
+KERNELS: Mapping[str, Kernel] = MappingProxyType(
+    {
+        "Abs": plain(np.abs),
+        "Add": plain(_between(np.add)),
+        "AddV2": plain(_between(np.add)),
+        "All": Kernel(_reduced(np.all), (FLAG,)),
+        "Any": Kernel(_reduced(np.any), (FLAG,)),
+        "ArgMax": Kernel(_place_of(np.argmax), (Output("output_type", DataType.INT64),)),
+        "ArgMin": Kernel(_place_of(np.argmin), (Output("output_type", DataType.INT64),)),
+        "Bincount": in_thread(plain(_bincount)),
+        "Bitcast": Kernel(_bitcast, (Output("type"),)),
+        "BitwiseAnd": plain(_between(np.bitwise_and)),
+        "BitwiseOr": plain(_between(np.bitwise_or)),
+        "BitwiseXor": plain(_between(np.bitwise_xor)),
+        "Bucketize": Kernel(_bucketize, (INTEGER,)),
+        "Cast": Kernel(_cast, (Output("DstT"),)),
+        "Cumsum": Kernel(_cumulated),
+        "DenseBincount": in_thread(Kernel(_dense_bincount, (Output("T"),))),
+        "Equal": plain(_between(np.equal), FLAG),
+        "FloorDiv": plain(_between(_divided(np.floor_divide))),
+        "FloorMod": plain(_between(_divided(np.mod))),
+        "Greater": plain(_between(np.greater), FLAG),
+        "GreaterEqual": plain(_between(np.greater_equal), FLAG),
+        "Less": plain(_between(np.less), FLAG),
+        "LeftShift": plain(_between(np.left_shift)),
+        "LessEqual": plain(_between(np.less_equal), FLAG),
+        "LogicalAnd": plain(_between(np.logical_and), FLAG),
+        "LogicalNot": plain(np.logical_not, FLAG),
+        "LogicalOr": plain(_between(np.logical_or), FLAG),
+        "Max": Kernel(_reduced(_greatest)),
+        "Maximum": plain(_between(np.maximum)),
+        "Min": Kernel(_reduced(_least)),
+        "Minimum": plain(_between(np.minimum)),
+        "Mul": plain(_between(np.multiply)),
+        "Neg": plain(np.negative),
+        "NotEqual": plain(_between(np.not_equal), FLAG),
+        "Prod": Kernel(_reduced(np.prod)),
+        "RaggedBincount": in_thread(Kernel(_ragged_bincount)),
+        "RealDiv": plain(_between(np.divide)),
+        "RightShift": plain(_between(np.right_shift)),
+        "Sub": plain(_between(np.subtract)),
+        "Sum": Kernel(_reduced(np.sum)),
+        "TopKV2": Kernel(
+            _top_k,
+            (Output(name="values"), Output("index_type", DataType.INT32, name="indices")),
+        ),
+        "UnsortedSegmentSum": in_thread(plain(_segment_sum)),
+    }
+)

@@ -1,0 +1,89 @@
+"""Kernels of regular expressions. Source: regex_replace_op.cc and regex_full_match_op.cc."""
+
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Any
+
+from ie_serving.core.errors import InvalidRequest, LoadFailed
+from ie_serving.core.tensors import Array
+from ie_serving.engines.savedmodel.host import regex
+from ie_serving.engines.savedmodel.host.attributes import Attributes
+from ie_serving.engines.savedmodel.host.kernel import FLAG, TEXT, Compute, Kernel
+from ie_serving.engines.savedmodel.host.kernels_strings import each
+from ie_serving.engines.savedmodel.host.regex import Refused
+
+
+def _replacement(pattern: bytes, rewrite: bytes, every: bool) -> Compute:
+    found = regex.compiled(pattern)
+    replace = regex.rewriter(rewrite, found.groups)
+    return lambda text: found.replaced(text, replace, every)
+
+
+def _static_replace(attributes: Attributes) -> Compute:
+    every = attributes.flag("replace_global", True)
+    try:
+        function = _replacement(attributes.text("pattern"), attributes.text("rewrite"), every)
+    except Refused as error:
+        raise _refused(attributes, attributes.text("pattern"), error) from error
+    return lambda array: each(function, array)
+
+
+def _replace(attributes: Attributes) -> Compute:
+    every = attributes.flag("replace_global", True)
+
+    def compute(array: Array, pattern: Array, rewrite: Array) -> Array:
+        try:
+            return each(_replacement(pattern.item(), rewrite.item(), every), array)
+        except Refused as error:
+            raise InvalidRequest(f"the pattern {pattern.item()!r}: {error}") from error
+
+    return compute
+
+
+def _static_match(attributes: Attributes) -> Compute:
+    try:
+        found = regex.compiled(attributes.text("pattern"))
+    except Refused as error:
+        raise _refused(attributes, attributes.text("pattern"), error) from error
+    return lambda array: _matches(found, array)
+
+
+def _match(array: Array, pattern: Array) -> Array:
+    try:
+        return _matches(regex.compiled(pattern.item()), array)
+    except Refused as error:
+        raise InvalidRequest(f"the pattern {pattern.item()!r}: {error}") from error
+
+
+def _matches(found: regex.Pattern, array: Array) -> Array:
+    return each(found.matches, array, bool)
+
+
+def _check(attributes: Attributes, inputs: Sequence[Any]) -> None:
+    """Refuse a pattern, or a rewrite, that a request brings or that cannot be run.
+
+    A request's pattern could take memory that nothing counts, and its rewrite write without end.
+    """
+    if any(each is None for each in inputs[1:]):
+        raise attributes.refused("takes its pattern or rewrite from the request")
+    pattern = inputs[1].item()
+    try:
+        found = regex.compiled(pattern)
+        if len(inputs) > 2:
+            regex.rewriter(inputs[2].item(), found.groups)
+    except Refused as error:
+        raise _refused(attributes, pattern, error) from error
+
+
+def _refused(attributes: Attributes, pattern: bytes, error: Refused) -> LoadFailed:
+    return attributes.refused(f"has the pattern {pattern.decode(errors='replace')!r} ({error})")
+
+
+KERNELS: Mapping[str, Kernel] = MappingProxyType(
+    {
+        "RegexFullMatch": Kernel(lambda _: _match, (FLAG,), _check),
+        "RegexReplace": Kernel(_replace, (TEXT,), _check),
+        "StaticRegexFullMatch": Kernel(_static_match, (FLAG,)),
+        "StaticRegexReplace": Kernel(_static_replace, (TEXT,)),
+    }
+)

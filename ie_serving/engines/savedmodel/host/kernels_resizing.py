@@ -1,0 +1,62 @@
+"""Kernels that resize images, between their decoding and a batch. Source: resize_bilinear_op.cc."""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+import numpy as np
+
+from ie_serving.core.errors import InvalidRequest
+from ie_serving.core.tensors import Array, DataType
+from ie_serving.engines.savedmodel.host.allowance import make_room
+from ie_serving.engines.savedmodel.host.attributes import Attributes
+from ie_serving.engines.savedmodel.host.kernel import (
+    Compute,
+    Kernel,
+    Output,
+    in_thread,
+)
+
+
+def _bilinear(attributes: Attributes) -> Compute:
+    aligned, centred = attributes.flag("align_corners"), attributes.flag("half_pixel_centers")
+
+    def compute(images: Array, size: Array) -> Array:
+        height, width = (int(each) for each in size)
+        if height < 1 or width < 1:
+            raise InvalidRequest(f"output dimensions must be positive, but are {height}, {width}")
+        count, held_height, held_width, channels = images.shape
+        if not held_height or not held_width:
+            raise InvalidRequest("input image must be of non-zero size")
+        # Rows are resized first: with few of them wide ones weigh more than the result.
+        make_room((count, height, max(width, held_width), channels), np.float32)
+        above, below, down = _between(images.shape[1], height, aligned, centred)
+        left, right, across = _between(images.shape[2], width, aligned, centred)
+        down, across = down[:, np.newaxis, np.newaxis], across[:, np.newaxis]
+        rows = []
+        for row in (above, below):
+            lines = images[:, row].astype(np.float32)
+            rows.append(lines[:, :, left] + (lines[:, :, right] - lines[:, :, left]) * across)
+        resized: Array = rows[0] + (rows[1] - rows[0]) * down
+        return resized
+
+    return compute
+
+
+def _between(held: int, wanted: int, aligned: bool, centred: bool) -> tuple[Array, Array, Array]:
+    """Give for each new place its two neighbours, and how far it is from the first: 0 to 1."""
+    if aligned and wanted > 1:
+        scale = np.float32((held - 1) / (wanted - 1))
+    else:
+        scale = np.float32(held) / np.float32(max(wanted, 1))
+    at = np.arange(wanted, dtype=np.float32)
+    half = np.float32(0.5)
+    at = (at + half) * scale - half if centred else at * scale
+    floor = np.floor(at)
+    lower = np.maximum(floor, 0).astype(np.int64)
+    upper = np.minimum(np.ceil(at), held - 1).astype(np.int64)
+    return lower, upper, at - floor
+
+
+KERNELS: Mapping[str, Kernel] = MappingProxyType(
+    {"ResizeBilinear": in_thread(Kernel(_bilinear, (Output("", DataType.FP32),)))}
+)

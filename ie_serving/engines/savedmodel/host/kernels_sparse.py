@@ -1,0 +1,131 @@
+"""Kernels of sparse and ragged tensors: made dense, in order, one of the other."""
+
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from types import MappingProxyType
+
+import numpy as np
+
+from ie_serving.core.errors import InvalidRequest
+from ie_serving.core.tensors import Array, DataType
+from ie_serving.engines.savedmodel.host.allowance import make_room
+from ie_serving.engines.savedmodel.host.attributes import Attributes
+from ie_serving.engines.savedmodel.host.kernel import (
+    Compute,
+    Kernel,
+    Output,
+    in_thread,
+    plain,
+)
+from ie_serving.engines.savedmodel.host.places import filled, in_bounds
+
+_FIRST_SIZE, _ROW_IDS, _SPLITS = b"FIRST_DIM_SIZE", b"VALUE_ROWIDS", b"ROW_SPLITS"
+
+
+def _sparse_to_dense(attributes: Attributes) -> Compute:
+    ordered = attributes.flag("validate_indices", True)
+
+    def compute(indices: Array, shape: Array, values: Array, default: Array) -> Array:
+        """Give an array of `shape`; `indices` has a row for each value, or numbers for rank 1."""
+        sizes = [int(size) for size in np.ravel(shape)]
+        places = indices.reshape(indices.size, 1) if indices.ndim < 2 else indices
+        if places.shape[1] != len(sizes):
+            raise InvalidRequest(
+                f"output_shape has incorrect number of elements: {len(sizes)} should be:"
+                f" {places.shape[1]}"
+            )
+        dense = filled(sizes, default)
+        in_bounds(places, sizes)
+        if ordered:
+            _in_order(places)
+        dense[tuple(places.T)] = values
+        return dense
+
+    return compute
+
+
+def _in_order(places: Array) -> None:
+    """Refuse places that do not come row by row, each once."""
+    rows = places.tolist()
+    for at, (before, row) in enumerate(pairwise(rows), 1):
+        if row <= before:
+            raise InvalidRequest(f"indices[{at}] = {row} is out of order or repeated")
+
+
+def _ragged_to_dense(attributes: Attributes) -> Compute:
+    kinds = attributes.texts("row_partition_types")
+    # A list of row ids comes with the number of rows in front of it.
+    if kinds[:1] == [_FIRST_SIZE]:
+        kinds = kinds[1:]
+        first = 1
+    else:
+        first = 0
+    if any(kind not in (_ROW_IDS, _SPLITS) for kind in kinds):
+        raise attributes.refused(f"has the row partitions {kinds}")
+
+    def compute(shape: Array, values: Array, default: Array, *partitions: Array) -> Array:
+        rows = int(partitions[0]) if first else len(partitions[0]) - 1
+        make_room((rows,), np.int64)
+        places = _places(kinds, partitions[first:], rows)
+        sizes = [rows, *(int(at.max(initial=-1)) + 1 for at in places[1:]), *values.shape[1:]]
+        wanted = np.ravel(shape).tolist() if shape.ndim else [-1] * len(sizes)
+        made = [size if want < 0 else want for size, want in zip(sizes, wanted, strict=True)]
+        make_room(made, values.dtype)
+        dense = np.empty(made, values.dtype)
+        dense[...] = default
+        inside = np.logical_and.reduce([at < size for at, size in zip(places, made, strict=False)])
+        dense[tuple(at[inside] for at in places)] = values[inside]
+        return dense
+
+    return compute
+
+
+def _places(kinds: Sequence[bytes], partitions: Sequence[Array], rows: int) -> list[Array]:
+    """Give the place of each value in every ragged dimension, the outermost first."""
+    places = [np.arange(rows)]
+    for kind, partition in zip(kinds, partitions, strict=True):
+        if kind == _SPLITS:
+            lengths = np.diff(partition)
+            row = np.repeat(np.arange(len(lengths)), lengths)
+        else:
+            row = partition
+            lengths = np.bincount(row, minlength=len(places[0]))
+        starts = np.cumsum(lengths) - lengths
+        places = [*(at[row] for at in places), np.arange(len(row)) - starts[row]]
+    return places
+
+
+def _ragged_to_sparse(*given: Array) -> list[Array]:
+    """Give the place of each value, the values, and the sizes of the dense tensor."""
+    *splits, values = given
+    if values.ndim != 1 or any(each.ndim != 1 or not each.size for each in splits):
+        raise InvalidRequest("splits and values must be vectors, and splits must not be empty")
+    rows = len(splits[0]) - 1
+    places = _places([_SPLITS] * len(splits), splits, rows)
+    sizes = [rows, *(int(np.diff(each).max(initial=0)) for each in splits)]
+    return [np.stack(places, 1).astype(np.int64), values, np.array(sizes, np.int64)]
+
+
+def _reordered(places: Array, values: Array, _: Array) -> list[Array]:
+    """Bring places and their values into the order of rows."""
+    order = np.lexsort(places.T[::-1]) if places.shape[1] else np.arange(len(places))
+    return [places[order], values[order]]
+
+
+KERNELS: Mapping[str, Kernel] = MappingProxyType(
+    {
+        "RaggedTensorToSparse": plain(
+            _ragged_to_sparse,
+            Output("", DataType.INT64, "sparse_indices"),
+            Output(name="sparse_values"),
+            Output("", DataType.INT64, "sparse_dense_shape"),
+        ),
+        "RaggedTensorToTensor": in_thread(Kernel(_ragged_to_dense)),
+        "SparseReorder": plain(
+            _reordered,
+            Output("", DataType.INT64, "output_indices"),
+            Output(name="output_values"),
+        ),
+        "SparseToDense": in_thread(Kernel(_sparse_to_dense)),
+    }
+)

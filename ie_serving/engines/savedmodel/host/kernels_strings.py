@@ -1,0 +1,293 @@
+"""Kernels of strings. Source: the kernels string_*_op.cc and as_string_op.cc of TensorFlow."""
+
+import base64
+import math
+import re
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from ie_serving.core.errors import InvalidRequest
+from ie_serving.core.tensors import Array, DataType
+from ie_serving.engines.savedmodel.host.allowance import make_room
+from ie_serving.engines.savedmodel.host.attributes import Attributes
+from ie_serving.engines.savedmodel.host.kernel import (
+    INTEGER,
+    TEXT,
+    Compute,
+    Kernel,
+    Output,
+    plain,
+)
+from ie_serving.engines.savedmodel.host.places import axis_of
+from ie_serving.engines.savedmodel.host.regex import decoded
+
+
+def each(function: Callable[[bytes], object], array: Array, dtype: object = np.object_) -> Array:
+    """Apply a function to each string."""
+    made = np.empty(array.size, dtype)  # type: ignore[call-overload]
+    made[:] = [function(text) for text in array.ravel().tolist()]
+    shaped: Array = made.reshape(array.shape)
+    return shaped
+
+
+def texts(values: Sequence[bytes]) -> Array:
+    """Give a vector of strings."""
+    made = np.empty(len(values), np.object_)
+    made[:] = values
+    return made
+
+
+def _as_string(attributes: Attributes) -> Compute:
+    kind = attributes.dtype("T").numpy.kind
+    if kind == "b":
+        return lambda array: each(lambda value: b"true" if value else b"false", array)
+    if kind == "O":
+        return lambda array: array
+    form = _format(attributes, kind)
+    return lambda array: each(lambda value: (form % value).encode(), array)
+
+
+def _format(attributes: Attributes, kind: str) -> str:
+    """Write the format of C's printf, which Python shares."""
+    width, precision = attributes.integer("width", -1), attributes.integer("precision", -1)
+    form = "%" + attributes.text("fill").decode() + (str(width) if width > -1 else "")
+    if kind in "iu":
+        return f"{form}d"
+    if precision > -1:
+        form += f".{precision}"
+    if attributes.flag("shortest"):
+        return f"{form}g"
+    return form + ("e" if attributes.flag("scientific") else "f")
+
+
+# Python reads more than TensorFlow, such as underscores between digits.
+_NUMBER = re.compile(
+    rb"[ \t\n\v\f\r]*[+-]?((\d+(\.\d*)?|\.\d+)(e[+-]?\d+)?|inf(inity)?|nan)[ \t\n\v\f\r]*",
+    re.IGNORECASE,
+)
+_INTEGER = re.compile(rb"[ \t\n\v\f\r]*[+-]?\d+[ \t\n\v\f\r]*")
+
+
+def _to_number(attributes: Attributes) -> Compute:
+    dtype = attributes.dtype("out_type", DataType.FP32).numpy
+    floats = dtype.kind == "f"
+    form, read = (_NUMBER, float) if floats else (_INTEGER, int)
+
+    def number(text: bytes) -> object:
+        if form.fullmatch(text):
+            value = read(text)
+            if floats or np.iinfo(dtype).min <= value <= np.iinfo(dtype).max:
+                return value
+        raise InvalidRequest(
+            f"StringToNumberOp could not correctly convert string: {text.decode(errors='replace')}"
+        )
+
+    def compute(array: Array) -> Array:
+        with np.errstate(over="ignore"):
+            return each(number, array, dtype)
+
+    return compute
+
+
+def _join(attributes: Attributes) -> Compute:
+    separator = attributes.text("separator")
+
+    def compute(*arrays: Array) -> Array:
+        # TensorFlow lets scalars alone stand for any shape.
+        shapes = {array.shape for array in arrays if array.ndim}
+        if len(shapes) > 1:
+            raise InvalidRequest(f"Input shapes do not match: {' vs. '.join(map(str, shapes))}")
+        together = np.broadcast_arrays(*arrays)
+        rows = zip(*(array.ravel().tolist() for array in together), strict=True)
+        return texts([separator.join(row) for row in rows]).reshape(together[0].shape)
+
+    return compute
+
+
+def _reduce_join(attributes: Attributes) -> Compute:
+    separator, keep = attributes.text("separator"), attributes.flag("keep_dims")
+
+    def compute(array: Array, axes: Array) -> Array:
+        # The axes are joined in the order in which they are given, so the first varies fastest.
+        order = [axis_of(axis, array.ndim) for axis in np.ravel(axes)]
+        if not order:
+            return array
+        rest = [axis for axis in range(array.ndim) if axis not in order]
+        rows = np.transpose(array, [*rest, *reversed(order)])
+        shape = rows.shape[: len(rest)]
+        size = math.prod(rows.shape[len(rest) :])
+        joined = [separator.join(row) for row in rows.reshape(math.prod(shape), size).tolist()]
+        made = texts(joined).reshape(shape)
+        return np.expand_dims(made, tuple(sorted(order))) if keep else made
+
+    return compute
+
+
+def _case(on_bytes: Callable[[bytes], bytes], on_text: Callable[[str], str]) -> Any:  # noqa: ANN401
+    def make(attributes: Attributes) -> Compute:
+        if attributes.only("encoding", (b"", b"utf-8"), b"") == b"":
+            return lambda array: each(on_bytes, array)
+        return lambda array: each(lambda text: on_text(decoded(text)).encode(), array)
+
+    return make
+
+
+def _characters(text: bytes) -> int:
+    """Count characters as TensorFlow does: the bytes that do not continue another."""
+    return sum(byte & 0xC0 != 0x80 for byte in text)
+
+
+def _length(attributes: Attributes) -> Compute:
+    unit = attributes.only("unit", (b"BYTE", b"UTF8_CHAR"), b"BYTE")
+    count = len if unit == b"BYTE" else _characters
+    return lambda array: each(count, array, np.int32)
+
+
+def _substr(attributes: Attributes) -> Compute:
+    unit = attributes.only("unit", (b"BYTE", b"UTF8_CHAR"), b"BYTE")
+
+    def compute(array: Array, position: Array, length: Array) -> Array:
+        together = np.broadcast_arrays(array, position, length)
+        if together[0].size > max(array.size, position.size):
+            make_room(together[0].shape, np.object_)
+        rows = zip(*(part.ravel().tolist() for part in together), strict=True)
+        cut = _cut if unit == b"BYTE" else _cut_characters
+        return texts([cut(*row) for row in rows]).reshape(together[0].shape)
+
+    return compute
+
+
+def _cut(text: bytes, position: int, length: int) -> bytes:
+    if not -len(text) <= position <= len(text):
+        shown = text.decode(errors="replace")
+        raise InvalidRequest(f"pos {position} out of range for string {shown!r}")
+    start = position if position >= 0 else len(text) + position
+    return text[start : start + max(length, 0)]
+
+
+def _cut_characters(text: bytes, position: int, length: int) -> bytes:
+    characters = decoded(text)
+    if not -len(characters) <= position <= len(characters):
+        raise InvalidRequest(f"pos {position} out of range for string {characters!r}")
+    start = position if position >= 0 else len(characters) + position
+    return characters[start : start + max(length, 0)].encode()
+
+
+def _split_v2(attributes: Attributes) -> Compute:
+    most = attributes.integer("maxsplit", -1)
+
+    def compute(array: Array, separator: Array) -> list[Array]:
+        by = separator.item()
+        rows: list[bytes] = array.ravel().tolist()
+        if by:
+            return _ragged([text.split(by, most) for text in rows])
+        return _ragged([_words(text, most) for text in rows])
+
+    return compute
+
+
+def _words(text: bytes, most: int) -> list[bytes]:
+    """Split at white space; TensorFlow gives what is left after the last split, even if nothing."""
+    if most == 0:
+        return [text]
+    words = text.split(None, most)
+    return [*words, b""] if len(words) == most else words
+
+
+def _split(attributes: Attributes) -> Compute:
+    """Compute StringSplit of TensorFlow 1: every byte of the delimiter splits."""
+    skip_empty = attributes.flag("skip_empty", True)
+
+    def compute(array: Array, delimiter: Array) -> list[Array]:
+        by = delimiter.item()
+        split = re.compile(b"[" + re.escape(by) + b"]" if by else b"(?<=.)(?=.)", re.DOTALL).split
+        rows = [split(text) if text else [] for text in array.ravel().tolist()]
+        return _ragged([[t for t in row if t or not skip_empty] for row in rows])
+
+    return compute
+
+
+def _ragged(rows: Sequence[Sequence[bytes]]) -> list[Array]:
+    """Give rows of strings as a sparse tensor: indices, values, shape."""
+    lengths = [len(row) for row in rows]
+    row = np.repeat(np.arange(len(rows)), lengths)
+    place = [at for length in lengths for at in range(length)]
+    indices = np.stack([row, np.array(place, np.int64)], 1)
+    shape = np.array([len(rows), max(lengths, default=0)], np.int64)
+    return [indices, texts([text for row in rows for text in row]), shape]
+
+
+def _encode_base64(attributes: Attributes) -> Compute:
+    pad = attributes.flag("pad")
+
+    def encode(data: bytes) -> bytes:
+        text = base64.urlsafe_b64encode(data)
+        return text if pad else text.rstrip(b"=")
+
+    return lambda array: each(encode, array)
+
+
+_BASE64 = re.compile(rb"[A-Za-z0-9_-]*")
+
+
+def _decode_base64(data: bytes) -> bytes:
+    text = data.rstrip(b"=")
+    if len(text) % 4 == 1 or (not text and data):
+        raise InvalidRequest("Base64 string length cannot be 1 modulo 4.")
+    padding = -len(text) % 4
+    if not _BASE64.fullmatch(text) or len(data) - len(text) not in (0, padding):
+        raise InvalidRequest("Invalid character found in base64.")
+    return base64.urlsafe_b64decode(text + b"=" * padding)
+
+
+def _decode_raw(attributes: Attributes) -> Compute:
+    dtype = attributes.dtype("out_type").numpy
+    stored = dtype.newbyteorder("<" if attributes.flag("little_endian", True) else ">")
+
+    def compute(array: Array) -> Array:
+        rows: list[bytes] = array.ravel().tolist()
+        lengths = {len(row) for row in rows}
+        if len(lengths) > 1:
+            raise InvalidRequest(
+                f"DecodeRaw requires input strings to all be the same size, but they have"
+                f" {sorted(lengths)} bytes"
+            )
+        length = lengths.pop() if lengths else 0
+        if length % dtype.itemsize:
+            raise InvalidRequest(
+                f"Input to DecodeRaw has length {length} that is not a multiple of"
+                f" {dtype.itemsize}, the size of {dtype}"
+            )
+        values = np.frombuffer(b"".join(rows), stored).astype(dtype)
+        return values.reshape((*array.shape, length // dtype.itemsize))
+
+    return compute
+
+
+_SPLIT = (
+    Output("", DataType.INT64, "indices"),
+    Output("", DataType.STRING, "values"),
+    Output("", DataType.INT64, "shape"),
+)
+
+KERNELS: Mapping[str, Kernel] = MappingProxyType(
+    {
+        "AsString": Kernel(_as_string, (TEXT,)),
+        "DecodeBase64": plain(lambda array: each(_decode_base64, array), TEXT),
+        "DecodeRaw": Kernel(_decode_raw, (Output("out_type"),)),
+        "EncodeBase64": Kernel(_encode_base64, (TEXT,)),
+        "ReduceJoin": Kernel(_reduce_join, (TEXT,)),
+        "StringJoin": Kernel(_join, (TEXT,)),
+        "StringLength": Kernel(_length, (INTEGER,)),
+        "StringLower": Kernel(_case(bytes.lower, str.lower), (TEXT,)),
+        "StringSplit": Kernel(_split, _SPLIT),
+        "StringSplitV2": Kernel(_split_v2, _SPLIT),
+        "StringStrip": plain(lambda array: each(bytes.strip, array), TEXT),
+        "StringToNumber": Kernel(_to_number, (Output("out_type", DataType.FP32),)),
+        "StringUpper": Kernel(_case(bytes.upper, str.upper), (TEXT,)),
+        "Substr": Kernel(_substr, (TEXT,)),
+    }
+)

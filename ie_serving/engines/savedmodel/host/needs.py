@@ -1,0 +1,122 @@
+"""Which nodes the host has to compute, since OpenVINO does not: a look at names and dtypes alone.
+
+Imported for every SavedModel; whatever computes is imported only where this finds something.
+"""
+
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
+
+from ie_serving.core.tensors import DataType
+from ie_serving.engines.savedmodel.file import TensorInfo
+from ie_serving.engines.savedmodel.frames import CALLS, PASSES_ON, Library, Place
+from ie_serving.wire.protobuf.messages import Proto
+
+ON_HOST = (
+    "AsString DecodeBase64 DecodeBmp DecodeGif DecodeImage DecodeJpeg DecodePng DecodeRaw"
+    " EncodeBase64 HashTable LookupTable MutableHashTable ParseExample ParseSingleExample"
+    " ReduceJoin RegexFullMatch RegexReplace StaticRegex String Substr UnicodeTranscode"
+    " Bitcast DenseBincount RaggedBincount RaggedTensorToSparse RaggedTensorToTensor SparseReorder"
+)
+"""How operations begin that compute with strings, tables or images; in the last row those that
+stand beside them, that OpenVINO lacks and that `kernels_*.py` have."""
+
+_BEGINNINGS = tuple(ON_HOST.split())
+_SOURCES = CALLS | PASSES_ON | {"Const", "Placeholder", "PlaceholderWithDefault", "VarHandleOp"}
+_GIVE_TEXT = frozenset(
+    {"Const", "Placeholder", "PlaceholderWithDefault", "VarHandleOp", "Variable", "VariableV2"}
+)
+_STRING = DataType.STRING.number
+
+
+FUNCTIONS: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        "If": ("then_branch", "else_branch"),
+        "StatelessIf": ("then_branch", "else_branch"),
+        "StatelessWhile": ("cond", "body"),
+        "While": ("cond", "body"),
+    }
+)
+"""Attributes of loops and branches that name the functions which they call."""
+
+
+FIRST_FORM = (
+    "Enter",
+    "Exit",
+    "LoopCond",
+    "Merge",
+    "NextIteration",
+    "Switch",
+    "TensorArray",
+)
+"""How operations begin that loops and branches of TensorFlow 1 consist of."""
+
+
+def on_host(node: Proto, library: Library) -> bool:
+    """Tell whether a node computes with strings, tables or images, or is of the last row above.
+
+    A loop or branch does when anything in its functions does.
+    """
+    if node.op in FUNCTIONS:
+        return _inside(node, library, set())
+    return _by_itself(node)
+
+
+def _by_itself(node: Proto) -> bool:
+    if node.op in _SOURCES:
+        return False
+    if node.op.startswith(_BEGINNINGS):
+        return True
+    return any(attr.type == _STRING or _STRING in attr.list.type for attr in node.attr.values())
+
+
+def _inside(node: Proto, library: Library, seen: set[str]) -> bool:
+    if node.op not in CALLS and _by_itself(node):
+        return True
+    names = [node.attr[each].func.name for each in (*FUNCTIONS.get(node.op, ()), *_called(node))]
+    new = [name for name in names if name not in seen]
+    seen.update(new)
+    return any(
+        _inside(each, library, seen) for name in new for each in library.function(name).node_def
+    )
+
+
+def _called(node: Proto) -> tuple[str, ...]:
+    return ("f",) if node.op in CALLS else ()
+
+
+def hold_first_form(places: Iterable[Place]) -> bool:
+    """Tell whether functions among `places` hold loops or branches of TensorFlow 1."""
+    return any(
+        place.node.op.startswith(FIRST_FORM)
+        for place in places
+        if place.node is not None and place.frame.parent is not None
+    )
+
+
+def may_need_host(outputs: Iterable[TensorInfo], places: Iterable[Place]) -> bool:
+    """Tell whether the host has to compute a part of a signature.
+
+    Every load asks, so this looks at what strings and tables come from, not at every attribute.
+
+    Args:
+        outputs: of the signature.
+        places: all from which they are computed.
+    """
+    if any(info.dtype == _STRING for info in outputs):
+        return True
+    known: set[str] = set()
+    for place in places:
+        node = place.node
+        if node is None or node.op in known:
+            continue
+        if node.op in _GIVE_TEXT:
+            if node.attr["dtype"].type == _STRING:
+                return True
+        elif node.op in FUNCTIONS:
+            if on_host(node, place.frame.library):
+                return True
+        elif node.op.startswith(_BEGINNINGS):
+            return True
+        else:
+            known.add(node.op)
+    return False

@@ -1,0 +1,185 @@
+"""What a model holds beside its graph, as far as the host needs it: tables, variables, assets.
+
+A table or variable is a node that other nodes write when the model is loaded: the restore of its
+variables, then the init op. `initial.py` finds those nodes, and here they are evaluated. That no
+request writes it as well is `state.py`'s to see.
+"""
+
+import os
+from collections.abc import Iterator
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ie_serving.core.errors import InvalidRequest, LoadFailed
+from ie_serving.core.tensors import Array
+from ie_serving.engines.savedmodel.checkpoint import Checkpoint
+from ie_serving.engines.savedmodel.constants import held
+from ie_serving.engines.savedmodel.frames import Frame, Place
+from ie_serving.engines.savedmodel.host.attributes import Attributes
+from ie_serving.engines.savedmodel.host.kernel import Held, as_tensor
+from ie_serving.engines.savedmodel.host.kernels import KERNELS
+from ie_serving.engines.savedmodel.host.needs import FUNCTIONS
+from ie_serving.engines.savedmodel.host.tables import Table, empty, from_text_file
+from ie_serving.engines.savedmodel.initial import (
+    RESOURCES,
+    Initial,
+    Name,
+    Writes,
+    name_of,
+)
+from ie_serving.wire.protobuf.graph import AssetFileDef
+from ie_serving.wire.protobuf.messages import Proto
+
+_FROM_LISTS = frozenset(
+    {"InitializeTable", "InitializeTableV2", "LookupTableImport", "LookupTableImportV2"}
+)
+_FROM_FILE = frozenset({"InitializeTableFromTextFile", "InitializeTableFromTextFileV2"})
+_INSERTS = frozenset({"LookupTableInsert", "LookupTableInsertV2"})
+_ASSIGNMENTS = frozenset({"Assign", "AssignVariableOp"})
+_ADDS = frozenset({"AssignAdd", "AssignAddVariableOp"})
+_SUBTRACTS = frozenset({"AssignSub", "AssignSubVariableOp"})
+_COMPUTED = _ASSIGNMENTS | _FROM_LISTS | _FROM_FILE | _INSERTS | _ADDS | _SUBTRACTS
+_ASSETS = "saved_model_assets"
+
+
+class Resources:
+    """Constant values of one model: what tables, variables and assets hold, and what comes of it.
+
+    Args of the constructor:
+        directory: of the version.
+        meta_graph: its graph as the file has it, which is not changed.
+    """
+
+    def __init__(self, directory: Path, meta_graph: Proto) -> None:
+        self._directory = directory
+        self._meta_graph = meta_graph
+        self.initial = Initial(meta_graph)
+        self._assets = {
+            asset.tensor_info.name.partition(":")[0]: asset.filename
+            for asset in _assets(meta_graph)
+        }
+        self._values: dict[tuple[Frame, str, int], Any] = {}
+        self._contents: dict[tuple[int, str, Name], Any] = {}
+
+    def value(self, place: Place, reader: Place | None = None) -> Any:  # noqa: ANN401
+        """Evaluate what depends on no input.
+
+        Args:
+            place: of an array or a table.
+            reader: the node that asks: one that runs at load sees what was written before it.
+
+        Raises:
+            LoadFailed: an operation is not known here, or it fails.
+        """
+        origin = place.origin()
+        if origin.node.op in RESOURCES:
+            return self._content(origin, reader)
+        kernel = KERNELS.get(origin.node.op)
+        at = kernel.position(origin.node, origin.output, origin.index) if kernel else origin.index
+        key = (origin.frame, origin.node.name, at)
+        if key not in self._values:
+            self._values[key] = self._computed(origin, at)
+        return self._values[key]
+
+    def _computed(self, place: Place, at: int) -> Any:  # noqa: ANN401
+        node = place.node
+        is_of_graph = place.frame.parent is None and not place.frame.detached
+        if is_of_graph and node.name in self._assets:
+            asset = self._own(self._directory / "assets" / self._assets[node.name])
+            return np.array(os.fsencode(asset), np.object_)
+        if node.op == "Const":
+            return _constant(node)
+        sources = list(place.sources())
+        if node.op == "RestoreV2":
+            if not self.initial.is_of_version(place):
+                raise LoadFailed(f"RestoreV2 {node.name!r} reads another file than the variables")
+            return self._checkpoint.read(self.value(sources[1]).ravel()[at])
+        if node.op not in KERNELS or node.op in FUNCTIONS:
+            raise LoadFailed(f"{node.op} {node.name!r} of constants cannot be computed at load")
+        results = KERNELS[node.op].make(Attributes(node))(
+            *(self.value(each, place) for each in sources)
+        )
+        result = results[at] if isinstance(results, list) else results
+        return result if isinstance(result, Held) else as_tensor(result)
+
+    def _own(self, path: Path) -> Path:
+        """Let a file pass that lies in the version, also behind links and `..`.
+
+        A graph may name any file of the host, and a look-up would hand out what it holds.
+        """
+        try:
+            own = path.resolve().is_relative_to(self._directory.resolve())
+        except (OSError, RuntimeError, ValueError) as error:  # links in a circle; a zero byte
+            raise LoadFailed(f"the file {str(path)!r} cannot be found: {error}") from error
+        if not own:
+            raise LoadFailed(
+                f"the file {str(path)!r} lies outside of the version:"
+                " save the model with it as an asset"
+            )
+        return path
+
+    @cached_property
+    def _checkpoint(self) -> Checkpoint:
+        return Checkpoint(self._directory / "variables" / "variables")
+
+    def _content(self, resource: Place, reader: Place | None) -> Any:  # noqa: ANN401
+        """Give what a table or variable holds, after all that runs at load or when `reader` ran."""
+        name = name_of(resource)
+        writer = self.initial.writes.seen_by(reader, name) or self._restores.seen_by(reader, name)
+        if writer is None and resource.node.op.startswith("Mutable"):
+            return empty(Attributes(resource.node))
+        if writer is None:
+            raise LoadFailed(f"{_what(resource)} is not initialised when the model is loaded")
+        key = (id(writer.frame), writer.node.name, name)
+        if key not in self._contents:
+            try:
+                self._contents[key] = self._written(resource, writer)
+            except (InvalidRequest, LoadFailed, TypeError, ValueError) as error:
+                raise LoadFailed(f"{_what(resource)} is set by {_what(writer)}: {error}") from error
+        return self._contents[key]
+
+    @cached_property
+    def _restores(self) -> Writes:
+        return self.initial.restores()
+
+    def _written(self, resource: Place, writer: Place) -> Any:  # noqa: ANN401
+        op, sources = writer.node.op, list(writer.sources())
+        own = sources[0].origin()
+        if op not in _COMPUTED:
+            raise LoadFailed("the server does not compute this operation at load")
+        if own.node.op not in RESOURCES:
+            raise LoadFailed(f"it writes what {_what(own)} gives, which is not followed at load")
+        if op in _FROM_FILE:
+            path = self._own(Path(os.fsdecode(self.value(sources[1], writer).item())))
+            return from_text_file(path, Attributes(writer.node), Attributes(resource.node))
+        values = [self.value(each, writer) for each in sources[1:]]
+        if op in _ASSIGNMENTS:
+            return values[0]
+        if op in _FROM_LISTS:
+            return Table(values[0], values[1], resource.node.name)
+        if op in _INSERTS:
+            return self._content(resource, writer).with_inserted(*values)
+        change = values[0] if op in _ADDS else -values[0]
+        return as_tensor(self._content(resource, writer) + change)
+
+
+def _what(place: Place) -> str:
+    return f"{place.node.op} {place.node.name!r}"
+
+
+def _assets(meta_graph: Proto) -> Iterator[Proto]:
+    """Give the files that stand for constants; TensorFlow 1 lists them in a collection."""
+    yield from meta_graph.asset_file_def
+    if _ASSETS in meta_graph.collection_def:
+        for packed in meta_graph.collection_def[_ASSETS].any_list.value:
+            yield AssetFileDef.FromString(packed.value)
+
+
+def _constant(node: Proto) -> Array:
+    value = held(node)
+    if value is None:
+        raise LoadFailed(f"the constant {node.name!r} has a dtype that is not read here")
+    return value

@@ -1,0 +1,138 @@
+"""Lists of tensors, as `tf.map_fn` keeps its rows in them.
+
+A change gives another list, and the one before stays as it was. Outside of loops that is a copy.
+Within a loop a copy in each turn would take time by the square of the rows, so a list of a loop
+hands its elements on to its successor, and keeps only what to undo should it be read again.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ie_serving.core.errors import InvalidRequest
+from ie_serving.core.tensors import Array
+from ie_serving.engines.savedmodel.host.allowance import make_room
+from ie_serving.engines.savedmodel.host.kernel import Held
+
+LISTS = frozenset(
+    {
+        "EmptyTensorList",
+        "TensorListFromTensor",
+        "TensorListPushBack",
+        "TensorListReserve",
+        "TensorListScatterIntoExistingList",
+        "TensorListSetItem",
+        "TensorListSplit",
+    }
+)
+"""Operations that give a list."""
+
+
+class TensorList(Held):
+    """A list of tensors. Any thread may read it; a change makes another one.
+
+    Args of the constructor:
+        items: its tensors; None at places that nothing was set to.
+    """
+
+    def __init__(self, items: Sequence[Any]) -> None:
+        self._items = items
+
+    @property
+    def items(self) -> Sequence[Any]:
+        """Give its tensors; the caller leaves them as they are."""
+        return self._items
+
+    def get(self, index: Array, shape: Array) -> Array:
+        """Give one tensor."""
+        at = self._place(index)
+        item: Array | None = self.items[at]
+        if item is None:
+            raise InvalidRequest(f"Trying to read an uninitialized element {at} of a list")
+        return item
+
+    def having(self, index: Array, item: Array) -> "TensorList":
+        """Give a list with a tensor at a place."""
+        at = self._place(index)
+        return TensorList((*self.items[:at], item, *self.items[at + 1 :]))
+
+    def with_items(self, new: Mapping[int, Array]) -> "TensorList":
+        """Give a list with tensors at some places, by place."""
+        return TensorList([new.get(at, item) for at, item in enumerate(self.items)])
+
+    def pushed(self, item: Array) -> "TensorList":
+        """Give a list with one more tensor."""
+        return TensorList((*self.items, item))
+
+    def grown(self, index: Array) -> "TensorList":
+        """Give a list that has the place `index`."""
+        more = int(index) + 1 - len(self.items)
+        make_room((more,), np.object_)
+        return self.extended(more) if more > 0 else self
+
+    def extended(self, more: int) -> "TensorList":
+        """Give a list with so many places more."""
+        return TensorList((*self.items, *[None] * more))
+
+    def _place(self, index: Array) -> int:
+        at = int(index)
+        if not 0 <= at < len(self.items):
+            raise InvalidRequest(f"element {at} of a list with {len(self.items)} elements")
+        return at
+
+
+class LoopList(TensorList):
+    """A list within a loop, for one thread.
+
+    Args of the constructor:
+        items: its tensors; it changes them.
+    """
+
+    def __init__(self, items: list[Any]) -> None:
+        self._held: list[Any] | None = items
+        # Of a list that has handed its elements on: to which, its length, and what was replaced.
+        self._next: LoopList | None = None
+        self._undo: tuple[int, slice, list[Any]] = (0, slice(0), [])
+
+    @property
+    def items(self) -> Sequence[Any]:
+        """Give its tensors; of one that has a successor, after a copy."""
+        if self._held is None:
+            self._held, self._next = self._rebuilt(), None
+        return self._held
+
+    def _rebuilt(self) -> list[Any]:
+        """Copy the tensors of the newest successor, and take back what each has changed."""
+        changed, newest = [], self
+        while newest._held is None:
+            assert newest._next is not None
+            changed.append(newest._undo)
+            newest = newest._next
+        items = list(newest._held)
+        # From the newest back to this one: each knows only what it changed itself.
+        for length, at, replaced in reversed(changed):
+            items[at] = replaced
+            del items[length:]
+        return items
+
+    def having(self, index: Array, item: Array) -> TensorList:
+        """See `TensorList.having`."""
+        at = self._place(index)
+        return self._changed(slice(at, at + 1), [item])
+
+    def pushed(self, item: Array) -> TensorList:
+        """See `TensorList.pushed`."""
+        return self._changed(slice(len(self.items), None), [item])
+
+    def extended(self, more: int) -> TensorList:
+        """See `TensorList.extended`."""
+        return self._changed(slice(len(self.items), None), [None] * more)
+
+    def _changed(self, at: slice, new: list[Any]) -> "LoopList":
+        items = self.items
+        assert isinstance(items, list)
+        self._undo = (len(items), at, items[at])
+        items[at] = new
+        self._held, self._next = None, LoopList(items)
+        return self._next

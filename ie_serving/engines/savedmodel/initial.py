@@ -1,0 +1,157 @@
+"""What a SavedModel writes into its tables and variables when it is loaded.
+
+TensorFlow restores the variables, then runs the init op (`main_op`, `legacy_init_op`, or the
+`_initialize` of resources of TensorFlow 2). OpenVINO knows of the first alone. Here is found which
+node writes what, and in which order; `host/resources.py` evaluates it.
+"""
+
+from collections.abc import Iterator
+
+from ie_serving.engines.savedmodel.frames import CALLS, Frame, Library, Place, above
+from ie_serving.engines.savedmodel.state import WRITES, Functions
+from ie_serving.wire.protobuf.messages import Proto
+
+TABLES = frozenset({"HashTable", "HashTableV2", "MutableHashTable", "MutableHashTableV2"})
+VARIABLES = frozenset({"VarHandleOp", "Variable", "VariableV2"})
+RESOURCES = TABLES | VARIABLES
+_FILLS = ("InitializeTable", "LookupTableImport")
+_CARRY = ("Enter", "Merge", "RefEnter", "RefMerge", "RefSwitch", "Switch", *WRITES)
+"""How operations begin whose output may be the variable that is their input."""
+_INIT_OP = "__saved_model_init_op"
+_COLLECTIONS = ("saved_model_main_op", "legacy_init_op")
+
+Name = tuple[str, ...]
+"""Of a resource: the names of the calls that lead to its node, and its own; or what it shares."""
+
+
+def name_of(resource: Place) -> Name:
+    """Name a resource: the same for each node by which TensorFlow knows it.
+
+    A graph of TensorFlow 1 that TensorFlow 2 saves again has each table in several functions; that
+    they are one, TensorFlow tells by their attributes.
+    """
+    attrs = resource.node.attr
+    shared, container = (
+        attrs[name].s.decode(errors="replace") if name in attrs else ""
+        for name in ("shared_name", "container")
+    )
+    if shared:
+        # No node has an empty name, so this is no path.
+        return "", container, shared
+    frame, names = resource.frame, [resource.node.name]
+    if frame.detached:
+        return "", "", "", *names  # a node of a loop's function, which nothing at load writes
+    while frame.parent is not None:
+        names.append(frame.call.name)
+        frame = frame.parent
+    return tuple(reversed(names))
+
+
+class Writes:
+    """What running one node of the graph writes.
+
+    Args of the constructor:
+        frame: of the graph.
+        functions: of the graph.
+        root: name of the node; "" for none.
+    """
+
+    def __init__(self, frame: Frame, functions: Functions, root: str) -> None:
+        self.last: dict[Name, Place] = {}
+        """The node that writes each resource last."""
+        self._seen: dict[tuple[int, str, Name], Place | None] = {}
+        for place in _in_order(frame, root) if root else ():
+            read = place.sources() if place.node.op not in CALLS else ()
+            for resource in map(Place.origin, read):
+                if _is_resource(resource):
+                    key = (id(place.frame), place.node.name, name_of(resource))
+                    self._seen[key] = self.last.get(name_of(resource))
+            for resource in _written(place, functions):
+                self.last[name_of(resource)] = place
+
+    def seen_by(self, reader: Place | None, name: Name) -> Place | None:
+        """Give the node that wrote a resource last when `reader` ran; of others, last of all."""
+        key = (id(reader.frame), reader.node.name, name) if reader is not None else None
+        return self._seen[key] if key in self._seen else self.last.get(name)
+
+
+class Initial:
+    """What the init op writes, and what the restore before it does.
+
+    Args of the constructor:
+        meta_graph: as the file has it.
+    """
+
+    def __init__(self, meta_graph: Proto) -> None:
+        graph_def, self._saver = meta_graph.graph_def, meta_graph.saver_def
+        self._frame = Frame(Library(graph_def), graph_def)
+        self._functions = Functions(graph_def)
+        self.writes = Writes(self._frame, self._functions, _init_op(meta_graph))
+
+    def restores(self) -> Writes:
+        """Give what the restore writes, which takes a walk over all variables."""
+        return Writes(self._frame, self._functions, self._saver.restore_op_name)
+
+    def sets(self, place: Place) -> bool:
+        """Tell whether a place is a variable that holds something else than the checkpoint."""
+        is_variable = place.node is not None and place.node.op in VARIABLES
+        return is_variable and name_of(place) in self.writes.last
+
+    def is_of_version(self, restore: Place) -> bool:
+        """Tell whether a RestoreV2 reads the variables of the version, and no other file."""
+        file = next(restore.sources()).origin().node.name
+        return bool(file == self._saver.filename_tensor_name.partition(":")[0])
+
+
+def _init_op(meta_graph: Proto) -> str:
+    signatures = meta_graph.signature_def
+    if _INIT_OP in signatures:
+        return next((info.name for info in signatures[_INIT_OP].outputs.values()), "")
+    collections = meta_graph.collection_def
+    named = [collections[name].node_list.value for name in _COLLECTIONS if name in collections]
+    return next((str(node) for nodes in named for node in nodes), "")
+
+
+def _in_order(frame: Frame, root: str) -> Iterator[Place]:
+    """Give every node that runs when the node `root` does, each after those it waits for."""
+    entered: set[tuple[int, str]] = set()
+    waiting = [(frame.place(root), False)]
+    while waiting:
+        place, left = waiting.pop()
+        if left:
+            yield place
+        elif place.node is not None and (id(place.frame), place.node.name) not in entered:
+            entered.add((id(place.frame), place.node.name))
+            waiting.append((place, True))
+            # What is added last is walked first: a function runs after all arguments are there.
+            if place.node.op in CALLS:
+                inner = place.frame.called(place.node)
+                waiting.extend((Place(inner, node, "", 0), False) for node in inner.nodes.values())
+            waiting.extend((place.frame.place(each), False) for each in place.node.input)
+
+
+def _written(place: Place, functions: Functions) -> Iterator[Place]:
+    """Give the resources that a node writes; of a loop or a branch, all that it might write."""
+    if place.node.op.startswith((*WRITES, *_FILLS)):
+        sources = list(place.sources())[:1]
+    elif place.node.op not in CALLS and functions.written_by(place.node):
+        sources = list(place.sources())
+    else:
+        return
+    found = [resource for source in sources for resource in _resources(source)]
+    yield from found or (each for each in above(sources) if _is_resource(each))
+
+
+def _resources(source: Place) -> Iterator[Place]:
+    """Give the resources behind a place, which may come through a branch or an assignment."""
+    origin = source.origin()
+    if _is_resource(origin):
+        yield origin
+    elif origin.node.op.startswith(_CARRY):
+        sources = list(origin.sources())
+        for each in sources if origin.node.op.endswith("Merge") else sources[:1]:
+            yield from _resources(each)
+
+
+def _is_resource(place: Place) -> bool:
+    return place.node is not None and place.node.op in RESOURCES

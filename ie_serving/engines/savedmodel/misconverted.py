@@ -1,0 +1,152 @@
+"""What OpenVINO's front end converts into something else: refused at load, never answered wrongly.
+
+Each was measured with OpenVINO 2026.4 and has its test on a graph made by TensorFlow.
+
+| in the graph | what came of it |
+|---|---|
+| a TensorArray that grows beyond a constant first size | no elements, or the process died |
+| a TensorArray of elements of different lengths that are concatenated | elements were padded |
+| `MaxPoolWithArgmax` with the padding SAME | the places and values of VALID |
+| `MaxPoolWithArgmax` of other strides than its window | windows that lie side by side |
+| an output that comes with another rank or fixed size than the file declares | that other shape |
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from ie_serving.core.errors import LoadFailed
+from ie_serving.engines.savedmodel.constants import held
+from ie_serving.engines.savedmodel.frames import CALLS, Library, Place
+from ie_serving.wire.protobuf.messages import Proto
+
+Nodes = Mapping[str, Proto]
+
+_GROWS_BY = {"TensorListSetItem": "resize_if_index_out_of_bounds", "TensorArrayV3": "dynamic_size"}
+"""Attribute that lets a list grow."""
+_SIZE_OF = {"TensorListReserve": 1, "TensorArrayV3": 0}
+"""Number of the input that says how many elements a list has at first."""
+
+
+_MAKES_LIST = frozenset({"EmptyTensorList", "TensorListReserve"})
+"""Operations that make a list; their first input is the shape of an element."""
+
+_POOL = "MaxPoolWithArgmax"
+_LOOKED_AT = ("TensorList", "TensorArray", _POOL)
+"""How all operations begin that are looked at here."""
+
+
+def check_graph(meta_graph: Proto, library: Library, places: Iterable[Place]) -> None:
+    """Refuse a graph that would be converted into something else.
+
+    Args:
+        meta_graph: whose list of operations tells whether there is anything to look for, since a
+            walk takes 20 ms for each thousand nodes.
+        library: functions of the graph.
+        places: everything above the outputs.
+
+    Raises:
+        LoadFailed: naming the operation, and what to do.
+    """
+    listed = meta_graph.meta_info_def.stripped_op_list.op
+    if listed and not any(each.name.startswith(_LOOKED_AT) for each in listed):
+        return
+    found = list(_reached(library, places))
+    _check_pools(node for node, _ in found)
+    growing = next((node for node, _ in found if _grows(node)), None)
+    if growing is not None and any(_has_constant_size(*each) for each in found):
+        raise LoadFailed(
+            f"{growing.op} {growing.name!r} lets a TensorArray grow, which OpenVINO computes"
+            " wrongly: give tf.TensorArray its size"
+        )
+    joining = next((node for node, _ in found if node.op.startswith("TensorListConcat")), None)
+    if joining is not None and any(_has_open_elements(*each) for each in found):
+        raise LoadFailed(
+            f"{joining.op} {joining.name!r} joins elements that may differ in length, which"
+            " OpenVINO computes wrongly: give tf.TensorArray an element_shape without open"
+            " dimensions"
+        )
+
+
+def _check_pools(nodes: Iterable[Proto]) -> None:
+    for node in nodes:
+        if node.op == _POOL and node.attr["padding"].s == b"SAME":
+            raise LoadFailed(
+                f"{node.op} {node.name!r} has the padding SAME, which OpenVINO computes as VALID:"
+                " pad its input in the model, with tf.pad"
+            )
+        if node.op == _POOL and list(node.attr["strides"].list.i) != list(
+            node.attr["ksize"].list.i
+        ):
+            raise LoadFailed(
+                f"{node.op} {node.name!r} has other strides than its window is large, which"
+                " OpenVINO ignores: pool with tf.nn.max_pool2d, or by windows side by side"
+            )
+
+
+def check_shape(alias: str, declared: Sequence[int] | None, got: Sequence[int] | None) -> None:
+    """Refuse an output whose shape contradicts the graph's; -1 is an open size, None an open rank.
+
+    Raises:
+        LoadFailed: naming both.
+    """
+    if declared is None or got is None:
+        return
+    fits = len(declared) == len(got) and all(
+        -1 in pair or pair[0] == pair[1] for pair in zip(declared, got, strict=True)
+    )
+    if not fits:
+        raise LoadFailed(
+            f"OpenVINO converts the output {alias!r} to the shape {tuple(got)}, but the signature"
+            f" declares {tuple(declared)}: reshape it in the model, or leave it out"
+        )
+
+
+def _reached(library: Library, places: Iterable[Place]) -> Iterator[tuple[Proto, Nodes]]:
+    """Give the nodes of `places`, and of the bodies of their loops, each with those beside it."""
+    named: set[str] = set()
+    for place in places:
+        if place.node is not None:
+            named.update(_functions(place.node))
+            yield place.node, place.frame.nodes
+    entered: set[str] = set()
+    while left := named - entered:
+        entered |= left
+        for name in left:
+            nodes = {node.name: node for node in library.function(name).node_def}
+            for node in nodes.values():
+                named.update(_functions(node))
+                yield node, nodes
+
+
+def _functions(node: Proto) -> Iterator[str]:
+    """Name the functions that a node runs; those of plain calls are walked as frames."""
+    if node.op in CALLS:
+        return
+    for attr in node.attr.values():
+        named = (attr.func, *attr.list.func)
+        yield from (each.name for each in named if each.name)
+
+
+def _grows(node: Proto) -> bool:
+    attribute = _GROWS_BY.get(node.op, "")
+    return attribute in node.attr and bool(node.attr[attribute].b)
+
+
+def _has_constant_size(node: Proto, nodes: Nodes) -> bool:
+    return node.op in _SIZE_OF and _constant(node.input[_SIZE_OF[node.op]], nodes) is not None
+
+
+def _has_open_elements(node: Proto, nodes: Nodes) -> bool:
+    """Tell whether a node makes a list whose elements may differ in their first dimension.
+
+    The operation that joins them never says: TensorFlow leaves the first dimension open there.
+    """
+    if node.op not in _MAKES_LIST:
+        return False
+    shape = _constant(node.input[0], nodes)
+    value = None if shape is None else held(shape)
+    return value is None or value.ndim != 1 or not value.size or int(value[0]) < 0
+
+
+def _constant(reference: str, nodes: Nodes) -> Proto | None:
+    node = nodes.get(reference.partition(":")[0])
+    return node if node is not None and node.op == "Const" else None

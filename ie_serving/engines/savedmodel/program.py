@@ -1,0 +1,123 @@
+"""A signature whose model computes only a part: the rest is answered here, around it."""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final, TypeVar
+
+from ie_serving.core.errors import ServingError
+from ie_serving.core.tensors import Array, Signature
+from ie_serving.core.threads import in_thread
+from ie_serving.engines.run.program import Runs
+from ie_serving.engines.savedmodel.example_spec import ExampleSpec
+from ie_serving.engines.savedmodel.examples import parse
+from ie_serving.engines.savedmodel.sequences import SequenceSpec, parse_sequences
+
+T = TypeVar("T")
+
+PARSED_INLINE_BYTES = 1 << 13
+"""Bytes of Examples up to which they are parsed on the event loop; more are parsed in a thread.
+protobuf and Python take about a millisecond for as many, the longest that the loop may be held."""
+
+_OWN_INPUT: Final = re.compile(r'"?(ie_serving_\w+)"?')
+
+
+@dataclass(frozen=True)
+class Beside:
+    """What is answered beside the model of a signature; every name is a client's alias.
+
+    Attributes:
+        signature: as clients see it.
+        examples: what is parsed: the input that holds the Examples, with its specification.
+        constants: values of outputs.
+        echoes: outputs that are inputs, or tensors that were parsed.
+        repeats: outputs that are another output.
+        meanings: of inputs of the model that the signature lacks, in a client's words, by name.
+    """
+
+    signature: Signature
+    examples: Sequence[tuple[str, ExampleSpec | SequenceSpec]] = ()
+    constants: Mapping[str, Array] = field(default_factory=dict)
+    echoes: Mapping[str, str] = field(default_factory=dict)
+    repeats: Mapping[str, str] = field(default_factory=dict)
+    meanings: Mapping[str, str] = field(default_factory=dict)
+
+    def around(self, model: Signature) -> "Beside":
+        """Give the same with the tensors of a model as that has them, which may be reshaped."""
+        own = self.signature
+        inputs, outputs = (
+            {alias: of_model.get(alias, spec) for alias, spec in listed.items()}
+            for listed, of_model in ((own.inputs, model.inputs), (own.outputs, model.outputs))
+        )
+        signature = replace(own, inputs=inputs, outputs=outputs, precision=model.precision)
+        return replace(self, signature=signature)
+
+    def in_words(self, error: ServingError) -> ServingError:
+        """Give an error of the model with meanings in place of the names of its own inputs."""
+        text = _OWN_INPUT.sub(lambda name: self.meanings.get(name[1], name[0]), str(error))
+        return error if text == str(error) else type(error)(text)
+
+
+class ProgramBeside:
+    """Runs a signature of that kind. See `engines.run.program.Runs`.
+
+    Args of the constructor:
+        beside: what is answered here.
+        inner: the model's program; None where nothing is left for it.
+        wanted: what it reads; None for the inputs of its signature.
+    """
+
+    def __init__(
+        self, beside: Beside, inner: Runs | None, wanted: Sequence[str] | None = None
+    ) -> None:
+        self.signature = beside.signature
+        self._beside = beside
+        self._inner = inner
+        own = list(inner.signature.inputs) if inner is not None else []
+        self._wanted = own if wanted is None else wanted
+
+    async def infer(
+        self, inputs: Mapping[str, Array], read: Callable[[Mapping[str, Array]], T]
+    ) -> T:
+        """See `CompiledModel.infer`."""
+        tensors = inputs
+        for alias, spec in self._beside.examples:
+            tensors = {**tensors, **await _parsed(spec, inputs[alias])}
+        if self._inner is None:
+            return read(self._all(tensors, {}))
+        wanted = {alias: tensors[alias] for alias in self._wanted}
+        try:
+            return await self._inner.infer(
+                wanted, lambda outputs: read(self._all(tensors, outputs))
+            )
+        except ServingError as error:
+            raise self._beside.in_words(error) from error
+
+    def _all(
+        self, tensors: Mapping[str, Array], outputs: Mapping[str, Array]
+    ) -> Mapping[str, Array]:
+        beside = self._beside
+        found = {**outputs, **beside.constants}
+        for alias, source in beside.echoes.items():
+            found[alias] = tensors[source]
+        for alias, source in beside.repeats.items():
+            found[alias] = outputs[source]
+        return {alias: found[alias] for alias in self.signature.outputs}
+
+    def close(self) -> None:
+        """Free the model."""
+        if self._inner is not None:
+            self._inner.close()
+
+
+async def _parsed(spec: ExampleSpec | SequenceSpec, examples: Array) -> dict[str, Array]:
+    serialized: list[bytes] = examples.ravel().tolist()
+    if sum(map(len, serialized)) <= PARSED_INLINE_BYTES:
+        return _parse(spec, serialized)
+    return await in_thread(_parse, spec, serialized)
+
+
+def _parse(spec: ExampleSpec | SequenceSpec, serialized: list[bytes]) -> dict[str, Array]:
+    if isinstance(spec, SequenceSpec):
+        return parse_sequences(spec, serialized)
+    return parse(spec, serialized)

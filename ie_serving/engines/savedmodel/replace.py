@@ -1,0 +1,381 @@
+"""Rewrite: numeric operations that OpenVINO lacks, or computes in another way, are written out.
+
+Each is put together from operations that it has, in the graph and in every function alike, so it
+does not matter where it is called from. Its last operation keeps the node's name.
+
+| operation | what stands in its place | because |
+|---|---|---|
+| `SparseSegmentSum` | the segment sum of the gathered rows | no rule converts it |
+| `SegmentMean` | the segment sum over the number of rows, at least 1 | no rule converts it |
+| `DenseBincount` | the sum, or the maximum, of one-hot rows | no rule converts it |
+| `Bincount` | the same | OpenVINO counts a single value as none |
+| `ApproximateEqual` | a comparison by `LessEqual` | OpenVINO compares by `Less` |
+| `Div` of integers | `TruncateDiv` | OpenVINO corrects a quotient that is right already |
+| `LRN` | a product of the squares with a band of ones | OpenVINO adds up other channels |
+| `NonMaxSuppression`, its second form | the third, by the least score | scores of 0 are left out |
+| `ScatterNd` | an addition to zeros | OpenVINO keeps one of several values for one place |
+| `SparseReshape` to other sizes | places in a row, divided anew | OpenVINO lets them be |
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import MappingProxyType
+
+import numpy as np
+
+from ie_serving.core.tensors import BY_NUMBER, BY_NUMPY, Array, DataType
+from ie_serving.engines.savedmodel.constants import held
+from ie_serving.wire.protobuf.messages import Proto
+
+_INT32 = DataType.INT32.number
+_INT64 = DataType.INT64.number
+
+
+class Body:
+    """The nodes of the graph or of one function, to which nodes are added.
+
+    Args of the constructor:
+        nodes: of the graph or the function.
+        function: the FunctionDef; None for the graph.
+    """
+
+    def __init__(self, nodes: Proto, function: Proto | None) -> None:
+        self.nodes = nodes
+        self._function = function
+        self._by_name = {node.name: node for node in nodes}
+
+    def add(self, op: str, inputs: Sequence[str], output: str = "output", **types: int) -> str:
+        """Add a node and give the reference to its first output, whose name is `output`."""
+        node = self.nodes.add(name=f"ie_serving_replaced_{len(self.nodes)}", op=op)
+        node.input.extend(inputs)
+        for name, dtype in types.items():
+            node.attr[name].type = dtype
+        return node.name if self._function is None else f"{node.name}:{output}:0"
+
+    def constant(self, value: object, dtype: type = np.int32) -> str:
+        """Add a Const."""
+        array: Array = np.asarray(value, dtype)
+        number = BY_NUMPY[array.dtype].number
+        reference = self.add("Const", [], dtype=number)
+        tensor = self.nodes[-1].attr["value"].tensor
+        tensor.dtype = number
+        tensor.tensor_shape.SetInParent()
+        for size in array.shape:
+            tensor.tensor_shape.dim.add(size=size)
+        tensor.tensor_content = array.tobytes()
+        return reference
+
+    def node(self, reference: str) -> Proto | None:
+        """Give the node here that a reference is to; None for an argument."""
+        return self._by_name.get(reference.partition(":")[0])
+
+    def is_constant(self, reference: str, value: Sequence[int] | int) -> bool:
+        """Tell whether a reference is to a Const of this value."""
+        node = self.node(reference)
+        array = held(node) if node is not None and node.op == "Const" else None
+        return array is not None and bool(np.array_equal(array, value))
+
+    def is_empty_constant(self, reference: str) -> bool:
+        """Tell whether a reference is to a Const without elements."""
+        node = self.node(reference)
+        if node is None or node.op != "Const":
+            return False
+        return any(dim.size == 0 for dim in node.attr["value"].tensor.tensor_shape.dim)
+
+    def become(
+        self,
+        node: Proto,
+        op: str,
+        inputs: Sequence[str],
+        output: str = "output",
+        was: str = "output",
+    ) -> None:
+        """Make a node another operation, whose output is called `output` in functions.
+
+        Args:
+            node: which keeps its name.
+            op: the other operation.
+            inputs: of that.
+            output: the name of its output.
+            was: the name of the output before.
+        """
+        controls = [reference for reference in node.input if reference.startswith("^")]
+        node.op = op
+        del node.input[:]
+        node.input.extend([*inputs, *controls])
+        if self._function is not None and output != was:
+            self._rename(f"{node.name}:{was}:0", f"{node.name}:{output}:0")
+
+    def give_instead(self, node: Proto, outputs: Mapping[str, str]) -> None:
+        """Let what reads the outputs of a node, by name and in order, read other references."""
+        for number, (output, reference) in enumerate(outputs.items()):
+            if self._function is not None:
+                self._rename(f"{node.name}:{output}:0", reference)
+            else:
+                self._rename(f"{node.name}:{number}", reference)
+                if not number:
+                    self._rename(node.name, reference)
+        self.nodes.remove(node)
+
+    def _rename(self, old: str, new: str) -> None:
+        for node in self.nodes:
+            for at, reference in enumerate(node.input):
+                if reference == old:
+                    node.input[at] = new
+        returned = {} if self._function is None else self._function.ret
+        for name, reference in returned.items():
+            if reference == old:
+                returned[name] = new
+
+
+def _segments(body: Body, ids: str, dtype: int) -> str:
+    """Give the number of segments: the greatest of `ids` and one more, none for no ids."""
+    kind = np.int32 if dtype == _INT32 else np.int64
+    none = body.constant([-1], kind)
+    padded = body.add("ConcatV2", [ids, none, body.constant(0)], T=dtype, Tidx=_INT32)
+    body.nodes[-1].attr["N"].i = 2
+    greatest = body.add("Max", [padded, body.constant([0])], T=dtype, Tidx=_INT32)
+    return body.add("AddV2", [greatest, body.constant(1, kind)], "z", T=dtype)
+
+
+def _sparse_segment_sum(body: Body, node: Proto) -> None:
+    data, places, ids = node.input[:3]
+    id_type = node.attr["Tsegmentids"].type or _INT32
+    types = {"Tparams": node.attr["T"].type, "Tindices": node.attr["Tidx"].type or _INT32}
+    rows = body.add("GatherV2", [data, places, body.constant(0)], Taxis=_INT32, **types)
+    count = _segments(body, ids, id_type)
+    body.become(node, "UnsortedSegmentSum", [rows, ids, count])
+    node.attr["Tindices"].type = node.attr["Tnumsegments"].type = id_type
+
+
+def _segment_mean(body: Body, node: Proto) -> None:
+    data, ids = node.input[:2]
+    dtype, id_type = node.attr["T"].type, node.attr["Tindices"].type
+    count = _segments(body, ids, id_type)
+    types = {"T": dtype, "Tindices": id_type, "Tnumsegments": id_type}
+    total = body.add("UnsortedSegmentSum", [data, ids, count], **types)
+    ones = body.add("OnesLike", [data], "y", T=dtype)
+    sizes = body.add("UnsortedSegmentSum", [ones, ids, count], **types)
+    one = body.add("Cast", [body.constant(1)], "y", SrcT=_INT32, DstT=dtype)
+    least = body.add("Maximum", [sizes, one], "z", T=dtype)
+    body.become(node, "RealDiv", [total, least], "z")
+
+
+def _dense_bincount(body: Body, node: Proto) -> None:
+    values, size, weights = node.input[:3]
+    dtype, value_type = node.attr["T"].type, node.attr["Tidx"].type
+    one, zero = (
+        body.add("Cast", [body.constant(number)], "y", SrcT=_INT32, DstT=dtype) for number in (1, 0)
+    )
+    count = body.add("Cast", [size], "y", SrcT=value_type, DstT=_INT32)
+    hot = body.add("OneHot", [values, count, one, zero], T=dtype, TI=value_type)
+    body.nodes[-1].attr["axis"].i = -1
+    is_binary = "binary_output" in node.attr and node.attr["binary_output"].b
+    if not body.is_empty_constant(weights) and not is_binary:
+        known = body.node(weights)
+        if known is None or known.op != "Const":
+            weights = _weights(body, values, weights, (value_type, dtype))
+        column = body.add("ExpandDims", [weights, body.constant(-1)], T=dtype, Tdim=_INT32)
+        hot = body.add("Mul", [hot, column], "z", T=dtype)
+    reduce = "Max" if is_binary else "Sum"
+    node.attr["Tidx"].type = _INT32
+    was = "bins" if node.op == "Bincount" else "output"
+    body.become(node, reduce, [hot, body.constant([-2])], was=was)
+
+
+def _weights(body: Body, values: str, weights: str, types: tuple[int, int]) -> str:
+    """Give as many weights as values: those of a request, or ones where it brings none."""
+    value_type, dtype = types
+    row, start = body.constant([-1]), body.constant([0])
+    shape = body.add("Shape", [values], T=value_type, out_type=_INT32)
+    size = body.add("Size", [values], T=value_type, out_type=_INT32)
+    count = body.add("ExpandDims", [size, body.constant(0)], T=_INT32, Tdim=_INT32)
+    given = body.add("Reshape", [weights, row], T=dtype, Tshape=_INT32)
+    one = body.add("Cast", [body.constant(1)], "y", SrcT=_INT32, DstT=dtype)
+    ones = body.add("Fill", [count, one], T=dtype, index_type=_INT32)
+    both = body.add("ConcatV2", [given, ones, body.constant(0)], T=dtype, Tidx=_INT32)
+    body.nodes[-1].attr["N"].i = 2
+    first = body.add("Slice", [both, start, count], T=dtype, Index=_INT32)
+    return body.add("Reshape", [first, shape], T=dtype, Tshape=_INT32)
+
+
+def _bincount(body: Body, node: Proto) -> None:
+    node.attr["Tidx"].type = _INT32
+    for place, dtype in ((0, _INT32), (2, node.attr["T"].type)):
+        if not body.is_empty_constant(node.input[place]):
+            row = [node.input[place], body.constant([-1])]
+            node.input[place] = body.add("Reshape", row, T=dtype, Tshape=_INT32)
+    _dense_bincount(body, node)
+
+
+def _approximate_equal(body: Body, node: Proto) -> None:
+    (x, y), dtype = node.input[:2], node.attr["T"].type
+    tolerance = node.attr["tolerance"].f if "tolerance" in node.attr else 1e-5
+    apart = body.add("Abs", [body.add("Sub", [x, y], "z", T=dtype)], "y", T=dtype)
+    most = body.add(
+        "Cast", [body.constant(tolerance, np.float32)], "y", SrcT=DataType.FP32.number, DstT=dtype
+    )
+    body.become(node, "LessEqual", [apart, most], "z", "z")
+
+
+def _div(_: Body, node: Proto) -> None:
+    dtype = BY_NUMBER.get(node.attr["T"].type)
+    if dtype is not None and dtype.numpy.kind in "iu":
+        node.op = "TruncateDiv"
+
+
+def _suppress(body: Body, node: Proto) -> None:
+    overlap = node.attr["iou_threshold"].f if "iou_threshold" in node.attr else 0.5
+    real = DataType.FP32.number
+    threshold = node.attr["T_threshold"].type if "T_threshold" in node.attr else real
+    if node.op == "NonMaxSuppression":
+        inputs = [*node.input[:3], body.constant(overlap, np.float32)]
+    else:
+        inputs = list(node.input[:4])
+    least = body.constant(np.finfo(np.float32).min, np.float32)
+    if threshold != real:
+        least = body.add("Cast", [least], "y", SrcT=real, DstT=threshold)
+    node.attr.pop("iou_threshold", None)
+    body.become(node, "NonMaxSuppressionV3", [*inputs, least])
+
+
+def _scatter_nd(body: Body, node: Proto) -> None:
+    places, updates, shape = node.input[:3]
+    dtype, place_type = node.attr["T"].type, node.attr["Tindices"].type
+    is_flag, number = dtype == DataType.BOOL.number, body.constant(0)
+    if is_flag:  # any of several is enough
+        updates = body.add("Cast", [updates], "y", SrcT=dtype, DstT=_INT32)
+        dtype = _INT32
+    zero = body.add("Cast", [number], "y", SrcT=_INT32, DstT=dtype)
+    zeros = body.add("Fill", [shape, zero], T=dtype, index_type=place_type)
+    if is_flag:
+        types = {"T": dtype, "Tindices": place_type}
+        total = body.add("TensorScatterAdd", [zeros, places, updates], **types)
+        node.attr["T"].type = dtype
+        del node.attr["Tindices"]
+        body.become(node, "NotEqual", [total, number], "z")
+    else:
+        body.become(node, "TensorScatterAdd", [zeros, places, updates])
+
+
+def _sparse_reshape(body: Body, node: Proto) -> None:
+    places, old, new = node.input[:3]
+    if _is_two_to_two(body, old, new):
+        return
+    one = body.constant(1, np.int64)
+    is_open = body.add("Equal", [new, body.constant(-1, np.int64)], "z", T=_INT64)
+    sizes = body.add("SelectV2", [is_open, one, new], T=_INT64)
+    first = body.constant([0])
+    total, known = (body.add("Prod", [each, first], T=_INT64, Tidx=_INT32) for each in (old, sizes))
+    known = body.add("Maximum", [known, one], "z", T=_INT64)
+    rest = body.add("FloorDiv", [total, known], "z", T=_INT64)
+    shape = body.add("SelectV2", [is_open, rest, sizes], T=_INT64)
+    parts = body.add("Mul", [places, _strides(body, old)], "z", T=_INT64)
+    flat = body.add("Sum", [parts, body.constant([1])], T=_INT64, Tidx=_INT32)
+    column = body.add("ExpandDims", [flat, body.constant(1)], T=_INT64, Tdim=_INT32)
+    strides, wide = (
+        body.add("Maximum", [each, one], "z", T=_INT64) for each in (_strides(body, shape), shape)
+    )
+    rows = body.add("FloorDiv", [column, strides], "z", T=_INT64)
+    moved = body.add("FloorMod", [rows, wide], "z", T=_INT64)
+    body.give_instead(node, {"output_indices": moved, "output_shape": shape})
+
+
+def _strides(body: Body, shape: str) -> str:
+    """Give how far values lie apart along each dimension: the product of the sizes behind it."""
+    count = body.add("Size", [shape], T=_INT64, out_type=_INT32)
+    at = body.add("Range", [body.constant(0), count, body.constant(1)], Tidx=_INT32)
+    row, column = (
+        body.add("ExpandDims", [at, body.constant(axis)], T=_INT32, Tdim=_INT32) for axis in (0, 1)
+    )
+    is_behind = body.add("Greater", [row, column], "z", T=_INT32)
+    sizes = body.add("ExpandDims", [shape, body.constant(0)], T=_INT64, Tdim=_INT32)
+    kept = body.add("SelectV2", [is_behind, sizes, body.constant(1, np.int64)], T=_INT64)
+    return body.add("Prod", [kept, body.constant([1])], T=_INT64, Tidx=_INT32)
+
+
+def _is_two_to_two(body: Body, old: str, new: str) -> bool:
+    """Tell whether two dimensions stay as they are.
+
+    `safe_embedding_lookup_sparse` reshapes to the product of all sizes but the last, and the last.
+    """
+    packed = body.node(new)
+    if packed is None or packed.op != "Pack" or len(packed.input) != 2:
+        return False
+    product, last = map(body.node, packed.input)
+    if product is None or product.op != "Prod" or last is None or last.op != "GatherV2":
+        return False
+    first = body.node(product.input[0])
+    if first is None or first.op != "Slice" or {first.input[0], last.input[0]} != {old}:
+        return False
+    return body.is_constant(first.input[2], [1]) and body.is_constant(last.input[1], 1)
+
+
+def _local_response_normalization(body: Body, node: Proto) -> None:
+    (x,) = node.input[:1]
+    dtype, attrs = node.attr["T"].type or DataType.FP32.number, node.attr
+    radius = attrs["depth_radius"].i if "depth_radius" in attrs else 5
+    values = {name: attrs[name].f if name in attrs else value for name, value in _OF_LRN.items()}
+    shape = body.add("Shape", [x], T=dtype, out_type=_INT32)
+    types = {"Tparams": _INT32, "Tindices": _INT32, "Taxis": _INT32}
+    depth = body.add("GatherV2", [shape, body.constant(3), body.constant(0)], "output", **types)
+    near = body.add("LessEqual", [_distances(body, depth), body.constant(radius)], "z", T=_INT32)
+    band = body.add("Cast", [near], "y", SrcT=DataType.BOOL.number, DstT=dtype)
+    squares = body.add("Square", [x], "y", T=dtype)
+    sums = body.add("BatchMatMulV2", [squares, band], T=dtype)
+    alpha, bias, beta = (
+        body.add("Cast", [body.constant(values[name], np.float32)], "y", SrcT=1, DstT=dtype)
+        for name in ("alpha", "bias", "beta")
+    )
+    scaled = body.add("Mul", [sums, alpha], "z", T=dtype)
+    raised = body.add("AddV2", [scaled, bias], "z", T=dtype)
+    norm = body.add("Pow", [raised, beta], "z", T=dtype)
+    body.become(node, "RealDiv", [x, norm], "z")
+
+
+_OF_LRN = MappingProxyType({"alpha": 1.0, "beta": 0.5, "bias": 1.0})
+"""Attributes of LRN that a file leaves out where they have these values."""
+
+
+def _distances(body: Body, count: str) -> str:
+    """Give a table of how far each of `count` places is from each other."""
+    at = body.add("Range", [body.constant(0), count, body.constant(1)], Tidx=_INT32)
+    row, column = (
+        body.add("ExpandDims", [at, body.constant(axis)], T=_INT32, Tdim=_INT32) for axis in (0, 1)
+    )
+    apart = body.add("Sub", [row, column], "z", T=_INT32)
+    return body.add("Abs", [apart], "y", T=_INT32)
+
+
+REPLACED: Mapping[str, Callable[[Body, Proto], None]] = MappingProxyType(
+    {
+        "ApproximateEqual": _approximate_equal,
+        "Bincount": _bincount,
+        "DenseBincount": _dense_bincount,
+        "Div": _div,
+        "LRN": _local_response_normalization,
+        "NonMaxSuppression": _suppress,
+        "NonMaxSuppressionV2": _suppress,
+        "ScatterNd": _scatter_nd,
+        "SegmentMean": _segment_mean,
+        "SparseReshape": _sparse_reshape,
+        "SparseSegmentSum": _sparse_segment_sum,
+    }
+)
+
+
+def has_replaced(graph_def: Proto) -> bool:
+    """Tell whether there is anything to replace."""
+    return any(node.op in REPLACED for body in _bodies(graph_def) for node in body.nodes)
+
+
+def replace_operations(graph_def: Proto) -> None:
+    """Replace in place what OpenVINO lacks."""
+    for body in _bodies(graph_def):
+        for node in [each for each in body.nodes if each.op in REPLACED]:
+            REPLACED[node.op](body, node)
+
+
+def _bodies(graph_def: Proto) -> Iterator[Body]:
+    yield Body(graph_def.node, None)
+    for function in graph_def.library.function:
+        yield Body(function.node_def, function)

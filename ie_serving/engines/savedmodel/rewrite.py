@@ -1,0 +1,381 @@
+"""One signature of a SavedModel, prepared so that OpenVINO's front end converts it.
+
+The front end converts `serving_default` alone, takes placeholders for inputs only, and loses
+outputs that depend on no input, that are an input, or that have two names. So the signature gets a
+copy of `saved_model.pb` of its own wherever it is not of that kind, with only what has to be
+computed for each request; the rest is answered beside the model (`program.py`):
+
+| in the signature | in the copy | answered by |
+|---|---|---|
+| an input that is no plain placeholder | a placeholder in its place | |
+| an input with a default | a placeholder | the default, where a request leaves it out |
+| serialized Examples | inputs for what is parsed | `examples.py` |
+| an operation that OpenVINO lacks | others that it has (`replace.py`) | |
+| an output that depends on no input | nothing | its value at load |
+| an output that is an input | nothing | the input |
+| an output under a second name | nothing | the first one |
+
+What strings and tables compute is cut out of the prepared graph afterwards (`host/`).
+"""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ie_serving.core.errors import InvalidRequest, LoadFailed
+from ie_serving.core.scratch import Scratch
+from ie_serving.core.tensors import SERVING_DEFAULT, Array, DataType
+from ie_serving.engines.savedmodel.constants import constant
+from ie_serving.engines.savedmodel.cut_examples import PARSERS, Parsing, cut_examples
+from ie_serving.engines.savedmodel.file import FILE, TAG, Declared, TensorInfo
+from ie_serving.engines.savedmodel.frames import Frame, Library, Place, above
+from ie_serving.engines.savedmodel.numbered import (
+    has_others_than_first,
+    number_outputs,
+)
+from ie_serving.engines.savedmodel.replace import has_replaced, replace_operations
+from ie_serving.wire.protobuf import graph
+from ie_serving.wire.protobuf.messages import Proto, TensorShapeProto
+from ie_serving.wire.tfs.tensor_proto import decode_tensor
+
+PLACEHOLDERS = frozenset({"Placeholder", "PlaceholderWithDefault"})
+RANDOM = ("Random", "Multinomial", "TruncatedNormal", "Stateful", "Iterator", "Timestamp")
+"""How operations begin whose output is another one each time, without any input."""
+
+
+@dataclass
+class Prepared:
+    """What the front end is to convert, and what is answered beside it.
+
+    Attributes:
+        signature: as the file declares it.
+        inputs: of the model to convert, by alias; those of `signature` but for parsed Examples.
+        outputs: of the model to convert, by alias.
+        parsings: what is parsed, by the alias of the input that holds the Examples.
+        constants: values of outputs, by alias.
+        computed: outputs that depend on no input and that OpenVINO is to compute once.
+        echoes: outputs that are inputs: alias to the alias of the input, or to the name of what
+            was parsed.
+        repeats: outputs under a second name: alias to the alias in `outputs`.
+        defaults: values of inputs that a request may leave out.
+        above: the places from which `outputs` are computed.
+        graph_def: the changed graph; None where it is the file's.
+    """
+
+    signature: Declared
+    inputs: dict[str, TensorInfo]
+    outputs: dict[str, TensorInfo]
+    parsings: list[tuple[str, Parsing]] = field(default_factory=list)
+    constants: dict[str, Array] = field(default_factory=dict)
+    computed: dict[str, TensorInfo] = field(default_factory=dict)
+    echoes: dict[str, str] = field(default_factory=dict)
+    repeats: dict[str, str] = field(default_factory=dict)
+    defaults: dict[str, Array] = field(default_factory=dict)
+    above: list[Place] = field(default_factory=list)
+    graph_def: Proto | None = None
+
+    @property
+    def as_declared(self) -> bool:
+        """Whether the model to convert is the whole signature."""
+        beside = self.parsings or self.constants or self.computed or self.echoes or self.repeats
+        return not beside
+
+
+def prepare(meta_graph: Proto, signature: Declared) -> Prepared:
+    """Sort a signature's inputs and outputs, and rewrite the graph where it must be.
+
+    Raises:
+        LoadFailed: a tensor is not in the graph, or its Examples cannot be parsed here.
+    """
+    prepared = Prepared(signature, dict(signature.inputs), dict(signature.outputs))
+    _name_all(signature)
+    frame = Frame(Library(meta_graph.graph_def), meta_graph.graph_def)
+    _set_outputs_apart(prepared, frame)
+    _find_defaults(prepared, frame, meta_graph.signature_def[signature.name].defaults)
+    fed = {alias: frame.place(info.tensor) for alias, info in prepared.inputs.items()}
+    if any(place.node.op != "Placeholder" for place in fed.values()):
+        _feed(prepared, own_frame(prepared, meta_graph))
+    frame = frame_of(prepared, meta_graph)
+    outputs = [frame.place(info.tensor) for info in prepared.outputs.values()]
+    prepared.above = list(above(outputs))
+    if any(place.node is not None and place.node.op in PARSERS for place in prepared.above):
+        frame = own_frame(prepared, meta_graph)
+        _cut_examples(prepared, frame)
+        outputs = [frame.place(info.tensor) for info in prepared.outputs.values()]
+        prepared.above = list(above(outputs))
+    return prepared
+
+
+def _name_all(signature: Declared) -> None:
+    for alias, info in [*signature.inputs.items(), *signature.outputs.items()]:
+        if not info.tensor:
+            raise LoadFailed(
+                f"{alias!r} is no dense tensor; split it into dense tensors in the model"
+            )
+
+
+def frame_of(prepared: Prepared, meta_graph: Proto) -> Frame:
+    """Give the graph as it is prepared so far."""
+    graph_def = meta_graph.graph_def if prepared.graph_def is None else prepared.graph_def
+    return Frame(Library(graph_def), graph_def)
+
+
+def own_frame(prepared: Prepared, meta_graph: Proto) -> Frame:
+    """Give the graph for changing: a copy of the file's, made once."""
+    if prepared.graph_def is None:
+        prepared.graph_def = graph.GraphDef()
+        prepared.graph_def.CopyFrom(meta_graph.graph_def)
+    return frame_of(prepared, meta_graph)
+
+
+def _set_outputs_apart(prepared: Prepared, frame: Frame) -> None:
+    """Leave in `outputs` what the model must compute for each request, once."""
+    # `first` has, for each tensor that the model computes, the alias under which it does.
+    fed = {_full(info.tensor): alias for alias, info in prepared.inputs.items()}
+    fed_nodes = {name.partition(":")[0] for name in fed}
+    first: dict[str, str] = {}
+    for alias, info in prepared.signature.outputs.items():
+        tensor = _full(info.tensor)
+        if tensor in fed:
+            prepared.echoes[alias] = fed[tensor]
+        elif tensor in first:
+            prepared.repeats[alias] = first[tensor]
+        elif _is_constant(frame.place(info.tensor), fed_nodes):
+            value = constant(frame.place(info.tensor))
+            if value is None:
+                prepared.computed[alias] = info
+            else:
+                prepared.constants[alias] = value
+        else:
+            first[tensor] = alias
+            continue
+        del prepared.outputs[alias]
+
+
+def _full(tensor: str) -> str:
+    return tensor if ":" in tensor else f"{tensor}:0"
+
+
+def _is_constant(place: Place, fed_nodes: set[str]) -> bool:
+    for source in _deciding([place]):
+        node = source.node
+        if node is None:
+            continue
+        # Inputs are nodes of the graph itself; a node of a function may bear the same name.
+        if source.frame.parent is None and node.name in fed_nodes:
+            return False
+        if node.op == "Placeholder" or _is_random(node):
+            return False
+    return True
+
+
+def _deciding(places: list[Place]) -> list[Place]:
+    """Give what values are computed from, and what decides which branch they come from.
+
+    A constant in a branch of TensorFlow 1 reads nothing, and only waits for the branch to be taken.
+    """
+    found = list(above(places))
+    ops = {source.node.op for source in found if source.node is not None}
+    if "Merge" not in ops:
+        return found
+    constants = [each for each in found if each.node is not None and each.node.op == "Const"]
+    waited_for = [each.frame.place(name) for each in constants for name in each.node.input]
+    return list(above([*places, *waited_for]))
+
+
+def _is_random(node: Proto) -> bool:
+    # A call is not random by its name: what its function does is walked as well.
+    operation: str = node.op
+    return operation.startswith(RANDOM) and operation != "StatefulPartitionedCall"
+
+
+def _find_defaults(prepared: Prepared, frame: Frame, declared: Mapping[str, Proto]) -> None:
+    """Read what the signature declares, and what a PlaceholderWithDefault holds."""
+    for alias, info in prepared.inputs.items():
+        node = frame.place(info.tensor).node
+        if alias in declared:
+            try:
+                prepared.defaults[alias] = decode_tensor(declared[alias], alias)
+            except InvalidRequest as error:
+                raise LoadFailed(f"the default of {alias!r}: {error}") from error
+        elif node.op == "PlaceholderWithDefault":
+            value = constant(frame.place(node.input[0]))
+            if value is not None:
+                prepared.defaults[alias] = value
+
+
+def _feed(prepared: Prepared, frame: Frame) -> None:
+    """Put a placeholder where an input is something else.
+
+    TensorFlow feeds any tensor of a graph and computes nothing that lies above it.
+    """
+    for number, (alias, info) in enumerate(prepared.inputs.items()):
+        node = frame.place(info.tensor).node
+        if node.op != "Placeholder":
+            name = f"ie_serving_fed_{number}"
+            frame.add_argument(name, info.dtype, _shape_proto(node, info))
+            _read_instead(frame, _full(info.tensor), name)
+            prepared.inputs[alias] = TensorInfo(f"{name}:0", info.shape, info.dtype)
+
+
+def _read_instead(frame: Frame, tensor: str, name: str) -> None:
+    """Let everything that reads `tensor` read the node `name`."""
+    frame.replace(tensor, name)
+    # The first output of a node is referred to with its number and without.
+    if tensor.endswith(":0"):
+        frame.replace(tensor.removesuffix(":0"), name)
+
+
+def _shape_proto(node: Proto, info: TensorInfo) -> Proto:
+    """Give the shape of an input: the signature's, or else the placeholder's own."""
+    shape = TensorShapeProto()
+    if info.shape is not None:
+        # A scalar's shape has no dimensions: without this it would not be written at all.
+        shape.SetInParent()
+        for size in info.shape:
+            shape.dim.add(size=size)
+    elif node.op == "PlaceholderWithDefault":
+        shape.CopyFrom(node.attr["shape"].shape)
+    else:
+        shape.unknown_rank = True
+    return shape
+
+
+def _cut_examples(prepared: Prepared, frame: Frame) -> None:
+    places = {alias: frame.place(info.tensor) for alias, info in prepared.outputs.items()}
+    keys = {alias: place.origin().key for alias, place in places.items()}
+    aliases = {info.tensor.partition(":")[0]: alias for alias, info in prepared.inputs.items()}
+    for parsing in cut_examples(list(places.values())):
+        if parsing.examples not in aliases:
+            raise LoadFailed(f"Examples are parsed from {parsing.examples!r}, which is no input")
+        prepared.parsings.append((aliases[parsing.examples], parsing))
+        for name, dtype in parsing.inputs.items():
+            prepared.inputs[name] = TensorInfo(f"{name}:0", None, dtype)
+        for alias, key in keys.items():
+            if key in parsing.given:
+                prepared.echoes[alias] = parsing.given[key]
+                del prepared.outputs[alias]
+    # An input that only the parser read is none of the model that is left.
+    read = _nodes_above(prepared, frame)
+    for alias, parsing in prepared.parsings:
+        if parsing.examples not in read:
+            prepared.inputs.pop(alias, None)
+
+
+def _nodes_above(prepared: Prepared, frame: Frame) -> set[str]:
+    """Name the nodes of the graph itself that the outputs are computed from."""
+    outputs = [frame.place(info.tensor) for info in prepared.outputs.values()]
+    found = (place.node for place in above(outputs) if place.frame is frame)
+    return {node.name for node in found if node is not None}
+
+
+@contextmanager
+def directory_for(directory: Path, meta_graph: Proto, prepared: Prepared) -> Iterator[Path]:
+    """Give a directory that OpenVINO reads as the prepared signature: a copy where it must be."""
+    # A copy costs a second pass over the graph, so the file is read in place wherever it can be.
+    clash = prepared.inputs.keys() & prepared.outputs.keys()
+    same = prepared.graph_def is None and prepared.as_declared and not clash
+    same = same and not has_replaced(meta_graph.graph_def)
+    same = same and not has_others_than_first(meta_graph)
+    if same and prepared.signature.name == SERVING_DEFAULT and (directory / FILE).is_file():
+        yield directory
+        return
+    graph_def = meta_graph.graph_def if prepared.graph_def is None else prepared.graph_def
+    model = _model(graph_def, meta_graph, prepared.inputs, prepared.outputs)
+    with _directory(directory, model) as private:
+        yield private
+
+
+OUTPUT = "ie_serving_output_"
+"""What an output's alias begins with in a copy. The front end loses an output of an input's name,
+such as an input `ids` with an output `ids`."""
+
+ZERO = "ie_serving_zero"
+"""Alias of the inputs that `directory_of_constants` adds, followed by the number of a dtype."""
+
+
+@contextmanager
+def directory_of_constants(
+    directory: Path, meta_graph: Proto, prepared: Prepared
+) -> Iterator[Path]:
+    """Give a directory that OpenVINO reads as the outputs in `prepared.computed`.
+
+    The front end loses outputs that depend on no input, so a zero that is one is added to each.
+    """
+    graph_def = graph.GraphDef()
+    graph_def.CopyFrom(meta_graph.graph_def)
+    frame = Frame(Library(graph_def), graph_def)
+    inputs: dict[str, TensorInfo] = {}
+    outputs: dict[str, TensorInfo] = {}
+    for number, (alias, info) in enumerate(prepared.computed.items()):
+        zero = f"{ZERO}_{info.dtype}"
+        if zero not in inputs:
+            frame.add_argument(zero, info.dtype, TensorShapeProto())
+            inputs[zero] = TensorInfo(f"{zero}:0", (), info.dtype)
+        name = f"ie_serving_constant_{number}"
+        _add_sum(graph_def, name, info, zero)
+        outputs[alias] = TensorInfo(f"{name}:0", None, info.dtype)
+    with _directory(directory, _model(graph_def, meta_graph, inputs, outputs)) as private:
+        yield private
+
+
+def _add_sum(graph_def: Proto, name: str, info: TensorInfo, zero: str) -> None:
+    """Add what leaves every value as it is: x + 0, or x or false."""
+    node = graph_def.node.add(name=name)
+    node.input.extend([info.tensor.removesuffix(":0"), zero])
+    if info.dtype == DataType.BOOL.number:
+        node.op = "LogicalOr"
+    else:
+        node.op = "AddV2"
+        node.attr["T"].type = info.dtype
+
+
+def _model(
+    graph_def: Proto,
+    meta_graph: Proto,
+    inputs: Mapping[str, TensorInfo],
+    outputs: Mapping[str, TensorInfo],
+) -> bytes:
+    """Serialize a SavedModel with one signature, called serving_default."""
+    model = graph.SavedModel()
+    part = model.meta_graphs.add()
+    part.CopyFrom(meta_graph)
+    part.graph_def.CopyFrom(graph_def)
+    replace_operations(part.graph_def)
+    number_outputs(part)
+    part.signature_def.clear()
+    if TAG not in part.meta_info_def.tags:
+        part.meta_info_def.tags.append(TAG)
+    definition = part.signature_def[SERVING_DEFAULT]
+    definition.method_name = "tensorflow/serving/predict"
+    named = {f"{OUTPUT}{alias}": info for alias, info in outputs.items()}
+    _declare(definition.inputs, inputs)
+    _declare(definition.outputs, named)
+    return bytes(model.SerializeToString())
+
+
+def _declare(infos: Proto, tensors: Mapping[str, TensorInfo]) -> None:
+    """Fill in the inputs or the outputs of a SignatureDef."""
+    for alias, info in tensors.items():
+        infos[alias].name = info.tensor
+        infos[alias].dtype = info.dtype
+        if info.shape is None:
+            infos[alias].tensor_shape.unknown_rank = True
+            continue
+        # Without this the shape of a scalar, which has no dimensions, would not be written.
+        infos[alias].tensor_shape.SetInParent()
+        for size in info.shape:
+            infos[alias].tensor_shape.dim.add(size=size)
+
+
+@contextmanager
+def _directory(directory: Path, model: bytes) -> Iterator[Path]:
+    """Give a directory with this model and the variables and assets of another."""
+    with Scratch() as private:
+        # Links, since variables may be gigabytes and are only read.
+        for part in ("variables", "assets"):
+            if (directory / part).is_dir():
+                (private / part).symlink_to((directory / part).resolve())
+        (private / FILE).write_bytes(model)
+        yield private

@@ -1,0 +1,186 @@
+"""Results that wrap around do so in their own type, and those that do not fit are refused."""
+
+from typing import Any
+
+import numpy as np
+import openvino.opset15 as op
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ie_serving.core.errors import LoadFailed
+from ie_serving.core.tensors import Array
+from tests.unit.engines.openvino.faults.integers.graphs import (
+    any_magnitude,
+    constant,
+    fits,
+    held,
+    pairs,
+    refused,
+    served,
+    served_each,
+    types,
+    wrapped,
+)
+
+NARROW = [np.int8, np.uint8, np.int16, np.uint16, np.int32]
+WIDE = [np.uint32, np.int64, np.uint64]
+COMPUTE: dict[str, tuple[Any, Any]] = {
+    "add": (op.add, lambda a, b: a + b),
+    "subtract": (op.subtract, lambda a, b: a - b),
+    "multiply": (op.multiply, lambda a, b: a * b),
+    "squared difference": (op.squared_difference, lambda a, b: (a - b) ** 2),
+    "abs": (lambda a, _: op.abs(a), lambda a, _: abs(a)),
+    "cube": (lambda a, _: cube(a), lambda a, _: a**3),
+}
+BUILDS = {name: build for name, (build, _) in COMPUTE.items()}
+BY_NAME = pytest.mark.parametrize("name", COMPUTE)
+
+
+def cube(node: Any) -> Any:
+    return op.power(node, op.convert(constant(3), node.get_element_type()))
+
+
+def exactly(name: str, a: Array, b: Array) -> list[int]:
+    compute = COMPUTE[name][1]
+    return [compute(int(x), int(y)) for x, y in zip(a, b, strict=True)]
+
+
+@pytest.mark.parametrize("dtype", NARROW)
+def test_results_wrap_around_as_those_of_tensorflow(dtype: type) -> None:
+    """Before, those of 8 bits stayed at their ends, and some were wrong without that."""
+    a, b = pairs(dtype)
+    for fixed in (True, False) if dtype in (np.int8, np.int32) else (True,):
+        for name, output in served_each(BUILDS, a, b, fixed=fixed).items():
+            assert np.array_equal(output, wrapped(exactly(name, a, b), dtype)), name
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.int16, np.uint16])
+def test_what_reads_them_sees_them_wrapped_around(dtype: type) -> None:
+    """Before, results of 16 bits went on with 32."""
+    a, b = pairs(dtype)
+    builds = {
+        name: lambda x, y, build=build: op.convert(build(x, y), "i32")
+        for name, build in BUILDS.items()
+    }
+    for name, output in served_each(builds, a, b).items():
+        assert np.array_equal(output, wrapped(exactly(name, a, b), dtype).astype(np.int32)), name
+
+
+@BY_NAME
+@pytest.mark.parametrize("dtype", WIDE)
+def test_what_fits_is_exact_and_the_rest_refused(name: str, dtype: type) -> None:
+    a, b = pairs(dtype)
+    values = exactly(name, a, b)
+    inside = fits(values, dtype)
+    expected = np.array([value for value in values if fits([value], dtype)[0]], dtype)
+    assert np.array_equal(served(COMPUTE[name][0], a[inside], b[inside]), expected)
+    if not inside.all():  # a third of them: each alone
+        assert all(refused(COMPUTE[name][0], a[~inside][::3], b[~inside][::3]))
+
+
+@settings(deadline=None, max_examples=40)
+@given(
+    st.sampled_from(sorted(COMPUTE)),
+    st.lists(st.tuples(any_magnitude, any_magnitude), min_size=1, max_size=30),
+)
+def test_refused_at_all_magnitudes(name: str, numbers: list[tuple[int, int]]) -> None:
+    a, b = np.array(numbers, np.int64).T
+    inside = fits(exactly(name, a, b), np.int64)
+    assert refused(COMPUTE[name][0], a, b) == (~inside).tolist()
+
+
+def test_exponents_of_a_request() -> None:
+    base = np.array([2, -3, 0, 0, 7, -1, 1, 46340], np.int32)
+    exponent = np.array([30, 19, 0, 5, 11, 31, 30, 2], np.int32)
+    expected = [int(x) ** int(y) for x, y in zip(base, exponent, strict=True)]
+    assert served(op.power, base, exponent).tolist() == expected
+    assert all(refused(op.power, np.array([2, 2]), np.array([-1, 32])))
+
+
+@pytest.mark.parametrize("dtype", [np.int64, np.uint64, np.uint32])
+def test_shifts_to_the_left(dtype: type) -> None:
+    a = np.array([1, 3, 2**20, 2**30, 0], dtype)
+    b = np.array([4, 29, 10, 0, 31], dtype)
+    assert served(op.bitwise_left_shift, a, b).tolist() == [16, 3 << 29, 2**30, 2**30, 0]
+    a, b = np.array([1, 3, 2**20], dtype), np.array([31, 30, 11], dtype)
+    assert all(refused(op.bitwise_left_shift, a, b))
+
+
+@pytest.mark.parametrize("fixed", [True, False], ids=["fixed", "open"])
+@pytest.mark.parametrize("source", [np.int32, np.int64, np.int16, np.uint16])
+def test_conversions_keep_the_bits_of_their_type(source: type, fixed: bool) -> None:
+    """And keep them for what reads them, where the plugin goes on with 32 bits."""
+    x = held(source)
+    builds = {
+        target: lambda n, to=target: op.convert(op.convert(n, to), "i32")
+        for target in ("i8", "u8", "i16", "u16", "i32", "i64")
+    }
+    for target, output in served_each(builds, x, fixed=fixed).items():
+        dtype = np.dtype({"i": "int", "u": "uint"}[target[0]] + target[1:])
+        assert np.array_equal(output, x.astype(dtype).astype(np.int32)), target
+
+
+@pytest.mark.parametrize(("target", "least"), [("i64", -(2.0**31)), ("u32", 0), ("u64", 0)])
+def test_reals_that_do_not_fit_are_refused(target: str, least: float) -> None:
+    convert = lambda n: op.convert(n, target)  # noqa: E731
+    x = np.array([least, 0.5, 16777217.0, 2**31 - 128], np.float32)
+    assert served(convert, x).tolist() == x.astype(np.int64).tolist()
+    beyond = np.array([2**31, 1e12, np.inf, -np.inf, np.nan, least - 300], np.float32)
+    assert all(refused(convert, beyond))
+
+
+def test_negative_numbers_are_none_of_types_without_a_sign() -> None:
+    assert all(refused(lambda n: op.convert(n, "u32"), np.array([-1, -(2**31)], np.int32)))
+
+
+@pytest.mark.parametrize(
+    "build",
+    [
+        op.add,
+        op.floor_mod,
+        op.maximum,
+        lambda n, beyond: op.select(op.less(n, constant(1, np.int64)), n, beyond),
+        lambda n, beyond: op.concat([n, op.unsqueeze(beyond, constant(0))], 0),
+        lambda n, beyond: op.pad(n, constant([1]), constant([1]), "constant", beyond),
+        lambda n, beyond: op.gather(op.unsqueeze(beyond, constant(0)), n, constant(0)),
+        lambda n, beyond: op.add(n, op.broadcast(beyond, op.shape_of(n))),
+    ],
+)
+def test_a_constant_beyond_32_bits_cannot_be_computed_with(build: Any) -> None:
+    with pytest.raises(LoadFailed, match="a constant that does not fit into 32 bits"):
+        served(lambda n: build(n, constant(2**40, np.int64)), held(np.int64))
+
+
+def test_the_end_of_int64_may_stand_for_what_is_not_to_be_found() -> None:
+    """As in `reduce_min(where(x > 1, x, int64.max))`; where nothing is found it is refused."""
+    least = np.iinfo(np.int64)
+    for end, reduce, extreme in ((least.max, op.reduce_min, min), (least.min, op.reduce_max, max)):
+
+        def build(n: Any, end: int = end, reduce: Any = reduce) -> Any:
+            chosen = op.greater(n, constant(1, np.int64))
+            return reduce(op.select(chosen, n, constant(end, np.int64)), constant([0]), False)
+
+        assert served(build, np.array([1, 7, 2**31 - 2])).tolist() == extreme(7, 2**31 - 2)
+        assert refused(build, np.array([1, 0])) == [True, True]
+
+
+def test_the_end_of_int64_may_end_a_slice() -> None:
+    def build(n: Any) -> Any:
+        first = op.gather(n, constant([0]), constant(0))
+        ends = op.concat([first, constant([2**63 - 1], np.int64)], 0)
+        start = constant([0, 0], np.int64)
+        rows = op.unsqueeze(n, constant(1))
+        return op.slice(rows, start, ends, constant([1, 1], np.int64))
+
+    assert served(build, np.array([2, 5, 6])).tolist() == [[2], [5]]
+
+
+def test_what_cannot_leave_its_type_stays_as_it_is() -> None:
+    x = held(np.int16).astype(np.int64)
+    small = lambda n: op.add(op.floor_mod(n, constant(9, np.int64)), constant(1, np.int64))  # noqa: E731
+    assert types(lambda n: small(op.convert(op.convert(n, "i16"), "i64")), x)[-2:] == [
+        "FloorMod",
+        "Add",
+    ]
+    assert types(lambda n: op.add(n, constant(1)), held(np.int32)) == ["Add"]

@@ -1,0 +1,178 @@
+"""Comparisons, extremes and choices of integers are exact, alone and behind other operations."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import openvino.opset15 as op
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.unit.engines.openvino.faults.integers.graphs import (
+    DTYPES,
+    NUMBERS,
+    any_magnitude,
+    assert_exact,
+    constant,
+    held,
+    pairs,
+    served,
+    served_each,
+    types,
+)
+
+COMPARE: dict[str, tuple[Any, Any]] = {
+    "Equal": (op.equal, np.equal),
+    "NotEqual": (op.not_equal, np.not_equal),
+    "Less": (op.less, np.less),
+    "LessEqual": (op.less_equal, np.less_equal),
+    "Greater": (op.greater, np.greater),
+    "GreaterEqual": (op.greater_equal, np.greater_equal),
+}
+AXIS = np.array([0], np.int64)
+
+
+@DTYPES
+def test_comparisons_are_exact(dtype: type, fixed: bool) -> None:
+    a, b = pairs(dtype)
+    assert_exact(COMPARE, a, b, fixed=fixed)
+
+
+@settings(deadline=None, max_examples=30)
+@given(
+    st.sampled_from(sorted(COMPARE)),
+    st.lists(st.tuples(any_magnitude, any_magnitude), min_size=1, max_size=50),
+)
+def test_comparisons_are_exact_at_all_magnitudes(name: str, numbers: list[Any]) -> None:
+    build, expected = COMPARE[name]
+    a, b = np.array(numbers, np.int32).T
+    assert np.array_equal(served(build, a, b), expected(a, b))
+
+
+def with_limit(limit: int, dtype: type) -> dict[str, Callable[[Any], Any]]:
+    return {
+        name: lambda node, build=build: build(node, constant(limit, dtype))
+        for name, (build, _) in COMPARE.items()
+    }
+
+
+@pytest.mark.parametrize("limit", [0, 1, 2**24 - 1, 1 - 2**24])
+def test_a_comparison_with_a_small_number_stays_as_it_is(limit: int) -> None:
+    """As `x == 0` of masks: rounding moves no number past one below 2**24."""
+    x = held(np.int32)
+    builds = with_limit(limit, np.int32)
+    for name, output in served_each(builds, x).items():
+        assert types(builds[name], x) == [name]
+        assert np.array_equal(output, COMPARE[name][1](x, limit)), name
+
+
+@pytest.mark.parametrize("limit", [2**31, 2**40, 2**63 - 1, -(2**31) - 1, -(2**63)])
+def test_a_comparison_with_what_does_not_fit_into_32_bits(limit: int) -> None:
+    """OpenVINO cuts such a constant to the end of int32, which a request may hold."""
+    x = held(np.int64)
+    for name, output in served_each(with_limit(limit, np.int64), x).items():
+        assert np.array_equal(output, COMPARE[name][1](x, np.int64(limit))), name
+
+
+REDUCE: dict[str, Any] = {
+    f"{name} {axes} {keep}": (name, axes, keep)
+    for name in ("max", "min")
+    for axes in ((0,), (1,), (0, 1))
+    for keep in (True, False)
+}
+
+
+@DTYPES
+def test_the_greatest_and_the_least(dtype: type, fixed: bool) -> None:
+    numbers = held(dtype)
+    x = np.stack([numbers, numbers[::-1], np.roll(numbers, 3)])
+    builds = {
+        case: lambda n, name=name, axes=axes, keep=keep: getattr(op, f"reduce_{name}")(
+            n, op.constant(list(axes)), keep
+        )
+        for case, (name, axes, keep) in REDUCE.items()
+    }
+    for case, output in served_each(builds, x, fixed=fixed).items():
+        name, axes, keep = REDUCE[case]
+        assert np.array_equal(output, getattr(x, name)(axis=axes, keepdims=keep)), case
+
+
+def test_the_greatest_of_nothing_is_that_of_tensorflow() -> None:
+    x = np.zeros((2, 0), np.int32)
+    columns = np.array([1], np.int64)
+    most, least = (served(lambda n, f=f: f(n, columns), x) for f in (op.reduce_max, op.reduce_min))
+    assert most.tolist() == [-(2**31)] * 2
+    assert least.tolist() == [2**31 - 1] * 2
+
+
+LIMITS = [(-(2**24) - 1, 2**31 - 2), (0, 2**24 + 1), (-5, 5), (-(2**31), 2**31 - 1)]
+
+
+@pytest.mark.parametrize(
+    ("dtype", "fixed"), [(np.int32, True), (np.int32, False), (np.int64, False)]
+)
+@pytest.mark.parametrize("limits", LIMITS)
+def test_limits_are_exact(limits: tuple[int, int], dtype: type, fixed: bool) -> None:
+    """Also by Maximum and Minimum, of which the plugin makes a Clamp of floats."""
+    low, high = limits
+    x = held(dtype)
+    a, b = constant(low, dtype), constant(high, dtype)
+    builds: dict[str, Callable[[Any], Any]] = {
+        "clamp": lambda n: op.clamp(n, float(low), float(high)),
+        "both": lambda n: op.minimum(op.maximum(n, a), b),
+    }
+    for name, output in served_each(builds, x, fixed=fixed).items():
+        assert np.array_equal(output, np.clip(x, low, high)), name
+
+
+@DTYPES
+def test_relu_rounding_and_booleans(dtype: type, fixed: bool) -> None:
+    x = held(dtype)
+    boolean = lambda n: op.convert(n, "boolean")  # noqa: E731
+    builds = {"floor": op.floor, "ceiling": op.ceiling, "relu": op.relu, "boolean": boolean}
+    outputs = served_each(builds, x, fixed=fixed)
+    expected = {"floor": x, "ceiling": x, "relu": np.maximum(x, 0), "boolean": x != 0}
+    for name, output in outputs.items():
+        assert np.array_equal(output, expected[name]), name
+
+
+FRONT: dict[str, Callable[[Any], Any]] = {
+    "mod": lambda s: op.mod(s, constant(7)),
+    "relu": op.relu,
+    "power": lambda s: op.power(s, constant(2)),
+    "select": lambda s: op.select(op.less(s, constant(3)), constant(1), constant(0)),
+    "negative": op.negative,
+    "sign": op.sign,
+}
+_FIRST: dict[str, Callable[[Any], Any]] = {
+    "mod": lambda s: np.fmod(s, 7),
+    "relu": lambda s: np.maximum(s, 0),
+    "power": lambda s: s**2,
+    "select": lambda s: np.where(s < 3, 1, 0),
+    "negative": np.negative,
+    "sign": np.sign,
+}
+BEHIND: dict[str, tuple[Callable[[Any, Any], Any], Callable[[Any, Any], Any]]] = {
+    "maximum": (op.maximum, np.maximum),
+    "minimum": (op.minimum, np.minimum),
+    "less": (op.less, np.less),
+    "equal": (op.equal, np.equal),
+    "select": (
+        lambda s, big: op.select(op.less(s, constant(1)), big, constant(5)),
+        lambda s, big: np.where(s < 1, big, 5),
+    ),
+}
+
+
+@pytest.mark.parametrize("fixed", [True, False], ids=["fixed", "open"])
+@pytest.mark.parametrize("front", FRONT)
+def test_what_is_fused_stays_exact(front: str, fixed: bool) -> None:
+    """The plugin fuses neighbours into one kernel, and computes all of it as float32."""
+    small = np.array([3, -2, 5, 1, -7] * len(NUMBERS), np.int32)
+    big = np.repeat(held(np.int32), 5)
+    first = FRONT[front]
+    # Each has neighbours of its own: what several read is not fused with any.
+    for name, (build, expected) in BEHIND.items():
+        output = served(lambda s, b, build=build: build(first(s), b), small, big, fixed=fixed)
+        assert np.array_equal(output, expected(_FIRST[front](small), big)), name

@@ -1,0 +1,99 @@
+"""Which directories are complete, and which model of one is read."""
+
+from pathlib import Path
+
+import pytest
+
+from ie_serving.core.errors import LoadFailed
+from ie_serving.engines.openvino.options import OpenVinoOptions
+from ie_serving.engines.openvino.reading.formats import missing, model_file
+from ie_serving.engines.openvino.reading.read import read
+
+INDEX = "variables/variables.index"
+SHARDS = [f"variables/variables.data-0000{i}-of-00002" for i in range(2)]
+
+
+@pytest.mark.parametrize(
+    ("files", "text"),
+    [
+        pytest.param(["m.xml", "m.bin"], None, id="IR"),
+        pytest.param(
+            ["m.xml", "m.bin", "mapping_config.json", "labels.txt"], None, id="and others"
+        ),
+        pytest.param(["m.xml"], "m.bin is missing beside m.xml", id="IR without weights"),
+        pytest.param(["m.bin"], "m.xml is missing beside m.bin", id="weights without IR"),
+        pytest.param(["m.xml", "n.bin"], "m.bin is missing", id="weights of another"),
+        pytest.param(["a/m.xml", "a/m.bin"], "the model is missing", id="a directory deeper"),
+        pytest.param(["saved_model.pb"], None, id="SavedModel without variables"),
+        pytest.param(["saved_model.pb", INDEX, *SHARDS], None, id="SavedModel"),
+        pytest.param(["saved_model.pb", *SHARDS], f"{INDEX} is missing", id="no index"),
+        pytest.param(["saved_model.pb", INDEX], "shard 0", id="no shard"),
+        pytest.param(["saved_model.pb", INDEX, SHARDS[0]], "shard 1", id="one shard of two"),
+        pytest.param(["m.onnx"], None, id="ONNX"),
+        pytest.param(["saved_model.pbtxt"], None, id="SavedModel as text"),
+        pytest.param(["saved_model.pbtxt", INDEX], "shard 0", id="as text, no shard"),
+        pytest.param(["model.tflite"], None, id="TFLite"),
+        pytest.param(["m.pdmodel", "m.pdiparams"], None, id="PaddlePaddle"),
+        pytest.param(["m.pdmodel"], "m.pdiparams is missing beside m.pdmodel", id="no weights"),
+        pytest.param(["m.pdiparams"], "m.pdmodel is missing beside m.pdiparams", id="no graph"),
+        pytest.param(["frozen.pb"], None, id="a frozen graph"),
+        pytest.param(["fingerprint.pb"], "the model is missing", id="on its way"),
+        pytest.param(["keras_metadata.pb", INDEX], "saved_model.pb is missing", id="variables"),
+        pytest.param(["m.pt2"], "m.pt2 can be read by PyTorch alone", id="PyTorch"),
+        pytest.param(["notes.txt"], "the model is missing", id="nothing known"),
+    ],
+)
+def test_missing(files: list[str], text: str | None) -> None:
+    found = missing(files)
+    assert found == text if text is None else text in (found or "")
+
+
+@pytest.mark.parametrize(
+    ("files", "chosen"),
+    [
+        (["m.xml", "m.bin"], "m.xml"),
+        (["m.xml", "m.bin", "m.onnx"], "m.xml"),
+        (["saved_model.pb", "m.onnx"], "saved_model.pb"),
+        (["saved_model.pb", "saved_model.pbtxt", "model.tflite"], "saved_model.pb"),
+        (["saved_model.pbtxt", "m.onnx"], "saved_model.pbtxt"),
+        (["m.onnx", "model.tflite"], "m.onnx"),
+        (["model.tflite"], "model.tflite"),
+        (["m.pdmodel", "m.pdiparams", "frozen.pb"], "m.pdmodel"),
+        (["frozen.pb", "fingerprint.pb"], "frozen.pb"),
+        (["model.tflite", "frozen.pb"], "model.tflite"),
+        (["m.onnx"], "m.onnx"),
+    ],
+    ids=str,
+)
+def test_the_model_that_is_read(tmp_path: Path, files: list[str], chosen: str) -> None:
+    for name in files:
+        (tmp_path / name).touch()
+    assert model_file(tmp_path).name == chosen
+
+
+def test_the_tflite_is_read_where_it_is_preferred_and_there(tmp_path: Path) -> None:
+    (tmp_path / "saved_model.pb").touch()
+    assert model_file(tmp_path, prefer_tflite=True).name == "saved_model.pb"
+    (tmp_path / "model.tflite").touch()
+    assert model_file(tmp_path, prefer_tflite=True).name == "model.tflite"
+
+
+def test_two_of_one_format_are_refused(tmp_path: Path) -> None:
+    for name in ("b.onnx", "a.onnx"):
+        (tmp_path / name).touch()
+    with pytest.raises(LoadFailed, match=r"a\.onnx, b\.onnx; keep one"):
+        model_file(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [(b"", "it has 0 bytes"), (b"random bytes\xff\x00" * 9, "its 126 bytes cannot be parsed")],
+)
+def test_a_file_that_is_no_onnx_model_is_named_as_such(
+    tmp_path: Path, content: bytes, why: str
+) -> None:
+    """Without the list of front ends that OpenVINO gives."""
+    (tmp_path / "model.onnx").write_bytes(content)
+    with pytest.raises(LoadFailed) as failure:
+        read(tmp_path, OpenVinoOptions())
+    assert str(failure.value) == f"model.onnx is no ONNX model, {why}: upload it again"

@@ -1,0 +1,235 @@
+"""What OpenVINO's front end for ONNX drops is refused by name, in every graph of a file."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import openvino as ov
+import pytest
+from onnx import helper
+from onnx.reference import ReferenceEvaluator
+
+from ie_serving.core.errors import LoadFailed
+from ie_serving.core.tensors import Array
+from ie_serving.engines.onnx_file import nodes, opsets, uses_domain
+from ie_serving.engines.openvino.reading.onnx_unread import NEWEST_OPSET, OVERLOOKED, refuse_unread
+
+
+def floats(*shape: int) -> Array:
+    return np.random.default_rng(1).random(shape, np.float32) * 2 - 1
+
+
+X, SCALES = floats(1, 1, 8, 6), np.array([1, 1, 0.5, 0.5], np.float32)
+SIZES = np.array([1, 1, 4, 5], np.int64)
+SEQUENCE = (floats(3, 2, 4),)
+QUERIES, PAST = (floats(1, 2, 3, 4),) * 3, (floats(1, 2, 4, 4),) * 2
+ROIS = (floats(1, 2, 9, 9), np.array([[0, 0, 7, 7]], np.float32), np.zeros(1, np.int64))
+
+Case = tuple[str, int, Sequence[Array | None], dict[str, Any], str]
+CASES: Sequence[Case] = (
+    ("Resize", 18, (X, None, SCALES), {"mode": "linear", "antialias": 1}, "antialias=1"),
+    ("Resize", 18, (X, None, SCALES), {"mode": "cubic", "exclude_outside": 1}, "exclude_outside=1"),
+    (
+        "Resize",
+        18,
+        (X, None, None, SIZES),
+        {"keep_aspect_ratio_policy": "not_larger"},
+        "keep_aspect_ratio_policy=not_larger",
+    ),
+    ("Attention", 25, QUERIES, {"left_window_size": 1}, "left_window_size=1"),
+    ("Attention", 25, QUERIES, {"right_window_size": 0}, "right_window_size=0"),
+    (
+        "Attention",
+        23,
+        (floats(1, 2, 2, 4), *QUERIES[1:], floats(2, 7), *PAST),
+        {"is_causal": 1},
+        "is_causal=1",
+    ),
+    ("SpaceToDepth", 28, (floats(1, 2, 4, 4),), {"blocksize": 2, "mode": "CRD"}, "mode=CRD"),
+    (
+        "LSTM",
+        14,
+        (*SEQUENCE, floats(1, 12, 4), floats(1, 12, 3)),
+        {"hidden_size": 3, "layout": 1},
+        "layout=1",
+    ),
+    (
+        "GRU",
+        14,
+        (*SEQUENCE, floats(1, 9, 4), floats(1, 9, 3)),
+        {"hidden_size": 3, "layout": 1},
+        "layout=1",
+    ),
+    (
+        "RNN",
+        14,
+        (*SEQUENCE, floats(1, 3, 4), floats(1, 3, 3)),
+        {"hidden_size": 3, "layout": 1},
+        "layout=1",
+    ),
+    (
+        "LSTM",
+        14,
+        (*SEQUENCE, floats(1, 12, 4), floats(1, 12, 3), *[None] * 4, floats(1, 9)),
+        {"hidden_size": 3},
+        "its input P",
+    ),
+    ("DFT", 17, (floats(1, 6, 1),), {"onesided": 1}, "onesided=1"),
+    ("DFT", 20, (floats(2, 5, 4, 2),), {}, "its input axis"),
+    ("RoiAlign", 16, ROIS, {"mode": "max", "output_height": 3, "output_width": 3}, "mode=max"),
+    (
+        "MaxPool",
+        12,
+        (floats(1, 1, 5, 6),),
+        {"kernel_shape": [2, 2], "storage_order": 1},
+        "storage_",
+    ),
+    (
+        "ConvTranspose",
+        11,
+        (floats(1, 1, 4, 5), floats(1, 1, 3, 3)),
+        {"strides": [2, 2], "output_shape": [8, 10], "auto_pad": "SAME_UPPER"},
+        "auto_pad=SAME_UPPER",
+    ),
+    ("ReduceL1", 18, (floats(2, 3),), {"noop_with_empty_axes": 1}, "noop_with_empty_axes=1"),
+    ("ReduceLogSum", 18, (X + 2,), {"noop_with_empty_axes": 1}, "noop_with_empty_axes=1"),
+)
+UNKNOWN_TO_THE_REFERENCE: Sequence[Case] = (
+    (
+        "LSTM",
+        14,
+        (*SEQUENCE, floats(1, 12, 4), floats(1, 12, 3)),
+        {"hidden_size": 3, "input_forget": 1},
+        "input_forget=1",
+    ),
+    ("ReduceL2", 18, (floats(2, 3),), {"noop_with_empty_axes": 1}, "noop_with_empty_axes=1"),
+    ("Greater", 1, (floats(3, 3, 3), floats(3, 3)), {"broadcast": 1, "axis": 0}, "axis=0"),
+)
+
+
+def write(directory: Path, case: Case) -> Path:
+    """Write a model of one operator, whose inputs but the first are its constants."""
+    kind, opset, inputs, attributes, _ = case
+    names = ["" if each is None else f"x{at}" for at, each in enumerate(inputs)]
+    outputs = ["y", "indices"] if "storage_order" in attributes else ["y"]
+    node = helper.make_node(kind, names, outputs, name="n", **attributes)
+    constants = [
+        onnx.numpy_helper.from_array(each, name)
+        for each, name in zip(inputs[1:], names[1:], strict=True)
+        if each is not None
+    ]
+    given = helper.make_tensor_value_info("x0", onnx.TensorProto.FLOAT, np.shape(inputs[0]))
+    results = [onnx.ValueInfoProto(name=name) for name in outputs]
+    return save(directory, helper.make_graph([node], "g", [given], results, constants), opset)
+
+
+def save(directory: Path, graph: onnx.GraphProto, opset: int, **more: Any) -> Path:
+    file = directory / "model.onnx"
+    imported = [helper.make_opsetid("", opset), helper.make_opsetid("own", 1)]
+    model = helper.make_model(graph, opset_imports=imported, ir_version=10, **more)
+    file.write_bytes(model.SerializeToString())
+    return file
+
+
+def named(case: Case) -> str:
+    return f"{case[0]}-{case[4]}"
+
+
+@pytest.mark.parametrize("case", [*CASES, *UNKNOWN_TO_THE_REFERENCE], ids=named)
+def test_what_would_be_dropped_is_refused_by_name(tmp_path: Path, case: Case) -> None:
+    with pytest.raises(LoadFailed, match=f'^{case[0]} "n": OpenVINO does not .*{case[4]}'):
+        refuse_unread(write(tmp_path, case))
+
+
+@pytest.mark.parametrize("case", CASES, ids=named)
+def test_openvino_still_drops_it(tmp_path: Path, case: Case) -> None:
+    """A row of the table that OpenVINO no longer needs fails here, and may go."""
+    file, given = write(tmp_path, case), case[2][0]
+    expected = ReferenceEvaluator(str(file)).run(None, {"x0": given})[-1]
+    compiled = ov.Core().compile_model(str(file), "CPU", {"INFERENCE_PRECISION_HINT": "f32"})
+    answer = list(compiled([given]).values())[-1]
+    assert answer.shape != expected.shape or not np.allclose(answer, expected, atol=1e-3)
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        ("Resize", 18, (X, None, SCALES), {"antialias": 0, "exclude_outside": 0}, ""),
+        ("Attention", 25, QUERIES, {"left_window_size": -1, "is_causal": 1}, ""),
+        ("DFT", 17, (floats(1, 6, 2),), {"axis": 1}, ""),
+        ("MaxPool", 12, (X,), {"kernel_shape": [2, 2]}, ""),
+    ],
+    ids=named,
+)
+def test_harmless_values_are_served(tmp_path: Path, case: Case) -> None:
+    refuse_unread(write(tmp_path, case))
+
+
+def resize(**attributes: Any) -> onnx.NodeProto:
+    return helper.make_node("Resize", ["x", "", "s"], ["y"], name="r", **attributes)
+
+
+def test_bodies_of_branches_are_read(tmp_path: Path) -> None:
+    y = onnx.ValueInfoProto(name="y")
+    body = helper.make_graph([resize(antialias=1)], "body", [], [y])
+    branch = helper.make_node("If", ["c"], ["y"], then_branch=body, else_branch=body)
+    file = save(tmp_path, helper.make_graph([branch], "g", [], [y]), 18)
+    with pytest.raises(LoadFailed, match=r'Resize "r": OpenVINO does not compute antialias=1'):
+        refuse_unread(file)
+
+
+def test_functions_are_read_by_their_own_opset(tmp_path: Path) -> None:
+    call = helper.make_node("f", ["x", "s"], ["y"], domain="own")
+    twice = resize()
+    twice.attribute.add(name="antialias", type=onnx.AttributeProto.INT, ref_attr_name="a")
+    function = helper.make_function(
+        "own", "f", ["x", "s"], ["y"], [twice], [helper.make_opsetid("", 18)], ["a"]
+    )
+    graph = helper.make_graph([call], "g", [], [onnx.ValueInfoProto(name="y")])
+    file = save(tmp_path, graph, 17, functions=[function])
+    assert [(node.kind, node.opset) for node in nodes(file)] == [("f", 1), ("Resize", 18)]
+    with pytest.raises(LoadFailed, match="antialias=a value of the caller"):
+        refuse_unread(file)
+
+
+def test_a_newer_opset_than_was_compared_is_refused(tmp_path: Path) -> None:
+    graph = helper.make_graph([resize()], "g", [], [])
+    refuse_unread(save(tmp_path, graph, NEWEST_OPSET))
+    with pytest.raises(LoadFailed, match=f"of opset 99; the newest known is {NEWEST_OPSET}"):
+        refuse_unread(save(tmp_path, graph, 99))
+    assert onnx.defs.onnx_opset_version() <= NEWEST_OPSET, "compare the newer operators, too"
+
+
+def test_a_file_is_read_as_onnx_reads_it(tmp_path: Path) -> None:
+    node = helper.make_node(
+        "Own", ["x", "", "z"], ["y"], domain="own", i=-3, f=0.5, s="text", ints=[1, -2],
+        floats=[0.5, 2.0], strings=["a", "b"], tensor=onnx.numpy_helper.from_array(X),
+    )  # fmt: skip
+    file = save(tmp_path, helper.make_graph([node], "g", [], []), 18)
+    (found,) = nodes(file)
+    assert found.attributes == {
+        "i": -3, "f": 0.5, "s": "text", "ints": (1, -2), "floats": (0.5, 2.0),
+        "strings": ("a", "b"), "tensor": None,
+    }  # fmt: skip
+    assert (found.domain, found.inputs, found.opset) == ("own", ("x", "", "z"), 1)
+    assert opsets(file) == {"ai.onnx": 18, "own": 1}
+    assert uses_domain(file, "own")
+    assert not uses_domain(file, "ai.onnx.ml")
+
+
+@pytest.mark.parametrize("content", [b"", b"\x3a\xff\x01", b"no model at all", b"\x3a\x02\x0a\x09"])
+def test_what_is_no_model_is_left_to_openvino(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "model.onnx").write_bytes(content)
+    refuse_unread(tmp_path / "model.onnx")
+
+
+def test_each_row_names_what_onnx_has() -> None:
+    schemas = onnx.defs.get_all_schemas_with_history()
+    known = {
+        (schema.name, name)
+        for schema in schemas
+        for name in (*schema.attributes, *(each.name for each in schema.inputs))
+    }
+    assert {(kind, row.name) for kind, rows in OVERLOOKED.items() for row in rows} <= known

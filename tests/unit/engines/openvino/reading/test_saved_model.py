@@ -1,0 +1,253 @@
+"""SavedModels are served under the names that their SignatureDefs give, every signature."""
+
+import importlib.util
+import os
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ie_serving.core.errors import LoadFailed
+from ie_serving.core.tensors import Array, DataType, Signature
+from ie_serving.engines.base import EngineOptions
+from ie_serving.engines.openvino.compiling.engine import OpenVinoEngine
+from ie_serving.engines.preprocessing import Preprocessing
+from ie_serving.engines.run.program import Runs
+from ie_serving.engines.savedmodel import file as saved_model
+from ie_serving.engines.tensorflow.fallback import TensorFlowFallback
+from ie_serving.engines.tensorflow.options import TensorFlowOptions
+from tests.exporting import export
+from tests.unit.engines.openvino.models import load, run
+
+
+@pytest.fixture(scope="session")
+def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """SavedModels as tensorflow writes them; see `savedmodels.py`."""
+    if importlib.util.find_spec("tensorflow") is None:
+        pytest.skip("tensorflow, the reference, is not installed")
+    script = Path(__file__).with_name("savedmodels.py")
+    return export(script, tmp_path_factory.mktemp("exported"))
+
+
+def test_signatures_are_those_of_the_file(exported: Path) -> None:
+    signatures = load(exported / "several").signatures
+    own = {name for name, signature in signatures.items() if not signature.definition}
+    assert own == {"serving_default", "three", "several"}
+    several = signatures["several"]
+    assert set(several.inputs) == {"p", "q"}
+    assert set(several.outputs) == {"zz", "aa", "same"}
+    q = several.inputs["q"]
+    assert (q.dtype, q.shape, q.tensor) == (DataType.INT64, (-1, 3), "several_q:0")
+    assert several.outputs["zz"].tensor.startswith("StatefulPartitionedCall")
+
+
+def test_aliases_and_methods_are_those_of_the_file(exported: Path) -> None:
+    signatures = load(exported / "first").signatures
+    default, regress = signatures["serving_default"], signatures["regress"]
+    assert {n: s.tensor for n, s in default.inputs.items()} == {"in": "x:0"}
+    assert {n: s.tensor for n, s in default.outputs.items()} == {"out": "y:0"}
+    assert {n: s.tensor for n, s in regress.inputs.items()} == {"inputs": "x:0"}
+    assert regress.method == "tensorflow/serving/regress"
+
+
+async def test_every_signature_computes_its_own(exported: Path) -> None:
+    model = load(exported / "several", inference_precision="f32")
+    x = {"x": np.array([1, 2, 5], np.float32)}
+    assert (await run(model, x))["y"].tolist() == [2.5, 3.0, 4.5]
+    assert (await run(model, x, "three"))["y3"].tolist() == [3.5, 4.0, 5.5]
+    inputs = {"p": np.full((2, 3), 4, np.float32), "q": np.full((2, 3), 7, np.int64)}
+    answer = await run(model, inputs, "several")
+    assert answer["zz"].tolist() == [[2.0] * 3] * 2
+    assert answer["aa"].tolist() == [[8] * 3] * 2
+    assert answer["same"].tolist() == [[4.0] * 3] * 2
+
+
+async def test_outputs_that_depend_on_no_input_have_all_their_bits(exported: Path) -> None:
+    """The CPU plugin would compute them in 32 bits; nothing could flag them, as no request does."""
+    answer = await run(load(exported / "fixed"), {"x": np.array([1], np.float32)})
+    assert answer["y"].tolist() == [2.0]
+    assert answer["sum"] == (2**40 + 2**31 + 1) * 3
+    assert answer["real"] == 3.5
+    assert answer["is_large"].tolist() == [True, False]
+
+
+async def test_inputs_that_are_given_out_under_the_name_of_another_keep_their_own(
+    exported: Path,
+) -> None:
+    inputs = {name: np.array([at], np.float32) for at, name in enumerate("pqr", start=1)}
+    answer = await run(load(exported / "fixed"), inputs, "crossed")
+    assert {name: value.tolist() for name, value in answer.items()} == {
+        "p": [2.0],
+        "q": [1.0],
+        "r": [2.0],
+    }
+
+
+async def test_an_input_inside_the_graph_is_fed_and_nothing_above_it_runs(exported: Path) -> None:
+    model = load(exported / "fed_inside", inference_precision="f32")
+    assert str(model.signatures["serving_default"].inputs["x"]) == '"x" float (-1, 1)'
+    answer = await run(model, {"x": np.array([[3], [4]], np.float32)})
+    assert answer["y"].tolist() == [[1.5], [2.0]]
+
+
+@pytest.mark.parametrize(
+    ("model", "moves", "operation"),
+    [
+        ("counting", "in_a_loop", "AssignAddVariableOp"),
+        ("first_counting", "moves", "AssignAdd"),
+    ],
+)
+def test_what_changes_a_variable_or_reads_one_that_changes_is_left_out(
+    exported: Path, model: str, moves: str, operation: str
+) -> None:
+    signatures = load(exported / model).signatures
+    assert not signatures["serving_default"].left_out
+    assert f"{operation} changes 'count' for later requests" in signatures[moves].left_out
+    told = f"depends on 'count', which signature '{moves}' changes ({operation})"
+    assert told in signatures["reads"].left_out
+
+
+class TakesOne:
+    """A fallback that takes the signature `in_a_loop` and says more of the others."""
+
+    def take(
+        self, directory: Path, left_out: Sequence[Signature], options: EngineOptions
+    ) -> tuple[list[Runs], list[Signature]]:
+        taken = [each for each in left_out if each.name == "in_a_loop"]
+        others = [replace(s, left_out=f"{s.left_out}; try it") for s in left_out if s not in taken]
+        runs_on = "another engine"
+        return [Answering(replace(each, left_out="", runs_on=runs_on)) for each in taken], others
+
+
+class Answering:
+    """A program that reads outputs of its own."""
+
+    def __init__(self, signature: Signature) -> None:
+        self.signature = signature
+
+    async def infer(self, inputs: Mapping[str, Array], read: Callable[..., Any]) -> Any:
+        return read({"y": inputs["x"] + 7})
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+async def test_a_fallback_takes_what_is_left_out(exported: Path) -> None:
+    engine = OpenVinoEngine(TakesOne())
+    model = engine.compile(exported / "counting", EngineOptions())
+    signatures = model.signatures
+    assert signatures["in_a_loop"].runs_on == "another engine"
+    assert signatures["serving_default"].runs_on == "OpenVINO"
+    assert not signatures["in_a_loop"].left_out
+    assert signatures["reads"].left_out.endswith("; try it")
+    assert (await run(model, {"x": np.array([1], np.float32)}, "in_a_loop"))["y"].tolist() == [8.0]
+    model.close()
+
+
+def test_tensorflow_takes_nothing_where_it_would_skip_the_preprocessing(exported: Path) -> None:
+    options = EngineOptions().having(Preprocessing(mean=(1.0,)))
+    options = options.having(TensorFlowOptions(fallback=True))
+    engine = OpenVinoEngine(TensorFlowFallback())
+    signatures = engine.compile(exported / "counting", options).signatures
+    assert "; TensorFlow could run it, but not with mean: " in signatures["in_a_loop"].left_out
+    assert not signatures["serving_default"].left_out
+
+
+async def test_truncating_the_variables_of_a_loaded_model_changes_nothing(
+    exported: Path, tmp_path: Path
+) -> None:
+    copy = shutil.copytree(exported / "several", tmp_path / "model")
+    model = load(copy)
+    assert str(tmp_path) not in Path("/proc/self/maps").read_text()
+    for file in copy.rglob("*"):
+        if file.is_file():
+            os.truncate(file, 0)
+    assert (await run(model, {"x": np.array([2], np.float32)}))["y"].tolist() == [3.0]
+
+
+def test_an_operation_that_openvino_lacks_is_named(exported: Path) -> None:
+    with pytest.raises(LoadFailed, match="DecodeCSV") as failure:
+        load(exported / "unsupported")
+    assert "serving_default" in str(failure.value)
+
+
+def test_a_cut_file_fails_to_load(exported: Path, tmp_path: Path) -> None:
+    copy = shutil.copytree(exported / "several", tmp_path / "model")
+    os.truncate(copy / "saved_model.pb", 1000)
+    with pytest.raises(LoadFailed, match=r"saved_model\.pb"):
+        load(copy)
+
+
+@pytest.mark.parametrize(
+    ("file", "told"),
+    [
+        ("variables.data-00000-of-00001", "is cut short, it has 1000 bytes and the variables take"),
+        ("variables.index", "is damaged, it is no table, or is cut short"),
+    ],
+)
+def test_a_damaged_file_is_named_before_any_other_engine_is_asked(
+    file: str, told: str, exported: Path, tmp_path: Path
+) -> None:
+    """It costs all signatures, as with TensorFlow, whose process could not load it either."""
+    copy = shutil.copytree(exported / "several", tmp_path / "model")
+    path = copy / "variables" / file
+    os.truncate(path, 1000 if "data" in file else path.stat().st_size - 9)
+    with pytest.raises(LoadFailed) as failure:
+        OpenVinoEngine(TakesOne()).compile(copy, EngineOptions())
+    assert str(failure.value).startswith(f"{file} {told}")
+    assert str(failure.value).endswith(": upload the version again")
+
+
+def flip(path: Path, at: int) -> None:
+    data = bytearray(path.read_bytes())
+    data[at] ^= 0x40
+    path.write_bytes(data)
+
+
+def test_a_flipped_byte_of_a_variable_is_refused_as_by_tensorflow(
+    exported: Path, tmp_path: Path
+) -> None:
+    """Its length is right, and every bit of it is a number that the model would compute with."""
+    copy = shutil.copytree(exported / "several", tmp_path / "model")
+    (shard,) = (copy / "variables").glob("variables.data-*")
+    flip(shard, 600_000)
+    with pytest.raises(LoadFailed) as failure:
+        load(copy)
+    assert str(failure.value) == (
+        f"{shard.name} is damaged, the variable 'table/.ATTRIBUTES/VARIABLE_VALUE' does not have"
+        " the checksum that variables.index promises: uploaded incompletely or damaged: upload the"
+        " version again"
+    )
+
+
+def test_a_flipped_byte_of_the_index_is_refused(exported: Path, tmp_path: Path) -> None:
+    copy = shutil.copytree(exported / "several", tmp_path / "model")
+    flip(copy / "variables" / "variables.index", 40)
+    with pytest.raises(
+        LoadFailed, match=r"^variables\.index is damaged, a block does not have its"
+    ):
+        load(copy)
+
+
+def test_lost_variables_fail_to_load(exported: Path, tmp_path: Path) -> None:
+    copy = shutil.copytree(exported / "several", tmp_path / "model")
+    (shard,) = (copy / "variables").glob("variables.data-*")
+    os.truncate(shard, 10)
+    with pytest.raises(LoadFailed, match=r"cut short, it has 10 bytes .*upload the version again"):
+        load(copy)
+
+
+@given(st.binary(max_size=300))
+def test_any_bytes_are_read_or_refused(
+    tmp_path_factory: pytest.TempPathFactory, file: bytes
+) -> None:
+    directory = tmp_path_factory.mktemp("any")
+    (directory / "saved_model.pb").write_bytes(file)
+    with pytest.raises(LoadFailed):
+        saved_model.declared(saved_model.read_graph(directory))

@@ -1,0 +1,103 @@
+"""Examples that are alike give what each of them gives alone; others are left to the other ways."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ie_serving.core.requests import Features
+from ie_serving.core.tensors import DataType
+from ie_serving.engines.savedmodel import examples
+from ie_serving.engines.savedmodel.alike import read_alike
+from ie_serving.engines.savedmodel.example_spec import ExampleSpec, Ragged
+from ie_serving.engines.savedmodel.examples import parse
+from ie_serving.wire.protobuf.fields import Unclear
+from ie_serving.wire.tfs.example import serialize_examples
+
+INTEGER, FLOAT, STRING = DataType.INT64, DataType.FP32, DataType.STRING
+LONG_NAME = "a longer name" * 12
+SPEC = ExampleSpec(
+    ragged=[
+        Ragged("n", INTEGER, "n", "n splits", INTEGER),
+        Ragged("f", FLOAT, "f", "f splits", INTEGER),
+        Ragged(LONG_NAME, STRING, "t", "t splits", INTEGER),
+        Ragged("absent", FLOAT, "x", "x splits", INTEGER),
+    ]
+)
+WIDE = st.integers(1 << 62, (1 << 63) - 1)
+ALIKE = st.fixed_dictionaries(
+    {
+        "n": st.lists(WIDE, min_size=1, max_size=4),
+        "f": st.lists(st.floats(width=32, allow_nan=False), min_size=1, max_size=4),
+        LONG_NAME: st.lists(st.binary(max_size=9), min_size=1, max_size=3),
+        "not read": st.just([1]),
+    }
+)
+ROWS = serialize_examples([{"n": [1, 300], "f": [1.0]}, {"n": [2], "f": [2.0, 3.0]}])
+
+
+@given(st.lists(ALIKE, min_size=1, max_size=6))
+def test_the_values_are_those_that_protobuf_reads(rows: list[Features]) -> None:
+    rows = [dict(sorted(row.items())) for row in rows]
+    serialized = serialize_examples(rows)
+    columns = read_alike(SPEC.features, serialized)
+    alone = [parse(SPEC, [data]) for data in serialized]
+    for each in SPEC.ragged:
+        column = columns[each.key]
+        assert column.values.tolist() == [v for one in alone for v in one[each.values].tolist()]
+        assert column.lengths.tolist() == [len(one[each.values]) for one in alone]
+        assert column.values.dtype == each.dtype.numpy
+
+
+@pytest.mark.parametrize("size", [1, 127, 128, 300, 20_000])
+def test_lengths_of_several_bytes_are_read(size: int) -> None:
+    values = [[i + at / 7 for at in range(size)] for i in range(3)]
+    columns = read_alike(SPEC.features, serialize_examples([{"f": each} for each in values]))
+    assert columns["f"].values.tolist() == np.array(values, np.float32).ravel().tolist()
+
+
+@pytest.mark.parametrize(
+    "row",
+    [{"f": [1.0]}, {"f": [1.0], "n": [1], "x": [2]}, {"n": [1.0], "f": [1.0]}, {}, {"n": []}],
+    ids=["missing", "more", "another kind", "nothing", "empty"],
+)
+def test_what_is_not_alike_is_left_to_the_other_ways(row: Features) -> None:
+    with pytest.raises(Unclear):
+        read_alike(SPEC.features, [*ROWS, *serialize_examples([row])])
+
+
+@pytest.mark.parametrize("cut", range(len(ROWS[0])))
+def test_a_cut_example_is_left_to_protobuf(cut: int) -> None:
+    for rows in ([ROWS[0], ROWS[0][:cut]], [ROWS[0][:cut], ROWS[0]]):
+        with pytest.raises(Unclear):
+            read_alike(SPEC.features, rows)
+
+
+@given(st.integers(0, len(ROWS[0]) - 1), st.integers(0, 255))
+def test_an_example_with_another_byte_is_left_or_read_as_protobuf_reads_it(
+    place: int, byte: int
+) -> None:
+    changed = bytearray(ROWS[0])
+    changed[place] = byte
+    try:
+        columns = read_alike(SPEC.features, [ROWS[0], bytes(changed)])
+    except Unclear:
+        return
+    alone = parse(SPEC, [bytes(changed)])
+    assert columns["n"].values.tolist()[2:] == alone["n"].tolist()
+    assert columns["f"].values.tolist()[1:] == alone["f"].tolist()
+
+
+def test_a_key_that_two_features_read_as_different_kinds_is_left_to_protobuf() -> None:
+    features = [*SPEC.features, Ragged("n", FLOAT, "m", "m splits", INTEGER)]
+    with pytest.raises(Unclear):
+        read_alike(features, ROWS)
+
+
+def test_blocks_are_joined(monkeypatch: pytest.MonkeyPatch) -> None:
+    together = parse(SPEC, ROWS * examples.ALIKE)
+    monkeypatch.setattr(examples, "BLOCK", 7)
+    in_blocks = parse(SPEC, ROWS * examples.ALIKE)
+    assert {name: each.tolist() for name, each in in_blocks.items()} == {
+        name: each.tolist() for name, each in together.items()
+    }

@@ -32,7 +32,7 @@ FILES = (
     DOCS / "reference" / "setting-names.md",
     DOCS / "reference" / "tensorflow-model-server.md",
     DOCS / "guide" / "configuration.md",
-    DOCS / "guide" / "storage.md",
+    DOCS / "guide" / "stores.md",
     DOCS / "guide" / "tuning.md",
     DOCS / "guide" / "graphs.md",
     DOCS / "guide" / "migration-tensorflow-serving.md",

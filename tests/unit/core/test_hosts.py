@@ -1,4 +1,4 @@
-"""Which addresses are public: the table of docs/guide/storage.md, and what looks like its rows."""
+"""Which addresses are public: the table of docs/guide/stores.md, and what looks like its rows."""
 
 import pytest
 

@@ -15,7 +15,7 @@ import numpy as np
 import tensorflow as tf
 
 from benchmarks.report import table
-from ie_serving.core.tensors import DataType
+from ie_serving.core.values.tensors import DataType
 from ie_serving.engines.savedmodel.example_spec import Dense, ExampleSpec
 from ie_serving.engines.savedmodel.examples import parse
 

@@ -19,13 +19,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ie_serving.app.engine_stack import engine_of
-from ie_serving.core.tensors import SERVING_DEFAULT
+from ie_serving.core.values.tensors import SERVING_DEFAULT
 from ie_serving.engines.base import CompiledModel
 from ie_serving.engines.graph.engine import FILE, WithGraphs
 from ie_serving.models.configuration import ModelConfig
 from ie_serving.models.served import Served, ServedModels, WithPrepared
 from ie_serving.models.version.handle import Servable
-from ie_serving.telemetry.steps import StepMetrics
+from ie_serving.telemetry.metrics.steps import StepMetrics
 
 Arrays = Mapping[str, NDArray[Any]]
 WARM_UP = 300

@@ -8,8 +8,8 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 
-from ie_serving.core.commands import ASKING
-from ie_serving.core.interruption import code_of, heed
+from ie_serving.core.runtime.interruption import code_of, heed
+from ie_serving.core.values.commands import ASKING
 
 Command = Callable[[Sequence[str]], int]
 """Takes what stands behind the program's name; gives the exit code."""

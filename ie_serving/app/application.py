@@ -14,10 +14,10 @@ from ie_serving.config.files.followed import FollowedConfig
 from ie_serving.config.files.text_proto import from_message
 from ie_serving.config.settings import ServerSettings, Settings
 from ie_serving.config.values.words import log_level
-from ie_serving.core.access import Caller
-from ie_serving.core.budget import BUDGET
 from ie_serving.core.compat import added
-from ie_serving.core.share import SHARE
+from ie_serving.core.runtime.budget import BUDGET
+from ie_serving.core.runtime.machine_share import SHARE
+from ie_serving.core.values.access import Caller
 from ie_serving.engines.base import Engine
 from ie_serving.engines.graph.engine import WithGraphs
 from ie_serving.engines.layers.sequence_family import Families
@@ -71,10 +71,10 @@ from ie_serving.server.transport.grpc.services import Answer, Services
 from ie_serving.server.workers.member import Member
 from ie_serving.storage.backends.by_url import check_urls
 from ie_serving.storage.options import StorageOptions
-from ie_serving.telemetry.logs import Event
-from ie_serving.telemetry.metrics import Metrics
-from ie_serving.telemetry.process import ProcessMetrics
-from ie_serving.telemetry.stores import STORES
+from ie_serving.telemetry.log.logs import Event
+from ie_serving.telemetry.metrics.page import Metrics
+from ie_serving.telemetry.metrics.process import ProcessMetrics
+from ie_serving.telemetry.metrics.stores import STORES
 from ie_serving.wire.protobuf import messages
 from ie_serving.wire.tfs import metadata
 from ie_serving.wire.tfs.example import parse_examples, serialize_examples

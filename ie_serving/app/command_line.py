@@ -18,9 +18,10 @@ from ie_serving.config.dialects import ie_serving as own
 from ie_serving.config.dialects import tensorflow_model_server as tfs
 from ie_serving.config.schema import closed, shared_port, workers
 from ie_serving.config.settings import Parsed, Settings, TuneSettings
-from ie_serving.core import hints, interruption
 from ie_serving.core.compat import by_name, imported
-from ie_serving.core.errors import ServingError, causes
+from ie_serving.core.runtime import interruption
+from ie_serving.core.values import hints
+from ie_serving.core.values.errors import ServingError, causes
 from ie_serving.server.process import gunicorn_app
 from ie_serving.server.process.deadly_loads import LoadNotes
 from ie_serving.server.process.handover import Handover, Handovers
@@ -28,7 +29,9 @@ from ie_serving.server.process.lifecycle import Application
 from ie_serving.server.workers.member import Member
 from ie_serving.storage.backends.by_url import check_urls, open_storage
 from ie_serving.storage.options import StorageOptions
-from ie_serving.telemetry import access_log, installed, logs
+from ie_serving.telemetry.log import logs
+from ie_serving.telemetry.request import access_log
+from ie_serving.telemetry.trace import installed
 
 log = logging.getLogger(__name__)
 
@@ -230,7 +233,7 @@ def _check(parsed: Parsed) -> int:
 
 def _limit_memory(parsed: Parsed) -> None:
     """Let models that are loaded without a server be held to what its requests may take."""
-    from ie_serving.core.budget import BUDGET
+    from ie_serving.core.runtime.budget import BUDGET
     from ie_serving.server.process.memory_limit import budget_of
 
     BUDGET.limit = budget_of(parsed.settings.server.memory_budget_bytes)

@@ -29,9 +29,9 @@ from ie_serving.engines.verification.engine import VerifiedEngine
 from ie_serving.engines.verification.verifier import Verifier
 from ie_serving.inference.samples import RecordedRequests
 from ie_serving.models.configuration import ModelConfig
-from ie_serving.telemetry.batches import BatchMetrics
-from ie_serving.telemetry.sequences import SequenceMetrics
-from ie_serving.telemetry.watch import Told
+from ie_serving.telemetry.metrics.batches import BatchMetrics
+from ie_serving.telemetry.metrics.sequences import SequenceMetrics
+from ie_serving.telemetry.request.watch import Told
 from ie_serving.wire.json.golden import read_golden as golden_json
 from ie_serving.wire.tfs.golden import read_golden as golden_records
 from ie_serving.wire.tfs.predict import parse_request

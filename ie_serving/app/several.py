@@ -30,9 +30,9 @@ from ie_serving.server.workers.ledger import Ledger
 from ie_serving.server.workers.line import Line, Silent
 from ie_serving.server.workers.member import Member, Phase
 from ie_serving.server.workers.spread import Spread
-from ie_serving.telemetry import logs
-from ie_serving.telemetry.metrics import Metrics
-from ie_serving.telemetry.summed import counted, summed
+from ie_serving.telemetry.log import logs
+from ie_serving.telemetry.metrics.page import Metrics
+from ie_serving.telemetry.metrics.summed import counted, summed
 
 POLL: Final = "poll"
 VERSIONS: Final = "versions"

@@ -16,7 +16,7 @@ from ie_serving.server.process.handover import Handovers
 from ie_serving.server.transport.connection_limit import ConnectionLimit
 from ie_serving.server.transport.listener import Sharing
 from ie_serving.server.workers.member import Member
-from ie_serving.telemetry.metrics import Metrics
+from ie_serving.telemetry.metrics.page import Metrics
 
 Reload = Callable[[], Awaitable[bool]]
 """Reloads, and tells whether anything changed. Raises ServingError."""

@@ -17,17 +17,17 @@ from dataclasses import dataclass
 from typing import Any
 
 from ie_serving.config.settings import Settings
-from ie_serving.core.errors import LoadFailed, NotFound, ServingError, causes
-from ie_serving.core.nearest import nearest
-from ie_serving.core.requests import ModelSpec
-from ie_serving.core.tensors import Signature
+from ie_serving.core.values.errors import LoadFailed, NotFound, ServingError, causes
+from ie_serving.core.values.nearest import nearest
+from ie_serving.core.values.requests import ModelSpec
+from ie_serving.core.values.tensors import Signature
 from ie_serving.engines.base import Engine
 from ie_serving.engines.graph.engine import WithGraphs
 from ie_serving.models.configuration import ModelConfig
 from ie_serving.models.version.examine import Examined, examine
 from ie_serving.storage.base import Storage
 from ie_serving.storage.stated import Stated
-from ie_serving.telemetry.progress import Progress
+from ie_serving.telemetry.log.progress import Progress
 
 Open = Callable[[str], Storage]
 """Opens the storage of a base path."""

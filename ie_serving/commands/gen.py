@@ -13,8 +13,8 @@ import urllib.request
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from ie_serving.core.errors import InvalidRequest, NotAvailable
-from ie_serving.core.requests import ModelSpec
+from ie_serving.core.values.errors import InvalidRequest, NotAvailable
+from ie_serving.core.values.requests import ModelSpec
 from ie_serving.wire.clients import call, languages
 from ie_serving.wire.clients.metadata import signatures_at
 from ie_serving.wire.clients.sample import text_of

@@ -10,10 +10,10 @@ from typing import Any
 
 from ie_serving.config.dialects.kernel_run import KernelRun
 from ie_serving.core.compat import added
-from ie_serving.core.errors import ServingError
-from ie_serving.core.fit import fit, shed
-from ie_serving.core.raw_bodies import body_of, reply_of
-from ie_serving.core.tensors import SERVING_DEFAULT, Array
+from ie_serving.core.values.errors import ServingError
+from ie_serving.core.values.fit import fit, shed
+from ie_serving.core.values.raw_bodies import body_of, reply_of
+from ie_serving.core.values.tensors import SERVING_DEFAULT, Array
 from ie_serving.engines.others import AtHand
 from ie_serving.engines.python.driver import load
 from ie_serving.wire.json.request import Format, parse_predict

@@ -19,10 +19,10 @@ from typing import Any
 import numpy as np
 
 from ie_serving.config.dialects.verify import Verify
-from ie_serving.core.errors import LoadFailed, ServingError
-from ie_serving.core.fit import fit
-from ie_serving.core.golden import ATOL, RTOL
-from ie_serving.core.tensors import Array, Signature
+from ie_serving.core.values.errors import LoadFailed, ServingError
+from ie_serving.core.values.fit import fit
+from ie_serving.core.values.golden import ATOL, RTOL
+from ie_serving.core.values.tensors import Array, Signature
 from ie_serving.engines.base import CompiledModel, Engine, EngineOptions
 from ie_serving.engines.generated import Guess, Input, Kind, Request, guesses, requests, usual
 from ie_serving.engines.layers import own_loop

@@ -7,7 +7,7 @@ them.
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from ie_serving.core.access import Caller
+from ie_serving.core.values.access import Caller
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -290,7 +290,7 @@ class Parsed:
     """What was accepted without effect; for the log, once it is set up."""
 
     names: Mapping[str, str] = field(default_factory=dict)
-    """What the command calls each setting, for `core.hints`."""
+    """What the command calls each setting, for `core.values.hints`."""
 
     only_check: bool = False
     """Say what would be served, instead of serving it."""

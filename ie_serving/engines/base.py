@@ -20,9 +20,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 if TYPE_CHECKING:
-    from ie_serving.core.callers import Caller
-    from ie_serving.core.errors import ServingError
-    from ie_serving.core.tensors import Array, Signature
+    from ie_serving.core.values.callers import Caller
+    from ie_serving.core.values.errors import ServingError
+    from ie_serving.core.values.tensors import Array, Signature
 
 T = TypeVar("T")
 Own = TypeVar("Own")

@@ -3,8 +3,8 @@
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from ie_serving.core.errors import LoadFailed
-from ie_serving.core.nearest import nearest
+from ie_serving.core.values.errors import LoadFailed
+from ie_serving.core.values.nearest import nearest
 from ie_serving.engines.base import AUTO, CompiledModel, Driver, EngineOptions
 from ie_serving.engines.listed import TABLE, Listed, names_in, rows
 from ie_serving.engines.third_parties import third_parties

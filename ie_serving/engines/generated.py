@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from ie_serving.core.tensors import Array, DataType
+from ie_serving.core.values.tensors import Array, DataType
 
 SEED = 20260703
 """A model is asked the same requests in the same order on every load, as many as there is time."""

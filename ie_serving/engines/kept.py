@@ -13,11 +13,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from ie_serving.core.digests import crc32_of
-from ie_serving.core.hints import Hint
+from ie_serving.core.values.digests import crc32_of
+from ie_serving.core.values.hints import Hint
 from ie_serving.engines.around import EngineAround
 from ie_serving.engines.base import CompiledModel, EngineOptions
-from ie_serving.telemetry.logs import Event
+from ie_serving.telemetry.log.logs import Event
 
 log = logging.getLogger(__name__)
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import cast
 
 from ie_serving.core.compat import added
-from ie_serving.core.errors import LoadFailed
+from ie_serving.core.values.errors import LoadFailed
 from ie_serving.engines.base import CompiledModel, EngineOptions
 
 GROUP = "ie_serving.drivers"

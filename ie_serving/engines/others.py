@@ -14,8 +14,8 @@ from ie_serving.engines.around import EngineAround
 from ie_serving.engines.base import CompiledModel, Engine, EngineOptions
 
 if TYPE_CHECKING:
-    from ie_serving.core.requests import ModelSpec
-    from ie_serving.core.tensors import Array, Signature
+    from ie_serving.core.values.requests import ModelSpec
+    from ie_serving.core.values.tensors import Array, Signature
 
 
 class Others(Protocol):

@@ -2,10 +2,10 @@
 
 from collections.abc import Mapping
 
-from ie_serving.core.fit import fit, shed
-from ie_serving.core.requests import ModelSpec
-from ie_serving.core.signatures import named
-from ie_serving.core.tensors import Array, Signature
+from ie_serving.core.values.fit import fit, shed
+from ie_serving.core.values.requests import ModelSpec
+from ie_serving.core.values.signatures import named
+from ie_serving.core.values.tensors import Array, Signature
 from ie_serving.inference.checks import check_served
 from ie_serving.models.served import ServedModels
 from ie_serving.models.version.handle import Servable

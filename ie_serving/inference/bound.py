@@ -6,16 +6,16 @@ from collections.abc import Callable, Coroutine, Mapping
 from functools import partial
 from typing import Any, Generic, TypeVar
 
-from ie_serving.core.callers import CALLER
-from ie_serving.core.errors import InvalidTensor
-from ie_serving.core.fit import fit, shed
-from ie_serving.core.requests import InferRequest
-from ie_serving.core.tensors import Array, Signature
+from ie_serving.core.values.callers import CALLER
+from ie_serving.core.values.errors import InvalidTensor
+from ie_serving.core.values.fit import fit, shed
+from ie_serving.core.values.requests import InferRequest
+from ie_serving.core.values.tensors import Array, Signature
 from ie_serving.inference import checks, examples, summary
 from ie_serving.inference.interface import Encode, Interface, Outputs
 from ie_serving.inference.large_reply import Read, Unencoded, unencoded
 from ie_serving.models.version.handle import Servable
-from ie_serving.telemetry.requests import Served
+from ie_serving.telemetry.metrics.requests import Served
 
 T = TypeVar("T")
 

@@ -1,10 +1,10 @@
-"""What a Predict may ask of a signature, beside its inputs (`core/fit.py`)."""
+"""What a Predict may ask of a signature, beside its inputs (`core/values/fit.py`)."""
 
 from collections.abc import Sequence
 
-from ie_serving.core.errors import InvalidRequest, PreconditionFailed, ServingError
-from ie_serving.core.hints import Hint
-from ie_serving.core.tensors import Method, Signature
+from ie_serving.core.values.errors import InvalidRequest, PreconditionFailed, ServingError
+from ie_serving.core.values.hints import Hint
+from ie_serving.core.values.tensors import Method, Signature
 
 
 def check_method(signature: Signature) -> None:

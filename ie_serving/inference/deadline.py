@@ -2,7 +2,7 @@
 
 `asyncio.wait_for` would wrap the work in a second task, which costs more than a small inference,
 and asks for a task around it, which a coroutine has only from its first wait on
-(`core/eager.py`).
+(`core/runtime/eager.py`).
 """
 
 import asyncio
@@ -10,7 +10,7 @@ import sys
 from collections.abc import Awaitable, Callable, Coroutine, Generator
 from typing import Any, Final, Generic, TypeVar, cast
 
-from ie_serving.core.errors import DeadlineExceeded
+from ie_serving.core.values.errors import DeadlineExceeded
 
 T = TypeVar("T")
 

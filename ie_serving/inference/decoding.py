@@ -6,10 +6,10 @@ A small Predict does not come here: `DataPlane.predict` decodes it where it is.
 from collections.abc import Sequence
 from typing import Final
 
-from ie_serving.core.fit import cast_all, have_dtypes
-from ie_serving.core.requests import Decoded, ExamplesRequest, Features, InferRequest
-from ie_serving.core.tensors import Signature
-from ie_serving.core.threads import in_thread
+from ie_serving.core.runtime.threads import in_thread
+from ie_serving.core.values.fit import cast_all, have_dtypes
+from ie_serving.core.values.requests import Decoded, ExamplesRequest, Features, InferRequest
+from ie_serving.core.values.tensors import Signature
 
 MANY_EXAMPLES: Final = 1000
 """Examples from which they are read in a thread: each takes 0.8 us, however large it is, since its

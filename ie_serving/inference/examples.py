@@ -12,12 +12,18 @@ from typing import TypeVar
 
 import numpy as np
 
-from ie_serving.core.errors import InvalidRequest, NotSupported, PreconditionFailed, ServingError
-from ie_serving.core.example_signature import EXAMPLES
-from ie_serving.core.fit import fit
-from ie_serving.core.hints import Hint
-from ie_serving.core.requests import Features, ModelSpec, Task
-from ie_serving.core.tensors import (
+from ie_serving.core.runtime.threads import in_thread
+from ie_serving.core.values.errors import (
+    InvalidRequest,
+    NotSupported,
+    PreconditionFailed,
+    ServingError,
+)
+from ie_serving.core.values.example_signature import EXAMPLES
+from ie_serving.core.values.fit import fit
+from ie_serving.core.values.hints import Hint
+from ie_serving.core.values.requests import Features, ModelSpec, Task
+from ie_serving.core.values.tensors import (
     CLASSES,
     OUTPUTS,
     SCORES,
@@ -28,7 +34,6 @@ from ie_serving.core.tensors import (
     Method,
     Signature,
 )
-from ie_serving.core.threads import in_thread
 from ie_serving.inference import checks, summary
 from ie_serving.inference.features import decode_examples
 from ie_serving.inference.interface import Outputs, Results

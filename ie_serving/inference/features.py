@@ -12,10 +12,10 @@ from types import MappingProxyType
 import numpy as np
 import numpy.typing as npt
 
-from ie_serving.core.budget import BUDGET
-from ie_serving.core.errors import InvalidRequest
-from ie_serving.core.requests import Feature, Features
-from ie_serving.core.tensors import Array, DataType, TensorSpec
+from ie_serving.core.runtime.budget import BUDGET
+from ie_serving.core.values.errors import InvalidRequest
+from ie_serving.core.values.requests import Feature, Features
+from ie_serving.core.values.tensors import Array, DataType, TensorSpec
 
 _KIND = {int: "int64_list", float: "float_list", bytes: "bytes_list"}
 
@@ -37,7 +37,7 @@ def decode_examples(
 
     Returns:
         For each input an array of `len(examples)` rows: int64, float32 or objects of bytes, for
-        `core.fit` to cast.
+        `core.values.fit` to cast.
 
     Raises:
         InvalidRequest: a feature is missing, of the wrong kind, or of the wrong length, with the

@@ -14,17 +14,17 @@ from pathlib import Path
 
 import numpy as np
 
-from ie_serving.core.difference import difference
-from ie_serving.core.errors import LoadFailed, PreconditionFailed, ServingError
-from ie_serving.core.golden import GoldenRequest
-from ie_serving.core.tensors import SERVING_DEFAULT, Signature
+from ie_serving.core.values.difference import difference
+from ie_serving.core.values.errors import LoadFailed, PreconditionFailed, ServingError
+from ie_serving.core.values.golden import GoldenRequest
+from ie_serving.core.values.tensors import SERVING_DEFAULT, Signature
 from ie_serving.inference.deadline import limited
 from ie_serving.inference.golden_files import Read, golden_requests
 from ie_serving.inference.interface import Api, Interface, Outputs
 from ie_serving.inference.large_reply import Unencoded
 from ie_serving.inference.plane import DataPlane
 from ie_serving.models.version.handle import Servable
-from ie_serving.telemetry.logs import Event
+from ie_serving.telemetry.log.logs import Event
 
 log = logging.getLogger(__name__)
 

@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import BinaryIO
 
-from ie_serving.core.errors import InvalidRequest
-from ie_serving.core.golden import GoldenRequest
+from ie_serving.core.values.errors import InvalidRequest
+from ie_serving.core.values.golden import GoldenRequest
 
 MOST_REQUESTS = 10_000
 """Golden requests of one file. At a millisecond each they delay a version by 10 s already."""

@@ -9,9 +9,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
-from ie_serving.core.callers import NOBODY, Caller
-from ie_serving.core.errors import ServingError
-from ie_serving.core.tensors import Array, Signature
+from ie_serving.core.values.callers import NOBODY, Caller
+from ie_serving.core.values.errors import ServingError
+from ie_serving.core.values.tensors import Array, Signature
 from ie_serving.models.version.handle import Servable
 
 T = TypeVar("T")

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Generic, TypeVar
 
-from ie_serving.core.budget import BUDGET
-from ie_serving.core.tensors import Array
+from ie_serving.core.runtime.budget import BUDGET
+from ie_serving.core.values.tensors import Array
 from ie_serving.inference.interface import Encode, Outputs
 
 T = TypeVar("T")

@@ -6,9 +6,9 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from ie_serving.core.errors import InvalidRequest, NotAvailable, ServingError
-from ie_serving.core.requests import InferRequest, ModelSpec
-from ie_serving.core.tensors import Array
+from ie_serving.core.values.errors import InvalidRequest, NotAvailable, ServingError
+from ie_serving.core.values.requests import InferRequest, ModelSpec
+from ie_serving.core.values.tensors import Array
 from ie_serving.engines.base import Stream, stream_of
 from ie_serving.inference.bound import Bound
 from ie_serving.inference.decoding import decode_large

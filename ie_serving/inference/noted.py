@@ -7,14 +7,14 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar, cast
 
-from ie_serving.core.callers import Caller
+from ie_serving.core.values.callers import Caller
 from ie_serving.inference import summary
 from ie_serving.inference.bound import Bound, NotedBound
 from ie_serving.inference.interface import Api, Encode, Interface, Outputs
 from ie_serving.inference.large_reply import Read, Unencoded
 from ie_serving.inference.plane import Asked, DataPlane
 from ie_serving.models.version.handle import Servable
-from ie_serving.telemetry.entry import CURRENT, LONGEST, Entry, current, now
+from ie_serving.telemetry.request.entry import CURRENT, LONGEST, Entry, current, now
 
 T = TypeVar("T")
 

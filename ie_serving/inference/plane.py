@@ -12,10 +12,10 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any, TypeVar, cast
 
-from ie_serving.core.codes import ENDED, code_of, rejected_for
-from ie_serving.core.requests import ExamplesRequest, InferRequest, ModelSpec, Task
-from ie_serving.core.tensors import SERVING_DEFAULT, Method
-from ie_serving.core.versions import VersionStatus
+from ie_serving.core.values.codes import ENDED, code_of, rejected_for
+from ie_serving.core.values.requests import ExamplesRequest, InferRequest, ModelSpec, Task
+from ie_serving.core.values.tensors import SERVING_DEFAULT, Method
+from ie_serving.core.values.versions import VersionStatus
 from ie_serving.inference import checks, examples, summary
 from ie_serving.inference.bound import Bound, NotedBound
 from ie_serving.inference.deadline import Alarm, Limited, within
@@ -25,9 +25,9 @@ from ie_serving.inference.large_reply import Unencoded
 from ie_serving.inference.sequences import following
 from ie_serving.models.served import ServedModels
 from ie_serving.models.version.handle import Servable
-from ie_serving.telemetry.histogram import SETTLED_AT
-from ie_serving.telemetry.metrics import Metrics
-from ie_serving.telemetry.requests import Key, Served
+from ie_serving.telemetry.metrics.histogram import SETTLED_AT
+from ie_serving.telemetry.metrics.page import Metrics
+from ie_serving.telemetry.metrics.requests import Key, Served
 
 T = TypeVar("T")
 

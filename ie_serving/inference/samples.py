@@ -9,9 +9,9 @@ from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 
-from ie_serving.core.errors import ServingError
-from ie_serving.core.requests import InferRequest
-from ie_serving.core.samples import Sample
+from ie_serving.core.values.errors import ServingError
+from ie_serving.core.values.requests import InferRequest
+from ie_serving.core.values.samples import Sample
 from ie_serving.inference.golden_files import Read, golden_requests
 from ie_serving.inference.warmup import MOST_RECORDS, RECORDS, Records
 

@@ -8,8 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
-from ie_serving.core.errors import SequenceElsewhere
-from ie_serving.core.requests import InferRequest, ModelSpec
+from ie_serving.core.values.errors import SequenceElsewhere
+from ie_serving.core.values.requests import InferRequest, ModelSpec
 from ie_serving.models.served import ServedModels
 from ie_serving.models.version.handle import Servable
 

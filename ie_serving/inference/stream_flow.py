@@ -15,8 +15,8 @@ from contextlib import aclosing
 from dataclasses import dataclass, replace
 from typing import Any, Final, Generic, TypeVar, cast
 
-from ie_serving.core.budget import BUDGET, Lease
-from ie_serving.core.errors import ServingError
+from ie_serving.core.runtime.budget import BUDGET, Lease
+from ie_serving.core.values.errors import ServingError
 
 P = TypeVar("P", bound=Sized)
 T = TypeVar("T")

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, Generic, TypeVar
 
-from ie_serving.core.budget import BUDGET, Lease
-from ie_serving.core.codes import ENDED
-from ie_serving.core.errors import InvalidRequest, NotAvailable, QueueFull, ServingError
-from ie_serving.core.requests import InferRequest
+from ie_serving.core.runtime.budget import BUDGET, Lease
+from ie_serving.core.values.codes import ENDED
+from ie_serving.core.values.errors import InvalidRequest, NotAvailable, QueueFull, ServingError
+from ie_serving.core.values.requests import InferRequest
 from ie_serving.inference.interface import Api, Interface
 from ie_serving.inference.model_stream import ModelStream
 from ie_serving.inference.plane import DataPlane
@@ -28,7 +28,7 @@ from ie_serving.inference.stream_flow import (
     newest,
     numbered,
 )
-from ie_serving.telemetry.streams import StreamMetrics
+from ie_serving.telemetry.metrics.streams import StreamMetrics
 
 T = TypeVar("T")
 

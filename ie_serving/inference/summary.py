@@ -10,10 +10,10 @@ they are not.
 import logging
 from collections.abc import Collection, Mapping, Sequence
 
-from ie_serving.core.codes import Code
-from ie_serving.core.tensors import Array, Signature
+from ie_serving.core.values.codes import Code
+from ie_serving.core.values.tensors import Array, Signature
 from ie_serving.models.version.handle import Servable
-from ie_serving.telemetry.logs import Event
+from ie_serving.telemetry.log.logs import Event
 
 log = logging.getLogger(__name__)
 

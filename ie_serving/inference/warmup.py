@@ -13,10 +13,15 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from ie_serving.core.errors import DeadlineExceeded, InvalidRequest, NotSupported, ServingError
+from ie_serving.core.values.errors import (
+    DeadlineExceeded,
+    InvalidRequest,
+    NotSupported,
+    ServingError,
+)
 from ie_serving.inference.deadline import limited
 from ie_serving.models.version.handle import Servable
-from ie_serving.telemetry.logs import Event
+from ie_serving.telemetry.log.logs import Event
 
 log = logging.getLogger(__name__)
 

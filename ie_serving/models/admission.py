@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 
-from ie_serving.core.errors import InvalidRequest
+from ie_serving.core.values.errors import InvalidRequest
 from ie_serving.models.configuration import ModelConfig
 from ie_serving.models.served import Served
 from ie_serving.models.traffic.labels import check_labels

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 
-from ie_serving.core.access import Caller
+from ie_serving.core.values.access import Caller
 from ie_serving.models.served import Served, ServedModels
 
 

@@ -4,10 +4,10 @@ import asyncio
 import logging
 from collections.abc import Collection, Mapping
 
-from ie_serving.core.errors import LoadFailed, NotAvailable, StorageError
+from ie_serving.core.values.errors import LoadFailed, NotAvailable, StorageError
 from ie_serving.models.served import Served
 from ie_serving.models.stream import ModelStream
-from ie_serving.telemetry.logs import Event
+from ie_serving.telemetry.log.logs import Event
 
 log = logging.getLogger(__name__)
 

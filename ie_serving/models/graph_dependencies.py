@@ -7,8 +7,8 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
-from ie_serving.core.errors import LoadFailed
-from ie_serving.core.nesting import MOST_NESTED
+from ie_serving.core.values.errors import LoadFailed
+from ie_serving.core.values.nesting import MOST_NESTED
 from ie_serving.models.served import Served, WithPrepared
 
 Uses = Mapping[str, frozenset[int]]

@@ -9,7 +9,7 @@ from ie_serving.models.configuration import ModelConfig
 from ie_serving.models.repository.version_policy import Latest
 from ie_serving.models.served import Served
 from ie_serving.models.stream import ModelStream
-from ie_serving.telemetry.logs import Event
+from ie_serving.telemetry.log.logs import Event
 
 log = logging.getLogger(__name__)
 

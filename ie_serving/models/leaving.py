@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any
 
 from ie_serving.models.version.control import VersionControl
-from ie_serving.telemetry.logs import Event
+from ie_serving.telemetry.log.logs import Event
 
 log = logging.getLogger(__name__)
 

@@ -20,7 +20,7 @@ from collections.abc import (
 from dataclasses import replace
 from typing import Any
 
-from ie_serving.core.errors import NotThereYet, StorageError
+from ie_serving.core.values.errors import NotThereYet, StorageError
 from ie_serving.models.admission import check_labels_of, check_platforms
 from ie_serving.models.configuration import ModelConfig
 from ie_serving.models.first_loads import (
@@ -36,7 +36,7 @@ from ie_serving.models.leaving import leave_all
 from ie_serving.models.served import Served, ServedModels, WithPrepared
 from ie_serving.models.stream import ModelStream
 from ie_serving.models.successors import Successors
-from ie_serving.telemetry.logs import Event
+from ie_serving.telemetry.log.logs import Event
 
 log = logging.getLogger(__name__)
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Protocol
 
-from ie_serving.core.versions import State, VersionStatus
+from ie_serving.core.values.versions import State, VersionStatus
 from ie_serving.models.version.transition_policy import Snapshot
 
 _ON_ITS_WAY_OUT = (State.UNLOADING, State.END)

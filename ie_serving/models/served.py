@@ -8,9 +8,9 @@ TensorFlow Serving, by which its clients know them.
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ie_serving.core.errors import NotFound
-from ie_serving.core.requests import ModelSpec
-from ie_serving.core.versions import State, VersionStatus
+from ie_serving.core.values.errors import NotFound
+from ie_serving.core.values.requests import ModelSpec
+from ie_serving.core.values.versions import State, VersionStatus
 from ie_serving.models.configuration import ModelConfig
 from ie_serving.models.stream import ModelStream
 from ie_serving.models.traffic.labels import version_of

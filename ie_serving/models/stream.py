@@ -13,8 +13,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
-from ie_serving.core.errors import StorageError
-from ie_serving.core.versions import VersionStatus
+from ie_serving.core.values.errors import StorageError
+from ie_serving.core.values.versions import VersionStatus
 from ie_serving.models.listing.polled_model import List, TurnWanted
 from ie_serving.models.listing.schedule import Polls
 from ie_serving.models.repository.comparisons import Comparisons
@@ -35,7 +35,7 @@ from ie_serving.models.version.transition_policy import (
     preserve_availability,
 )
 from ie_serving.models.version.versions import Versions
-from ie_serving.telemetry import logs
+from ie_serving.telemetry.log import logs
 
 log = logging.getLogger(__name__)
 

@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
-from ie_serving.core.backoff import Backoff
+from ie_serving.core.runtime.backoff import Backoff
 from ie_serving.models.peers import NO_PEERS, Peers
 from ie_serving.models.repository.trouble import ListingTrouble
 from ie_serving.models.version.control import Rules

@@ -1,7 +1,7 @@
 """What a client is told of an error: its HTTP code, and its text. The only such place.
 
-The canonical code of each error is in `core/codes.py`. Source of the HTTP codes: the table that
-TensorFlow Serving's REST API documents.
+The canonical code of each error is in `core/values/codes.py`. Source of the HTTP codes: the table
+that TensorFlow Serving's REST API documents.
 """
 
 import logging
@@ -9,10 +9,10 @@ import uuid
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from ie_serving.core import errors
-from ie_serving.core.codes import Code, code_of
-from ie_serving.core.threads import let_go
-from ie_serving.telemetry.logs import Event
+from ie_serving.core.runtime.threads import let_go
+from ie_serving.core.values import errors
+from ie_serving.core.values.codes import Code, code_of
+from ie_serving.telemetry.log.logs import Event
 
 log = logging.getLogger(__name__)
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Protocol
 
-from ie_serving.core.errors import Corrupted
+from ie_serving.core.values.errors import Corrupted
 
 _BLOCK_BYTES = 1 << 20
 """Bytes of a file that are read at a time, so that a file of any size takes this much memory. From

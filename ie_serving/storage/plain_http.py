@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
-from ie_serving.core.hosts import host_of, is_public
-from ie_serving.telemetry.logs import Event
+from ie_serving.core.values.hosts import host_of, is_public
+from ie_serving.telemetry.log.logs import Event
 
 log = logging.getLogger(__name__)
 

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Protocol
 
-from ie_serving.core.errors import ConfigError, Missing
+from ie_serving.core.values.errors import ConfigError, Missing
 from ie_serving.storage.base import Entry
 from ie_serving.storage.checksums import Checksum
-from ie_serving.telemetry.logs import Event
+from ie_serving.telemetry.log.logs import Event
 
 log = logging.getLogger(__name__)
 

@@ -8,9 +8,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
-from ie_serving.core.backoff import Backoff
-from ie_serving.core.errors import StorageError, Throttled, Unreachable
-from ie_serving.telemetry.logs import Event
+from ie_serving.core.runtime.backoff import Backoff
+from ie_serving.core.values.errors import StorageError, Throttled, Unreachable
+from ie_serving.telemetry.log.logs import Event
 
 log = logging.getLogger(__name__)
 

@@ -19,11 +19,11 @@ from threading import Lock
 from typing import TypeAlias
 from weakref import WeakValueDictionary
 
-from ie_serving.core.errors import StorageError
+from ie_serving.core.values.errors import StorageError
 from ie_serving.storage.base import Entry
 from ie_serving.storage.remote import Location, Remote
 from ie_serving.storage.retry import PASSING
-from ie_serving.telemetry.logs import Event
+from ie_serving.telemetry.log.logs import Event
 
 log = logging.getLogger(__name__)
 

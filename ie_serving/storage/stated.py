@@ -7,8 +7,8 @@ from pathlib import Path
 from threading import Event as Flag
 from typing import Protocol
 
-from ie_serving.core.errors import StorageError
-from ie_serving.core.scratch import Scratch
+from ie_serving.core.runtime.scratch import Scratch
+from ie_serving.core.values.errors import StorageError
 from ie_serving.storage.base import NEVER, Entry, Storage
 
 LONG_AGO = 1.0

@@ -22,7 +22,7 @@ from urllib3.exceptions import (
 )
 from urllib3.exceptions import TimeoutError as PoolTimeout
 
-from ie_serving.core.errors import (
+from ie_serving.core.values.errors import (
     EntryChanged,
     Missing,
     ServingError,
@@ -32,7 +32,7 @@ from ie_serving.core.errors import (
     Unreachable,
     Untrusted,
 )
-from ie_serving.core.hints import Hint
+from ie_serving.core.values.hints import Hint
 
 
 class Trouble(Enum):

@@ -7,7 +7,7 @@ import numpy as np
 import openvino as ov
 import openvino.opset15 as op
 
-from ie_serving.core.tensors import Array
+from ie_serving.core.values.tensors import Array
 
 ONE_THREAD = {"INFERENCE_NUM_THREADS": "1", "NUM_STREAMS": "1"}
 Ask = Callable[..., list[Array]]

@@ -11,7 +11,7 @@ import openvino.opset15 as op
 from onnx import helper
 from onnx.reference import ReferenceEvaluator
 
-from ie_serving.core.tensors import Array
+from ie_serving.core.values.tensors import Array
 from tests.canaries.bare import asked, compiled, const, floats, ints, port, whole
 from tests.canaries.fault import fault
 

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import openvino.opset15 as op
 
-from ie_serving.core.tensors import Array
+from ie_serving.core.values.tensors import Array
 from tests.canaries.bare import compiled, const, floats, ints, port, whole
 from tests.canaries.fault import fault
 
@@ -346,3 +346,22 @@ def means_of_8_bits() -> bool:
     x = port("u8", 3)
     mean = compiled([op.reduce_mean(x, const([0]), False)], [x])
     return int(mean(np.array([200, 200, 201], np.uint8))[0]) != 200
+
+
+@fault(
+    "Products of quantized models: without VNNI or AMX the sum of two products of 8 bits stops at "
+    "32767, so that weights beyond 64 give other numbers",
+    done="such models are computed in floats on such CPUs (`eight_bits.py`), unless `integers` "
+    "is `fast`",
+    where="models whose inputs and weights are quantized, with weights beyond 64; as long as the "
+    "model of floats takes",
+    tests=("test_eight_bits.py::test_sums_of_products_are_right",),
+    no_canary="on CPUs without VNNI alone",
+)
+def sums_of_8_bits_stop() -> bool:
+    x = port("f32", 1, 64)
+    ends = [const(each, np.float32) for each in (0, 255, 0, 255)]
+    packed = op.convert(op.constant(np.full((64, 16), 127, np.int8)), "f32")
+    weights = op.multiply(packed, const(1, np.float32))
+    y = op.matmul(op.fake_quantize(x, *ends, 256), weights, False, False)
+    return bool((compiled([y], [x])(np.full((1, 64), 255, np.float32))[0] < 64 * 255 * 126).any())

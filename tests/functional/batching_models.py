@@ -6,7 +6,7 @@ import numpy as np
 import openvino as ov
 import openvino.opset15 as op
 
-from ie_serving.core.tensors import Array, DataType
+from ie_serving.core.values.tensors import Array, DataType
 from tests.unit.engines.openvino.models import parameter, result, save
 
 WORDS = 10

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from ie_serving.app.command_line import main
-from ie_serving.core.tensors import Array, Signature
+from ie_serving.core.values.tensors import Array, Signature
 from ie_serving.engines.base import CompiledModel, EngineOptions
 from ie_serving.engines.layers.base import Layer
 from ie_serving.engines.openvino.compiling.engine import OpenVinoEngine

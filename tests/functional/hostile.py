@@ -15,7 +15,7 @@ import openvino.opset15 as op
 from hpack import Encoder
 from hyperframe.frame import ContinuationFrame, HeadersFrame, SettingsFrame
 
-from ie_serving.core.tensors import DataType
+from ie_serving.core.values.tensors import DataType
 from tests.functional import payloads
 from tests.functional.payloads import MEGABYTE, ROW, send
 from tests.functional.servers import SAMPLE, Server

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import openvino.opset15 as op
 
-from ie_serving.core.tensors import DataType
+from ie_serving.core.values.tensors import DataType
 from tests.functional.servers import SAMPLE
 from tests.unit.engines.openvino.models import unary
 

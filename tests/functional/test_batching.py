@@ -14,7 +14,7 @@ import pytest
 import tensorflow as tf
 from tensorflow_serving.apis import predict_pb2
 
-from ie_serving.core.tensors import Array
+from ie_serving.core.values.tensors import Array
 from tests.functional.batching_models import MODELS, WORDS, Direct
 from tests.functional.servers import Server
 from tests.process import PATIENCE_S, until

@@ -15,7 +15,7 @@ import pytest
 
 from ie_serving.commands import gen
 from ie_serving.config.files.access_file import key_credential, line
-from ie_serving.core.errors import ServingError
+from ie_serving.core.values.errors import ServingError
 from tests.certificates import Authority
 from tests.functional.commands import Ran, ie_serving
 from tests.functional.servers import ROOT, SAMPLE, Server

@@ -10,7 +10,7 @@ import pytest
 import tensorflow as tf
 from tensorflow_serving.apis import predict_pb2
 
-from ie_serving.core.tensors import DataType
+from ie_serving.core.values.tensors import DataType
 from tests.functional.conftest import Serve
 from tests.functional.servers import Server
 from tests.process import PATIENCE_S, output_of

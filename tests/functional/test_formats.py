@@ -18,7 +18,7 @@ import tensorflow as tf
 import tensorflow.compat.v1 as v1
 from tensorflow_serving.apis import predict_pb2
 
-from ie_serving.core.tensors import Array
+from ie_serving.core.values.tensors import Array
 from tests.exporting import export
 from tests.functional.servers import ROOT, Server
 from tests.functional.storage.serving import several

@@ -17,7 +17,7 @@ import pytest
 import tensorflow as tf
 from tensorflow_serving.apis import predict_pb2
 
-from ie_serving.core.tensors import Array
+from ie_serving.core.values.tensors import Array
 from tests.functional.batching_models import WORDS, lengths, words
 from tests.functional.fuzzing import SECONDS, marks
 from tests.functional.servers import Server

@@ -14,7 +14,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
-from ie_serving.core.tensors import Array
+from ie_serving.core.values.tensors import Array
 from tests.functional.fuzzing import SECONDS, marks
 from tests.functional.random_graphs.make import RandomGraph
 from tests.functional.servers import Server

@@ -14,7 +14,7 @@ import numpy as np
 import openvino.opset15 as op
 import pytest
 
-from ie_serving.core.tensors import DataType
+from ie_serving.core.values.tensors import DataType
 from tests.functional.cost import forget_peaks, peak
 from tests.functional.fuzzing import SECONDS, marks
 from tests.functional.servers import Server

@@ -11,7 +11,7 @@ import pytest
 import tensorflow as tf
 from tensorflow_serving.apis import get_model_status_pb2, predict_pb2, prediction_log_pb2
 
-from ie_serving.core.tensors import Array
+from ie_serving.core.values.tensors import Array
 from tests.functional.conftest import Serve
 from tests.functional.load import AVAILABLE, END, IMAGE, LOADING, Load, failure, states
 from tests.functional.servers import SAMPLE, Server

@@ -20,7 +20,7 @@ from openvino.preprocess import ColorFormat, PrePostProcessor, ResizeAlgorithm
 from PIL import Image, ImageOps
 from tensorflow_serving.apis import predict_pb2
 
-from ie_serving.core.tensors import Array, DataType
+from ie_serving.core.values.tensors import Array, DataType
 from tests.functional.commands import ie_serving
 from tests.functional.conftest import Serve
 from tests.functional.servers import Server

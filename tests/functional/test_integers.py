@@ -16,7 +16,7 @@ import pytest
 import tensorflow as tf
 from tensorflow_serving.apis import get_model_status_pb2, predict_pb2
 
-from ie_serving.core.tensors import DataType
+from ie_serving.core.values.tensors import DataType
 from tests.functional.servers import Server
 from tests.process import PATIENCE_S
 from tests.unit.engines.openvino.models import parameter, result, save, unary

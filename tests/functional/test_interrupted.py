@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 
 from ie_serving.config.dialects.own_flags import CHECK, TUNE_COMMAND
-from ie_serving.core.commands import ASKING, BESIDE
+from ie_serving.core.values.commands import ASKING, BESIDE
 from tests.functional.graph_models import linear
 from tests.process import COMMANDS, PATIENCE_S, Process, until
 from tests.terminal import Terminal

@@ -15,7 +15,7 @@ import tritonclient.http as triton
 from tritonclient.utils import InferenceServerException
 
 from ie_serving import __version__
-from ie_serving.core.tensors import Array, DataType
+from ie_serving.core.values.tensors import Array, DataType
 from ie_serving.wire.kserve.datatypes import NAME_OF
 from tests.functional.servers import SAMPLE, Server
 from tests.unit.engines.openvino.stateful_models import accumulator

@@ -25,7 +25,7 @@ import pytest
 from tensorflow import make_tensor_proto
 from tensorflow_serving.apis import predict_pb2
 
-from ie_serving.core.tensors import Array
+from ie_serving.core.values.tensors import Array
 from ie_serving.server.transport.http1.connection import INPUT_END_S
 from tests.certificates import Authority
 from tests.functional.protocols import http2_client as h2

@@ -17,7 +17,7 @@ import tensorflow as tf
 from google.protobuf.json_format import MessageToDict
 from tensorflow_serving.apis import get_model_metadata_pb2, predict_pb2
 
-from ie_serving.core.tensors import DataType
+from ie_serving.core.values.tensors import DataType
 from tests.functional.servers import Server
 from tests.process import PATIENCE_S
 from tests.unit.engines.openvino.models import unary

@@ -21,7 +21,7 @@ from google.protobuf.json_format import MessageToDict
 from tensorflow_serving.apis import get_model_metadata_pb2, predict_pb2
 from tritonclient.utils import InferenceServerException
 
-from ie_serving.core.tensors import Array
+from ie_serving.core.values.tensors import Array
 from tests.functional.servers import Server
 from tests.functional.test_counted import SCRIPT, SHORT_S, Line, reset_at_close
 from tests.process import PATIENCE_S, until

@@ -7,7 +7,7 @@ import numpy as np
 import openvino.opset15 as op
 import pytest
 
-from ie_serving.core.tensors import DataType
+from ie_serving.core.values.tensors import DataType
 from tests.functional.servers import Server
 from tests.functional.storage.serving import several
 from tests.unit.engines.openvino.models import parameter, result, save

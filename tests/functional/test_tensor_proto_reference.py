@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from ie_serving.core.tensors import Array, DataType
+from ie_serving.core.values.tensors import Array, DataType
 from ie_serving.wire.protobuf import messages
 from ie_serving.wire.tfs.tensor_encoder import TensorEncoder, size_of
 from ie_serving.wire.tfs.tensor_proto import LIST_OF, decode_tensor

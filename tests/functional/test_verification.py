@@ -14,7 +14,7 @@ import pytest
 import tensorflow as tf
 from tensorflow_serving.apis import get_model_status_pb2, predict_pb2
 
-from ie_serving.core.tensors import Array
+from ie_serving.core.values.tensors import Array
 from tests.functional.servers import Server
 from tests.functional.storage.serving import several
 from tests.process import PATIENCE_S, Process, output_of

@@ -22,12 +22,12 @@ from typing import Any
 
 from ie_serving.config.dialects import own_flags
 from ie_serving.config.settings import ServerSettings, Settings
-from ie_serving.core import hints
-from ie_serving.core.errors import ServingError
+from ie_serving.core.values import hints
+from ie_serving.core.values.errors import ServingError
 from ie_serving.server.process import gunicorn_app
 from ie_serving.server.process.gunicorn_app import run
 from ie_serving.server.process.lifecycle import MakeListener
-from ie_serving.telemetry import logs
+from ie_serving.telemetry.log import logs
 
 log = logging.getLogger("ie_serving.tiny")
 

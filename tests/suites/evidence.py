@@ -97,8 +97,8 @@ def _saved(directory: Path, case: Case) -> Path:
 
 def _answered(directory: Path, case: Case) -> str:
     """Say what OpenVINO's answer to the test's own inputs is worth."""
-    from ie_serving.core.errors import ServingError
-    from ie_serving.core.tensors import SERVING_DEFAULT
+    from ie_serving.core.values.errors import ServingError
+    from ie_serving.core.values.tensors import SERVING_DEFAULT
     from ie_serving.engines.base import EngineOptions
     from ie_serving.engines.layers import own_loop
     from ie_serving.engines.layers.joining import copies
@@ -130,7 +130,7 @@ def _as_sent(found: Array, right: Array | None) -> Array:
 
 def _compared(directory: Path, case: Case) -> str:
     """Say what the comparison of a load finds."""
-    from ie_serving.core.errors import LoadFailed
+    from ie_serving.core.values.errors import LoadFailed
     from ie_serving.engines.base import EngineOptions
     from ie_serving.engines.generated import Kind as Values
     from ie_serving.engines.openvino.options import OpenVinoOptions

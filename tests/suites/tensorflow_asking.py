@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ie_serving.core.errors import ServingError
+from ie_serving.core.values.errors import ServingError
 from ie_serving.engines.run.program import CompiledPrograms
 from tests.suites.judging import Array, Kind, Outcome, Tolerance, differs
 from tests.suites.tensorflow_graphs import NONFINITE, Graph, Request, Test, requests_of, tests

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from ie_serving.core import hints
-from ie_serving.core.budget import BUDGET
-from ie_serving.telemetry import logs
+from ie_serving.core.runtime.budget import BUDGET
+from ie_serving.core.values import hints
+from ie_serving.telemetry.log import logs
 
 
 @pytest.fixture(autouse=True, scope="module")

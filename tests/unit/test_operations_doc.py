@@ -13,9 +13,8 @@ from typing import NamedTuple
 import pytest
 
 from ie_serving.server.transport import failed_handshakes
-from ie_serving.telemetry import (
+from ie_serving.telemetry.metrics import (
     batches,
-    metrics,
     ovms,
     process,
     sequences,
@@ -24,6 +23,7 @@ from ie_serving.telemetry import (
     streams,
     versions,
 )
+from ie_serving.telemetry.metrics import page as metrics
 
 ROOT = Path(__file__).parents[2]
 REFERENCE = ROOT / "docs" / "reference"

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from typing import Final
 from urllib.parse import urlsplit
 
-from ie_serving.core.backoff import Backoff
-from ie_serving.core.errors import ConfigError
+from ie_serving.core.runtime.backoff import Backoff
+from ie_serving.core.values.errors import ConfigError
 
 AGAIN: Final = frozenset({429, 502, 503, 504})
 """Statuses of a server, or a proxy before it, that may answer later."""

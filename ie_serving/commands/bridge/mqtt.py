@@ -21,8 +21,8 @@ from paho.mqtt.reasoncodes import ReasonCode
 
 from ie_serving.commands.bridge.asking import Asker
 from ie_serving.config.dialects.bridge import BridgeOptions
-from ie_serving.core.errors import ConfigError
-from ie_serving.telemetry.logs import Event
+from ie_serving.core.values.errors import ConfigError
+from ie_serving.telemetry.log.logs import Event
 
 log = logging.getLogger(__name__)
 

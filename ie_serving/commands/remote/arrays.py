@@ -14,8 +14,8 @@ from ie_serving.commands.remote.given import Given
 from ie_serving.commands.remote.metadata import metadata_of
 from ie_serving.commands.remote.place import Place
 from ie_serving.commands.remote.rest import Rest
-from ie_serving.core.errors import ServingError
-from ie_serving.core.tensors import SERVING_DEFAULT, Array, DataType, Signature, TensorSpec
+from ie_serving.core.values.errors import ServingError
+from ie_serving.core.values.tensors import SERVING_DEFAULT, Array, DataType, Signature, TensorSpec
 from ie_serving.wire.clients.metadata import signatures_in
 
 Arrays: TypeAlias = dict[str, Array]

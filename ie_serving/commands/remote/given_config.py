@@ -11,8 +11,8 @@ from ie_serving.commands.remote.place import Place
 from ie_serving.commands.remote.rpc import MODEL, Rpc
 from ie_serving.config.files import source
 from ie_serving.config.files.text_proto import TENSORFLOW, from_message
-from ie_serving.core.errors import ConfigError
-from ie_serving.core.versions import State
+from ie_serving.core.values.errors import ConfigError
+from ie_serving.core.values.versions import State
 from ie_serving.models.configuration import ModelConfig
 from ie_serving.models.repository.version_policy import All, Latest, Specific
 from ie_serving.wire.protobuf import messages

@@ -16,7 +16,7 @@ from ie_serving.commands.remote.given import Given
 from ie_serving.commands.remote.inputs import FORMATS, STANDARD, read
 from ie_serving.commands.remote.models import named
 from ie_serving.commands.remote.rest import Rest
-from ie_serving.telemetry.progress import Progress, in_pieces
+from ie_serving.telemetry.log.progress import Progress, in_pieces
 from ie_serving.wire.clients.paths import model_path
 
 if TYPE_CHECKING:  # numpy is imported where arrays are

@@ -14,7 +14,7 @@ from typing import Final
 from ie_serving.commands.remote import place
 from ie_serving.commands.remote.models import Model, all_models
 from ie_serving.commands.remote.rest import Rest
-from ie_serving.telemetry.progress import Progress
+from ie_serving.telemetry.log.progress import Progress
 
 States = Mapping[str, Mapping[str, str]]
 """By model: of each version, by `version 3`, and of each label, by `label stable`."""

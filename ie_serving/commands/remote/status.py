@@ -19,7 +19,7 @@ from ie_serving.commands.remote import place
 from ie_serving.commands.remote.failures import REFUSED, Misused, Refused, TimeIsUp, Unreachable
 from ie_serving.commands.remote.models import Model, Version, all_models, one_model
 from ie_serving.commands.remote.rest import Rest
-from ie_serving.telemetry.progress import Progress
+from ie_serving.telemetry.log.progress import Progress
 
 PAUSE_S: Final = 0.2
 """Seconds between two questions of `--wait`: a load takes longer, and a question costs 1 ms."""

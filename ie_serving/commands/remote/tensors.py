@@ -11,7 +11,7 @@ from ie_serving.commands.remote.failures import Misused
 from ie_serving.commands.remote.given import Given
 from ie_serving.commands.remote.place import Place
 from ie_serving.commands.remote.rpc import PREDICTION, Rpc
-from ie_serving.core.tensors import Array, DataType, Signature, TensorSpec, specs_of
+from ie_serving.core.values.tensors import Array, DataType, Signature, TensorSpec, specs_of
 from ie_serving.wire.json.request import Format, parse_predict
 from ie_serving.wire.json.response import encode_predictions
 from ie_serving.wire.protobuf import messages

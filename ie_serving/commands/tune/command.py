@@ -19,8 +19,8 @@ from ie_serving.commands.tune.requests import requests_for
 from ie_serving.commands.tune.search import Keys, Space, middle, wins
 from ie_serving.commands.tune.tools import Tools
 from ie_serving.config.settings import TuneSettings
-from ie_serving.core.errors import LoadFailed
-from ie_serving.core.hints import Hint
+from ie_serving.core.values.errors import LoadFailed
+from ie_serving.core.values.hints import Hint
 from ie_serving.engines.base import CompiledModel, EngineOptions
 from ie_serving.engines.layers.joining import rows_of
 from ie_serving.engines.layers.precision_trial import Asked
@@ -31,7 +31,7 @@ from ie_serving.engines.sequences import Sequences
 from ie_serving.models.configuration import ModelConfig
 from ie_serving.models.repository.source import Source
 from ie_serving.storage.base import Storage
-from ie_serving.telemetry.progress import Progress
+from ie_serving.telemetry.log.progress import Progress
 
 _LONGER = Hint("; {tune.seconds} gives more")
 

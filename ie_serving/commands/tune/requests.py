@@ -6,9 +6,9 @@ from pathlib import Path
 
 from ie_serving.commands.tune.load import warm
 from ie_serving.commands.tune.tools import Read
-from ie_serving.core.errors import LoadFailed, ServingError
-from ie_serving.core.hints import Hint
-from ie_serving.core.tensors import SERVING_DEFAULT
+from ie_serving.core.values.errors import LoadFailed, ServingError
+from ie_serving.core.values.hints import Hint
+from ie_serving.core.values.tensors import SERVING_DEFAULT
 from ie_serving.engines.base import CompiledModel
 from ie_serving.engines.layers.precision_trial import Asked, asked_of
 from ie_serving.engines.layers.sample_rows import requests as made_up

@@ -9,8 +9,8 @@ import time
 from typing import Final
 from urllib.parse import unquote_to_bytes
 
-from ie_serving.core.requests import ModelSpec
-from ie_serving.core.threads import let_go
+from ie_serving.core.runtime.threads import let_go
+from ie_serving.core.values.requests import ModelSpec
 from ie_serving.server.fronts.rest.pages import refusal
 from ie_serving.server.fronts.tfs.rest import RestApi
 from ie_serving.server.transport.http1.messages import (

@@ -22,7 +22,7 @@ from ie_serving.config.settings import Parsed, ServerSettings, Settings
 from ie_serving.config.values import drivers, kernels
 from ie_serving.config.values.faults import Faults
 from ie_serving.config.values.numbers import LARGEST_PORT, integer
-from ie_serving.core.errors import ConfigError, LoadFailed
+from ie_serving.core.values.errors import ConfigError, LoadFailed
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.hooks import HookOptions, Link
 from ie_serving.engines.kernels import KernelOptions, Place

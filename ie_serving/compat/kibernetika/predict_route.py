@@ -13,12 +13,12 @@ from urllib.parse import unquote
 
 from ie_serving.compat.kibernetika.wire.reply import encode
 from ie_serving.compat.kibernetika.wire.request import Asked, parse
-from ie_serving.core.budget import BUDGET, Lease
-from ie_serving.core.errors import NotFound, ServingError
-from ie_serving.core.integers import INT64_MAX
-from ie_serving.core.requests import InferRequest, ModelSpec
-from ie_serving.core.tensors import Signature
-from ie_serving.core.threads import in_thread, let_go
+from ie_serving.core.runtime.budget import BUDGET, Lease
+from ie_serving.core.runtime.threads import in_thread, let_go
+from ie_serving.core.values.errors import NotFound, ServingError
+from ie_serving.core.values.integers import INT64_MAX
+from ie_serving.core.values.requests import InferRequest, ModelSpec
+from ie_serving.core.values.tensors import Signature
 from ie_serving.inference.interface import Api, Encode, Interface
 from ie_serving.inference.plane import DataPlane
 from ie_serving.models.version.handle import Servable

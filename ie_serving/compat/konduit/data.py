@@ -16,8 +16,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from ie_serving.core.errors import InvalidRequest, ServingError
-from ie_serving.core.tensors import Array
+from ie_serving.core.values.errors import InvalidRequest, ServingError
+from ie_serving.core.values.tensors import Array
 
 Data = Mapping[str, Any]
 """Values by name: str, int, float, bool, bytes, list, `Image`, an array, or data again."""

@@ -12,8 +12,8 @@ from typing import Any, Final
 import numpy as np
 
 from ie_serving.compat.konduit.data import Image, value_of
-from ie_serving.core.errors import InvalidRequest
-from ie_serving.core.tensors import Array, TensorSpec, strings
+from ie_serving.core.values.errors import InvalidRequest
+from ie_serving.core.values.tensors import Array, TensorSpec, strings
 from ie_serving.wire.json.rapidjson.document import Json
 from ie_serving.wire.json.tensor import decode_tensor
 

@@ -13,10 +13,10 @@ import json
 import time
 from typing import Any, Final
 
-from ie_serving.core.budget import BUDGET, Lease
-from ie_serving.core.errors import InvalidRequest
-from ie_serving.core.requests import ModelSpec
-from ie_serving.core.threads import in_thread, let_go
+from ie_serving.core.runtime.budget import BUDGET, Lease
+from ie_serving.core.runtime.threads import in_thread, let_go
+from ie_serving.core.values.errors import InvalidRequest
+from ie_serving.core.values.requests import ModelSpec
 from ie_serving.inference.interface import Api, Interface
 from ie_serving.inference.plane import DataPlane
 from ie_serving.server.fronts.rest.body import read_body

@@ -13,7 +13,7 @@ from typing import Final
 
 from ie_serving.config.dialects import ie_serving
 from ie_serving.config.settings import Parsed
-from ie_serving.core.errors import ConfigError
+from ie_serving.core.values.errors import ConfigError
 
 MODEL_DIR: Final = "/opt/ml/model"
 PORT: Final = "8080"

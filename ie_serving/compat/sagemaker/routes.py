@@ -17,12 +17,12 @@ from urllib.parse import quote
 
 from ie_serving.compat.sagemaker.wire.arrays import as_input, read_npy, write_csv, write_npy
 from ie_serving.compat.sagemaker.wire.request import CSV, JSON, JSON_LINES, NPY, body_of, is_lines
-from ie_serving.core.budget import BUDGET, Lease
-from ie_serving.core.errors import InvalidRequest, UnknownEncoding
-from ie_serving.core.integers import INT64_MAX
-from ie_serving.core.requests import Decoded, InferRequest, ModelSpec
-from ie_serving.core.tensors import Signature
-from ie_serving.core.threads import in_thread, let_go
+from ie_serving.core.runtime.budget import BUDGET, Lease
+from ie_serving.core.runtime.threads import in_thread, let_go
+from ie_serving.core.values.errors import InvalidRequest, UnknownEncoding
+from ie_serving.core.values.integers import INT64_MAX
+from ie_serving.core.values.requests import Decoded, InferRequest, ModelSpec
+from ie_serving.core.values.tensors import Signature
 from ie_serving.inference.interface import Api, Encode, Interface
 from ie_serving.inference.plane import DataPlane
 from ie_serving.models.version.handle import Servable

@@ -17,8 +17,8 @@ from ie_serving.config.settings import Parsed, ServerSettings, Settings
 from ie_serving.config.values import words
 from ie_serving.config.values.faults import Faults, fault
 from ie_serving.config.values.structures import json_text
-from ie_serving.core.errors import ConfigError
-from ie_serving.core.nearest import nearest
+from ie_serving.core.values.errors import ConfigError
+from ie_serving.core.values.nearest import nearest
 from ie_serving.engines.base import AUTO, EngineOptions
 from ie_serving.engines.openvino.options import OpenVinoOptions
 from ie_serving.engines.tensorflow.options import TensorFlowOptions
@@ -88,7 +88,7 @@ def parse(argv: Sequence[str], environ: Mapping[str, str]) -> Parsed:
 
 
 def names() -> dict[str, str]:
-    """Give what this command calls each setting, for `core.hints`."""
+    """Give what this command calls each setting, for `core.values.hints`."""
     variables = {each.place: each.variables[0] for each in SETTINGS if each.variables}
     return {**variables, **{each.place: f"--{each.name}" for each in FLAGS if each.place}}
 

@@ -13,8 +13,8 @@ from ie_serving.config.schema.setting import BOOLEAN
 from ie_serving.config.values import numbers, words
 from ie_serving.config.values.faults import Faults, Parser, fault
 from ie_serving.config.values.structures import mapping
-from ie_serving.core.errors import ConfigError
-from ie_serving.core.nearest import nearest
+from ie_serving.core.values.errors import ConfigError
+from ie_serving.core.values.nearest import nearest
 
 PREFIX: Final = "STFS_"
 B64 = "enable_b64_autoconvert"

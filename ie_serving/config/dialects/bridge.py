@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from urllib.parse import quote
 
 from ie_serving.config.values import numbers
-from ie_serving.core.errors import ConfigError
-from ie_serving.core.hosts import host_of, is_public
+from ie_serving.core.values.errors import ConfigError
+from ie_serving.core.values.hosts import host_of, is_public
 
 COMMAND = "bridge"
 KEY, PASSWORD = "IE_SERVING_API_KEY", "IE_SERVING_MQTT_PASSWORD"

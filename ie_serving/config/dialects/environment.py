@@ -12,8 +12,8 @@ from ie_serving.config.schema.setting import Setting, fields_of
 from ie_serving.config.schema.storage import STORES
 from ie_serving.config.values import words
 from ie_serving.config.values.faults import Faults
-from ie_serving.core.errors import ConfigError
-from ie_serving.core.hosts import host_of, is_public
+from ie_serving.core.values.errors import ConfigError
+from ie_serving.core.values.hosts import host_of, is_public
 from ie_serving.storage.options import GcsOptions, MinioOptions, S3Options, StorageOptions
 
 LOG_LEVEL = "LOG_LEVEL"

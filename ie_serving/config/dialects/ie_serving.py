@@ -35,8 +35,8 @@ from ie_serving.config.schema.workers import conflicts as conflicts_of_workers
 from ie_serving.config.settings import Parsed, ServerSettings, Settings, TuneSettings
 from ie_serving.config.values import channel, words
 from ie_serving.config.values.faults import Faults
-from ie_serving.core.errors import ConfigError
-from ie_serving.core.nearest import nearest
+from ie_serving.core.values.errors import ConfigError
+from ie_serving.core.values.nearest import nearest
 from ie_serving.engines.base import EngineOptions
 from ie_serving.models.configuration import ModelConfig
 

@@ -14,7 +14,7 @@ from ie_serving.config.files import graphs, json_file, pipelines, source
 from ie_serving.config.values.faults import Faults
 from ie_serving.config.values.structures import json_text
 from ie_serving.core.compat import added
-from ie_serving.core.errors import ConfigError
+from ie_serving.core.values.errors import ConfigError
 from ie_serving.models.configuration import ModelConfig
 
 WORDS: Final = ("config", "import")

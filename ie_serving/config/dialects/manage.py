@@ -16,7 +16,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from ie_serving.config.files import edit
-from ie_serving.core.errors import ConfigError
+from ie_serving.core.values.errors import ConfigError
 
 LIST, ADD, REMOVE = "list_models", "add_to_config", "remove_from_config"
 REPOSITORY_VARIABLE = "OVMS_MODEL_REPOSITORY_PATH"

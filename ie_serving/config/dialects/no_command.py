@@ -3,8 +3,8 @@
 from collections.abc import Collection, Sequence
 
 from ie_serving.config.values.faults import Faults
-from ie_serving.core.commands import ASKING, BESIDE
-from ie_serving.core.nearest import nearest
+from ie_serving.core.values.commands import ASKING, BESIDE
+from ie_serving.core.values.nearest import nearest
 
 EXAMPLE = "ie_serving model --model_name resnet --model_path /models/resnet --rest_port 8000"
 _ANSWERED_AT_ONCE = ("-h", "--help", "--version")

@@ -29,7 +29,7 @@ are one of the first two, as their flags say."""
 
 
 def names(command: str) -> dict[str, str]:
-    """Give what `config` or `model` calls each setting, for `core.hints`."""
+    """Give what `config` or `model` calls each setting, for `core.values.hints`."""
     return names_in_ie_serving((*OWN_FLAGS[command], *SERVER))
 
 

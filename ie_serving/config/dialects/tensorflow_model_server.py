@@ -21,7 +21,7 @@ from ie_serving.config.settings import Parsed, ServerSettings, Settings
 from ie_serving.config.values import channel, numbers, words
 from ie_serving.config.values.faults import Faults
 from ie_serving.config.values.numbers import LARGEST_PORT
-from ie_serving.core.errors import ConfigError
+from ie_serving.core.values.errors import ConfigError
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.batching import Batching
 from ie_serving.engines.openvino.options import OpenVinoOptions

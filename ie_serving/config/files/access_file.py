@@ -23,10 +23,10 @@ from ie_serving.config.schema import closed
 from ie_serving.config.settings import ServerSettings
 from ie_serving.config.values import tokens
 from ie_serving.config.values.faults import Faults, shown
-from ie_serving.core import hashes
-from ie_serving.core.access import EVERY_RIGHT, Caller, Right
-from ie_serving.core.errors import ConfigError
-from ie_serving.core.hints import Hint
+from ie_serving.core.values import hashes
+from ie_serving.core.values.access import EVERY_RIGHT, Caller, Right
+from ie_serving.core.values.errors import ConfigError
+from ie_serving.core.values.hints import Hint
 
 K = TypeVar("K")
 V = TypeVar("V")

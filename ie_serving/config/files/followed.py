@@ -11,9 +11,9 @@ from ie_serving.config.files import source, succession
 from ie_serving.config.files.succession import Applied, Places
 from ie_serving.config.files.watch import ConfigWatch
 from ie_serving.config.settings import Settings
-from ie_serving.core.errors import ConfigError, ServingError
+from ie_serving.core.values.errors import ConfigError, ServingError
 from ie_serving.models.configuration import ModelConfig
-from ie_serving.telemetry.logs import Event
+from ie_serving.telemetry.log.logs import Event
 
 log = logging.getLogger(__name__)
 

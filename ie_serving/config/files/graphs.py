@@ -12,8 +12,8 @@ from ie_serving.config.files.pipelines import libraries, translated
 from ie_serving.config.values.faults import Faults
 from ie_serving.config.values.numbers import version
 from ie_serving.config.values.words import name as name_of
-from ie_serving.core.errors import ConfigError
-from ie_serving.core.nesting import MOST_NESTED
+from ie_serving.core.values.errors import ConfigError
+from ie_serving.core.values.nesting import MOST_NESTED
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.graph.definition import Definition, circle, too_deep
 from ie_serving.engines.graph.reading import read

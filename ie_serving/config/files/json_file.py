@@ -17,9 +17,9 @@ from ie_serving.config.values.faults import Faults, fault, shown
 from ie_serving.config.values.structures import json_text
 from ie_serving.config.values.words import boolean, resolved
 from ie_serving.core.compat import added
-from ie_serving.core.errors import ConfigError
-from ie_serving.core.hints import Hint
-from ie_serving.core.nearest import nearest
+from ie_serving.core.values.errors import ConfigError
+from ie_serving.core.values.hints import Hint
+from ie_serving.core.values.nearest import nearest
 from ie_serving.engines.base import EngineOptions
 from ie_serving.models.configuration import ModelConfig
 

@@ -9,10 +9,10 @@ import os
 from pathlib import Path
 
 from ie_serving.config.files.json_file import ConfigFile, config_file, parse_config_file
-from ie_serving.core.errors import ConfigError
+from ie_serving.core.values.errors import ConfigError
 from ie_serving.engines.base import EngineOptions
 from ie_serving.models.configuration import ModelConfig
-from ie_serving.telemetry.logs import Event
+from ie_serving.telemetry.log.logs import Event
 
 log = logging.getLogger(__name__)
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from ie_serving.models.configuration import ModelConfig
-from ie_serving.telemetry.logs import Event
+from ie_serving.telemetry.log.logs import Event
 
 log = logging.getLogger(__name__)
 

@@ -11,8 +11,8 @@ from typing import TypeVar
 from google.protobuf import text_format
 from google.protobuf.message import Message
 
-from ie_serving.core.errors import ConfigError
-from ie_serving.core.names import too_long
+from ie_serving.core.values.errors import ConfigError
+from ie_serving.core.values.names import too_long
 from ie_serving.engines.base import EngineOptions
 from ie_serving.models.configuration import ModelConfig
 from ie_serving.models.repository.version_policy import All, Latest, Specific, VersionPolicy

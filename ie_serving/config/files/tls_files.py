@@ -10,7 +10,7 @@ from ie_serving.config.files import source
 from ie_serving.config.files.text_proto import parse_text
 from ie_serving.config.schema import closed
 from ie_serving.config.settings import ServerSettings
-from ie_serving.core.errors import ConfigError
+from ie_serving.core.values.errors import ConfigError
 from ie_serving.wire.protobuf import messages
 
 

@@ -12,9 +12,9 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
-from ie_serving.core.errors import ServingError, causes
+from ie_serving.core.values.errors import ServingError, causes
 from ie_serving.models.configuration import ModelConfig
-from ie_serving.telemetry.logs import Event
+from ie_serving.telemetry.log.logs import Event
 
 log = logging.getLogger(__name__)
 

@@ -10,7 +10,7 @@ from collections.abc import Hashable, Mapping
 from typing import Any, Final
 
 from ie_serving.config.values.structures import Json
-from ie_serving.core.errors import ConfigError
+from ie_serving.core.values.errors import ConfigError
 
 MOST_VALUES: Final = 1_000_000
 """Values of one file, aliases written out: a few lines of aliases of aliases mean billions."""

@@ -11,6 +11,6 @@ Made from the declarations:
     the variables, storage's among them                    dialects/environment.py
     the keys of the JSON file                              files/json_file.py
     the tables of docs/reference/settings.md and others    `make configuration`; a test compares
-    the names of settings in errors and log lines          core/hints.py; tests/unit/test_advice.py
-                                                           walks all of them
+    the names of settings in errors and log lines          core/values/hints.py; all of them:
+                                                           tests/unit/test_advice.py
 """

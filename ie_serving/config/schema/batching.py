@@ -3,7 +3,7 @@
 from ie_serving.config.schema.setting import Setting
 from ie_serving.config.values import numbers
 from ie_serving.config.values.sizes import batch_sizes
-from ie_serving.core.integers import INT32_MAX
+from ie_serving.core.values.integers import INT32_MAX
 
 ROWS = "batching.max_batch_size"
 """Place of the setting without which no batches are gathered, unless their sizes are listed."""

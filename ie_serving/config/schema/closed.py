@@ -6,8 +6,8 @@ One that would have no effect is refused: a server that was meant to be closed m
 from collections.abc import Iterator
 
 from ie_serving.config.settings import ServerSettings
-from ie_serving.core.errors import ConfigError
-from ie_serving.core.hints import Hint
+from ie_serving.core.values.errors import ConfigError
+from ie_serving.core.values.hints import Hint
 
 
 def check(settings: ServerSettings) -> None:

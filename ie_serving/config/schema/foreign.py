@@ -7,7 +7,7 @@ are refused instead: an answer would be wrong, and a warning is not read.
 
 from collections.abc import Mapping
 
-from ie_serving.core.hints import Hint
+from ie_serving.core.values.hints import Hint
 
 _OFF = ("", "false", "0", "no", "off")
 _NO_AZURE = Hint("there is no storage of Azure")

@@ -7,7 +7,7 @@ from typing import Any
 
 from ie_serving.config.schema.setting import Setting
 from ie_serving.config.values import kernels, numbers, words
-from ie_serving.core.integers import INT32_MAX
+from ie_serving.core.values.integers import INT32_MAX
 from ie_serving.engines.base import AUTO
 from ie_serving.engines.kernels import INLINE, PROCESS, THREAD
 

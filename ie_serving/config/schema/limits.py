@@ -2,7 +2,7 @@
 
 from ie_serving.config.schema.setting import BOOLEAN, Setting
 from ie_serving.config.values import channel, numbers, words
-from ie_serving.core.integers import INT32_MAX, INT64_MAX
+from ie_serving.core.values.integers import INT32_MAX, INT64_MAX
 
 LIMITS: tuple[Setting, ...] = (
     Setting(

@@ -11,7 +11,7 @@ from ie_serving.config.schema.sequences import SEQUENCES
 from ie_serving.config.schema.setting import BOOLEAN, Setting, fields_of
 from ie_serving.config.values import drivers, numbers, structures, words
 from ie_serving.config.values.shapes import shape
-from ie_serving.core.integers import INT64_MAX
+from ie_serving.core.values.integers import INT64_MAX
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.batching import Batching
 from ie_serving.engines.drivers import names
@@ -53,9 +53,9 @@ INTEGERS = Setting(
     place="openvino.integers",
     parse=words.one_of("exact", "fast", "refuse"),
     form="exact|fast|refuse",
-    meaning="operations on integers that OpenVINO computes wrongly above 2^24 or beyond 32 bits:"
-    " exact computes them otherwise, or refuses the request; fast leaves them as they are; refuse"
-    " does not serve the model",
+    meaning="operations on integers that OpenVINO computes wrongly (above 2^24, beyond 32 bits; 8"
+    " bits without VNNI): exact mends them, or refuses the request; fast leaves them; refuse does"
+    " not serve the model",
     example="fast",
     flag="integers",
     key="integers",

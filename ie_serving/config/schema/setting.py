@@ -51,7 +51,7 @@ class Setting:
     """One setting.
 
     Attributes:
-        place: owner and field, such as `server.port`; also its name in a `core.hints.Hint`.
+        place: owner and field, such as `server.port`; also its name in a `core.values.hints.Hint`.
         parse: reads text, or JSON where it has a key, and checks it.
         form: how a value is written; that of a number names its unit.
         meaning: what it does.

@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 
 from ie_serving.config.settings import ServerSettings
-from ie_serving.core.errors import ConfigError
-from ie_serving.core.hints import name_of
+from ie_serving.core.values.errors import ConfigError
+from ie_serving.core.values.hints import name_of
 
 
 def conflicts(server: ServerSettings) -> Iterator[tuple[str, str]]:

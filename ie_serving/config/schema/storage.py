@@ -6,7 +6,7 @@ credentials, all of them the proxies); `docs/guide/stores.md` names them.
 
 from ie_serving.config.schema.setting import BOOLEAN, Setting
 from ie_serving.config.values import numbers, words
-from ie_serving.core.integers import INT64_MAX
+from ie_serving.core.values.integers import INT64_MAX
 
 CACHE: tuple[Setting, ...] = (
     Setting(

@@ -6,8 +6,8 @@ from typing import Final
 from ie_serving.config.schema.setting import Setting
 from ie_serving.config.settings import ServerSettings, Settings
 from ie_serving.config.values import numbers
-from ie_serving.core.errors import ConfigError
-from ie_serving.core.hints import Hint
+from ie_serving.core.values.errors import ConfigError
+from ie_serving.core.values.hints import Hint
 from ie_serving.engines.sequences import Sequences
 from ie_serving.models.configuration import ModelConfig
 

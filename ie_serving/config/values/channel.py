@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from ie_serving.config.values.faults import fault
 from ie_serving.config.values.numbers import whole
-from ie_serving.core.integers import INT32_MAX
+from ie_serving.core.values.integers import INT32_MAX
 
 IDLE: Final = "grpc_max_connection_idle_s"
 AGE_ARGUMENTS: Final = {

@@ -3,7 +3,7 @@
 from collections.abc import Collection
 
 from ie_serving.config.values.faults import fault
-from ie_serving.core.nearest import nearest
+from ie_serving.core.values.nearest import nearest
 from ie_serving.engines.drivers import is_known, names
 
 

@@ -10,7 +10,7 @@ import reprlib
 from collections.abc import Callable
 from typing import TypeVar
 
-from ie_serving.core.errors import ConfigError
+from ie_serving.core.values.errors import ConfigError
 
 T = TypeVar("T")
 V = TypeVar("V")

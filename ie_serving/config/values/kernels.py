@@ -3,7 +3,7 @@
 from ie_serving.config.values.faults import Faults, fault
 from ie_serving.config.values.numbers import integer, timeout
 from ie_serving.config.values.structures import mapping
-from ie_serving.core.errors import ConfigError
+from ie_serving.core.values.errors import ConfigError
 from ie_serving.engines.kernels import Instances, Place
 
 MOST_PROCESSES = 1000

@@ -4,8 +4,8 @@ import math
 import re
 
 from ie_serving.config.values.faults import Parser, fault
-from ie_serving.core.errors import ConfigError
-from ie_serving.core.integers import INT32_MAX, INT64_MAX
+from ie_serving.core.values.errors import ConfigError
+from ie_serving.core.values.integers import INT32_MAX, INT64_MAX
 from ie_serving.engines.base import Dimension
 
 LONGEST_S = INT32_MAX

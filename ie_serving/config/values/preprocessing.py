@@ -9,8 +9,8 @@ from collections.abc import Mapping
 
 from ie_serving.config.values.faults import Faults, fault
 from ie_serving.config.values.structures import json_text
-from ie_serving.core.errors import ConfigError
-from ie_serving.core.integers import INT32_MAX
+from ie_serving.core.values.errors import ConfigError
+from ie_serving.core.values.integers import INT32_MAX
 from ie_serving.engines.preprocessing import Pair
 
 _LAYOUT = re.compile(r"(?=[^.]|\.\.\.)[A-Z?]*(?:\.\.\.)?[A-Z?]*")

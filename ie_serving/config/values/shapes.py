@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from ie_serving.config.values.faults import Faults, fault
 from ie_serving.config.values.numbers import ANY, size_range, whole
 from ie_serving.config.values.structures import json_text
-from ie_serving.core.integers import INT32_MAX
+from ie_serving.core.values.integers import INT32_MAX
 from ie_serving.engines.base import Dimension
 
 Dimensions = tuple[Dimension, ...]

@@ -5,7 +5,7 @@ from itertools import pairwise
 
 from ie_serving.config.values.faults import fault
 from ie_serving.config.values.numbers import whole
-from ie_serving.core.integers import INT32_MAX
+from ie_serving.core.values.integers import INT32_MAX
 
 
 def batch_sizes(value: object, place: str) -> tuple[int, ...]:

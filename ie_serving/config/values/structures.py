@@ -6,8 +6,8 @@ from typing import Any, TypeAlias
 
 from ie_serving.config.values.faults import Faults, fault
 from ie_serving.config.values.numbers import positive, version
-from ie_serving.core.errors import ConfigError
-from ie_serving.core.names import too_long
+from ie_serving.core.values.errors import ConfigError
+from ie_serving.core.values.names import too_long
 from ie_serving.models.repository.version_policy import All, Latest, Specific, VersionPolicy
 
 Json: TypeAlias = Any

@@ -7,8 +7,8 @@ from pathlib import Path, PurePosixPath
 from typing import Final
 
 from ie_serving.config.values.faults import Parser, fault
-from ie_serving.core.errors import ConfigError
-from ie_serving.core.names import too_long
+from ie_serving.core.values.errors import ConfigError
+from ie_serving.core.values.names import too_long
 
 LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR")
 

@@ -6,9 +6,9 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping
 from hashlib import blake2b
 from typing import Any
 
-from ie_serving.core.budget import BUDGET, Lease
-from ie_serving.core.errors import QueueFull, RequestTooLarge, ServingError
-from ie_serving.core.tensors import Array
+from ie_serving.core.runtime.budget import BUDGET, Lease
+from ie_serving.core.values.errors import QueueFull, RequestTooLarge, ServingError
+from ie_serving.core.values.tensors import Array
 from ie_serving.engines.run.program import INFER_THREADS
 
 Items = Mapping[str, Array]

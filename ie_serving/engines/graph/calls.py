@@ -8,16 +8,16 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from ie_serving.core.eager import begin
-from ie_serving.core.errors import (
+from ie_serving.core.runtime.eager import begin
+from ie_serving.core.values.errors import (
     DeadlineExceeded,
     InvalidRequest,
     InvalidTensor,
     NotAvailable,
     ServingError,
 )
-from ie_serving.core.fit import fit, shed
-from ie_serving.core.tensors import Array, Signature, TensorSpec
+from ie_serving.core.values.fit import fit, shed
+from ie_serving.core.values.tensors import Array, Signature, TensorSpec
 from ie_serving.engines.graph.choosing import empty
 from ie_serving.engines.graph.definition import CallStep
 from ie_serving.engines.graph.models import Loaded
@@ -173,7 +173,7 @@ async def once(step: CallStep, target: Target, inputs: Items) -> Items:
 
 
 # Not `asyncio.wait_for`: it asks for a task around it, which a request that has not waited yet does
-# not have (`core/eager.py`).
+# not have (`core/runtime/eager.py`).
 async def _within(seconds: float, work: Coroutine[Any, Any, T]) -> T:
     found: list[T] = []
 

@@ -9,9 +9,9 @@ from functools import partial
 from time import perf_counter
 from typing import Any, NamedTuple, TypeVar
 
-from ie_serving.core.errors import ServingError
-from ie_serving.core.fit import Exact, exact, fit, fits, shed
-from ie_serving.core.tensors import Array, Signature
+from ie_serving.core.values.errors import ServingError
+from ie_serving.core.values.fit import Exact, exact, fit, fits, shed
+from ie_serving.core.values.tensors import Array, Signature
 from ie_serving.engines.graph.calls import lacking, target_of
 from ie_serving.engines.graph.definition import REQUEST, CallStep
 from ie_serving.engines.graph.models import Loaded, Record

@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from ie_serving.core.errors import InvalidRequest, InvalidTensor
-from ie_serving.core.tensors import Array, DataType, TensorSpec
+from ie_serving.core.values.errors import InvalidRequest, InvalidTensor
+from ie_serving.core.values.tensors import Array, DataType, TensorSpec
 from ie_serving.engines.graph.condition import single
 from ie_serving.engines.graph.definition import MergeStep, SwitchStep
 from ie_serving.engines.graph.specs import Specs

@@ -19,8 +19,8 @@ from typing import Any
 
 import numpy as np
 
-from ie_serving.core.errors import InvalidTensor
-from ie_serving.core.tensors import Array, DataType
+from ie_serving.core.values.errors import InvalidTensor
+from ie_serving.core.values.tensors import Array, DataType
 
 FORM = re.compile(
     r"""\s* (?: (?P<function>[a-z]+) \( \s* (?P<inner>[^\s()]+) \s* \) | (?P<plain>[^\s()]+) )

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from ie_serving.core.nesting import MOST_NESTED
-from ie_serving.core.requests import ModelSpec
-from ie_serving.core.tensors import SERVING_DEFAULT, TensorSpec
+from ie_serving.core.values.nesting import MOST_NESTED
+from ie_serving.core.values.requests import ModelSpec
+from ie_serving.core.values.tensors import SERVING_DEFAULT, TensorSpec
 from ie_serving.engines.graph.condition import Condition
 from ie_serving.engines.kernels import THREAD, Place
 

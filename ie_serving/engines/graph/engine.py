@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ie_serving.core.errors import ConfigError, LoadFailed
+from ie_serving.core.values.errors import ConfigError, LoadFailed
 from ie_serving.engines.around import EngineAround
 from ie_serving.engines.base import CompiledModel, Engine, EngineOptions
 from ie_serving.engines.graph.models import Models, Record

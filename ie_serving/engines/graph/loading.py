@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from ie_serving.core.signatures import named
-from ie_serving.core.tensors import Signature
+from ie_serving.core.values.signatures import named
+from ie_serving.core.values.tensors import Signature
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.graph.definition import CallStep, Definition, ModelStep
 from ie_serving.engines.graph.model import GraphModel

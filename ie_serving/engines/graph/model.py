@@ -3,10 +3,10 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
-from ie_serving.core.errors import NotAvailable, NotFound, UnknownLabel
-from ie_serving.core.requests import ModelSpec
-from ie_serving.core.signatures import named
-from ie_serving.core.tensors import SERVING_DEFAULT, Array, Signature
+from ie_serving.core.values.errors import NotAvailable, NotFound, UnknownLabel
+from ie_serving.core.values.requests import ModelSpec
+from ie_serving.core.values.signatures import named
+from ie_serving.core.values.tensors import SERVING_DEFAULT, Array, Signature
 from ie_serving.engines.base import leave_of_all
 from ie_serving.engines.graph.cache import Cache
 from ie_serving.engines.graph.calls import Target, target_of

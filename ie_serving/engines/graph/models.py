@@ -7,8 +7,8 @@ import asyncio
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
-from ie_serving.core.requests import ModelSpec
-from ie_serving.core.tensors import Signature
+from ie_serving.core.values.requests import ModelSpec
+from ie_serving.core.values.tensors import Signature
 from ie_serving.engines.base import CompiledModel
 
 

@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePath
 from typing import Any
 
-from ie_serving.core.errors import LoadFailed
-from ie_serving.core.signatures import named
-from ie_serving.core.tensors import Signature, TensorSpec
+from ie_serving.core.values.errors import LoadFailed
+from ie_serving.core.values.signatures import named
+from ie_serving.core.values.tensors import Signature, TensorSpec
 from ie_serving.engines.base import CompiledModel, EngineOptions
 from ie_serving.engines.graph.definition import CallStep, KernelStep, UseStep
 from ie_serving.engines.kernels import Beside, KernelOptions, Place

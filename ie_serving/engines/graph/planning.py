@@ -9,9 +9,9 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from ie_serving.core.errors import LoadFailed, ServingError
-from ie_serving.core.nearest import nearest
-from ie_serving.core.tensors import SERVING_DEFAULT, DataType, Signature, TensorSpec
+from ie_serving.core.values.errors import LoadFailed, ServingError
+from ie_serving.core.values.nearest import nearest
+from ie_serving.core.values.tensors import SERVING_DEFAULT, DataType, Signature, TensorSpec
 from ie_serving.engines.graph.definition import (
     REQUEST,
     CallStep,

@@ -11,9 +11,9 @@ import json
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from ie_serving.core.errors import ConfigError, LoadFailed
-from ie_serving.core.nearest import nearest
-from ie_serving.core.tensors import TensorSpec
+from ie_serving.core.values.errors import ConfigError, LoadFailed
+from ie_serving.core.values.nearest import nearest
+from ie_serving.core.values.tensors import TensorSpec
 from ie_serving.engines import declared
 from ie_serving.engines.graph.definition import (
     ITEM,

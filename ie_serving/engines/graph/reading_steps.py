@@ -3,8 +3,8 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ie_serving.core.nearest import nearest
-from ie_serving.core.requests import ModelSpec
+from ie_serving.core.values.nearest import nearest
+from ie_serving.core.values.requests import ModelSpec
 from ie_serving.engines.graph.condition import parse as parse_condition
 from ie_serving.engines.graph.definition import (
     ITEM,

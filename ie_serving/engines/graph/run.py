@@ -13,10 +13,10 @@ from collections.abc import Collection, Coroutine, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from ie_serving.core.codes import code_of
-from ie_serving.core.eager import begin
-from ie_serving.core.errors import ServingError, placed
-from ie_serving.core.tensors import Array
+from ie_serving.core.runtime.eager import begin
+from ie_serving.core.values.codes import code_of
+from ie_serving.core.values.errors import ServingError, placed
+from ie_serving.core.values.tensors import Array
 from ie_serving.engines.graph import choosing
 from ie_serving.engines.graph.cache import Cache
 from ie_serving.engines.graph.calls import Target, call, call_each, once
@@ -31,7 +31,7 @@ from ie_serving.engines.graph.definition import (
 )
 from ie_serving.engines.graph.models import Record
 from ie_serving.engines.graph.planning import Plan
-from ie_serving.telemetry.logs import Event
+from ie_serving.telemetry.log.logs import Event
 
 log = logging.getLogger(__name__)
 

@@ -3,8 +3,8 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from ie_serving.core.fit import castable
-from ie_serving.core.tensors import TensorSpec
+from ie_serving.core.values.fit import castable
+from ie_serving.core.values.tensors import TensorSpec
 
 Specs = Mapping[str, TensorSpec]
 Shape = tuple[int, ...] | None
@@ -21,7 +21,8 @@ def unfit(given: TensorSpec, wanted: TensorSpec) -> str:
     return ""
 
 
-# One that is shorter may have trailing dimensions added where 1 is declared; see `core/fit.py`.
+# One that is shorter may have trailing dimensions added where 1 is declared; see
+# `core/values/fit.py`.
 def _shapes_may_fit(given: Shape, wanted: Shape) -> bool:
     if given is None or wanted is None:
         return True

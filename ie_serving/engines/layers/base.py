@@ -7,7 +7,7 @@ nobody asks for it. It overrides what it changes; the rest passes through.
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, TypeVar
 
-from ie_serving.core.tensors import Array, Signature
+from ie_serving.core.values.tensors import Array, Signature
 from ie_serving.engines.base import CompiledModel, Stream, leave_of, stream_of, takes_ahead
 
 T = TypeVar("T")

@@ -10,13 +10,13 @@ import logging
 import time
 from collections.abc import Iterable, Mapping
 
-from ie_serving.core.budget import BUDGET
-from ie_serving.core.errors import ServingError
-from ie_serving.core.tensors import Array, Signature
+from ie_serving.core.runtime.budget import BUDGET
+from ie_serving.core.values.errors import ServingError
+from ie_serving.core.values.tensors import Array, Signature
 from ie_serving.engines.base import GATHERED, CompiledModel
 from ie_serving.engines.layers import own_loop
 from ie_serving.engines.layers.sample_rows import candidates, has_open_rows
-from ie_serving.telemetry.logs import Event
+from ie_serving.telemetry.log.logs import Event
 
 log = logging.getLogger(__name__)
 

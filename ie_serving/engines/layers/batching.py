@@ -15,10 +15,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from ie_serving.core.budget import BUDGET
-from ie_serving.core.errors import ConfigError, LoadFailed
-from ie_serving.core.hints import Hint
-from ie_serving.core.tensors import Array, Signature
+from ie_serving.core.runtime.budget import BUDGET
+from ie_serving.core.values.errors import ConfigError, LoadFailed
+from ie_serving.core.values.hints import Hint
+from ie_serving.core.values.tensors import Array, Signature
 from ie_serving.engines.around import EngineAround
 from ie_serving.engines.base import CompiledModel, Engine, EngineOptions, takes_ahead
 from ie_serving.engines.batching import Batching
@@ -27,8 +27,8 @@ from ie_serving.engines.layers.batch_warmup import warm
 from ie_serving.engines.layers.gathering import Rules
 from ie_serving.engines.layers.queue import Queue, Record
 from ie_serving.engines.layers.row_trial import refused_by_shapes, refused_by_trial
-from ie_serving.telemetry.logs import Event
-from ie_serving.telemetry.watch import Told
+from ie_serving.telemetry.log.logs import Event
+from ie_serving.telemetry.request.watch import Told
 
 log = logging.getLogger(__name__)
 

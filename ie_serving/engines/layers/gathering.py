@@ -25,8 +25,8 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import Generic, TypeVar
 
-from ie_serving.core.errors import QueueFull
-from ie_serving.core.hints import Hint
+from ie_serving.core.values.errors import QueueFull
+from ie_serving.core.values.hints import Hint
 
 T = TypeVar("T")
 

@@ -4,8 +4,8 @@ import time
 from collections.abc import AsyncIterator, Mapping
 from itertools import islice
 
-from ie_serving.core.errors import ServingError
-from ie_serving.core.tensors import Array, Signature, TensorSpec
+from ie_serving.core.values.errors import ServingError
+from ie_serving.core.values.tensors import Array, Signature, TensorSpec
 from ie_serving.engines.base import CompiledModel
 from ie_serving.engines.generated import Guess, Input, Kind, guesses, requests, usual
 from ie_serving.engines.layers.joining import copies

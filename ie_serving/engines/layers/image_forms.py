@@ -7,8 +7,8 @@ channels must come last; here they may stand where the configuration, the model 
 from collections.abc import Mapping
 from dataclasses import replace
 
-from ie_serving.core.images import AXES, COLOURED, GREY, NO_LIMIT, Bounds, ImageForm
-from ie_serving.core.tensors import DataType, Signature, TensorSpec
+from ie_serving.core.values.images import AXES, COLOURED, GREY, NO_LIMIT, Bounds, ImageForm
+from ie_serving.core.values.tensors import DataType, Signature, TensorSpec
 
 TYPES = frozenset(
     {

@@ -14,8 +14,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from ie_serving.core.spare_cpu import SPARE_CPU
-from ie_serving.core.tensors import Array, Signature
+from ie_serving.core.runtime.spare_cpu import SPARE_CPU
+from ie_serving.core.values.tensors import Array, Signature
 from ie_serving.engines.around import EngineAround
 from ie_serving.engines.base import CompiledModel, EngineOptions
 from ie_serving.engines.layers.base import Layer
@@ -23,7 +23,7 @@ from ie_serving.engines.layers.image_batch import ImageBatch
 from ie_serving.engines.layers.image_forms import with_images
 from ie_serving.engines.preprocessing import Preprocessing
 from ie_serving.engines.run.threads import thread_limit
-from ie_serving.telemetry.logs import Event
+from ie_serving.telemetry.log.logs import Event
 
 log = logging.getLogger(__name__)
 

@@ -8,9 +8,9 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
-from ie_serving.core.budget import BUDGET
-from ie_serving.core.errors import ServingError
-from ie_serving.core.tensors import Array
+from ie_serving.core.runtime.budget import BUDGET
+from ie_serving.core.values.errors import ServingError
+from ie_serving.core.values.tensors import Array
 
 Arrays = Mapping[str, Array]
 

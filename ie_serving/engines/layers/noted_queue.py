@@ -7,13 +7,13 @@ import asyncio
 from collections.abc import Mapping
 from weakref import WeakKeyDictionary
 
-from ie_serving.core.tensors import Array, Signature
+from ie_serving.core.values.tensors import Array, Signature
 from ie_serving.engines.base import CompiledModel
 from ie_serving.engines.layers.gathering import Rules
 from ie_serving.engines.layers.joining import Arrays
 from ie_serving.engines.layers.queue import Parts, Queue, Record
-from ie_serving.telemetry.entry import CURRENT, Entry, current, now
-from ie_serving.telemetry.watch import Told
+from ie_serving.telemetry.request.entry import CURRENT, Entry, current, now
+from ie_serving.telemetry.request.watch import Told
 
 
 class NotedQueue(Queue):

@@ -14,15 +14,15 @@ from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 
-from ie_serving.core.errors import LoadFailed
-from ie_serving.core.samples import Sample
+from ie_serving.core.values.errors import LoadFailed
+from ie_serving.core.values.samples import Sample
 from ie_serving.engines.around import EngineAround
 from ie_serving.engines.base import CompiledModel, Engine, EngineOptions
 from ie_serving.engines.layers import own_loop
 from ie_serving.engines.layers.generated_trial import generated_for
 from ie_serving.engines.layers.precision_trial import Asked, Trial, asked_of, trial_of
 from ie_serving.engines.openvino.options import AUTO, OpenVinoOptions
-from ie_serving.telemetry.logs import Event
+from ie_serving.telemetry.log.logs import Event
 
 log = logging.getLogger(__name__)
 

@@ -5,12 +5,12 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from ie_serving.core.difference import deviation, difference
-from ie_serving.core.errors import ServingError
-from ie_serving.core.fit import fit, shed
-from ie_serving.core.golden import GoldenRequest
-from ie_serving.core.samples import Sample
-from ie_serving.core.tensors import SERVING_DEFAULT, Array, Signature
+from ie_serving.core.values.difference import deviation, difference
+from ie_serving.core.values.errors import ServingError
+from ie_serving.core.values.fit import fit, shed
+from ie_serving.core.values.golden import GoldenRequest
+from ie_serving.core.values.samples import Sample
+from ie_serving.core.values.tensors import SERVING_DEFAULT, Array, Signature
 from ie_serving.engines.base import CompiledModel
 from ie_serving.engines.layers.joining import copies
 

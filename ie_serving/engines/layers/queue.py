@@ -11,10 +11,10 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol, TypeVar
 
-from ie_serving.core.eager import Direct
-from ie_serving.core.errors import InvalidRequest, ServingError
-from ie_serving.core.tensors import Array, Signature
-from ie_serving.core.threads import let_go
+from ie_serving.core.runtime.eager import Direct
+from ie_serving.core.runtime.threads import let_go
+from ie_serving.core.values.errors import InvalidRequest, ServingError
+from ie_serving.core.values.tensors import Array, Signature
 from ie_serving.engines.base import GATHERED, CompiledModel
 from ie_serving.engines.layers.gathering import Batch, Gatherer, Part, Rules
 from ie_serving.engines.layers.joining import (
@@ -29,7 +29,7 @@ from ie_serving.engines.layers.joining import (
     split,
     together,
 )
-from ie_serving.telemetry.logs import Event
+from ie_serving.telemetry.log.logs import Event
 
 log = logging.getLogger(__name__)
 

@@ -10,9 +10,9 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from ie_serving.core.errors import ServingError
-from ie_serving.core.hints import Hint
-from ie_serving.core.tensors import Array, Signature
+from ie_serving.core.values.errors import ServingError
+from ie_serving.core.values.hints import Hint
+from ie_serving.core.values.tensors import Array, Signature
 from ie_serving.engines.base import CompiledModel
 from ie_serving.engines.layers import own_loop
 from ie_serving.engines.layers.joining import RowsLost, check_rows, copies

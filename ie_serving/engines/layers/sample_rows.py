@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
-from ie_serving.core.tensors import Array, DataType, Signature, TensorSpec
+from ie_serving.core.values.tensors import Array, DataType, Signature, TensorSpec
 
 OPEN_SIZES = (16, 64, 224, 1)
 """Sizes that open dimensions are tried with, one for all of them, until the model takes them."""

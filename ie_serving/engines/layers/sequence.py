@@ -14,8 +14,8 @@ from collections.abc import Mapping
 from contextlib import suppress
 from types import MappingProxyType, TracebackType
 
-from ie_serving.core.errors import QueueFull
-from ie_serving.core.tensors import Array
+from ie_serving.core.values.errors import QueueFull
+from ie_serving.core.values.tensors import Array
 
 MOST_WAITING = 100
 """Requests that wait for their turn in one sequence; the next is refused. A client that is so many

@@ -16,8 +16,8 @@ from itertools import chain
 from typing import Protocol
 
 from ie_serving.engines.layers import sequence
-from ie_serving.telemetry.logs import Event
-from ie_serving.telemetry.sequences import SequenceMetrics
+from ie_serving.telemetry.log.logs import Event
+from ie_serving.telemetry.metrics.sequences import SequenceMetrics
 
 log = logging.getLogger(__name__)
 

@@ -6,7 +6,7 @@ Texts of errors begin with those of OpenVINO Model Server, by which its clients 
 import secrets
 from collections.abc import Iterable, Iterator, Mapping
 
-from ie_serving.core.errors import (
+from ie_serving.core.values.errors import (
     AlreadyExists,
     InvalidRequest,
     NotAvailable,
@@ -14,7 +14,7 @@ from ie_serving.core.errors import (
     SequenceElsewhere,
     SequenceEnding,
 )
-from ie_serving.core.tensors import Array
+from ie_serving.core.values.tensors import Array
 from ie_serving.engines.layers.sequence import (
     ADMITTING,
     ANSWERED,

@@ -20,9 +20,9 @@ from typing import Any, Final, TypeVar
 
 import numpy as np
 
-from ie_serving.core.budget import BUDGET
-from ie_serving.core.errors import InvalidRequest, LoadFailed
-from ie_serving.core.tensors import Array, DataType, Signature, TensorSpec
+from ie_serving.core.runtime.budget import BUDGET
+from ie_serving.core.values.errors import InvalidRequest, LoadFailed
+from ie_serving.core.values.tensors import Array, DataType, Signature, TensorSpec
 from ie_serving.engines.around import EngineAround
 from ie_serving.engines.base import CompiledModel, Engine, EngineOptions
 from ie_serving.engines.layers.base import Layer
@@ -30,7 +30,7 @@ from ie_serving.engines.layers.sequence import Control
 from ie_serving.engines.layers.sequence_family import Family
 from ie_serving.engines.layers.sequence_table import SequenceTable
 from ie_serving.engines.sequences import Sequences
-from ie_serving.telemetry.logs import Event
+from ie_serving.telemetry.log.logs import Event
 
 log = logging.getLogger(__name__)
 

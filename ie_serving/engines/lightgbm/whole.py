@@ -5,7 +5,7 @@ The head names the bytes of each tree (`tree_sizes`); the trees follow, then `en
 
 import re
 
-from ie_serving.core.errors import LoadFailed
+from ie_serving.core.values.errors import LoadFailed
 
 _SIZES = re.compile(rb"^tree_sizes=([0-9 ]+)\r?$", re.MULTILINE)
 _END = b"end of trees"

@@ -12,8 +12,8 @@ from types import ModuleType
 
 import numpy as np
 
-from ie_serving.core.errors import InvalidRequest, LoadFailed
-from ie_serving.core.tensors import SERVING_DEFAULT, Array, DataType, Signature
+from ie_serving.core.values.errors import InvalidRequest, LoadFailed
+from ie_serving.core.values.tensors import SERVING_DEFAULT, Array, DataType, Signature
 from ie_serving.engines import declared
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.onnx_file import Node, nodes, uses_domain

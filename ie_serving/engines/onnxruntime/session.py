@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Mapping
 
-from ie_serving.core.tensors import Array, DataType, TensorSpec
+from ie_serving.core.values.tensors import Array, DataType, TensorSpec
 from ie_serving.engines.onnxruntime.specs import Output, Session
 from ie_serving.engines.run.texts import decoded
 

@@ -12,8 +12,8 @@ from typing import Any, Protocol, cast
 
 import numpy as np
 
-from ie_serving.core.errors import LoadFailed
-from ie_serving.core.tensors import Array, DataType, TensorSpec
+from ie_serving.core.values.errors import LoadFailed
+from ie_serving.core.values.tensors import Array, DataType, TensorSpec
 from ie_serving.engines.run.texts import encoded
 
 TYPES: Mapping[str, DataType] = {

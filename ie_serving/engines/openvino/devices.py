@@ -6,8 +6,8 @@ Pure: what a machine has is handed in, so that a machine with other devices can 
 import re
 from collections.abc import Collection, Sequence
 
-from ie_serving.core.errors import LoadFailed
-from ie_serving.core.nearest import nearest
+from ie_serving.core.values.errors import LoadFailed
+from ie_serving.core.values.nearest import nearest
 
 CPU = "CPU"
 AUTO = "AUTO"

@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 import openvino as ov
 
-from ie_serving.core.errors import LoadFailed
-from ie_serving.core.spare_cpu import SPARE_CPU
+from ie_serving.core.runtime.spare_cpu import SPARE_CPU
+from ie_serving.core.values.errors import LoadFailed
 from ie_serving.engines.run.threads import node_limit
 
 TEXT_LIMIT = 600

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ie_serving.core.errors import LoadFailed
+from ie_serving.core.values.errors import LoadFailed
 from ie_serving.engines.openvino.options import OpenVinoOptions
 from ie_serving.engines.openvino.reshape import ANY
 from ie_serving.engines.preprocessing import Preprocessing
 
 if TYPE_CHECKING:
-    from ie_serving.core.tensors import Signature
+    from ie_serving.core.values.tensors import Signature
     from ie_serving.engines.base import Dimension, EngineOptions
 
 EVERYWHERE = ("", "f32")

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from ie_serving.core.errors import InvalidTensor, LoadFailed
-from ie_serving.core.tensors import Array, DataType
+from ie_serving.core.values.errors import InvalidTensor, LoadFailed
+from ie_serving.core.values.tensors import Array, DataType
 from ie_serving.engines import declared
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.pmml import java

@@ -13,8 +13,8 @@ from xml.etree import ElementTree
 
 import numpy as np
 
-from ie_serving.core.errors import InvalidTensor, LoadFailed
-from ie_serving.core.tensors import Array, DataType
+from ie_serving.core.values.errors import InvalidTensor, LoadFailed
+from ie_serving.core.values.tensors import Array, DataType
 
 DTYPES: Mapping[str, DataType] = {
     "double": DataType.FP64,

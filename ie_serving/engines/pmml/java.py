@@ -15,8 +15,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ie_serving.core.errors import DeadlineExceeded, LoadFailed, ServingError
-from ie_serving.telemetry.logs import Event
+from ie_serving.core.values.errors import DeadlineExceeded, LoadFailed, ServingError
+from ie_serving.telemetry.log.logs import Event
 
 INSTALL = "apt-get install default-jre-headless"
 _LOCK = threading.RLock()

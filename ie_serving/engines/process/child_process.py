@@ -8,7 +8,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
 
-from ie_serving.core.spare_cpu import SPARE_CPU
+from ie_serving.core.runtime.spare_cpu import SPARE_CPU
 from ie_serving.engines.process.link import Link, Message, PeerGone, Segment
 from ie_serving.engines.process.protocol import Kind, text
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ie_serving.core.tensors import Array
+from ie_serving.core.values.tensors import Array
 from ie_serving.engines.process import protocol
 from ie_serving.engines.process.protocol import Frame, Kind
 from ie_serving.engines.run.forks import not_for_forks

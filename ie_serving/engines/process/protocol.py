@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ie_serving.core.tensors import BY_NUMBER, BY_NUMPY, Array, DataType
+from ie_serving.core.values.tensors import BY_NUMBER, BY_NUMPY, Array, DataType
 
 Buffer = bytes | bytearray | memoryview
 

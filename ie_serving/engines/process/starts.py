@@ -6,7 +6,7 @@ A start takes seconds, more than the server may take to end, and nobody waits fo
 import threading
 from typing import Protocol, TypeVar
 
-from ie_serving.core.errors import LoadFailed
+from ie_serving.core.values.errors import LoadFailed
 
 T_co = TypeVar("T_co", covariant=True)
 

@@ -14,12 +14,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from ie_serving.core.backoff import Backoff
-from ie_serving.core.errors import LoadFailed, NotAvailable
+from ie_serving.core.runtime.backoff import Backoff
+from ie_serving.core.values.errors import LoadFailed, NotAvailable
 from ie_serving.engines.process.child_process import WorkerProcess
 from ie_serving.engines.process.link import Fault, Link, Message, PeerGone, Segment
 from ie_serving.engines.process.states import TRANSITIONS, Event, Stage
-from ie_serving.telemetry import logs
+from ie_serving.telemetry.log import logs
 
 log = logging.getLogger(__name__)
 

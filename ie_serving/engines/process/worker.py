@@ -19,8 +19,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ie_serving.core.codes import Code
-from ie_serving.core.tensors import Array
+from ie_serving.core.values.codes import Code
+from ie_serving.core.values.tensors import Array
 from ie_serving.engines.process.link import Fault, Link, Message, PeerGone, Segment
 from ie_serving.engines.process.protocol import KEPT, Frame, Kind, numbered, text, words
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from threading import BoundedSemaphore
 from typing import Any, Protocol
 
-from ie_serving.core.errors import DeadlineExceeded, PreconditionFailed, QueueFull
-from ie_serving.core.requests import ModelSpec
-from ie_serving.core.tensors import Array, TensorSpec
+from ie_serving.core.values.errors import DeadlineExceeded, PreconditionFailed, QueueFull
+from ie_serving.core.values.requests import ModelSpec
+from ie_serving.core.values.tensors import Array, TensorSpec
 from ie_serving.engines.others import Others
 from ie_serving.engines.python.outputs import array_of
 from ie_serving.engines.python.waits import ASKER, Slot

@@ -7,13 +7,13 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Se
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from ie_serving.core.errors import QueueFull, ServingError
-from ie_serving.core.tensors import Array
+from ie_serving.core.values.errors import QueueFull, ServingError
+from ie_serving.core.values.tensors import Array
 from ie_serving.engines.python.context import Context, failure
 from ie_serving.engines.python.outputs import Specs, checked
 from ie_serving.engines.run import forks
 from ie_serving.engines.run.function import one_line
-from ie_serving.telemetry.logs import Event
+from ie_serving.telemetry.log.logs import Event
 
 log = logging.getLogger(__name__)
 

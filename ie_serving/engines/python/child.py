@@ -10,10 +10,10 @@ from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 
-from ie_serving.core.codes import Code
-from ie_serving.core.errors import LoadFailed
-from ie_serving.core.scratch import Scratch
-from ie_serving.core.tensors import Array, DataType, TensorSpec
+from ie_serving.core.runtime.scratch import Scratch
+from ie_serving.core.values.codes import Code
+from ie_serving.core.values.errors import LoadFailed
+from ie_serving.core.values.tensors import Array, DataType, TensorSpec
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.kernels import KernelOptions, Place
 from ie_serving.engines.others import AtHand
@@ -23,7 +23,7 @@ from ie_serving.engines.python.calls import Call, InProcess
 from ie_serving.engines.python.kernel import Kernel
 from ie_serving.engines.python.opening import opened
 from ie_serving.engines.python.packing import context_of, packed_answer
-from ie_serving.telemetry import logs
+from ie_serving.telemetry.log import logs
 
 Told = Mapping[str, tuple[str, Sequence[int] | None, bool]]
 """Tensors as JSON has them: dtype, shape, and whether it is one of JSON, by name."""

@@ -12,7 +12,7 @@ import threading
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing, suppress
 
-from ie_serving.core.tensors import Array
+from ie_serving.core.values.tensors import Array
 from ie_serving.engines.process.link import PeerGone, Segment
 from ie_serving.engines.process.protocol import Kind
 from ie_serving.engines.python.calls import Call, Inputs
@@ -21,7 +21,7 @@ from ie_serving.engines.python.duplex import Duplex
 from ie_serving.engines.python.kernel import Kernel
 from ie_serving.engines.python.packing import context_of, packed_answer
 from ie_serving.engines.run import forks
-from ie_serving.telemetry.logs import Event
+from ie_serving.telemetry.log.logs import Event
 
 log = logging.getLogger(__name__)
 

@@ -6,9 +6,9 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from ie_serving.core.errors import LoadFailed
-from ie_serving.core.hints import Hint
-from ie_serving.core.tensors import SERVING_DEFAULT, Signature
+from ie_serving.core.values.errors import LoadFailed
+from ie_serving.core.values.hints import Hint
+from ie_serving.core.values.tensors import SERVING_DEFAULT, Signature
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.batching import Batching
 from ie_serving.engines.kernels import INLINE, PROCESS, KernelOptions

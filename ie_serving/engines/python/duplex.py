@@ -10,7 +10,7 @@ import socket
 from collections.abc import Sequence
 from math import inf
 
-from ie_serving.core.tensors import Array
+from ie_serving.core.values.tensors import Array
 from ie_serving.engines.process import protocol
 from ie_serving.engines.process.link import MALFORMED, Message, PeerGone, Segment
 from ie_serving.engines.process.protocol import Kind

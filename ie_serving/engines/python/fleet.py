@@ -15,13 +15,13 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
-from ie_serving.core.backoff import Backoff
-from ie_serving.core.errors import NotAvailable
+from ie_serving.core.runtime.backoff import Backoff
+from ie_serving.core.values.errors import NotAvailable
 from ie_serving.engines.python.calls import Readiness, Runner, Stream
 from ie_serving.engines.python.daemons import DaemonThreads
 from ie_serving.engines.python.outputs import Specs
 from ie_serving.engines.run.function import one_line
-from ie_serving.telemetry.logs import Event
+from ie_serving.telemetry.log.logs import Event
 
 log = logging.getLogger(__name__)
 

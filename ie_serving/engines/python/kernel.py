@@ -18,7 +18,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from ie_serving.core.errors import LoadFailed, PreconditionFailed
+from ie_serving.core.values.errors import LoadFailed, PreconditionFailed
 from ie_serving.engines import declared
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.python import ovms

@@ -12,8 +12,8 @@ from functools import partial
 from typing import Any, TypeVar
 from weakref import ref
 
-from ie_serving.core.errors import DeadlineExceeded, NotAvailable, QueueFull, ServingError
-from ie_serving.core.tensors import Array
+from ie_serving.core.values.errors import DeadlineExceeded, NotAvailable, QueueFull, ServingError
+from ie_serving.core.values.tensors import Array
 from ie_serving.engines.python.calls import Call, Runner
 from ie_serving.engines.python.fleet import Fleet
 from ie_serving.engines.python.waits import ASKER, Slot, is_stuck

@@ -6,9 +6,9 @@ from concurrent.futures import Executor
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ie_serving.core.callers import Caller, taken
-from ie_serving.core.errors import ServingError
-from ie_serving.core.tensors import Array, Signature
+from ie_serving.core.values.callers import Caller, taken
+from ie_serving.core.values.errors import ServingError
+from ie_serving.core.values.tensors import Array, Signature
 from ie_serving.engines import base
 from ie_serving.engines.others import Others
 from ie_serving.engines.python.asking import Models

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any, cast
 
 from ie_serving.core.compat import by_name, imported
-from ie_serving.core.errors import LoadFailed
-from ie_serving.core.scratch import Scratch
+from ie_serving.core.runtime.scratch import Scratch
+from ie_serving.core.values.errors import LoadFailed
 from ie_serving.engines import declared
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.kernels import KernelOptions, Place
@@ -20,7 +20,7 @@ from ie_serving.engines.python.own_modules import OwnModules
 from ie_serving.engines.python.requirements import check
 from ie_serving.engines.run import forks
 from ie_serving.engines.run.function import one_line
-from ie_serving.telemetry.logs import Event
+from ie_serving.telemetry.log.logs import Event
 
 log = logging.getLogger(__name__)
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from ie_serving.core.errors import ServingError
-from ie_serving.core.fit import admits
-from ie_serving.core.tensors import BY_NUMPY, Array, DataType, TensorSpec
+from ie_serving.core.values.errors import ServingError
+from ie_serving.core.values.fit import admits
+from ie_serving.core.values.tensors import BY_NUMPY, Array, DataType, TensorSpec
 from ie_serving.engines.run.texts import objects
 
 Specs = Mapping[str, TensorSpec]

@@ -19,8 +19,8 @@ from typing import Any
 
 import numpy as np
 
-from ie_serving.core.errors import LoadFailed, NotSupported, ServingError
-from ie_serving.core.tensors import Array, DataType, TensorSpec
+from ie_serving.core.values.errors import LoadFailed, NotSupported, ServingError
+from ie_serving.core.values.tensors import Array, DataType, TensorSpec
 from ie_serving.engines.python.calls import Inputs
 from ie_serving.engines.python.context import Context, LoadContext
 from ie_serving.engines.python.outputs import Specs

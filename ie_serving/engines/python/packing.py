@@ -8,10 +8,10 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from ie_serving.core.callers import Caller
-from ie_serving.core.codes import ERROR_OF, code_of
-from ie_serving.core.errors import ServingError
-from ie_serving.core.tensors import Array, TensorSpec
+from ie_serving.core.values.callers import Caller
+from ie_serving.core.values.codes import ERROR_OF, code_of
+from ie_serving.core.values.errors import ServingError
+from ie_serving.core.values.tensors import Array, TensorSpec
 from ie_serving.engines.process.protocol import text, words
 from ie_serving.engines.python.calls import Call
 from ie_serving.engines.python.context import Context

@@ -9,11 +9,11 @@ from contextlib import ExitStack, aclosing
 from functools import partial
 from pathlib import Path
 
-from ie_serving.core.backoff import Backoff
-from ie_serving.core.codes import ERROR_OF
-from ie_serving.core.errors import DeadlineExceeded, QueueFull, ServingError
-from ie_serving.core.scratch import Scratch
-from ie_serving.core.tensors import Array
+from ie_serving.core.runtime.backoff import Backoff
+from ie_serving.core.runtime.scratch import Scratch
+from ie_serving.core.values.codes import ERROR_OF
+from ie_serving.core.values.errors import DeadlineExceeded, QueueFull, ServingError
+from ie_serving.core.values.tensors import Array
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.kernels import Instances, KernelOptions
 from ie_serving.engines.process.child_process import WorkerProcess
@@ -25,7 +25,7 @@ from ie_serving.engines.python.child import job_of, specs_of
 from ie_serving.engines.python.context import Context, kernel_scratch
 from ie_serving.engines.python.fleet import Fleet, Growth, Running
 from ie_serving.engines.python.packing import answered, packed
-from ie_serving.telemetry.logs import Event
+from ie_serving.telemetry.log.logs import Event
 
 log = logging.getLogger(__name__)
 

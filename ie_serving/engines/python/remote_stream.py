@@ -5,7 +5,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import suppress
 from typing import Any
 
-from ie_serving.core.errors import ServingError
+from ie_serving.core.values.errors import ServingError
 from ie_serving.engines.process.child_process import WorkerProcess
 from ie_serving.engines.process.link import Message, PeerGone
 from ie_serving.engines.process.protocol import Kind

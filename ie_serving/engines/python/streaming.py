@@ -12,7 +12,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, 
 from contextlib import aclosing
 from typing import Any, TypeVar
 
-from ie_serving.core.errors import ServingError
+from ie_serving.core.values.errors import ServingError
 from ie_serving.engines.python.calls import Call, Checked, Inputs, Stream, read_only
 from ie_serving.engines.python.context import Context
 from ie_serving.engines.run import forks

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from ie_serving.core.errors import LoadFailed
-from ie_serving.core.tensors import SERVING_DEFAULT, Array, DataType, Signature, TensorSpec
+from ie_serving.core.values.errors import LoadFailed
+from ie_serving.core.values.tensors import SERVING_DEFAULT, Array, DataType, Signature, TensorSpec
 from ie_serving.engines import declared
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.openvino.unsupported import refuse_unsupported

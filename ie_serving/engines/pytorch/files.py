@@ -13,9 +13,9 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from ie_serving.core.errors import LoadFailed
-from ie_serving.core.hints import Hint
-from ie_serving.core.tensors import TensorSpec
+from ie_serving.core.values.errors import LoadFailed
+from ie_serving.core.values.hints import Hint
+from ie_serving.core.values.tensors import TensorSpec
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.pytorch.tensors import dtype_of
 

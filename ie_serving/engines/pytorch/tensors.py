@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from ie_serving.core.errors import LoadFailed
-from ie_serving.core.tensors import Array, DataType
+from ie_serving.core.values.errors import LoadFailed
+from ie_serving.core.values.tensors import Array, DataType
 
 OUTPUT = "output"
 """Name of the only output; several are `output_0`, `output_1` and so on, or named by a dict."""

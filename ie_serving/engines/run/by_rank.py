@@ -16,9 +16,9 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import copy_context
 from typing import TypeVar
 
-from ie_serving.core.errors import InvalidTensor, LoadFailed, QueueFull
-from ie_serving.core.spare_cpu import SPARE_CPU
-from ie_serving.core.tensors import Array, Signature
+from ie_serving.core.runtime.spare_cpu import SPARE_CPU
+from ie_serving.core.values.errors import InvalidTensor, LoadFailed, QueueFull
+from ie_serving.core.values.tensors import Array, Signature
 from ie_serving.engines.run.program import Read, Runs
 
 T = TypeVar("T")

@@ -3,8 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
-from ie_serving.core.errors import InvalidTensor, LoadFailed
-from ie_serving.core.tensors import Array
+from ie_serving.core.values.errors import InvalidTensor, LoadFailed
+from ie_serving.core.values.tensors import Array
 from ie_serving.engines.run.on_demand import OnDemand
 
 if TYPE_CHECKING:

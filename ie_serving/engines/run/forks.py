@@ -19,7 +19,7 @@ from contextlib import suppress
 from typing import Any, Final, TypeVar
 from weakref import WeakSet
 
-from ie_serving.telemetry.logs import Event
+from ie_serving.telemetry.log.logs import Event
 
 log = logging.getLogger(__name__)
 

@@ -10,8 +10,8 @@ from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING
 
-from ie_serving.core.errors import InvalidRequest, LoadFailed, ServingError
-from ie_serving.core.tensors import Array, Signature
+from ie_serving.core.values.errors import InvalidRequest, LoadFailed, ServingError
+from ie_serving.core.values.tensors import Array, Signature
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.run.latency_model import LatencyModel
 from ie_serving.engines.run.program import Program

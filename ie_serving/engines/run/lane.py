@@ -7,7 +7,7 @@ from concurrent.futures import Executor
 from contextlib import suppress
 from typing import Generic, TypeVar
 
-from ie_serving.core.tensors import Array
+from ie_serving.core.values.tensors import Array
 from ie_serving.engines.run.request import InferRequest, Outputs
 
 T = TypeVar("T")

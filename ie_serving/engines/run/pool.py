@@ -5,7 +5,7 @@ from collections import OrderedDict
 from collections.abc import Iterable
 from typing import Generic, TypeVar
 
-from ie_serving.core.errors import QueueFull
+from ie_serving.core.values.errors import QueueFull
 
 S = TypeVar("S")
 

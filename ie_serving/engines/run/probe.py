@@ -5,8 +5,8 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
 
-from ie_serving.core.errors import ServingError
-from ie_serving.core.tensors import Array
+from ie_serving.core.values.errors import ServingError
+from ie_serving.core.values.tensors import Array
 from ie_serving.engines.run.latency_model import INLINE_MAX_S
 from ie_serving.engines.run.request import InferRequest
 

@@ -15,9 +15,9 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Protocol, TypeVar
 
-from ie_serving.core.errors import ServingError
-from ie_serving.core.spare_cpu import SPARE_CPU
-from ie_serving.core.tensors import Array, Signature
+from ie_serving.core.runtime.spare_cpu import SPARE_CPU
+from ie_serving.core.values.errors import ServingError
+from ie_serving.core.values.tensors import Array, Signature
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.run.detour import Detour, NotFinite
 from ie_serving.engines.run.lane import Lane
@@ -25,8 +25,8 @@ from ie_serving.engines.run.latency_model import CEILING_S, WEIGHT, LatencyModel
 from ie_serving.engines.run.pool import Pool
 from ie_serving.engines.run.request import Admission, InferRequest, Outputs
 from ie_serving.engines.run.threads import thread_limit
-from ie_serving.telemetry.histogram import SETTLED_AT
-from ie_serving.telemetry.inferences import current
+from ie_serving.telemetry.metrics.histogram import SETTLED_AT
+from ie_serving.telemetry.metrics.inferences import current
 
 T = TypeVar("T")
 Read = Callable[[Outputs], T]

@@ -18,7 +18,7 @@ from collections.abc import Coroutine, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple, TypeVar, cast
 
-from ie_serving.core.tensors import Array, Signature
+from ie_serving.core.values.tensors import Array, Signature
 from ie_serving.engines.base import GATHERED
 from ie_serving.engines.run.detour import NotFinite
 from ie_serving.engines.run.lane import Lane

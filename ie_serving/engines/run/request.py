@@ -3,7 +3,7 @@
 from collections.abc import Collection, Mapping, Sequence
 from typing import Protocol
 
-from ie_serving.core.tensors import Array
+from ie_serving.core.values.tensors import Array
 
 Outputs = Mapping[str, Array]
 Shapes = tuple[tuple[int, ...], ...]

@@ -4,8 +4,8 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from ie_serving.core.errors import InvalidTensor
-from ie_serving.core.tensors import Array
+from ie_serving.core.values.errors import InvalidTensor
+from ie_serving.core.values.tensors import Array
 
 
 def decoded(name: str, array: Array, library: str) -> Array:

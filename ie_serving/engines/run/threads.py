@@ -9,8 +9,8 @@ import os
 from collections.abc import Callable, Collection, Iterator
 from pathlib import Path, PurePosixPath
 
-from ie_serving.core.share import SHARE
-from ie_serving.core.spare_cpu import SPARE_CPU
+from ie_serving.core.runtime.machine_share import SHARE
+from ie_serving.core.runtime.spare_cpu import SPARE_CPU
 
 Read = Callable[[str], str | None]
 """Gives a file's text, or None when there is no such file."""

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from ie_serving.core.tensors import Array, DataType
+from ie_serving.core.values.tensors import Array, DataType
 from ie_serving.engines.savedmodel.example_spec import Feature
 from ie_serving.engines.savedmodel.walked import (
     FIRST,

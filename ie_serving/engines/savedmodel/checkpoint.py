@@ -12,8 +12,8 @@ from pathlib import Path
 
 import numpy as np
 
-from ie_serving.core.errors import LoadFailed
-from ie_serving.core.tensors import BY_NUMBER, Array, DataType
+from ie_serving.core.values.errors import LoadFailed
+from ie_serving.core.values.tensors import BY_NUMBER, Array, DataType
 from ie_serving.engines.savedmodel import checksums
 from ie_serving.wire.protobuf import graph
 from ie_serving.wire.protobuf.fields import Unclear, read_varint

@@ -11,7 +11,7 @@ from typing import BinaryIO
 
 import google_crc32c
 
-from ie_serving.core.tensors import DataType
+from ie_serving.core.values.tensors import DataType
 from ie_serving.engines.savedmodel.file import VARIANT
 from ie_serving.wire.protobuf.fields import Unclear, read_varint
 from ie_serving.wire.protobuf.messages import Proto

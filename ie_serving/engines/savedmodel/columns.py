@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ie_serving.core.tensors import Array, DataType
+from ie_serving.core.values.tensors import Array, DataType
 from ie_serving.engines.savedmodel.walked import (
     FIRST,
     SECOND,

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from ie_serving.core.errors import InvalidRequest
-from ie_serving.core.tensors import BY_NUMBER, Array
+from ie_serving.core.values.errors import InvalidRequest
+from ie_serving.core.values.tensors import BY_NUMBER, Array
 from ie_serving.engines.savedmodel.frames import Place
 from ie_serving.wire.protobuf.messages import Proto
 from ie_serving.wire.tfs.tensor_proto import decode_tensor

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from ie_serving.core.errors import LoadFailed
-from ie_serving.core.tensors import Array
+from ie_serving.core.values.errors import LoadFailed
+from ie_serving.core.values.tensors import Array
 from ie_serving.engines.savedmodel.constants import constant
 from ie_serving.engines.savedmodel.example_features import (
     EXAMPLE_PARSERS,

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 
-from ie_serving.core.tensors import Array, DataType
+from ie_serving.core.values.tensors import Array, DataType
 from ie_serving.engines.savedmodel.example_spec import (
     Dense,
     ExampleSpec,

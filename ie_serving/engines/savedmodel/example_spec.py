@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ie_serving.core.tensors import Array, DataType
+from ie_serving.core.values.tensors import Array, DataType
 
 KIND_OF: Mapping[DataType, str] = {
     DataType.FP32: "float_list",

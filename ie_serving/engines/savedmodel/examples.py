@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 from google.protobuf.message import DecodeError
 
-from ie_serving.core.budget import BUDGET
-from ie_serving.core.errors import InvalidRequest, QueueFull, RequestTooLarge
-from ie_serving.core.tensors import Array
+from ie_serving.core.runtime.budget import BUDGET
+from ie_serving.core.values.errors import InvalidRequest, QueueFull, RequestTooLarge
+from ie_serving.core.values.tensors import Array
 from ie_serving.engines.savedmodel import few
 from ie_serving.engines.savedmodel.alike import read_alike
 from ie_serving.engines.savedmodel.columns import Batch

@@ -8,7 +8,7 @@ from typing import TypeAlias
 from google.protobuf import text_format
 from google.protobuf.message import DecodeError
 
-from ie_serving.core.errors import LoadFailed
+from ie_serving.core.values.errors import LoadFailed
 from ie_serving.wire.protobuf import graph
 from ie_serving.wire.protobuf.messages import Proto
 

@@ -8,7 +8,7 @@ called function through what it returns, and out of it through the arguments of 
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from ie_serving.core.errors import LoadFailed
+from ie_serving.core.values.errors import LoadFailed
 from ie_serving.wire.protobuf import graph
 from ie_serving.wire.protobuf.messages import Proto
 

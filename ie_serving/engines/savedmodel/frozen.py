@@ -10,8 +10,8 @@ from pathlib import Path
 
 from google.protobuf.message import DecodeError
 
-from ie_serving.core.errors import LoadFailed
-from ie_serving.core.tensors import SERVING_DEFAULT, Method
+from ie_serving.core.values.errors import LoadFailed
+from ie_serving.core.values.tensors import SERVING_DEFAULT, Method
 from ie_serving.engines.savedmodel.file import TAG, MetaGraph
 from ie_serving.wire.protobuf import graph
 from ie_serving.wire.protobuf.messages import Proto

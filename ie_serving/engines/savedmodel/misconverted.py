@@ -13,7 +13,7 @@ Each was measured with OpenVINO 2026.4 and has its test on a graph made by Tenso
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from ie_serving.core.errors import LoadFailed
+from ie_serving.core.values.errors import LoadFailed
 from ie_serving.engines.savedmodel.constants import held
 from ie_serving.engines.savedmodel.frames import CALLS, Library, Place
 from ie_serving.wire.protobuf.messages import Proto

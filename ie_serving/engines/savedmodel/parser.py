@@ -5,8 +5,8 @@ Each version of such an operation has its keys in another place; the outputs bea
 
 from collections.abc import Callable
 
-from ie_serving.core.errors import LoadFailed
-from ie_serving.core.tensors import BY_NUMBER, Array, DataType
+from ie_serving.core.values.errors import LoadFailed
+from ie_serving.core.values.tensors import BY_NUMBER, Array, DataType
 from ie_serving.wire.protobuf.messages import Proto
 
 

@@ -5,9 +5,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, TypeVar
 
-from ie_serving.core.errors import ServingError
-from ie_serving.core.tensors import Array, Signature
-from ie_serving.core.threads import in_thread
+from ie_serving.core.runtime.threads import in_thread
+from ie_serving.core.values.errors import ServingError
+from ie_serving.core.values.tensors import Array, Signature
 from ie_serving.engines.run.program import Runs
 from ie_serving.engines.savedmodel.example_spec import ExampleSpec
 from ie_serving.engines.savedmodel.examples import parse

@@ -22,7 +22,7 @@ from types import MappingProxyType
 
 import numpy as np
 
-from ie_serving.core.tensors import BY_NUMBER, BY_NUMPY, Array, DataType
+from ie_serving.core.values.tensors import BY_NUMBER, BY_NUMPY, Array, DataType
 from ie_serving.engines.savedmodel.constants import held
 from ie_serving.wire.protobuf.messages import Proto
 

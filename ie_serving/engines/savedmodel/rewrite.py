@@ -23,9 +23,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ie_serving.core.errors import InvalidRequest, LoadFailed
-from ie_serving.core.scratch import Scratch
-from ie_serving.core.tensors import SERVING_DEFAULT, Array, DataType
+from ie_serving.core.runtime.scratch import Scratch
+from ie_serving.core.values.errors import InvalidRequest, LoadFailed
+from ie_serving.core.values.tensors import SERVING_DEFAULT, Array, DataType
 from ie_serving.engines.savedmodel.constants import constant
 from ie_serving.engines.savedmodel.cut_examples import PARSERS, Parsing, cut_examples
 from ie_serving.engines.savedmodel.file import FILE, TAG, Declared, TensorInfo

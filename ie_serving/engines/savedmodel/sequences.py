@@ -12,8 +12,8 @@ from typing import Any, TypeAlias
 import numpy as np
 from google.protobuf.message import DecodeError
 
-from ie_serving.core.errors import InvalidRequest
-from ie_serving.core.tensors import Array
+from ie_serving.core.values.errors import InvalidRequest
+from ie_serving.core.values.tensors import Array
 from ie_serving.engines.savedmodel.example_spec import (
     DTYPE_OF,
     Dense,

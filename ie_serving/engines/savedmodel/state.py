@@ -7,7 +7,7 @@ that only reads what another changes. Neither is served by it.
 
 from collections.abc import Iterator, Mapping
 
-from ie_serving.core.errors import LoadFailed
+from ie_serving.core.values.errors import LoadFailed
 from ie_serving.engines.savedmodel.file import Declared
 from ie_serving.engines.savedmodel.frames import CALLS, Frame, Library
 from ie_serving.wire.protobuf.messages import Proto

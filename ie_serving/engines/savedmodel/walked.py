@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ie_serving.core.tensors import Array, DataType
+from ie_serving.core.values.tensors import Array, DataType
 from ie_serving.wire.protobuf.fields import Unclear, read_varint
 
 LONGEST_VARINT = 10

@@ -5,11 +5,11 @@ import warnings
 from pathlib import Path
 from typing import Any
 
-from ie_serving.core.errors import LoadFailed
-from ie_serving.core.hints import Hint
+from ie_serving.core.values.errors import LoadFailed
+from ie_serving.core.values.hints import Hint
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.run.function import needed, one_line, reading
-from ie_serving.telemetry.logs import Event
+from ie_serving.telemetry.log.logs import Event
 
 log = logging.getLogger(__name__)
 

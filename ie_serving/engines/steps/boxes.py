@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from ie_serving.core.errors import InvalidTensor
-from ie_serving.core.tensors import Array, DataType
+from ie_serving.core.values.errors import InvalidTensor
+from ie_serving.core.values.tensors import Array, DataType
 from ie_serving.engines.steps.classes import named, probabilities
 from ie_serving.engines.steps.declaration import Arrays, fixed, tensor
 from ie_serving.engines.steps.suppression import kept

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ie_serving.core.tensors import Array
+from ie_serving.core.values.tensors import Array
 
 
 def probabilities(values: Array) -> Array:

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from ie_serving.core.errors import InvalidTensor
-from ie_serving.core.tensors import Array, DataType
+from ie_serving.core.values.errors import InvalidTensor
+from ie_serving.core.values.tensors import Array, DataType
 from ie_serving.engines.steps.declaration import Arrays, Specs, tensor
 from ie_serving.engines.steps.images import pixels_spec
 from ie_serving.engines.steps.pictures import only, room, sized

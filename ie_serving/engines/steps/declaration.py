@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ie_serving.core.errors import LoadFailed
-from ie_serving.core.nearest import nearest
-from ie_serving.core.tensors import SERVING_DEFAULT, Array, DataType, Signature, TensorSpec
+from ie_serving.core.values.errors import LoadFailed
+from ie_serving.core.values.nearest import nearest
+from ie_serving.core.values.tensors import SERVING_DEFAULT, Array, DataType, Signature, TensorSpec
 
 Shape = tuple[int, ...] | None
 Specs = Mapping[str, TensorSpec]

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ie_serving.core.tensors import Array, DataType, TensorSpec
+from ie_serving.core.values.tensors import Array, DataType, TensorSpec
 from ie_serving.engines.steps.declaration import Arrays, Specs, tensor
 from ie_serving.engines.steps.pictures import only, pictures, room, sized
 

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from ie_serving.core.errors import InvalidTensor
-from ie_serving.core.tensors import Array, DataType, TensorSpec
+from ie_serving.core.values.errors import InvalidTensor
+from ie_serving.core.values.tensors import Array, DataType, TensorSpec
 from ie_serving.engines.steps.classes import named, probabilities
 from ie_serving.engines.steps.declaration import Arrays, Specs, tensor
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
-from ie_serving.core.tensors import Array, DataType, Signature
+from ie_serving.core.values.tensors import Array, DataType, Signature
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.run.function import program
 from ie_serving.engines.run.program import CompiledPrograms

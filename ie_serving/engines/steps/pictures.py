@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from ie_serving.core.budget import BUDGET
-from ie_serving.core.errors import InvalidTensor
-from ie_serving.core.tensors import Array
+from ie_serving.core.runtime.budget import BUDGET
+from ie_serving.core.values.errors import InvalidTensor
+from ie_serving.core.values.tensors import Array
 from ie_serving.wire.image.decode import decode
 from ie_serving.wire.image.resize import resized
 

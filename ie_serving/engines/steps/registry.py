@@ -5,7 +5,7 @@ Another step is a function, and one row of `TABLE`.
 
 from collections.abc import Mapping
 
-from ie_serving.core.tensors import DataType
+from ie_serving.core.values.tensors import DataType
 from ie_serving.engines.steps import boxes, crops, images, labels, options, texts, watching
 from ie_serving.engines.steps.declaration import ANY, NUMBERS, BuiltIn, Input, tensor
 

@@ -3,7 +3,7 @@
 import numpy as np
 import numpy.typing as npt
 
-from ie_serving.core.tensors import Array
+from ie_serving.core.values.tensors import Array
 
 
 def kept(

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from ie_serving.core.errors import InvalidTensor, RequestTooLarge
-from ie_serving.core.tensors import Array, DataType
+from ie_serving.core.values.errors import InvalidTensor, RequestTooLarge
+from ie_serving.core.values.tensors import Array, DataType
 from ie_serving.engines.steps.declaration import Arrays, fixed, tensor
 
 MOST_ELEMENTS = 1_000_000

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from ie_serving.core.example_signature import example_signature
-from ie_serving.core.tensors import (
+from ie_serving.core.values.example_signature import example_signature
+from ie_serving.core.values.tensors import (
     BY_NUMPY,
     OUTPUTS,
     SCORES,

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from ie_serving.core.tensors import Array
+from ie_serving.core.values.tensors import Array
 from ie_serving.engines.tabular.form import LABEL, PROBABILITIES
 
 

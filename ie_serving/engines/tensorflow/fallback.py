@@ -8,8 +8,8 @@ from dataclasses import replace
 from importlib import util
 from pathlib import Path
 
-from ie_serving.core.hints import Hint
-from ie_serving.core.tensors import Signature
+from ie_serving.core.values.hints import Hint
+from ie_serving.core.values.tensors import Signature
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.openvino.unsupported import unsupported
 from ie_serving.engines.process.starts import Starts

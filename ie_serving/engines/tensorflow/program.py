@@ -9,9 +9,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from ie_serving.core.codes import ERROR_OF
-from ie_serving.core.errors import LoadFailed, NotAvailable, ServingError
-from ie_serving.core.tensors import Array, Signature
+from ie_serving.core.values.codes import ERROR_OF
+from ie_serving.core.values.errors import LoadFailed, NotAvailable, ServingError
+from ie_serving.core.values.tensors import Array, Signature
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.process.link import Fault, Message, PeerGone
 from ie_serving.engines.process.protocol import words

@@ -4,14 +4,14 @@ import asyncio
 import logging
 from collections.abc import Mapping
 
-from ie_serving.core.errors import QueueFull
-from ie_serving.core.tensors import Array, Signature
+from ie_serving.core.values.errors import QueueFull
+from ie_serving.core.values.tensors import Array, Signature
 from ie_serving.engines.process.child_process import WorkerProcess
 from ie_serving.engines.process.link import Link, PeerGone
 from ie_serving.engines.process.protocol import Frame, Kind
 from ie_serving.engines.process.supervision import Supervisor
 from ie_serving.engines.run.request import Outputs
-from ie_serving.telemetry.logs import Event
+from ie_serving.telemetry.log.logs import Event
 
 log = logging.getLogger(__name__)
 

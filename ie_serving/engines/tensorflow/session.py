@@ -11,8 +11,8 @@ import numpy as np
 import tensorflow as tf
 import tensorflow.compat.v1 as v1
 
-from ie_serving.core.codes import Code
-from ie_serving.core.tensors import Array, DataType
+from ie_serving.core.values.codes import Code
+from ie_serving.core.values.tensors import Array, DataType
 from ie_serving.engines.process.link import Fault
 from ie_serving.engines.process.worker import Job, Loaded
 

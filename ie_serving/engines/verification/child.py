@@ -21,7 +21,7 @@ from functools import partial
 from pathlib import Path
 from typing import BinaryIO, TextIO
 
-from ie_serving.core.tensors import Array
+from ie_serving.core.values.tensors import Array
 from ie_serving.engines.base import CompiledModel
 from ie_serving.engines.generated import (
     Guess,

@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from ie_serving.core.errors import LoadFailed, ServingError
-from ie_serving.core.tensors import SERVING_DEFAULT, Array, Signature
+from ie_serving.core.values.errors import LoadFailed, ServingError
+from ie_serving.core.values.tensors import SERVING_DEFAULT, Array, Signature
 from ie_serving.engines.base import CompiledModel
 from ie_serving.engines.generated import Kind, Request
 from ie_serving.engines.layers import own_loop

@@ -14,9 +14,9 @@ from functools import partial
 from pathlib import Path
 from typing import Protocol
 
-from ie_serving.core.errors import LoadFailed, ServingError
-from ie_serving.core.hints import Hint
-from ie_serving.core.tensors import Evidence, Signature
+from ie_serving.core.values.errors import LoadFailed, ServingError
+from ie_serving.core.values.hints import Hint
+from ie_serving.core.values.tensors import Evidence, Signature
 from ie_serving.engines.around import EngineAround
 from ie_serving.engines.base import AUTO, CompiledModel, Driver, Engine, EngineOptions
 from ie_serving.engines.generated import Kind
@@ -34,7 +34,7 @@ from ie_serving.engines.verification.handing_over import HandingOver
 from ie_serving.engines.verification.kept import Verdicts
 from ie_serving.engines.verification.references import BY_SUFFIX
 from ie_serving.engines.verification.verdict import MORE_SHARE, OPENVINO, Findings
-from ie_serving.telemetry.logs import Event
+from ie_serving.telemetry.log.logs import Event
 
 log = logging.getLogger(__name__)
 

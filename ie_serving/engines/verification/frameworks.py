@@ -8,8 +8,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from ie_serving.core.errors import LoadFailed, ServingError
-from ie_serving.core.tensors import Array, Signature
+from ie_serving.core.values.errors import LoadFailed, ServingError
+from ie_serving.core.values.tensors import Array, Signature
 from ie_serving.engines.openvino.reading.formats import ONNX, TFLITE
 from ie_serving.engines.verification.references import BY_SUFFIX, Refused
 

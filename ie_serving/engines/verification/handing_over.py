@@ -10,8 +10,8 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from ie_serving.core.errors import InvalidTensor, LoadFailed
-from ie_serving.core.tensors import Array, Signature
+from ie_serving.core.values.errors import InvalidTensor, LoadFailed
+from ie_serving.core.values.tensors import Array, Signature
 from ie_serving.engines.base import CompiledModel
 from ie_serving.engines.generated import Kind
 from ie_serving.engines.layers.base import Layer

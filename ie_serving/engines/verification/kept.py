@@ -16,12 +16,12 @@ from importlib.metadata import version
 from pathlib import Path
 
 from ie_serving import __version__
-from ie_serving.core.digests import crc32_of
-from ie_serving.core.hints import Hint
+from ie_serving.core.values.digests import crc32_of
+from ie_serving.core.values.hints import Hint
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.generated import Kind
 from ie_serving.engines.verification.verdict import Findings
-from ie_serving.telemetry.logs import Event
+from ie_serving.telemetry.log.logs import Event
 
 log = logging.getLogger(__name__)
 

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 from ai_edge_litert.interpreter import Interpreter, OpResolverType
 
-from ie_serving.core.errors import LoadFailed
-from ie_serving.core.tensors import BY_NUMPY, Array
+from ie_serving.core.values.errors import LoadFailed
+from ie_serving.core.values.tensors import BY_NUMPY, Array
 from ie_serving.engines.generated import Dim, Input
 from ie_serving.engines.openvino.reading.lite_signatures import LiteSignature, signatures_of
 from ie_serving.engines.verification.comparison import Tensors, without_port

@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 
-from ie_serving.core.scratch import Scratch
-from ie_serving.core.tensors import Array
+from ie_serving.core.runtime.scratch import Scratch
+from ie_serving.core.values.tensors import Array
 from ie_serving.engines.base import CompiledModel
 from ie_serving.engines.generated import Request
 from ie_serving.engines.onnx_file import Node, steps, with_outputs

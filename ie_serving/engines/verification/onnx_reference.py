@@ -5,8 +5,8 @@ from pathlib import Path
 
 import onnxruntime
 
-from ie_serving.core.errors import LoadFailed
-from ie_serving.core.tensors import Array, TensorSpec
+from ie_serving.core.values.errors import LoadFailed
+from ie_serving.core.values.tensors import Array, TensorSpec
 from ie_serving.engines.generated import Dim, Input
 from ie_serving.engines.onnxruntime.driver import LIBRARY, one_line
 from ie_serving.engines.onnxruntime.session import Failure, SessionRequest

@@ -8,8 +8,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Protocol, cast
 
-from ie_serving.core.errors import ServingError
-from ie_serving.core.tensors import Array
+from ie_serving.core.values.errors import ServingError
+from ie_serving.core.values.tensors import Array
 from ie_serving.engines.generated import Input
 from ie_serving.engines.onnxruntime import driver as onnxruntime
 from ie_serving.engines.openvino.reading.formats import ONNX, TFLITE

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import numpy as np
 
-from ie_serving.core.difference import difference
-from ie_serving.core.tensors import Array
+from ie_serving.core.values.difference import difference
+from ie_serving.core.values.tensors import Array
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.generated import Kind
 

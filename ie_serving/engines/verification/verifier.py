@@ -13,8 +13,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ie_serving.core.scratch import Scratch
-from ie_serving.core.spare_cpu import SPARE_CPU
+from ie_serving.core.runtime.scratch import Scratch
+from ie_serving.core.runtime.spare_cpu import SPARE_CPU
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.generated import Kind
 from ie_serving.engines.verification.comparison import Answers

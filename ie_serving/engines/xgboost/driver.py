@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ie_serving.core.tensors import Array, DataType
+from ie_serving.core.values.tensors import Array, DataType
 from ie_serving.engines import declared
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.run.function import needed, reading

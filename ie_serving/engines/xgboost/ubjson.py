@@ -4,7 +4,7 @@ XGBoost reads on behind the end of a file that was cut: it may take minutes and 
 out. Source: the UBJSON specification, draft 12; big-endian, as XGBoost writes it.
 """
 
-from ie_serving.core.errors import LoadFailed
+from ie_serving.core.values.errors import LoadFailed
 
 SIZES = {
     **dict.fromkeys(b"ZNTF", 0),

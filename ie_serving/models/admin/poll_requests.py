@@ -8,7 +8,7 @@ gets a listing that began after the request came, which sees what was uploaded b
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from ie_serving.core.errors import NotFound
+from ie_serving.core.values.errors import NotFound
 
 PAUSE_S = 1.0
 """Seconds between the end of a listing and the next one of the same model, as with the shortest

@@ -7,11 +7,11 @@ them; the cause follows.
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 
-from ie_serving.core.errors import ConfigError, LoadFailed, ServingError, StorageError
-from ie_serving.core.versions import State
+from ie_serving.core.values.errors import ConfigError, LoadFailed, ServingError, StorageError
+from ie_serving.core.values.versions import State
 from ie_serving.models.admin.poll_requests import Poll
 from ie_serving.models.manager import ModelManager
-from ie_serving.telemetry.logs import mask
+from ie_serving.telemetry.log.logs import mask
 
 SEE_LOG = "Check server logs for more info."
 UNREADABLE = "Config file not found or cannot open."

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Protocol
 
-from ie_serving.core.errors import StorageError
+from ie_serving.core.values.errors import StorageError
 from ie_serving.models.repository.source import Listing
 
 List = Callable[[], Listing]

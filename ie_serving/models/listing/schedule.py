@@ -20,11 +20,11 @@ from concurrent.futures import Executor
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from ie_serving.core.errors import NotAvailable, StorageError
+from ie_serving.core.values.errors import NotAvailable, StorageError
 from ie_serving.models.listing.polled_model import List, Polled, TurnWanted
 from ie_serving.models.listing.untroubled import Look, Rounds
 from ie_serving.models.repository.source import Listing
-from ie_serving.telemetry.logs import Event
+from ie_serving.telemetry.log.logs import Event
 
 log = logging.getLogger(__name__)
 

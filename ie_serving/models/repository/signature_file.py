@@ -20,9 +20,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from ie_serving.core.errors import LoadFailed
-from ie_serving.core.example_signature import ROLES, example_signature
-from ie_serving.core.tensors import (
+from ie_serving.core.values.errors import LoadFailed
+from ie_serving.core.values.example_signature import ROLES, example_signature
+from ie_serving.core.values.tensors import (
     CLASSES,
     SERVING_DEFAULT,
     DataType,

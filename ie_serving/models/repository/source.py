@@ -20,15 +20,15 @@ import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from ie_serving.core.errors import NotThereYet, StorageError
-from ie_serving.core.hints import Hint
-from ie_serving.core.integers import INT64_MAX
+from ie_serving.core.values.errors import NotThereYet, StorageError
+from ie_serving.core.values.hints import Hint
+from ie_serving.core.values.integers import INT64_MAX
 from ie_serving.engines.base import Engine
 from ie_serving.models.repository.left_out import LeftOut, LeftOuts
 from ie_serving.storage.base import Entry, Storage, fingerprint_of
 from ie_serving.storage.retry import PASSING
 from ie_serving.storage.siblings import Sibling
-from ie_serving.telemetry.logs import Event
+from ie_serving.telemetry.log.logs import Event
 
 log = logging.getLogger(__name__)
 

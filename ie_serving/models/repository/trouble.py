@@ -3,9 +3,9 @@
 import logging
 from collections.abc import Callable
 
-from ie_serving.core.backoff import Backoff
-from ie_serving.core.errors import NotThereYet, StorageError
-from ie_serving.telemetry.logs import Event
+from ie_serving.core.runtime.backoff import Backoff
+from ie_serving.core.values.errors import NotThereYet, StorageError
+from ie_serving.telemetry.log.logs import Event
 
 log = logging.getLogger(__name__)
 

@@ -5,7 +5,7 @@ Source: the label rules of ServerCore in TensorFlow Serving.
 
 from collections.abc import Collection, Mapping
 
-from ie_serving.core.errors import PreconditionFailed, UnknownLabel
+from ie_serving.core.values.errors import PreconditionFailed, UnknownLabel
 
 
 def version_of(labels: Mapping[str, int], label: str) -> int:

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from threading import Event as Flag
 from typing import Any
 
-from ie_serving.core.backoff import Backoff
-from ie_serving.core.errors import ServingError
-from ie_serving.core.hints import Hint
-from ie_serving.core.versions import State, VersionStatus
+from ie_serving.core.runtime.backoff import Backoff
+from ie_serving.core.values.errors import ServingError
+from ie_serving.core.values.hints import Hint
+from ie_serving.core.values.versions import State, VersionStatus
 from ie_serving.models.repository.source import Candidate
 from ie_serving.models.version.handle import Servable
 from ie_serving.models.version.loader import LoadedVersion, Loader
@@ -29,7 +29,7 @@ from ie_serving.models.version.states import (
     VersionLife,
 )
 from ie_serving.storage.retry import PASSING
-from ie_serving.telemetry import logs
+from ie_serving.telemetry.log import logs
 
 log = logging.getLogger(__name__)
 

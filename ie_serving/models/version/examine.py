@@ -4,8 +4,8 @@ from collections.abc import Collection, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field
 
-from ie_serving.core.errors import NoneServed, ServingError
-from ie_serving.core.tensors import Signature
+from ie_serving.core.values.errors import NoneServed, ServingError
+from ie_serving.core.values.tensors import Signature
 from ie_serving.engines.base import Engine, EngineOptions
 from ie_serving.models.repository.signature_file import with_signature_file
 from ie_serving.models.repository.source import Candidate, Source

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Final
 
-from ie_serving.core.heaps import resident_bytes
+from ie_serving.core.runtime.heaps import resident_bytes
 
 
 class Footprint:

@@ -10,10 +10,10 @@ from collections.abc import Mapping
 from types import TracebackType
 from typing import Any
 
-from ie_serving.core.tensors import Signature
-from ie_serving.core.waits import set_within
+from ie_serving.core.runtime.waits import set_within
+from ie_serving.core.values.tensors import Signature
 from ie_serving.engines.base import CompiledModel
-from ie_serving.telemetry.inferences import Inferences
+from ie_serving.telemetry.metrics.inferences import Inferences
 
 
 class Servable:

@@ -17,9 +17,9 @@ from threading import Event as Flag
 from threading import Lock
 from typing import Any, TypeVar
 
-from ie_serving.core.errors import EntryChanged, LoadFailed, NotAvailable, StorageError
-from ie_serving.core.heaps import HEAPS, resident_bytes
-from ie_serving.core.spare_cpu import SPARE_CPU
+from ie_serving.core.runtime.heaps import HEAPS, resident_bytes
+from ie_serving.core.runtime.spare_cpu import SPARE_CPU
+from ie_serving.core.values.errors import EntryChanged, LoadFailed, NotAvailable, StorageError
 from ie_serving.engines.base import Engine, EngineOptions, leave_of
 from ie_serving.models.repository.signature_file import with_signature_file
 from ie_serving.models.repository.source import Candidate
@@ -27,8 +27,8 @@ from ie_serving.models.version.footprint import FREES, LOADS
 from ie_serving.models.version.handle import Servable
 from ie_serving.models.version.states import Event
 from ie_serving.storage.base import NEVER, Storage
-from ie_serving.telemetry import logs
-from ie_serving.telemetry.inferences import Inferences, recording
+from ie_serving.telemetry.log import logs
+from ie_serving.telemetry.metrics.inferences import Inferences, recording
 
 log = logging.getLogger(__name__)
 

@@ -7,7 +7,7 @@ load is tried again after a back-off, and costs nothing but a line in the log.
 
 from collections.abc import Callable, Collection, Iterator
 
-from ie_serving.core.versions import State
+from ie_serving.core.values.versions import State
 from ie_serving.models.version.control import VersionControl, Work
 
 Renew = Callable[[VersionControl], VersionControl]

@@ -17,7 +17,7 @@ import enum
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from ie_serving.core.versions import State
+from ie_serving.core.values.versions import State
 
 
 class Stage(enum.Enum):

@@ -8,7 +8,7 @@ unwanted ones do.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ie_serving.core.versions import State
+from ie_serving.core.values.versions import State
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Collection, Mapping
 
-from ie_serving.core.versions import State, VersionStatus
+from ie_serving.core.values.versions import State, VersionStatus
 from ie_serving.models.repository.source import Candidate
 from ie_serving.models.version.control import VersionControl
 from ie_serving.models.version.handle import Servable

@@ -16,10 +16,10 @@ from collections.abc import (
 from contextlib import aclosing
 from typing import Any, Final, Protocol, TypeAlias, cast
 
-from ie_serving.core.access import Credentials
-from ie_serving.core.codes import ENDED, Code, code_of
-from ie_serving.core.eager import begin_unawaited
-from ie_serving.core.errors import ServingError
+from ie_serving.core.runtime.eager import begin_unawaited
+from ie_serving.core.values.access import Credentials
+from ie_serving.core.values.codes import ENDED, Code, code_of
+from ie_serving.core.values.errors import ServingError
 from ie_serving.server.transport.grpc import replies
 from ie_serving.server.transport.grpc.call import Answered, Call, UnaryCall
 from ie_serving.server.transport.grpc.conversation import StreamingCall
@@ -35,11 +35,11 @@ from ie_serving.server.transport.grpc.services import (
 )
 from ie_serving.server.transport.http2 import frames
 from ie_serving.server.transport.http2.headers import Fields
-from ie_serving.telemetry.entry import CURRENT, NOBODY, Asked, Entry, now
-from ie_serving.telemetry.request_id import HEADER, safe
-from ie_serving.telemetry.request_id import LONGEST as LONGEST_ID
-from ie_serving.telemetry.trace_context import PARENT, STATE
-from ie_serving.telemetry.watch import Watch
+from ie_serving.telemetry.request.entry import CURRENT, NOBODY, Asked, Entry, now
+from ie_serving.telemetry.request.request_id import HEADER, safe
+from ie_serving.telemetry.request.request_id import LONGEST as LONGEST_ID
+from ie_serving.telemetry.request.trace_context import PARENT, STATE
+from ie_serving.telemetry.request.watch import Watch
 
 _OK: Final = Code.OK.name
 Metadata: TypeAlias = Sequence[tuple[str | bytes, str | bytes]]

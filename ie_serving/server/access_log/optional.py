@@ -1,6 +1,6 @@
 """Puts those who tell of requests in front of what answers; where nobody does, nothing is there.
 
-They are the access log, the traces and `Server-Timing`: see `telemetry/watch.py`.
+They are the access log, the traces and `Server-Timing`: see `telemetry/request/watch.py`.
 """
 
 from __future__ import annotations
@@ -10,16 +10,16 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from ie_serving.server.transport.grpc.services import Admission, Services
-from ie_serving.telemetry.access_log import AccessLog
-from ie_serving.telemetry.inferences import Inferences
-from ie_serving.telemetry.watch import Told, Tracing, Watch
+from ie_serving.telemetry.metrics.inferences import Inferences
+from ie_serving.telemetry.request.access_log import AccessLog
+from ie_serving.telemetry.request.watch import Told, Tracing, Watch
 
 if TYPE_CHECKING:  # a worker imports what a port needs when that port is on
     from ie_serving.server.transport.grpc.call import UnaryCall
     from ie_serving.server.transport.grpc.conversation import StreamingCall
     from ie_serving.server.transport.http1.messages import App
     from ie_serving.server.transport.http1.server import Connect
-    from ie_serving.telemetry.parts import Record
+    from ie_serving.telemetry.request.parts import Record
 
 
 class OptionalWatch:
@@ -85,7 +85,7 @@ class OptionalWatch:
         """Begin the record of the inferences of a version."""
         if not self._parts:
             return Inferences()
-        from ie_serving.telemetry.parts import Noting
+        from ie_serving.telemetry.request.parts import Noting
 
         return Noting(model, version)
 
@@ -93,7 +93,7 @@ class OptionalWatch:
         """Give what is told of each step of a graph."""
         if not self._parts:
             return record
-        from ie_serving.telemetry.parts import of_steps
+        from ie_serving.telemetry.request.parts import of_steps
 
         return of_steps(record)
 
@@ -112,6 +112,6 @@ def _tracing(endpoint: str) -> Tracing | None:
     if not endpoint:
         return None
     # Here: the library takes a tenth of a second, and some 10 MB.
-    from ie_serving.telemetry.traces import Traces
+    from ie_serving.telemetry.trace.traces import Traces
 
     return Traces(endpoint)

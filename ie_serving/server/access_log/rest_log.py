@@ -25,10 +25,10 @@ from ie_serving.server.transport.http1.messages import (
 )
 from ie_serving.server.transport.http1.protocol import Protocol
 from ie_serving.server.transport.http1.states import SENDING
-from ie_serving.telemetry.entry import CURRENT, LONGEST, Asked, Entry, current, now
-from ie_serving.telemetry.request_id import HEADER, safe
-from ie_serving.telemetry.trace_context import PARENT, STATE
-from ie_serving.telemetry.watch import Watch
+from ie_serving.telemetry.request.entry import CURRENT, LONGEST, Asked, Entry, current, now
+from ie_serving.telemetry.request.request_id import HEADER, safe
+from ie_serving.telemetry.request.trace_context import PARENT, STATE
+from ie_serving.telemetry.request.watch import Watch
 
 if TYPE_CHECKING:  # imported when a connection leaves HTTP
     from ie_serving.server.transport.http1.channel import Channel

@@ -18,12 +18,12 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Optional
 
 from ie_serving.config.credentials import AccessMaterial, Password, TokenMaterial
-from ie_serving.core import hashes
-from ie_serving.core.access import Caller, Credentials, Right
-from ie_serving.core.errors import QueueFull, Unauthenticated
+from ie_serving.core.values import hashes
+from ie_serving.core.values.access import Caller, Credentials, Right
+from ie_serving.core.values.errors import QueueFull, Unauthenticated
 from ie_serving.server.gate.renewed import Renewed
 from ie_serving.server.process.handover import Left
-from ie_serving.telemetry.logs import Event
+from ie_serving.telemetry.log.logs import Event
 
 if TYPE_CHECKING:  # imported where tokens are believed
     from ie_serving.server.gate.tokens import Tokens, Verifier

@@ -15,10 +15,10 @@ from functools import partial
 from typing import Final, TypeAlias
 
 from ie_serving.config.credentials import TlsMaterial
-from ie_serving.core.errors import ConfigError
+from ie_serving.core.values.errors import ConfigError
 from ie_serving.server.gate.renewed import Renewed
 from ie_serving.server.transport.tls import ServerContext
-from ie_serving.telemetry.logs import Event
+from ie_serving.telemetry.log.logs import Event
 
 log = logging.getLogger(__name__)
 

@@ -10,8 +10,8 @@ from contextlib import aclosing
 from functools import lru_cache
 from typing import Any, Final
 
-from ie_serving.core.access import Caller, Credentials, Models, Need
-from ie_serving.core.codes import ENDED
+from ie_serving.core.values.access import Caller, Credentials, Models, Need
+from ie_serving.core.values.codes import ENDED
 from ie_serving.server.gate.access import Access, remember
 from ie_serving.server.transport.grpc.services import (
     Buffer,

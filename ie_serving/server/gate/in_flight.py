@@ -1,15 +1,16 @@
 """How many requests may be worked on at a time, over all models and both ports.
 
-What requests hold is bounded by the budget of bytes in any case (`core/budget.py`). A number bounds
-what waits for slow models as well, so that a client is refused at once instead of late.
+What requests hold is bounded by the budget of bytes in any case (`core/runtime/budget.py`). A
+number bounds what waits for slow models as well, so that a client is refused at once instead of
+late.
 """
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Final
 
-from ie_serving.core.errors import QueueFull
-from ie_serving.core.hints import Hint
+from ie_serving.core.values.errors import QueueFull
+from ie_serving.core.values.hints import Hint
 from ie_serving.server.transport.grpc.services import (
     Answer,
     Buffer,

@@ -10,9 +10,9 @@ import time
 from collections.abc import Callable
 from typing import IO, Any, Final
 
-from ie_serving.core.errors import ConfigError, ServingError, Unreachable
+from ie_serving.core.values.errors import ConfigError, ServingError, Unreachable
 from ie_serving.server.gate.token_keys import MOST_BYTES, TokenKeys
-from ie_serving.telemetry.logs import Event
+from ie_serving.telemetry.log.logs import Event
 
 log = logging.getLogger(__name__)
 

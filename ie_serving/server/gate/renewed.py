@@ -7,9 +7,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Final, Generic, TypeVar
 
-from ie_serving.core.errors import ConfigError
+from ie_serving.core.values.errors import ConfigError
 from ie_serving.server.process.handover import Left
-from ie_serving.telemetry.logs import Event
+from ie_serving.telemetry.log.logs import Event
 
 log = logging.getLogger(__name__)
 

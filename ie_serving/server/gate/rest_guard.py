@@ -3,9 +3,9 @@
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, Final
 
-from ie_serving.core.access import Credentials, Models, Need
-from ie_serving.core.codes import ENDED
-from ie_serving.core.errors import NotFound, Unauthenticated
+from ie_serving.core.values.access import Credentials, Models, Need
+from ie_serving.core.values.codes import ENDED
+from ie_serving.core.values.errors import NotFound, Unauthenticated
 from ie_serving.server.gate.access import BEARER, Access, remember
 from ie_serving.server.transport.http1.messages import Answer, App, Reply, Request, RequestHead
 

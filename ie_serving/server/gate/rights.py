@@ -6,7 +6,7 @@ A test compares both tables with what the server registers.
 from collections.abc import Mapping
 from typing import Final
 
-from ie_serving.core.access import Models, Need, Right
+from ie_serving.core.values.access import Models, Need, Right
 
 _PREDICT: Final = Need(Right.PREDICT, Models.NAMED)
 _READ: Final = Need(Right.READ, Models.NAMED)

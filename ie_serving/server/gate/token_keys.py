@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
-from ie_serving.core.errors import ConfigError
+from ie_serving.core.values.errors import ConfigError
 
 MOST_BYTES: Final = 512 * 1024
 """Of a key set. The largest of public issuers, with certificates beside each key, have 20 KB."""

@@ -13,8 +13,8 @@ from functools import partial
 from typing import Any, Final, NamedTuple
 
 from ie_serving.config.credentials import Claim, TokenMaterial
-from ie_serving.core.access import Caller
-from ie_serving.core.errors import (
+from ie_serving.core.values.access import Caller
+from ie_serving.core.values.errors import (
     ConfigError,
     Forbidden,
     NotAvailable,

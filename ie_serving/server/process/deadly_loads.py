@@ -19,9 +19,9 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from threading import Lock
 
-from ie_serving.core.backoff import Backoff
-from ie_serving.core.errors import LoadFailed
-from ie_serving.telemetry.logs import Event
+from ie_serving.core.runtime.backoff import Backoff
+from ie_serving.core.values.errors import LoadFailed
+from ie_serving.telemetry.log.logs import Event
 
 log = logging.getLogger(__name__)
 

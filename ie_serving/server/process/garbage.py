@@ -18,7 +18,7 @@ import gc
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from ie_serving.core.budget import BUDGET, Budget
+from ie_serving.core.runtime.budget import BUDGET, Budget
 
 LOOK_S: Final = 10.0
 """Seconds between two looks at whether a collection is due."""

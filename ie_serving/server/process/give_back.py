@@ -1,10 +1,10 @@
 """Gives memory back to the kernel after large requests.
 
-The worker keeps what is freed (`core/heaps.py`), so that the next large request finds it. When no
-large request has come for a while, glibc is asked to give it back: it looks through its heaps,
-which takes a millisecond for each few megabytes, in a thread. Where requests may hold little, as in
-a small container, what the last ones have left must not lie beside what the next ones take: there
-it is given back while they come.
+The worker keeps what is freed (`core/runtime/heaps.py`), so that the next large request finds it.
+When no large request has come for a while, glibc is asked to give it back: it looks through its
+heaps, which takes a millisecond for each few megabytes, in a thread. Where requests may hold
+little, as in a small container, what the last ones have left must not lie beside what the next
+ones take: there it is given back while they come.
 """
 
 import asyncio
@@ -12,8 +12,8 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Final
 
-from ie_serving.core.budget import BUDGET, Budget
-from ie_serving.core.heaps import HEAPS, SMALL_BUDGET, resident_bytes
+from ie_serving.core.runtime.budget import BUDGET, Budget
+from ie_serving.core.runtime.heaps import HEAPS, SMALL_BUDGET, resident_bytes
 
 LOOK_S: Final = 10.0
 """Seconds between two looks at what requests have taken."""

@@ -32,14 +32,14 @@ from gunicorn.arbiter import Arbiter
 from gunicorn.systemd import sd_notify
 
 from ie_serving.config.settings import Settings
-from ie_serving.core.errors import ServingError
-from ie_serving.core.hints import Hint
+from ie_serving.core.values.errors import ServingError
+from ie_serving.core.values.hints import Hint
 from ie_serving.server.process.gunicorn_server import Build, Server
 from ie_serving.server.process.ports import REST, answering, bind
 from ie_serving.server.process.take_over import LOOK_S, Succession, inherited, of_successor
 from ie_serving.server.process.worker import AppWorker
-from ie_serving.telemetry.logs import Event
-from ie_serving.telemetry.reopen import reopen
+from ie_serving.telemetry.log.logs import Event
+from ie_serving.telemetry.log.reopen import reopen
 
 log = logging.getLogger(__name__)
 

@@ -15,7 +15,7 @@ from contextlib import suppress
 from typing import Protocol
 
 from ie_serving.config.settings import ServerSettings
-from ie_serving.core.errors import ServingError
+from ie_serving.core.values.errors import ServingError
 from ie_serving.server.process.ports import (
     GRPC,
     REST,
@@ -25,7 +25,7 @@ from ie_serving.server.process.ports import (
     path_of,
     port_of,
 )
-from ie_serving.telemetry.logs import Event
+from ie_serving.telemetry.log.logs import Event
 
 log = logging.getLogger(__name__)
 

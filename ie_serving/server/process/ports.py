@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from ie_serving.config.settings import ServerSettings
-from ie_serving.core.errors import ServingError
+from ie_serving.core.values.errors import ServingError
 
 _NOT_HERE = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
 

@@ -24,9 +24,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from ie_serving.config.settings import Settings
-from ie_serving.core.errors import ServingError
+from ie_serving.core.values.errors import ServingError
 from ie_serving.server.process.handover import nameless
-from ie_serving.telemetry.logs import Event
+from ie_serving.telemetry.log.logs import Event
 
 if TYPE_CHECKING:  # nobody needs it who is not replaced
     import subprocess

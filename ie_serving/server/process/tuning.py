@@ -2,8 +2,8 @@
 
 What is set here holds for the whole process, so that only the process that serves sets it.
 
-Freed memory is kept (`core/heaps.py`); `give_back.py` has it given back when no more large requests
-come. What versions leave behind is given back when they are unloaded (`engines/openvino`).
+Freed memory is kept (`core/runtime/heaps.py`); `give_back.py` has it given back when no more large
+requests come. What versions leave behind is given back when they are unloaded (`engines/openvino`).
 """
 
 import asyncio
@@ -15,9 +15,9 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
-from ie_serving.core.heaps import HEAPS
-from ie_serving.core.spare_cpu import SPARE_CPU
-from ie_serving.telemetry.logs import Event
+from ie_serving.core.runtime.heaps import HEAPS
+from ie_serving.core.runtime.spare_cpu import SPARE_CPU
+from ie_serving.telemetry.log.logs import Event
 
 log = logging.getLogger(__name__)
 

@@ -12,10 +12,10 @@ from typing import Any, NoReturn
 
 from gunicorn.workers.base import Worker
 
-from ie_serving.core.errors import ServingError
-from ie_serving.core.scratch import remove_all
-from ie_serving.core.share import SHARE
-from ie_serving.core.spare_cpu import SPARE_CPU
+from ie_serving.core.runtime.machine_share import SHARE
+from ie_serving.core.runtime.scratch import remove_all
+from ie_serving.core.runtime.spare_cpu import SPARE_CPU
+from ie_serving.core.values.errors import ServingError
 from ie_serving.server.process.deadly_loads import LoadNotes
 from ie_serving.server.process.gunicorn_server import Server
 from ie_serving.server.process.handover import Handover
@@ -23,8 +23,8 @@ from ie_serving.server.process.lifecycle import Orders, serve
 from ie_serving.server.process.memory_limit import budget_of
 from ie_serving.server.process.tuning import lasting_objects, tune
 from ie_serving.server.workers.member import Member
-from ie_serving.telemetry.logs import Event
-from ie_serving.telemetry.reopen import reopen
+from ie_serving.telemetry.log.logs import Event
+from ie_serving.telemetry.log.reopen import reopen
 
 log = logging.getLogger(__name__)
 

@@ -8,9 +8,9 @@ import logging
 from ipaddress import IPv6Address
 from typing import Final
 
-from ie_serving.core.hints import Hint
+from ie_serving.core.values.hints import Hint
 from ie_serving.server.transport.connection_limit import QUIET_S, ConnectionLimit, Limited
-from ie_serving.telemetry.logs import Event
+from ie_serving.telemetry.log.logs import Event
 
 log = logging.getLogger(__name__)
 

@@ -13,8 +13,8 @@ import time
 from collections.abc import Callable
 from typing import Final, Protocol
 
-from ie_serving.core.hints import Hint
-from ie_serving.telemetry.logs import Event
+from ie_serving.core.values.hints import Hint
+from ie_serving.telemetry.log.logs import Event
 
 log = logging.getLogger(__name__)
 

@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
 from ie_serving.server.transport.address_limit import client_of
-from ie_serving.telemetry.logs import Event
-from ie_serving.telemetry.text import family, sample
+from ie_serving.telemetry.log.logs import Event
+from ie_serving.telemetry.metrics.text import family, sample
 
 log = logging.getLogger(__name__)
 

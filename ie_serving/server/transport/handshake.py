@@ -6,8 +6,8 @@ import time
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from ie_serving.core import eager
-from ie_serving.core.threads import let_go
+from ie_serving.core.runtime import eager
+from ie_serving.core.runtime.threads import let_go
 from ie_serving.server.transport.failed_handshakes import FailedHandshakes
 from ie_serving.server.transport.peer import client_address
 from ie_serving.server.transport.tls import ServerContext

@@ -12,7 +12,7 @@ from typing import Final, TypeAlias
 
 import numpy as np
 
-from ie_serving.core.budget import BUDGET, SMALL, Lease, kept
+from ie_serving.core.runtime.budget import BUDGET, SMALL, Lease, kept
 
 Buffer: TypeAlias = bytes | memoryview
 

@@ -9,7 +9,7 @@ import socket
 from collections.abc import Callable, Sequence
 from typing import Final, Generic, NamedTuple, Protocol, TypeVar
 
-from ie_serving.core.waits import set_within
+from ie_serving.core.runtime.waits import set_within
 from ie_serving.server.transport.connection_limit import ConnectionLimit
 from ie_serving.server.transport.handshake import Handshake, Secure
 

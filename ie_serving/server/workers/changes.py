@@ -26,12 +26,12 @@ from enum import Enum
 from functools import partial
 from typing import Any, Final, Protocol
 
-from ie_serving.core.errors import ServingError
+from ie_serving.core.values.errors import ServingError
 from ie_serving.server.workers.ledger import Ledger
 from ie_serving.server.workers.line import Gone, Line, Silent
 from ie_serving.server.workers.member import Member
 from ie_serving.server.workers.turn import Turn
-from ie_serving.telemetry.logs import Event
+from ie_serving.telemetry.log.logs import Event
 
 log = logging.getLogger(__name__)
 

@@ -10,8 +10,8 @@ import socket
 from collections.abc import Callable
 from typing import Any, Final
 
-from ie_serving.core import errors
-from ie_serving.core.errors import ConfigError, NotAvailable, ServingError
+from ie_serving.core.values import errors
+from ie_serving.core.values.errors import ConfigError, NotAvailable, ServingError
 
 _LENGTH_BYTES: Final = 8
 _MOST_BYTES: Final = 1 << 30

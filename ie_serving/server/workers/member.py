@@ -12,10 +12,10 @@ from enum import IntEnum
 from functools import partial
 from typing import Any, Final
 
-from ie_serving.core.versions import VersionStatus
+from ie_serving.core.values.versions import VersionStatus
 from ie_serving.server.workers.crew import LOOK, Crew
 from ie_serving.server.workers.line import Gone, Line, Silent
-from ie_serving.telemetry.logs import Event
+from ie_serving.telemetry.log.logs import Event
 
 log = logging.getLogger(__name__)
 

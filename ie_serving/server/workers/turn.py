@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Final
 
-from ie_serving.core.errors import NotAvailable
+from ie_serving.core.values.errors import NotAvailable
 
 ASK_S: Final = 0.02
 """Seconds between two questions whether the turn is free: the kernel tells nobody. Changes take

@@ -11,12 +11,12 @@ from contextlib import contextmanager
 from threading import Lock
 from typing import Generic, TypeVar
 
-from ie_serving.core.errors import Unauthorized
-from ie_serving.core.hints import Hint
+from ie_serving.core.values.errors import Unauthorized
+from ie_serving.core.values.hints import Hint
 from ie_serving.storage.base import Entry
 from ie_serving.storage.remote import Location, shown
 from ie_serving.storage.trouble import Trouble, translated
-from ie_serving.telemetry.stores import STORES
+from ie_serving.telemetry.metrics.stores import STORES
 
 CONNECT_TIMEOUT_S = 5.0
 """A host that does not answer within this is down or behind a firewall: Unreachable."""

@@ -6,7 +6,7 @@ from pathlib import Path
 from threading import Event
 from typing import NamedTuple
 
-from ie_serving.core.errors import ConfigError
+from ie_serving.core.values.errors import ConfigError
 from ie_serving.storage.backends.local import LocalStorage
 from ie_serving.storage.backends.single_file import SingleFile, is_model_file
 from ie_serving.storage.base import Storage

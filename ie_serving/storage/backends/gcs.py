@@ -15,7 +15,7 @@ from google.auth.credentials import AnonymousCredentials
 from google.auth.exceptions import DefaultCredentialsError, InvalidOperation, RefreshError
 from google.cloud import storage
 
-from ie_serving.core.hints import Hint
+from ie_serving.core.values.hints import Hint
 from ie_serving.storage.backends.bucket import (
     CONNECT_TIMEOUT_S,
     READ_TIMEOUT_S,
@@ -28,7 +28,7 @@ from ie_serving.storage.options import GcsOptions
 from ie_serving.storage.plain_http import proxy_of, warn_of_plain_http
 from ie_serving.storage.remote import Location, Sink
 from ie_serving.storage.trouble import Trouble, http_trouble, quiet
-from ie_serving.telemetry.logs import Event
+from ie_serving.telemetry.log.logs import Event
 
 log = logging.getLogger(__name__)
 

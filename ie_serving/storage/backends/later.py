@@ -11,7 +11,7 @@ from pathlib import Path
 from threading import Event as Flag
 from threading import Lock
 
-from ie_serving.core.errors import ConfigError, StorageError
+from ie_serving.core.values.errors import ConfigError, StorageError
 from ie_serving.storage.base import NEVER, Entry, Storage
 from ie_serving.storage.remote import shown
 

@@ -15,7 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 from threading import Event as Flag
 
-from ie_serving.core.errors import (
+from ie_serving.core.values.errors import (
     EntryChanged,
     Missing,
     NotThereYet,

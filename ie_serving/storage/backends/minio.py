@@ -11,7 +11,7 @@ import urllib3
 from minio import Minio
 from minio.error import InvalidResponseError, S3Error, ServerError
 
-from ie_serving.core.hints import Hint
+from ie_serving.core.values.hints import Hint
 from ie_serving.storage.backends.bucket import (
     CHUNK_BYTES,
     CONNECT_TIMEOUT_S,
@@ -27,7 +27,7 @@ from ie_serving.storage.options import MinioOptions
 from ie_serving.storage.plain_http import warn_of_plain_http
 from ie_serving.storage.remote import Location, Sink
 from ie_serving.storage.trouble import Trouble, http_trouble, quiet
-from ie_serving.telemetry.logs import Event
+from ie_serving.telemetry.log.logs import Event
 
 log = logging.getLogger(__name__)
 

@@ -31,7 +31,7 @@ from botocore.exceptions import (
 )
 from botocore.utils import parse_timestamp
 
-from ie_serving.core.hints import Hint
+from ie_serving.core.values.hints import Hint
 from ie_serving.storage.backends import s3_definitions
 from ie_serving.storage.backends.bucket import (
     CHUNK_BYTES,
@@ -48,7 +48,7 @@ from ie_serving.storage.options import S3Options
 from ie_serving.storage.plain_http import proxy_of, warn_of_plain_http
 from ie_serving.storage.remote import Location, Sink
 from ie_serving.storage.trouble import Trouble, quiet
-from ie_serving.telemetry.logs import Event
+from ie_serving.telemetry.log.logs import Event
 
 log = logging.getLogger(__name__)
 

@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import Event as Flag
 
-from ie_serving.core.errors import EntryChanged, NotThereYet, StorageError, Unauthorized
+from ie_serving.core.values.errors import EntryChanged, NotThereYet, StorageError, Unauthorized
 from ie_serving.storage.base import NEVER, Entry, fingerprint_of
 
 VERSION = "1"

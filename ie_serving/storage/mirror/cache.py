@@ -23,11 +23,11 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager, suppre
 from dataclasses import dataclass
 from pathlib import Path
 
-from ie_serving.core.errors import StorageError
-from ie_serving.core.hints import Hint
+from ie_serving.core.values.errors import StorageError
+from ie_serving.core.values.hints import Hint
 from ie_serving.storage.mirror import locks
 from ie_serving.storage.mirror.digests import CopyDigests
-from ie_serving.telemetry.logs import Event
+from ie_serving.telemetry.log.logs import Event
 
 _Lock = Callable[[Path, locks.Pause], AbstractContextManager[None]]
 

@@ -9,8 +9,8 @@ import logging
 from collections.abc import Iterable
 from pathlib import Path
 
-from ie_serving.core.digests import crc32_of
-from ie_serving.telemetry.logs import Event
+from ie_serving.core.values.digests import crc32_of
+from ie_serving.telemetry.log.logs import Event
 
 log = logging.getLogger(__name__)
 

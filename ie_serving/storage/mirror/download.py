@@ -16,7 +16,7 @@ from pathlib import Path
 from threading import Event as Flag
 from threading import Lock
 
-from ie_serving.core.errors import Corrupted, NotAvailable, Unreachable
+from ie_serving.core.values.errors import Corrupted, NotAvailable, Unreachable
 from ie_serving.storage import checksums
 from ie_serving.storage.base import Entry
 from ie_serving.storage.mirror.locks import Pause
@@ -24,8 +24,8 @@ from ie_serving.storage.mirror.progress import Progress
 from ie_serving.storage.mirror.speed import LeastSpeed
 from ie_serving.storage.remote import Remote
 from ie_serving.storage.retry import Retrying, Tries
-from ie_serving.telemetry.logs import Event
-from ie_serving.telemetry.stores import STORES
+from ie_serving.telemetry.log.logs import Event
+from ie_serving.telemetry.metrics.stores import STORES
 
 log = logging.getLogger(__name__)
 

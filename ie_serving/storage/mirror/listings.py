@@ -13,11 +13,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import astuple
 from typing import Any
 
-from ie_serving.core.errors import ServingError
+from ie_serving.core.values.errors import ServingError
 from ie_serving.storage.base import Entry
 from ie_serving.storage.mirror import locks
 from ie_serving.storage.mirror.cache import Cache
-from ie_serving.telemetry.logs import Event
+from ie_serving.telemetry.log.logs import Event
 
 log = logging.getLogger(__name__)
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from threading import Event as Flag
 from typing import TypeAlias, TypeVar
 
-from ie_serving.core.errors import Corrupted, NotAvailable, StorageError
+from ie_serving.core.values.errors import Corrupted, NotAvailable, StorageError
 from ie_serving.storage.base import NEVER, Entry, fingerprint_of
 from ie_serving.storage.mirror.cache import Cache, size_on_disk
 from ie_serving.storage.mirror.download import Transfer, Workplace, download
@@ -22,7 +22,7 @@ from ie_serving.storage.mirror.speed import LeastSpeed
 from ie_serving.storage.remote import Remote
 from ie_serving.storage.retry import PASSING, Retrying, Tries
 from ie_serving.storage.siblings import Seen, Sibling
-from ie_serving.telemetry.logs import Event
+from ie_serving.telemetry.log.logs import Event
 
 log = logging.getLogger(__name__)
 

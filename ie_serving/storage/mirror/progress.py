@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable
 from threading import Lock
 
-from ie_serving.telemetry.logs import Event
+from ie_serving.telemetry.log.logs import Event
 
 log = logging.getLogger(__name__)
 

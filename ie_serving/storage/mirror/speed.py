@@ -4,8 +4,8 @@ import time
 from collections.abc import Callable
 from threading import Lock
 
-from ie_serving.core.errors import StorageError
-from ie_serving.core.hints import Hint
+from ie_serving.core.values.errors import StorageError
+from ie_serving.core.values.hints import Hint
 
 
 class LeastSpeed:

@@ -5,9 +5,9 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ie_serving.core.errors import InvalidRequest
-from ie_serving.core.requests import ModelSpec
-from ie_serving.core.tensors import SERVING_DEFAULT, Signature
+from ie_serving.core.values.errors import InvalidRequest
+from ie_serving.core.values.requests import ModelSpec
+from ie_serving.core.values.tensors import SERVING_DEFAULT, Signature
 from ie_serving.wire.clients.paths import model_path
 from ie_serving.wire.clients.sample import Pieces, chosen, inlined, inputs
 

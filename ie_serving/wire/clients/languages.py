@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from string import Template
 from typing import Final
 
-from ie_serving.core.errors import InvalidRequest
+from ie_serving.core.values.errors import InvalidRequest
 from ie_serving.wire.clients.call import Call
 from ie_serving.wire.clients.sample import FileOf, Filled
 

@@ -8,9 +8,9 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from ie_serving.core.errors import InvalidRequest
-from ie_serving.core.requests import ModelSpec
-from ie_serving.core.tensors import DataType, Signature, TensorSpec
+from ie_serving.core.values.errors import InvalidRequest
+from ie_serving.core.values.requests import ModelSpec
+from ie_serving.core.values.tensors import DataType, Signature, TensorSpec
 from ie_serving.wire.clients.call import path_of
 
 Get = Callable[[str], bytes]

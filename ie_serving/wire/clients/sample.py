@@ -10,8 +10,8 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple, TypeAlias
 
-from ie_serving.core.errors import InvalidRequest
-from ie_serving.core.tensors import SERVING_DEFAULT, DataType, Signature, TensorSpec
+from ie_serving.core.values.errors import InvalidRequest
+from ie_serving.core.values.tensors import SERVING_DEFAULT, DataType, Signature, TensorSpec
 
 MOST_INLINE: Final = 256
 """Elements of one input up to which its lists are written out, for people to change them."""

@@ -8,8 +8,8 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
-from ie_serving.core.errors import InvalidRequest
-from ie_serving.core.tensors import Array
+from ie_serving.core.values.errors import InvalidRequest
+from ie_serving.core.values.tensors import Array
 from ie_serving.wire.json.pretty import DENSE, encoded, quoted_text
 
 MIME: Final = "out_mime_type"

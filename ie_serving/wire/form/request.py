@@ -9,8 +9,8 @@ outputs, and for another form (`reply.py`).
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from ie_serving.core.errors import InvalidRequest
-from ie_serving.core.tensors import Array, DataType, Signature, TensorSpec, strings
+from ie_serving.core.values.errors import InvalidRequest
+from ie_serving.core.values.tensors import Array, DataType, Signature, TensorSpec, strings
 from ie_serving.wire.form.multipart import Part, parts_of
 from ie_serving.wire.form.reply import MIME, Form, form_of
 from ie_serving.wire.json.document import SIGNATURE_NAME

@@ -18,10 +18,10 @@ from typing import Any, Final
 
 import numpy as np
 
-from ie_serving.core.budget import BUDGET, Lease, kept
-from ie_serving.core.errors import InvalidTensor, NotSupported
-from ie_serving.core.images import GREY
-from ie_serving.core.tensors import Array
+from ie_serving.core.runtime.budget import BUDGET, Lease, kept
+from ie_serving.core.values.errors import InvalidTensor, NotSupported
+from ie_serving.core.values.images import GREY
+from ie_serving.core.values.tensors import Array
 from ie_serving.wire.image.segments import check_pieces
 
 FORMATS: Final = ("JPEG", "PNG", "WEBP")

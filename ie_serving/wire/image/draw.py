@@ -5,8 +5,8 @@ from typing import Final
 
 import numpy as np
 
-from ie_serving.core.errors import NotSupported
-from ie_serving.core.tensors import Array
+from ie_serving.core.values.errors import NotSupported
+from ie_serving.core.values.tensors import Array
 
 Colour = tuple[int, int, int]
 Place = tuple[int, int, int, int]

@@ -3,8 +3,8 @@
 import io
 from typing import Final
 
-from ie_serving.core.errors import NotSupported
-from ie_serving.core.tensors import Array
+from ie_serving.core.values.errors import NotSupported
+from ie_serving.core.values.tensors import Array
 
 FORMATS: Final = {"png": "PNG", "jpeg": "JPEG"}
 """Pillow's formats by their words here."""

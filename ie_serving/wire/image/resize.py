@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ie_serving.core.tensors import Array
+from ie_serving.core.values.tensors import Array
 
 Places = tuple[npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[Any]]
 """For each new row or column: the old one before it, the next one, the weight of the latter."""

@@ -7,7 +7,7 @@ for each further one: 4 MB of them took 40 s. Encoders make some dozen.
 from collections.abc import Iterator
 from typing import Final
 
-from ie_serving.core.errors import InvalidTensor
+from ie_serving.core.values.errors import InvalidTensor
 
 MOST_SEGMENTS: Final = 2000
 """Segments and filling bytes in front of a JPEG's picture. A profile of 16 MB and an XMP of that

@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import simdjson
 
-from ie_serving.core.tensors import Array, DataType
+from ie_serving.core.values.tensors import Array, DataType
 from ie_serving.wire.json.layouts import ELSE, LONGEST, SHAPES, remember
 from ie_serving.wire.json.tensor import MAX_RANK
 

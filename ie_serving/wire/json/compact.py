@@ -12,7 +12,7 @@ from typing import Final
 import numpy as np
 import orjson
 
-from ie_serving.core.tensors import Array
+from ie_serving.core.values.tensors import Array
 from ie_serving.wire.json.decimals import WORDS
 
 PIECE: Final = 32 * 1024

@@ -25,7 +25,7 @@ from typing import Any, Final
 import numpy as np
 import orjson
 
-from ie_serving.core.tensors import Array
+from ie_serving.core.values.tensors import Array
 
 WORDS: Final = {"nan": "NaN", "-nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
 """What TensorFlow Serving writes for numbers that are not finite, by Python's words for them."""

@@ -7,7 +7,7 @@ one counts: at the top level, among inputs and among features.
 
 import simdjson
 
-from ie_serving.core.errors import InvalidRequest
+from ie_serving.core.values.errors import InvalidRequest
 from ie_serving.wire.json.buffers import Lazy, parse_strictly
 from ie_serving.wire.json.rapidjson.document import Json, parse_document
 from ie_serving.wire.json.rapidjson.printing import clean, show

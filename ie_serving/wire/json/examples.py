@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from ie_serving.core.errors import InvalidRequest
-from ie_serving.core.integers import INT64_MAX
+from ie_serving.core.values.errors import InvalidRequest
+from ie_serving.core.values.integers import INT64_MAX
 from ie_serving.wire.json.document import SIGNATURE_NAME, parse_object, plain, signature_name_of
 from ie_serving.wire.json.rapidjson.document import Json, bytes_of
 from ie_serving.wire.json.rapidjson.printing import clean, kind_of, show

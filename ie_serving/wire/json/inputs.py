@@ -9,8 +9,8 @@ Source: json_tensor.cc of TensorFlow Serving.
 from collections.abc import Collection, Mapping
 from typing import Final
 
-from ie_serving.core.errors import InvalidRequest
-from ie_serving.core.tensors import Array, DataType, TensorSpec
+from ie_serving.core.values.errors import InvalidRequest
+from ie_serving.core.values.tensors import Array, DataType, TensorSpec
 from ie_serving.wire.json.rapidjson.document import Json
 from ie_serving.wire.json.rapidjson.printing import clean, show
 from ie_serving.wire.json.tensor import RowCheck, decode_tensor, try_tensor

@@ -9,8 +9,8 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from ie_serving.core.errors import InvalidRequest
-from ie_serving.core.tensors import DataType, TensorSpec
+from ie_serving.core.values.errors import InvalidRequest
+from ie_serving.core.values.tensors import DataType, TensorSpec
 from ie_serving.wire.json.rapidjson.document import Json
 from ie_serving.wire.json.value import is_base64, is_named
 

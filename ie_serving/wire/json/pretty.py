@@ -14,7 +14,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
-from ie_serving.core.tensors import BY_NUMPY, Array, DataType, TensorSpec
+from ie_serving.core.values.tensors import BY_NUMPY, Array, DataType, TensorSpec
 from ie_serving.wire.json.decimals import floats
 
 _BYTES_SUFFIX: Final = "_bytes"

@@ -43,8 +43,8 @@ from typing import Final
 import simdjson
 
 from ie_serving.core.compat import added
-from ie_serving.core.errors import InvalidRequest
-from ie_serving.core.tensors import Array, Signature, TensorSpec
+from ie_serving.core.values.errors import InvalidRequest
+from ie_serving.core.values.tensors import Array, Signature, TensorSpec
 from ie_serving.wire.json.buffers import (
     Lazy,
     count_brackets,

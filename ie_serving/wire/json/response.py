@@ -16,8 +16,8 @@ from typing import Final
 import numpy as np
 import orjson
 
-from ie_serving.core.errors import InvalidRequest
-from ie_serving.core.tensors import Array, DataType, TensorSpec
+from ie_serving.core.values.errors import InvalidRequest
+from ie_serving.core.values.tensors import Array, DataType, TensorSpec
 from ie_serving.wire.json.compact import compact, is_finite
 from ie_serving.wire.json.decimals import (
     FEW,

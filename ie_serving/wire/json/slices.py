@@ -17,7 +17,7 @@ from typing import Final
 import numpy as np
 import simdjson
 
-from ie_serving.core.tensors import Array, DataType
+from ie_serving.core.values.tensors import Array, DataType
 from ie_serving.wire.json.buffers import parse_strictly, read_array
 from ie_serving.wire.json.tensor import MAX_RANK
 

@@ -17,8 +17,8 @@ from typing import Final, NoReturn
 
 import numpy as np
 
-from ie_serving.core.errors import InvalidRequest
-from ie_serving.core.tensors import Array, DataType
+from ie_serving.core.values.errors import InvalidRequest
+from ie_serving.core.values.tensors import Array, DataType
 from ie_serving.wire.json.rapidjson.document import Json, bytes_of
 from ie_serving.wire.json.rapidjson.printing import kind_of, show
 from ie_serving.wire.json.value import (

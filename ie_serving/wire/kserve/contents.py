@@ -11,8 +11,8 @@ from typing import Final, TypeAlias
 
 import numpy as np
 
-from ie_serving.core.errors import InvalidTensor
-from ie_serving.core.tensors import Array, DataType, strings
+from ie_serving.core.values.errors import InvalidTensor
+from ie_serving.core.values.tensors import Array, DataType, strings
 from ie_serving.wire.kserve.datatypes import NAME_OF
 from ie_serving.wire.kserve.raw import shaped
 from ie_serving.wire.protobuf import fields, packed

@@ -7,8 +7,8 @@ import json
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from ie_serving.core.errors import InvalidTensor
-from ie_serving.core.tensors import DataType
+from ie_serving.core.values.errors import InvalidTensor
+from ie_serving.core.values.tensors import DataType
 
 NAME_OF: Mapping[DataType, str] = MappingProxyType(
     {each: "BYTES" if each is DataType.STRING else each.name for each in DataType}

@@ -8,7 +8,7 @@ KServe.
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from ie_serving.core.tensors import DataType
+from ie_serving.core.values.tensors import DataType
 from ie_serving.wire.kserve.contents import LIST_OF, LISTS
 from ie_serving.wire.kserve.datatypes import BY_NAME
 from ie_serving.wire.protobuf import fields, writing

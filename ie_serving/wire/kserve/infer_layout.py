@@ -5,8 +5,8 @@ from functools import partial
 
 import numpy as np
 
-from ie_serving.core.errors import ServingError
-from ie_serving.core.tensors import Array, DataType, Signature
+from ie_serving.core.values.errors import ServingError
+from ie_serving.core.values.tensors import Array, DataType, Signature
 from ie_serving.wire.kserve.datatypes import BY_NAME
 from ie_serving.wire.kserve.infer_fields import TensorFields, Walked, walk
 from ie_serving.wire.kserve.infer_request import ModelInfer, SpecOf, parse_soon

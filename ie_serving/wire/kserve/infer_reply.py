@@ -10,7 +10,7 @@ from typing import Final
 
 import numpy as np
 
-from ie_serving.core.tensors import Array, DataType, TensorSpec
+from ie_serving.core.values.tensors import Array, DataType, TensorSpec
 from ie_serving.wire.kserve.contents import LIST_OF
 from ie_serving.wire.kserve.datatypes import NAME_OF
 from ie_serving.wire.kserve.raw import join_elements

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final, NamedTuple, TypeAlias
 
-from ie_serving.core.errors import InvalidRequest, NotSupported
-from ie_serving.core.requests import Decoded, InferRequest, ModelSpec
-from ie_serving.core.tensors import Array, Signature
+from ie_serving.core.values.errors import InvalidRequest, NotSupported
+from ie_serving.core.values.requests import Decoded, InferRequest, ModelSpec
+from ie_serving.core.values.tensors import Array, Signature
 from ie_serving.wire.kserve.contents import Pieces, decode_contents
 from ie_serving.wire.kserve.datatypes import datatype
 from ie_serving.wire.kserve.infer_fields import ID, TensorFields, walk

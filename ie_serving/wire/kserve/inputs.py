@@ -9,9 +9,9 @@ from typing import Final
 
 import numpy as np
 
-from ie_serving.core.errors import InvalidRequest, InvalidTensor
-from ie_serving.core.fit import castable
-from ie_serving.core.tensors import Array, DataType, Signature
+from ie_serving.core.values.errors import InvalidRequest, InvalidTensor
+from ie_serving.core.values.fit import castable
+from ie_serving.core.values.tensors import Array, DataType, Signature
 from ie_serving.wire.kserve.datatypes import NAME_OF
 
 SEQUENCE_ID: Final = "sequence_id"
@@ -43,7 +43,7 @@ def check_datatype(signature: Signature, name: str, dtype: DataType) -> None:
     """Refuse an element type that the input does not take.
 
     As over TensorFlow Serving's API, numbers of another type are taken where the values survive:
-    what the model itself refuses of them is found later, by `core.fit`. An input that the
+    what the model itself refuses of them is found later, by `core.values.fit`. An input that the
     signature does not have is found there, too.
 
     Raises:

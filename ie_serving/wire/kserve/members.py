@@ -5,7 +5,7 @@ from typing import Any, Final, TypeAlias
 
 import simdjson
 
-from ie_serving.core.errors import InvalidRequest
+from ie_serving.core.values.errors import InvalidRequest
 from ie_serving.wire.json.buffers import Lazy
 
 Parameters: TypeAlias = Mapping[str, Any]

@@ -4,8 +4,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
-from ie_serving.core.tensors import Signature, TensorSpec
-from ie_serving.core.versions import State, VersionStatus
+from ie_serving.core.values.tensors import Signature, TensorSpec
+from ie_serving.core.values.versions import State, VersionStatus
 from ie_serving.wire.kserve.datatypes import NAME_OF
 
 PLATFORM: Final = "ie_serving"

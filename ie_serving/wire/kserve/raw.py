@@ -12,9 +12,9 @@ from typing import Final
 
 import numpy as np
 
-from ie_serving.core.budget import BUDGET, SMALL, Leased
-from ie_serving.core.errors import InvalidTensor
-from ie_serving.core.tensors import Array, DataType, strings
+from ie_serving.core.runtime.budget import BUDGET, SMALL, Leased
+from ie_serving.core.values.errors import InvalidTensor
+from ie_serving.core.values.tensors import Array, DataType, strings
 from ie_serving.wire.kserve.datatypes import NAME_OF, shown
 from ie_serving.wire.protobuf.fields import Buffer
 from ie_serving.wire.tfs.tensor_encoder import TensorEncoder

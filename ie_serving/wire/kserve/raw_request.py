@@ -7,9 +7,9 @@ import math
 from collections.abc import Mapping
 from typing import Final
 
-from ie_serving.core.errors import InvalidRequest
-from ie_serving.core.requests import Decoded
-from ie_serving.core.tensors import Array, DataType, Signature, TensorSpec, strings
+from ie_serving.core.values.errors import InvalidRequest
+from ie_serving.core.values.requests import Decoded
+from ie_serving.core.values.tensors import Array, DataType, Signature, TensorSpec, strings
 from ie_serving.wire.kserve.raw import decode_raw
 from ie_serving.wire.kserve.wanted import EVERYTHING_RAW, Wanted
 from ie_serving.wire.tfs.tensor_proto import BITS

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 import orjson
 
-from ie_serving.core.tensors import Array, DataType, TensorSpec, specs_of
+from ie_serving.core.values.tensors import Array, DataType, TensorSpec, specs_of
 from ie_serving.wire.json.compact import numbers
 from ie_serving.wire.kserve.datatypes import NAME_OF
 from ie_serving.wire.kserve.raw import encode_raw

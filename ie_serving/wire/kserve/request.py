@@ -13,9 +13,9 @@ from typing import Final
 import orjson
 import simdjson
 
-from ie_serving.core.errors import InvalidRequest
-from ie_serving.core.requests import Decoded
-from ie_serving.core.tensors import Array, Signature
+from ie_serving.core.values.errors import InvalidRequest
+from ie_serving.core.values.requests import Decoded
+from ie_serving.core.values.tensors import Array, Signature
 from ie_serving.wire.json.buffers import Lazy, count_brackets, parse_strictly
 from ie_serving.wire.json.document import object_of, parse_object
 from ie_serving.wire.json.slices import Cuts

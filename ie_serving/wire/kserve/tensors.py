@@ -6,8 +6,8 @@ from typing import Any, Final, NamedTuple
 
 import simdjson
 
-from ie_serving.core.errors import InvalidRequest, InvalidTensor, NotSupported
-from ie_serving.core.tensors import Array, DataType
+from ie_serving.core.values.errors import InvalidRequest, InvalidTensor, NotSupported
+from ie_serving.core.values.tensors import Array, DataType
 from ie_serving.wire.json.buffers import Lazy, count_brackets, read_array, read_arrays
 from ie_serving.wire.json.document import plain
 from ie_serving.wire.json.tensor import decode_tensor

@@ -4,7 +4,7 @@ import enum
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
-from ie_serving.core.errors import NotSupported
+from ie_serving.core.values.errors import NotSupported
 from ie_serving.wire.json.buffers import Lazy
 from ie_serving.wire.kserve.inputs import NOT_SERVED, unique
 from ie_serving.wire.kserve.members import Parameters, flag, parameters_of, text_of

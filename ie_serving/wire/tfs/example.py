@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from ie_serving.core.errors import InvalidRequest
-from ie_serving.core.requests import Feature, Features
+from ie_serving.core.values.errors import InvalidRequest
+from ie_serving.core.values.requests import Feature, Features
 from ie_serving.wire.protobuf import messages
 from ie_serving.wire.protobuf.counting import check_sum
 from ie_serving.wire.protobuf.messages import Proto

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import BinaryIO
 
-from ie_serving.core.errors import InvalidRequest
-from ie_serving.core.golden import GoldenRequest
-from ie_serving.core.tensors import BY_NUMBER, Array, Signature
+from ie_serving.core.values.errors import InvalidRequest
+from ie_serving.core.values.golden import GoldenRequest
+from ie_serving.core.values.tensors import BY_NUMBER, Array, Signature
 from ie_serving.wire.protobuf.messages import Proto
 from ie_serving.wire.tfs.predict import parse_request
 from ie_serving.wire.tfs.prediction_log import read_logs

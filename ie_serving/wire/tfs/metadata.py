@@ -11,9 +11,9 @@ from typing import Any
 
 from google.protobuf.json_format import MessageToDict
 
-from ie_serving.core.codes import Code
-from ie_serving.core.tensors import Array, DataType, Signature, TensorSpec
-from ie_serving.core.versions import VersionStatus
+from ie_serving.core.values.codes import Code
+from ie_serving.core.values.tensors import Array, DataType, Signature, TensorSpec
+from ie_serving.core.values.versions import VersionStatus
 from ie_serving.wire.protobuf import messages
 from ie_serving.wire.protobuf.messages import Proto
 from ie_serving.wire.tfs.tensor_encoder import TensorEncoder, size_of

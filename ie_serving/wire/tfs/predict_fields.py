@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 from google.protobuf.message import DecodeError
 
-from ie_serving.core.tensors import BY_NUMBER, DataType
+from ie_serving.core.values.tensors import BY_NUMBER, DataType
 from ie_serving.wire.protobuf import fields, messages
 from ie_serving.wire.protobuf.fields import DELIMITED, Field, Unclear
 from ie_serving.wire.protobuf.messages import Proto

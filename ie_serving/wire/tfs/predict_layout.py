@@ -14,9 +14,9 @@ from typing import Final, Generic, NamedTuple, TypeVar
 
 import numpy as np
 
-from ie_serving.core.errors import ServingError
-from ie_serving.core.requests import InferRequest, ModelSpec
-from ie_serving.core.tensors import Array, Signature
+from ie_serving.core.values.errors import ServingError
+from ie_serving.core.values.requests import InferRequest, ModelSpec
+from ie_serving.core.values.tensors import Array, Signature
 from ie_serving.wire.protobuf.fields import Buffer, Field, Unclear
 from ie_serving.wire.tfs.predict import ANY_SIGNATURE, parse_soon
 from ie_serving.wire.tfs.predict_fields import TensorFields, walk

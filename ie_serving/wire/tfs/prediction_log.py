@@ -11,7 +11,7 @@ from typing import BinaryIO
 import google_crc32c
 from google.protobuf.message import DecodeError
 
-from ie_serving.core.errors import InvalidRequest
+from ie_serving.core.values.errors import InvalidRequest
 from ie_serving.wire.protobuf import messages
 from ie_serving.wire.protobuf.messages import Proto
 

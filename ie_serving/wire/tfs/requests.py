@@ -5,9 +5,9 @@ Source of the phrases: predict_util.cc and server_core.cc of TensorFlow Serving.
 
 from google.protobuf.message import DecodeError
 
-from ie_serving.core.budget import BUDGET
-from ie_serving.core.errors import InvalidRequest
-from ie_serving.core.requests import ModelSpec
+from ie_serving.core.runtime.budget import BUDGET
+from ie_serving.core.values.errors import InvalidRequest
+from ie_serving.core.values.requests import ModelSpec
 from ie_serving.wire.protobuf.counting import COUNTED, PARSED, check_count
 from ie_serving.wire.protobuf.fields import Buffer
 from ie_serving.wire.protobuf.messages import Proto

@@ -7,8 +7,8 @@ classifier.cc and regressor.cc of TensorFlow Serving.
 from collections.abc import Mapping, Sequence
 from itertools import repeat
 
-from ie_serving.core.errors import InvalidRequest
-from ie_serving.core.tensors import CLASSES, OUTPUTS, SCORES, Array
+from ie_serving.core.values.errors import InvalidRequest
+from ie_serving.core.values.tensors import CLASSES, OUTPUTS, SCORES, Array
 from ie_serving.wire.protobuf import messages
 from ie_serving.wire.protobuf.messages import Proto
 

@@ -1,6 +1,6 @@
 """Answers of a stream -> PredictStreamResponse. Source: streams.proto, this project's own."""
 
-from ie_serving.core.codes import Code
+from ie_serving.core.values.codes import Code
 from ie_serving.wire.protobuf.writing import delimited, head, tag, varint
 
 _RESPONSE, _ERROR, _INDEX, _DROPPED = 1, 2, 3, 4

@@ -9,7 +9,7 @@ from typing import Final
 
 import numpy as np
 
-from ie_serving.core.tensors import Array, DataType
+from ie_serving.core.values.tensors import Array, DataType
 from ie_serving.wire.protobuf import fields, writing
 from ie_serving.wire.protobuf.fields import Buffer
 from ie_serving.wire.protobuf.packed import encode_varints

@@ -16,9 +16,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ie_serving.core.budget import BUDGET, SMALL, Budget
-from ie_serving.core.errors import InvalidRequest, InvalidTensor, QueueFull, RequestTooLarge
-from ie_serving.core.tensors import BY_NUMBER, Array, DataType
+from ie_serving.core.runtime.budget import BUDGET, SMALL, Budget
+from ie_serving.core.values.errors import InvalidRequest, InvalidTensor, QueueFull, RequestTooLarge
+from ie_serving.core.values.tensors import BY_NUMBER, Array, DataType
 from ie_serving.wire.protobuf import fields, packed
 from ie_serving.wire.protobuf.fields import Buffer
 from ie_serving.wire.protobuf.messages import Proto

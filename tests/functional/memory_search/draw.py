@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from ie_serving.core.tensors import Array
+from ie_serving.core.values.tensors import Array
 
 T = TypeVar("T")
 

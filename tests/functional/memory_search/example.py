@@ -9,7 +9,7 @@ import numpy as np
 import openvino as ov
 import openvino.opset16 as op
 
-from ie_serving.core.tensors import Array
+from ie_serving.core.values.tensors import Array
 from tests.functional.memory_search import moves, numbers, windows
 from tests.functional.memory_search.draw import GENERATORS, Case, Draw
 

@@ -5,7 +5,7 @@ from functools import partial
 import numpy as np
 import openvino.opset16 as op
 
-from ie_serving.core.tensors import Array
+from ie_serving.core.values.tensors import Array
 from tests.functional.memory_search.draw import FLOAT, Case, Draw, covers
 
 

@@ -19,8 +19,8 @@ from pathlib import Path
 
 import numpy as np
 
-from ie_serving.core.errors import LoadFailed, ServingError
-from ie_serving.core.tensors import SERVING_DEFAULT, Array
+from ie_serving.core.values.errors import LoadFailed, ServingError
+from ie_serving.core.values.tensors import SERVING_DEFAULT, Array
 from ie_serving.engines.openvino.compiling import programs
 from ie_serving.engines.openvino.faults import rewrites
 from ie_serving.engines.openvino.graphs.rules import Rules

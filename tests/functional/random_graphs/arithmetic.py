@@ -7,7 +7,7 @@ import numpy as np
 import openvino as ov
 import openvino.opset15 as op
 
-from ie_serving.core.tensors import Array
+from ie_serving.core.values.tensors import Array
 from tests.functional.random_graphs.numbers import any_type, constant, fellow, fits, number
 from tests.functional.random_graphs.values import (
     Graph,

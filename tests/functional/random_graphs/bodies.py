@@ -6,7 +6,7 @@ import numpy as np
 import openvino as ov
 import openvino.opset15 as op
 
-from ie_serving.core.tensors import Array
+from ie_serving.core.values.tensors import Array
 from tests.functional.random_graphs.moves import place, places
 from tests.functional.random_graphs.steps import try_steps
 from tests.functional.random_graphs.values import Graph, Refusal, Value

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import openvino.opset15 as op
 
-from ie_serving.core.tensors import Array
+from ie_serving.core.values.tensors import Array
 from tests.functional.random_graphs.arithmetic import truths
 from tests.functional.random_graphs.moves import place, places
 from tests.functional.random_graphs.values import Graph, NoFit, Refusal, Value

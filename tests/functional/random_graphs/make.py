@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ie_serving.core.tensors import Array
+from ie_serving.core.values.tensors import Array
 from tests.functional.random_graphs.bodies import branch, loop
 from tests.functional.random_graphs.numbers import any_type, values
 from tests.functional.random_graphs.steps import try_steps

@@ -7,7 +7,7 @@ import numpy as np
 import openvino.opset12 as op12
 import openvino.opset15 as op
 
-from ie_serving.core.tensors import Array
+from ie_serving.core.values.tensors import Array
 from tests.functional.random_graphs.numbers import number
 from tests.functional.random_graphs.values import Graph, NoFit, Undefined, Value
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from ie_serving.core.tensors import Array
+from ie_serving.core.values.tensors import Array
 from tests.functional.random_graphs.values import Graph, NoFit, Value, broadcast
 
 WEIGHTS = {

@@ -8,7 +8,7 @@ import numpy as np
 import openvino as ov
 import openvino.opset15 as op
 
-from ie_serving.core.tensors import Array
+from ie_serving.core.values.tensors import Array
 
 Size = int | str
 """Of a dimension. One that values decide has a name; sizes of one name are equal."""

@@ -19,7 +19,7 @@ import pytest
 
 from ie_serving.config.dialects.environment import storage_options
 from ie_serving.config.values.faults import Faults
-from ie_serving.core.errors import StorageError
+from ie_serving.core.values.errors import StorageError
 from ie_serving.storage.backends.s3 import S3Remote
 from ie_serving.storage.mirror.download import Transfer
 from ie_serving.storage.mirror.mirror import Mirror

@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 
 from ie_serving.config.dialects.environment import storage_options
 from ie_serving.config.values.faults import Faults
-from ie_serving.core.errors import (
+from ie_serving.core.values.errors import (
     EntryChanged,
     Missing,
     StorageError,

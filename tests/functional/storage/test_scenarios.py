@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from ie_serving.core.errors import Unreachable
+from ie_serving.core.values.errors import Unreachable
 from tests.functional.storage.repositories import GcsRepository, LocalRepository, S3Repository
 from tests.functional.storage.servers import FakeGcs, Fault, Proxy, Weed
 from tests.unit.storage.contract import StorageContract, listed

@@ -15,7 +15,7 @@ import pytest
 from ie_serving.app import application, engine_stack, repositories
 from ie_serving.app.application import ServingApplication
 from ie_serving.config.settings import ServerSettings, Settings
-from ie_serving.core.errors import StorageError
+from ie_serving.core.values.errors import StorageError
 from ie_serving.engines.drivers import Drivers
 from ie_serving.engines.testing import FILE, StandInEngine
 from ie_serving.models.configuration import ModelConfig

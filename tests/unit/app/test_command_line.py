@@ -10,10 +10,10 @@ import pytest
 
 from ie_serving.app import command_line as main
 from ie_serving.config.settings import Settings
-from ie_serving.core import hints
-from ie_serving.core.hints import Hint
+from ie_serving.core.values import hints
+from ie_serving.core.values.hints import Hint
 from ie_serving.server.process.gunicorn_app import Ended
-from ie_serving.telemetry import logs
+from ie_serving.telemetry.log import logs
 
 ROOT = Path(__file__).parents[3]
 KIBERNETIKA = "ie_serving.compat.kibernetika.dialect:parse"

@@ -21,7 +21,7 @@ from ie_serving.config.schema.server import SERVER
 from ie_serving.config.schema.setting import Setting
 from ie_serving.config.schema.storage import GCS, MINIO, S3
 from ie_serving.config.schema.tune import TUNE
-from ie_serving.core.hints import Hint
+from ie_serving.core.values.hints import Hint
 from ie_serving.engines.steps.declaration import REQUIRED, BuiltIn, Inputs, Option
 from ie_serving.engines.steps.registry import TABLE as STEPS
 from tests.unit.config.migration import document as migration

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ie_serving.core.eager import Direct, Going, begin_unawaited_by_hand
+from ie_serving.core.runtime.eager import Direct, Going, begin_unawaited_by_hand
 
 PATIENCE_S = 5
 

@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ie_serving.core.fit import fit
-from ie_serving.core.tensors import SERVING_DEFAULT, Array
+from ie_serving.core.values.fit import fit
+from ie_serving.core.values.tensors import SERVING_DEFAULT, Array
 
 
 async def answer(model: Any, **inputs: Any) -> dict[str, Array]:

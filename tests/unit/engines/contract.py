@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ie_serving.core.errors import LoadFailed
-from ie_serving.core.tensors import SERVING_DEFAULT, Array, DataType
+from ie_serving.core.values.errors import LoadFailed
+from ie_serving.core.values.tensors import SERVING_DEFAULT, Array, DataType
 from ie_serving.engines.base import CompiledModel, Engine, EngineOptions
 
 WAIT_S = 20.0

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from ie_serving.core.tensors import DataType
+from ie_serving.core.values.tensors import DataType
 from ie_serving.engines.generated import (
     Guess,
     Input,

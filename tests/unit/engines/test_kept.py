@@ -9,7 +9,7 @@ import numpy as np
 import openvino.opset15 as op
 import pytest
 
-from ie_serving.core.tensors import SERVING_DEFAULT, DataType
+from ie_serving.core.values.tensors import SERVING_DEFAULT, DataType
 from ie_serving.engines.base import CompiledModel, EngineOptions
 from ie_serving.engines.kept import DIGESTS, KeptSound
 from ie_serving.engines.openvino.compiling.engine import OpenVinoEngine

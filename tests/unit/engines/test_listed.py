@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from ie_serving.core.errors import LoadFailed
+from ie_serving.core.values.errors import LoadFailed
 from ie_serving.engines.base import Driver, EngineOptions
 from ie_serving.engines.drivers import Drivers, every, names
 from ie_serving.engines.listed import Listed, rows

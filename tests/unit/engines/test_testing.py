@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ie_serving.core.errors import LoadFailed
-from ie_serving.core.tensors import SERVING_DEFAULT
+from ie_serving.core.values.errors import LoadFailed
+from ie_serving.core.values.tensors import SERVING_DEFAULT
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.testing import StandInEngine
 from tests.unit.engines.contract import EngineContract, copied

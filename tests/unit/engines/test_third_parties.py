@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ie_serving.core.errors import LoadFailed
+from ie_serving.core.values.errors import LoadFailed
 from ie_serving.engines import third_parties
 from ie_serving.engines.base import EngineOptions
 

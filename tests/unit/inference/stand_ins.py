@@ -5,8 +5,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ie_serving.core.example_signature import EXAMPLES
-from ie_serving.core.tensors import (
+from ie_serving.core.values.example_signature import EXAMPLES
+from ie_serving.core.values.tensors import (
     OUTPUTS,
     SCORES,
     SERVING_DEFAULT,
@@ -16,7 +16,7 @@ from ie_serving.core.tensors import (
     Signature,
     TensorSpec,
 )
-from ie_serving.core.versions import State, VersionStatus
+from ie_serving.core.values.versions import State, VersionStatus
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.testing import StandInEngine, StandInModel
 from ie_serving.inference.examples import ExampleCodec
@@ -24,7 +24,7 @@ from ie_serving.inference.plane import DataPlane
 from ie_serving.models.configuration import ModelConfig
 from ie_serving.models.served import Served, ServedModels
 from ie_serving.models.version.handle import Servable
-from ie_serving.telemetry.metrics import REQUEST_COUNT, REQUEST_LATENCY, Metrics
+from ie_serving.telemetry.metrics.page import REQUEST_COUNT, REQUEST_LATENCY, Metrics
 from ie_serving.wire.tfs.example import parse_examples, serialize_examples
 
 MODEL = "m"

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from ie_serving.core.access import Caller, Right
-from ie_serving.core.errors import Forbidden, NotFound
-from ie_serving.core.requests import ModelSpec
+from ie_serving.core.values.access import Caller, Right
+from ie_serving.core.values.errors import Forbidden, NotFound
+from ie_serving.core.values.requests import ModelSpec
 from ie_serving.models.allowed import AllowedModels
 from ie_serving.models.served import ServedModels
 from tests.unit.inference.stand_ins import MODEL, Heart

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from ie_serving.core.eager import Direct, begin, begin_unawaited_by_hand
-from ie_serving.core.errors import DeadlineExceeded
+from ie_serving.core.runtime.eager import Direct, begin, begin_unawaited_by_hand
+from ie_serving.core.values.errors import DeadlineExceeded
 from ie_serving.inference.deadline import Alarm, Limited, limited
 from tests.unit.alarms import LONG_S, Alarms
 

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from ie_serving.core.errors import InvalidRequest, PreconditionFailed
-from ie_serving.core.tensors import DataType, Method, Signature, TensorSpec
+from ie_serving.core.values.errors import InvalidRequest, PreconditionFailed
+from ie_serving.core.values.tensors import DataType, Method, Signature, TensorSpec
 from ie_serving.inference.examples import example_signature
 
 

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from ie_serving.core.budget import BUDGET
-from ie_serving.core.errors import InvalidRequest, RequestTooLarge
-from ie_serving.core.requests import Features
-from ie_serving.core.tensors import Array, DataType, TensorSpec
+from ie_serving.core.runtime.budget import BUDGET
+from ie_serving.core.values.errors import InvalidRequest, RequestTooLarge
+from ie_serving.core.values.requests import Features
+from ie_serving.core.values.tensors import Array, DataType, TensorSpec
 from ie_serving.inference.features import decode_examples
 
 

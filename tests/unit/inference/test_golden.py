@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 from ie_serving.app.engine_stack import GOLDEN
-from ie_serving.core.errors import LoadFailed
-from ie_serving.core.tensors import BY_NUMPY
+from ie_serving.core.values.errors import LoadFailed
+from ie_serving.core.values.tensors import BY_NUMPY
 from ie_serving.inference.golden import Golden, in_turn
 from ie_serving.inference.golden_files import MOST_REQUESTS
 from ie_serving.models.version.handle import Servable

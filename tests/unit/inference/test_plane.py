@@ -10,17 +10,17 @@ import numpy as np
 import orjson
 import pytest
 
-from ie_serving.core.budget import BUDGET, SMALL
-from ie_serving.core.codes import Code
-from ie_serving.core.errors import (
+from ie_serving.core.runtime.budget import BUDGET, SMALL
+from ie_serving.core.values.codes import Code
+from ie_serving.core.values.errors import (
     DeadlineExceeded,
     InvalidRequest,
     NotFound,
     QueueFull,
     ServingError,
 )
-from ie_serving.core.requests import ExamplesRequest, InferRequest, ModelSpec, Task
-from ie_serving.core.tensors import Array, Method, Signature
+from ie_serving.core.values.requests import ExamplesRequest, InferRequest, ModelSpec, Task
+from ie_serving.core.values.tensors import Array, Method, Signature
 from ie_serving.inference.interface import LARGE, Api, Encode, Interface
 from ie_serving.inference.large_reply import LONG_TEXT, SHORT_TEXT, Unencoded, unencoded
 from ie_serving.models.version.handle import Servable

@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ie_serving.core.errors import NotFound, SequenceElsewhere
-from ie_serving.core.requests import InferRequest, ModelSpec
-from ie_serving.core.tensors import SERVING_DEFAULT
+from ie_serving.core.values.errors import NotFound, SequenceElsewhere
+from ie_serving.core.values.requests import InferRequest, ModelSpec
+from ie_serving.core.values.tensors import SERVING_DEFAULT
 from ie_serving.engines.testing import StandInEngine
 from ie_serving.inference.examples import ExampleCodec
 from ie_serving.inference.interface import Api, Interface
@@ -17,7 +17,7 @@ from ie_serving.inference.sequences import open_to_clients
 from ie_serving.models.configuration import ModelConfig
 from ie_serving.models.served import Served, ServedModels
 from ie_serving.models.version.handle import Servable
-from ie_serving.telemetry.metrics import REQUEST_COUNT, Metrics
+from ie_serving.telemetry.metrics.page import REQUEST_COUNT, Metrics
 from ie_serving.wire.tfs.example import parse_examples, serialize_examples
 from tests.unit.inference.stand_ins import MODEL, Loaded, servable
 

@@ -7,8 +7,8 @@ from contextlib import aclosing
 
 import pytest
 
-from ie_serving.core.budget import BUDGET, SMALL, Lease
-from ie_serving.core.errors import BudgetFull
+from ie_serving.core.runtime.budget import BUDGET, SMALL, Lease
+from ie_serving.core.values.errors import BudgetFull
 from ie_serving.inference.stream_flow import (
     ITEM,
     Answered,

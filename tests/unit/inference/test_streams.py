@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from ie_serving.core.errors import InvalidRequest, NotAvailable, QueueFull
+from ie_serving.core.values.errors import InvalidRequest, NotAvailable, QueueFull
 from ie_serving.inference.stream_flow import Inflow
 from ie_serving.inference.streams import IN_FLIGHT, OpenStreams, Streams, options_of
 from ie_serving.server.fronts.tfs.rest_interface import rest_interface

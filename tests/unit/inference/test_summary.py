@@ -7,8 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from ie_serving.core.codes import Code
-from ie_serving.core.errors import InvalidRequest
+from ie_serving.core.values.codes import Code
+from ie_serving.core.values.errors import InvalidRequest
 from ie_serving.inference import summary
 from tests.unit.inference.stand_ins import MODEL, Heart
 from tests.unit.inference.test_plane import Words, asked, examples

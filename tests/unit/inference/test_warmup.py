@@ -9,9 +9,9 @@ from typing import BinaryIO
 import numpy as np
 import pytest
 
-from ie_serving.core.errors import InvalidRequest
-from ie_serving.core.requests import InferRequest, ModelSpec
-from ie_serving.core.tensors import SERVING_DEFAULT, Array, Signature
+from ie_serving.core.values.errors import InvalidRequest
+from ie_serving.core.values.requests import InferRequest, ModelSpec
+from ie_serving.core.values.tensors import SERVING_DEFAULT, Array, Signature
 from ie_serving.inference.warmup import MOST_RECORDS, RECORDS, WarmUp
 from ie_serving.models.version.handle import Servable
 from ie_serving.server.fronts.tfs.rest_interface import rest_interface

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from ie_serving.core.errors import NotFound
-from ie_serving.core.requests import ModelSpec
+from ie_serving.core.values.errors import NotFound
+from ie_serving.core.values.requests import ModelSpec
 from ie_serving.engines.testing import FILE, StandInEngine
 from ie_serving.models.configuration import ModelConfig
 from ie_serving.models.listing.schedule import Polls

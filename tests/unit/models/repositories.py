@@ -7,7 +7,7 @@ from concurrent.futures import Future
 from contextlib import contextmanager
 from typing import Any
 
-from ie_serving.core.errors import StorageError
+from ie_serving.core.values.errors import StorageError
 from ie_serving.models.listing.polled_model import List, TurnWanted
 from ie_serving.models.listing.schedule import MOST_THREADS, Polls
 from ie_serving.models.repository.source import Listing

@@ -1,6 +1,6 @@
 """A stream that a test follows: started, and what clients see of it."""
 
-from ie_serving.core.versions import State
+from ie_serving.core.values.versions import State
 from ie_serving.models.stream import ModelStream
 from tests.unit.models.conftest import World
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ie_serving.core.errors import LoadFailed, Unreachable
+from ie_serving.core.values.errors import LoadFailed, Unreachable
 from ie_serving.models.graph_dependencies import GraphDependencies
 from ie_serving.models.served import ServedModels, WithPrepared
 from tests.unit.models.stand_ins import settle

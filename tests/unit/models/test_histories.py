@@ -14,7 +14,7 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ie_serving.core.versions import State
+from ie_serving.core.values.versions import State
 from ie_serving.engines.testing import StandInModel
 from ie_serving.models.repository.version_policy import All, Latest, Specific, VersionPolicy
 from ie_serving.models.version.handle import Servable

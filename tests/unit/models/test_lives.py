@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 from ie_serving.config.files import followed
 from ie_serving.config.files.followed import FollowedConfig
 from ie_serving.config.settings import ServerSettings, Settings
-from ie_serving.core.errors import ServingError
+from ie_serving.core.values.errors import ServingError
 from ie_serving.engines.testing import StandInEngine, StandInModel
 from ie_serving.models.configuration import ModelConfig
 from ie_serving.models.listing.schedule import Polls

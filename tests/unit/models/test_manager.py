@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ie_serving.core.errors import (
+from ie_serving.core.values.errors import (
     InvalidRequest,
     LoadFailed,
     NotAvailable,
@@ -17,8 +17,8 @@ from ie_serving.core.errors import (
     StorageError,
     UnknownLabel,
 )
-from ie_serving.core.requests import ModelSpec
-from ie_serving.core.versions import State
+from ie_serving.core.values.requests import ModelSpec
+from ie_serving.core.values.versions import State
 from ie_serving.models.configuration import ModelConfig
 from ie_serving.models.repository.version_policy import All, Specific
 from ie_serving.models.stream import ModelStream

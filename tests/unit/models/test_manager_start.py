@@ -5,13 +5,8 @@ import threading
 
 import pytest
 
-from ie_serving.core.errors import (
-    LoadFailed,
-    NotFound,
-    StorageError,
-    UnknownLabel,
-)
-from ie_serving.core.requests import ModelSpec
+from ie_serving.core.values.errors import LoadFailed, NotFound, StorageError, UnknownLabel
+from ie_serving.core.values.requests import ModelSpec
 from ie_serving.models.repository.version_policy import All
 from tests.unit.models.conftest import LIMIT_S, World, managed, run, serves, until
 

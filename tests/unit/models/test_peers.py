@@ -2,7 +2,7 @@
 
 import pytest
 
-from ie_serving.core.versions import State, VersionStatus
+from ie_serving.core.values.versions import State, VersionStatus
 from ie_serving.models.peers import Known, ListedPeers, gained_or_lost, merged
 from ie_serving.models.version.transition_policy import Snapshot, preserve_availability
 

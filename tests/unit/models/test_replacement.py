@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from ie_serving.core.errors import NotFound
-from ie_serving.core.requests import ModelSpec
-from ie_serving.core.versions import State
+from ie_serving.core.values.errors import NotFound
+from ie_serving.core.values.requests import ModelSpec
+from ie_serving.core.values.versions import State
 from ie_serving.models import first_loads
 from ie_serving.models.configuration import ModelConfig
 from ie_serving.models.repository.version_policy import Specific

@@ -2,12 +2,9 @@
 
 import pytest
 
-from ie_serving.core.errors import (
-    NotFound,
-    UnknownLabel,
-)
-from ie_serving.core.requests import ModelSpec
-from ie_serving.core.versions import State
+from ie_serving.core.values.errors import NotFound, UnknownLabel
+from ie_serving.core.values.requests import ModelSpec
+from ie_serving.core.values.versions import State
 from ie_serving.models.repository.version_policy import All
 from tests.unit.models.conftest import World, managed, run, serves
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from ie_serving.core.errors import LoadFailed, Missing
-from ie_serving.core.versions import State
+from ie_serving.core.values.errors import LoadFailed, Missing
+from ie_serving.core.values.versions import State
 from ie_serving.models import stream_rules as rules
 from ie_serving.models.repository.version_policy import All, Latest, Specific
 from ie_serving.models.stream_rules import FIRST_BACK_OFF_S, LONGEST_PAUSE_S, POLLS_FOR_REST, SOON_S

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from ie_serving.core.versions import State
+from ie_serving.core.values.versions import State
 from ie_serving.engines.testing import FILE
 from ie_serving.models.repository.comparisons import COMPARED_EVERY
 from ie_serving.models.repository.version_policy import All

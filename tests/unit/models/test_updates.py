@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from ie_serving.core.requests import ModelSpec
+from ie_serving.core.values.requests import ModelSpec
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.testing import StandInModel
 from ie_serving.models.configuration import ModelConfig

@@ -4,7 +4,7 @@ from typing import Protocol
 
 import pytest
 
-from ie_serving.core.errors import EntryChanged, Missing
+from ie_serving.core.values.errors import EntryChanged, Missing
 from ie_serving.storage.base import Entry, Storage
 
 

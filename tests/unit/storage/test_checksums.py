@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ie_serving.core.errors import Corrupted
+from ie_serving.core.values.errors import Corrupted
 from ie_serving.storage.checksums import Checksum, from_s3_headers, verify
 
 MD5 = "900150983cd24fb0d6963f7d28e17f72"  # of b"abc", RFC 1321

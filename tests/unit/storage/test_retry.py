@@ -2,7 +2,13 @@
 
 import pytest
 
-from ie_serving.core.errors import Corrupted, StorageError, Throttled, Unauthorized, Unreachable
+from ie_serving.core.values.errors import (
+    Corrupted,
+    StorageError,
+    Throttled,
+    Unauthorized,
+    Unreachable,
+)
 from ie_serving.storage.retry import Retrying, Tries
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from ie_serving.core.backoff import Backoff
-from ie_serving.core.errors import Missing, StorageError, Unauthorized, Unreachable
+from ie_serving.core.runtime.backoff import Backoff
+from ie_serving.core.values.errors import Missing, StorageError, Unauthorized, Unreachable
 from ie_serving.storage.base import Entry
 from ie_serving.storage.mirror.mirror import Mirror
 from ie_serving.storage.remote import Location

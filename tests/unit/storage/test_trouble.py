@@ -12,7 +12,7 @@ import requests
 import trustme
 import urllib3
 
-from ie_serving.core.errors import StorageError, Unreachable
+from ie_serving.core.values.errors import StorageError, Unreachable
 from ie_serving.storage.backends import gcs, minio, s3
 from ie_serving.storage.backends.s3_errors import trouble_of_code, with_status
 from ie_serving.storage.options import S3Options

@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from ie_serving.telemetry.inferences import Inferences
-from ie_serving.telemetry.metrics import Metrics
-from ie_serving.telemetry.requests import Key
+from ie_serving.telemetry.metrics.inferences import Inferences
+from ie_serving.telemetry.metrics.page import Metrics
+from ie_serving.telemetry.metrics.requests import Key
 
 GRPC = Key("1", "GRPC", "Predict", "Predict")
 REST = Key("1", "REST", "Predict", "predict")

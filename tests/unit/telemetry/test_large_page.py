@@ -4,7 +4,7 @@ import asyncio
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from ie_serving.telemetry.metrics import LINES_AT_ONCE, REQUESTS, Metrics
+from ie_serving.telemetry.metrics.page import LINES_AT_ONCE, REQUESTS, Metrics
 from tests.unit.telemetry.pages import GRPC, fail, serve
 
 

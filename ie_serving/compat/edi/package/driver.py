@@ -4,7 +4,7 @@ import dataclasses
 from pathlib import Path
 
 from ie_serving.compat.edi.package import package_files
-from ie_serving.core.errors import LoadFailed
+from ie_serving.core.values.errors import LoadFailed
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.declared import check_known
 from ie_serving.engines.kernels import KernelOptions, Place

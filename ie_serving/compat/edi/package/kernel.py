@@ -13,8 +13,8 @@ from types import ModuleType
 from ie_serving.compat.edi.package import package_files
 from ie_serving.compat.edi.package.redhareapi import Kernel as EdiKernel
 from ie_serving.compat.edi.package.redhareapi import KernelContext, TaskContext, shims
-from ie_serving.core.errors import InvalidRequest, LoadFailed, ServingError
-from ie_serving.core.tensors import DataType, TensorSpec
+from ie_serving.core.values.errors import InvalidRequest, LoadFailed, ServingError
+from ie_serving.core.values.tensors import DataType, TensorSpec
 from ie_serving.engines.python.calls import Call
 from ie_serving.engines.python.context import LoadContext
 from ie_serving.engines.python.kernel import Kernel

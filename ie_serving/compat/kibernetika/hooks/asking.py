@@ -13,8 +13,8 @@ from contextlib import ExitStack
 from typing import Any
 
 from ie_serving.compat.kibernetika.hooks.linked import LinkedModel, arrays_of, plain
-from ie_serving.core.errors import DeadlineExceeded, LoadFailed, ServingError
-from ie_serving.core.tensors import Array
+from ie_serving.core.values.errors import DeadlineExceeded, LoadFailed, ServingError
+from ie_serving.core.values.tensors import Array
 from ie_serving.engines.layers import own_loop
 from ie_serving.engines.python.asking import LONGEST_S
 

@@ -14,7 +14,7 @@ from types import CodeType, ModuleType
 from typing import Any
 
 from ie_serving.compat.kibernetika.hooks.context import HookContext
-from ie_serving.core.errors import LoadFailed
+from ie_serving.core.values.errors import LoadFailed
 
 Tensors = Mapping[str, Any]
 """Inputs or outputs by name: arrays, and whatever else hooks return."""

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from ie_serving.core.errors import InvalidRequest, LoadFailed, ServingError
-from ie_serving.core.fit import Exact, exact, fit, fits, shed
-from ie_serving.core.tensors import SERVING_DEFAULT, Array, Signature
+from ie_serving.core.values.errors import InvalidRequest, LoadFailed, ServingError
+from ie_serving.core.values.fit import Exact, exact, fit, fits, shed
+from ie_serving.core.values.tensors import SERVING_DEFAULT, Array, Signature
 from ie_serving.engines.base import CompiledModel
 from ie_serving.engines.hooks import Link
 from ie_serving.engines.python.outputs import array_of

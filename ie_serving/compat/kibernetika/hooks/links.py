@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final
 
-from ie_serving.core.errors import LoadFailed
-from ie_serving.core.nearest import nearest
+from ie_serving.core.values.errors import LoadFailed
+from ie_serving.core.values.nearest import nearest
 from ie_serving.engines.base import AUTO, EngineOptions
 from ie_serving.engines.drivers import is_known, names
 from ie_serving.engines.hooks import Link

@@ -16,9 +16,9 @@ from ie_serving.compat.kibernetika.hooks.links import link_of
 from ie_serving.compat.kibernetika.hooks.model import HookedModel, Stage
 from ie_serving.compat.kibernetika.hooks.shims import shims
 from ie_serving.compat.kibernetika.hooks.turns import Turns
-from ie_serving.core.errors import LoadFailed
-from ie_serving.core.scratch import Scratch
-from ie_serving.core.tensors import SERVING_DEFAULT, Signature
+from ie_serving.core.runtime.scratch import Scratch
+from ie_serving.core.values.errors import LoadFailed
+from ie_serving.core.values.tensors import SERVING_DEFAULT, Signature
 from ie_serving.engines import declared
 from ie_serving.engines.base import Engine, EngineOptions
 from ie_serving.engines.hooks import HookOptions, Link
@@ -29,7 +29,7 @@ from ie_serving.engines.python.outputs import Specs
 from ie_serving.engines.python.own_modules import OwnModules
 from ie_serving.engines.python.requirements import check
 from ie_serving.engines.run import forks
-from ie_serving.telemetry.logs import Event
+from ie_serving.telemetry.log.logs import Event
 
 log = logging.getLogger(__name__)
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from ie_serving.core.errors import InvalidRequest, InvalidTensor
-from ie_serving.core.images import COLOURED
-from ie_serving.core.tensors import Array
+from ie_serving.core.values.errors import InvalidRequest, InvalidTensor
+from ie_serving.core.values.images import COLOURED
+from ie_serving.core.values.tensors import Array
 from ie_serving.wire.image.decode import decode
 
 FRAME_RANK = 3

@@ -14,8 +14,8 @@ from typing import Final
 
 import numpy as np
 
-from ie_serving.core.errors import InvalidRequest
-from ie_serving.core.tensors import BY_NUMBER, Array, DataType, Signature, strings
+from ie_serving.core.values.errors import InvalidRequest
+from ie_serving.core.values.tensors import BY_NUMBER, Array, DataType, Signature, strings
 from ie_serving.wire.form.multipart import Part, is_form, parts_of
 from ie_serving.wire.form.reply import MIME, Form, form_of
 from ie_serving.wire.json.rapidjson.document import Json, parse_document

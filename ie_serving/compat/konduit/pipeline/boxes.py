@@ -12,8 +12,8 @@ import numpy as np
 from ie_serving.compat.konduit.data import Data, Image
 from ie_serving.compat.konduit.pipeline.built_in import Run, size_of
 from ie_serving.compat.konduit.pipeline.definition import Step
-from ie_serving.core.errors import InvalidRequest, LoadFailed
-from ie_serving.core.tensors import Array
+from ie_serving.core.values.errors import InvalidRequest, LoadFailed
+from ie_serving.core.values.tensors import Array
 from ie_serving.engines.python.asking import Named
 from ie_serving.engines.steps import boxes
 from ie_serving.engines.steps.crops import places_of

@@ -11,8 +11,8 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from ie_serving.core.errors import ConfigError
-from ie_serving.core.nearest import nearest
+from ie_serving.core.values.errors import ConfigError
+from ie_serving.core.values.nearest import nearest
 
 REQUEST: Final = "input"
 """In place of a step's name: what the client sends."""

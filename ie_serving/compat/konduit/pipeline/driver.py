@@ -5,7 +5,7 @@ from pathlib import Path
 
 from ie_serving.compat.konduit import FILE
 from ie_serving.compat.konduit.pipeline.kernel import pipeline_in
-from ie_serving.core.errors import LoadFailed
+from ie_serving.core.values.errors import LoadFailed
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.declared import check_known
 from ie_serving.engines.kernels import KernelOptions, Place

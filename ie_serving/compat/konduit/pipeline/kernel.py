@@ -8,8 +8,8 @@ from ie_serving.compat.konduit import FILE
 from ie_serving.compat.konduit.data import decode, encode
 from ie_serving.compat.konduit.pipeline.definition import Pipeline, read
 from ie_serving.compat.konduit.pipeline.running import Running
-from ie_serving.core.errors import ConfigError, LoadFailed
-from ie_serving.core.tensors import DataType, TensorSpec
+from ie_serving.core.values.errors import ConfigError, LoadFailed
+from ie_serving.core.values.tensors import DataType, TensorSpec
 from ie_serving.engines.python.calls import Inputs
 from ie_serving.engines.python.context import Context, LoadContext
 from ie_serving.engines.python.kernel import Kernel

@@ -16,10 +16,10 @@ from ie_serving.compat.konduit.pipeline.definition import (
     Step,
 )
 from ie_serving.compat.konduit.pipeline.steps import made
-from ie_serving.core.errors import InvalidRequest, LoadFailed, ServingError, placed
+from ie_serving.core.values.errors import InvalidRequest, LoadFailed, ServingError, placed
 from ie_serving.engines.python.asking import Named
 from ie_serving.engines.run.function import one_line
-from ie_serving.telemetry.logs import Event
+from ie_serving.telemetry.log.logs import Event
 
 log = logging.getLogger(__name__)
 

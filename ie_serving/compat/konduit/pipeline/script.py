@@ -14,7 +14,7 @@ from typing import Any, Final
 import numpy as np
 
 from ie_serving.compat.konduit.data import Data, Image, written
-from ie_serving.core.errors import InvalidRequest, LoadFailed, ServingError
+from ie_serving.core.values.errors import InvalidRequest, LoadFailed, ServingError
 
 _KEYS: Final = frozenset(
     {

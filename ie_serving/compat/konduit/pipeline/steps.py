@@ -13,7 +13,7 @@ from ie_serving.compat.konduit.pipeline import boxes, built_in
 from ie_serving.compat.konduit.pipeline.built_in import Run
 from ie_serving.compat.konduit.pipeline.definition import LOGGING, MODEL, MODELS, PYTHON, Step
 from ie_serving.compat.konduit.pipeline.script import Script
-from ie_serving.core.errors import InvalidRequest, LoadFailed, ServingError
+from ie_serving.core.values.errors import InvalidRequest, LoadFailed, ServingError
 from ie_serving.engines.python.asking import Named
 
 log = logging.getLogger("ie_serving.kernel")

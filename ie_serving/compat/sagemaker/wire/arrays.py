@@ -12,8 +12,8 @@ from typing import Final
 
 import numpy as np
 
-from ie_serving.core.errors import InvalidRequest
-from ie_serving.core.tensors import Array, Signature
+from ie_serving.core.values.errors import InvalidRequest
+from ie_serving.core.values.tensors import Array, Signature
 
 _MAGIC: Final = b"\x93NUMPY"
 _LONGEST_HEADER: Final = 4096

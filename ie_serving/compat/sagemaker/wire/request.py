@@ -8,7 +8,7 @@ import math
 import re
 from typing import Final
 
-from ie_serving.core.errors import InvalidRequest
+from ie_serving.core.values.errors import InvalidRequest
 
 JSON: Final = b"application/json"
 JSON_LINES: Final = (b"application/jsonlines", b"application/jsons", b"application/x-ndjson")

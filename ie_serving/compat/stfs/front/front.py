@@ -16,10 +16,10 @@ from ie_serving.compat.stfs.front import listing
 from ie_serving.compat.stfs.front.routes import ALIVE, ASK, MODEL, MODELS, PAGE
 from ie_serving.compat.stfs.wire.request import parse
 from ie_serving.compat.stfs.wire.response import encode
-from ie_serving.core.budget import BUDGET, Lease
-from ie_serving.core.requests import InferRequest
-from ie_serving.core.tensors import Signature
-from ie_serving.core.threads import in_thread, let_go
+from ie_serving.core.runtime.budget import BUDGET, Lease
+from ie_serving.core.runtime.threads import in_thread, let_go
+from ie_serving.core.values.requests import InferRequest
+from ie_serving.core.values.tensors import Signature
 from ie_serving.inference.interface import Api, Encode, Interface
 from ie_serving.inference.plane import DataPlane
 from ie_serving.models.served import ServedModels

@@ -4,8 +4,8 @@ import html
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ie_serving.core.errors import InvalidRequest
-from ie_serving.core.tensors import TensorSpec
+from ie_serving.core.values.errors import InvalidRequest
+from ie_serving.core.values.tensors import TensorSpec
 from ie_serving.models.served import Served
 from ie_serving.wire.clients.sample import chosen
 

@@ -6,8 +6,8 @@ Source: its documentation and code, version 0.8.2.
 from collections.abc import Mapping
 from typing import Final
 
-from ie_serving.core.errors import InvalidRequest
-from ie_serving.core.requests import ModelSpec
+from ie_serving.core.values.errors import InvalidRequest
+from ie_serving.core.values.requests import ModelSpec
 from ie_serving.server.fronts.tfs.rest_routes import GENERATED, Route, route, target_of
 from ie_serving.server.transport.http1.messages import RequestHead
 

@@ -17,9 +17,9 @@ from typing import Any, Final, TypeGuard
 
 import numpy as np
 
-from ie_serving.core.errors import InvalidRequest
-from ie_serving.core.requests import ModelSpec
-from ie_serving.core.tensors import Array, DataType, Signature, TensorSpec, strings
+from ie_serving.core.values.errors import InvalidRequest
+from ie_serving.core.values.requests import ModelSpec
+from ie_serving.core.values.tensors import Array, DataType, Signature, TensorSpec, strings
 from ie_serving.wire.form.multipart import Part, is_form, parts_of
 from ie_serving.wire.json.document import parse_object, plain
 from ie_serving.wire.json.rapidjson.document import Json

@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 import orjson
 
-from ie_serving.core.tensors import Array, DataType, TensorSpec
+from ie_serving.core.values.tensors import Array, DataType, TensorSpec
 from ie_serving.wire.json.compact import is_finite, known
 from ie_serving.wire.json.pretty import DENSE, encoded, quoted_text, write_value
 

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 import openvino as ov
 
-from ie_serving.core.errors import LoadFailed, NoneServed
-from ie_serving.core.heaps import HEAPS
-from ie_serving.core.spare_cpu import SPARE_CPU
+from ie_serving.core.runtime.heaps import HEAPS
+from ie_serving.core.runtime.spare_cpu import SPARE_CPU
+from ie_serving.core.values.errors import LoadFailed, NoneServed
 from ie_serving.engines import declared
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.openvino.compiling import supported
@@ -28,7 +28,7 @@ from ie_serving.engines.openvino.runtime import extend, load_failures
 from ie_serving.engines.preprocessing import Preprocessing
 from ie_serving.engines.run.by_rank import ByRank
 from ie_serving.engines.run.program import CompiledPrograms, Fallback, Program, Runs
-from ie_serving.telemetry.logs import Event
+from ie_serving.telemetry.log.logs import Event
 
 if TYPE_CHECKING:
     from ie_serving.engines.savedmodel.host.program import Plan

@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 import openvino as ov
 
-from ie_serving.core.errors import InvalidRequest, LoadFailed, ServingError
-from ie_serving.core.tensors import Array, DataType
+from ie_serving.core.values.errors import InvalidRequest, LoadFailed, ServingError
+from ie_serving.core.values.tensors import Array, DataType
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.openvino.compiling.lone_row import (
     Fixed,
@@ -54,7 +54,7 @@ from ie_serving.engines.run.on_demand import OnDemand
 from ie_serving.engines.run.program import Check, Program
 from ie_serving.engines.run.queued import Lone, QueuedProgram
 from ie_serving.engines.sequences import Sequences
-from ie_serving.telemetry.logs import Event
+from ie_serving.telemetry.log.logs import Event
 
 log = logging.getLogger(__name__)
 

@@ -5,14 +5,14 @@ from collections.abc import Iterator, Mapping
 
 import openvino as ov
 
-from ie_serving.core.budget import BUDGET
-from ie_serving.core.errors import LoadFailed
-from ie_serving.core.hints import Hint
+from ie_serving.core.runtime.budget import BUDGET
+from ie_serving.core.values.errors import LoadFailed
+from ie_serving.core.values.hints import Hint
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.openvino.devices import CPU
 from ie_serving.engines.openvino.options import ACCURACY, MODE, OpenVinoOptions
 from ie_serving.engines.openvino.runtime import core
-from ie_serving.telemetry.logs import Event
+from ie_serving.telemetry.log.logs import Event
 
 log = logging.getLogger(__name__)
 

@@ -7,8 +7,8 @@ effect and no error.
 import re
 from collections.abc import Iterable, Iterator, Mapping
 
-from ie_serving.core.errors import LoadFailed
-from ie_serving.core.nearest import nearest
+from ie_serving.core.values.errors import LoadFailed
+from ie_serving.core.values.nearest import nearest
 from ie_serving.engines.openvino import devices
 from ie_serving.engines.openvino.compiling.properties import (
     CAPABILITIES,

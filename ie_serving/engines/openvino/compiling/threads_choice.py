@@ -7,8 +7,8 @@ from functools import partial
 
 import openvino as ov
 
-from ie_serving.core.hints import Hint
-from ie_serving.core.tensors import Array
+from ie_serving.core.values.hints import Hint
+from ie_serving.core.values.tensors import Array
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.openvino.compiling.properties import (
     CACHE,
@@ -18,6 +18,8 @@ from ie_serving.engines.openvino.compiling.properties import (
     in_todays_words,
     properties,
 )
+from ie_serving.engines.openvino.devices import CPU
+from ie_serving.engines.openvino.faults import eight_bits
 from ie_serving.engines.openvino.faults.hazards import Hazards
 from ie_serving.engines.openvino.graphs.shapes import elements
 from ie_serving.engines.openvino.graphs.walk import operations
@@ -28,7 +30,7 @@ from ie_serving.engines.openvino.running.slot import Slot
 from ie_serving.engines.openvino.runtime import core, load_failures, one_line
 from ie_serving.engines.run import probe
 from ie_serving.engines.run.threads import node_limit, thread_limit
-from ie_serving.telemetry.logs import Event
+from ie_serving.telemetry.log.logs import Event
 
 log = logging.getLogger(__name__)
 
@@ -105,7 +107,9 @@ def _fastest(model: ov.Model, options: EngineOptions, trials: "_Trials") -> Comp
     # What the user has set is not measured against anything else.
     own = options.of(OpenVinoOptions)
     by_user, device = set(in_todays_words(own.plugin_config)), own.target_device
-    may_choose = device == "CPU" and not by_user & {THREADS, STREAMS, HINT}
+    if device == CPU:
+        config = {**eight_bits.properties_for(model, own), **config}
+    may_choose = device == CPU and not by_user & {THREADS, STREAMS, HINT}
 
     def compiled(config: Mapping[str, str]) -> Compiled:
         """Compile, and measure at once: both are needed for the choice between the two."""

@@ -13,7 +13,7 @@ import numpy as np
 import openvino as ov
 import openvino.opset15 as op
 
-from ie_serving.core.errors import LoadFailed
+from ie_serving.core.values.errors import LoadFailed
 from ie_serving.engines.openvino.faults.sizes import refuse_unless
 from ie_serving.engines.openvino.graphs.constants import float32, int32, int64, known_input
 from ie_serving.engines.openvino.graphs.flags import Flag, title

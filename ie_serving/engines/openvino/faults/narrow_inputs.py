@@ -13,8 +13,8 @@ from collections.abc import Collection, Mapping
 import numpy as np
 import openvino as ov
 
-from ie_serving.core.errors import InvalidTensor
-from ie_serving.core.tensors import Array, DataType
+from ie_serving.core.values.errors import InvalidTensor
+from ie_serving.core.values.tensors import Array, DataType
 from ie_serving.engines.openvino.interface.specs import Port
 
 INT32 = np.iinfo(np.int32)

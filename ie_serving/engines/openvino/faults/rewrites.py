@@ -11,8 +11,8 @@ import numpy as np
 import openvino as ov
 import openvino.opset15 as op
 
-from ie_serving.core.errors import LoadFailed
-from ie_serving.core.tensors import Array
+from ie_serving.core.values.errors import LoadFailed
+from ie_serving.core.values.tensors import Array
 from ie_serving.engines.openvino.graphs.bodies import add_result, bodies
 from ie_serving.engines.openvino.graphs.constants import (
     float32,

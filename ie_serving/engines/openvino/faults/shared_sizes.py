@@ -17,7 +17,7 @@ from typing import NamedTuple, TypeAlias
 import openvino as ov
 import openvino.opset15 as op
 
-from ie_serving.core.errors import LoadFailed
+from ie_serving.core.values.errors import LoadFailed
 from ie_serving.engines.openvino.graphs.constants import int64, known_input
 from ie_serving.engines.openvino.graphs.flags import title
 from ie_serving.engines.openvino.graphs.rules import Rule, Rules

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import openvino as ov
 
-from ie_serving.core.errors import LoadFailed
+from ie_serving.core.values.errors import LoadFailed
 from ie_serving.engines.openvino.graphs.rules import Ask, Rule, Visit
 
 RIGHT = frozenset(

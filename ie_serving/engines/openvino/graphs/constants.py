@@ -7,7 +7,7 @@ import openvino as ov
 import openvino.opset15 as op
 from numpy.typing import ArrayLike
 
-from ie_serving.core.tensors import Array
+from ie_serving.core.values.tensors import Array
 
 Operand: TypeAlias = "ov.Node | ov.Output"
 """What an operation may read: a node stands for its only output."""

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import openvino as ov
 
-from ie_serving.core.errors import LoadFailed
-from ie_serving.core.images import RGB
-from ie_serving.core.tensors import Signature
+from ie_serving.core.values.errors import LoadFailed
+from ie_serving.core.values.images import RGB
+from ie_serving.core.values.tensors import Signature
 
 if TYPE_CHECKING:
     from ie_serving.engines.savedmodel.host.program import Plan

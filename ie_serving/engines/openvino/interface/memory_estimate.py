@@ -8,9 +8,9 @@ import math
 
 import openvino as ov
 
-from ie_serving.core.budget import BUDGET
-from ie_serving.core.errors import LoadFailed
-from ie_serving.core.hints import Hint
+from ie_serving.core.runtime.budget import BUDGET
+from ie_serving.core.values.errors import LoadFailed
+from ie_serving.core.values.hints import Hint
 
 _RAISE = Hint(", or raise {server.memory_budget_bytes}")
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import openvino as ov
 from openvino.preprocess import ColorFormat, PrePostProcessor, ResizeAlgorithm
 
-from ie_serving.core.errors import LoadFailed
+from ie_serving.core.values.errors import LoadFailed
 from ie_serving.engines.openvino.interface.draft import Draft, Tensor
 from ie_serving.engines.openvino.runtime import load_failures
 from ie_serving.engines.preprocessing import Pair, Preprocessing

@@ -7,7 +7,7 @@ import openvino as ov
 from openvino.frontend import FrontEndManager, GeneralFailure, NodeContext, OpConversionFailure
 from openvino.frontend.onnx import ConversionExtension
 
-from ie_serving.core.errors import LoadFailed
+from ie_serving.core.values.errors import LoadFailed
 from ie_serving.engines.openvino.operators.reading import Convert
 
 

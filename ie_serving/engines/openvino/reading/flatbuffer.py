@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from ie_serving.core.errors import LoadFailed
+from ie_serving.core.values.errors import LoadFailed
 
 _VTABLE_HEAD = 4
 """Bytes in front of the first field in a vtable: its own size, and that of its table."""

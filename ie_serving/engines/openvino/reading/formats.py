@@ -10,8 +10,8 @@ import re
 from collections.abc import Collection
 from pathlib import Path, PurePosixPath
 
-from ie_serving.core.errors import LoadFailed
-from ie_serving.core.images import BGR
+from ie_serving.core.values.errors import LoadFailed
+from ie_serving.core.values.images import BGR
 
 IR = ".xml"
 SAVED_MODEL = "saved_model.pb"

@@ -4,10 +4,10 @@ import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from ie_serving.core.errors import LoadFailed
+from ie_serving.core.values.errors import LoadFailed
 from ie_serving.engines.openvino.interface.draft import Version
 from ie_serving.engines.openvino.runtime import load_failures
-from ie_serving.telemetry.logs import Event
+from ie_serving.telemetry.log.logs import Event
 
 log = logging.getLogger(__name__)
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import openvino as ov
 
-from ie_serving.core.errors import LoadFailed
-from ie_serving.core.scratch import Scratch
+from ie_serving.core.runtime.scratch import Scratch
+from ie_serving.core.values.errors import LoadFailed
 from ie_serving.engines.openvino.interface.draft import Draft, Tensor, Version
 from ie_serving.engines.openvino.reading.left_out import leaving_out
 from ie_serving.engines.openvino.reading.lite_signatures import (

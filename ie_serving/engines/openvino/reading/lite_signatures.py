@@ -14,8 +14,8 @@ from types import MappingProxyType
 
 from google.protobuf.message import DecodeError
 
-from ie_serving.core.errors import LoadFailed
-from ie_serving.core.tensors import SERVING_DEFAULT, DataType, Method
+from ie_serving.core.values.errors import LoadFailed
+from ie_serving.core.values.tensors import SERVING_DEFAULT, DataType, Method
 from ie_serving.engines.openvino.reading.flatbuffer import Table, checked, flex_map
 from ie_serving.wire.protobuf import messages
 from ie_serving.wire.protobuf.messages import Proto

@@ -11,8 +11,8 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ie_serving.core.errors import LoadFailed
-from ie_serving.telemetry.logs import Event
+from ie_serving.core.values.errors import LoadFailed
+from ie_serving.telemetry.log.logs import Event
 
 log = logging.getLogger(__name__)
 

@@ -25,7 +25,7 @@ import numpy as np
 import openvino as ov
 import openvino.opset15 as op
 
-from ie_serving.core.errors import LoadFailed
+from ie_serving.core.values.errors import LoadFailed
 from ie_serving.engines.onnx_file import MAIN_DOMAIN, Node, nodes, opsets
 from ie_serving.engines.openvino.faults.chosen_axes import hold_axes
 from ie_serving.engines.openvino.graphs.constants import Operand, float32, int64, value_of

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 
-from ie_serving.core.errors import LoadFailed
+from ie_serving.core.values.errors import LoadFailed
 from ie_serving.engines.onnx_file import MAIN_DOMAIN, Node, Value, nodes, opsets
 
 NEWEST_OPSET = 28

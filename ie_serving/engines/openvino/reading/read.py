@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 import openvino as ov
 
-from ie_serving.core.errors import LoadFailed
-from ie_serving.core.images import RGB
-from ie_serving.core.tensors import SERVING_DEFAULT, Method
+from ie_serving.core.values.errors import LoadFailed
+from ie_serving.core.values.images import RGB
+from ie_serving.core.values.tensors import SERVING_DEFAULT, Method
 from ie_serving.engines.onnx_file import inputs, nodes
 from ie_serving.engines.openvino.interface.draft import Draft, Tensor, Version
 from ie_serving.engines.openvino.options import OpenVinoOptions

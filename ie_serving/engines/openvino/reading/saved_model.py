@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import openvino as ov
 
-from ie_serving.core.errors import LoadFailed
-from ie_serving.core.tensors import BY_NUMBER, BY_OPENVINO, Array, Signature, TensorSpec
+from ie_serving.core.values.errors import LoadFailed
+from ie_serving.core.values.tensors import BY_NUMBER, BY_OPENVINO, Array, Signature, TensorSpec
 from ie_serving.engines.openvino.faults.stages import TENSORFLOW
 from ie_serving.engines.openvino.graphs.rules import visit
 from ie_serving.engines.openvino.interface.draft import Draft, Tensor, Version
@@ -40,7 +40,7 @@ from ie_serving.engines.savedmodel.rewrite import (
     prepare,
 )
 from ie_serving.engines.savedmodel.state import kept_between_requests
-from ie_serving.telemetry.logs import Event
+from ie_serving.telemetry.log.logs import Event
 
 if TYPE_CHECKING:
     from ie_serving.engines.savedmodel.host.program import Plan

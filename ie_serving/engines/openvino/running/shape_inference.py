@@ -13,8 +13,8 @@ from typing import TypeVar
 
 import openvino as ov
 
-from ie_serving.core.budget import BUDGET
-from ie_serving.core.errors import InvalidTensor, QueueFull
+from ie_serving.core.runtime.budget import BUDGET
+from ie_serving.core.values.errors import InvalidTensor, QueueFull
 from ie_serving.engines.openvino.faults.hazards import input_shapes, output_shapes, skips_empty
 from ie_serving.engines.openvino.faults.known_operations import EMPTY_FROM_EMPTY
 from ie_serving.engines.openvino.faults.shape_checks import unfit

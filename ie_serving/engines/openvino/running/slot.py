@@ -8,8 +8,8 @@ from itertools import compress
 import numpy as np
 import openvino as ov
 
-from ie_serving.core.errors import InvalidTensor
-from ie_serving.core.tensors import Array, DataType
+from ie_serving.core.values.errors import InvalidTensor
+from ie_serving.core.values.tensors import Array, DataType
 from ie_serving.engines.openvino.faults.hazards import Hazards, nothing_left
 from ie_serving.engines.openvino.interface.specs import Port
 from ie_serving.engines.run.detour import NotFinite

@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 import openvino as ov
 
-from ie_serving.core.tensors import Array, Signature
+from ie_serving.core.values.tensors import Array, Signature
 from ie_serving.engines.openvino.faults.hazards import Hazards
 from ie_serving.engines.openvino.interface.specs import Port
 from ie_serving.engines.openvino.running.slot import Slot, refuse_odd

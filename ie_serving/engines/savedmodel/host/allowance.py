@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ie_serving.core.budget import BUDGET
-from ie_serving.core.errors import InvalidTensor
+from ie_serving.core.runtime.budget import BUDGET
+from ie_serving.core.values.errors import InvalidTensor
 
 MOST_BYTES = 1 << 27
 """Bytes that the values of one request may ask for, all its operations together: a photograph of 40

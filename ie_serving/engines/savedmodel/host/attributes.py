@@ -4,8 +4,8 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
-from ie_serving.core.errors import LoadFailed
-from ie_serving.core.tensors import BY_NUMBER, DataType
+from ie_serving.core.values.errors import LoadFailed
+from ie_serving.core.values.tensors import BY_NUMBER, DataType
 from ie_serving.wire.protobuf.messages import Proto
 
 Program = Callable[[Sequence[Any]], list[Any]]

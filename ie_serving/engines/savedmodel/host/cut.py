@@ -17,8 +17,8 @@ from pathlib import Path
 
 import numpy as np
 
-from ie_serving.core.errors import LoadFailed
-from ie_serving.core.tensors import BY_NUMBER, DataType
+from ie_serving.core.values.errors import LoadFailed
+from ie_serving.core.values.tensors import BY_NUMBER, DataType
 from ie_serving.engines.savedmodel.file import TensorInfo
 from ie_serving.engines.savedmodel.frames import CALLS, Frame, Place, above, standing_alone
 from ie_serving.engines.savedmodel.host.attributes import Attributes, Program

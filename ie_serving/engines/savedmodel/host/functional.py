@@ -20,8 +20,8 @@ TensorFlow's own name for this rewrite is "functionalize control flow"
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
-from ie_serving.core.errors import LoadFailed
-from ie_serving.core.tensors import DataType
+from ie_serving.core.values.errors import LoadFailed
+from ie_serving.core.values.tensors import DataType
 from ie_serving.engines.savedmodel.frames import PASSES_ON, Library
 from ie_serving.engines.savedmodel.host.needs import on_host
 from ie_serving.engines.savedmodel.host.nodes import (

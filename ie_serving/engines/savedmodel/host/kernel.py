@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ie_serving.core.tensors import Array, DataType
+from ie_serving.core.values.tensors import Array, DataType
 from ie_serving.engines.savedmodel.host.attributes import Attributes
 from ie_serving.wire.protobuf.messages import Proto
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
-from ie_serving.core.tensors import Array, DataType
+from ie_serving.core.values.tensors import Array, DataType
 from ie_serving.engines.savedmodel.example_features import (
     EXAMPLE_PARSERS,
     ExampleFeatures,

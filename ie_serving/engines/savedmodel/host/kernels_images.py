@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from ie_serving.core.errors import InvalidRequest, LoadFailed
-from ie_serving.core.tensors import Array, DataType
+from ie_serving.core.values.errors import InvalidRequest, LoadFailed
+from ie_serving.core.values.tensors import Array, DataType
 from ie_serving.engines.savedmodel.host.allowance import make_room
 from ie_serving.engines.savedmodel.host.attributes import Attributes
 from ie_serving.engines.savedmodel.host.kernel import (

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from ie_serving.core.errors import InvalidRequest
-from ie_serving.core.tensors import Array, DataType
+from ie_serving.core.values.errors import InvalidRequest
+from ie_serving.core.values.tensors import Array, DataType
 from ie_serving.engines.savedmodel.file import VARIANT
 from ie_serving.engines.savedmodel.host.allowance import make_room, turn
 from ie_serving.engines.savedmodel.host.attributes import Attributes

@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
-from ie_serving.core.errors import InvalidRequest, LoadFailed
-from ie_serving.core.tensors import Array
+from ie_serving.core.values.errors import InvalidRequest, LoadFailed
+from ie_serving.core.values.tensors import Array
 from ie_serving.engines.savedmodel.host import regex
 from ie_serving.engines.savedmodel.host.attributes import Attributes
 from ie_serving.engines.savedmodel.host.kernel import FLAG, TEXT, Compute, Kernel

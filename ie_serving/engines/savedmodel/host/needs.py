@@ -6,7 +6,7 @@ Imported for every SavedModel; whatever computes is imported only where this fin
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 
-from ie_serving.core.tensors import DataType
+from ie_serving.core.values.tensors import DataType
 from ie_serving.engines.savedmodel.file import TensorInfo
 from ie_serving.engines.savedmodel.frames import CALLS, PASSES_ON, Library, Place
 from ie_serving.wire.protobuf.messages import Proto

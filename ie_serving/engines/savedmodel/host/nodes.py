@@ -4,8 +4,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import numpy as np
 
-from ie_serving.core.errors import LoadFailed
-from ie_serving.core.tensors import BY_NUMPY, Array
+from ie_serving.core.values.errors import LoadFailed
+from ie_serving.core.values.tensors import BY_NUMPY, Array
 from ie_serving.wire.protobuf.messages import Proto, TensorProto
 
 Typed = tuple[str, int]

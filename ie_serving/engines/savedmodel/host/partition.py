@@ -21,7 +21,7 @@ import enum
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from ie_serving.core.errors import LoadFailed
+from ie_serving.core.values.errors import LoadFailed
 from ie_serving.engines.savedmodel.frames import Place, standing_alone
 from ie_serving.engines.savedmodel.host.kernels import KERNELS
 from ie_serving.engines.savedmodel.host.kernels_loops import gives_list

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from ie_serving.core.errors import InvalidRequest
-from ie_serving.core.tensors import Array
+from ie_serving.core.values.errors import InvalidRequest
+from ie_serving.core.values.tensors import Array
 from ie_serving.engines.savedmodel.host.allowance import make_room
 
 

@@ -9,9 +9,9 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from ie_serving.core.errors import InvalidRequest, RequestTooLarge
-from ie_serving.core.spare_cpu import SPARE_CPU
-from ie_serving.core.tensors import Array, Signature
+from ie_serving.core.runtime.spare_cpu import SPARE_CPU
+from ie_serving.core.values.errors import InvalidRequest, RequestTooLarge
+from ie_serving.core.values.tensors import Array, Signature
 from ie_serving.engines.run.program import Runs
 from ie_serving.engines.run.threads import thread_limit
 from ie_serving.engines.savedmodel.host.allowance import Allowance, spending

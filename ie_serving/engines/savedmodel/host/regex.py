@@ -13,7 +13,7 @@ from functools import lru_cache
 
 import re2
 
-from ie_serving.core.errors import InvalidRequest
+from ie_serving.core.values.errors import InvalidRequest
 
 MOST_BYTES_OF_CHARACTER = 4
 """Of one character in UTF-8."""

@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from ie_serving.core.errors import InvalidRequest, LoadFailed
-from ie_serving.core.tensors import Array
+from ie_serving.core.values.errors import InvalidRequest, LoadFailed
+from ie_serving.core.values.tensors import Array
 from ie_serving.engines.savedmodel.checkpoint import Checkpoint
 from ie_serving.engines.savedmodel.constants import held
 from ie_serving.engines.savedmodel.frames import Frame, Place

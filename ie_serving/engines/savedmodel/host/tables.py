@@ -11,8 +11,8 @@ from types import MappingProxyType
 
 import numpy as np
 
-from ie_serving.core.errors import LoadFailed
-from ie_serving.core.tensors import Array, DataType
+from ie_serving.core.values.errors import LoadFailed
+from ie_serving.core.values.tensors import Array, DataType
 from ie_serving.engines.savedmodel.host.attributes import Attributes
 from ie_serving.engines.savedmodel.host.kernel import LONG, Held, Kernel, Output, plain
 

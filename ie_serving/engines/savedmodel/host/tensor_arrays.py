@@ -22,8 +22,8 @@ from types import MappingProxyType
 
 import numpy as np
 
-from ie_serving.core.errors import LoadFailed
-from ie_serving.core.tensors import Array, DataType
+from ie_serving.core.values.errors import LoadFailed
+from ie_serving.core.values.tensors import Array, DataType
 from ie_serving.engines.savedmodel.constants import held
 from ie_serving.engines.savedmodel.file import VARIANT
 from ie_serving.engines.savedmodel.host.nodes import (

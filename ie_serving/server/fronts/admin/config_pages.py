@@ -8,11 +8,11 @@ import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Protocol
 
-from ie_serving.core.errors import DeadlineExceeded, Forbidden, InvalidRequest
-from ie_serving.core.hints import Hint
-from ie_serving.core.integers import INT64_MAX
-from ie_serving.core.names import too_long
-from ie_serving.core.versions import VersionStatus
+from ie_serving.core.values.errors import DeadlineExceeded, Forbidden, InvalidRequest
+from ie_serving.core.values.hints import Hint
+from ie_serving.core.values.integers import INT64_MAX
+from ie_serving.core.values.names import too_long
+from ie_serving.core.values.versions import VersionStatus
 from ie_serving.wire.tfs import metadata
 
 STATUS = "/v1/config"

@@ -17,8 +17,8 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
-from ie_serving.core.errors import Forbidden
-from ie_serving.core.hints import Hint
+from ie_serving.core.values.errors import Forbidden
+from ie_serving.core.values.hints import Hint
 
 OWN_SITE: Final = (b"same-origin", b"none")
 """What `Sec-Fetch-Site` says of a page of this server, and of what a person types."""

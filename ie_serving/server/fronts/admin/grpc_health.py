@@ -9,9 +9,9 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable
 from grpc_health.v1 import health_pb2
 from grpc_health.v1.health_pb2 import HealthCheckRequest, HealthCheckResponse
 
-from ie_serving.core.errors import NotFound
-from ie_serving.core.requests import ModelSpec
-from ie_serving.core.waits import set_within
+from ie_serving.core.runtime.waits import set_within
+from ie_serving.core.values.errors import NotFound
+from ie_serving.core.values.requests import ModelSpec
 from ie_serving.server.transport.grpc.services import Buffer, CallContext, Services, Streaming
 from ie_serving.wire.tfs.requests import parse
 

@@ -9,7 +9,7 @@ import json
 import re
 from urllib.parse import unquote_to_bytes
 
-from ie_serving.core.requests import ModelSpec
+from ie_serving.core.values.requests import ModelSpec
 
 LIVE = "/v2/health/live"
 READY = "/v2/health/ready"

@@ -7,9 +7,9 @@ import json
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
-from ie_serving.core.errors import ConfigError, Forbidden, InvalidRequest
-from ie_serving.core.hints import Hint
-from ie_serving.telemetry import logs
+from ie_serving.core.values.errors import ConfigError, Forbidden, InvalidRequest
+from ie_serving.core.values.hints import Hint
+from ie_serving.telemetry.log import logs
 
 LOG_LEVEL: Final = "/v1/log_level"
 _KEY: Final = "log_level"

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 
 from ie_serving.server.fronts.admin.grpc_health import HealthService
 from ie_serving.server.fronts.admin.health import Health, Phase
-from ie_serving.telemetry.logs import Event
+from ie_serving.telemetry.log.logs import Event
 
 log = logging.getLogger(__name__)
 

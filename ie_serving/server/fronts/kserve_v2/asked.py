@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from typing import Final
 
-from ie_serving.core.errors import NotFound
-from ie_serving.core.integers import INT64_MAX
-from ie_serving.core.requests import ModelSpec
+from ie_serving.core.values.errors import NotFound
+from ie_serving.core.values.integers import INT64_MAX
+from ie_serving.core.values.requests import ModelSpec
 from ie_serving.inference.interface import Api
 from ie_serving.models.version.handle import Servable
 

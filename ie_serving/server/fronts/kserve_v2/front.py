@@ -13,12 +13,12 @@ from typing import Any, Final
 import orjson
 
 from ie_serving import __version__
-from ie_serving.core.budget import BUDGET, Lease
-from ie_serving.core.codes import ENDED
-from ie_serving.core.errors import InvalidRequest, NotSupported
-from ie_serving.core.requests import InferRequest, ModelSpec
-from ie_serving.core.signatures import named
-from ie_serving.core.threads import in_thread, let_go
+from ie_serving.core.runtime.budget import BUDGET, Lease
+from ie_serving.core.runtime.threads import in_thread, let_go
+from ie_serving.core.values.codes import ENDED
+from ie_serving.core.values.errors import InvalidRequest, NotSupported
+from ie_serving.core.values.requests import InferRequest, ModelSpec
+from ie_serving.core.values.signatures import named
 from ie_serving.inference.interface import LARGE, Api
 from ie_serving.inference.plane import DataPlane
 from ie_serving.models.served import ServedModels
@@ -34,7 +34,7 @@ from ie_serving.server.fronts.rest.pages import JSON_REPLY, preflight, refusal
 from ie_serving.server.fronts.tfs.rest_interface import LARGE_BODY
 from ie_serving.server.transport import inflate
 from ie_serving.server.transport.http1.messages import Reply, Request, RequestHead
-from ie_serving.telemetry.metrics import Metrics
+from ie_serving.telemetry.metrics.page import Metrics
 from ie_serving.wire.json.document import parse_object
 from ie_serving.wire.kserve.members import flag
 from ie_serving.wire.kserve.metadata import READY, model_index, model_metadata

@@ -19,7 +19,7 @@ from ie_serving.server.transport.grpc.services import (
     Method,
     Streaming,
 )
-from ie_serving.telemetry.metrics import Metrics
+from ie_serving.telemetry.metrics.page import Metrics
 
 if TYPE_CHECKING:  # a worker imports what a port needs when that port is on
     from ie_serving.server.fronts.kserve_v2.grpc_service import InferenceService

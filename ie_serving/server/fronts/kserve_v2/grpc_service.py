@@ -7,11 +7,11 @@ from functools import partial
 from typing import Final
 
 from ie_serving import __version__
-from ie_serving.core.errors import NotFound, UnknownLabel
-from ie_serving.core.requests import ModelSpec
-from ie_serving.core.signatures import named
-from ie_serving.core.tensors import Signature
-from ie_serving.core.threads import in_thread
+from ie_serving.core.runtime.threads import in_thread
+from ie_serving.core.values.errors import NotFound, UnknownLabel
+from ie_serving.core.values.requests import ModelSpec
+from ie_serving.core.values.signatures import named
+from ie_serving.core.values.tensors import Signature
 from ie_serving.inference.interface import Api, Encode, Interface
 from ie_serving.inference.plane import DataPlane
 from ie_serving.models.served import ServedModels
@@ -21,7 +21,7 @@ from ie_serving.server.fronts.kserve_v2.asked import METHODS, model_spec, no_sig
 from ie_serving.server.fronts.kserve_v2.statistics import told
 from ie_serving.server.fronts.rest.callers import grpc_callers
 from ie_serving.server.transport.grpc.services import Buffer, CallContext
-from ie_serving.telemetry.metrics import Metrics
+from ie_serving.telemetry.metrics.page import Metrics
 from ie_serving.wire.kserve import grpc_messages as written
 from ie_serving.wire.kserve.infer_layout import InferParser
 from ie_serving.wire.kserve.infer_reply import ReplyEncoder

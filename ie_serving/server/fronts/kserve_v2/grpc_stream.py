@@ -3,8 +3,8 @@
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import aclosing
 
-from ie_serving.core.requests import InferRequest
-from ie_serving.core.threads import in_thread
+from ie_serving.core.runtime.threads import in_thread
+from ie_serving.core.values.requests import InferRequest
 from ie_serving.inference.interface import Interface
 from ie_serving.inference.plane import DataPlane
 from ie_serving.inference.streams import OpenStreams, Streams, options_of

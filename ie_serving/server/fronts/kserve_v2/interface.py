@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
-from ie_serving.core.tensors import Array, Signature
+from ie_serving.core.values.tensors import Array, Signature
 from ie_serving.inference.interface import Encode, Interface
 from ie_serving.models.version.handle import Servable
 from ie_serving.server.fronts.kserve_v2.asked import METHODS, no_signature

@@ -10,7 +10,7 @@ from ie_serving.models.served import ServedModels
 from ie_serving.server.fronts.admin.health import Health
 from ie_serving.server.fronts.kserve_v2.routes import Asked, asked, verb_of
 from ie_serving.server.fronts.rest.routes import Front, Routes
-from ie_serving.telemetry.metrics import Metrics
+from ie_serving.telemetry.metrics.page import Metrics
 
 if TYPE_CHECKING:
     from ie_serving.server.fronts.kserve_v2.front import Poll

@@ -3,14 +3,14 @@
 from collections.abc import Mapping
 from typing import Any
 
-from ie_serving.core.errors import NotSupported
-from ie_serving.core.hints import Hint
-from ie_serving.core.requests import ModelSpec
-from ie_serving.core.threads import in_thread
+from ie_serving.core.runtime.threads import in_thread
+from ie_serving.core.values.errors import NotSupported
+from ie_serving.core.values.hints import Hint
+from ie_serving.core.values.requests import ModelSpec
 from ie_serving.models.served import ServedModels
 from ie_serving.server.fronts.kserve_v2.asked import model_spec
-from ie_serving.telemetry.metrics import Metrics
-from ie_serving.telemetry.statistics import statistics
+from ie_serving.telemetry.metrics.page import Metrics
+from ie_serving.telemetry.metrics.statistics import statistics
 
 
 async def told(

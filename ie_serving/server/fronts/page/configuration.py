@@ -14,10 +14,10 @@ from ie_serving.config.schema.server import SERVER
 from ie_serving.config.schema.setting import OWNERS, Setting
 from ie_serving.config.schema.storage import STORES
 from ie_serving.config.settings import ServerSettings
-from ie_serving.core.hints import name_of
+from ie_serving.core.values.hints import name_of
 from ie_serving.models.configuration import ModelConfig
 from ie_serving.storage.options import StorageOptions
-from ie_serving.telemetry.events import is_secret, mask
+from ie_serving.telemetry.log.events import is_secret, mask
 
 IN_FILE: Final = " in the configuration file"
 """What a key's name has behind it, as advice in a sentence has it."""

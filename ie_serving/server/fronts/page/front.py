@@ -9,8 +9,8 @@ import json
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 
-from ie_serving.core.budget import BUDGET, Lease
-from ie_serving.core.threads import in_thread, let_go
+from ie_serving.core.runtime.budget import BUDGET, Lease
+from ie_serving.core.runtime.threads import in_thread, let_go
 from ie_serving.server.fronts.page.configuration import configuration
 from ie_serving.server.fronts.page.files import SECURITY, headers_of, read
 from ie_serving.server.fronts.page.models import described

@@ -8,8 +8,8 @@ from ie_serving.server.fronts.page.routes import asked
 from ie_serving.server.fronts.rest.routes import Front, Routes, Verb
 from ie_serving.server.transport.http1.messages import RequestHead
 from ie_serving.storage.options import StorageOptions
-from ie_serving.telemetry.metrics import Metrics
-from ie_serving.telemetry.recent_errors import RecentErrors
+from ie_serving.telemetry.metrics.page import Metrics
+from ie_serving.telemetry.metrics.recent_errors import RecentErrors
 
 
 def page_routes(

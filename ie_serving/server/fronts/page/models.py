@@ -2,12 +2,12 @@
 
 from typing import Any, Final
 
-from ie_serving.core.tensors import DataType, Method, Signature, TensorSpec
+from ie_serving.core.values.tensors import DataType, Method, Signature, TensorSpec
 from ie_serving.models.served import Served
 from ie_serving.models.version.handle import Servable
 from ie_serving.server.fronts.page.configuration import of_model
 from ie_serving.server.fronts.page.state import summary, version_of
-from ie_serving.telemetry.events import mask
+from ie_serving.telemetry.log.events import mask
 from ie_serving.wire.clients.sample import filled
 
 OPEN_SIZE: Final = 1

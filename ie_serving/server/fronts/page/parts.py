@@ -6,7 +6,7 @@ from ie_serving.config.settings import Settings
 from ie_serving.models.served import ServedModels
 from ie_serving.server.fronts.admin.health import Health
 from ie_serving.storage.options import StorageOptions
-from ie_serving.telemetry.recent_errors import RecentErrors
+from ie_serving.telemetry.metrics.recent_errors import RecentErrors
 
 
 class Parts(NamedTuple):

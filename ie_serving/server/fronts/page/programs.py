@@ -5,8 +5,8 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-from ie_serving.core.errors import InvalidRequest
-from ie_serving.core.requests import ModelSpec
+from ie_serving.core.values.errors import InvalidRequest
+from ie_serving.core.values.requests import ModelSpec
 from ie_serving.wire.clients import curl, languages
 from ie_serving.wire.clients.call import Call, checked_url, path_of
 from ie_serving.wire.clients.sample import FileOf, Filled, Pieces

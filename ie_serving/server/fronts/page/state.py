@@ -8,11 +8,11 @@ from typing import Any, Final
 
 from ie_serving import __version__
 from ie_serving.config.settings import ServerSettings
-from ie_serving.core.versions import VersionStatus
+from ie_serving.core.values.versions import VersionStatus
 from ie_serving.models.served import Served, ServedModels
 from ie_serving.server.fronts.admin.health import Health
-from ie_serving.telemetry.events import mask
-from ie_serving.telemetry.recent_errors import Failure, Kind, RecentErrors
+from ie_serving.telemetry.log.events import mask
+from ie_serving.telemetry.metrics.recent_errors import Failure, Kind, RecentErrors
 
 MODELS_AT_ONCE: Final = 64
 """Models that are described before others have their turn on the event loop: half a millisecond."""

@@ -4,14 +4,14 @@ import asyncio
 import gzip
 from collections.abc import Mapping
 
-from ie_serving.core.budget import BUDGET, Lease
-from ie_serving.core.errors import InvalidRequest, RequestTooLarge, UnknownEncoding
-from ie_serving.core.hints import Hint
+from ie_serving.core.runtime.budget import BUDGET, Lease
+from ie_serving.core.values.errors import InvalidRequest, RequestTooLarge, UnknownEncoding
+from ie_serving.core.values.hints import Hint
 from ie_serving.server.transport import inflate
 from ie_serving.server.transport.http1.body import Stream
 from ie_serving.server.transport.http1.messages import Headers, Reply, Request, RequestHead
 from ie_serving.server.transport.http1.states import Body
-from ie_serving.telemetry.entry import current, now
+from ie_serving.telemetry.request.entry import current, now
 from ie_serving.wire.form.multipart import is_form
 from ie_serving.wire.form.request import FormBody, parse_form
 from ie_serving.wire.json.request import PredictBody, SlicedBody, parse_predict

@@ -3,8 +3,8 @@
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import aclosing
 
-from ie_serving.core.requests import InferRequest
-from ie_serving.core.threads import in_thread
+from ie_serving.core.runtime.threads import in_thread
+from ie_serving.core.values.requests import InferRequest
 from ie_serving.inference.stream_flow import Answered
 from ie_serving.inference.streams import Streams, options_of
 from ie_serving.server.fronts.rest.callers import named

@@ -11,7 +11,7 @@ from ie_serving.inference.plane import DataPlane
 from ie_serving.server.fronts.rest.routes import Front, Routes
 from ie_serving.server.transport.grpc.services import Buffer, CallContext, Method, Streaming
 from ie_serving.server.transport.http1.messages import RequestHead
-from ie_serving.telemetry.metrics import Part
+from ie_serving.telemetry.metrics.page import Part
 
 if TYPE_CHECKING:  # a worker imports what a port needs when that port is on
     from ie_serving.inference.streams import OpenStreams

@@ -9,7 +9,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import parse_qsl
 
-from ie_serving.core.errors import (
+from ie_serving.core.runtime.threads import in_thread
+from ie_serving.core.values.errors import (
     InvalidRequest,
     NotAvailable,
     NotSupported,
@@ -17,8 +18,7 @@ from ie_serving.core.errors import (
     RequestTooLarge,
     ServingError,
 )
-from ie_serving.core.requests import InferRequest, ModelSpec
-from ie_serving.core.threads import in_thread
+from ie_serving.core.values.requests import InferRequest, ModelSpec
 from ie_serving.inference.plane import DataPlane
 from ie_serving.inference.stream_flow import Answered
 from ie_serving.inference.streams import StreamOptions, Streams, options_of

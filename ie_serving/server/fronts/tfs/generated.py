@@ -8,9 +8,9 @@ from functools import partial
 from typing import Final
 from urllib.parse import parse_qsl
 
-from ie_serving.core.errors import InvalidRequest
-from ie_serving.core.requests import ModelSpec
-from ie_serving.core.threads import in_thread
+from ie_serving.core.runtime.threads import in_thread
+from ie_serving.core.values.errors import InvalidRequest
+from ie_serving.core.values.requests import ModelSpec
 from ie_serving.models.version.handle import Servable
 from ie_serving.server.fronts.rest.pages import JSON, Page
 from ie_serving.server.fronts.tfs.rest_routes import Route

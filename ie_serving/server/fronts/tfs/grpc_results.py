@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 
-from ie_serving.core.tensors import Method
+from ie_serving.core.values.tensors import Method
 from ie_serving.inference.interface import Outputs, Results
 from ie_serving.wire.protobuf import messages
 from ie_serving.wire.protobuf.messages import Proto

@@ -3,11 +3,11 @@
 import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 
-from ie_serving.core.codes import Code
-from ie_serving.core.errors import Forbidden, InvalidRequest
-from ie_serving.core.hints import Hint
-from ie_serving.core.requests import ModelSpec
-from ie_serving.core.threads import in_thread
+from ie_serving.core.runtime.threads import in_thread
+from ie_serving.core.values.codes import Code
+from ie_serving.core.values.errors import Forbidden, InvalidRequest
+from ie_serving.core.values.hints import Hint
+from ie_serving.core.values.requests import ModelSpec
 from ie_serving.inference.interface import Interface
 from ie_serving.inference.plane import DataPlane
 from ie_serving.models.configuration import ModelConfig

@@ -5,10 +5,10 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import TypeVar
 
-from ie_serving.core.errors import InvalidRequest, PreconditionFailed
-from ie_serving.core.requests import ExamplesRequest, ModelSpec, Task
-from ie_serving.core.tensors import Method, Signature
-from ie_serving.core.threads import in_thread
+from ie_serving.core.runtime.threads import in_thread
+from ie_serving.core.values.errors import InvalidRequest, PreconditionFailed
+from ie_serving.core.values.requests import ExamplesRequest, ModelSpec, Task
+from ie_serving.core.values.tensors import Method, Signature
 from ie_serving.inference.interface import Api, Encode, Interface
 from ie_serving.inference.plane import DataPlane
 from ie_serving.inference.warmup import Replay

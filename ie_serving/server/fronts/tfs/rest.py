@@ -17,19 +17,19 @@ import falcon
 import falcon.asgi
 import orjson
 
-from ie_serving.core.budget import BUDGET, Lease
-from ie_serving.core.codes import ENDED
-from ie_serving.core.errors import (
+from ie_serving.core.runtime.budget import BUDGET, Lease
+from ie_serving.core.runtime.threads import in_thread, let_go
+from ie_serving.core.values.codes import ENDED
+from ie_serving.core.values.errors import (
     DeadlineExceeded,
     Forbidden,
     InvalidRequest,
     NotFound,
     ServingError,
 )
-from ie_serving.core.hints import Hint
-from ie_serving.core.requests import ExamplesRequest, InferRequest, ModelSpec
-from ie_serving.core.tensors import Method, Signature
-from ie_serving.core.threads import in_thread, let_go
+from ie_serving.core.values.hints import Hint
+from ie_serving.core.values.requests import ExamplesRequest, InferRequest, ModelSpec
+from ie_serving.core.values.tensors import Method, Signature
 from ie_serving.inference.interface import Api, Interface
 from ie_serving.inference.plane import DataPlane
 from ie_serving.models.version.handle import Servable
@@ -81,7 +81,7 @@ from ie_serving.server.transport.http1.messages import (
     Request,
     RequestHead,
 )
-from ie_serving.telemetry.metrics import Metrics
+from ie_serving.telemetry.metrics.page import Metrics
 from ie_serving.wire.form.request import FormBody
 from ie_serving.wire.json.examples import parse_examples
 from ie_serving.wire.json.request import (

@@ -3,8 +3,8 @@
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
-from ie_serving.core.errors import InvalidRequest
-from ie_serving.core.tensors import Array, Signature, specs_of
+from ie_serving.core.values.errors import InvalidRequest
+from ie_serving.core.values.tensors import Array, Signature, specs_of
 from ie_serving.inference.interface import Api, Encode, Interface, Results
 from ie_serving.models.version.handle import Servable
 from ie_serving.server.fronts.rest.callers import rest_caller

@@ -1,16 +1,17 @@
 """`POST /v1/models/NAME:invoke`: the body goes as it came to a model that takes bytes.
 
-`core/raw_bodies.py` says which do, and what the reply is. TensorFlow Serving has no such route.
+`core/values/raw_bodies.py` says which do, and what the reply is. TensorFlow Serving has no such
+route.
 """
 
 from collections.abc import Mapping, Sequence
 from functools import partial
 
-from ie_serving.core.budget import BUDGET, Lease
-from ie_serving.core.integers import INT64_MAX
-from ie_serving.core.raw_bodies import body_of, check_takes_bytes, reply_of
-from ie_serving.core.requests import Decoded, InferRequest, ModelSpec
-from ie_serving.core.tensors import Array, Signature
+from ie_serving.core.runtime.budget import BUDGET, Lease
+from ie_serving.core.values.integers import INT64_MAX
+from ie_serving.core.values.raw_bodies import body_of, check_takes_bytes, reply_of
+from ie_serving.core.values.requests import Decoded, InferRequest, ModelSpec
+from ie_serving.core.values.tensors import Array, Signature
 from ie_serving.inference.interface import Api, Encode, Interface
 from ie_serving.inference.plane import DataPlane
 from ie_serving.models.version.handle import Servable

@@ -2,12 +2,12 @@
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 
-from ie_serving.core.errors import InvalidRequest
+from ie_serving.core.values.errors import InvalidRequest
 from ie_serving.server.fronts.admin.health import LIVE, READY, STARTUP, Health
 from ie_serving.server.fronts.rest.pages import JSON, METHOD_NOT_ALLOWED, Page, failed, json_page
 from ie_serving.server.fronts.tfs.rest_routes import PING, UnknownMethod, VersionOverflow
-from ie_serving.telemetry.metrics import Metrics
-from ie_serving.telemetry.text import CONTENT_TYPE
+from ie_serving.telemetry.metrics.page import Metrics
+from ie_serving.telemetry.metrics.text import CONTENT_TYPE
 
 NOT_FOUND_PAGE = (
     b"<HTML><HEAD>\n<TITLE>404 Not Found</TITLE>\n</HEAD><BODY>\n"

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from functools import lru_cache, partial
 from urllib.parse import unquote
 
-from ie_serving.core.errors import InvalidRequest, NotFound
-from ie_serving.core.integers import INT64_MAX
-from ie_serving.core.requests import ModelSpec
+from ie_serving.core.values.errors import InvalidRequest, NotFound
+from ie_serving.core.values.integers import INT64_MAX
+from ie_serving.core.values.requests import ModelSpec
 from ie_serving.server.fronts.admin.config_pages import DETAILS, RELOAD, STATUS
 from ie_serving.server.fronts.admin.health import LIVE, READY, STARTUP, model_asked
 from ie_serving.server.fronts.admin.log_pages import LOG_LEVEL

@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
-from ie_serving.core.access import Credentials
-from ie_serving.core.errors import ServingError
+from ie_serving.core.values.access import Credentials
+from ie_serving.core.values.errors import ServingError
 from ie_serving.server.status import explain
 from ie_serving.server.transport.grpc import replies
 from ie_serving.server.transport.grpc.call import UNKNOWN_METHOD, Call, Calls, Rules

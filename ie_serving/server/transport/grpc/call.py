@@ -10,16 +10,16 @@ from collections.abc import Callable, Coroutine, Mapping
 from struct import Struct
 from typing import Any, Final, NamedTuple
 
-from ie_serving.core.budget import BUDGET, SMALL, Lease
-from ie_serving.core.codes import ENDED, Code, code_of
-from ie_serving.core.eager import Going, begin_unawaited
-from ie_serving.core.errors import (
+from ie_serving.core.runtime.budget import BUDGET, SMALL, Lease
+from ie_serving.core.runtime.eager import Going, begin_unawaited
+from ie_serving.core.runtime.threads import let_go
+from ie_serving.core.values.codes import ENDED, Code, code_of
+from ie_serving.core.values.errors import (
     DeadlineExceeded,
     InvalidRequest,
     NotSupported,
     ServingError,
 )
-from ie_serving.core.threads import let_go
 from ie_serving.server.status import explain
 from ie_serving.server.transport.grpc import replies
 from ie_serving.server.transport.grpc.compression import (

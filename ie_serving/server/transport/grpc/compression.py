@@ -4,8 +4,8 @@ import asyncio
 import zlib
 from typing import Final
 
-from ie_serving.core.errors import InvalidRequest, RequestTooLarge, ServingError
-from ie_serving.core.hints import Hint
+from ie_serving.core.values.errors import InvalidRequest, RequestTooLarge, ServingError
+from ie_serving.core.values.hints import Hint
 from ie_serving.server.transport import inflate
 from ie_serving.server.transport.grpc.services import Buffer
 

@@ -11,8 +11,8 @@ from collections.abc import AsyncIterator
 from contextlib import aclosing
 from typing import Final
 
-from ie_serving.core.budget import BUDGET, Lease
-from ie_serving.core.errors import DeadlineExceeded, ServingError
+from ie_serving.core.runtime.budget import BUDGET, Lease
+from ie_serving.core.values.errors import DeadlineExceeded, ServingError
 from ie_serving.server.transport.grpc.call import Answered, Call
 from ie_serving.server.transport.grpc.message_reader import Message
 from ie_serving.server.transport.grpc.services import Buffer, Streaming

@@ -26,9 +26,9 @@ from typing import Final, Protocol, cast
 import grpc
 from grpc import aio
 
-from ie_serving.core.access import Credentials
-from ie_serving.core.budget import BUDGET
-from ie_serving.core.codes import Code
+from ie_serving.core.runtime.budget import BUDGET
+from ie_serving.core.values.access import Credentials
+from ie_serving.core.values.codes import Code
 from ie_serving.server.status import cut, explain
 from ie_serving.server.transport.grpc.services import (
     Admission,

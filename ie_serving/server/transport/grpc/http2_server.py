@@ -5,7 +5,7 @@ import socket
 import time
 from collections.abc import Callable, Sequence
 
-from ie_serving.core.budget import SMALL
+from ie_serving.core.runtime.budget import SMALL
 from ie_serving.server.transport.busy_poll import BusyPoll
 from ie_serving.server.transport.connection_age import ConnectionAge
 from ie_serving.server.transport.connection_limit import ConnectionLimit

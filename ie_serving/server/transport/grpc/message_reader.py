@@ -4,7 +4,7 @@ import struct
 
 import numpy as np
 
-from ie_serving.core.budget import BUDGET, SMALL, Lease, leased
+from ie_serving.core.runtime.budget import BUDGET, SMALL, Lease, leased
 
 PREFIX = struct.Struct(">BL")
 """Whether the message is compressed, and its length in bytes."""

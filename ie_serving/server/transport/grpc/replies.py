@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 from hpack import Encoder
 
-from ie_serving.core.codes import Code
+from ie_serving.core.values.codes import Code
 from ie_serving.server.status import cut
 
 _PRINTABLE = "".join(map(chr, range(0x20, 0x7F))).replace("%", "")

@@ -3,7 +3,7 @@
 import re
 from typing import Final, NamedTuple
 
-from ie_serving.core.codes import Code
+from ie_serving.core.values.codes import Code
 from ie_serving.server.transport.grpc import replies
 from ie_serving.server.transport.grpc.compression import IDENTITY, INFLATERS
 from ie_serving.server.transport.http2.headers import Fields

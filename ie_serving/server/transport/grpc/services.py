@@ -10,7 +10,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, 
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
-from ie_serving.core.access import Credentials
+from ie_serving.core.values.access import Credentials
 
 NO_SUCH_METHOD = "Method not found!"
 """What gRPC's own servers answer to a call of an unknown method."""

@@ -14,7 +14,7 @@ from urllib.parse import unquote
 from ie_serving.server.transport.http1.body import Stream
 from ie_serving.server.transport.http1.messages import Reply, Request
 from ie_serving.server.transport.http1.states import Body
-from ie_serving.telemetry.logs import Event
+from ie_serving.telemetry.log.logs import Event
 
 log = logging.getLogger(__name__)
 

@@ -4,8 +4,8 @@ import asyncio
 import enum
 from typing import Final, Protocol
 
-from ie_serving.core.budget import BUDGET, Lease
-from ie_serving.core.errors import ServingError
+from ie_serving.core.runtime.budget import BUDGET, Lease
+from ie_serving.core.values.errors import ServingError
 from ie_serving.server.transport.http1.states import BODY, Body, BodyEvent, after
 
 MOST_UNREAD: Final = 256 * 1024

@@ -4,9 +4,9 @@ import asyncio
 from collections.abc import Callable
 from typing import Final
 
-from ie_serving.core.budget import BUDGET, Lease
-from ie_serving.core.errors import ServingError
-from ie_serving.core.waits import set_within
+from ie_serving.core.runtime.budget import BUDGET, Lease
+from ie_serving.core.runtime.waits import set_within
+from ie_serving.core.values.errors import ServingError
 from ie_serving.server.transport.unread import LEAST_READ, UNREAD_S
 
 MOST_UNREAD: Final = 64 * 1024

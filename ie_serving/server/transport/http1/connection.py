@@ -21,7 +21,7 @@ from collections import deque
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final, Protocol, cast
 
-from ie_serving.core.eager import Going, begin_unawaited
+from ie_serving.core.runtime.eager import Going, begin_unawaited
 from ie_serving.server.transport.busy_poll import BusyPoll
 from ie_serving.server.transport.http1 import protocol
 from ie_serving.server.transport.http1.body import MOST_UNREAD, Stream
@@ -54,7 +54,7 @@ from ie_serving.server.transport.http1.states import (
 )
 from ie_serving.server.transport.outbox import Outbox
 from ie_serving.server.transport.peer import client_address, client_names, has_left
-from ie_serving.telemetry import logs
+from ie_serving.telemetry.log import logs
 
 if TYPE_CHECKING:
     from ie_serving.server.transport.http1.channel import Channel

@@ -5,9 +5,9 @@ from typing import Final
 
 import httptools
 
-from ie_serving.core.hints import Hint
+from ie_serving.core.values.hints import Hint
 from ie_serving.server.transport.http1.messages import Fault
-from ie_serving.telemetry.logs import Event
+from ie_serving.telemetry.log.logs import Event
 
 log = logging.getLogger(__name__)
 

@@ -7,8 +7,8 @@ whose body comes in two or three reads.
 from collections.abc import Iterable
 from typing import Final
 
-from ie_serving.core.budget import BUDGET, Lease
-from ie_serving.core.errors import ServingError
+from ie_serving.core.runtime.budget import BUDGET, Lease
+from ie_serving.core.values.errors import ServingError
 from ie_serving.server.transport.http1.faults import MOST_FIELDS, TOO_MANY, Refused
 from ie_serving.server.transport.http1.messages import RequestHead
 

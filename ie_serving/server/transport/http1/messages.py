@@ -3,7 +3,7 @@
 from collections.abc import Callable, Coroutine, Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
-from ie_serving.core.budget import Lease
+from ie_serving.core.runtime.budget import Lease
 from ie_serving.server.transport.http1.body import Stream
 
 if TYPE_CHECKING:  # imported when a connection leaves HTTP

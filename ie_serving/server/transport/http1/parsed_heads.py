@@ -4,7 +4,7 @@ from typing import Final
 
 import httptools
 
-from ie_serving.core.budget import Lease
+from ie_serving.core.runtime.budget import Lease
 from ie_serving.server.transport.http1.head_rules import by_name, check_host, is_chunked, spoken
 from ie_serving.server.transport.http1.messages import RequestHead
 from ie_serving.server.transport.http1.targets import target

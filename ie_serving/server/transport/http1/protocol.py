@@ -23,8 +23,8 @@ from typing import Final
 
 import httptools
 
-from ie_serving.core.budget import Lease
-from ie_serving.core.errors import ServingError
+from ie_serving.core.runtime.budget import Lease
+from ie_serving.core.values.errors import ServingError
 from ie_serving.server.transport.http1.body import join
 from ie_serving.server.transport.http1.faults import (
     LARGEST_HEAD,

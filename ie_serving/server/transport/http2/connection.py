@@ -45,7 +45,7 @@ from ie_serving.server.transport.http2.states import (
     Writing,
 )
 from ie_serving.server.transport.http2.streams import Stream, Streams
-from ie_serving.telemetry.logs import Event
+from ie_serving.telemetry.log.logs import Event
 
 log = logging.getLogger(__name__)
 

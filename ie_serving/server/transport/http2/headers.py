@@ -13,8 +13,8 @@ from functools import lru_cache
 from itertools import chain
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from ie_serving.core.budget import BUDGET, Lease
-from ie_serving.core.errors import ServingError
+from ie_serving.core.runtime.budget import BUDGET, Lease
+from ie_serving.core.values.errors import ServingError
 from ie_serving.server.transport.http2.frames import ConnectionFault, ErrorCode
 from ie_serving.server.transport.http2.hpack_reader import (
     OVERHEAD,

@@ -9,8 +9,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-from ie_serving.core.budget import BUDGET, SMALL, Lease
-from ie_serving.core.errors import ServingError
+from ie_serving.core.runtime.budget import BUDGET, SMALL, Lease
+from ie_serving.core.values.errors import ServingError
 from ie_serving.server.transport.http2 import frames
 from ie_serving.server.transport.http2.flood_guard import FloodGuard
 from ie_serving.server.transport.http2.frames import ConnectionFault, ErrorCode

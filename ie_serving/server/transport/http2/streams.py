@@ -3,8 +3,8 @@
 from collections import deque
 from typing import TypeAlias
 
-from ie_serving.core.budget import BUDGET, Lease
-from ie_serving.core.errors import ServingError
+from ie_serving.core.runtime.budget import BUDGET, Lease
+from ie_serving.core.values.errors import ServingError
 from ie_serving.server.transport.http2.receive_window import ReceiveWindow
 from ie_serving.server.transport.http2.states import STREAM, StreamEvent, StreamState
 

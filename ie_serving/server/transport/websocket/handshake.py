@@ -5,7 +5,7 @@ import binascii
 import hashlib
 from typing import Final
 
-from ie_serving.core.errors import Forbidden, InvalidRequest
+from ie_serving.core.values.errors import Forbidden, InvalidRequest
 from ie_serving.server.transport.http1.messages import Headers, RequestHead
 
 VERSION: Final = b"13"

@@ -19,7 +19,7 @@ from wsproto.events import (
     TextMessage,
 )
 
-from ie_serving.core.budget import BUDGET, SMALL, Lease
+from ie_serving.core.runtime.budget import BUDGET, SMALL, Lease
 from ie_serving.server.transport.http1.channel import Channel
 
 PING_S: Final = 20.0

@@ -25,7 +25,7 @@ from typing import Any, Final, NoReturn
 
 import orjson
 
-from ie_serving.core.errors import InvalidRequest
+from ie_serving.core.values.errors import InvalidRequest
 
 Json = Any
 """None, bool, int, float, str, a list of Json, or a dict of str to Json."""

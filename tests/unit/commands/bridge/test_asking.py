@@ -9,7 +9,7 @@ import pytest
 
 from ie_serving.commands.bridge.asking import Asker
 from ie_serving.config.dialects import bridge
-from ie_serving.core.errors import ConfigError
+from ie_serving.core.values.errors import ConfigError
 
 
 class Answering(ThreadingHTTPServer):

@@ -13,10 +13,10 @@ from ie_serving.commands.tune.command import tune
 from ie_serving.commands.tune.tools import Read, Tools
 from ie_serving.config.schema.model import with_keys
 from ie_serving.config.settings import TuneSettings
-from ie_serving.core.errors import LoadFailed, ServingError
-from ie_serving.core.requests import InferRequest, ModelSpec
-from ie_serving.core.samples import Sample
-from ie_serving.core.tensors import Signature
+from ie_serving.core.values.errors import LoadFailed, ServingError
+from ie_serving.core.values.requests import InferRequest, ModelSpec
+from ie_serving.core.values.samples import Sample
+from ie_serving.core.values.tensors import Signature
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.sequences import Sequences
 from ie_serving.engines.testing import FILE, StandInEngine

@@ -10,7 +10,7 @@ from ie_serving.compat.konduit import FILE
 from ie_serving.config.dialects import ie_serving
 from ie_serving.config.files import source
 from ie_serving.config.files.json_file import ConfigFile, parse_config_file
-from ie_serving.core.errors import ConfigError
+from ie_serving.core.values.errors import ConfigError
 
 ONNX = {"@type": "ONNX", "modelUri": "iris.onnx", "inputNames": ["x"], "outputNames": ["y"]}
 LOGGING = {"@type": "LOGGING"}

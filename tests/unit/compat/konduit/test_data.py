@@ -7,7 +7,7 @@ import pytest
 
 from ie_serving.compat.konduit.data import NUMBERS, SHAPE, TYPE, decode
 from ie_serving.compat.konduit.routes import data_of
-from ie_serving.core.errors import InvalidRequest
+from ie_serving.core.values.errors import InvalidRequest
 
 
 def nested(depth: int, before: str = "[", after: str = "]") -> bytes:

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ie_serving.core.errors import InvalidRequest
-from ie_serving.core.images import ImageForm
-from ie_serving.core.tensors import DataType, Signature, TensorSpec
+from ie_serving.core.values.errors import InvalidRequest
+from ie_serving.core.values.images import ImageForm
+from ie_serving.core.values.tensors import DataType, Signature, TensorSpec
 from ie_serving.wire.json.request import Format, parse_at_once
 
 ARRAY = {"@NDArrayType": "FLOAT", "@NDArrayShape": [3], "@NDArrayDataBase64": "AAAAAD+AAABAAAAA"}

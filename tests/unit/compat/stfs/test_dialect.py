@@ -9,7 +9,7 @@ import pytest
 from ie_serving.compat.stfs.dialect import parse
 from ie_serving.compat.stfs.flags import FLAGS
 from ie_serving.config.settings import Parsed, ServerSettings
-from ie_serving.core.errors import ConfigError
+from ie_serving.core.values.errors import ConfigError
 from ie_serving.engines.openvino.options import OpenVinoOptions
 from ie_serving.engines.tensorflow.options import TensorFlowOptions
 from ie_serving.models.configuration import ModelConfig

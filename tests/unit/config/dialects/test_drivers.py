@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from ie_serving.config.dialects import ie_serving, tensorflow_model_server
-from ie_serving.core.errors import ConfigError
+from ie_serving.core.values.errors import ConfigError
 from ie_serving.engines import third_parties
 from ie_serving.models.configuration import ModelConfig
 

@@ -6,7 +6,7 @@ import pytest
 
 from ie_serving.config.dialects.environment import storage_options
 from ie_serving.config.values.faults import Faults
-from ie_serving.core.errors import ConfigError
+from ie_serving.core.values.errors import ConfigError
 from ie_serving.storage.options import GcsOptions, MinioOptions, S3Options, StorageOptions
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from ie_serving.config.dialects import ie_serving
-from ie_serving.core.errors import ConfigError
+from ie_serving.core.values.errors import ConfigError
 from ie_serving.engines.openvino.options import OpenVinoOptions
 
 ONE = ("model", "--model_name", "m", "--model_path", "/models/m")

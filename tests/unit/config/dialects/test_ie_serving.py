@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from ie_serving.config.dialects import ie_serving, own_flags
 from ie_serving.config.schema import foreign
 from ie_serving.config.settings import ServerSettings, Settings
-from ie_serving.core.errors import ConfigError
+from ie_serving.core.values.errors import ConfigError
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.openvino.options import OpenVinoOptions
 from ie_serving.engines.preprocessing import Pair, Preprocessing

@@ -9,7 +9,7 @@ import pytest
 from ie_serving.app import command_line as main
 from ie_serving.config.dialects import importing
 from ie_serving.config.files import source
-from ie_serving.core.errors import ConfigError
+from ie_serving.core.values.errors import ConfigError
 from ie_serving.models.configuration import ModelConfig
 
 LOGGING = {"@type": "LOGGING"}

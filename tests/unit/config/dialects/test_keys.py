@@ -8,9 +8,9 @@ from ie_serving.config.credentials import AccessMaterial
 from ie_serving.config.dialects import keys
 from ie_serving.config.files import access_file
 from ie_serving.config.settings import ServerSettings
-from ie_serving.core import hashes
-from ie_serving.core.access import Caller, Right
-from ie_serving.core.errors import ConfigError
+from ie_serving.core.values import hashes
+from ie_serving.core.values.access import Caller, Right
+from ie_serving.core.values.errors import ConfigError
 
 
 def read(folder: Path, lines: list[str]) -> AccessMaterial:

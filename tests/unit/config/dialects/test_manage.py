@@ -14,7 +14,7 @@ import pytest
 from ie_serving.app import command_line as main
 from ie_serving.config.dialects import manage
 from ie_serving.config.files import edit
-from ie_serving.core.errors import ConfigError
+from ie_serving.core.values.errors import ConfigError
 
 
 def entries(file: Path) -> dict[str, str]:

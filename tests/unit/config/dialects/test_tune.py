@@ -7,7 +7,7 @@ import pytest
 
 from ie_serving.config.dialects import ie_serving
 from ie_serving.config.settings import TuneSettings
-from ie_serving.core.errors import ConfigError
+from ie_serving.core.values.errors import ConfigError
 
 
 @pytest.fixture

@@ -9,9 +9,9 @@ import pytest
 from ie_serving.config.credentials import AccessMaterial
 from ie_serving.config.files import access_file
 from ie_serving.config.settings import ServerSettings
-from ie_serving.core import hashes
-from ie_serving.core.access import EVERY_RIGHT, Caller, Right
-from ie_serving.core.errors import ConfigError
+from ie_serving.core.values import hashes
+from ie_serving.core.values.access import EVERY_RIGHT, Caller, Right
+from ie_serving.core.values.errors import ConfigError
 
 DIGEST = hashlib.sha256(b"secret").hexdigest()
 KEY = f"sha256:{DIGEST}"

@@ -11,7 +11,7 @@ import pytest
 from ie_serving.config.files.followed import FollowedConfig
 from ie_serving.config.files.succession import read
 from ie_serving.config.settings import ServerSettings, Settings
-from ie_serving.core.errors import ConfigError, PreconditionFailed
+from ie_serving.core.values.errors import ConfigError, PreconditionFailed
 from ie_serving.models.configuration import ModelConfig
 
 OLD, NEW, BY_RPC = (ModelConfig(name=name, base_path="/m") for name in ("old", "new", "by_rpc"))

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from ie_serving.config.files.json_file import parse_config_file
-from ie_serving.core.errors import ConfigError
+from ie_serving.core.values.errors import ConfigError
 from ie_serving.models.configuration import ModelConfig
 
 MODELS = [{"config": {"name": name, "base_path": f"/models/{name}"}} for name in ("a", "b")]

@@ -8,7 +8,7 @@ import pytest
 
 from ie_serving.config.dialects.ie_serving import parse
 from ie_serving.config.files.json_file import parse_config_file
-from ie_serving.core.errors import ConfigError
+from ie_serving.core.values.errors import ConfigError
 from ie_serving.engines.kernels import Instances, KernelOptions, Place
 from ie_serving.models.configuration import ModelConfig
 

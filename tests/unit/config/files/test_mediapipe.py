@@ -8,7 +8,7 @@ import pytest
 
 from ie_serving.config.files.json_file import parse_config_file
 from ie_serving.config.files.pbtxt import read as read_text
-from ie_serving.core.errors import ConfigError
+from ie_serving.core.values.errors import ConfigError
 
 MODELS = [{"config": {"name": n, "base_path": f"/m/{n}"}} for n in ("halve", "together")]
 SESSION = """

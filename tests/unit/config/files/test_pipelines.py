@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from ie_serving.config.files.json_file import parse_config_file
-from ie_serving.core.errors import ConfigError
+from ie_serving.core.values.errors import ConfigError
 from ie_serving.engines.kernels import Beside
 
 MODELS = [{"config": {"name": n, "base_path": f"/m/{n}"}} for n in ("detect", "crop", "classify")]

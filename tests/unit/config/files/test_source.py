@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from ie_serving.config.files import source
-from ie_serving.core.errors import ConfigError
+from ie_serving.core.values.errors import ConfigError
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.openvino.options import OpenVinoOptions
 

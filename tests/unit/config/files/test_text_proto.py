@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from tensorflow_serving.config import model_server_config_pb2 as reference
 
 from ie_serving.config.files.text_proto import from_message, parse_model_server_config
-from ie_serving.core.errors import ConfigError
+from ie_serving.core.values.errors import ConfigError
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.openvino.options import OpenVinoOptions
 from ie_serving.models.configuration import ModelConfig

@@ -7,7 +7,7 @@ import pytest
 
 from ie_serving.config.files import tls_files
 from ie_serving.config.settings import ServerSettings
-from ie_serving.core.errors import ConfigError
+from ie_serving.core.values.errors import ConfigError
 
 CONTRADICTIONS: list[tuple[dict[str, str], str]] = [
     ({"tls_certificate": "c"}, "server.tls_certificate and server.tls_key belong together"),

@@ -8,7 +8,7 @@ import pytest
 
 from ie_serving.config.files import source
 from ie_serving.config.files.yaml_text import MOST_VALUES, yaml_text
-from ie_serving.core.errors import ConfigError
+from ie_serving.core.values.errors import ConfigError
 
 SAME = """
 model_config_list:

@@ -13,7 +13,7 @@ from ie_serving.app import command_line as main
 from ie_serving.config.dialects import ie_serving, tensorflow_model_server
 from ie_serving.config.files import access_file
 from ie_serving.config.settings import Parsed, ServerSettings
-from ie_serving.core.errors import ConfigError
+from ie_serving.core.values.errors import ConfigError
 from tests.unit.config.migration import of_2020, ovms, tensorflow_serving
 from tests.unit.config.migration.rows import Outcome, Row
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from ie_serving.config.schema.catalogue import SETTINGS
 from ie_serving.config.schema.setting import Setting, fields_of
 from ie_serving.config.values import words
-from ie_serving.core.errors import ConfigError
+from ie_serving.core.values.errors import ConfigError
 
 PARSERS = {
     **{setting.place: setting.parse for setting in SETTINGS if setting.parse != words.unchecked},

@@ -6,7 +6,7 @@ import pytest
 
 from ie_serving.config.schema.workers import check, check_models
 from ie_serving.config.settings import ServerSettings, Settings
-from ie_serving.core.errors import ConfigError
+from ie_serving.core.values.errors import ConfigError
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.sequences import Sequences
 from ie_serving.models.configuration import ModelConfig

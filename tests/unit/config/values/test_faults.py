@@ -4,7 +4,7 @@ import pytest
 
 from ie_serving.config.values.faults import Faults, fault
 from ie_serving.config.values.numbers import port
-from ie_serving.core.errors import ConfigError
+from ie_serving.core.values.errors import ConfigError
 
 
 def test_faults_are_collected_and_raised_together() -> None:

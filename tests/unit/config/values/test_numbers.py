@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from ie_serving.config.values import numbers
 from ie_serving.config.values.faults import Parser
-from ie_serving.core.errors import ConfigError
+from ie_serving.core.values.errors import ConfigError
 
 
 @given(st.integers(min_value=0, max_value=65535))

@@ -7,8 +7,8 @@ import pytest
 from ie_serving.config.values import preprocessing
 from ie_serving.config.values.faults import Parser
 from ie_serving.config.values.preprocessing import color_format, layout, mean, precision, scale
-from ie_serving.core.errors import ConfigError
-from ie_serving.core.tensors import BY_OPENVINO
+from ie_serving.core.values.errors import ConfigError
+from ie_serving.core.values.tensors import BY_OPENVINO
 from ie_serving.engines.preprocessing import Pair
 
 

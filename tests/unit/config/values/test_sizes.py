@@ -3,7 +3,7 @@
 import pytest
 
 from ie_serving.config.values.sizes import batch_sizes
-from ie_serving.core.errors import ConfigError
+from ie_serving.core.values.errors import ConfigError
 
 
 @pytest.mark.parametrize(

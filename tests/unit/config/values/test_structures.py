@@ -11,7 +11,7 @@ from ie_serving.config.values.structures import (
     version_labels,
     version_policy,
 )
-from ie_serving.core.errors import ConfigError
+from ie_serving.core.values.errors import ConfigError
 from ie_serving.models.repository.version_policy import All, Latest, Specific
 
 

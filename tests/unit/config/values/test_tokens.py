@@ -3,7 +3,7 @@
 import pytest
 
 from ie_serving.config.values import tokens
-from ie_serving.core.errors import ConfigError
+from ie_serving.core.values.errors import ConfigError
 
 
 @pytest.mark.parametrize(

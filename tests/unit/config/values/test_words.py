@@ -7,7 +7,7 @@ import pytest
 
 from ie_serving.config.values import words
 from ie_serving.config.values.faults import Parser
-from ie_serving.core.errors import ConfigError
+from ie_serving.core.values.errors import ConfigError
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from sklearn.datasets import load_iris
 
-from ie_serving.core.errors import InvalidTensor, LoadFailed
+from ie_serving.core.values.errors import InvalidTensor, LoadFailed
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.catboost.driver import load
 from tests.unit.engines.asking import answer, strings, told

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from ie_serving.core.errors import NotFound
-from ie_serving.core.fit import fit
-from ie_serving.core.requests import ModelSpec
-from ie_serving.core.tensors import SERVING_DEFAULT, Array, DataType, Signature, TensorSpec
+from ie_serving.core.values.errors import NotFound
+from ie_serving.core.values.fit import fit
+from ie_serving.core.values.requests import ModelSpec
+from ie_serving.core.values.tensors import SERVING_DEFAULT, Array, DataType, Signature, TensorSpec
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.graph.engine import FILE, WithGraphs
 from ie_serving.engines.testing import StandInEngine

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ie_serving.core.errors import QueueFull
+from ie_serving.core.values.errors import QueueFull
 from ie_serving.engines.graph import cache
 from ie_serving.engines.graph.cache import Cache
 from tests.process import PATIENCE_S

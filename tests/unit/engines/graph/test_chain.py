@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ie_serving.core.errors import InvalidRequest, ServingError
-from ie_serving.core.tensors import SERVING_DEFAULT
+from ie_serving.core.values.errors import InvalidRequest, ServingError
+from ie_serving.core.values.tensors import SERVING_DEFAULT
 from tests.unit.engines.graph.shelf import CHAIN, Model, ask, failing, filled, specs
 
 X = np.float32([1, 2])

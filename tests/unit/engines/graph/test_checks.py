@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from ie_serving.core.errors import ConfigError, LoadFailed
-from ie_serving.core.images import ImageForm
+from ie_serving.core.values.errors import ConfigError, LoadFailed
+from ie_serving.core.values.images import ImageForm
 from ie_serving.engines.graph.engine import FILE, models_of
 from ie_serving.engines.graph.reading import read_text
 from tests.unit.engines.asking import told

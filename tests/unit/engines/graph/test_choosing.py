@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ie_serving.core.errors import InvalidRequest, InvalidTensor
+from ie_serving.core.values.errors import InvalidRequest, InvalidTensor
 from tests.unit.engines.graph.shelf import Model, ask, filled
 
 BRANCHES = {

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ie_serving.core.errors import InvalidTensor
+from ie_serving.core.values.errors import InvalidTensor
 from ie_serving.engines.graph import calls
 from tests.unit.engines.asking import told
 from tests.unit.engines.graph.shelf import Model, ask, filled

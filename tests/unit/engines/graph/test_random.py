@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ie_serving.core.errors import ServingError
+from ie_serving.core.values.errors import ServingError
 from tests.unit.engines.graph.shelf import Model, Shelf, ask, failing, plus, times
 
 Steps = dict[str, dict[str, Any]]

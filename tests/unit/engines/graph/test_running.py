@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ie_serving.core.errors import NotAvailable, QueueFull, ServingError
+from ie_serving.core.values.errors import NotAvailable, QueueFull, ServingError
 from tests.unit.engines.asking import told
 from tests.unit.engines.graph.shelf import CHAIN, Model, ask, failing, filled, plus
 

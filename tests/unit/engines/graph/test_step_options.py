@@ -7,14 +7,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ie_serving.core.errors import (
+from ie_serving.core.values.errors import (
     DeadlineExceeded,
     InvalidRequest,
     InvalidTensor,
     QueueFull,
     ServingError,
 )
-from ie_serving.core.tensors import DataType
+from ie_serving.core.values.tensors import DataType
 from ie_serving.engines.graph import condition
 from ie_serving.engines.graph.condition import parse
 from tests.unit.engines.graph.shelf import CHAIN, ask, failing, filled

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from ie_serving.core.errors import InvalidTensor
-from ie_serving.core.tensors import SERVING_DEFAULT, Array, DataType, Signature, TensorSpec
+from ie_serving.core.values.errors import InvalidTensor
+from ie_serving.core.values.tensors import SERVING_DEFAULT, Array, DataType, Signature, TensorSpec
 from ie_serving.engines.base import GATHERED
 from ie_serving.engines.layers.gathering import Rules
 from ie_serving.engines.layers.queue import Queue

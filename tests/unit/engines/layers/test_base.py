@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ie_serving.core.tensors import SERVING_DEFAULT, Array
+from ie_serving.core.values.tensors import SERVING_DEFAULT, Array
 from ie_serving.engines.base import CompiledModel, Engine, EngineOptions, leave_of, leave_of_all
 from ie_serving.engines.layers.base import Layer
 from ie_serving.engines.run.program import CompiledPrograms

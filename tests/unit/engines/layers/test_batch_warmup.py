@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from ie_serving.core.errors import ServingError
-from ie_serving.core.tensors import SERVING_DEFAULT
+from ie_serving.core.values.errors import ServingError
+from ie_serving.core.values.tensors import SERVING_DEFAULT
 from ie_serving.engines.base import GATHERED
 from ie_serving.engines.layers import batch_warmup
 from ie_serving.engines.layers.batch_warmup import warm

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from ie_serving.config.files.option_files import batching_of
-from ie_serving.core.errors import LoadFailed
-from ie_serving.core.tensors import SERVING_DEFAULT
+from ie_serving.core.values.errors import LoadFailed
+from ie_serving.core.values.tensors import SERVING_DEFAULT
 from ie_serving.engines.base import CompiledModel, Engine, EngineOptions, takes_ahead
 from ie_serving.engines.batching import Batching
 from ie_serving.engines.layers import batching

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ie_serving.core.errors import QueueFull
+from ie_serving.core.values.errors import QueueFull
 from ie_serving.engines.layers.gathering import (
     CROWDED_TURNS,
     WATCHED_EVERY,

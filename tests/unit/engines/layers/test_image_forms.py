@@ -2,8 +2,8 @@
 
 import pytest
 
-from ie_serving.core.images import NO_LIMIT, Bounds
-from ie_serving.core.tensors import DataType, Signature, TensorSpec
+from ie_serving.core.values.images import NO_LIMIT, Bounds
+from ie_serving.core.values.tensors import DataType, Signature, TensorSpec
 from ie_serving.engines.layers.image_forms import TYPES, image_form, with_images
 
 

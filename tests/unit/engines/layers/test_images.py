@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ie_serving.core.budget import BUDGET
-from ie_serving.core.errors import InvalidTensor, ServingError
-from ie_serving.core.fit import cast_all, fit
-from ie_serving.core.images import NO_LIMIT, Bounds, ImageForm
-from ie_serving.core.tensors import SERVING_DEFAULT, Array, DataType, TensorSpec
+from ie_serving.core.runtime.budget import BUDGET
+from ie_serving.core.values.errors import InvalidTensor, ServingError
+from ie_serving.core.values.fit import cast_all, fit
+from ie_serving.core.values.images import NO_LIMIT, Bounds, ImageForm
+from ie_serving.core.values.tensors import SERVING_DEFAULT, Array, DataType, TensorSpec
 from ie_serving.engines.base import CompiledModel, Engine, EngineOptions
 from ie_serving.engines.layers import image_batch, images
 from ie_serving.engines.layers.image_batch import ImageBatch

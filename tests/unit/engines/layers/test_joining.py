@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ie_serving.core.budget import BUDGET, SMALL
-from ie_serving.core.tensors import Array
+from ie_serving.core.runtime.budget import BUDGET, SMALL
+from ie_serving.core.values.tensors import Array
 from ie_serving.engines.layers.joining import (
     RowsLost,
     check_rows,

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ie_serving.core.errors import InvalidTensor, LoadFailed
-from ie_serving.core.golden import GoldenRequest
-from ie_serving.core.requests import InferRequest, ModelSpec
-from ie_serving.core.samples import Sample
-from ie_serving.core.tensors import Array
+from ie_serving.core.values.errors import InvalidTensor, LoadFailed
+from ie_serving.core.values.golden import GoldenRequest
+from ie_serving.core.values.requests import InferRequest, ModelSpec
+from ie_serving.core.values.samples import Sample
+from ie_serving.core.values.tensors import Array
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.layers import generated_trial, precision_trial
 from ie_serving.engines.layers.precision import PrecisionEngine

@@ -8,8 +8,8 @@ from collections.abc import Iterable
 import numpy as np
 import pytest
 
-from ie_serving.core.budget import BUDGET, SMALL
-from ie_serving.core.errors import InvalidRequest, InvalidTensor, QueueFull
+from ie_serving.core.runtime.budget import BUDGET, SMALL
+from ie_serving.core.values.errors import InvalidRequest, InvalidTensor, QueueFull
 from ie_serving.engines.layers.gathering import Rules
 from ie_serving.engines.layers.queue import Queue
 from tests.unit.engines.layers.models import REFUSED, Asked, Model, signature

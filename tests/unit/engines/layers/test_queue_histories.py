@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ie_serving.core import budget
-from ie_serving.core.errors import InvalidTensor
+from ie_serving.core.runtime import budget
+from ie_serving.core.values.errors import InvalidTensor
 from tests.unit.engines.layers.models import REFUSED, Asked, Model
 
 WAIT_S = 20.0

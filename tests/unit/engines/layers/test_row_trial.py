@@ -5,8 +5,8 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from ie_serving.core.errors import InvalidTensor
-from ie_serving.core.tensors import SERVING_DEFAULT, Array, DataType, Signature, TensorSpec
+from ie_serving.core.values.errors import InvalidTensor
+from ie_serving.core.values.tensors import SERVING_DEFAULT, Array, DataType, Signature, TensorSpec
 from ie_serving.engines.layers.row_trial import refused_by_shapes, refused_by_trial
 from tests.unit.engines.layers.models import Model
 

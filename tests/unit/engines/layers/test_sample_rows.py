@@ -2,8 +2,8 @@
 
 import pytest
 
-from ie_serving.core.images import NO_LIMIT, Bounds
-from ie_serving.core.tensors import SERVING_DEFAULT, DataType, Signature, TensorSpec
+from ie_serving.core.values.images import NO_LIMIT, Bounds
+from ie_serving.core.values.tensors import SERVING_DEFAULT, DataType, Signature, TensorSpec
 from ie_serving.engines.layers.sample_rows import candidates, has_open_rows, requests
 
 

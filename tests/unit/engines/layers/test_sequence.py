@@ -5,7 +5,7 @@ from itertools import product
 
 import pytest
 
-from ie_serving.core.errors import QueueFull
+from ie_serving.core.values.errors import QueueFull
 from ie_serving.engines.layers import sequence as module
 from ie_serving.engines.layers.sequence import (
     ADMITTING,

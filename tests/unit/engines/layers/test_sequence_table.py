@@ -8,18 +8,18 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from ie_serving.core.errors import (
+from ie_serving.core.values.errors import (
     AlreadyExists,
     InvalidRequest,
     NotAvailable,
     NotFound,
     ServingError,
 )
-from ie_serving.core.errors import SequenceEnding as Ending
+from ie_serving.core.values.errors import SequenceEnding as Ending
 from ie_serving.engines.layers.sequence import Control, Sequence, Stage
 from ie_serving.engines.layers.sequence_family import Family
 from ie_serving.engines.layers.sequence_table import SequenceTable
-from ie_serving.telemetry.sequences import SequenceMetrics
+from ie_serving.telemetry.metrics.sequences import SequenceMetrics
 
 NONE, START, END = Control.NONE, Control.START, Control.END
 MOST = 3

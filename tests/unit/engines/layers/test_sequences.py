@@ -8,14 +8,14 @@ from typing import Any, TypeVar
 import numpy as np
 import pytest
 
-from ie_serving.core.errors import (
+from ie_serving.core.values.errors import (
     InvalidRequest,
     LoadFailed,
     NotFound,
     QueueFull,
     ServingError,
 )
-from ie_serving.core.tensors import SERVING_DEFAULT, Array, DataType, Signature, TensorSpec
+from ie_serving.core.values.tensors import SERVING_DEFAULT, Array, DataType, Signature, TensorSpec
 from ie_serving.engines.base import CompiledModel, EngineOptions
 from ie_serving.engines.layers import sequences
 from ie_serving.engines.layers.base import Layer
@@ -26,7 +26,7 @@ from ie_serving.engines.layers.sequences import CONTROL, ID, SequenceLayer, With
 from ie_serving.engines.openvino.compiling.engine import OpenVinoEngine
 from ie_serving.engines.sequences import Sequences
 from ie_serving.engines.testing import FILE, StandInEngine
-from ie_serving.telemetry.sequences import SequenceMetrics
+from ie_serving.telemetry.metrics.sequences import SequenceMetrics
 from tests.unit.engines.contract import copied
 from tests.unit.engines.openvino.stateful_models import accumulator
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ie_serving.core.errors import LoadFailed
+from ie_serving.core.values.errors import LoadFailed
 from ie_serving.engines.lightgbm.whole import check_whole
 
 WHOLE = (

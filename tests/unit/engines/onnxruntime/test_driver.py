@@ -17,8 +17,8 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from ie_serving.core.errors import InvalidRequest, InvalidTensor, LoadFailed
-from ie_serving.core.tensors import SERVING_DEFAULT, Array, DataType
+from ie_serving.core.values.errors import InvalidRequest, InvalidTensor, LoadFailed
+from ie_serving.core.values.tensors import SERVING_DEFAULT, Array, DataType
 from ie_serving.engines.base import Engine, EngineOptions
 from ie_serving.engines.drivers import Drivers
 from ie_serving.engines.onnx_file import uses_domain

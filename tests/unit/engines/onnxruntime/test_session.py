@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
-from ie_serving.core.tensors import Array
+from ie_serving.core.values.tensors import Array
 from ie_serving.engines.onnxruntime.session import Failure, SessionRequest
 from tests.unit.engines.asking import Ran, run_once
 

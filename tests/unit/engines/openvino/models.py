@@ -9,7 +9,7 @@ import numpy as np
 import openvino as ov
 import openvino.opset15 as op
 
-from ie_serving.core.tensors import SERVING_DEFAULT, Array, DataType
+from ie_serving.core.values.tensors import SERVING_DEFAULT, Array, DataType
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.openvino.compiling.engine import OpenVinoEngine
 from ie_serving.engines.openvino.options import OpenVinoOptions

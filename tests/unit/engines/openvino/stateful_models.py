@@ -9,7 +9,7 @@ import openvino as ov
 import openvino.opset6 as op6
 import openvino.opset15 as op
 
-from ie_serving.core.tensors import Array
+from ie_serving.core.values.tensors import Array
 from tests.unit.engines.openvino.models import Shape, parameter, result, save
 
 INPUTS, HIDDEN = 4, 8

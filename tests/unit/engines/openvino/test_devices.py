@@ -2,7 +2,7 @@
 
 import pytest
 
-from ie_serving.core.errors import LoadFailed
+from ie_serving.core.values.errors import LoadFailed
 from ie_serving.engines.openvino import devices
 
 TWO_GPUS = ["CPU", "GPU.0", "GPU.1", "NPU"]

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ie_serving.core.errors import LoadFailed
+from ie_serving.core.values.errors import LoadFailed
 from ie_serving.engines.openvino.options import OpenVinoOptions
 from ie_serving.engines.openvino.reshape import InputShape, model_shapes, new_shapes
 

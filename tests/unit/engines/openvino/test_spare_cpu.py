@@ -15,7 +15,7 @@ import threading
 import numpy as np
 import openvino as ov
 import openvino.opset15 as op
-from ie_serving.core.spare_cpu import SPARE_CPU, division
+from ie_serving.core.runtime.spare_cpu import SPARE_CPU, division
 from ie_serving.engines.openvino.compiling.properties import THREADS
 from ie_serving.engines.openvino.runtime import core
 

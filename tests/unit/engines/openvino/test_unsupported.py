@@ -2,7 +2,7 @@
 
 import pytest
 
-from ie_serving.core.tensors import DataType, Signature, TensorSpec
+from ie_serving.core.values.tensors import DataType, Signature, TensorSpec
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.openvino.options import OpenVinoOptions
 from ie_serving.engines.openvino.unsupported import unsupported

@@ -11,7 +11,12 @@ import pytest
 from sklearn.datasets import load_iris
 from sklearn.linear_model import LinearRegression, LogisticRegression
 
-from ie_serving.core.errors import DeadlineExceeded, InvalidRequest, InvalidTensor, LoadFailed
+from ie_serving.core.values.errors import (
+    DeadlineExceeded,
+    InvalidRequest,
+    InvalidTensor,
+    LoadFailed,
+)
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.pmml import java
 from ie_serving.engines.pmml.driver import load

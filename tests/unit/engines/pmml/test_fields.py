@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ie_serving.core.errors import InvalidTensor, LoadFailed
-from ie_serving.core.tensors import DataType
+from ie_serving.core.values.errors import InvalidTensor, LoadFailed
+from ie_serving.core.values.tensors import DataType
 from ie_serving.engines.pmml.fields import Field, fields_of
 from tests.unit.engines.pmml.documents import document, field, listed, schema
 

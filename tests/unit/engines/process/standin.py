@@ -21,8 +21,8 @@ import threading
 from collections.abc import Sequence
 from pathlib import Path
 
-from ie_serving.core.codes import Code
-from ie_serving.core.tensors import Array
+from ie_serving.core.values.codes import Code
+from ie_serving.core.values.tensors import Array
 from ie_serving.engines.process.link import Fault
 from ie_serving.engines.process.protocol import text, words
 from ie_serving.engines.process.worker import Job, Loaded, serve

@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from ie_serving.core.errors import LoadFailed
+from ie_serving.core.values.errors import LoadFailed
 from ie_serving.engines.process.starts import Starts
 from ie_serving.engines.process.supervision import Supervisor
 from tests.process import PATIENCE_S

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from ie_serving.core.errors import LoadFailed, NotAvailable
+from ie_serving.core.values.errors import LoadFailed, NotAvailable
 from ie_serving.engines.process.child_process import WorkerProcess
 from ie_serving.engines.process.link import Fault, Link, PeerGone
 from ie_serving.engines.process.protocol import Kind, text, words

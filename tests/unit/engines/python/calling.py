@@ -1,7 +1,7 @@
 """Calls without a kernel."""
 
-from ie_serving.core.callers import Caller
-from ie_serving.core.tensors import DataType, TensorSpec
+from ie_serving.core.values.callers import Caller
+from ie_serving.core.values.tensors import DataType, TensorSpec
 from ie_serving.engines.python.calls import Call
 from ie_serving.engines.python.context import Context
 

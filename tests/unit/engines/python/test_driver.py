@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ie_serving.core.errors import LoadFailed
+from ie_serving.core.values.errors import LoadFailed
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.kernels import KernelOptions, Place
 from ie_serving.engines.openvino.options import OpenVinoOptions

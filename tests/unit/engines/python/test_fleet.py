@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from ie_serving.core.errors import NotAvailable, ServingError
+from ie_serving.core.values.errors import NotAvailable, ServingError
 from ie_serving.engines.kernels import Instances
 from ie_serving.engines.python import fleet
 from ie_serving.engines.python.calls import Call, Readiness

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from ie_serving.core.errors import LoadFailed
+from ie_serving.core.values.errors import LoadFailed
 from ie_serving.engines.python.driver import load
 from tests.unit.engines.python.kernels import options, written
 

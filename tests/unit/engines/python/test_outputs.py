@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ie_serving.core.errors import ServingError
+from ie_serving.core.values.errors import ServingError
 from ie_serving.engines.python.model import KernelModel
 from ie_serving.wire.json.request import Format
 from ie_serving.wire.json.response import encode_predictions

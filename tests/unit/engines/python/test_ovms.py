@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ie_serving.core.callers import Caller
-from ie_serving.core.codes import code_of
-from ie_serving.core.errors import LoadFailed, ServingError
+from ie_serving.core.values.callers import Caller
+from ie_serving.core.values.codes import code_of
+from ie_serving.core.values.errors import LoadFailed, ServingError
 from ie_serving.engines.python.pyovms import Tensor
 from tests.unit.engines.asking import answer, strings
 from tests.unit.engines.python.kernels import served

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ie_serving.core.codes import code_of
-from ie_serving.core.errors import ServingError
-from ie_serving.core.requests import ModelSpec
-from ie_serving.core.tensors import Array, Signature
+from ie_serving.core.values.codes import code_of
+from ie_serving.core.values.errors import ServingError
+from ie_serving.core.values.requests import ModelSpec
+from ie_serving.core.values.tensors import Array, Signature
 from ie_serving.engines.others import AtHand
 from ie_serving.engines.python import asking
 from ie_serving.engines.python.model import KernelModel

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ie_serving.core.errors import InvalidRequest, InvalidTensor, LoadFailed
+from ie_serving.core.values.errors import InvalidRequest, InvalidTensor, LoadFailed
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.listed import TABLE
 from ie_serving.engines.pytorch.driver import load

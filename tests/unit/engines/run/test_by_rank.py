@@ -9,9 +9,9 @@ from itertools import islice, product
 import numpy as np
 import pytest
 
-from ie_serving.core.errors import InvalidTensor, LoadFailed, QueueFull
-from ie_serving.core.spare_cpu import SpareCpu, division
-from ie_serving.core.tensors import Array, DataType, Signature, TensorSpec
+from ie_serving.core.runtime.spare_cpu import SpareCpu, division
+from ie_serving.core.values.errors import InvalidTensor, LoadFailed, QueueFull
+from ie_serving.core.values.tensors import Array, DataType, Signature, TensorSpec
 from ie_serving.engines.run import by_rank
 from ie_serving.engines.run.by_rank import MOST, MOST_REFUSED, MOST_WAITING, ByRank, Ranks
 from ie_serving.engines.run.program import Read, T

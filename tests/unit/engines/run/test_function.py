@@ -7,8 +7,8 @@ from collections.abc import Mapping
 import numpy as np
 import pytest
 
-from ie_serving.core.errors import InvalidRequest, InvalidTensor, LoadFailed, ServingError
-from ie_serving.core.tensors import SERVING_DEFAULT, Array, DataType, Signature, TensorSpec
+from ie_serving.core.values.errors import InvalidRequest, InvalidTensor, LoadFailed, ServingError
+from ie_serving.core.values.tensors import SERVING_DEFAULT, Array, DataType, Signature, TensorSpec
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.run import function
 from ie_serving.engines.run.function import Failure, FunctionRequest, needed, program, reading

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ie_serving.core.errors import InvalidTensor
-from ie_serving.core.tensors import Array
+from ie_serving.core.values.errors import InvalidTensor
+from ie_serving.core.values.tensors import Array
 from ie_serving.engines.run.lane import Lane
 
 WAIT_S = 30.0

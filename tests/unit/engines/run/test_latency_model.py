@@ -7,8 +7,8 @@ from collections.abc import Mapping
 import numpy as np
 import pytest
 
-from ie_serving.core.errors import ServingError
-from ie_serving.core.tensors import SERVING_DEFAULT, Array, DataType, Signature, TensorSpec
+from ie_serving.core.values.errors import ServingError
+from ie_serving.core.values.tensors import SERVING_DEFAULT, Array, DataType, Signature, TensorSpec
 from ie_serving.engines.run.latency_model import INLINE_MAX_S, LatencyModel
 from ie_serving.engines.run.program import Program
 

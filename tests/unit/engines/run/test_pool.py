@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ie_serving.core.errors import QueueFull
+from ie_serving.core.values.errors import QueueFull
 from ie_serving.engines.run import pool as pool_module
 from ie_serving.engines.run.pool import Pool
 

@@ -5,7 +5,7 @@ from itertools import chain, repeat
 
 import pytest
 
-from ie_serving.core.tensors import Array
+from ie_serving.core.values.tensors import Array
 from ie_serving.engines.run.probe import MOST_REPEATS, MOST_ROUNDS, REPEATS, latency
 
 MS = 0.001

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ie_serving.core.errors import InvalidTensor, ServingError
-from ie_serving.core.tensors import SERVING_DEFAULT, Array, DataType, Signature, TensorSpec
+from ie_serving.core.values.errors import InvalidTensor, ServingError
+from ie_serving.core.values.tensors import SERVING_DEFAULT, Array, DataType, Signature, TensorSpec
 from ie_serving.engines.run.latency_model import LatencyModel
 from ie_serving.engines.run.program import SHARED_THREADS, CompiledPrograms, Program
 from ie_serving.engines.run.request import Shapes

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ie_serving.core.errors import InvalidTensor, ServingError
-from ie_serving.core.tensors import Array
+from ie_serving.core.values.errors import InvalidTensor, ServingError
+from ie_serving.core.values.tensors import Array
 from ie_serving.engines.base import GATHERED
 from ie_serving.engines.run import queued
 from ie_serving.engines.run.latency_model import CEILING_S, LatencyModel

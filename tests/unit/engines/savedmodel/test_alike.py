@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ie_serving.core.requests import Features
-from ie_serving.core.tensors import DataType
+from ie_serving.core.values.requests import Features
+from ie_serving.core.values.tensors import DataType
 from ie_serving.engines.savedmodel import examples
 from ie_serving.engines.savedmodel.alike import read_alike
 from ie_serving.engines.savedmodel.example_spec import ExampleSpec, Ragged

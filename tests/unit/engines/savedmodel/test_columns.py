@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ie_serving.core.errors import InvalidRequest
-from ie_serving.core.requests import Features
-from ie_serving.core.tensors import DataType
+from ie_serving.core.values.errors import InvalidRequest
+from ie_serving.core.values.requests import Features
+from ie_serving.core.values.tensors import DataType
 from ie_serving.engines.savedmodel import examples
 from ie_serving.engines.savedmodel.columns import Batch
 from ie_serving.engines.savedmodel.example_spec import ExampleSpec, Ragged

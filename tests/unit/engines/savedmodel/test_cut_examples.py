@@ -7,8 +7,8 @@ import pytest
 import tensorflow as tf
 import tensorflow.compat.v1 as v1
 
-from ie_serving.core.errors import InvalidRequest, LoadFailed
-from ie_serving.core.tensors import Array
+from ie_serving.core.values.errors import InvalidRequest, LoadFailed
+from ie_serving.core.values.tensors import Array
 from ie_serving.engines.savedmodel.cut_examples import PARSERS, Parsing, cut_examples
 from ie_serving.engines.savedmodel.examples import parse
 from ie_serving.engines.savedmodel.frames import Frame, Library, Place

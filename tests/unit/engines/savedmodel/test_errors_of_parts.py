@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from ie_serving.core.errors import InvalidTensor
+from ie_serving.core.values.errors import InvalidTensor
 from ie_serving.wire.tfs.example import serialize_examples
 from tests.unit.engines.openvino.models import load, run
 

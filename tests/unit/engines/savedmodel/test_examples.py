@@ -5,10 +5,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ie_serving.core.budget import BUDGET
-from ie_serving.core.errors import InvalidRequest, RequestTooLarge
-from ie_serving.core.requests import Features
-from ie_serving.core.tensors import DataType
+from ie_serving.core.runtime.budget import BUDGET
+from ie_serving.core.values.errors import InvalidRequest, RequestTooLarge
+from ie_serving.core.values.requests import Features
+from ie_serving.core.values.tensors import DataType
 from ie_serving.engines.savedmodel import examples
 from ie_serving.engines.savedmodel.example_spec import (
     Dense,

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from ie_serving.core.errors import LoadFailed
+from ie_serving.core.values.errors import LoadFailed
 from ie_serving.engines.savedmodel.example_features import ExampleFeatures
 from ie_serving.engines.savedmodel.parser import Parser
 from ie_serving.engines.savedmodel.sequence_features import SequenceFeatures

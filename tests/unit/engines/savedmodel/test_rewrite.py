@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from ie_serving.core.errors import LoadFailed
+from ie_serving.core.values.errors import LoadFailed
 from ie_serving.engines.savedmodel.file import FILE, MetaGraph, declared, read_graph
 from ie_serving.engines.savedmodel.rewrite import (
     Prepared,

@@ -2,9 +2,9 @@
 
 import pytest
 
-from ie_serving.core.budget import BUDGET
-from ie_serving.core.errors import RequestTooLarge
-from ie_serving.core.tensors import DataType
+from ie_serving.core.runtime.budget import BUDGET
+from ie_serving.core.values.errors import RequestTooLarge
+from ie_serving.core.values.tensors import DataType
 from ie_serving.engines.savedmodel.example_spec import ExampleSpec
 from ie_serving.engines.savedmodel.sequences import (
     DenseList,

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from ie_serving.core.errors import InvalidTensor, LoadFailed
-from ie_serving.core.fit import fit
+from ie_serving.core.values.errors import InvalidTensor, LoadFailed
+from ie_serving.core.values.fit import fit
 from tests.unit.engines.openvino.models import load, run
 from tests.unit.engines.savedmodel.exports import EXAMPLES, strings
 

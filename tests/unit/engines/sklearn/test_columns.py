@@ -10,7 +10,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
-from ie_serving.core.errors import InvalidRequest, InvalidTensor
+from ie_serving.core.values.errors import InvalidRequest, InvalidTensor
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.sklearn.driver import load
 from tests.unit.engines.asking import answer, strings

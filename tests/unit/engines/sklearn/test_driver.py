@@ -24,8 +24,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import LinearSVC
 
-from ie_serving.core.errors import InvalidRequest, InvalidTensor, LoadFailed
-from ie_serving.core.tensors import Method
+from ie_serving.core.values.errors import InvalidRequest, InvalidTensor, LoadFailed
+from ie_serving.core.values.tensors import Method
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.sklearn.driver import load
 from ie_serving.engines.sklearn.jobs import bound_jobs

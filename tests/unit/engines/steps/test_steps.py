@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from PIL import Image
 
-from ie_serving.core.errors import InvalidTensor
-from ie_serving.core.tensors import Array
+from ie_serving.core.values.errors import InvalidTensor
+from ie_serving.core.values.tensors import Array
 from ie_serving.engines.steps.registry import TABLE
 from ie_serving.engines.steps.suppression import kept, overlaps
 

@@ -13,8 +13,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ie_serving.core.errors import InvalidRequest, NotAvailable, QueueFull, ServingError
-from ie_serving.core.tensors import Array, DataType, Signature, TensorSpec
+from ie_serving.core.values.errors import InvalidRequest, NotAvailable, QueueFull, ServingError
+from ie_serving.core.values.tensors import Array, DataType, Signature, TensorSpec
 from ie_serving.engines.process.protocol import text, words
 from ie_serving.engines.process.supervision import Supervisor
 from ie_serving.engines.tensorflow.program import TensorFlowProgram

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ie_serving.core.codes import Code
-from ie_serving.core.tensors import Array
+from ie_serving.core.values.codes import Code
+from ie_serving.core.values.tensors import Array
 from ie_serving.engines.process.link import Fault
 
 if importlib.util.find_spec("tensorflow") is None:

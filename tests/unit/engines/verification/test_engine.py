@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper, save_model
 
-from ie_serving.core.errors import InvalidTensor, LoadFailed
-from ie_serving.core.tensors import SERVING_DEFAULT, Array
+from ie_serving.core.values.errors import InvalidTensor, LoadFailed
+from ie_serving.core.values.tensors import SERVING_DEFAULT, Array
 from ie_serving.engines.base import CompiledModel, EngineOptions
 from ie_serving.engines.generated import Kind, Request
 from ie_serving.engines.onnxruntime.driver import OnnxRuntimeEngine

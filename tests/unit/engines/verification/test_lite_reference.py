@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ie_serving.core.errors import InvalidTensor, LoadFailed
-from ie_serving.core.tensors import SERVING_DEFAULT
+from ie_serving.core.values.errors import InvalidTensor, LoadFailed
+from ie_serving.core.values.tensors import SERVING_DEFAULT
 from ie_serving.engines.base import CompiledModel, EngineOptions
 from ie_serving.engines.generated import Kind
 from ie_serving.engines.layers import own_loop

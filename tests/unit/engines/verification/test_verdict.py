@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from ie_serving.core.tensors import Array
+from ie_serving.core.values.tensors import Array
 from ie_serving.engines.verification.verdict import QUANTIZED, Findings, differences
 
 

@@ -10,7 +10,7 @@ import pytest
 from sklearn.datasets import load_iris
 
 from ie_serving.config.files.option_files import batching_of
-from ie_serving.core.errors import InvalidTensor, LoadFailed
+from ie_serving.core.values.errors import InvalidTensor, LoadFailed
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.batching import Batching
 from ie_serving.engines.drivers import every

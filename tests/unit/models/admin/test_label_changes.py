@@ -2,8 +2,8 @@
 
 import pytest
 
-from ie_serving.core.errors import InvalidRequest, NotFound, PreconditionFailed, UnknownLabel
-from ie_serving.core.requests import ModelSpec
+from ie_serving.core.values.errors import InvalidRequest, NotFound, PreconditionFailed, UnknownLabel
+from ie_serving.core.values.requests import ModelSpec
 from ie_serving.models.admin.label_changes import MOST_LABELS, LabelChanges
 from ie_serving.models.repository.version_policy import All
 from tests.unit.models.conftest import World, managed, run

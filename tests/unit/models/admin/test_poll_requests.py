@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from ie_serving.core.errors import NotFound, Unreachable
+from ie_serving.core.values.errors import NotFound, Unreachable
 from ie_serving.models.admin.poll_requests import PollRequests
 from tests.unit.models.conftest import LIMIT_S
 from tests.unit.models.stand_ins import settle

@@ -4,7 +4,7 @@ from typing import cast
 
 import pytest
 
-from ie_serving.core.errors import ConfigError
+from ie_serving.core.values.errors import ConfigError
 from ie_serving.models.admin.reload_requests import ReloadRequests
 from ie_serving.models.manager import ModelManager
 from ie_serving.models.stream import ModelStream

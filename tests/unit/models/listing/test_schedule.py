@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import uvloop
 
-from ie_serving.core.errors import NotAvailable, Unreachable
+from ie_serving.core.values.errors import NotAvailable, Unreachable
 from ie_serving.models.listing.schedule import MOST_THREADS, Polls
 from ie_serving.models.repository.trouble import ListingTrouble
 from ie_serving.models.stream_rules import LONGEST_PAUSE_S, StreamRules

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ie_serving.core.errors import Unreachable
+from ie_serving.core.values.errors import Unreachable
 from ie_serving.models.listing.schedule import MOST_THREADS, Polls
 from ie_serving.models.repository.source import Listing
 from tests.unit.models.conftest import LIMIT_S, run

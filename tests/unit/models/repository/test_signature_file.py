@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from ie_serving.core.errors import LoadFailed
-from ie_serving.core.tensors import DataType, Signature, TensorSpec
+from ie_serving.core.values.errors import LoadFailed
+from ie_serving.core.values.tensors import DataType, Signature, TensorSpec
 from ie_serving.models.repository.signature_file import with_signature_file
 
 

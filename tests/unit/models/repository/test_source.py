@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from ie_serving.core.errors import Missing, NotThereYet
+from ie_serving.core.values.errors import Missing, NotThereYet
 from ie_serving.engines.testing import FILE, StandInEngine
 from ie_serving.models.repository.left_out import LONGEST_PAUSE_S
 from ie_serving.models.repository.source import MOST_MISSED, Source

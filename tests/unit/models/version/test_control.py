@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from ie_serving.core.errors import LoadFailed, Unreachable
-from ie_serving.core.versions import State, VersionStatus
+from ie_serving.core.values.errors import LoadFailed, Unreachable
+from ie_serving.core.values.versions import State, VersionStatus
 from ie_serving.models.version.control import LOAD_ERROR, VersionControl, Work
 from ie_serving.models.version.states import IllegalEvent
 from tests.unit.models.conftest import run

@@ -10,7 +10,7 @@ from threading import Event as Flag
 
 import pytest
 
-from ie_serving.core.errors import LoadFailed, NotAvailable, Unreachable
+from ie_serving.core.values.errors import LoadFailed, NotAvailable, Unreachable
 from ie_serving.engines.base import EngineOptions
 from ie_serving.models.version.handle import Servable
 from ie_serving.models.version.loader import Loader

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from ie_serving.core.versions import State
+from ie_serving.core.values.versions import State
 from ie_serving.models.version.states import (
     AWAITING_LOAD,
     SETTLED,

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from ie_serving.core.versions import State
+from ie_serving.core.values.versions import State
 from ie_serving.models.version.transition_policy import (
     Action,
     Load,

@@ -21,9 +21,9 @@ from typing import Any
 import pytest
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from ie_serving.core.access import Credentials
-from ie_serving.core.codes import Code
-from ie_serving.core.errors import NotFound, Unauthenticated
+from ie_serving.core.values.access import Credentials
+from ie_serving.core.values.codes import Code
+from ie_serving.core.values.errors import NotFound, Unauthenticated
 from ie_serving.inference.examples import ExampleCodec
 from ie_serving.inference.noted import NotedPlane
 from ie_serving.models.served import ServedModels
@@ -40,11 +40,11 @@ from ie_serving.server.transport.http1.messages import Reply, Request
 from ie_serving.server.transport.http2 import frames
 from ie_serving.server.transport.http2.sender import Sender
 from ie_serving.server.transport.http2.streams import Streams
-from ie_serving.telemetry.entry import current
-from ie_serving.telemetry.inferences import Inferences
-from ie_serving.telemetry.metrics import Metrics
-from ie_serving.telemetry.traces import Traces
-from ie_serving.telemetry.watch import Watch
+from ie_serving.telemetry.metrics.inferences import Inferences
+from ie_serving.telemetry.metrics.page import Metrics
+from ie_serving.telemetry.request.entry import current
+from ie_serving.telemetry.request.watch import Watch
+from ie_serving.telemetry.trace.traces import Traces
 from ie_serving.wire.tfs.example import parse_examples, serialize_examples
 from tests.unit.server.transport.http1.talk import (
     GET,

@@ -8,7 +8,7 @@ import pytest
 from ie_serving.compat.konduit import FILE
 from ie_serving.compat.stfs import STFS
 from ie_serving.config.settings import ServerSettings, Settings
-from ie_serving.core.errors import NotFound
+from ie_serving.core.values.errors import NotFound
 from ie_serving.engines.base import EngineOptions
 from ie_serving.models.configuration import Graph, ModelConfig
 from ie_serving.server.fronts.other_servers import Front, front_of

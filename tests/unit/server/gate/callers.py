@@ -6,8 +6,8 @@ import time
 from collections.abc import Callable, Mapping
 
 from ie_serving.config.credentials import AccessMaterial, Password
-from ie_serving.core import hashes
-from ie_serving.core.access import Caller, Credentials, Right
+from ie_serving.core.values import hashes
+from ie_serving.core.values.access import Caller, Credentials, Right
 from ie_serving.server.gate.access import Access
 from ie_serving.server.process.handover import Handover
 from tests.process import ASK_PAUSE_S, PATIENCE_S

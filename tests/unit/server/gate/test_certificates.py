@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from ie_serving.config.credentials import TlsMaterial
-from ie_serving.core.errors import ConfigError
+from ie_serving.core.values.errors import ConfigError
 from ie_serving.server.gate.certificates import HTTP1, Certificates
 from ie_serving.server.process.handover import Handover
 from tests.certificates import Authority

@@ -5,7 +5,7 @@ from typing import Any, cast
 
 import pytest
 
-from ie_serving.core.errors import QueueFull
+from ie_serving.core.values.errors import QueueFull
 from ie_serving.server.fronts.rest.pages import refusal
 from ie_serving.server.gate.in_flight import InFlight
 from ie_serving.server.transport.http1.messages import Reply, Request, RequestHead

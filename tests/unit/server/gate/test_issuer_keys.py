@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from ie_serving.core.errors import ConfigError, ServingError, Unreachable
+from ie_serving.core.values.errors import ConfigError, ServingError, Unreachable
 from ie_serving.server.gate import issuer_keys
 from ie_serving.server.gate.issuer_keys import ASKED_S, IssuerKeys, fetched
 from ie_serving.server.gate.token_keys import MOST_BYTES, TokenKeys, keys_of

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from ie_serving.core.access import Models, Need, Right
+from ie_serving.core.values.access import Models, Need, Right
 from ie_serving.server.gate.rest_guard import LONGEST_TARGET, RestGuard
 from ie_serving.server.transport.http1.messages import Reply, Request, RequestHead
 from tests.unit.server.gate.callers import access

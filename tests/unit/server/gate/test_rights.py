@@ -8,8 +8,8 @@ from google.protobuf.descriptor_pool import DescriptorPool
 
 from ie_serving.compat.stfs.front.routes import ALIVE, ASK
 from ie_serving.config.settings import ServerSettings
-from ie_serving.core.access import Need, Right
-from ie_serving.core.errors import NotFound
+from ie_serving.core.values.access import Need, Right
+from ie_serving.core.values.errors import NotFound
 from ie_serving.server.fronts.admin.grpc_health import HealthService
 from ie_serving.server.fronts.admin.grpc_reflection import ReflectionService
 from ie_serving.server.fronts.kserve_v2 import grpc_later

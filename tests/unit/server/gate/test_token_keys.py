@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from ie_serving.core.errors import ConfigError
+from ie_serving.core.values.errors import ConfigError
 from ie_serving.server.gate.token_keys import MOST_BYTES, MOST_KEYS, keys_of
 from tests.issuer import ec_key, ed_key, jwk, key_set, rsa_key
 

@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ie_serving.config.credentials import AccessMaterial, Claim, TokenMaterial
-from ie_serving.core.access import Caller, Credentials, Right
-from ie_serving.core.errors import Forbidden, NotAvailable, QueueFull, Unauthenticated
+from ie_serving.core.values.access import Caller, Credentials, Right
+from ie_serving.core.values.errors import Forbidden, NotAvailable, QueueFull, Unauthenticated
 from ie_serving.server.gate import access as access_module
 from ie_serving.server.gate import tokens as tokens_module
 from ie_serving.server.gate.access import Access

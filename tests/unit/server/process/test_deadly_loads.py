@@ -8,7 +8,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from ie_serving.core.errors import LoadFailed
+from ie_serving.core.values.errors import LoadFailed
 from ie_serving.server.process.deadly_loads import DeadlyLoads, LoadNotes
 from ie_serving.server.process.handover import Handover
 

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from ie_serving.core.budget import Budget
+from ie_serving.core.runtime.budget import Budget
 from ie_serving.server.process.garbage import (
     DUE,
     DUE_IN_TIME,

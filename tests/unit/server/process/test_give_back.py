@@ -5,8 +5,8 @@ import sys
 
 import pytest
 
-from ie_serving.core.budget import Budget
-from ie_serving.core.heaps import SMALL_BUDGET
+from ie_serving.core.runtime.budget import Budget
+from ie_serving.core.runtime.heaps import SMALL_BUDGET
 from ie_serving.server.process.give_back import LARGE_WORK, MOST_LOOKS, give_back
 from tests.process import output_of
 
@@ -15,9 +15,9 @@ PATIENCE_S = 20.0
 KEEPS = """
 import asyncio, gc, re
 from pathlib import Path
-from ie_serving.core.budget import BUDGET
+from ie_serving.core.runtime.budget import BUDGET
 from ie_serving.server.process.give_back import give_back
-from ie_serving.core.heaps import HEAPS
+from ie_serving.core.runtime.heaps import HEAPS
 
 def resident():
     return int(re.findall(r"VmRSS:\\s+(\\d+)", Path("/proc/self/status").read_text())[0]) // 1024

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from ie_serving.config.settings import ServerSettings
-from ie_serving.core.errors import ServingError
+from ie_serving.core.values.errors import ServingError
 from ie_serving.server.process.lifecycle import CLOSE_TIMEOUT_S, MakeListener, Orders, serve
 from ie_serving.server.process.ports import PortError, Ports
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from ie_serving.config.settings import ServerSettings, Settings
-from ie_serving.core.errors import ServingError
+from ie_serving.core.values.errors import ServingError
 from ie_serving.server.process import take_over
 from ie_serving.server.process.gunicorn_app import _ended_child
 from ie_serving.server.process.take_over import VARIABLE, Succession, inherited, of_successor

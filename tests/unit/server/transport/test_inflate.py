@@ -8,8 +8,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from ie_serving.core.budget import BUDGET
-from ie_serving.core.errors import QueueFull
+from ie_serving.core.runtime.budget import BUDGET
+from ie_serving.core.values.errors import QueueFull
 from ie_serving.server.transport.inflate import DEFLATE, GZIP, Malformed, TooLong, inflate
 
 LIMIT = 1 << 28

@@ -10,8 +10,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from ie_serving.core.errors import ConfigError, LoadFailed, NotAvailable, ServingError
-from ie_serving.core.versions import State, VersionStatus
+from ie_serving.core.values.errors import ConfigError, LoadFailed, NotAvailable, ServingError
+from ie_serving.core.values.versions import State, VersionStatus
 from ie_serving.server.process.handover import Handover
 from ie_serving.server.workers.crew import LOOK, NOT_ACCEPTING, Crew
 from ie_serving.server.workers.ledger import Answering, Ledger

@@ -5,7 +5,7 @@ from typing import ClassVar
 
 import pytest
 
-from ie_serving.core.errors import Corrupted, StorageError, Unauthorized, Unreachable
+from ie_serving.core.values.errors import Corrupted, StorageError, Unauthorized, Unreachable
 from ie_serving.storage.backends.bucket import REBUILT_AFTER_S, BucketRemote, Kept
 from ie_serving.storage.base import Entry
 from ie_serving.storage.remote import Location

@@ -7,7 +7,7 @@ import pytest
 
 from ie_serving.config.dialects.environment import storage_options
 from ie_serving.config.values.faults import Faults
-from ie_serving.core.errors import ConfigError
+from ie_serving.core.values.errors import ConfigError
 from ie_serving.storage.backends.by_url import check_urls, open_storage
 from ie_serving.storage.backends.local import LocalStorage
 from ie_serving.storage.mirror.mirror import Mirror

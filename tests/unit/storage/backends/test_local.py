@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ie_serving.core.errors import (
+from ie_serving.core.values.errors import (
     EntryChanged,
     Missing,
     NotThereYet,

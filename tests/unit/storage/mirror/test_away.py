@@ -2,11 +2,7 @@
 
 import pytest
 
-from ie_serving.core.errors import (
-    Missing,
-    Unauthorized,
-    Unreachable,
-)
+from ie_serving.core.values.errors import Missing, Unauthorized, Unreachable
 from tests.unit.storage.contract import listed
 from tests.unit.storage.mirror.repositories import MODEL, MemoryRepository
 

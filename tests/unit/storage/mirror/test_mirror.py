@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ie_serving.core.errors import (
+from ie_serving.core.values.errors import (
     Corrupted,
     NotAvailable,
     StorageError,

@@ -6,10 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ie_serving.core.errors import (
-    StorageError,
-    Unreachable,
-)
+from ie_serving.core.values.errors import StorageError, Unreachable
 from ie_serving.storage.mirror import cache, download
 from ie_serving.storage.mirror.download import Transfer
 from ie_serving.storage.mirror.mirror import Mirror

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from ie_serving.core.errors import InvalidRequest
-from ie_serving.core.requests import ModelSpec
-from ie_serving.core.tensors import DataType, Signature, TensorSpec
+from ie_serving.core.values.errors import InvalidRequest
+from ie_serving.core.values.requests import ModelSpec
+from ie_serving.core.values.tensors import DataType, Signature, TensorSpec
 from ie_serving.wire.clients.call import Call, checked_url, predict
 from ie_serving.wire.clients.languages import WRITERS, program
 from ie_serving.wire.clients.sample import text_of

@@ -2,9 +2,9 @@
 
 import pytest
 
-from ie_serving.core.errors import InvalidRequest
-from ie_serving.core.requests import ModelSpec
-from ie_serving.core.tensors import DataType, Signature, TensorSpec
+from ie_serving.core.values.errors import InvalidRequest
+from ie_serving.core.values.requests import ModelSpec
+from ie_serving.core.values.tensors import DataType, Signature, TensorSpec
 from ie_serving.wire.clients.metadata import signatures_at
 from ie_serving.wire.tfs.metadata import FORMS
 

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from ie_serving.core.errors import InvalidRequest
-from ie_serving.core.tensors import DataType, Signature, TensorSpec
+from ie_serving.core.values.errors import InvalidRequest
+from ie_serving.core.values.tensors import DataType, Signature, TensorSpec
 from ie_serving.wire.clients.sample import MOST_ELEMENTS, Filled, chosen, inlined, inputs, text_of
 
 

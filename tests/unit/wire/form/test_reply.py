@@ -5,8 +5,8 @@ import json
 import numpy as np
 import pytest
 
-from ie_serving.core.errors import InvalidRequest
-from ie_serving.core.tensors import Array
+from ie_serving.core.values.errors import InvalidRequest
+from ie_serving.core.values.tensors import Array
 from ie_serving.wire.form.reply import Form, encode_raw, encode_texts, form_of
 
 

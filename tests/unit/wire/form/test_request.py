@@ -5,9 +5,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from ie_serving.core.errors import InvalidRequest
-from ie_serving.core.images import ImageForm
-from ie_serving.core.tensors import DataType, Signature, TensorSpec
+from ie_serving.core.values.errors import InvalidRequest
+from ie_serving.core.values.images import ImageForm
+from ie_serving.core.values.tensors import DataType, Signature, TensorSpec
 from ie_serving.wire.form.reply import Form
 from ie_serving.wire.form.request import parse_form
 from ie_serving.wire.json.request import Format

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from ie_serving.core.tensors import Array
+from ie_serving.core.values.tensors import Array
 
 ORIENTATION = 0x0112
 

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image, ImageOps
 
-from ie_serving.core.budget import BUDGET
-from ie_serving.core.errors import InvalidTensor, NotSupported, QueueFull, RequestTooLarge
-from ie_serving.core.tensors import Array
+from ie_serving.core.runtime.budget import BUDGET
+from ie_serving.core.values.errors import InvalidTensor, NotSupported, QueueFull, RequestTooLarge
+from ie_serving.core.values.tensors import Array
 from ie_serving.wire.image.decode import MOST_PIXELS, MOST_SCANS, _pillow, decode
 from tests.unit.wire.image.pictures import encoded, noise, png_header, saved, smooth
 

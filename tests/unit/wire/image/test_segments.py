@@ -6,7 +6,7 @@ import zlib
 import numpy as np
 import pytest
 
-from ie_serving.core.errors import InvalidTensor
+from ie_serving.core.values.errors import InvalidTensor
 from ie_serving.wire.image.decode import MOST_SCANNED, decode
 from ie_serving.wire.image.segments import MOST_BETWEEN, MOST_CHUNKS, MOST_SEGMENTS
 from tests.unit.wire.image.pictures import encoded, smooth

@@ -8,7 +8,7 @@ import warnings
 import numpy as np
 import pytest
 
-from ie_serving.core.tensors import Array, DataType
+from ie_serving.core.values.tensors import Array, DataType
 from ie_serving.wire.json.buffers import KEPT_BODY, parse_strictly, read_array, read_arrays
 from tests.process import output_of
 
@@ -105,7 +105,7 @@ def test_arrays_outlive_the_parser_s_next_document() -> None:
 KEPT = """
 import ctypes, re, threading
 from pathlib import Path
-from ie_serving.core.heaps import HEAPS
+from ie_serving.core.runtime.heaps import HEAPS
 from ie_serving.wire.json.buffers import parse_strictly
 
 def resident():

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from ie_serving.core.tensors import Array
+from ie_serving.core.values.tensors import Array
 from ie_serving.wire.json.compact import PIECE, compact, is_finite
 
 DTYPES = [np.float32, np.float64, np.int8, np.int64, np.uint64, np.longlong, np.ulonglong, np.bool_]

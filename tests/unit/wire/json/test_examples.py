@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from ie_serving.core.errors import InvalidRequest
+from ie_serving.core.values.errors import InvalidRequest
 from ie_serving.wire.json.examples import ExamplesBody, parse_examples
 
 

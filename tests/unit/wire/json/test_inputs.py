@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis.extra import numpy as hnp
 
-from ie_serving.core.errors import InvalidRequest
-from ie_serving.core.images import ImageForm
-from ie_serving.core.tensors import Array, DataType, TensorSpec
+from ie_serving.core.values.errors import InvalidRequest
+from ie_serving.core.values.images import ImageForm
+from ie_serving.core.values.tensors import Array, DataType, TensorSpec
 from ie_serving.wire.json.inputs import decode_columns, decode_rows, dtypes_for, without_left_out
 
 ONE = {"x": DataType.FP32}

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from ie_serving.core.tensors import Array, DataType
+from ie_serving.core.values.tensors import Array, DataType
 from ie_serving.wire.json.buffers import Lazy, parse_strictly, read_array
 from ie_serving.wire.json.layouts import ELSE, MOST, SHAPES, remember
 

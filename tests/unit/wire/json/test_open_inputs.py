@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ie_serving.core.errors import InvalidRequest
-from ie_serving.core.tensors import SERVING_DEFAULT, DataType, Signature, TensorSpec
+from ie_serving.core.values.errors import InvalidRequest
+from ie_serving.core.values.tensors import SERVING_DEFAULT, DataType, Signature, TensorSpec
 from ie_serving.wire.json.request import parse_predict
 
 BEHIND = {"x": TensorSpec("x", DataType.FP32, (-1, 2), "x:0")}

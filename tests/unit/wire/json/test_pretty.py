@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from ie_serving.core.tensors import BY_NUMPY, Array, TensorSpec
+from ie_serving.core.values.tensors import BY_NUMPY, Array, TensorSpec
 from ie_serving.wire.json.pretty import (
     DENSE,
     LINES,

@@ -16,8 +16,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from ie_serving.core.errors import InvalidRequest
-from ie_serving.core.tensors import Array, DataType, Signature, TensorSpec
+from ie_serving.core.values.errors import InvalidRequest
+from ie_serving.core.values.tensors import Array, DataType, Signature, TensorSpec
 from ie_serving.wire.json import request, slices
 from ie_serving.wire.json.buffers import parse_strictly
 from ie_serving.wire.json.document import object_of, plain

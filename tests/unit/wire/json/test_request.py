@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from ie_serving.core.errors import InvalidRequest
-from ie_serving.core.tensors import Array, DataType, Signature, TensorSpec
+from ie_serving.core.values.errors import InvalidRequest
+from ie_serving.core.values.tensors import Array, DataType, Signature, TensorSpec
 from ie_serving.wire.json.request import Format, parse_predict
 
 

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from ie_serving.core.errors import InvalidRequest
-from ie_serving.core.tensors import BY_NUMPY, Array, Signature, TensorSpec
+from ie_serving.core.values.errors import InvalidRequest
+from ie_serving.core.values.tensors import BY_NUMPY, Array, Signature, TensorSpec
 from ie_serving.wire.json.request import Format, parse_predict
 from ie_serving.wire.json.response import (
     CUT,

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from ie_serving.core.errors import InvalidRequest
-from ie_serving.core.tensors import BY_NUMPY, Signature, TensorSpec
+from ie_serving.core.values.errors import InvalidRequest
+from ie_serving.core.values.tensors import BY_NUMPY, Signature, TensorSpec
 from ie_serving.wire.json import request, slices
 from ie_serving.wire.json.request import Format, SlicedBody, parse_predict
 from ie_serving.wire.json.slices import sliced

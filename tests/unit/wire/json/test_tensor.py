@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from ie_serving.core.errors import InvalidRequest
-from ie_serving.core.tensors import DataType
+from ie_serving.core.values.errors import InvalidRequest
+from ie_serving.core.values.tensors import DataType
 from ie_serving.wire.json.tensor import MAX_RANK, PIECE, RowCheck, decode_tensor, try_tensor
 
 NUMBERS = [dtype for dtype in DataType if dtype.numpy.kind in "fiub"]

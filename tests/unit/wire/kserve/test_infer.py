@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ie_serving.core.errors import InvalidRequest, NotSupported, ServingError
-from ie_serving.core.requests import ModelSpec
-from ie_serving.core.tensors import Array, DataType, Signature, TensorSpec, strings
+from ie_serving.core.values.errors import InvalidRequest, NotSupported, ServingError
+from ie_serving.core.values.requests import ModelSpec
+from ie_serving.core.values.tensors import Array, DataType, Signature, TensorSpec, strings
 from ie_serving.wire.kserve import infer_request
 from ie_serving.wire.kserve.contents import LIST_OF
 from ie_serving.wire.kserve.datatypes import NAME_OF

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ie_serving.core.errors import InvalidRequest, InvalidTensor
-from ie_serving.core.tensors import DataType, Signature, TensorSpec
+from ie_serving.core.values.errors import InvalidRequest, InvalidTensor
+from ie_serving.core.values.tensors import DataType, Signature, TensorSpec
 from ie_serving.wire.kserve.inputs import check_datatype, sequence_inputs, unique
 
 

@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from ie_serving.core.images import ImageForm
-from ie_serving.core.tensors import DataType, Evidence, Signature, TensorSpec
-from ie_serving.core.versions import State, VersionStatus
+from ie_serving.core.values.images import ImageForm
+from ie_serving.core.values.tensors import DataType, Evidence, Signature, TensorSpec
+from ie_serving.core.values.versions import State, VersionStatus
 from ie_serving.wire.kserve import grpc_messages
 from ie_serving.wire.kserve.metadata import model_index, model_metadata
 from ie_serving.wire.protobuf import inference_messages as messages

@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from ie_serving.core.budget import Budget
-from ie_serving.core.errors import BudgetFull, InvalidTensor
-from ie_serving.core.tensors import DataType, strings
+from ie_serving.core.runtime.budget import Budget
+from ie_serving.core.values.errors import BudgetFull, InvalidTensor
+from ie_serving.core.values.tensors import DataType, strings
 from ie_serving.wire.kserve import raw
 from ie_serving.wire.kserve.datatypes import BY_NAME, NAME_OF, datatype
 from ie_serving.wire.kserve.raw import (

@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from ie_serving.core.errors import InvalidRequest
+from ie_serving.core.values.errors import InvalidRequest
 from ie_serving.wire.protobuf import messages
 from ie_serving.wire.protobuf.counting import (
     COUNTED,

@@ -2,8 +2,8 @@
 
 import pytest
 
-from ie_serving.core.errors import InvalidRequest
-from ie_serving.core.requests import Features
+from ie_serving.core.values.errors import InvalidRequest
+from ie_serving.core.values.requests import Features
 from ie_serving.wire.protobuf import messages
 from ie_serving.wire.tfs.example import count_of, examples_of, serialize_examples, with_context
 

@@ -5,8 +5,8 @@ import json
 import numpy as np
 from google.protobuf import json_format
 
-from ie_serving.core.tensors import DataType, Signature, TensorSpec
-from ie_serving.core.versions import State, VersionStatus
+from ie_serving.core.values.tensors import DataType, Signature, TensorSpec
+from ie_serving.core.values.versions import State, VersionStatus
 from ie_serving.wire.protobuf import messages
 from ie_serving.wire.tfs import metadata
 

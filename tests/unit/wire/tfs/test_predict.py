@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ie_serving.core.errors import InvalidRequest, InvalidTensor
-from ie_serving.core.requests import InferRequest, ModelSpec
-from ie_serving.core.tensors import Array, DataType, Signature, TensorSpec
+from ie_serving.core.values.errors import InvalidRequest, InvalidTensor
+from ie_serving.core.values.requests import InferRequest, ModelSpec
+from ie_serving.core.values.tensors import Array, DataType, Signature, TensorSpec
 from ie_serving.wire.protobuf import fields, messages, writing
 from ie_serving.wire.tfs import predict
 from ie_serving.wire.tfs.predict import (

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ie_serving.core.errors import InvalidRequest
-from ie_serving.core.tensors import DataType
+from ie_serving.core.values.errors import InvalidRequest
+from ie_serving.core.values.tensors import DataType
 from ie_serving.wire.protobuf import messages, writing
 from ie_serving.wire.tfs import predict, predict_layout
 from ie_serving.wire.tfs.predict import ANY_SIGNATURE, parse_request, parse_whole

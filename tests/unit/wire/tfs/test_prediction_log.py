@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ie_serving.core.errors import InvalidRequest
+from ie_serving.core.values.errors import InvalidRequest
 from ie_serving.wire.protobuf import messages
 from ie_serving.wire.tfs.prediction_log import masked_crc32c, read_requests
 

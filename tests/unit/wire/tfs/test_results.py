@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from ie_serving.core.errors import InvalidRequest
-from ie_serving.core.tensors import Array
+from ie_serving.core.values.errors import InvalidRequest
+from ie_serving.core.values.tensors import Array
 from ie_serving.wire.tfs import results
 
 LABELS = np.array([[b"a", b"b"], [b"c", b"\xff"]], np.object_)

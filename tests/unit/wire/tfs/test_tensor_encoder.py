@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from ie_serving.core.tensors import Array, DataType
+from ie_serving.core.values.tensors import Array, DataType
 from ie_serving.wire.protobuf import messages
 from ie_serving.wire.tfs.tensor_encoder import TensorEncoder, size_of
 from ie_serving.wire.tfs.tensor_proto import LIST_OF, decode_tensor

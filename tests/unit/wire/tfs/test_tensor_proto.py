@@ -5,9 +5,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ie_serving.core.budget import BUDGET, Budget
-from ie_serving.core.errors import InvalidRequest, InvalidTensor, QueueFull
-from ie_serving.core.tensors import DataType
+from ie_serving.core.runtime.budget import BUDGET, Budget
+from ie_serving.core.values.errors import InvalidRequest, InvalidTensor, QueueFull
+from ie_serving.core.values.tensors import DataType
 from ie_serving.wire.protobuf import messages
 from ie_serving.wire.tfs import tensor_proto
 from ie_serving.wire.tfs.tensor_proto import Filling, SplitTensor, decode_tensor

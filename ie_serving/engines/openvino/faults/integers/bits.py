@@ -6,7 +6,7 @@ import numpy as np
 import openvino as ov
 import openvino.opset15 as op
 
-from ie_serving.core.tensors import Array
+from ie_serving.core.values.tensors import Array
 from ie_serving.engines.openvino.faults.integers.bounds import HELD, INT32, WIDE, Values
 from ie_serving.engines.openvino.faults.integers.rule import (
     Exact,

@@ -15,8 +15,8 @@ Operations whose values are known to be small (`bounds.py`) stay as they are.
 import openvino as ov
 import openvino.opset15 as op
 
-from ie_serving.core.errors import LoadFailed
-from ie_serving.core.hints import Hint
+from ie_serving.core.values.errors import LoadFailed
+from ie_serving.core.values.hints import Hint
 from ie_serving.engines.openvino.faults.integers import (
     arithmetic,
     bits,

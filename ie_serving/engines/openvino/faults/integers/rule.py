@@ -6,8 +6,8 @@ from typing import NoReturn, TypeAlias
 
 import openvino as ov
 
-from ie_serving.core.errors import LoadFailed
-from ie_serving.core.hints import Hint
+from ie_serving.core.values.errors import LoadFailed
+from ie_serving.core.values.hints import Hint
 from ie_serving.engines.openvino.faults.integers.bounds import INT32, Values, is_within
 from ie_serving.engines.openvino.graphs.constants import Operand
 from ie_serving.engines.openvino.graphs.flags import title

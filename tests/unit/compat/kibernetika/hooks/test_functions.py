@@ -9,7 +9,7 @@ import pytest
 
 from ie_serving.compat.kibernetika.hooks.context import HookContext
 from ie_serving.compat.kibernetika.hooks.functions import bound, functions_of, with_params
-from ie_serving.core.errors import LoadFailed
+from ie_serving.core.values.errors import LoadFailed
 
 CTX = HookContext([], None)
 EXTRAS = {"model_path": "m.xml", "threshold": "0.5"}

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ie_serving.core.errors import DeadlineExceeded, ServingError
+from ie_serving.core.values.errors import DeadlineExceeded, ServingError
 from tests.unit.compat.kibernetika.hooks.hooked import linear, opened
 from tests.unit.engines.asking import answer
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tensorflow.compat.v1 as v1
 
-from ie_serving.core.errors import LoadFailed
+from ie_serving.core.values.errors import LoadFailed
 from tests.unit.compat.kibernetika.hooks.hooked import chained
 from tests.unit.engines.asking import answer
 from tests.unit.engines.savedmodel.exports import first_generation, signature

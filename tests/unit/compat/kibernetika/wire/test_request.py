@@ -7,8 +7,8 @@ import pytest
 
 from ie_serving.compat.kibernetika.wire.reply import encode
 from ie_serving.compat.kibernetika.wire.request import Asked, Form, parse
-from ie_serving.core.errors import InvalidRequest
-from ie_serving.core.tensors import SERVING_DEFAULT, Signature
+from ie_serving.core.values.errors import InvalidRequest
+from ie_serving.core.values.tensors import SERVING_DEFAULT, Signature
 
 ANY = Signature(SERVING_DEFAULT, {}, {}, is_open=True)
 KIND = b"multipart/form-data; boundary=b"

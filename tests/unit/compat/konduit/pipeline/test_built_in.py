@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ie_serving.core.errors import InvalidRequest, LoadFailed
+from ie_serving.core.values.errors import InvalidRequest, LoadFailed
 from ie_serving.wire.image.decode import decode
 from ie_serving.wire.image.encode import encoded
 from tests.unit.compat.konduit.pipeline.pipelines import array, ran

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from ie_serving.compat.sagemaker.wire.arrays import as_input, read_npy, write_csv, write_npy
-from ie_serving.core.errors import InvalidRequest
-from ie_serving.core.tensors import Array, DataType, Signature, TensorSpec
+from ie_serving.core.values.errors import InvalidRequest
+from ie_serving.core.values.tensors import Array, DataType, Signature, TensorSpec
 
 
 def npy(array: Any, version: tuple[int, int] | None = None) -> bytes:

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from ie_serving.compat.stfs.wire.request import StfsBody, parse
-from ie_serving.core.errors import InvalidRequest
-from ie_serving.core.images import ImageForm
-from ie_serving.core.requests import ModelSpec
-from ie_serving.core.tensors import Array, DataType, Signature, TensorSpec
+from ie_serving.core.values.errors import InvalidRequest
+from ie_serving.core.values.images import ImageForm
+from ie_serving.core.values.requests import ModelSpec
+from ie_serving.core.values.tensors import Array, DataType, Signature, TensorSpec
 
 PNG = b"\x89PNG\xff\xfe\xfb"
 URL_SAFE = base64.urlsafe_b64encode(PNG).decode()

@@ -6,7 +6,7 @@ import math
 import numpy as np
 
 from ie_serving.compat.stfs.wire.response import encode
-from ie_serving.core.tensors import DataType, TensorSpec
+from ie_serving.core.values.tensors import DataType, TensorSpec
 
 
 def spec(name: str, dtype: DataType) -> TensorSpec:

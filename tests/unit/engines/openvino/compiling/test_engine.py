@@ -12,8 +12,8 @@ import openvino as ov
 import openvino.opset15 as op
 import pytest
 
-from ie_serving.core.errors import LoadFailed
-from ie_serving.core.tensors import SERVING_DEFAULT, Array, DataType
+from ie_serving.core.values.errors import LoadFailed
+from ie_serving.core.values.tensors import SERVING_DEFAULT, Array, DataType
 from ie_serving.engines.openvino.compiling import programs, threads_choice
 from ie_serving.engines.openvino.compiling.engine import OpenVinoEngine
 from ie_serving.engines.openvino.compiling.threads_choice import AS_FAST, about_as_fast
@@ -64,7 +64,7 @@ ROOT = Path(__file__).resolve().parents[5]
 PRECISIONS_OF = """
 import sys
 from pathlib import Path
-from ie_serving.core.errors import LoadFailed
+from ie_serving.core.values.errors import LoadFailed
 from tests.unit.engines.openvino.models import add_one, load
 path = add_one(Path(sys.argv[1]))
 for options in eval(sys.argv[2]):
@@ -391,7 +391,7 @@ import sys
 from pathlib import Path
 import numpy as np
 import openvino.opset15 as op
-from ie_serving.core.budget import BUDGET
+from ie_serving.core.runtime.budget import BUDGET
 from tests.unit.engines.openvino.models import load, parameter, result, run, save
 
 path, BUDGET.limit = Path(sys.argv[1]), int(sys.argv[2])

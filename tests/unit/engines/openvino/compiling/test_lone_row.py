@@ -11,9 +11,9 @@ import openvino as ov
 import openvino.opset15 as op
 import pytest
 
-from ie_serving.core.budget import BUDGET
-from ie_serving.core.errors import InvalidRequest, InvalidTensor, LoadFailed
-from ie_serving.core.tensors import SERVING_DEFAULT, Array, DataType, Signature, TensorSpec
+from ie_serving.core.runtime.budget import BUDGET
+from ie_serving.core.values.errors import InvalidRequest, InvalidTensor, LoadFailed
+from ie_serving.core.values.tensors import SERVING_DEFAULT, Array, DataType, Signature, TensorSpec
 from ie_serving.engines.base import GATHERED, EngineOptions
 from ie_serving.engines.openvino.compiling import lone_row, programs
 from ie_serving.engines.openvino.compiling.lone_row import (

@@ -6,7 +6,7 @@ import openvino as ov
 import openvino.opset15 as op
 import pytest
 
-from ie_serving.core.errors import LoadFailed
+from ie_serving.core.values.errors import LoadFailed
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.openvino.compiling.properties import (
     precision_of,

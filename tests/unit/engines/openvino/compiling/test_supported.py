@@ -6,7 +6,7 @@ from pathlib import Path
 import openvino as ov
 import pytest
 
-from ie_serving.core.errors import LoadFailed
+from ie_serving.core.values.errors import LoadFailed
 from ie_serving.engines.openvino.compiling import supported
 from ie_serving.engines.openvino.options import OpenVinoOptions
 from tests.unit.engines.openvino.models import add_one

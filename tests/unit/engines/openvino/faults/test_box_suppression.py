@@ -8,8 +8,8 @@ import openvino.opset15 as op
 import pytest
 import tensorflow as tf
 
-from ie_serving.core.errors import InvalidRequest
-from ie_serving.core.tensors import Array
+from ie_serving.core.values.errors import InvalidRequest
+from ie_serving.core.values.tensors import Array
 from ie_serving.engines.run.program import CompiledPrograms
 from tests.unit.engines.openvino.models import load, parameter, result, run, save
 

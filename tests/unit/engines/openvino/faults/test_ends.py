@@ -8,8 +8,8 @@ import numpy as np
 import openvino.opset15 as op
 import pytest
 
-from ie_serving.core.errors import InvalidTensor
-from ie_serving.core.tensors import DataType
+from ie_serving.core.values.errors import InvalidTensor
+from ie_serving.core.values.tensors import DataType
 from tests.unit.engines.openvino.models import load, run, unary
 
 WAYS = pytest.mark.parametrize("execution", ["inline", "async"])

@@ -11,8 +11,8 @@ import openvino.opset6 as op6
 import openvino.opset15 as op
 import pytest
 
-from ie_serving.core.errors import InvalidRequest, InvalidTensor
-from ie_serving.core.tensors import Array, DataType
+from ie_serving.core.values.errors import InvalidRequest, InvalidTensor
+from ie_serving.core.values.tensors import Array, DataType
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.openvino.faults.hazards import Hazards, guard
 from ie_serving.engines.openvino.interface.specs import prepare

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ie_serving.core.errors import InvalidTensor
-from ie_serving.core.tensors import DataType
+from ie_serving.core.values.errors import InvalidTensor
+from ie_serving.core.values.tensors import DataType
 from ie_serving.engines.run.program import CompiledPrograms
 from tests.unit.engines.openvino.models import load, ov_type, run, unary
 

@@ -9,8 +9,8 @@ import openvino as ov
 import openvino.opset15 as op
 import pytest
 
-from ie_serving.core.errors import InvalidTensor
-from ie_serving.core.tensors import SERVING_DEFAULT, Array, DataType
+from ie_serving.core.values.errors import InvalidTensor
+from ie_serving.core.values.tensors import SERVING_DEFAULT, Array, DataType
 from ie_serving.engines.openvino.faults import nonfinite
 from ie_serving.engines.run.program import Program
 from tests.unit.engines.openvino.models import load, parameter, result, run, save

@@ -8,7 +8,7 @@ import openvino as ov
 import openvino.opset16 as op
 import pytest
 
-from ie_serving.core.errors import InvalidTensor
+from ie_serving.core.values.errors import InvalidTensor
 from ie_serving.engines.openvino.faults.stages import READ
 from ie_serving.engines.openvino.graphs.bodies import bodies
 from ie_serving.engines.openvino.graphs.rules import visit

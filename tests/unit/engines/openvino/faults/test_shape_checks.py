@@ -9,8 +9,8 @@ import openvino as ov
 import openvino.opset15 as op
 import pytest
 
-from ie_serving.core.errors import InvalidRequest
-from ie_serving.core.tensors import Array, DataType
+from ie_serving.core.values.errors import InvalidRequest
+from ie_serving.core.values.tensors import Array, DataType
 from ie_serving.engines.openvino.faults.shape_checks import unfit
 from tests.unit.engines.openvino.models import load, run, unary
 

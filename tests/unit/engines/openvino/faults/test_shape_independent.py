@@ -9,7 +9,7 @@ import openvino as ov
 import openvino.opset15 as op
 import pytest
 
-from ie_serving.core.tensors import SERVING_DEFAULT, Array, DataType
+from ie_serving.core.values.tensors import SERVING_DEFAULT, Array, DataType
 from ie_serving.engines.base import GATHERED
 from ie_serving.engines.openvino.faults.shape_independent import COMPUTES, MOVES, computes_alike
 from ie_serving.engines.run.queued import QueuedProgram

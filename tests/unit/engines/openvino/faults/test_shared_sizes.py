@@ -13,8 +13,8 @@ import openvino as ov
 import openvino.opset15 as op
 import pytest
 
-from ie_serving.core.errors import InvalidRequest, InvalidTensor
-from ie_serving.core.tensors import Array, DataType
+from ie_serving.core.values.errors import InvalidRequest, InvalidTensor
+from ie_serving.core.values.tensors import Array, DataType
 from ie_serving.engines.run import probe
 from tests.unit.engines.openvino.models import load, parameter, result, run, save
 

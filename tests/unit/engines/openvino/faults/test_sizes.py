@@ -9,8 +9,8 @@ import openvino as ov
 import pytest
 from openvino import opset13 as op
 
-from ie_serving.core.errors import InvalidRequest, InvalidTensor, LoadFailed
-from ie_serving.core.tensors import DataType
+from ie_serving.core.values.errors import InvalidRequest, InvalidTensor, LoadFailed
+from ie_serving.core.values.tensors import DataType
 from ie_serving.engines.openvino.faults.stages import VALUES
 from ie_serving.engines.openvino.graphs.rules import visit
 from tests.unit.engines.openvino.models import load, parameter, result, run, save, unary

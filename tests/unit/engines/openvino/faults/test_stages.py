@@ -13,8 +13,8 @@ import openvino as ov
 import openvino.opset15 as op
 import pytest
 
-from ie_serving.core.errors import InvalidRequest, InvalidTensor, LoadFailed
-from ie_serving.core.tensors import Array, DataType
+from ie_serving.core.values.errors import InvalidRequest, InvalidTensor, LoadFailed
+from ie_serving.core.values.tensors import Array, DataType
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.openvino.faults.hazards import guard
 from ie_serving.engines.openvino.faults.loop_rounds import MOST_ROUNDS

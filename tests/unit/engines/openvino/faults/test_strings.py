@@ -8,7 +8,7 @@ import numpy as np
 import openvino.opset16 as op
 import pytest
 
-from ie_serving.core.errors import LoadFailed
+from ie_serving.core.values.errors import LoadFailed
 from ie_serving.engines.openvino.faults.strings import RIGHT
 from tests.unit.engines.openvino.models import DataType, load, parameter, result, run, save
 

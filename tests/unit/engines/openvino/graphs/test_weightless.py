@@ -7,7 +7,7 @@ import openvino as ov
 import openvino.opset15 as op
 import pytest
 
-from ie_serving.core.tensors import DataType
+from ie_serving.core.values.tensors import DataType
 from ie_serving.engines.openvino.graphs.weightless import (
     MASK_ELEMENTS,
     WEIGHT_ELEMENTS,

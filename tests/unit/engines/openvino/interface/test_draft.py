@@ -6,7 +6,7 @@ import openvino as ov
 import openvino.opset15 as op
 import pytest
 
-from ie_serving.core.tensors import Method
+from ie_serving.core.values.tensors import Method
 from ie_serving.engines.openvino.interface.draft import Draft
 from ie_serving.engines.savedmodel.host.program import Plan, Step
 

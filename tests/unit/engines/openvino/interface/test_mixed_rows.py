@@ -7,8 +7,8 @@ import numpy as np
 import openvino.opset15 as op
 import pytest
 
-from ie_serving.core.errors import InvalidTensor, LoadFailed
-from ie_serving.core.tensors import Array, DataType
+from ie_serving.core.values.errors import InvalidTensor, LoadFailed
+from ie_serving.core.values.tensors import Array, DataType
 from tests.unit.engines.openvino.models import Shape, load, run, unary
 
 WEIGHTS = np.random.default_rng(4).standard_normal((8, 3)).astype(np.float32)

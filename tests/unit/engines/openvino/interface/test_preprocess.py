@@ -9,8 +9,8 @@ import openvino.opset15 as op
 import pytest
 from PIL import Image
 
-from ie_serving.core.errors import InvalidTensor, LoadFailed
-from ie_serving.core.tensors import SERVING_DEFAULT, DataType, Method, TensorSpec
+from ie_serving.core.values.errors import InvalidTensor, LoadFailed
+from ie_serving.core.values.tensors import SERVING_DEFAULT, DataType, Method, TensorSpec
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.openvino.compiling.engine import OpenVinoEngine
 from ie_serving.engines.openvino.interface import preprocess

@@ -6,7 +6,7 @@ import openvino as ov
 import openvino.opset15 as op
 import pytest
 
-from ie_serving.core.tensors import SERVING_DEFAULT, DataType, TensorSpec
+from ie_serving.core.values.tensors import SERVING_DEFAULT, DataType, TensorSpec
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.openvino.compiling.engine import OpenVinoEngine
 from ie_serving.engines.openvino.interface.specs import NO_LIMIT

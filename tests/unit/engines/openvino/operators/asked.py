@@ -9,7 +9,7 @@ import onnx
 from onnx import helper
 from onnx.reference import ReferenceEvaluator
 
-from ie_serving.core.tensors import Array
+from ie_serving.core.values.tensors import Array
 from tests.unit.engines.openvino.models import load, run
 
 OPSET = 28

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from onnx import helper
 
-from ie_serving.core.errors import InvalidRequest, LoadFailed
+from ie_serving.core.values.errors import InvalidRequest, LoadFailed
 from tests.unit.engines.openvino.models import load, run
 from tests.unit.engines.openvino.operators.asked import check, floats, write
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from ie_serving.core.errors import LoadFailed
+from ie_serving.core.values.errors import LoadFailed
 from ie_serving.engines.openvino.options import OpenVinoOptions
 from ie_serving.engines.openvino.reading.formats import missing, model_file
 from ie_serving.engines.openvino.reading.read import read

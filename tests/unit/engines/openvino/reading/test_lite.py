@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ie_serving.core.errors import LoadFailed
-from ie_serving.core.tensors import DataType
+from ie_serving.core.values.errors import LoadFailed
+from ie_serving.core.values.tensors import DataType
 from ie_serving.engines.openvino.reading.lite_signatures import signatures_of
 from tests.unit.engines.openvino.models import load, run
 

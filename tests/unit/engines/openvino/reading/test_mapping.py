@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from ie_serving.core.errors import LoadFailed
+from ie_serving.core.values.errors import LoadFailed
 from ie_serving.engines.openvino.reading.mapping import FILE, aliases, read_mapping
 
 KNOWN = [{"a", "a:0"}, {"b"}]

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ie_serving.core.errors import InvalidTensor
+from ie_serving.core.values.errors import InvalidTensor
 from ie_serving.engines.run.program import CompiledPrograms
 from tests.unit.engines.openvino.models import load, run
 

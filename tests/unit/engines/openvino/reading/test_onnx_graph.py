@@ -10,8 +10,8 @@ from onnx import TensorProto, helper
 from onnx.backend.test.case.node import collect_testcases
 from onnx.reference import ReferenceEvaluator
 
-from ie_serving.core.errors import LoadFailed
-from ie_serving.core.tensors import SERVING_DEFAULT, Array
+from ie_serving.core.values.errors import LoadFailed
+from ie_serving.core.values.tensors import SERVING_DEFAULT, Array
 from tests.unit.engines.openvino.models import load, run
 
 

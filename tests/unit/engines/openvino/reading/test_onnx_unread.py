@@ -11,8 +11,8 @@ import pytest
 from onnx import helper
 from onnx.reference import ReferenceEvaluator
 
-from ie_serving.core.errors import LoadFailed
-from ie_serving.core.tensors import Array
+from ie_serving.core.values.errors import LoadFailed
+from ie_serving.core.values.tensors import Array
 from ie_serving.engines.onnx_file import nodes, opsets, uses_domain
 from ie_serving.engines.openvino.reading.onnx_unread import NEWEST_OPSET, OVERLOOKED, refuse_unread
 

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ie_serving.core.errors import LoadFailed
-from ie_serving.core.tensors import Array, DataType, Signature
+from ie_serving.core.values.errors import LoadFailed
+from ie_serving.core.values.tensors import Array, DataType, Signature
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.openvino.compiling.engine import OpenVinoEngine
 from ie_serving.engines.preprocessing import Preprocessing

@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from ie_serving.core.errors import InvalidRequest, InvalidTensor, LoadFailed, ServingError
-from ie_serving.core.tensors import SERVING_DEFAULT, Array, DataType
+from ie_serving.core.values.errors import InvalidRequest, InvalidTensor, LoadFailed, ServingError
+from ie_serving.core.values.tensors import SERVING_DEFAULT, Array, DataType
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.openvino.faults.hazards import Hazards
 from ie_serving.engines.openvino.interface.specs import prepare

@@ -11,7 +11,7 @@ import openvino as ov
 import openvino.opset15 as op
 import pytest
 
-from ie_serving.core.tensors import DataType
+from ie_serving.core.values.tensors import DataType
 from ie_serving.engines.openvino.running.slot import Slot
 from ie_serving.engines.run.program import Program
 from tests.unit.engines.openvino.models import load, run, unary

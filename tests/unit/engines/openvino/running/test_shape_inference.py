@@ -12,8 +12,8 @@ import openvino as ov
 import openvino.opset15 as op
 import pytest
 
-from ie_serving.core.errors import InvalidTensor, QueueFull
-from ie_serving.core.tensors import DataType
+from ie_serving.core.values.errors import InvalidTensor, QueueFull
+from ie_serving.core.values.tensors import DataType
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.openvino.faults.hazards import guard
 from ie_serving.engines.openvino.graphs.weightless import weightless_copy

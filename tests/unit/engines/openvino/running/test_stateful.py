@@ -10,8 +10,8 @@ import openvino.opset6 as op6
 import openvino.opset15 as op
 import pytest
 
-from ie_serving.core.errors import InvalidRequest
-from ie_serving.core.tensors import SERVING_DEFAULT, Array
+from ie_serving.core.values.errors import InvalidRequest
+from ie_serving.core.values.tensors import SERVING_DEFAULT, Array
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.openvino.compiling import supported
 from ie_serving.engines.openvino.compiling.engine import OpenVinoEngine

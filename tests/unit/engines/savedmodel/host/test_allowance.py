@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ie_serving.core.budget import BUDGET
-from ie_serving.core.errors import InvalidTensor
-from ie_serving.core.tensors import DataType, Signature, TensorSpec
+from ie_serving.core.runtime.budget import BUDGET
+from ie_serving.core.values.errors import InvalidTensor
+from ie_serving.core.values.tensors import DataType, Signature, TensorSpec
 from ie_serving.engines.savedmodel.host.allowance import (
     MOST_BYTES,
     MOST_TURNS,

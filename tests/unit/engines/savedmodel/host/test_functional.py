@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 import tensorflow.compat.v1 as v1
 
-from ie_serving.core.errors import InvalidRequest
+from ie_serving.core.values.errors import InvalidRequest
 from ie_serving.engines.base import CompiledModel, EngineOptions
 from ie_serving.engines.openvino.compiling.engine import OpenVinoEngine
 from ie_serving.engines.openvino.options import OpenVinoOptions

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from ie_serving.core.errors import InvalidRequest, LoadFailed
+from ie_serving.core.values.errors import InvalidRequest, LoadFailed
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.openvino.compiling.engine import OpenVinoEngine
 from ie_serving.engines.openvino.options import OpenVinoOptions

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from ie_serving.core.errors import InvalidTensor
+from ie_serving.core.values.errors import InvalidTensor
 from ie_serving.engines.base import CompiledModel, EngineOptions
 from ie_serving.engines.openvino.compiling.engine import OpenVinoEngine
 from ie_serving.engines.savedmodel.host import allowance

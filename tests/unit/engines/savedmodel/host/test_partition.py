@@ -10,7 +10,7 @@ import pytest
 import tensorflow as tf
 import tensorflow.compat.v1 as v1
 
-from ie_serving.core.errors import LoadFailed
+from ie_serving.core.values.errors import LoadFailed
 from ie_serving.engines.savedmodel.frames import Frame, Library, above
 from ie_serving.engines.savedmodel.host.needs import may_need_host
 from ie_serving.engines.savedmodel.host.partition import Part, Partition, partition

@@ -9,7 +9,7 @@ import tensorflow as tf
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ie_serving.core.errors import InvalidRequest, LoadFailed
+from ie_serving.core.values.errors import InvalidRequest, LoadFailed
 from ie_serving.engines.savedmodel.host import regex
 from ie_serving.engines.savedmodel.host.attributes import Attributes
 from ie_serving.engines.savedmodel.host.kernels import KERNELS

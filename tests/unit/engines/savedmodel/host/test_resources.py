@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 import tensorflow.compat.v1 as v1
 
-from ie_serving.core.errors import LoadFailed
+from ie_serving.core.values.errors import LoadFailed
 from ie_serving.engines.savedmodel.frames import Frame, Library
 from ie_serving.engines.savedmodel.host.resources import Resources
 from ie_serving.wire.protobuf import graph

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from ie_serving.core.errors import LoadFailed
+from ie_serving.core.values.errors import LoadFailed
 from ie_serving.engines.savedmodel.checkpoint import Checkpoint
 from ie_serving.engines.savedmodel.host.attributes import Attributes
 from ie_serving.engines.savedmodel.host.tables import Table, from_text_file

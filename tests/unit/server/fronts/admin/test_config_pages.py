@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ie_serving.core.errors import DeadlineExceeded, Forbidden, InvalidRequest
+from ie_serving.core.values.errors import DeadlineExceeded, Forbidden, InvalidRequest
 from ie_serving.server.fronts.admin.config_pages import ConfigPages, changes_of
 
 NEVER: Any = None

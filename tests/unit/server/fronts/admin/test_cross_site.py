@@ -2,7 +2,7 @@
 
 import pytest
 
-from ie_serving.core.errors import Forbidden
+from ie_serving.core.values.errors import Forbidden
 from ie_serving.server.fronts.admin import cross_site
 
 HOST = {b"host": b"models.test:8000"}

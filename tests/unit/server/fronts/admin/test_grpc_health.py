@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from grpc_health.v1.health_pb2 import HealthCheckRequest, HealthCheckResponse
 
-from ie_serving.core.errors import InvalidRequest, NotFound
-from ie_serving.core.requests import ModelSpec
+from ie_serving.core.values.errors import InvalidRequest, NotFound
+from ie_serving.core.values.requests import ModelSpec
 from ie_serving.server.fronts.admin.grpc_health import (
     NAME,
     NOT_SERVING,

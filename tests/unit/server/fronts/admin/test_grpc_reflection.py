@@ -9,7 +9,7 @@ from google.protobuf import descriptor_pb2
 from google.protobuf.descriptor_pool import DescriptorPool
 from grpc_reflection.v1alpha import reflection_pb2
 
-from ie_serving.core.errors import InvalidRequest
+from ie_serving.core.values.errors import InvalidRequest
 from ie_serving.server.fronts.admin import grpc_health
 from ie_serving.server.fronts.admin.grpc_reflection import NAMES, ReflectionService
 from ie_serving.server.transport.grpc.services import Streaming

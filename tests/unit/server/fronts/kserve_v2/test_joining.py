@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from ie_serving.config.settings import ServerSettings
-from ie_serving.core.errors import NotFound
+from ie_serving.core.values.errors import NotFound
 from ie_serving.inference.plane import DataPlane
 from ie_serving.models.served import ServedModels
 from ie_serving.server.fronts.admin.health import Health
@@ -15,7 +15,7 @@ from ie_serving.server.fronts.kserve_v2.joining import kserve_routes
 from ie_serving.server.fronts.kserve_v2.routes import Asked, asked
 from ie_serving.server.fronts.rest.routes import Routes
 from ie_serving.server.transport.http1.messages import Answer, Reply, Request, RequestHead
-from ie_serving.telemetry.metrics import Metrics
+from ie_serving.telemetry.metrics.page import Metrics
 from tests.unit.inference.stand_ins import Heart
 
 FRONT = "ie_serving.server.fronts.kserve_v2.front"

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from ie_serving.config.settings import ServerSettings, Settings
-from ie_serving.core.errors import NotFound
-from ie_serving.core.versions import State, VersionStatus
+from ie_serving.core.values.errors import NotFound
+from ie_serving.core.values.versions import State, VersionStatus
 from ie_serving.engines.base import EngineOptions
 from ie_serving.models.configuration import ModelConfig
 from ie_serving.models.repository.version_policy import Latest
@@ -22,7 +22,7 @@ from ie_serving.server.fronts.page.joining import page_routes
 from ie_serving.server.fronts.rest.routes import Routes, Verb
 from ie_serving.server.transport.http1.messages import Reply, Request, RequestHead
 from ie_serving.storage.options import MinioOptions, S3Options, StorageOptions
-from ie_serving.telemetry.metrics import Metrics
+from ie_serving.telemetry.metrics.page import Metrics
 from tests.unit.inference.stand_ins import MODEL, Heart, Loaded
 
 FRONT = "ie_serving.server.fronts.page.front"

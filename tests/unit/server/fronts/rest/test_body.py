@@ -5,9 +5,9 @@ import gzip
 
 import pytest
 
-from ie_serving.core.budget import BUDGET, Budget, Lease
-from ie_serving.core.eager import begin
-from ie_serving.core.errors import InvalidRequest, QueueFull, RequestTooLarge
+from ie_serving.core.runtime.budget import BUDGET, Budget, Lease
+from ie_serving.core.runtime.eager import begin
+from ie_serving.core.values.errors import InvalidRequest, QueueFull, RequestTooLarge
 from ie_serving.server.fronts.rest.body import ALWAYS_INFLATED, COUNTED, MOST_GROWTH, read_body
 from ie_serving.server.transport.http1.body import Stream
 from ie_serving.server.transport.http1.messages import Request, RequestHead

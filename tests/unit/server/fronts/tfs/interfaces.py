@@ -7,8 +7,8 @@ import numpy as np
 import orjson
 
 from ie_serving.config.values.words import log_level
-from ie_serving.core.codes import Code
-from ie_serving.core.requests import ModelSpec
+from ie_serving.core.values.codes import Code
+from ie_serving.core.values.requests import ModelSpec
 from ie_serving.inference.plane import DataPlane
 from ie_serving.server.fronts.admin.config_pages import ConfigPages
 from ie_serving.server.fronts.admin.health import Health
@@ -19,7 +19,7 @@ from ie_serving.server.fronts.tfs.rest import RestApi
 from ie_serving.server.fronts.tfs.rest_interface import rest_interface
 from ie_serving.server.status import HTTP_OF, explain
 from ie_serving.server.transport.http1.messages import Request, RequestHead
-from ie_serving.telemetry.metrics import Metrics
+from ie_serving.telemetry.metrics.page import Metrics
 from ie_serving.wire.protobuf import messages
 from ie_serving.wire.protobuf.messages import Proto
 

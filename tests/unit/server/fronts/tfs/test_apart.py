@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from ie_serving.core.eager import begin
-from ie_serving.core.requests import ExamplesRequest, ModelSpec
+from ie_serving.core.runtime.eager import begin
+from ie_serving.core.values.requests import ExamplesRequest, ModelSpec
 from ie_serving.inference.decoding import MANY_EXAMPLES, decode_examples
 from ie_serving.server.fronts.admin.health import Health
 from ie_serving.server.fronts.tfs import rest
@@ -19,7 +19,7 @@ from ie_serving.server.fronts.tfs.prediction_service import (
 from ie_serving.server.fronts.tfs.rest import RestApi
 from ie_serving.server.fronts.tfs.rest_interface import rest_interface
 from ie_serving.server.transport.http1.messages import Request, RequestHead
-from ie_serving.telemetry.metrics import Metrics
+from ie_serving.telemetry.metrics.page import Metrics
 from ie_serving.wire.json.request import LARGE_UNSTRICT
 from ie_serving.wire.protobuf import messages
 from ie_serving.wire.tfs.predict import LARGE

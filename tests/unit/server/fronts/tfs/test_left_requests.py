@@ -17,8 +17,8 @@ import grpc.aio
 import numpy as np
 import pytest
 
-from ie_serving.core.errors import ServingError
-from ie_serving.core.tensors import SERVING_DEFAULT, Array
+from ie_serving.core.values.errors import ServingError
+from ie_serving.core.values.tensors import SERVING_DEFAULT, Array
 from ie_serving.engines.base import CompiledModel
 from ie_serving.engines.layers.batching import BatchedModel
 from ie_serving.engines.layers.gathering import Rules
@@ -34,7 +34,7 @@ from ie_serving.server.fronts.tfs.rest import RestApi
 from ie_serving.server.fronts.tfs.rest_interface import rest_interface
 from ie_serving.server.transport.grpc.http2_server import Http2Server
 from ie_serving.server.transport.http1.server import HttpServer
-from ie_serving.telemetry.metrics import Metrics
+from ie_serving.telemetry.metrics.page import Metrics
 from ie_serving.wire.protobuf import messages
 from tests.unit.engines.layers.models import Record, signature
 from tests.unit.inference.stand_ins import MODEL, Heart

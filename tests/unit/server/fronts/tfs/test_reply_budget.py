@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import uvloop
 
-from ie_serving.core.budget import BUDGET
+from ie_serving.core.runtime.budget import BUDGET
 from ie_serving.server.fronts.admin.health import Health
 from ie_serving.server.fronts.tfs.rest import RestApi
 from ie_serving.server.fronts.tfs.rest_interface import rest_interface
@@ -20,7 +20,7 @@ from ie_serving.server.transport.http1.connection import SEALED, Connection, Ser
 from ie_serving.server.transport.http1.messages import Reply, Request, RequestHead
 from ie_serving.server.transport.http1.server import HttpServer
 from ie_serving.server.transport.tls import ServerContext
-from ie_serving.telemetry.metrics import Metrics
+from ie_serving.telemetry.metrics.page import Metrics
 from tests.certificates import Authority
 from tests.unit.inference.stand_ins import Heart
 from tests.unit.server.fronts.tfs.interfaces import NO_CONFIG, NO_LOG

@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from ie_serving.core.errors import NotFound, Unreachable
+from ie_serving.core.values.errors import NotFound, Unreachable
 from ie_serving.server.fronts.admin.health import Phase
 from tests.unit.inference.stand_ins import MODEL, Heart
 from tests.unit.server.fronts.tfs.interfaces import Rest

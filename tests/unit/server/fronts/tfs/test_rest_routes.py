@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ie_serving.core.errors import InvalidRequest
-from ie_serving.core.requests import ModelSpec
+from ie_serving.core.values.errors import InvalidRequest
+from ie_serving.core.values.requests import ModelSpec
 from ie_serving.server.fronts.tfs.rest_routes import Route, VersionOverflow, route
 
 

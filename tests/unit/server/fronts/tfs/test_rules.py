@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from ie_serving.core.codes import Code
-from ie_serving.core.errors import ServingError
-from ie_serving.core.requests import ModelSpec
+from ie_serving.core.values.codes import Code
+from ie_serving.core.values.errors import ServingError
+from ie_serving.core.values.requests import ModelSpec
 from ie_serving.inference.interface import Api
 from ie_serving.server.fronts.tfs.prediction_service import LABELS as GRPC_LABELS
 from ie_serving.server.fronts.tfs.rest_interface import LABELS as REST_LABELS

@@ -6,8 +6,8 @@ import logging
 
 import pytest
 
-from ie_serving.core.codes import Code
-from ie_serving.core.errors import (
+from ie_serving.core.values.codes import Code
+from ie_serving.core.values.errors import (
     DeadlineExceeded,
     InvalidRequest,
     NotSupported,

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 import pytest
 from hyperframe.frame import GoAwayFrame
 
-from ie_serving.core.budget import BUDGET
-from ie_serving.core.errors import BudgetFull, RequestTooLarge
+from ie_serving.core.runtime.budget import BUDGET
+from ie_serving.core.values.errors import BudgetFull, RequestTooLarge
 from ie_serving.server.transport.http2 import frames
 from tests.unit.server.transport.http2.peer import (
     Peer,

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from hyperframe.frame import DataFrame, RstStreamFrame, WindowUpdateFrame
 
-from ie_serving.core.budget import BUDGET
+from ie_serving.core.runtime.budget import BUDGET
 from ie_serving.server.transport.grpc import conversation
 from ie_serving.server.transport.http2.receive_window import STREAM_WINDOW
 from tests.unit.server.transport.http2.peer import (

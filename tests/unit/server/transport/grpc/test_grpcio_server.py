@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 import grpc
 import pytest
 
-from ie_serving.core.budget import BUDGET
+from ie_serving.core.runtime.budget import BUDGET
 from ie_serving.server.transport.grpc.grpcio_server import CALL, GrpcioServer
 from ie_serving.server.transport.grpc.services import Buffer, CallContext
 

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ie_serving.core.budget import BUDGET
-from ie_serving.core.heaps import resident_bytes
+from ie_serving.core.runtime.budget import BUDGET
+from ie_serving.core.runtime.heaps import resident_bytes
 from ie_serving.server.transport.grpc.message_reader import AHEAD, MessageReader, MessageTooLarge
 
 LIMIT = 200_000

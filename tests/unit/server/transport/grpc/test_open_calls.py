@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from ie_serving.core.budget import BUDGET
+from ie_serving.core.runtime.budget import BUDGET
 from ie_serving.server.transport.http2.frames import ErrorCode
 from ie_serving.server.transport.http2.streams import FREE_STREAMS, STEP, STREAM_BYTES, Streams
 from tests.unit.server.transport.http2.peer import (

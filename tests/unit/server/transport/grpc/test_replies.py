@@ -7,7 +7,7 @@ from hpack import Decoder
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ie_serving.core.codes import Code
+from ie_serving.core.values.codes import Code
 from ie_serving.server.status import CUT, LONGEST_TEXT
 from ie_serving.server.transport.grpc import replies
 

@@ -5,9 +5,9 @@ import tracemalloc
 
 import pytest
 
-from ie_serving.core.budget import BUDGET
-from ie_serving.core.eager import begin
-from ie_serving.core.errors import QueueFull
+from ie_serving.core.runtime.budget import BUDGET
+from ie_serving.core.runtime.eager import begin
+from ie_serving.core.values.errors import QueueFull
 from ie_serving.server.transport.http1.body import Stream
 from ie_serving.server.transport.http1.states import Body
 

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from ie_serving.core.budget import BUDGET
+from ie_serving.core.runtime.budget import BUDGET
 from ie_serving.server.transport.http1.holding import FREE_FIELDS, GATHERED
 from ie_serving.server.transport.http1.known_heads import KnownHeads
 from ie_serving.server.transport.http1.messages import Event, Fault, Reply, Request

@@ -9,8 +9,8 @@ import pytest
 
 pytest.importorskip("wsproto")
 
-from ie_serving.core.budget import BUDGET
-from ie_serving.core.errors import BudgetFull, RequestTooLarge
+from ie_serving.core.runtime.budget import BUDGET
+from ie_serving.core.values.errors import BudgetFull, RequestTooLarge
 from ie_serving.server.transport.http1 import channel as channel_module
 from ie_serving.server.transport.http1.channel import MOST_UNREAD, Channel
 from ie_serving.server.transport.websocket import session as module

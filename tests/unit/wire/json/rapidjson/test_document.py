@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ie_serving.core.errors import InvalidRequest
+from ie_serving.core.values.errors import InvalidRequest
 from ie_serving.wire.json.rapidjson.document import KEPT_LEVELS, bytes_of, parse_document
 
 

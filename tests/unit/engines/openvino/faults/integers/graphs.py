@@ -10,7 +10,7 @@ import openvino.opset15 as op
 import pytest
 from hypothesis import strategies as st
 
-from ie_serving.core.tensors import Array
+from ie_serving.core.values.tensors import Array
 from ie_serving.engines.openvino.faults.integers.exact import EXACT, exact_integers
 
 AROUND = [0, 1, 2, 3, 7, 100, 127, 128, 255, 256, 32767, 32768, 65535, 65536]

@@ -7,7 +7,7 @@ import numpy as np
 import openvino.opset15 as op
 import pytest
 
-from ie_serving.core.tensors import Array
+from ie_serving.core.values.tensors import Array
 from tests.unit.engines.openvino.faults.integers.graphs import (
     DTYPES,
     constant,

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ie_serving.core.tensors import Array
+from ie_serving.core.values.tensors import Array
 from tests.unit.engines.openvino.faults.integers.graphs import (
     DTYPES,
     INT32,

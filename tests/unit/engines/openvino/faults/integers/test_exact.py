@@ -9,8 +9,8 @@ import openvino as ov
 import openvino.opset15 as op
 import pytest
 
-from ie_serving.core.errors import LoadFailed
-from ie_serving.core.tensors import DataType
+from ie_serving.core.values.errors import LoadFailed
+from ie_serving.core.values.tensors import DataType
 from ie_serving.engines.openvino.faults.integers.exact import EXACT, FAST, REFUSE, exact_integers
 from tests.unit.engines.openvino.faults.integers.graphs import answer, constant, graph, held, types
 from tests.unit.engines.openvino.models import load, run, unary

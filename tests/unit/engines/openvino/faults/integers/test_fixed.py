@@ -10,8 +10,8 @@ import openvino as ov
 import openvino.opset15 as op
 import pytest
 
-from ie_serving.core.errors import LoadFailed
-from ie_serving.core.tensors import Array
+from ie_serving.core.values.errors import LoadFailed
+from ie_serving.core.values.tensors import Array
 from ie_serving.engines.openvino.faults.integers.exact import EXACT, exact_integers
 from tests.unit.engines.openvino.faults.integers.graphs import constant, graph, refused, served
 

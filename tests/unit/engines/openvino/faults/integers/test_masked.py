@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ie_serving.core.errors import InvalidTensor
-from ie_serving.core.tensors import Array
+from ie_serving.core.values.errors import InvalidTensor
+from ie_serving.core.values.tensors import Array
 from tests.unit.engines.openvino.faults.integers.graphs import answers, constant, refused, served
 from tests.unit.engines.openvino.models import load, run
 

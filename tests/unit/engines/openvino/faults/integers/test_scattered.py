@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ie_serving.core.errors import LoadFailed
-from ie_serving.core.tensors import Array
+from ie_serving.core.values.errors import LoadFailed
+from ie_serving.core.values.tensors import Array
 from ie_serving.engines.openvino.faults.integers.exact import EXACT, exact_integers
 from tests.unit.engines.openvino.faults.integers.graphs import (
     answer,

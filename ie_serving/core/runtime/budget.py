@@ -1,0 +1,218 @@
+"""The bytes that requests and replies may hold in this process: one budget over both transports.
+
+Whoever keeps bytes that a client decides on takes a `Lease` for them first: messages and bodies as
+they come, what they are inflated and filled up to, and replies that are not read. A lease gives
+its bytes back when it is released, and otherwise when nothing refers to it any more. So it is put
+where the bytes are: into the memory itself (`memory`), or into the call that waits. Then a request
+that is cancelled, reset or left by its client gives back what it held, and a thread that goes on
+with it keeps its share until it has ended.
+
+What is small is not counted: a request below `SMALL` that is answered at once costs nothing here.
+"""
+
+import math
+import sys
+import threading
+from collections import deque
+from collections.abc import Sequence
+from typing import Any, Final, TypeAlias, TypeVar, cast
+
+import numpy as np
+
+from ie_serving.core.values.errors import BudgetFull, RequestTooLarge
+from ie_serving.core.values.hints import Hint
+from ie_serving.core.values.tensors import Array
+
+SMALL: Final = 64 * 1024
+"""Bytes of a message, a body or a tensor from which it is counted while it is worked on at once."""
+
+A = TypeVar("A", bound="np.ndarray[Any, Any]")
+
+Buffer: TypeAlias = bytes | bytearray | memoryview
+Bytes: TypeAlias = "np.ndarray[Any, np.dtype[np.uint8]]"
+
+_ADVICE: Final = Hint(", or raise {server.memory_budget_bytes}")
+
+
+class Budget:
+    """Counts the bytes that are held. Any thread may use it.
+
+    Attributes:
+        limit: the most bytes that may be held.
+        taken: all bytes that were ever taken; it only grows.
+    """
+
+    def __init__(self, limit: int = sys.maxsize) -> None:
+        self.limit = limit
+        self.taken = 0
+        self._held = 0
+        self._lock = threading.Lock()
+        # What is given back waits here: the garbage collector may end a lease at any place, also in
+        # this thread within the lock, and then only appends.
+        self._given: deque[int] = deque()
+
+    @property
+    def held(self) -> int:
+        """Bytes that are held now."""
+        with self._lock:
+            return self._settled()
+
+    def lease(self, size: int = 0) -> "Lease":
+        """Take bytes.
+
+        Raises:
+            RequestTooLarge: they are more than may ever be held.
+            BudgetFull: they are more than is left now.
+        """
+        lease = Lease(self)
+        lease.take(size)
+        return lease
+
+    def memory(self, size: int) -> Bytes:
+        """Get memory that is counted, if it is not small, until nothing refers to it.
+
+        Raises:
+            RequestTooLarge, BudgetFull: as `lease`.
+        """
+        return self.counted(np.empty(size, np.uint8))
+
+    def counted(self, array: A) -> A:
+        """Count the memory of an array, if it is not small; give the array to be used instead.
+
+        Raises:
+            RequestTooLarge, BudgetFull: as `lease`.
+        """
+        return kept(array, self.lease(array.nbytes)) if array.nbytes >= SMALL else array
+
+    def copy(self, array: Array, beside: int = 0) -> Array:
+        """Copy an array into memory as `empty` gives it, counted as there. Raises: as `empty`."""
+        copy = self.empty(array.shape, array.dtype, beside)
+        copy[...] = array
+        return copy
+
+    def empty(self, shape: Sequence[int], dtype: "np.dtype[Any]", beside: int = 0) -> Array:
+        """Get an array without values, counted before it is made if it is not small.
+
+        Args:
+            shape: of the array.
+            dtype: of the array.
+            beside: bytes that are counted as long as the array is there: of what is made of it.
+
+        Raises:
+            RequestTooLarge, BudgetFull: as `lease`.
+        """
+        size = math.prod(shape) * dtype.itemsize + beside
+        if size < SMALL:
+            return np.empty(shape, dtype)
+        lease = self.lease(size)
+        # A view of numpy's own type, since readers may look at the type. It refers to what owns the
+        # memory, whatever views stand between: so that must have the lease.
+        owner: Any = Leased(shape, dtype)
+        owner.lease = lease
+        return cast(Array, owner.view(np.ndarray))
+
+    def held_with(self, data: Buffer) -> Buffer:
+        """Count bytes that are there already, if they are not small; give what to use instead.
+
+        Raises:
+            RequestTooLarge, BudgetFull: as `lease`.
+        """
+        if len(data) < SMALL:
+            return data
+        return kept(np.frombuffer(data, np.uint8), self.lease(len(data))).data
+
+    def check(self, size: int) -> None:
+        """Refuse what can never be held: before it comes.
+
+        Raises:
+            RequestTooLarge: it is more than the limit.
+        """
+        if size > self.limit:
+            raise self._refusal(size, 0)
+
+    def take(self, size: int) -> None:
+        """Count bytes. For a lease alone, which gives them back."""
+        with self._lock:
+            held = self._settled() if self._given else self._held
+            if held + size > self.limit:
+                raise self._refusal(size, held)
+            self._held = held + size
+            self.taken += size
+
+    def give(self, size: int) -> None:
+        """Count bytes no longer. For a lease alone."""
+        self._given.append(size)
+
+    def _settled(self) -> int:
+        while self._given:
+            self._held -= self._given.popleft()
+        return self._held
+
+    def _refusal(self, size: int, held: int) -> BudgetFull | RequestTooLarge:
+        if size > self.limit:
+            return RequestTooLarge(
+                f"the request takes {size} bytes of memory, and all requests together may take"
+                f" {self.limit}: send less at once",
+                _ADVICE,
+            )
+        return BudgetFull(
+            f"the server holds {held} of at most {self.limit} bytes for requests, and this one"
+            f" takes {size} more: send it again later, or less at once",
+            _ADVICE,
+        )
+
+
+class Lease:
+    """Bytes of a budget that one holder has.
+
+    Attributes:
+        size: how many.
+    """
+
+    __slots__ = ("_budget", "size")
+
+    def __init__(self, budget: Budget) -> None:
+        self._budget = budget
+        self.size = 0
+
+    def take(self, size: int) -> None:
+        """Take more bytes; raises as `Budget.lease`, and then has as many as before."""
+        self._budget.take(size)
+        self.size += size
+
+    def give(self, size: int) -> None:
+        """Give some of the bytes back; none that were released before."""
+        given = min(size, self.size)
+        self.size -= given
+        self._budget.give(given)
+
+    def release(self) -> None:
+        """Give back whatever it has; nothing the second time."""
+        size, self.size = self.size, 0
+        if size:
+            self._budget.give(size)
+
+    def __del__(self) -> None:
+        self.release()
+
+
+class Leased(np.ndarray):
+    """Memory with a lease: views keep their base alive, and so the lease."""
+
+    lease: Lease
+
+
+def leased(size: int, lease: Lease) -> Bytes:
+    """Get memory that keeps a lease until nothing refers to the memory any more."""
+    return kept(np.empty(size, np.uint8), lease)
+
+
+def kept(array: A, lease: Lease) -> A:
+    """Give a view of an array that keeps a lease, as all views of it do."""
+    view: Any = array.view(Leased)
+    view.lease = lease
+    return cast(A, view)
+
+
+BUDGET: Final = Budget()
+"""Of this process; the composition root sets its limit."""

@@ -1,0 +1,104 @@
+"""Who asks, and what they may do: the values that the gate and the front ends share."""
+
+import enum
+import fnmatch
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from ie_serving.core.values.errors import Forbidden
+
+
+class Right(enum.Flag):
+    """What a caller may do."""
+
+    PREDICT = enum.auto()
+    """Run models."""
+    READ = enum.auto()
+    """Read metrics, states, metadata and the list of RPCs."""
+    ADMINISTRATE = enum.auto()
+    """Change what is served, or have repositories listed."""
+
+
+EVERY_RIGHT = Right.PREDICT | Right.READ | Right.ADMINISTRATE
+
+
+class Models(enum.Enum):
+    """Which models a request is about."""
+
+    NONE = "it shows and changes no model"
+    NAMED = "those that it names"
+    ALL = "all of them, whatever their names"
+
+
+class Need(NamedTuple):
+    """What a request needs.
+
+    Attributes:
+        right: None: nobody is asked who they are.
+        models: which models its caller must be allowed.
+    """
+
+    right: Right | None
+    models: Models
+
+
+@dataclass(frozen=True, kw_only=True)
+class Caller:
+    """One who may ask.
+
+    Attributes:
+        name: for people, in refusals and logs.
+        rights: what it may do.
+        models: patterns of the names of its models, as of files in a shell; empty: all models.
+    """
+
+    name: str
+    rights: Right
+    models: tuple[str, ...] = ()
+
+    def check(self, need: Need) -> None:
+        """Refuse what this caller may not do, whatever model is meant.
+
+        Raises:
+            Forbidden: it lacks the right, or may not ask for all models.
+        """
+        if need.right is not None and need.right not in self.rights:
+            word = str(need.right.name).lower()
+            raise Forbidden(
+                f'"{self.name}" lacks the right {word}: ask whoever keeps the keys of this server'
+            )
+        if need.models is Models.ALL and self.models:
+            raise Forbidden(
+                f'"{self.name}" may ask for some models only, and this is about all of them: name'
+                " one that it may ask for, or ask with another key"
+            )
+
+    def may_ask(self, model: str) -> bool:
+        """Tell whether this caller may ask for `model`."""
+        return not self.models or any(fnmatch.fnmatchcase(model, each) for each in self.models)
+
+    def check_model(self, model: str) -> None:
+        """Raise Forbidden unless this caller may ask for `model`."""
+        if not self.may_ask(model):
+            raise Forbidden(
+                f'"{self.name}" may not ask for model "{model}": its models are'
+                f" {', '.join(self.models)}"
+            )
+
+
+class Credentials(NamedTuple):
+    """What a request brings along to say who asks, as it came; any part may be missing.
+
+    Attributes:
+        authorization: the header or metadata `authorization`.
+        key: the header or metadata `x-api-key`.
+        names: common name and alternative names in the client's certificate, which TLS verified.
+    """
+
+    authorization: bytes | None = None
+    key: bytes | None = None
+    names: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        # Whatever shows it, a log line or an error, must not show a key or a password.
+        return f"Credentials(names={self.names})"

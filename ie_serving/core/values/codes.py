@@ -1,0 +1,107 @@
+"""Canonical status codes, and which one stands for each error of `errors.py`.
+
+Source: `google.rpc.Code`. gRPC's statuses, `tensorflow.error.Code` and the label `status` of the
+metrics share these names and numbers. What HTTP makes of them is in `server/status.py`.
+"""
+
+import asyncio
+import enum
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from ie_serving.core.values import errors
+
+
+class Code(enum.IntEnum):
+    """A canonical status code; its value is the number on the wire."""
+
+    OK = 0
+    CANCELLED = 1
+    UNKNOWN = 2
+    INVALID_ARGUMENT = 3
+    DEADLINE_EXCEEDED = 4
+    NOT_FOUND = 5
+    ALREADY_EXISTS = 6
+    PERMISSION_DENIED = 7
+    RESOURCE_EXHAUSTED = 8
+    FAILED_PRECONDITION = 9
+    ABORTED = 10
+    OUT_OF_RANGE = 11
+    UNIMPLEMENTED = 12
+    INTERNAL = 13
+    UNAVAILABLE = 14
+    DATA_LOSS = 15
+    UNAUTHENTICATED = 16
+
+
+CODE_OF: Mapping[type[BaseException], Code] = MappingProxyType(
+    {
+        errors.InvalidRequest: Code.INVALID_ARGUMENT,
+        errors.RequestTooLarge: Code.RESOURCE_EXHAUSTED,  # as gRPC itself refuses long messages
+        errors.NotFound: Code.NOT_FOUND,
+        errors.AlreadyExists: Code.ALREADY_EXISTS,
+        errors.PreconditionFailed: Code.FAILED_PRECONDITION,
+        errors.NotSupported: Code.UNIMPLEMENTED,
+        errors.NotAvailable: Code.UNAVAILABLE,
+        errors.Unauthenticated: Code.UNAUTHENTICATED,
+        errors.Forbidden: Code.PERMISSION_DENIED,
+        errors.QueueFull: Code.RESOURCE_EXHAUSTED,
+        errors.DeadlineExceeded: Code.DEADLINE_EXCEEDED,
+        errors.LoadFailed: Code.UNKNOWN,  # as ModelVersionStatus of TensorFlow Serving has it
+        errors.StorageError: Code.UNAVAILABLE,
+        errors.ConfigError: Code.INVALID_ARGUMENT,
+        errors.ServingError: Code.INTERNAL,
+        Exception: Code.INTERNAL,  # not one of ours: a defect
+    }
+)
+
+
+ERROR_OF: Mapping[int, type[errors.ServingError]] = MappingProxyType(
+    {
+        Code.INVALID_ARGUMENT: errors.InvalidRequest,
+        Code.OUT_OF_RANGE: errors.InvalidRequest,  # of a value in the request, mostly
+        Code.NOT_FOUND: errors.NotFound,
+        Code.ALREADY_EXISTS: errors.AlreadyExists,
+        Code.PERMISSION_DENIED: errors.Forbidden,
+        Code.FAILED_PRECONDITION: errors.PreconditionFailed,
+        Code.UNIMPLEMENTED: errors.NotSupported,
+        Code.RESOURCE_EXHAUSTED: errors.QueueFull,
+        Code.DEADLINE_EXCEEDED: errors.DeadlineExceeded,
+        Code.UNAVAILABLE: errors.NotAvailable,
+        Code.ABORTED: errors.NotAvailable,
+        Code.INTERNAL: errors.ServingError,
+    }
+)
+"""The error for a code that came from elsewhere: another process, or a kernel."""
+
+
+ENDED = (Exception, asyncio.CancelledError)
+"""By what a request ends without an answer; to be caught where requests are counted."""
+
+
+def code_of(error: BaseException) -> Code:
+    """Find the code of one of `ENDED`: that of its nearest class which has one.
+
+    Of a cancelled task it is the code that whoever cancelled it has given as message. Without one
+    it is CANCELLED: the client has left.
+    """
+    if isinstance(error, asyncio.CancelledError):
+        return next((said for said in error.args if isinstance(said, Code)), Code.CANCELLED)
+    # Every error has one: `Exception` ends the search.
+    return next(CODE_OF[kind] for kind in type(error).__mro__ if kind in CODE_OF)
+
+
+REASON_OF: Mapping[type[BaseException], str] = MappingProxyType(
+    {
+        errors.BudgetFull: "memory",
+        errors.QueueFull: "queue_full",
+        errors.RequestTooLarge: "too_large",
+        errors.DeadlineExceeded: "deadline",
+    }
+)
+"""Why a request was refused that a server with more room, or time, would have answered."""
+
+
+def rejected_for(error: BaseException) -> str:
+    """Give why a request was rejected; empty for any other failure."""
+    return next((REASON_OF[kind] for kind in type(error).__mro__ if kind in REASON_OF), "")

@@ -1,0 +1,81 @@
+"""Whether an output is the expected one, and how it differs."""
+
+import math
+
+import numpy as np
+
+from ie_serving.core.values.tensors import Array
+
+
+def difference(name: str, found: Array, expected: Array, rtol: float, atol: float) -> str:
+    """Say how an output differs from the expected one; empty where it does not.
+
+    Args:
+        name: of the output.
+        found: what the model gives.
+        expected: floats may differ from it by `atol + rtol * |expected|`, NaN is equal to NaN; all
+            else is equal or not.
+        rtol: see above.
+        atol: see above.
+    """
+    if found.shape != expected.shape:
+        return f'output "{name}" has shape {list(found.shape)}, not {list(expected.shape)}'
+    if expected.dtype.kind != "f" or found.dtype.kind != "f":
+        return _shown(name, found, expected, np.asarray(found != expected))
+    return _too_far(name, found.astype(np.float64), expected.astype(np.float64), rtol, atol)
+
+
+def _too_far(name: str, found: Array, expected: Array, rtol: float, atol: float) -> str:
+    # Infinities have no difference, and allow any.
+    with np.errstate(invalid="ignore"):
+        distance, allowed = np.abs(found - expected), atol + rtol * np.abs(expected)
+        near = np.isfinite(expected) & (distance <= allowed)
+        excess = np.where(np.isnan(distance), np.inf, distance - allowed)
+    same = near | (found == expected) | (np.isnan(found) & np.isnan(expected))
+    text = _shown(name, found, expected, ~same, excess)
+    if not text:
+        return ""
+    worst = _worst(~same, excess)
+    if not np.isfinite(distance[worst]):
+        return text  # NaN and infinities are by no number apart
+    return f"{text}, by {distance[worst]:.3g} where {allowed[worst]:.3g} is allowed"
+
+
+def _shown(name: str, found: Array, expected: Array, wrong: Array, excess: Array | int = 0) -> str:
+    """Say how many values are wrong, and show the worst of them, by its excess."""
+    count = int(np.count_nonzero(wrong))
+    if not count:
+        return ""
+    worst = _worst(wrong, excess)
+    where = [int(index) for index in worst]
+    return (
+        f'output "{name}" differs in {count} of {expected.size} values: at {where} it is'
+        f" {found[worst]}, not {expected[worst]}"
+    )
+
+
+def _worst(wrong: Array, excess: Array | int) -> tuple[np.intp, ...]:
+    """Give the place of the wrong value with the greatest excess."""
+    ranked = np.where(wrong, excess, -np.inf)
+    return np.unravel_index(int(np.argmax(ranked)), wrong.shape)
+
+
+def deviation(found: Array, expected: Array) -> float:
+    """Give the largest difference between two outputs, as a share of the largest expected number.
+
+    Returns:
+        Infinity where shapes differ, anything but floats does at all, or NaN and infinities do not
+        stand in the same places.
+    """
+    if found.shape != expected.shape:
+        return math.inf
+    if expected.dtype.kind != "f" or found.dtype.kind != "f":
+        return 0.0 if np.array_equal(found, expected) else math.inf
+    found, expected = found.astype(np.float64), expected.astype(np.float64)
+    finite = np.isfinite(expected)
+    same = np.array_equal(found[~finite], expected[~finite], equal_nan=True)
+    if not same or not np.isfinite(found[finite]).all():
+        return math.inf
+    farthest = float(np.abs(found[finite] - expected[finite]).max(initial=0.0))
+    largest = float(np.abs(expected[finite]).max(initial=0.0))
+    return farthest and (farthest / largest if largest else math.inf)

@@ -1,0 +1,21 @@
+"""A request that was recorded, to be tried on a version before it serves."""
+
+from dataclasses import dataclass
+
+from ie_serving.core.values.golden import GoldenRequest
+from ie_serving.core.values.requests import InferRequest
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """A Predict, read but not yet decoded.
+
+    Attributes:
+        place: where it was read, for texts.
+        request: to be asked.
+        golden: the same with what is expected of it; None where nothing is.
+    """
+
+    place: str
+    request: InferRequest
+    golden: GoldenRequest | None = None

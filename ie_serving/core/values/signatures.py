@@ -1,0 +1,26 @@
+"""The signature that somebody means."""
+
+from collections.abc import Mapping
+
+from ie_serving.core.values.errors import NotFound
+from ie_serving.core.values.tensors import SERVING_DEFAULT, Signature
+
+
+def named(signatures: Mapping[str, Signature], name: str, whose: str) -> Signature:
+    """Find a signature by its name; without one the default is meant.
+
+    Args:
+        signatures: those there are.
+        name: of one of them, or empty.
+        whose: words for the error, such as `model "m" version 3`.
+
+    Raises:
+        NotFound: there is no such signature.
+    """
+    wanted = name or SERVING_DEFAULT
+    found = signatures.get(wanted)
+    if found is None:
+        # Not those of TensorFlow itself, which nobody can ask.
+        known = sorted(n for n, s in signatures.items() if s.left_out or not s.definition)
+        raise NotFound(f'{whose} has no signature "{wanted}"; it has {", ".join(known)}')
+    return found

@@ -1,0 +1,110 @@
+"""Products of 8 bits, which CPUs without instructions for their sums (VNNI, AMX) add up in 16 bits.
+
+There the plugin adds two products of an unsigned and a signed number at a time, and their sum stops
+at 32,767: 2 * 255 * 64 is below it, 2 * 255 * 65 beyond. So a quantized model whose weights go
+beyond 64 is computed in float32 there, which takes longer. Quantizers that know of it keep weights
+within 64 (NNCF calls that its overflow fix), and such models stay in 8 bits.
+"""
+
+from collections.abc import Mapping
+from functools import cache
+
+import numpy as np
+import openvino as ov
+import openvino.opset15 as op
+
+from ie_serving.core.values.errors import LoadFailed
+from ie_serving.core.values.hints import Hint
+from ie_serving.core.values.tensors import Array
+from ie_serving.engines.openvino.graphs.constants import float32, known_input, value_of
+from ie_serving.engines.openvino.graphs.walk import all_operations
+from ie_serving.engines.openvino.options import OpenVinoOptions
+from ie_serving.engines.openvino.runtime import core
+
+QUANTIZED = "FakeQuantize"
+LARGEST = 64
+"""The largest weight of which two products with 255 have a sum that 16 bits hold."""
+_PASSED = ("Convert", "Reshape", "Squeeze", "Transpose", "Unsqueeze")
+"""What may stand between a constant and its quantization."""
+IN_FLOATS: Mapping[str, str] = {"LP_TRANSFORMS_MODE": "NO"}
+"""The property of the plugin by which a quantized model is computed in floats."""
+
+
+def properties_for(model: ov.Model, own: OpenVinoOptions) -> Mapping[str, str]:
+    """Give the properties with which 8-bit products of a model do not saturate on this CPU.
+
+    Raises:
+        LoadFailed: they would, and the options refuse such models.
+    """
+    if own.integers == "fast" or not (_may_saturate(model) and saturates()):
+        return {}
+    if own.integers == "refuse":
+        raise LoadFailed(
+            "this CPU adds up products of 8 bits in 16 bits, and the model's weights go beyond 64:"
+            " sums would be cut off",
+            Hint(": let the model be computed in floats with {openvino.integers} exact"),
+        )
+    return IN_FLOATS
+
+
+@cache
+def saturates() -> bool:
+    """Ask the plugin, once, for a sum of products of 8 bits that 16 bits do not hold."""
+    x = op.parameter([1, 64], np.float32)
+    low, high = float32(0.0), float32(255.0)
+    quantized = op.fake_quantize(x, low, high, low, high, 256)
+    packed = op.convert(op.constant(np.full((64, 16), 127, np.int8)), "f32")
+    weights = op.multiply(packed, float32(1.0))
+    model = ov.Model([op.matmul(quantized, weights, False, False)], [x], "eight_bits")
+    compiled = core().compile_model(model, "CPU", {"INFERENCE_PRECISION_HINT": "f32"})
+    given = compiled(np.full((1, 64), 255, np.float32))[0]
+    return bool((given < 64 * 255 * 126).any())
+
+
+def _may_saturate(model: ov.Model) -> bool:
+    """Tell whether inputs of products are quantized, and weights go beyond what is safe."""
+    nodes = list(all_operations(model))
+    quantized = [node for node in nodes if node.get_type_name() == QUANTIZED]
+    if all(_weights(node) is not None for node in quantized):
+        return False
+    return any(_beyond(node) for node in nodes)
+
+
+def _beyond(node: ov.Node) -> bool:
+    kind = node.get_type_name()
+    if kind == "Constant":
+        element = node.get_output_element_type(0)
+        if element == ov.Type.i8:
+            return bool((np.abs(node.data.astype(np.int16)) > LARGEST).any())
+        return bool(element == ov.Type.u8) and node.get_output_size() > 0
+    if kind == QUANTIZED:
+        weights = _weights(node)
+        return weights is not None and round(_steps(node, weights)) > LARGEST
+    # Both may be of 8 bits with any values.
+    return kind == "MatMul" and all(map(_is_activation, node.input_values()))
+
+
+def _is_activation(value: ov.Output) -> bool:
+    node = value.get_node()
+    return node.get_type_name() == QUANTIZED and _weights(node) is None
+
+
+def _weights(node: ov.Node) -> Array | None:
+    """Give the constant that an operation quantizes; None where it quantizes an input."""
+    source = node.input_value(0).get_node()
+    while source.get_type_name() in _PASSED:
+        source = source.input_value(0).get_node()
+    return value_of(source)
+
+
+def _steps(node: ov.Node, weights: Array) -> float:
+    """Give the largest distance of quantized weights from 0, in steps; all of them if not known."""
+    levels = int(node.get_attributes()["levels"])
+    low, high = known_input(node, 1), known_input(node, 2)
+    if low is None or high is None or not (high > low).all():
+        return levels / 2
+    step = (high - low) / (levels - 1)
+    try:
+        return float((np.abs(np.clip(weights, low, high)) / step).max(initial=0))
+    except ValueError:  # the weights are transposed in between
+        return levels / 2

@@ -1,0 +1,86 @@
+"""Log lines as JSON, one object a line, for who collects them.
+
+    {"time": "2026-11-21T09:00:00.123Z", "level": "INFO", "logger": "ie_serving.models.stream",
+     "message": "version loaded", "pid": 7, "fields": {"model": "m", "version": 2}}
+
+`message` of an `Event` is its constant text, and `fields` has its facts: numbers stay numbers.
+Values are masked before they are quoted, since a mask over the finished line could take a quote.
+"""
+
+import json
+import logging
+import math
+import time
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from numbers import Integral, Real
+
+from ie_serving.telemetry.log.events import MASK, Event, is_secret, mask, shortened
+
+Scalar = str | int | float | bool | None
+
+_write: Callable[[object], str] = json.JSONEncoder(separators=(",", ":")).encode
+"""In ASCII, so that no character ends a line or steers a terminal."""
+
+
+class JsonFormatter(logging.Formatter):
+    """Writes a record, whoever logged it, as one object on one line, without secrets."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Give the line of a record; a traceback is its field `exception`."""
+        line = head(record.created, record.levelname, record.name, record.process)
+        if isinstance(record.msg, Event):
+            line["message"] = mask(record.msg.text)
+            line["fields"] = fields(record.msg.facts)
+        else:
+            line["message"] = mask(record.getMessage())
+        if record.exc_info:
+            line["exception"] = mask(shortened(self.formatException(record.exc_info)))
+        if record.stack_info:
+            line["stack"] = mask(self.formatStack(record.stack_info))
+        return write(line)
+
+
+def head(created: float, level: str, logger: str, process: int | None) -> dict[str, object]:
+    """Give what every line begins with; `created` is the time in seconds since 1970."""
+    return {
+        "time": written_time(created),
+        "level": level,
+        "logger": logger,
+        "message": "",
+        "pid": process,
+    }
+
+
+def written_time(created: float) -> str:
+    """Write a time as RFC 3339 has it, in UTC, with milliseconds."""
+    return f"{written_second(int(created))}.{int(created * 1000) % 1000:03d}Z"
+
+
+@lru_cache(maxsize=16)  # a busy server writes many lines in a second
+def written_second(created: int) -> str:
+    """Write its whole second."""
+    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(created))
+
+
+def fields(facts: Mapping[str, object]) -> dict[str, Scalar]:
+    """Give facts as JSON takes them, without secrets."""
+    # By its name as well: behind the name alone a value need not look like a credential.
+    return {name: MASK if is_secret(name) else _scalar(value) for name, value in facts.items()}
+
+
+def write(line: Mapping[str, object]) -> str:
+    """Write an object on one line."""
+    return _write(line)
+
+
+def _scalar(value: object) -> Scalar:
+    # First of all: to Python a boolean is an integer.
+    if value is None or isinstance(value, bool):
+        return value
+    if isinstance(value, Integral):  # numpy's, too
+        return int(value)
+    # JSON has no NaN and no infinity: they are written as text.
+    if isinstance(value, Real) and math.isfinite(value):
+        return float(f"{float(value):.6g}")  # as many digits as in a line of text
+    return mask(str(value))

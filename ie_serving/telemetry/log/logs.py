@@ -1,0 +1,130 @@
+"""Where log lines go, from which level on, and in which form.
+
+    2026-11-21 09:00:00,123 - ie_serving.models.version.loader - INFO - version loaded model=m ...
+
+That is the line format of 2020; `json_lines.py` has the other one. Only this server's own loggers
+follow the chosen level. Everything else logs at WARNING or above, since storage clients print
+credentials at DEBUG.
+"""
+
+import logging
+import logging.handlers
+from collections.abc import Callable, Mapping
+from contextlib import nullcontext, suppress
+
+from ie_serving.core.values.errors import ServingError
+from ie_serving.telemetry.log.events import MASK, Event, mask, one_line, render, shortened
+from ie_serving.telemetry.log.json_lines import JsonFormatter
+from ie_serving.telemetry.log.reopen import register
+
+__all__ = ["MASK", "OWN", "Event", "configure", "mask", "render"]
+
+OWN = "ie_serving"
+log = logging.getLogger(__name__)
+FORMAT = "%(asctime)s - %(name)s - %(levelname)s - %(message)s"
+
+
+def configure(level: str, path: str = "", form: str = "text") -> None:
+    """Send log lines to stderr and, when `path` is given, to that file as well.
+
+    The file is opened anew when it was moved away, as log rotation does. Calling this again
+    replaces what the last call set up.
+
+    Args:
+        level: least severe lines of this server's own.
+        path: file that they are appended to; empty for none.
+        form: of the lines, one of `FORMS`. In JSON come also the warnings of Python.
+
+    Raises:
+        ServingError: the file cannot be opened.
+    """
+    handlers: list[logging.Handler] = [logging.StreamHandler()]
+    if path:
+        handlers.append(_file_handler(path))
+    root = logging.getLogger()
+    _remove_ours(root)
+    for handler in handlers:
+        handler.setFormatter(FORMS[form]())
+        root.addHandler(handler)
+    _set(level)
+    # They are several lines of text each, which a reader of JSON would stumble over.
+    logging.captureWarnings(form == "json")
+
+
+def level() -> str:
+    """Give the level of this server's own lines."""
+    return logging.getLevelName(logging.getLogger(OWN).level)
+
+
+def change(level: str) -> None:
+    """Log from another level on, and say so where INFO is logged before or after."""
+    numbers = (logging.getLogger(OWN).level, getattr(logging, level))
+    _set(logging.getLevelName(min(numbers)))
+    log.info(Event("log level changed", level=level))
+    _set(level)
+
+
+def _set(level: str) -> None:
+    logging.getLogger().setLevel(max(logging.WARNING, getattr(logging, level)))
+    logging.getLogger(OWN).setLevel(level)
+
+
+# Handlers of others (pytest's, an embedding program's) stay: ours are known by their formatter.
+def _remove_ours(root: logging.Logger) -> None:
+    ours = (TextFormatter, JsonFormatter)
+    for old in [handler for handler in root.handlers if isinstance(handler.formatter, ours)]:
+        root.removeHandler(old)
+        old.close()
+
+
+# Several workers append to one file, so none of them may rotate it; whoever does, moves it.
+class _File(logging.handlers.WatchedFileHandler):
+    """A file that is opened anew when it was moved away, or when that is asked for."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write a line; one for which the file cannot be opened is on stderr alone."""
+        # Otherwise whoever logs would fail, since the library opens outside of its own guard.
+        with suppress(OSError):
+            super().emit(record)
+
+    def reopen(self) -> None:
+        """See `reopen.Reopened`."""
+        with self.lock or nullcontext(), suppress(OSError):
+            self.reopenIfNeeded()
+
+
+def _file_handler(path: str) -> logging.Handler:
+    try:
+        # As stderr does: texts of others may hold what UTF-8 cannot.
+        file = _File(path, encoding="utf-8", errors="backslashreplace")
+        register(file)
+        return file
+    except OSError as error:
+        raise ServingError(
+            f'log file "{path}" cannot be opened: {error.strerror}: name a file in a directory '
+            "that exists and that this user may write to"
+        ) from error
+
+
+class TextFormatter(logging.Formatter):
+    """Keeps a message on one line, whoever logged it, and masks secrets."""
+
+    def __init__(self) -> None:
+        super().__init__(FORMAT)
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 (logging's name)
+        """Give the line of a record without its traceback."""
+        record.message = one_line(record.message)
+        return super().formatMessage(record)
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Give all lines of a record, those of a traceback too, without secrets."""
+        text = super().format(record)
+        return mask(shortened(text) if record.exc_info else text)
+
+
+FORMS: Mapping[str, Callable[[], logging.Formatter]] = {
+    "text": TextFormatter,
+    "json": JsonFormatter,
+}
+"""What writes a line, by the word of the setting."""

@@ -1,0 +1,131 @@
+"""What became of a model's requests where they are gathered into batches."""
+
+import threading
+from collections.abc import Iterator, Sequence
+from typing import Protocol
+from weakref import WeakSet
+
+from ie_serving.telemetry.metrics.histogram import EVERY_SECOND, Histogram
+from ie_serving.telemetry.metrics.text import counters, family
+
+BATCHES = "ie_serving_batches_total"
+BATCHES_APART = "ie_serving_batches_apart_total"
+BATCH_ROWS = "ie_serving_batch_rows"
+BATCH_QUEUE = "ie_serving_batch_queue_seconds"
+BATCH_WAITING = "ie_serving_batch_waiting_rows"
+
+ROW_BOUNDS = tuple(float(2**power) for power in range(13))
+"""Upper bounds of the finite buckets: 1 to 4,096 rows."""
+
+ALONE = "lane_free"
+"""Reason of a request that goes at once: a lane was free."""
+
+
+class Gathers(Protocol):
+    """Gathers requests for one signature of one version."""
+
+    @property
+    def waiting(self) -> int:
+        """Rows that wait now."""
+
+
+class BatchMetrics:
+    """The series of one model's batches; see `engines.layers.queue.Record`.
+
+    Attributes:
+        reasons: batches by why they were sent; of lone requests, after `settle`.
+        failed: batches whose requests were tried again in smaller ones.
+        rows: of each batch, before it is filled up.
+        queue_time: seconds that each request was gathered for.
+    """
+
+    def __init__(self) -> None:
+        self.reasons: dict[str, int] = {}
+        self.failed = 0
+        self.rows = Histogram(ROW_BOUNDS)
+        self.queue_time = Histogram()
+        self._alone: dict[int, int] = {}
+        # Weakly: they go with their versions.
+        self._queues: WeakSet[Gathers] = WeakSet()
+        self._lock = threading.Lock()
+
+    def watch(self, queue: Gathers) -> None:
+        """Have the page tell how many rows wait there. In the thread of a load."""
+        with self._lock:
+            self._queues.add(queue)
+
+    @property
+    def waiting(self) -> int:
+        """Rows that wait to be sent in a batch now."""
+        with self._lock:
+            return sum(queue.waiting for queue in self._queues)
+
+    def alone(self, rows: int) -> None:
+        """Count a request that went at once, by itself."""
+        # Here only this, sorted into the series when the page is read: every lone request pays.
+        self._alone[rows] = self._alone.get(rows, 0) + 1
+
+    def batch(self, reason: str, rows: int, waited_us: Sequence[float]) -> None:
+        """Count a batch, with the microseconds that each of its requests has waited."""
+        self.reasons[reason] = self.reasons.get(reason, 0) + 1
+        self.rows.add(rows)
+        self.queue_time.add_all([each / 1e6 for each in waited_us])
+
+    def apart(self) -> None:
+        """Count a batch that failed."""
+        self.failed += 1
+
+    def settle(self) -> None:
+        """Bring everything that was counted into the series."""
+        for rows, times in self._alone.items():
+            self.reasons[ALONE] = self.reasons.get(ALONE, 0) + times
+            self.rows.add(rows, times)
+            self.queue_time.add(0.0, times)
+        self._alone.clear()
+
+
+Labelled = Sequence[tuple[str, BatchMetrics]]
+"""The label of a model's name, as it is written, and its batches."""
+
+
+def batch_lines(models: Labelled) -> Iterator[str]:
+    """Yield the samples of all models that gather requests, none before the first batch."""
+    for _, batches in models:
+        batches.settle()
+    seen = [(label, batches) for label, batches in models if batches.reasons]
+    yield from counters(
+        BATCHES,
+        "Batches by why each was sent with the rows it had.",
+        "reason",
+        [(label, batches.reasons) for label, batches in seen],
+    )
+    yield from family(
+        BATCH_ROWS,
+        "histogram",
+        "Rows of each batch, before it is filled up.",
+        (line for label, batches in seen for line in batches.rows.lines(BATCH_ROWS, label)),
+    )
+    yield from family(
+        BATCH_QUEUE,
+        "histogram",
+        "Seconds that each request was gathered for.",
+        (
+            line
+            for label, batches in seen
+            for line in batches.queue_time.lines(BATCH_QUEUE, label, shown=EVERY_SECOND)
+        ),
+    )
+    yield from family(
+        BATCH_WAITING,
+        "gauge",
+        "Rows that wait to be sent in a batch.",
+        (f"{BATCH_WAITING}{{{label}}} {batches.waiting}" for label, batches in seen),
+    )
+    # From the first batch on, though 0: of a counter that appears with its first event Prometheus
+    # sees no increase.
+    yield from family(
+        BATCHES_APART,
+        "counter",
+        "Batches that failed, whose requests were inferred again in halves.",
+        (f"{BATCHES_APART}{{{label}}} {batches.failed}" for label, batches in seen),
+    )

@@ -1,0 +1,311 @@
+"""Counts and latencies of the models, and the page that Prometheus reads.
+
+The page begins with the names, labels and text of TensorFlow Serving (source:
+tensorflow_serving/util/prometheus_exporter.cc and the metrics of its servables): they start with a
+colon, there are no HELP lines and no time stamps, every sample has braces, durations are
+microseconds. Our own follow: they begin with `ie_serving_` and keep to the conventions of
+Prometheus. Then come those of OpenVINO Model Server (`ovms.py`).
+
+One event loop writes and reads: plain integers, no locks. Whoever handles requests binds a model's
+series once and then pays for appending two numbers. Only models that are served have series of
+their own; requests for other names count under `model_name=""`, so callers cannot grow the page.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping
+from functools import partial
+
+from ie_serving.telemetry.metrics.batches import BatchMetrics, batch_lines
+from ie_serving.telemetry.metrics.histogram import MICROSECONDS
+from ie_serving.telemetry.metrics.ovms import ovms_lines
+from ie_serving.telemetry.metrics.recent_errors import RecentErrors
+from ie_serving.telemetry.metrics.requests import Key, RequestMetrics, Served
+from ie_serving.telemetry.metrics.sequences import SequenceMetrics, sequence_lines
+from ie_serving.telemetry.metrics.steps import StepMetrics, step_lines
+from ie_serving.telemetry.metrics.text import counters, family, sample, written
+from ie_serving.telemetry.metrics.versions import Versions, version_lines
+
+REQUEST_COUNT = ":tensorflow:serving:request_count"
+REQUEST_LATENCY = ":tensorflow:serving:request_latency"
+
+REQUESTS = "ie_serving_requests_total"
+REQUEST_DURATION = "ie_serving_request_seconds"
+REJECTED = "ie_serving_rejected_requests_total"
+LISTING_FAILURES = "ie_serving_listing_failures_total"
+VERSIONS_CHANGED = "ie_serving_served_versions_changed_total"
+LOADS = "ie_serving_loads_total"
+VERSIONS = "ie_serving_versions"
+SIGNATURES = "ie_serving_signatures"
+COMPARED = "ie_serving_compared_signatures"
+
+LINES_AT_ONCE = 256
+"""Lines that are written before others have their turn on the event loop: half a millisecond."""
+
+States = Callable[[], Iterable[tuple[str, int, str]]]
+"""Gives model name, number and state of each version that is not at its end."""
+
+Precisions = Callable[[], Iterable[tuple[str, str]]]
+"""Gives the model name and the precision of each signature that is served."""
+
+Part = Callable[[], Iterable[str]]
+"""Gives lines of the page."""
+
+
+class ModelMetrics:
+    """The series of one model name.
+
+    Attributes:
+        batches: of requests that were gathered.
+        sequences: of requests that share a state.
+        steps: of a graph.
+        requests: by outcome.
+        rejected: requests that were refused for the state of the server, by why.
+        loads: of versions, by how they ended.
+        listing_failures: listings of the model's repository that failed.
+        versions_changed: changes of the files of a version that serves.
+    """
+
+    def __init__(self) -> None:
+        self.batches = BatchMetrics()
+        self.sequences = SequenceMetrics()
+        self.steps = StepMetrics()
+        self.requests = RequestMetrics()
+        self.rejected: Counter[str] = Counter()
+        self.loads: Counter[str] = Counter()
+        self.listing_failures = 0
+        self.versions_changed = 0
+
+    def count_listing_failure(self) -> None:
+        """Count one listing of the model's repository that failed."""
+        self.listing_failures += 1
+
+    def count_load(self, succeeded: bool) -> None:
+        """Count one load of a version that has ended."""
+        self.loads["ok" if succeeded else "failed"] += 1
+
+    def count_changed_version(self) -> None:
+        """Count one change of the files of a version that serves."""
+        self.versions_changed += 1
+
+
+class Metrics:
+    """The series of every model served by this worker.
+
+    Args of the constructor:
+        wanted: whether there is a page; nothing is measured where there is none.
+
+    Attributes:
+        wanted: see above.
+        recent: keeps what has failed lately; None where nobody looks at it.
+        united: gives the page of all workers; None: there is one.
+    """
+
+    def __init__(self, *, wanted: bool = True) -> None:
+        self.wanted = wanted
+        self.recent: RecentErrors | None = None
+        self.united: Callable[[], Awaitable[bytes]] | None = None
+        self._unknown = ModelMetrics()
+        self._models: dict[str, ModelMetrics] = {"": self._unknown}
+        self._states: States = lambda: ()
+        self._precisions: Precisions = lambda: ()
+        self._compared: Precisions = lambda: ()
+        self._live: Versions = lambda: ()
+        self._parts: list[Part] = []
+        self._writing: asyncio.Task[bytes] | None = None
+
+    def add(self, model: str) -> ModelMetrics:
+        """Give a served model's series, new or as they stand."""
+        return self._models.setdefault(model, ModelMetrics())
+
+    def of(self, model: str) -> ModelMetrics:
+        """Give the series to count a request under, whatever name it asked for."""
+        return self._models.get(model, self._unknown)
+
+    def served(self, model: str, key: Key) -> Served:
+        """Give what counts the successful requests of one series of a served model.
+
+        It stands on the page once a request is counted.
+        """
+        # `add`, not `of`: a warm-up binds before the manager has told the new model's name.
+        return self.add(model).requests.of(key, partial(self._known, model))
+
+    def _known(self, model: str) -> set[str]:
+        """Give the versions of a model that are not at their end."""
+        return {str(version) for name, version, _ in self._states() if name == model}
+
+    def keep(self, models: Collection[str]) -> None:
+        """Have series for exactly these models, also for one that never answers.
+
+        Who still holds the series of a model that is dropped may write on.
+        """
+        # "" stays: requests for names that nobody serves are counted there.
+        for name in [name for name in self._models if name and name not in models]:
+            del self._models[name]
+        for name in models:
+            self.add(name)
+
+    def show_states(self, states: States) -> None:
+        """Ask `states` for those of all versions whenever the page is read."""
+        self._states = states
+
+    def show_compared(self, compared: Precisions) -> None:
+        """Ask `compared` for model names and results whenever the page is read."""
+        self._compared = compared
+
+    def show_precisions(self, precisions: Precisions) -> None:
+        """Ask `precisions` for those in use whenever the page is read."""
+        self._precisions = precisions
+
+    def show_versions(self, live: Versions) -> None:
+        """Ask `live` for the AVAILABLE versions whenever the page is read."""
+        self._live = live
+
+    def show(self, part: Part) -> None:
+        """Ask `part` for more lines whenever the page is read."""
+        self._parts.append(part)
+
+    def text(self) -> str:
+        """Write the page that Prometheus reads."""
+        return "\n".join(self._lines()) + "\n"
+
+    async def page(self) -> bytes:
+        """Write the page of the server."""
+        return await (self.united or self.own_page)()
+
+    async def own_page(self) -> bytes:
+        """Write that of this worker in steps: a thousand models take a second of processor time.
+
+        Whoever asks while it is written gets the same page.
+        """
+        # Its lines are in no budget: a page for each of many who ask at once would fill the memory.
+        if self._writing is None:
+            self._writing = asyncio.ensure_future(self._written())
+            self._writing.add_done_callback(self._let_go)
+        # Shielded: a client that leaves must not take the page from the others.
+        return await asyncio.shield(self._writing)
+
+    def _let_go(self, _: "asyncio.Task[bytes]") -> None:
+        self._writing = None
+
+    async def _written(self) -> bytes:
+        lines: list[str] = []
+        for line in self._lines():
+            lines.append(line)
+            if not len(lines) % LINES_AT_ONCE:
+                await asyncio.sleep(0)
+        return await asyncio.to_thread(_joined, lines)
+
+    def _lines(self) -> Iterator[str]:
+        """Yield the lines; what is counted may change between two of them."""
+        models, live = dict(self._models), list(self._live())
+        self._forget_gone()
+        requests = {name: model.requests for name, model in models.items()}
+        yield from _as_tensorflow(requests)
+        yield from _own(models)
+        states = [(name, state) for name, _, state in self._states()]
+        yield from _gauge(VERSIONS, "Versions by state.", "state", states)
+        precisions = self._precisions()
+        yield from _gauge(SIGNATURES, "Signatures by precision.", "precision", precisions)
+        yield from _gauge(COMPARED, "Signatures by comparison.", "result", self._compared())
+        yield from version_lines(live, requests)
+        yield from ovms_lines(requests, live)
+        for part in self._parts:
+            yield from part()
+
+    def _forget_gone(self) -> None:
+        """Take the series of versions that are gone from the page."""
+        known: dict[str, set[str]] = {}
+        for name, version, _ in self._states():
+            known.setdefault(name, set()).add(str(version))
+        # Where no version is known, none is forgotten: nobody may have told of any yet.
+        for name, model in self._models.items() if known else ():
+            model.requests.keep(known.get(name, ()))
+
+
+def _joined(lines: list[str]) -> bytes:
+    return ("\n".join(lines) + "\n").encode()
+
+
+def _as_tensorflow(models: Mapping[str, RequestMetrics]) -> Iterator[str]:
+    yield f"# TYPE {REQUEST_COUNT} counter"
+    for model, requests in models.items():
+        for status, number in requests.statuses().items():
+            yield f"{REQUEST_COUNT}{{{written(model_name=model, status=status)}}} {number}"
+    yield f"# TYPE {REQUEST_LATENCY} histogram"
+    for model, requests in models.items():
+        for (api, entrypoint), latency in requests.latencies().items():
+            labels = written(model_name=model, API=api, entrypoint=entrypoint)
+            yield from latency.lines(REQUEST_LATENCY, labels, MICROSECONDS)
+
+
+def _own(models: Mapping[str, ModelMetrics]) -> Iterator[str]:
+    yield from _requests(models)
+    yield from _loads(models)
+    labelled = [(written(model_name=name), each) for name, each in models.items()]
+    yield from batch_lines([(label, each.batches) for label, each in labelled])
+    yield from sequence_lines([(label, each.sequences) for label, each in labelled])
+    yield from step_lines({name: each.steps for name, each in models.items()})
+
+
+def _requests(models: Mapping[str, ModelMetrics]) -> Iterator[str]:
+    yield from family(
+        REQUESTS,
+        "counter",
+        "Finished requests.",
+        (line for name, each in models.items() for line in each.requests.counts(REQUESTS, name)),
+    )
+    yield from family(
+        REQUEST_DURATION,
+        "histogram",
+        "Seconds from arrival to encoded reply of requests that succeeded.",
+        (
+            line
+            for name, each in models.items()
+            for line in each.requests.durations(REQUEST_DURATION, name)
+        ),
+    )
+    yield from counters(
+        REJECTED,
+        "Requests refused for the state of the server.",
+        "reason",
+        ((written(model_name=name), each.rejected) for name, each in models.items()),
+    )
+
+
+def _loads(models: Mapping[str, ModelMetrics]) -> Iterator[str]:
+    yield from counters(
+        LOADS,
+        "Loads of versions that have ended.",
+        "result",
+        ((written(model_name=name), each.loads) for name, each in models.items()),
+    )
+    yield from _plain(
+        LISTING_FAILURES,
+        "Listings of the model's repository that failed.",
+        {name: each.listing_failures for name, each in models.items()},
+    )
+    yield from _plain(
+        VERSIONS_CHANGED,
+        "Changes of the files of versions that serve.",
+        {name: each.versions_changed for name, each in models.items()},
+    )
+
+
+def _plain(name: str, meaning: str, numbers: Mapping[str, int]) -> Iterator[str]:
+    """Yield a counter of each model for which it is not 0."""
+    found = (sample(name, number, model_name=each) for each, number in numbers.items() if number)
+    yield from family(name, "counter", meaning, found)
+
+
+def _gauge(name: str, meaning: str, label: str, found: Iterable[tuple[str, str]]) -> Iterator[str]:
+    """Yield how often each pair of a model and a value of `label` is there."""
+    yield from family(
+        name,
+        "gauge",
+        meaning,
+        (
+            sample(name, number, model_name=model, **{label: value})
+            for (model, value), number in Counter(found).items()
+        ),
+    )

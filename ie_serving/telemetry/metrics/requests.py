@@ -1,0 +1,170 @@
+"""Requests of one model: their numbers by outcome, and their times.
+
+A request pays for two appends. Counts and buckets of those that succeed are made of the appended
+times when the page is read. What a version has counted leaves the page with the version, but stays
+in the numbers of its model, which never fall.
+"""
+
+from array import array
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator
+from typing import Final, NamedTuple
+
+from ie_serving.telemetry.metrics.histogram import (
+    EVERY_SECOND,
+    SETTLED_AT,
+    Durations,
+    Histogram,
+)
+from ie_serving.telemetry.metrics.text import sample, written
+
+MOST_SERIES: Final = 16
+"""Series of a model from which those of versions that are gone are looked for at every further one,
+although nobody reads the page."""
+
+
+class Key(NamedTuple):
+    """What the requests of one series have in common.
+
+    Attributes:
+        version: empty where it is not known.
+        entrypoint: `GRPC` or `REST`; empty where it is not known.
+        method: such as `Predict` or `GetModelStatus`; empty where it is not known.
+        api: what TensorFlow Serving calls the method.
+    """
+
+    version: str
+    entrypoint: str
+    method: str
+    api: str
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """Our labels, behind `model_name`."""
+        return {"version": self.version, "interface": self.interface, "method": self.method}
+
+    @property
+    def interface(self) -> str:
+        """What we and OpenVINO Model Server call the entry point."""
+        return "gRPC" if self.entrypoint == "GRPC" else self.entrypoint
+
+
+class Served:
+    """Successful requests of one series. Belongs to one event loop.
+
+    Attributes:
+        took: seconds from arrival to encoded reply; appended to in place, then `settle`.
+        decoded: seconds from arrival until the model was asked.
+        encoded: seconds that the reply took; in any thread.
+    """
+
+    __slots__ = ("_decoding", "_encoding", "_total", "decoded", "encoded", "took")
+
+    def __init__(self) -> None:
+        self._total, self._decoding, self._encoding = Durations(), Durations(), Durations()
+        self.took: array[float] = self._total.noted
+        self.decoded: array[float] = self._decoding.noted
+        self.encoded: array[float] = self._encoding.noted
+
+    def add(self, seconds: float) -> None:
+        """Count one request, which took so long from its arrival to its encoded reply."""
+        self.took.append(seconds)
+        if len(self.took) >= SETTLED_AT:
+            self.settle()
+
+    def settle(self) -> None:
+        """Sort what has piled up into the buckets."""
+        self._total.settle()
+        self._decoding.settle()
+        self._encoding.settle()
+
+    @property
+    def total(self) -> Histogram:
+        """Give all of them by the time they took."""
+        return self._total.settle()
+
+    @property
+    def stages(self) -> Iterator[tuple[str, Histogram]]:
+        """Yield the times of the steps beside the inference."""
+        yield "decode", self._decoding.settle()
+        yield "encode", self._encoding.settle()
+
+
+class RequestMetrics:
+    """The requests of one model name."""
+
+    def __init__(self) -> None:
+        self.served: dict[Key, Served] = {}
+        self.failed: Counter[tuple[Key, str]] = Counter()
+        # Of versions that are gone, by what TensorFlow Serving tells apart.
+        self._past: dict[tuple[str, str], Histogram] = {}
+        self._past_failed: Counter[str] = Counter()
+
+    def of(self, key: Key, known: Callable[[], Collection[str]]) -> Served:
+        """Give what counts the successful requests of a series; `known` gives the versions now."""
+        served = self.served.get(key)
+        if served is None:
+            if len(self.served) >= MOST_SERIES:
+                # Its own version too: a warm-up comes before the manager has told of a new model.
+                self.keep({*known(), key.version})
+            served = self.served[key] = Served()
+        return served
+
+    def count(self, key: Key, status: str) -> None:
+        """Count one request that has failed, by the name of its status code."""
+        self.failed[key, status] += 1
+
+    def keep(self, known: Collection[str]) -> None:
+        """Take the series of all versions but these into those of the model."""
+        # The empty one stays: what ended before its version was known goes with none.
+        kept = {*known, ""}
+        for key in [key for key in self.served if key.version not in kept]:
+            past = self._past.setdefault((key.api, key.entrypoint), Histogram())
+            past.include(self.served.pop(key).total)
+        for key, status in [each for each in self.failed if each[0].version not in kept]:
+            self._past_failed[status] += self.failed.pop((key, status))
+
+    def statuses(self) -> dict[str, int]:
+        """Count the requests by the names of their status codes."""
+        counted = Counter(self._past_failed)
+        for (_, status), number in self.failed.items():
+            counted[status] += number
+        succeeded = sum(len(each) for each in self.latencies().values())
+        return ({"OK": succeeded} if succeeded else {}) | counted
+
+    def latencies(self) -> dict[tuple[str, str], Histogram]:
+        """Give the latencies of successful requests by API and entry point, where there are any."""
+        found: dict[tuple[str, str], Histogram] = {}
+        for place, past in self._past.items():
+            found.setdefault(place, Histogram()).include(past)
+        for key, served in self.served.items():
+            found.setdefault((key.api, key.entrypoint), Histogram()).include(served.total)
+        return {place: each for place, each in found.items() if len(each)}
+
+    def by_series(self) -> Iterator[tuple[Key, Histogram]]:
+        """Yield the successful requests of each series that has had any."""
+        for key, served in list(self.served.items()):  # requests go on between two lines
+            if len(served.total):
+                yield key, served.total
+
+    def counts(self, name: str, model: str) -> Iterator[str]:
+        """Yield the samples of our counter."""
+        for key, total in self.by_series():
+            yield sample(name, len(total), model_name=model, **key.labels, code="OK")
+        for (key, status), number in list(self.failed.items()):
+            yield sample(name, number, model_name=model, **key.labels, code=status)
+
+    def durations(self, name: str, model: str) -> Iterator[str]:
+        """Yield the samples of our latency."""
+        for key, total in self.by_series():
+            labels = written(model_name=model, **key.labels)
+            yield from total.lines(name, labels, shown=EVERY_SECOND)
+
+    def stages(self) -> dict[tuple[str, str], Histogram]:
+        """Give the times of decoding and encoding, by version and step."""
+        found: dict[tuple[str, str], Histogram] = {}
+        for key, served in self.served.items():
+            for step, each in served.stages:
+                if len(each):
+                    found.setdefault((key.version, step), Histogram()).include(each)
+        return found

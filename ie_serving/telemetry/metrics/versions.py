@@ -1,0 +1,119 @@
+"""What the page tells of each AVAILABLE version: read when the page is, from the version itself.
+
+So a version that is gone leaves no series behind.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Protocol
+
+from ie_serving.telemetry.metrics.histogram import EVERY_SECOND, Histogram
+from ie_serving.telemetry.metrics.inferences import Inferences
+from ie_serving.telemetry.metrics.requests import RequestMetrics
+from ie_serving.telemetry.metrics.text import family, sample, written
+
+VERSION_MEMORY = "ie_serving_version_memory_bytes"
+VERSION_LOAD = "ie_serving_version_load_seconds"
+IN_FLIGHT = "ie_serving_in_flight_requests"
+QUEUED = "ie_serving_queued_inferences"
+STAGE = "ie_serving_stage_seconds"
+
+
+class Live(Protocol):
+    """An AVAILABLE version; `models.version.handle.Servable` is one."""
+
+    @property
+    def name(self) -> str:
+        """Of the model."""
+
+    @property
+    def version(self) -> int:
+        """Its number."""
+
+    @property
+    def holders(self) -> int:
+        """Requests that use it now."""
+
+    @property
+    def inferences(self) -> Inferences:
+        """How long its inferences took."""
+
+    @property
+    def load_s(self) -> Mapping[str, float]:
+        """Seconds of each step of its load, such as `fetch_s`."""
+
+    @property
+    def memory(self) -> int | None:
+        """Bytes that its load has added; None where that is not known."""
+
+
+Versions = Callable[[], Iterable[Live]]
+"""Gives the AVAILABLE versions of all models."""
+
+
+def version_lines(live: Iterable[Live], requests: Mapping[str, RequestMetrics]) -> Iterator[str]:
+    """Yield what is told of every version.
+
+    Args:
+        live: AVAILABLE versions.
+        requests: of the models, by name.
+    """
+    found = [(each, {"model_name": each.name, "version": str(each.version)}) for each in live]
+    yield from family(
+        VERSION_MEMORY,
+        "gauge",
+        "What the load of the version has added to the resident memory.",
+        (
+            sample(VERSION_MEMORY, each.memory, **of)
+            for each, of in found
+            if each.memory is not None
+        ),
+    )
+    yield from family(
+        VERSION_LOAD,
+        "gauge",
+        "Seconds that each step of the version's load took.",
+        (
+            sample(VERSION_LOAD, took, **of, step=step.removesuffix("_s"))
+            for each, of in found
+            for step, took in each.load_s.items()
+        ),
+    )
+    yield from family(
+        IN_FLIGHT,
+        "gauge",
+        "Requests that use the version now.",
+        (sample(IN_FLIGHT, each.holders, **of) for each, of in found),
+    )
+    yield from family(
+        QUEUED,
+        "gauge",
+        "Inferences that wait for an infer request now.",
+        (sample(QUEUED, each.inferences.waiting, **of) for each, of in found),
+    )
+    yield from family(
+        STAGE,
+        "histogram",
+        "Seconds that each stage of a Predict took; queue and inference of each inference.",
+        _stages([each for each, _ in found], requests),
+    )
+
+
+def _stages(live: Iterable[Live], requests: Mapping[str, RequestMetrics]) -> Iterator[str]:
+    for each in live:
+        for stage, histogram in (*_inferences(each), *_of(each, requests)):
+            labels = written(model_name=each.name, version=str(each.version), stage=stage)
+            yield from histogram.lines(STAGE, labels, shown=EVERY_SECOND)
+
+
+def _inferences(version: Live) -> Iterator[tuple[str, Histogram]]:
+    ran = version.inferences.durations
+    if len(ran):
+        yield "queue", version.inferences.waits
+        yield "inference", ran
+
+
+def _of(version: Live, requests: Mapping[str, RequestMetrics]) -> Iterator[tuple[str, Histogram]]:
+    model = requests.get(version.name)
+    for (number, step), histogram in (model.stages() if model else {}).items():
+        if number == str(version.version):
+            yield step, histogram

@@ -1,0 +1,231 @@
+"""The access log: a line for each request, written by a thread of its own.
+
+The event loop appends what is known of the request to a queue. The thread gathers for `GATHER_S`,
+makes lines of it and writes many at once, so it alone waits for a slow disk or a full pipe.
+Meanwhile the queue fills, and beyond `MOST_WAITING` lines are dropped and counted: no client waits
+for the log, and memory stays bounded. A line that was made on the event loop, between two requests,
+cost several times what it costs in the thread, which makes them one after the other.
+"""
+
+import logging
+import os
+import select
+import threading
+import time
+from collections import deque
+from contextlib import suppress
+from typing import Final
+
+from ie_serving.core.values.errors import ServingError
+from ie_serving.telemetry.log.events import Event
+from ie_serving.telemetry.log.reopen import register
+from ie_serving.telemetry.request.access_lines import Row, writer_of
+from ie_serving.telemetry.request.entry import Entry, epoch, now
+
+log = logging.getLogger(__name__)
+
+_STDOUT_NUMBER = 1
+STDOUT: Final = "-"
+"""The target that is standard output, as gunicorn has it."""
+GATHER_S: Final = 0.1
+"""Seconds that lines are gathered for; as late they are in the file."""
+MOST_WAITING: Final = 20_000
+"""Requests that wait for the thread; they take about 10 MB. Further ones are dropped."""
+AT_ONCE: Final = 64
+"""Lines of one write, some 20 KB; to make them the interpreter is held for some 150 us."""
+CLOSE_S: Final = 1.0
+"""Seconds that the end of the server waits for the last lines."""
+TELL_S: Final = 10.0
+"""Seconds between two warnings that lines are lost: a full disk fails ten writes a second."""
+_TOO_MANY: Final = "they came faster than they could be written"
+
+
+class AccessLog:
+    """Takes entries on the event loop, and writes their lines in a thread.
+
+    Args of the constructor:
+        target: file that lines are appended to; `-` is standard output.
+        form: of the lines, `text` or `json`.
+
+    Raises:
+        ServingError: the file cannot be opened.
+    """
+
+    def __init__(self, target: str, form: str = "text") -> None:
+        self._lines = writer_of(form)
+        self._file = LineFile(target)
+        self._waiting: deque[Row] = deque()
+        # Each is counted by one thread alone.
+        self._refused = self._failed = self._told = 0
+        self._tell_at = 0.0
+        self._cause = _TOO_MANY
+        self._wake, self._stop = threading.Event(), threading.Event()
+        # With more entries than this that wait, the thread sleeps, or is too late. An `Event` takes
+        # a lock to be set, for which most entries need not pay.
+        self._mark = 0
+        # A daemon: a pipe that nobody reads must not keep the process from ending.
+        self._thread = threading.Thread(target=self._run, name="access-log", daemon=True)
+        self._thread.start()
+        register(self)
+
+    @property
+    def dropped(self) -> int:
+        """Lines that were lost so far."""
+        return self._refused + self._failed
+
+    def end(self, entry: Entry) -> None:
+        """Take the entry of a request, which ends. Never waits."""
+        entry.ended = now()
+        waiting = self._waiting
+        # A `Row`: made here, without a call for it.
+        waiting.append(
+            (
+                entry.client,
+                entry.asked,
+                entry.answers,
+                entry.code,
+                entry.id,
+                entry.received,
+                entry.sent,
+                entry.began,
+                entry.started,
+                entry.inferred,
+                entry.encoded,
+                entry.ended,
+            )
+        )
+        # Behind that: the thread may have emptied the queue just before, and sleeps.
+        if len(waiting) > self._mark:
+            self._go_on()
+
+    def _go_on(self) -> None:
+        """Act on a queue that has passed its mark."""
+        if self._mark >= MOST_WAITING:
+            self._refused += 1
+            with suppress(IndexError):  # written meanwhile
+                self._waiting.pop()
+            return
+        self._mark = MOST_WAITING
+        self._wake.set()
+
+    def reopen(self) -> None:
+        """Have the thread open the file anew if it was moved away."""
+        # By the thread: this is called on the event loop, and may have to wait for a disk.
+        self._wake.set()
+
+    def close(self) -> None:
+        """Write what waits, for at most `CLOSE_S`. Blocking."""
+        self._stop.set()
+        self._wake.set()
+        self._thread.join(CLOSE_S)
+
+    def _run(self) -> None:
+        while not self._stop.is_set():
+            self._wake.wait()
+            self._wake.clear()
+            self._mark = MOST_WAITING
+            # As long as requests come, none of them has to wake this thread.
+            while not self._stop.wait(GATHER_S) and self._write_all():
+                pass
+            # The next one has to, also one that has come since the queue was seen empty.
+            self._mark = 0
+            if self._waiting:
+                self._wake.set()
+        self._write_all()
+
+    def _write_all(self) -> bool:
+        """Write what waits; tell whether there was any."""
+        with suppress(OSError):  # told with the next lines, which are lost
+            self._file.renew()
+        waiting = self._waiting
+        is_any = bool(waiting)
+        while waiting:
+            taken = [waiting.popleft() for _ in range(min(len(waiting), AT_ONCE))]
+            try:
+                self._file.write(self._lines(taken, epoch()))
+            except Exception as error:  # also a defect: it must not end the thread
+                self._failed += len(taken)
+                self._cause = getattr(error, "strerror", None) or str(error) or repr(error)
+                self._tell_loss()
+        if self.dropped > self._told:
+            self._tell_loss()
+        return is_any
+
+    def _tell_loss(self) -> None:
+        at = time.monotonic()
+        if at < self._tell_at and not self._stop.is_set():
+            return
+        self._tell_at = at + TELL_S
+        dropped, cause = self.dropped, self._cause
+        log.warning(Event("access log lines lost", lines=dropped - self._told, cause=cause))
+        # The cause of a loss may have passed when it is told; it is that loss's all the same.
+        self._told, self._cause = dropped, _TOO_MANY
+
+
+class LineFile:
+    """A file that lines are appended to, opened anew when it was moved away.
+
+    Args of the constructor:
+        target: its path, or `-`.
+
+    Raises:
+        ServingError: it cannot be opened.
+    """
+
+    def __init__(self, target: str) -> None:
+        self._target = target
+        self._file = _opened(target)
+        self._torn = False  # a full disk has taken a part of a line
+
+    def renew(self) -> None:
+        """Open it anew if it was moved away. Raises: OSError."""
+        if self._target != STDOUT and self._was_moved():
+            # Opened first: where that fails, later lines still go to the old one.
+            renewed = os.open(self._target, _APPEND, 0o644)
+            os.close(self._file)
+            self._file, self._torn = renewed, False
+
+    def write(self, data: bytes) -> None:
+        """Write all of `data`; waits for whoever reads a pipe. Raises: OSError."""
+        self.renew()
+        if self._torn:  # what follows is a line of its own
+            data = b"\n" + data
+        while data:
+            try:
+                written = os.write(self._file, data)
+                self._torn = data[written - 1 : written] != b"\n"
+                data = data[written:]
+            except BlockingIOError:  # whoever shares standard output has made it non-blocking
+                # `select` takes no number from 1,024 on.
+                room = select.poll()
+                room.register(self._file, select.POLLOUT)
+                room.poll()
+
+    def _was_moved(self) -> bool:
+        try:
+            there = os.stat(self._target)
+        except FileNotFoundError:
+            return True
+        return not os.path.samestat(there, os.fstat(self._file))
+
+
+# Workers share the file: what is appended goes behind whatever the others have written meanwhile.
+_APPEND: Final = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
+
+
+def _opened(target: str) -> int:
+    if target == STDOUT:
+        return _STDOUT_NUMBER
+    try:
+        return os.open(target, _APPEND, 0o644)
+    except OSError as error:
+        raise ServingError(
+            f'access log "{target}" cannot be opened: {error.strerror}: name a file in a directory'
+            " that exists and that this user may write to, or - for standard output"
+        ) from error
+
+
+def check(target: str) -> None:
+    """See that the file can be opened. Raises: ServingError."""
+    if target and target != STDOUT:
+        os.close(_opened(target))

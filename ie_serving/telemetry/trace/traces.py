@@ -1,0 +1,176 @@
+"""OpenTelemetry: which requests are traced, and how their spans get to the collector.
+
+Imported when an endpoint is set; it alone, and `spans.py`, know the library, which reads the
+standard variables of the environment itself: sampler, resource, batches, headers, time-outs.
+
+The event loop decides, and hands over entries. Their spans are made in the library's thread, which
+sends them: a trace costs the loop no more than its times.
+"""
+
+import logging
+import re
+import threading
+from collections.abc import Sequence
+from random import getrandbits
+from typing import Any, Final, NamedTuple
+
+from opentelemetry.context import Context
+from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+from opentelemetry.sdk.resources import SERVICE_NAME, Resource
+from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, SpanExportResult
+from opentelemetry.sdk.trace.sampling import Decision
+from opentelemetry.sdk.util.instrumentation import InstrumentationScope
+from opentelemetry.trace import (
+    NonRecordingSpan,
+    SpanContext,
+    SpanKind,
+    TraceFlags,
+    TraceState,
+    set_span_in_context,
+)
+
+from ie_serving import __version__
+from ie_serving.telemetry.request import trace_context
+from ie_serving.telemetry.request.entry import Entry
+from ie_serving.telemetry.request.trace_context import Parent, Trace
+from ie_serving.telemetry.trace.spans import Maker
+
+NAME: Final = "ie_serving"
+"""Of the service, where neither OTEL_SERVICE_NAME nor OTEL_RESOURCE_ATTRIBUTES says another."""
+CLOSE_S: Final = 2.0
+"""Seconds that the end of the server waits for the last spans; a collector that does not answer
+would otherwise hold it for the 30 s that the library waits."""
+_IDS: Final = 1 << 64
+"""The sampler of a share compares the lower 64 bits of the trace id."""
+_USUAL: Final = re.compile(
+    r"ParentBased\{root:(?:(AlwaysOnSampler)|(AlwaysOffSampler)|TraceIdRatioBased\{([0-9.e-]+)\}),"
+    r"remoteParentSampled:AlwaysOnSampler,remoteParentNotSampled:AlwaysOffSampler,.*"
+)
+"""How the library describes the samplers that keep what the caller keeps."""
+_STATES: Final = "opentelemetry.trace.span"
+"""The library's logger that warns of each tracestate that is none, and quotes it: whatever a
+stranger has sent, as often as it comes."""
+_UNNAMED: Final = "unknown_service"
+_NO_PARENT: Final = Context()
+
+
+_KEPT: Final = SpanContext(1, 1, False, TraceFlags(TraceFlags.SAMPLED))
+
+
+class Ended(NamedTuple):
+    """What has ended, as the library's queue takes it, which looks at `context` alone.
+
+    Attributes:
+        entry: of the request or batch.
+        links: of a batch, to its requests.
+    """
+
+    entry: Entry
+    links: Sequence[Trace]
+
+    @property
+    def context(self) -> SpanContext:
+        """Any that is kept: the spans have their own."""
+        return _KEPT
+
+
+class Traces:
+    """Decides which requests are traced, and sends their spans. Belongs to one event loop.
+
+    Args of the constructor:
+        endpoint: URL that spans are posted to.
+        exporter: sends them; by default over HTTP to `endpoint`.
+    """
+
+    def __init__(self, endpoint: str, exporter: SpanExporter | None = None) -> None:
+        logging.getLogger(_STATES).setLevel(logging.ERROR)
+        provider = TracerProvider(resource=_resource(), shutdown_on_exit=False)
+        self._sampler = provider.sampler
+        self._ids = provider.id_generator
+        self._share = _share(self._sampler.get_description())
+        maker = Maker(provider.resource, InstrumentationScope(NAME, __version__))
+        self._processor = BatchSpanProcessor(
+            _Expanding(exporter or OTLPSpanExporter(endpoint), maker)
+        )
+
+    def begin(self, name: str, parent: str, state: str) -> Trace | None:
+        """See `watch.Tracing`."""
+        given = trace_context.read(parent, state) if parent else None
+        if self._share is None:
+            return self._sampled(name, given)
+        # As the library's own samplers, which take a microsecond more for each request.
+        if given is not None:
+            own = getrandbits(64) or 1
+            return Trace(given.trace_id, own, given.span_id, given.state) if given.sampled else None
+        trace_id = getrandbits(128)
+        return Trace(trace_id or 1, getrandbits(64) or 1) if trace_id % _IDS < self._share else None
+
+    def _sampled(self, name: str, given: Parent | None) -> Trace | None:
+        """Ask the library's sampler."""
+        trace_id = given.trace_id if given else self._ids.generate_trace_id()
+        before = _context(given) if given else _NO_PARENT
+        found = self._sampler.should_sample(before, trace_id, name, SpanKind.SERVER)
+        if found.decision is not Decision.RECORD_AND_SAMPLE:
+            return None
+        kept = found.trace_state.to_header() if found.trace_state else ""
+        own = self._ids.generate_span_id()
+        return Trace(trace_id, own, given.span_id if given else 0, kept)
+
+    def root(self) -> Trace:
+        """See `watch.Tracing`."""
+        return Trace(self._ids.generate_trace_id(), self._ids.generate_span_id())
+
+    def note(self, entry: Entry, links: Sequence[Trace] = ()) -> None:
+        """See `watch.Tracing`. Never waits: where the queue is full, the oldest are dropped."""
+        assert entry.trace is not None
+        ended: Any = Ended(entry, links)
+        self._processor.on_end(ended)
+
+    def close(self) -> None:
+        """See `watch.Tracing`."""
+        # A thread of its own: the library waits for as long as its exporter hangs.
+        ending = threading.Thread(target=self._processor.shutdown, name="traces", daemon=True)
+        ending.start()
+        ending.join(CLOSE_S)
+
+
+class _Expanding(SpanExporter):
+    """Makes the spans of what has ended, and gives them to `exporter`; in the library's thread."""
+
+    def __init__(self, exporter: SpanExporter, maker: Maker) -> None:
+        self._exporter = exporter
+        self._maker = maker
+
+    def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
+        """See `SpanExporter`; `spans` are each an `Ended`."""
+        ended: Any = spans
+        made = [span for each in ended for span in self._maker.spans(each.entry, each.links)]
+        return self._exporter.export(made)
+
+    def shutdown(self) -> None:
+        """See `SpanExporter`."""
+        self._exporter.shutdown()
+
+
+def _share(sampler: str) -> int | None:
+    """Give the bound of the trace ids that a usual sampler keeps; None for another one."""
+    found = _USUAL.fullmatch(sampler)
+    if found is None:
+        return None
+    kept, _, ratio = found.groups()
+    return round((1.0 if kept else float(ratio or 0)) * _IDS)
+
+
+def _resource() -> Resource:
+    found = Resource.create()
+    if str(found.attributes[SERVICE_NAME]).startswith(_UNNAMED):
+        found = found.merge(Resource({SERVICE_NAME: NAME}))
+    return found
+
+
+def _context(given: Parent) -> Context:
+    flags = TraceFlags(TraceFlags.SAMPLED if given.sampled else TraceFlags.DEFAULT)
+    state = TraceState.from_header([given.state]) if given.state else None
+    parent = SpanContext(given.trace_id, given.span_id, True, flags, state)
+    return set_span_in_context(NonRecordingSpan(parent), _NO_PARENT)

@@ -1,0 +1,190 @@
+"""The Prometheus page: TensorFlow Serving's names, labels and text."""
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ie_serving.telemetry.metrics.histogram import BOUNDS_US
+from ie_serving.telemetry.metrics.page import (
+    COMPARED,
+    LOADS,
+    REQUEST_COUNT,
+    REQUEST_LATENCY,
+    SIGNATURES,
+    VERSIONS,
+    Metrics,
+)
+from tests.unit.telemetry.pages import GRPC, REST, fail, samples, serve
+
+EMPTY = """\
+# TYPE :tensorflow:serving:request_count counter
+# TYPE :tensorflow:serving:request_latency histogram
+"""
+
+
+def test_a_page_without_requests() -> None:
+    assert Metrics().text() == EMPTY
+
+
+def test_the_page_is_that_of_tensorflow_serving() -> None:
+    """No HELP, no `_total`, labels in its order, six digits in `le`, one newline at the end."""
+    metrics = Metrics()
+    serve(metrics, "resnet", GRPC, 20e-6)
+    lines = metrics.text().partition("# HELP")[0].split("\n")
+    labels = 'model_name="resnet",API="Predict",entrypoint="GRPC"'
+    assert lines[:6] == [
+        "# TYPE :tensorflow:serving:request_count counter",
+        ':tensorflow:serving:request_count{model_name="resnet",status="OK"} 1',
+        "# TYPE :tensorflow:serving:request_latency histogram",
+        f':tensorflow:serving:request_latency_bucket{{{labels},le="10"}} 0',
+        f':tensorflow:serving:request_latency_bucket{{{labels},le="18"}} 0',
+        f':tensorflow:serving:request_latency_bucket{{{labels},le="32.4"}} 1',
+    ]
+    assert lines[-5:] == [
+        f':tensorflow:serving:request_latency_bucket{{{labels},le="1.47476e+09"}} 1',
+        f':tensorflow:serving:request_latency_bucket{{{labels},le="+Inf"}} 1',
+        f":tensorflow:serving:request_latency_sum{{{labels}}} 20",
+        f":tensorflow:serving:request_latency_count{{{labels}}} 1",
+        "",
+    ]
+
+
+def test_the_buckets_of_tensorflow_serving() -> None:
+    metrics = Metrics()
+    serve(metrics, "m", REST, 1e-6)
+    bounds = re.findall(rf'^{REQUEST_LATENCY}.*le="([^"]+)"', metrics.text(), re.MULTILINE)
+    assert len(bounds) == 33 + 1
+    assert bounds[:8] == ["10", "18", "32.4", "58.32", "104.976", "188.957", "340.122", "612.22"]
+    assert "1.27482e+06" in bounds
+
+
+@given(st.lists(st.floats(0, 1e12), min_size=1))
+def test_buckets_are_cumulative_and_hold_every_duration(durations: list[float]) -> None:
+    metrics = Metrics()
+    for duration in durations:
+        serve(metrics, "m", GRPC, duration / 1e6)
+    read = samples(metrics)
+    assert read[
+        f"{REQUEST_COUNT}_total", frozenset({("model_name", "m"), ("status", "OK")})
+    ] == len(durations)
+    name = ":tensorflow:serving:request_latency"
+    labels = {("model_name", "m"), ("API", "Predict"), ("entrypoint", "GRPC")}
+    for bound in BOUNDS_US:
+        key = (f"{name}_bucket", frozenset({*labels, ("le", f"{bound:g}")}))
+        assert read[key] == sum(duration / 1e6 <= bound / 1e6 for duration in durations)
+    assert read[f"{name}_bucket", frozenset({*labels, ("le", "+Inf")})] == len(durations)
+    assert read[f"{name}_count", frozenset(labels)] == len(durations)
+    assert read[f"{name}_sum", frozenset(labels)] == pytest.approx(sum(durations))
+
+
+@given(st.text(st.characters(codec="utf-8", exclude_categories=["Cc"]) | st.just("\n")))
+def test_any_model_name_leaves_the_page_readable(name: str) -> None:
+    metrics = Metrics()
+    metrics.add(name)
+    fail(metrics, name, "INTERNAL")
+    labels = frozenset({("model_name", name), ("status", "INTERNAL")})
+    assert samples(metrics)[f"{REQUEST_COUNT}_total", labels] == 1
+
+
+def test_requests_for_unknown_models_share_the_empty_name() -> None:
+    """Callers that make up names do not grow the page."""
+    metrics = Metrics()
+    for number in range(1000):
+        fail(metrics, f"made up {number}", "NOT_FOUND")
+    assert metrics.text().splitlines()[1:2] == [
+        ':tensorflow:serving:request_count{model_name="",status="NOT_FOUND"} 1000'
+    ]
+    assert "made up" not in metrics.text()
+    assert len(metrics.text().splitlines()) < 12
+
+
+def test_a_model_is_bound_once_and_counts_on() -> None:
+    metrics = Metrics()
+    bound = metrics.add("m")
+    served = metrics.served("m", GRPC)
+    assert metrics.add("m") is bound
+    assert metrics.of("m") is bound
+    assert metrics.served("m", GRPC) is served
+
+
+def test_what_is_bound_stands_on_the_page_when_it_has_been_asked() -> None:
+    """A warm-up binds it before any request."""
+    metrics = Metrics()
+    metrics.served("m", GRPC)
+    assert metrics.text() == EMPTY
+
+
+def test_a_model_that_is_not_kept_leaves_the_page_and_its_holders_unharmed() -> None:
+    metrics = Metrics()
+    bound = metrics.add("m")
+    bound.requests.count(GRPC, "INTERNAL")
+    metrics.keep(())
+    bound.requests.count(GRPC, "INTERNAL")
+    assert metrics.text() == EMPTY
+    assert metrics.add("m") is not bound
+
+
+def test_a_model_that_is_kept_counts_on_and_a_new_one_has_series_at_once() -> None:
+    metrics = Metrics()
+    bound = metrics.add("m")
+    metrics.keep(["m", "n"])
+    assert metrics.of("m") is bound
+    assert metrics.of("n") is not metrics.of("")
+
+
+def test_the_series_of_unknown_models_stay() -> None:
+    metrics = Metrics()
+    fail(metrics, "", "INVALID_ARGUMENT")
+    metrics.keep(())
+    fail(metrics, "nobody", "NOT_FOUND")
+    assert metrics.text().count(f"\n{REQUEST_COUNT}{{") == 2
+
+
+def test_latency_is_kept_apart_by_interface() -> None:
+    metrics = Metrics()
+    serve(metrics, "m", GRPC, 1e-6)
+    serve(metrics, "m", REST, 1e-6)
+    counted = [labels for (name, labels) in samples(metrics) if name == f"{REQUEST_LATENCY}_count"]
+    assert {
+        frozenset({("model_name", "m"), ("API", api), ("entrypoint", entry)})
+        for api, entry in (("Predict", "GRPC"), ("predict", "REST"))
+    } == set(counted)
+
+
+def test_loads_count_by_how_they_ended() -> None:
+    metrics = Metrics()
+    for succeeded in (True, False, True):
+        metrics.add("m").count_load(succeeded)
+    found = {
+        dict(labels)["result"]: value
+        for (name, labels), value in samples(metrics).items()
+        if name == LOADS
+    }
+    assert found == {"ok": 2, "failed": 1}
+
+
+def test_versions_are_counted_by_state_when_the_page_is_read() -> None:
+    metrics, versions = Metrics(), [("m", 1, "AVAILABLE")]
+    metrics.show_states(lambda: versions)
+    assert f'{VERSIONS}{{model_name="m",state="AVAILABLE"}} 1' in metrics.text()
+    versions[:] = [("m", 1, "LOADING"), ("m", 2, "LOADING")]
+    assert f'{VERSIONS}{{model_name="m",state="LOADING"}} 2' in metrics.text()
+    assert "AVAILABLE" not in metrics.text()
+
+
+def test_signatures_are_counted_by_precision_when_the_page_is_read() -> None:
+    metrics = Metrics()
+    assert SIGNATURES not in metrics.text()
+    metrics.show_precisions(lambda: [("m", "bf16"), ("m", "bf16"), ("n", "f32")])
+    assert f'{SIGNATURES}{{model_name="m",precision="bf16"}} 2' in metrics.text()
+    assert f'{SIGNATURES}{{model_name="n",precision="f32"}} 1' in metrics.text()
+
+
+def test_signatures_are_counted_by_what_comparing_them_has_shown() -> None:
+    metrics = Metrics()
+    assert COMPARED not in metrics.text()
+    metrics.show_compared(lambda: [("m", "alike"), ("m", "alike"), ("n", "not_compared")])
+    assert f'{COMPARED}{{model_name="m",result="alike"}} 2' in metrics.text()
+    assert f'{COMPARED}{{model_name="n",result="not_compared"}} 1' in metrics.text()

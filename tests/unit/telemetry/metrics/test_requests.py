@@ -1,0 +1,97 @@
+"""Requests by version, interface, method and code; what stays when a version goes."""
+
+import pytest
+
+from ie_serving.telemetry.metrics.histogram import SETTLED_AT
+from ie_serving.telemetry.metrics.page import (
+    REQUEST_COUNT,
+    REQUEST_DURATION,
+    REQUESTS,
+    Metrics,
+)
+from ie_serving.telemetry.metrics.requests import MOST_SERIES, Key
+from tests.unit.telemetry.pages import GRPC, REST, fail, of, samples, serve
+
+SHOWN = ("version", "interface", "method", "code")
+
+
+def key(version: int) -> Key:
+    return GRPC._replace(version=str(version))
+
+
+@pytest.fixture
+def metrics() -> Metrics:
+    metrics = Metrics()
+    metrics.keep(["m"])
+    return metrics
+
+
+def test_requests_by_version_interface_method_and_code(metrics: Metrics) -> None:
+    serve(metrics, "m", GRPC)
+    serve(metrics, "m", GRPC)
+    serve(metrics, "m", REST)
+    fail(metrics, "m", "INVALID_ARGUMENT", REST)
+    assert of(metrics, REQUESTS, *SHOWN, model_name="m") == {
+        ("1", "gRPC", "Predict", "OK"): 2,
+        ("1", "REST", "Predict", "OK"): 1,
+        ("1", "REST", "Predict", "INVALID_ARGUMENT"): 1,
+    }
+    assert of(metrics, f"{REQUEST_COUNT}_total", "status") == {
+        ("OK",): 3,
+        ("INVALID_ARGUMENT",): 1,
+    }
+
+
+def test_times_of_requests_are_seconds(metrics: Metrics) -> None:
+    serve(metrics, "m", GRPC, 0.25)
+    (total,) = of(metrics, f"{REQUEST_DURATION}_sum").values()
+    assert total == pytest.approx(0.25)
+    buckets = of(metrics, f"{REQUEST_DURATION}_bucket", "le")
+    assert [number for (le,), number in buckets.items() if float(le) < 0.25] == [0] * 9
+    assert {number for (le,), number in buckets.items() if float(le) > 0.25} == {1}
+
+
+def test_openvino_model_server_has_them_under_its_names(metrics: Metrics) -> None:
+    serve(metrics, "m", GRPC, 20e-6)
+    fail(metrics, "m", "INTERNAL")
+    fail(metrics, "m", "NOT_FOUND")
+    shown = ("api", "interface", "method", "name", "version")
+    labels = ("TensorFlowServing", "gRPC", "Predict", "m", "1")
+    assert of(metrics, "ovms_requests_success_total", *shown) == {labels: 1}
+    assert of(metrics, "ovms_requests_fail_total", *shown) == {labels: 2}
+    buckets = of(metrics, "ovms_request_time_us_bucket", "le", interface="gRPC", name="m")
+    assert list(buckets)[:6] == [("10",), ("18",), ("32",), ("58",), ("104",), ("188",)]
+    assert (buckets["18",], buckets["32",]) == (0, 1)
+
+
+def test_series_of_a_version_that_is_gone_go_and_the_model_counts_on(metrics: Metrics) -> None:
+    versions = [("m", 1, "AVAILABLE"), ("m", 2, "LOADING")]
+    metrics.show_states(lambda: versions)
+    serve(metrics, "m", key(1))
+    serve(metrics, "m", key(2))
+    fail(metrics, "m", "INTERNAL", key(1))
+    versions[:] = [("m", 2, "AVAILABLE")]
+    assert of(metrics, REQUESTS, "version", "code") == {("2", "OK"): 1}
+    assert of(metrics, f"{REQUEST_COUNT}_total", "status") == {("OK",): 2, ("INTERNAL",): 1}
+    latencies = of(metrics, ":tensorflow:serving:request_latency_count", "API")
+    assert latencies == {("Predict",): 2}
+    assert not [labels for _, labels in samples(metrics) if ("version", "1") in labels]
+
+
+def test_versions_that_come_and_go_pile_up_although_nobody_reads_the_page(
+    metrics: Metrics,
+) -> None:
+    number = 0
+    metrics.show_states(lambda: [("m", number, "AVAILABLE")])
+    for number in range(1, 1000):
+        serve(metrics, "m", key(number))
+    assert len(metrics.add("m").requests.served) <= MOST_SERIES
+    assert of(metrics, f"{REQUEST_COUNT}_total", "status") == {("OK",): 999}
+
+
+def test_what_is_noted_does_not_pile_up_either(metrics: Metrics) -> None:
+    served = metrics.served("m", GRPC)
+    for _ in range(10 * SETTLED_AT):
+        served.add(0.001)
+        assert len(served.took) < SETTLED_AT
+    assert of(metrics, REQUESTS, "code") == {("OK",): 10 * SETTLED_AT}

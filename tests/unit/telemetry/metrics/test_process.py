@@ -7,7 +7,8 @@ import pytest
 
 from ie_serving.core.runtime.budget import Budget
 from ie_serving.core.values.errors import Unreachable
-from ie_serving.telemetry.metrics.page import Metrics, process, stores
+from ie_serving.telemetry.metrics import process, stores
+from ie_serving.telemetry.metrics.page import Metrics
 from tests.unit.telemetry.pages import of, samples
 
 

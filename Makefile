@@ -42,7 +42,7 @@ AGAIN := [ $$? -eq 1 ] && $(DEV)/python -m pytest --last-failed --last-failed-no
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help run venv test cpu_kinds canaries evidence programs unit conformance soak fuzz suites drivers style format docs api configuration page sample bench-quick bench bench-batching bench-strain bench-stall bench-share bench-kernels bench-workers bench-tls bench-costs bench-protocols bench-verify \
+.PHONY: help size run venv test cpu_kinds canaries evidence programs unit conformance soak fuzz suites drivers style format docs api configuration page sample bench-quick bench bench-batching bench-strain bench-stall bench-share bench-kernels bench-workers bench-tls bench-costs bench-protocols bench-verify \
 	walk manifests docker_build docker_check docker_lock clean
 
 help: ## list these targets
@@ -211,6 +211,11 @@ bench-protocols: ## measure a small request by the Open Inference Protocol besid
 
 bench-verify: .venv-dev/.installed ## measure how much longer ResNet-50's shape loads for being compared
 	$(DEV)/python -m benchmarks.verification
+
+size: ## print how many lines of Python the product, compat/ and the tests have, beside their budget
+	@for part in "core ie_serving 84000" "compat ie_serving/compat 7000" "tests tests 88000"; do \
+	set -- $$part; lines=$$(git ls-files "$$2/*.py" | if [ $$1 = core ]; then grep -v /compat/; else cat; fi \
+	| xargs cat | wc -l); echo "$$1: $$lines lines, budget $$3"; done
 
 walk: .venv-dev/.installed ## print the way of a small request, and write it into docs/design/request-path.md
 	$(DEV)/python -m benchmarks.walk

@@ -126,7 +126,7 @@ class ServerSettings(Telling):
     grpc_timeout_s: float = 0.0
 
     # Longer than a client on the same machine needs to ask again, so that the loop does not sleep
-    # in between; docs/performance.md has what that wins.
+    # in between; docs/guide/performance.md has what that wins.
     busy_poll_us: int = 200
     enable_cors: bool = False
 

@@ -4,8 +4,8 @@
 
 A request for a sequence that exists is admitted when it arrives and inferred when all that were
 admitted before it have been: requests of a sequence never overtake each other. A START that fails
-leaves nothing, an END that fails leaves the sequence as it was. `docs/sequences.md` has the rules
-for clients.
+leaves nothing, an END that fails leaves the sequence as it was. `docs/guide/sequences.md` has the
+rules for clients.
 """
 
 import asyncio

@@ -1,7 +1,8 @@
 """Content of log lines: an event with a constant text and facts; and masking of secrets.
 
 Text that looks like a secret is masked in every line, tracebacks included: a last defence, not a
-licence to log secrets. Every event has its row in `docs/operations.md`; a test compares the two.
+licence to log secrets. Every event has its row in `docs/reference/log-events.md`; a test compares
+the two.
 """
 
 import re

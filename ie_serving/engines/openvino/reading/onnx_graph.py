@@ -1,7 +1,7 @@
 """Operations that OpenVINO's front end for ONNX converts wrongly, changed in the graph it made.
 
 `onnx_unread.py` refuses by the file what cannot be told from the graph; this changes, or refuses,
-the rest. Each was measured with OpenVINO 2026.4; `docs/openvino-faults.md` lists them.
+the rest. Each was measured with OpenVINO 2026.4; `docs/reference/openvino-faults.md` lists them.
 
 - `BitShift` to the right becomes a division, which rounds negative numbers towards 0.
 - `ConvTranspose` with `auto_pad` has no padding unless all sizes are known, and with `output_shape`

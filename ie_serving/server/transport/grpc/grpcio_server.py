@@ -4,7 +4,7 @@ The transport for features that our own `http2/` lacks; several times as costly 
 
 The library holds messages before they are complete, and replies until they are read, and counts
 neither. The budget counts a complete message while it is processed, and the number of calls of the
-process is bounded. `docs/security.md` describes the remaining risk.
+process is bounded. `docs/guide/security.md` describes the remaining risk.
 """
 
 from __future__ import annotations

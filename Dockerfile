@@ -1,5 +1,5 @@
 # The server's image. `make docker_build` builds it; deploy/container/entrypoint.sh says what it
-# runs; docs/deployment.md shows its use.
+# runs; docs/guide/deployment.md shows its use.
 #
 # BASE is any Debian or Ubuntu with Python 3.10 or newer and its venv module. Name it by digest
 # (python@sha256:...) for a build that is the same each time; the packages are locked by hash.

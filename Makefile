@@ -28,6 +28,7 @@ BUILD_INPUTS := pyproject.toml setup.py $(wildcard ie_serving/wire/protobuf/prot
 SOURCES := ie_serving tests examples benchmarks deploy setup.py
 BIN := .venv/bin
 DEV := .venv-dev/bin
+PAGES := README.md CONTRIBUTING.md SECURITY.md CHANGELOG.md docs benchmarks deploy/site/wide.css
 SCHEMAS := $(addprefix @kubernetes-models/,gateway-api@2 keda@2 prometheus-operator@6)
 PROGRAMS := chromium default-jdk-headless fish golang-go haproxy mosquitto nginx-light nodejs prometheus shellcheck zsh
 
@@ -41,7 +42,7 @@ AGAIN := [ $$? -eq 1 ] && $(DEV)/python -m pytest --last-failed --last-failed-no
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help run venv test cpu_kinds canaries evidence programs unit conformance soak fuzz suites drivers style format api configuration page sample bench-quick bench bench-batching bench-strain bench-stall bench-share bench-kernels bench-workers bench-tls bench-costs bench-protocols bench-verify \
+.PHONY: help size run venv test cpu_kinds canaries evidence programs unit conformance soak fuzz suites drivers style format docs api configuration page sample bench-quick bench bench-batching bench-strain bench-stall bench-share bench-kernels bench-workers bench-tls bench-costs bench-protocols bench-verify \
 	walk manifests docker_build docker_check docker_lock clean
 
 help: ## list these targets
@@ -107,7 +108,7 @@ fuzz: .venv-dev/.installed ## try more examples on codecs and settings, then for
 	$(DEV)/python -m pytest --hypothesis-profile=thorough --timeout=600 tests/unit/wire tests/unit/config
 	FUZZ_SECONDS=$(FUZZ_SECONDS) $(DEV)/python -m pytest -o faulthandler_timeout=0 -m fuzz -rP $(FUZZED)
 
-canaries: .venv-dev/.installed ## ask OpenVINO alone whether each fault of docs/openvino-faults.md is still there
+canaries: .venv-dev/.installed ## ask OpenVINO alone whether each fault of docs/reference/openvino-faults.md is still there
 	$(DEV)/python -m tests.canaries $(CANARIES)
 
 suites: .venv-dev/.installed ## serve ONNX's own tests in each mode, and each operation of TensorFlow, and compare with tests/suites/*.txt; SUITES="--sizes open --write" and the like (--help)
@@ -132,13 +133,23 @@ format: .venv-dev/.installed ## format the code and fix what lint can fix
 	$(DEV)/ruff format $(SOURCES)
 	$(DEV)/ruff check --fix $(SOURCES)
 
-api: .venv-dev/.installed ## write docs/api.md from the conformance table
+docs: .venv-docs/.installed ## build the pages as a site with search in build/site, and fail where a link leads nowhere
+	@mkdir -p build/pages
+	@ln -sfn $(foreach page,$(PAGES),../../$(page)) build/pages
+	.venv-docs/bin/mkdocs build --strict --config-file deploy/site/mkdocs.yml
+
+.venv-docs/.installed: pyproject.toml
+	$(call environment,.venv-docs)
+	.venv-docs/bin/pip install --quiet --group docs
+	@touch $@
+
+api: .venv-dev/.installed ## write docs/reference/api and docs/guide/clients.md from the conformance table
 	$(DEV)/python -m tests.functional.conformance.document
 
-configuration: .venv-dev/.installed ## write the tables of docs/configuration.md, storage.md, tuning.md, graphs.md and migration.md
+configuration: .venv-dev/.installed ## write the tables of the settings, of built-in steps and of other servers' flags into docs/
 	$(DEV)/python -m tests.unit.config.document
 
-page: .venv-dev/.installed ## take the pictures of docs/page.md; needs Debian's chromium
+page: .venv-dev/.installed ## take the pictures of docs/guide/page.md; needs Debian's chromium
 	$(DEV)/python -m tests.functional.page_pictures
 
 sample: .venv-dev/.installed ## train the sample models again
@@ -201,7 +212,12 @@ bench-protocols: ## measure a small request by the Open Inference Protocol besid
 bench-verify: .venv-dev/.installed ## measure how much longer ResNet-50's shape loads for being compared
 	$(DEV)/python -m benchmarks.verification
 
-walk: .venv-dev/.installed ## print the way of a small request, and write it into docs/design.md
+size: ## print how many lines of Python the product, compat/ and the tests have, beside their budget
+	@for part in "core ie_serving 84000" "compat ie_serving/compat 7000" "tests tests 88000"; do \
+	set -- $$part; lines=$$(git ls-files "$$2/*.py" | if [ $$1 = core ]; then grep -v /compat/; else cat; fi \
+	| xargs cat | wc -l); echo "$$1: $$lines lines, budget $$3"; done
+
+walk: .venv-dev/.installed ## print the way of a small request, and write it into docs/design/request-path.md
 	$(DEV)/python -m benchmarks.walk
 
 clean: ## remove environments, builds and caches

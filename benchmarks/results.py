@@ -66,7 +66,8 @@ class Results:
             f"# Benchmark of {datetime.datetime.now(datetime.timezone.utc):%Y-%m-%d}",
             f"{machine()}. {rounds} interleaved rounds of {seconds:g} s for each case; medians, "
             "with the furthest round's distance from them. c is the number of concurrent requests. "
-            "Server and load share the processors: only ratios inside this table mean anything.",
+            "Server and load share the processors: only ratios inside this table mean anything. "
+            '"Triton" is Triton\'s Python backend, driven by PyTriton.',
             versions(servers),
             f"## Requests per second\n\n{self._matrix(names, _rps)}",
             f"## Ratio of {names[0]} to each\n\n{self._ratios(names)}",

@@ -47,7 +47,7 @@ from ie_serving.server.process.ports import bind
 PROJECT = Path(__file__).resolve().parents[1]
 SAMPLE = PROJECT / "examples" / "models" / "digits"
 PACKAGE = Path(ie_serving.__file__).parent
-DESIGN = PROJECT / "docs" / "design.md"
+DESIGN = PROJECT / "docs" / "design" / "request-path.md"
 BEGIN, END = "<!-- walk: begin -->", "<!-- walk: end -->"
 HOST = "127.0.0.1"
 PATIENCE_S = 30.0
@@ -332,12 +332,12 @@ def page(found: Mapping[str, Way]) -> str:
 
 
 def documented() -> str:
-    """Give the page as docs/design.md has it."""
+    """Give the page as docs/design/request-path.md has it."""
     return DESIGN.read_text().split(BEGIN)[1].split(END)[0]
 
 
 def main() -> None:
-    """Print the ways, and write them into docs/design.md."""
+    """Print the ways, and write them into docs/design/request-path.md."""
     argparse.ArgumentParser(prog="make walk", description=__doc__).parse_args()
     logging.disable(logging.INFO)
     found = page(ways())

@@ -1,7 +1,7 @@
-"""The commands of this package as they are installed: each heeds signals before it imports.
+"""Entry points of the installed commands. Each handles signals before it imports anything heavy.
 
-What asks a server over the wire begins without what serves: those commands are typed by people and
-run by probes, and import neither numpy nor the server.
+Commands that only query a running server are typed by people and run by probes, so they start
+quickly: they import neither numpy nor the server.
 """
 
 import os
@@ -12,7 +12,7 @@ from ie_serving.core.runtime.interruption import code_of, heed
 from ie_serving.core.values.commands import ASKING
 
 Command = Callable[[Sequence[str]], int]
-"""Takes what stands behind the program's name; gives the exit code."""
+"""Takes the arguments after the program's name; returns the exit code."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -27,7 +27,7 @@ def tensorflow_model_server() -> int:
 
 
 def as_other(command: str, place: str) -> int:
-    """Run as a command of another server does; see `app.command_line.as_other`."""
+    """Run as the command of another server does; see `app.command_line.as_other`."""
 
     def run(given: Sequence[str]) -> int:
         from ie_serving.app import command_line

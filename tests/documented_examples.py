@@ -8,22 +8,24 @@ they lie beside the repository (`facts/other-systems.md`, and of OpenVINO Model 
 from typing import NamedTuple
 
 UNIT, FUNCTIONAL = "tests/unit", "tests/functional"
-PYTHON = f"{UNIT}/engines/python"
-DIALECTS = f"{UNIT}/config/dialects"
+PYTHON, COMPAT = f"{UNIT}/engines/python", f"{UNIT}/compat"
 KSERVING, STFS = f"{FUNCTIONAL}/test_kibernetika.py", f"{FUNCTIONAL}/test_stfs.py"
 OLD = f"{FUNCTIONAL}/test_old_contracts.py"
-HOOKS = f"{PYTHON}/kibernetika/test_hooks.py"
-CHAINS = f"{PYTHON}/kibernetika/test_chains.py"
-FORMS = f"{PYTHON}/kibernetika/test_functions.py"
-FIELDS = f"{UNIT}/wire/kibernetika/test_request.py"
-COMMAND = f"{DIALECTS}/test_kibernetika.py"
-STFS_COMMAND = f"{DIALECTS}/test_simple_tensorflow_serving.py"
-STFS_BODY = f"{UNIT}/wire/stfs/test_request.py"
-EDI = f"{PYTHON}/edi/test_edi.py"
+HOOKS = f"{COMPAT}/kibernetika/hooks/test_hooks.py"
+CHAINS = f"{COMPAT}/kibernetika/hooks/test_chains.py"
+FORMS = f"{COMPAT}/kibernetika/hooks/test_functions.py"
+FIELDS = f"{COMPAT}/kibernetika/wire/test_request.py"
+COMMAND = f"{COMPAT}/kibernetika/test_dialect.py"
+STFS_COMMAND = f"{COMPAT}/stfs/test_dialect.py"
+STFS_BODY = f"{COMPAT}/stfs/wire/test_request.py"
+EDI = f"{COMPAT}/edi/package/test_edi.py"
 IRIS = "test_a_kernel_of_scikit_learn_answers_in_both_forms_of_the_samples"
-KONDUIT = f"{PYTHON}/konduit/test_pipelines.py"
-STEPS, BOXES = f"{PYTHON}/konduit/test_built_in.py", f"{PYTHON}/konduit/test_boxes.py"
-KONDUIT_FILE = f"{UNIT}/config/files/test_konduit.py"
+KONDUIT = f"{COMPAT}/konduit/pipeline/test_pipelines.py"
+STEPS, BOXES = (
+    f"{COMPAT}/konduit/pipeline/test_built_in.py",
+    f"{COMPAT}/konduit/pipeline/test_boxes.py",
+)
+KONDUIT_FILE = f"{COMPAT}/konduit/test_config_file.py"
 PIPELINES = f"{UNIT}/config/files/test_pipelines.py"
 MEDIAPIPE = f"{UNIT}/config/files/test_mediapipe.py"
 NODES = f"{PYTHON}/test_ovms.py"
@@ -36,7 +38,7 @@ class Example(NamedTuple):
     Attributes:
         line: of the notes.
         what: as it is documented, in short.
-        shown_by: `FILE::TEST` that runs it; or a sentence of docs/migration.md.
+        shown_by: `FILE::TEST` that runs it; or a sentence of docs/guide/migration-*.md.
     """
 
     line: int
@@ -68,19 +70,19 @@ KIBERNETIKA = (
     Example(
         46,
         "--driver tensorflow -o model_signature=",
-        f"{PYTHON}/kibernetika/test_tensorflow.py::test_a_signature_is_chosen",
+        f"{COMPAT}/kibernetika/hooks/test_tensorflow.py::test_a_signature_is_chosen",
     ),
     Example(
         46,
         "--driver tensorflow, a .pb, -o outputs=x,y",
-        f"{PYTHON}/kibernetika/test_tensorflow.py::test_outputs_of_a_frozen_graph_are_chosen",
+        f"{COMPAT}/kibernetika/hooks/test_tensorflow.py::test_outputs_of_a_frozen_graph_are_chosen",
     ),
     Example(
         46,
         "hooks get graph, sess",
         'a hook that reads them calls `kwargs["driver"].predict(inputs)`',
     ),
-    Example(47, "--driver pytorch -o model_class=", "as [here](own-code.md#pytorch)"),
+    Example(47, "--driver pytorch -o model_class=", "as [here](libraries.md#pytorch)"),
     Example(48, "--driver openvino -o model_weights=", f"{CHAINS}::test_weights_may_lie_apart"),
     Example(48, "-o device=GPU,MYRIAD", f"{CHAINS}::test_devices_of_before_become_those_of_now"),
     Example(
@@ -234,7 +236,7 @@ EDI_KERNELS = (
     Example(
         164,
         "python kernel.py with input.json",
-        f"{UNIT}/test_kernel_run.py::test_a_package_of_edi_with_its_input_beside_it",
+        f"{UNIT}/commands/test_kernel_run.py::test_a_package_of_edi_with_its_input_beside_it",
     ),
     Example(167, "README.md beside it", "need not be there"),
     Example(168, "model.json", f"{EDI}::test_the_kernel_is_told_of_its_package"),
@@ -287,7 +289,7 @@ KONDUIT_SERVING = (
     Example(216, "POST /predict with a form", f"{OLD}::test_a_form_is_data"),
     Example(216, "application/octet-stream", "Protobuf (`application/octet-stream`) is refused"),
     Example(217, "errorCode, errorMessage", f"{OLD}::test_errors_have_konduits_form"),
-    Example(218, "GET /metrics", "the names are those of [operations](operations.md#metrics)"),
+    Example(218, "GET /metrics", "the names are those of [monitoring](monitoring.md#metrics)"),
     Example(219, "staticContentRoot, customEndpoints", "`staticContentRoot` and its like"),
     Example(220, "gRPC service Inference", "there is no gRPC service of Konduit's"),
     Example(222, "data JSON", f"{KONDUIT}::test_data_come_back_as_they_went"),

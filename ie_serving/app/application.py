@@ -1,4 +1,4 @@
-"""What one worker runs: the composition root, which builds every concrete object, once."""
+"""Composition root of one worker: builds each concrete object of the server once."""
 
 import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -84,7 +84,7 @@ log = logging.getLogger(__name__)
 
 
 class ServingApplication:
-    """Models and the front ends over them. See `server.process.lifecycle.Application`."""
+    """The models and the front ends over them, as `server.process.lifecycle` runs them."""
 
     def __init__(
         self,
@@ -112,13 +112,13 @@ class ServingApplication:
         self._notes = notes
         self._settings = settings
         self._storage_options = storage
-        # In this order: each is made of what those before it have made.
+        # The order matters: each step uses objects that the steps before it have made.
         self._make_models(server, handovers)
         self._make_interfaces(server)
         self._make_services(server)
 
     def _make_models(self, server: ServerSettings, handovers: Handovers) -> None:
-        """Make the models, what counts their requests, and what changes them."""
+        """Make the models, their metrics, and the parts that change the configuration."""
         self._repositories = Repositories(self._storage_options)
         self._fallback = TensorFlowFallback()
         self._drivers = engine_stack.drivers(self._fallback)
@@ -140,7 +140,7 @@ class ServingApplication:
         self._config = FollowedConfig(self._settings, self._models, handovers, self._workers.among)
 
     def _make_interfaces(self, server: ServerSettings) -> None:
-        """Make the data plane, and what each front end phrases requests and replies by."""
+        """Make the data plane, and the interface through which each front end calls it."""
         self._data_plane = partial(
             plane_of(noted=server.tells_of_requests),
             metrics=self._metrics,
@@ -164,7 +164,7 @@ class ServingApplication:
         )
 
     def _make_services(self, server: ServerSettings) -> None:
-        """Make the services, what says whether they are ready, and the warm-up by them."""
+        """Make the gRPC services, the readiness check, and the warm-up that calls the services."""
         self._in_flight = InFlight(
             SHARE.of_limit(server.max_in_flight_requests), partial(self._plane.refused, "")
         )
@@ -194,7 +194,7 @@ class ServingApplication:
         }
 
     def _answering(self, answers: Mapping[str, Answer]) -> Mapping[str, Answer]:
-        """Let the methods of a service answer for the one model that the settings name, if any."""
+        """Restrict the methods of a service to the one model that the settings name, if any."""
         model = self._settings.server.answering_model
         for answering_for in added("one_model"):
             answers = answering_for(model, answers)
@@ -223,7 +223,7 @@ class ServingApplication:
             opens_early=server.open_ports_early,
             ready_after_s=server.ready_after_s,
             poll_wait_of=server.poll_wait_of,
-            # Otherwise the numbers of models that are gone would be shown, and kept, for ever.
+            # Otherwise the series of removed models would be kept and shown for ever.
             on_names=self._keep,
             on_applied=self._leave,
         )
@@ -233,7 +233,7 @@ class ServingApplication:
         self._used.keep(names)
 
     def _leave(self) -> None:
-        # Looked up here: models tell the configuration, and it is made of them.
+        # Looked up at the call: the models notify the configuration, which is built from them.
         self._config.leave()
 
     async def start(self) -> None:
@@ -247,37 +247,37 @@ class ServingApplication:
         return self._models.served.names()
 
     def listeners(self) -> Mapping[str, Callable[[], MakeListener]]:
-        """See `Application`. What a port alone needs is imported when it is on."""
+        """See `Application`. Modules that one port alone needs are imported if that port is on."""
         rest, grpc = cache(self._rest), cache(self._grpc)
         return {REST: rest, GRPC: grpc, BOTH: partial(self._both, rest, grpc)}
 
     def _both(self, *prepare: Callable[[], MakeListener]) -> MakeListener:
         from ie_serving.server.transport.shared_port import Server, SharedPort
 
-        # Both take over what was accepted: grpcio, which cannot, is refused by the configuration.
+        # Both can take over accepted sockets. grpcio cannot: the configuration refuses it here.
         rest, grpc = (cast("Callable[[], Server]", each()) for each in prepare)
         limit, secure = self._connections, self._gate.secure(BOTH)
         return lambda: SharedPort(rest(), grpc(), limit, secure, self._sharing)
 
     async def set_ready(self, ready: bool) -> None:
-        """See `Application`: ready when every model has served, unless the start may lack some."""
+        """See `Application`: ready once every model has served, or the start may lack some."""
         self._readiness.set_ready(ready)
         self._streams.set_ready(ready)
 
     async def hand_over(self) -> None:
-        """See `Application`: whoever watches, or has a stream, begins anew elsewhere."""
+        """See `Application`: ends health watches and streams; clients open them anew elsewhere."""
         self._readiness.hand_over()
         self._streams.set_ready(False)
 
     async def reload(self) -> None:
-        """See `Application`: certificates and configuration again, and every repository now."""
+        """See `Application`: reads certificates and configuration anew, polls every repository."""
         await self._gate.renew()
         await self._config.reload()
         self._models.poll_now()
 
     async def close(self, limit_s: float) -> None:
         """See `Application`."""
-        # First of all, so that downloads and starts end while the rest is closed.
+        # First, so that downloads and starts end while the rest is being closed.
         self._repositories.stop()
         self._gate.close()
         self._fallback.stop()
@@ -298,7 +298,7 @@ class ServingApplication:
         from ie_serving.server.transport.http1.server import HttpServer
 
         server, secure = self._settings.server, bool(self._gate.secure(REST))
-        # One for both: otherwise reloads would be a way round the pause between polls of a model.
+        # Polls and reloads share one: else reloads would evade the pause between polls of a model.
         poll = PollRequests(self._models.poll).once
         most = server.max_message_bytes
         interface = self._handing_on(rest_interface(limit_s=server.rest_timeout_s))
@@ -340,7 +340,7 @@ class ServingApplication:
         app = self._gate.rest(self._in_flight.rest(answer, refusal), asked, refusal, refused)
         return partial(
             HttpServer,
-            # In front of the gate: a request that the gate refuses has its line in the log, too.
+            # Before the gate: a request that the gate refuses is in the access log, too.
             *self._watch.rest(app, secure=secure),
             busy_poll_s=server.busy_poll_us / 1e6,
             limit=self._connections,
@@ -361,7 +361,7 @@ class ServingApplication:
 
     def _grpc(self) -> MakeListener:
         messages.POOL.AddSerializedFile(grpc_health.DESCRIPTOR)
-        # Health's messages are not ours, and reflection answers from one pool.
+        # The messages of health are grpc's own, and reflection answers from one descriptor pool.
         reflection = ReflectionService((*self._services, grpc_health.NAME), messages.POOL)
         services = {
             **self._services,
@@ -410,7 +410,7 @@ class ServingApplication:
             load_timeout_s=server.load_timeout_s,
             reload_changed=server.reload_changed_versions,
             held=lambda: self._used.held(name),
-            # Looked up when it happens: a model that was gone meanwhile has new series.
+            # Looked up at each failure: a model that was removed and added again has new series.
             on_trouble=lambda: self._metrics.of(name).count_listing_failure(),
             on_changed=lambda: self._metrics.of(name).count_changed_version(),
             on_load=partial(self._loaded, name),
@@ -426,7 +426,7 @@ class ServingApplication:
         return AtHand(config.name, AskedModels(self._models.served))
 
     def _loaded(self, name: str, succeeded: bool) -> None:
-        # `add`, not `of`: a reload loads before the manager has told the new model's name.
+        # `add`, not `of`: a reload loads a new model before the manager announces its name.
         self._metrics.add(name).count_load(succeeded)
         self._config.note_load()
         self._used.note_load(name, succeeded)
@@ -444,7 +444,7 @@ class ServingApplication:
         return Loader(
             config.name,
             repository.storage,
-            self._with_graphs(config, layered),  # outside: their models have the layers
+            self._with_graphs(config, layered),  # outermost: the graph's models have layers
             config.engine,
             self._warm_up,
             self._loads,

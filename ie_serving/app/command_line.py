@@ -1,6 +1,6 @@
-"""The commands of this package: read the command line, run the processes, give an exit code.
+"""The commands of this package: parse the command line, run the processes, return an exit code.
 
-What is heavy is imported by `_build`, in a worker, after the fork.
+`_build` imports the heavy modules in a worker, after the fork.
 """
 
 import json
@@ -36,11 +36,11 @@ from ie_serving.telemetry.trace import installed
 log = logging.getLogger(__name__)
 
 WRONG_USAGE = 2
-"""Exit code of a wrong command line or configuration, as argparse's own. A port that is taken or a
-first start that fails ends with 1, and the cause is in the log."""
+"""Exit code for a wrong command line or configuration, the same as argparse's. A port in use or a
+failed first start ends with 1, and the log states the cause."""
 
 NOT_TUNED = 1
-"""Exit code of `tune` where the model does not load, or answers none of the requests."""
+"""Exit code of `tune` if the model does not load, or answers none of the requests."""
 
 
 def _stop_at_once(number: int, frame: FrameType | None) -> None:
@@ -48,7 +48,7 @@ def _stop_at_once(number: int, frame: FrameType | None) -> None:
 
 
 def _ignore_orders() -> None:
-    """Ignore what is meant for a server that runs: by default it would end the process."""
+    """Ignore signals meant for a running server; by default they would end this process."""
     for number in (signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2):
         signal.signal(number, signal.SIG_IGN)
 
@@ -102,12 +102,12 @@ def tensorflow_model_server(argv: Sequence[str] | None = None) -> int:
 
 
 def as_other(command: str, place: str, argv: Sequence[str]) -> int:
-    """Serve what a command line of another server says; return the exit code.
+    """Serve as the command line of another server asks; return the exit code.
 
     Args:
-        command: its name, for errors.
-        place: what parses it; see `core.compat.Additions.words`.
-        argv: without the program's name.
+        command: name of the command, for errors.
+        place: module that parses the command line; see `core.compat.Additions.words`.
+        argv: arguments without the program's name.
     """
     _ignore_orders()
     try:
@@ -142,7 +142,7 @@ def _bridge(given: Sequence[str]) -> int:
 
 
 def _imported(argv: Sequence[str]) -> Sequence[str]:
-    from ie_serving.config.dialects import importing  # here: nobody needs it to serve
+    from ie_serving.config.dialects import importing  # here: serving does not need it
 
     return importing.run(argv[2:])
 
@@ -160,12 +160,12 @@ def _generated(argv: Sequence[str]) -> str:
 
 
 def _password() -> str:
-    """Read a password: unseen where a terminal is there, else the first line that is piped in."""
+    """Read a password: without echo from a terminal, else the first line of standard input."""
     return getpass() if sys.stdin.isatty() else sys.stdin.readline().rstrip("\n")
 
 
 def _prepare(parsed: Parsed) -> None:
-    """Set up what is the process's own, and check what only storage can.
+    """Set up the log and other state of the process; check settings that need the storage.
 
     Raises:
         ServingError: the log file cannot be opened, or a base path cannot be served.
@@ -184,7 +184,7 @@ def _prepare(parsed: Parsed) -> None:
 
 
 def _serve(parsed: Parsed) -> gunicorn_app.Ended:
-    # A server that is told to stop has done its work. The arbiter will have handlers of its own.
+    # A stop by signal is success: exit code 0. The arbiter installs its own handlers later.
     for number in interruption.SIGNALS:
         signal.signal(number, _stop_at_once)
     build = partial(_build, storage=parsed.storage)
@@ -214,7 +214,7 @@ def _check(parsed: Parsed) -> int:
     from ie_serving.server.gate.gate import Gate
 
     _limit_memory(parsed)
-    # The report has every cause, each under its signature.
+    # The report shows every cause, each under its signature.
     logging.getLogger(logs.OWN).setLevel(logging.CRITICAL)
     return check(
         parsed.settings,
@@ -232,7 +232,7 @@ def _check(parsed: Parsed) -> int:
 
 
 def _limit_memory(parsed: Parsed) -> None:
-    """Let models that are loaded without a server be held to what its requests may take."""
+    """Apply the memory limit of requests to models that are loaded without a server."""
     from ie_serving.core.runtime.budget import BUDGET
     from ie_serving.server.process.memory_limit import budget_of
 
@@ -244,7 +244,7 @@ def _tune(parsed: Parsed, asked: TuneSettings) -> int:
     from ie_serving.commands.tune.command import tune
 
     _limit_memory(parsed)
-    logging.getLogger(logs.OWN).setLevel(logging.CRITICAL)  # the table has every cause
+    logging.getLogger(logs.OWN).setLevel(logging.CRITICAL)  # the table shows every cause
     (model,) = parsed.settings.models
     try:
         tune(model, asked, open_storage(model.base_path, options=parsed.storage), tools(model))

@@ -1,7 +1,7 @@
-"""Which engines there are, and what each model's engine is wrapped in, from the inside outwards.
+"""The list of engines, and the layers around each model's engine, from the innermost outwards.
 
-A part of the composition root of its own, since `ie_serving check` and `ie_serving tune` build
-engines without a server.
+Separate from the rest of the composition root because `ie_serving check` and `ie_serving tune`
+build engines without a server.
 """
 
 from collections.abc import Mapping
@@ -38,20 +38,20 @@ from ie_serving.wire.tfs.predict import parse_request
 from ie_serving.wire.tfs.prediction_log import read_requests
 
 VERIFIER: Final = Verifier()
-"""Compares all models of this process, in one child that ends when it is idle."""
+"""Compares outputs for all models of this process, in one child process that ends when idle."""
 
 GOLDEN: Final = {"golden.json": golden_json, "golden.tfrecord": golden_records}
-"""What reads golden requests, by the name of the file."""
+"""Readers of golden requests, by file name."""
 
 
 def engine_of(config: ModelConfig) -> Engine:
-    """Build the engine of one model, with its layers, for who serves none."""
+    """Build the engine of one model, with its layers, for commands that do not serve."""
     alone = engine(drivers(TensorFlowFallback()), config)
     return layered(alone, config.engine, BatchMetrics(), Family(config.name, SequenceMetrics()))
 
 
 def models_of(directory: Path) -> Mapping[str, frozenset[int]] | None:
-    """Name the models that a version asks, which serve before it; None where it asks none.
+    """Return the models that a version calls, which have to serve before it; None if it calls none.
 
     See `models.graph_dependencies.ModelsOf`.
     """
@@ -63,7 +63,7 @@ def models_of(directory: Path) -> Mapping[str, frozenset[int]] | None:
 
 
 def tools(config: ModelConfig) -> Tools:
-    """Build what `ie_serving tune` works with."""
+    """Build the tools that `ie_serving tune` works with."""
     return Tools(
         engine=engine_of(config),
         with_keys=with_keys,
@@ -74,13 +74,13 @@ def tools(config: ModelConfig) -> Tools:
 
 
 def drivers(fallback: TensorFlowFallback) -> Drivers:
-    """Give every driver; `fallback` runs what OpenVINO cannot convert, where that is allowed."""
+    """Return all drivers; `fallback` runs what OpenVINO cannot convert, where that is allowed."""
     onnx = OnnxRuntimeEngine()
     return every([onnx, VerifiedEngine(OpenVinoEngine(fallback), onnx, VERIFIER)])
 
 
 def engine(every_driver: Drivers, config: ModelConfig) -> Engine:
-    """Give the engine of one model: what its files must be depends on the driver it names."""
+    """Return one model's engine; the driver that the model names decides which files it needs."""
     kept = KeptSound(every_driver.named(config.engine.driver))
     return PrecisionEngine(kept, lower_precisions, _recorded())
 
@@ -92,11 +92,11 @@ def layered(
     family: Family,
     told: Told | None = None,
 ) -> Engine:
-    """Wrap the engine of one model with `options`; `told` is told of each batch, if it is there.
+    """Wrap the engine of one model in the layers of `options`; `told`, if given, sees each batch.
 
-    Images are decoded before requests are gathered, so that what does not decode shares no batch.
-    All of that happens in the turn of a sequence. What `compat/` has is around everything, so that
-    what hooks give shares batches too.
+    Image decoding precedes batching, so that an undecodable image fails no other request. A request
+    of a sequence passes these layers in its sequence's turn. The layers of `compat/` are outermost,
+    so that the outputs of hooks share batches too.
     """
     batching = BatchingEngine(alone, batches, batching_of, told)
     whole: Engine = WithSequences(WithImages(batching), family)

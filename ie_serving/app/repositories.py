@@ -1,4 +1,4 @@
-"""Opens the repositories of models, and has the schedule and the threads that read them."""
+"""Opens the repositories of the models; owns their listing schedule and their threads."""
 
 import threading
 from concurrent.futures import Executor
@@ -16,17 +16,17 @@ from ie_serving.storage.siblings import Neighbours, Sibling
 from ie_serving.storage.stated import stated_or
 
 FETCH_THREADS: Final = 4
-"""Versions of one store fetched at a time, so 16 of all four kinds. Each download has eight
-connections of its own; more would only share the network. Local versions pass in milliseconds."""
+"""Versions of one store fetched at a time, so 16 for the four kinds of store; others wait. Each has
+eight connections: more would only share the network. A local version takes milliseconds."""
 
 
 class Repository(NamedTuple):
-    """Where one model's versions lie.
+    """The repository of one model: the place of its versions.
 
     Attributes:
-        store: name of the store, which has threads of its own.
-        storage: reads it; opened at the first listing.
-        sibling: lists it together with those beside it; None where they cannot be.
+        store: name of the store, which has its own threads.
+        storage: reads the store; opened at the first listing.
+        sibling: lists the repository together with its siblings; None if that is not possible.
         fetches: threads that copy its versions.
     """
 
@@ -37,18 +37,18 @@ class Repository(NamedTuple):
 
 
 class Repositories:
-    """Lives on one event loop.
+    """Opens repositories and schedules their listings. Lives on one event loop.
 
     Args of the constructor:
         options: how stores are reached, and where copies are kept.
 
     Attributes:
-        polls: the schedule of their listings.
+        polls: the listing schedule.
     """
 
     def __init__(self, options: StorageOptions) -> None:
         self._options = options
-        # Threads that download look at it: they cannot be cancelled otherwise.
+        # Download threads check this event: a thread cannot be cancelled otherwise.
         self._stopping = threading.Event()
         self._fetches = StorePools(FETCH_THREADS, "fetch")
         self._listings = StorePools(MOST_THREADS, "list")
@@ -56,7 +56,7 @@ class Repositories:
         self.polls = Polls(self._listings.of)
 
     def of(self, config: ModelConfig) -> Repository:
-        """Give the repository of a model. Its store is opened when it is listed first."""
+        """Return the repository of a model. The first listing opens its store."""
         url = config.base_path
         store, sibling = store_of(url), sibling_of(url, self._neighbours)
         opened = OpenedLater(
@@ -66,10 +66,10 @@ class Repositories:
         return Repository(store, storage, sibling, self._fetches.of(store))
 
     def stop(self) -> None:
-        """Break off the downloads."""
+        """Abort all downloads."""
         self._stopping.set()
 
     def shutdown(self) -> None:
-        """Begin nothing more, without a wait for what hangs."""
+        """Start no more work; return without waiting for threads that hang."""
         self._listings.shutdown()
         self._fetches.shutdown()

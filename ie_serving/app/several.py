@@ -1,8 +1,8 @@
-"""A worker among several: what `app/application.py` gives to the parts that answer for all of them.
+"""One worker among several: the parts that `app/application.py` needs to present them as one.
 
-To clients the workers are one server. Each follows all repositories by itself, and shows the
-states of its versions on its board; what changes the configuration, or asks for a poll, goes to
-all (`server/workers`). With one worker nothing of this is made.
+To clients the workers are one server. Each worker polls all repositories on its own and publishes
+the states of its versions on its board. A change of the configuration, or a requested poll, goes to
+all workers (`server/workers`). A server with one worker builds none of this.
 """
 
 import asyncio
@@ -40,32 +40,32 @@ PAGE: Final = "page"
 LEVEL: Final = "level"
 
 POLL_S: Final = 600.0
-"""Seconds for the poll of another worker; who asked for it gives up sooner."""
+"""Seconds to wait for the poll of another worker; the client that asked gives up sooner."""
 RELOAD_S: Final = 3600.0
-"""The same for a reload, which loads."""
+"""Seconds to wait for the reload of another worker, which loads models."""
 LEVEL_S: Final = 5.0
-"""The same for a change of the log level, which takes microseconds."""
+"""Seconds to wait for another worker's change of log level, which takes microseconds."""
 PAGE_S: Final = 5.0
-"""Seconds for the metrics of another worker; Prometheus itself waits for 10."""
+"""Seconds to wait for the metrics of another worker; Prometheus gives up after 10."""
 TOGETHER_S: Final = 30.0
-"""Seconds for which the ports of a worker that has started stay closed, since others still load:
-clients who connect meanwhile would all be this one's."""
+"""Seconds for which a started worker keeps its ports closed while other workers still load: the
+first to open them would get all clients that connect meanwhile. After that it opens them alone."""
 
 
 class SeveralWorkers:
-    """See `workers.Workers`. Lives on one event loop.
+    """Several workers, as `workers.Workers` describes them. Lives on one event loop.
 
     Args of the constructor:
         member: this worker.
-        ledger: what the configuration was and is.
-        server: the settings, which all workers have alike.
+        ledger: the configurations that the workers have applied.
+        server: the settings, the same in all workers.
 
     Attributes:
         others, among: see `Workers`.
     """
 
     def __init__(self, member: Member, ledger: Left, server: ServerSettings) -> None:
-        assert isinstance(ledger, Ledger)  # the arbiter makes both, or neither
+        assert isinstance(ledger, Ledger)  # the arbiter makes member and ledger, or neither
         self._member = member
         self.among = self
         self._ledger = ledger
@@ -126,7 +126,7 @@ class SeveralWorkers:
         return applied.desired, applied.seen
 
     def leads(self) -> bool:
-        """Tell whether it is for this worker to look at the configuration file."""
+        """Return whether this worker is the one that watches the configuration file."""
         return self._member.is_first
 
     async def apply(self, configs: Sequence[ModelConfig], *, all_or_nothing: bool) -> None:
@@ -146,11 +146,11 @@ class SeveralWorkers:
         await self._models.apply(configs, all_or_nothing=strictly, agreed=agreed)
 
     def _look(self) -> None:
-        """Know what others serve now; models whose versions they have gained may switch."""
+        """Read the other workers' boards; let models switch to versions that became ready there."""
         before = self._known
         self._known = [board.statuses for board in self._member.open.values()]
-        # The same objects while no board was read anew: this is called for each message as well,
-        # such as a connection, and to compare a thousand models takes milliseconds.
+        # The objects are identical while no board has changed: this runs at each message, for
+        # example for each connection, and comparing a thousand models takes milliseconds.
         if [*map(id, before)] == [*map(id, self._known)]:
             return
         names = gained_or_lost(before, self._known)
@@ -162,7 +162,7 @@ class SeveralWorkers:
         """See `Workers`."""
         self._member.end()
 
-    # -- what all have to do -----------------------------------------------------------------
+    # -- work that all workers do ------------------------------------------------------------
 
     def poll_all(self, own: Poll) -> Poll:
         """See `Workers`."""
@@ -201,9 +201,9 @@ class SeveralWorkers:
         return change
 
     def _follow_level(self) -> None:
-        """Log from the level on that was asked for last, also before this worker was there.
+        """Set the log level that was requested last, also one from before this worker started.
 
-        Looked at each second: one that was stopped, or was late, has not heard of it.
+        Checked each second: a worker that was suspended or slow may have missed the request.
         """
         level = self._member.crew.log_level[0]
         if level != self._level:
@@ -233,7 +233,7 @@ class SeveralWorkers:
         return await asyncio.to_thread(partial(summed, pages, gone, whole=whole))
 
     async def _told(self) -> "_Told":
-        # Before the page: who asks while one is written gets that, which is as old.
+        # Before the page is written: a request that comes meanwhile gets the same page.
         now = time.monotonic_ns()
         return _Told(self._member.slot, self._born, now, await self._own_page())
 
@@ -256,7 +256,7 @@ async def _answer(work: Callable[..., Awaitable[Any]], line: Line, *arguments: A
 
 
 async def _all(own: Awaitable[Any], others: Awaitable[list[Any]]) -> list[Any]:
-    """Await both; give all answers. Raises: the first error, when all have ended."""
+    """Await both; return all answers. Raises: the first error, after all have ended."""
     first, answers = await asyncio.gather(_caught(own), others)
     for answer in (first, *answers):
         if isinstance(answer, Exception):
@@ -265,7 +265,7 @@ async def _all(own: Awaitable[Any], others: Awaitable[list[Any]]) -> list[Any]:
 
 
 async def _heard(answers: Awaitable[list[Any]]) -> list[Any]:
-    """Give what those have answered that are not silent: what is asked for can do without them."""
+    """Return the answers of the workers that did answer; the caller can do without the others."""
     return [answer for answer in await answers if not isinstance(answer, Silent)]
 
 

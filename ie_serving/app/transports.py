@@ -1,6 +1,6 @@
-"""Which transport carries gRPC, built of the settings.
+"""Chooses the transport of gRPC from the settings, and builds it.
 
-A part of the composition root of its own, as `app/engine_stack.py`.
+A separate part of the composition root, like `app/engine_stack.py`.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ if TYPE_CHECKING:  # imported when the port is on
 
 
 class Carrier(NamedTuple):
-    """What a transport is built with beside the settings and the services.
+    """The objects that a gRPC transport is built with, beside the settings and the services.
 
     Attributes:
-        gate: has certificates.
+        gate: has the certificates.
         limit: of the connections of all ports.
-        refused: told of each call that ends before its method has begun.
-        calls: gives what carries calls over the own HTTP/2.
-        admission: chooses what answers; None: nobody is asked who they are.
-        sharing: see `listener.Sharing`; None: no other process accepts.
+        refused: called for each call that ends before its method has begun.
+        calls: makes the object that carries calls over this package's own HTTP/2.
+        admission: chooses the handler of a call; None: callers are not authenticated.
+        sharing: see `listener.Sharing`; None: no other process accepts connections.
     """
 
     gate: Gate
@@ -44,13 +44,13 @@ class Carrier(NamedTuple):
 
 
 def listener(server: ServerSettings, services: Services, carrier: Carrier) -> MakeListener:
-    """Give what makes the listener of the gRPC port."""
+    """Return the function that makes the listener of the gRPC port."""
     make = {"http2": _http2, "grpcio": _grpcio}[server.grpc_transport]
     return make(server, services, carrier)
 
 
 def _http2(server: ServerSettings, services: Services, carrier: Carrier) -> MakeListener:
-    # Here, not above: some thirty modules, for which no load waits.
+    # Imported here: some thirty modules, which would delay the first load of a model.
     from ie_serving.server.transport.grpc.http2_server import Http2Server
 
     return partial(

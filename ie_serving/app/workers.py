@@ -1,4 +1,4 @@
-"""The workers of the server as `app/application.py` asks them: one, or this one among several."""
+"""The workers of one server as `app/application.py` sees them: a single one, or one of several."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol
@@ -19,11 +19,11 @@ from ie_serving.server.workers.member import Member
 from ie_serving.telemetry.metrics.page import Metrics
 
 Reload = Callable[[], Awaitable[bool]]
-"""Reloads, and tells whether anything changed. Raises ServingError."""
+"""Reloads; returns whether anything changed. Raises ServingError."""
 
 
 class Changing(Protocol):
-    """Changes the models of all workers; `ModelManager` does where there is one."""
+    """Changes the models of all workers; with one worker, `ModelManager` is this."""
 
     async def apply(self, configs: Sequence[ModelConfig], *, all_or_nothing: bool) -> None:
         """See `ModelManager.apply`."""
@@ -33,43 +33,43 @@ class Changing(Protocol):
 
 
 class Workers(Protocol):
-    """What differs between one worker and several."""
+    """The interface of the parts that differ between one worker and several."""
 
     @property
     def others(self) -> Peers:
-        """The other ones, as models see them."""
+        """The other workers, as the models see them."""
 
     @property
     def among(self) -> Among | None:
-        """What changes the configuration of all; None where there is one."""
+        """Changes the configuration of all workers; None where there is only one."""
 
     def over(self, models: ModelManager, metrics: Metrics) -> Changing:
-        """Stand over the models and before the metrics; give what changes the models."""
+        """Connect to the models and the metrics; return the object that changes the models."""
 
     def sharing(self, limit: ConnectionLimit) -> Sharing | None:
-        """Give what shares the connections of all ports; None where there is nobody."""
+        """Return what spreads connections over the workers; None where there is only one."""
 
     async def begin(self, config: FollowedConfig) -> None:
-        """Start the models; return when the ports may be opened. Raises: ServingError."""
+        """Start the models; return when the ports may open. Raises: ServingError."""
 
     def poll_all(self, own: Poll) -> Poll:
-        """Give what polls a model in all workers, where `own` does in this one."""
+        """Return a function that polls a model in all workers; `own` polls in this one."""
 
     def reload_all(self, own: ReloadRequests) -> Reload:
-        """Give what reloads in all workers, where `own` does in this one."""
+        """Return a function that reloads all workers; `own` reloads this one."""
 
     def level_all(self, own: SetLevel) -> Callable[[str], Awaitable[None]]:
-        """Give what logs from a level on in all workers, where `own` does in this one."""
+        """Return a function that sets the log level of all workers; `own` sets this one's."""
 
     def ready(self, own: Callable[[], Awaitable[None]]) -> Callable[[], Awaitable[None]]:
-        """Give what waits until all workers are ready, where `own` does for this one."""
+        """Return a function that awaits readiness of all workers; `own` awaits this one's."""
 
     def end(self) -> None:
-        """Take part no more."""
+        """Leave the group of workers."""
 
 
 class OneWorker:
-    """There is one: everything is as it stands there."""
+    """A single worker: each operation concerns this process alone."""
 
     others = NO_PEERS
     among = None
@@ -106,9 +106,9 @@ class OneWorker:
 
 
 def workers_of(member: Member | None, handovers: Handovers, server: ServerSettings) -> Workers:
-    """Give the workers, where `member` is the part of this one among several, None for one."""
+    """Return the workers: `member` is this one's part among several, or None for a single one."""
     if member is None:
         return OneWorker()
-    from ie_serving.app.several import SeveralWorkers  # here: one worker does without it
+    from ie_serving.app.several import SeveralWorkers  # here: a single worker does not need it
 
     return SeveralWorkers(member, handovers.configuration, server)

@@ -124,8 +124,8 @@ class ServerSettings(Telling):
     # 0 leaves it to the client, as the original does: its deadline comes with each call.
     grpc_timeout_s: float = 0.0
 
-    # Longer than a client on the same machine needs for its next request, so that the loop does not
-    # sleep in between; docs/performance.md has figures.
+    # Longer than a client on the same machine needs to ask again, so that the loop does not sleep
+    # in between; docs/guide/performance.md has what that wins.
     busy_poll_us: int = 200
     enable_cors: bool = False
 

@@ -1,4 +1,4 @@
-"""Models that are asked by other models. See `engines.others.Others`."""
+"""Lets models call other served models. See `engines.others.Others`."""
 
 from collections.abc import Mapping
 
@@ -12,7 +12,7 @@ from ie_serving.models.version.handle import Servable
 
 
 class AskedModels:
-    """Asks what serves when it is asked. Requests of this kind are not counted.
+    """Calls the version that serves at the time of the call. These requests are not counted.
 
     Args of the constructor:
         models: gives the handles.
@@ -41,6 +41,6 @@ def _signature(servable: Servable, name: str) -> Signature:
     return found
 
 
-# Whoever asks reads them when the infer request, in whose memory they lie, has gone back.
+# Copied because the caller reads them after the infer request, which owns the memory, is reused.
 def _copies(outputs: Mapping[str, Array]) -> Mapping[str, Array]:
     return {name: array.copy() for name, array in outputs.items()}

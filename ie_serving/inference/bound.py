@@ -1,4 +1,4 @@
-"""One signature of one version as an interface asks it: what requests have in common."""
+"""A signature of a version bound to an interface: all that its Predict requests have in common."""
 
 import array
 import time
@@ -20,16 +20,16 @@ from ie_serving.telemetry.metrics.requests import Served
 T = TypeVar("T")
 
 MOST_FILTERS = 64
-"""Output filters whose encoders one version and signature remembers; the oldest is forgotten for a
-new one. Clients choose filters, so their number has no other bound."""
+"""Output filters for which one version and signature keeps encoders; a further filter replaces the
+oldest. Clients choose the filters, so their number has no other bound."""
 
 
 class Bound(Generic[T]):
-    """How one signature of one version answers one interface: all that requests have in common.
+    """One signature of one version, prepared to answer one interface.
 
     Attributes:
         signature: the signature.
-        served: counts the requests that succeed; None where nobody wants to know.
+        served: counts the requests that succeed; None if they are not counted.
     """
 
     __slots__ = (
@@ -61,15 +61,15 @@ class Bound(Generic[T]):
     def start(
         self, inputs: Mapping[str, Array], form: object, request: InferRequest
     ) -> Coroutine[Any, Any, T | Unencoded[T]]:
-        """Check the inputs and prepare to run the model; the coroutine gives the reply.
+        """Check the inputs and prepare to run the model; the coroutine returns the reply.
 
         Args:
             inputs: arrays by alias.
-            form: of the reply.
-            request: that they are of.
+            form: form of the reply.
+            request: the request that the inputs come from.
 
         Raises:
-            InvalidRequest: names, dtypes or shapes do not fit, or the output filter does not.
+            InvalidRequest: names, dtypes, shapes or the output filter do not fit the signature.
         """
         encoders = self._encoders
         if output_filter := request.output_filter:
@@ -77,7 +77,7 @@ class Bound(Generic[T]):
         read = encoders[form]
         signature = self.signature
         fitted, added = fit(signature, inputs)
-        # Not as an argument: batches and sequences lie between, which know nothing of callers.
+        # A context variable, not an argument: batching and sequences in between ignore callers.
         if signature.told:
             CALLER.set(self._interface.caller(request.caller))
         if signature.examples is not None:
@@ -91,10 +91,10 @@ class Bound(Generic[T]):
     def of_stream(
         self, inputs: Mapping[str, Array], form: object, request: InferRequest
     ) -> tuple[Mapping[str, Array], Read[T]]:
-        """Check the inputs of a request that a model's own stream takes.
+        """Check the inputs of a request for a model that answers the whole stream.
 
         Returns:
-            The inputs as the model takes them, and what reads the outputs that follow.
+            The inputs as the model takes them, and the reader of the outputs that follow.
 
         Raises:
             InvalidRequest: as `start`, or an image is sent: no layer stands before a stream.
@@ -111,7 +111,7 @@ class Bound(Generic[T]):
 
     def _filter(self, outputs: tuple[str, ...]) -> Mapping[object, Read[T]]:
         checks.check_output_filter(self.signature, outputs)
-        # Oldest first, as dicts keep their order: no clock, and nothing to do on a hit.
+        # Dicts keep insertion order, so the first is the oldest: no clock, and no work on a hit.
         if len(self._filtered) >= MOST_FILTERS:
             del self._filtered[next(iter(self._filtered))]
         encoders = self._filtered[outputs] = self._encoders_for(outputs)
@@ -120,7 +120,7 @@ class Bound(Generic[T]):
     def _encoders_for(self, outputs: tuple[str, ...]) -> Mapping[object, Read[T]]:
         interface = self._interface
         encoders = interface.encoders(self._servable, self.signature, outputs)
-        # Around the encoder alone: the copy of a large reply is none of the encoding.
+        # Times the encoder alone: the copy of a large reply is not part of encoding.
         if self.served is not None:
             noted = self.served.encoded
             encoders = {form: _timed(encode, noted) for form, encode in encoders.items()}
@@ -147,7 +147,7 @@ class NotedBound(Bound[T]):
 
 
 def _timed(encode: Encode[T], noted: "array.array[float]") -> Encode[T]:
-    """Note the seconds that each reply takes; in whatever thread it is encoded."""
+    """Note the seconds that encoding each reply takes, in any thread that encodes."""
 
     def timed(outputs: Outputs) -> T:
         began = time.perf_counter()
@@ -159,10 +159,10 @@ def _timed(encode: Encode[T], noted: "array.array[float]") -> Encode[T]:
 
 
 def _reader(encode: Encode[T], large: int, check: Callable[[Outputs], None]) -> Read[T]:
-    """Encode outputs where they lie, or copy them out when they have `large` elements or more.
+    """Encode outputs in place, or copy them first if they have `large` elements or more.
 
-    `check` refuses of a large one what `encode` would: while the inference can still fail, and a
-    sequence stays as it was.
+    For large replies, `check` runs before the inference is committed, so that outputs that cannot
+    be encoded fail the request and leave the sequence's state unchanged.
     """
 
     def read(outputs: Outputs) -> T | Unencoded[T]:

@@ -1,4 +1,4 @@
-"""What a Predict may ask of a signature, beside its inputs (`core/values/fit.py`)."""
+"""Checks of a Predict against its signature, other than of its inputs (`core/values/fit.py`)."""
 
 from collections.abc import Sequence
 
@@ -8,12 +8,12 @@ from ie_serving.core.values.tensors import Method, Signature
 
 
 def check_method(signature: Signature) -> None:
-    """Refuse a signature of a method that nothing calls.
+    """Refuse a signature whose method no API calls.
 
     Raises:
-        ServingError: it is none of predict, classify and regress.
+        ServingError: the method is none of predict, classify and regress.
     """
-    # Any of the three, as in TensorFlow Serving: Predict may run what Classify runs.
+    # All three are allowed, as in TensorFlow Serving: Predict may run a Classify signature.
     known = [method.value for method in Method]
     if signature.method not in known:
         raise ServingError(
@@ -24,10 +24,10 @@ def check_method(signature: Signature) -> None:
 
 
 def check_served(signature: Signature) -> None:
-    """Refuse a signature that the model declares and that is only listed.
+    """Refuse a signature that the model declares, but that the server can only list.
 
     Raises:
-        PreconditionFailed: with the cause.
+        PreconditionFailed: states why the signature cannot be run.
     """
     if signature.left_out or signature.definition:
         cause = signature.left_out or "it belongs to TensorFlow's loader and computes nothing"
@@ -35,10 +35,10 @@ def check_served(signature: Signature) -> None:
 
 
 def check_output_filter(signature: Signature, aliases: Sequence[str]) -> None:
-    """Refuse an alias that the signature does not have, or that is named twice.
+    """Refuse an output alias that the signature does not have, or that is named twice.
 
     Raises:
-        InvalidRequest: in TensorFlow Serving's phrase, with the aliases that there are.
+        InvalidRequest: in TensorFlow Serving's wording, with the signature's aliases.
     """
     for place, alias in enumerate(aliases):
         if alias not in signature.outputs and not signature.gives_any:
@@ -47,7 +47,7 @@ def check_output_filter(signature: Signature, aliases: Sequence[str]) -> None:
                 f"output tensor alias not found in signature: {alias} Outputs expected to be in"
                 f" the set {{{known}}}."
             )
-        # Refused, not merged: a client that names an output twice expects two.
+        # Refused rather than merged: a client that names an output twice expects two.
         if alias in aliases[:place]:
             raise InvalidRequest(
                 f"duplicate output tensor alias: {alias}; name each output once in output_filter"

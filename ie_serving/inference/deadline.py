@@ -1,7 +1,7 @@
-"""A time limit on a piece of work, at no cost where the work never waits.
+"""Time limits on work, at no cost for work that never waits.
 
-`asyncio.wait_for` would wrap the work in a second task, which costs more than a small inference,
-and asks for a task around it, which a coroutine has only from its first wait on
+`asyncio.wait_for` would wrap the work in a second task, which costs more than a small inference. It
+also needs a current task, which an eagerly started coroutine has only from its first wait on
 (`core/runtime/eager.py`).
 """
 
@@ -15,7 +15,7 @@ from ie_serving.core.values.errors import DeadlineExceeded
 T = TypeVar("T")
 
 _TIME_IS_UP: Final = "the limit of its time has passed"
-"""Why work is cancelled here."""
+"""Message of a cancellation by this module."""
 
 
 def within(seconds: float | None, work: Coroutine[Any, Any, T]) -> Awaitable[T]:
@@ -24,7 +24,7 @@ def within(seconds: float | None, work: Coroutine[Any, Any, T]) -> Awaitable[T]:
 
 
 async def limited(seconds: float, work: Coroutine[Any, Any, T]) -> T:
-    """Give what `work` gives, or raise DeadlineExceeded after `seconds`; see `Limited`."""
+    """Return the result of `work`, or raise DeadlineExceeded after `seconds`; see `Limited`."""
     try:
         awaited = work.send(None)
     except StopIteration as end:
@@ -37,27 +37,27 @@ async def limited(seconds: float, work: Coroutine[Any, Any, T]) -> T:
 
 
 class Alarm:
-    """Ends works that take longer than they all may. Belongs to one event loop.
+    """Cancels each work that exceeds a time limit, the same for all. Belongs to one event loop.
 
-    One timer, set for the oldest work. It stays set when that work ends; when it goes off, it ends
-    what is due and is set again for the oldest that is left. To set a timer for each work and to
-    cancel it takes 2.7 us, this 0.5.
+    One timer is set for the oldest work. The timer stays set when that work ends; when it fires, it
+    cancels all works that are due and is set for the oldest remaining one. This costs 0.5 us for
+    each work; setting and cancelling a timer for each would cost 2.7 us.
 
     Args of the constructor:
-        seconds: that a work may take.
+        seconds: longest time of each work.
     """
 
     __slots__ = ("_due", "_rings_at", "_timer", "seconds")
 
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds
-        # When each is due: all may take as long, so they are in that order.
+        # Time at which each work is due, in ascending order, since all have the same limit.
         self._due: dict[Limited[Any], float] = {}
         self._rings_at = 0.0
         self._timer: asyncio.TimerHandle | None = None
 
     def add(self, work: "Limited[Any]") -> None:
-        """Have `work` ended when it has taken too long from now on."""
+        """Cancel `work` if it still runs after the limit, counted from now."""
         loop = asyncio.get_running_loop()
         due = self._due[work] = loop.time() + self.seconds
         if self._timer is None:
@@ -65,20 +65,20 @@ class Alarm:
             self._timer = loop.call_later(self.seconds, self._ring)
 
     def remove(self, work: "Limited[Any]") -> None:
-        """Forget `work`, which is over."""
+        """Forget `work`, which has ended."""
         self._due.pop(work, None)
 
     def stop(self) -> None:
-        """End nothing any more."""
+        """Stop the timer; cancel no further work."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
         self._due.clear()
 
     def _ring(self) -> None:
-        """End what is due, and come back when the next is."""
+        """Cancel all due works, and set the timer for the next one."""
         loop = asyncio.get_running_loop()
-        # Timers are as exact as a millisecond: one that goes off is not early.
+        # Timers are exact to a millisecond only: treat a timer that fired as due, not as early.
         at = max(loop.time(), self._rings_at)
         self._timer = None
         while self._due:
@@ -94,14 +94,14 @@ class Alarm:
 class Limited(Generic[T]):
     """Work that has begun to wait, with a limit on its time.
 
-    When time is up, what `work` waits for is cancelled, as if its task were cancelled. A
-    cancellation that comes from elsewhere is passed on as it is, also when it comes while `work`
-    cleans up because its time is up: whoever cancels a task waits for it to end as cancelled.
+    When time is up, the future that `work` awaits is cancelled, as if the task of `work` were. A
+    cancellation from outside is passed on unchanged, also while `work` cleans up after its limit:
+    code that cancels a task expects that task to end as cancelled.
 
     Args of the constructor:
-        alarm: its limit, from now on.
-        work: that has been sent None once.
-        awaited: what it gave then.
+        alarm: enforces the limit, from now on.
+        work: coroutine to which None was sent once.
+        awaited: what the coroutine yielded then.
     """
 
     __slots__ = ("_alarm", "_awaited", "_due", "_expired", "_work")
@@ -110,7 +110,7 @@ class Limited(Generic[T]):
         self._alarm = alarm
         self._work = work
         self._expired = False
-        self._due = False  # a cancellation that found nothing to cancel
+        self._due = False  # a cancellation was wanted, and there was nothing to cancel
         self._awaited = awaited
 
     def __await__(self) -> Generator[Any, Any, T]:
@@ -120,8 +120,8 @@ class Limited(Generic[T]):
         try:
             return (yield from self._go_on())
         except asyncio.CancelledError as error:
-            # Work that began without a task may have one by now, which nobody cancelled before it
-            # began; or none, and then what it waits for says why it was cancelled (`eager.py`).
+            # Work that began without a task may run in one by now, with no cancellation from before
+            # it began; without any, the awaited future says why it was cancelled (`eager.py`).
             now = asyncio.current_task()
             if now is None:
                 cancelled = error.args != (_TIME_IS_UP,)
@@ -134,7 +134,7 @@ class Limited(Generic[T]):
             self._alarm.remove(self)
 
     def _go_on(self) -> Generator[Any, Any, T]:
-        """Do for `work` what `await` does, with an eye on what it waits for."""
+        """Drive `work` as `await` does, and remember the future that it waits for."""
         while True:
             if self._due:
                 self._cancel()
@@ -155,8 +155,8 @@ class Limited(Generic[T]):
                 return reply
 
     def expire(self) -> None:
-        """Cancel the work: its time is up."""
-        # What the work waits for is cancelled, not a task: there may be none (`eager.py`).
+        """Cancel the work because its time is up."""
+        # Cancels the awaited future, not a task: there may be no task (`eager.py`).
         self._expired = self._due = True
         self._cancel()
 
@@ -172,10 +172,10 @@ class Limited(Generic[T]):
 
 
 def _cancellations(task: "asyncio.Task[Any] | None") -> int:
-    """Tell how often a task was cancelled by somebody else.
+    """Return how often code outside this module has cancelled a task.
 
-    Python 3.10 does not count, so there a cancellation that comes after the time is up is lost, as
-    it is with `asyncio.wait_for`.
+    Python 3.10 does not count cancellations. There, one that comes after the time is up is lost, as
+    with `asyncio.wait_for`.
     """
     if task is not None and sys.version_info >= (3, 11):
         return task.cancelling()

@@ -1,6 +1,6 @@
-"""Requests become arrays or Examples: at once, or in a thread where that would hold the loop up.
+"""Decodes requests into arrays or Examples; in a thread where it would block the event loop.
 
-A small Predict does not come here: `DataPlane.predict` decodes it where it is.
+Small Predict requests do not come here: `DataPlane.predict` decodes them on the event loop.
 """
 
 from collections.abc import Sequence
@@ -12,14 +12,14 @@ from ie_serving.core.values.requests import Decoded, ExamplesRequest, Features, 
 from ie_serving.core.values.tensors import Signature
 
 MANY_EXAMPLES: Final = 1000
-"""Examples from which they are read in a thread: each takes 0.8 us, however large it is, since its
-features are read when they are asked for."""
+"""Number of Examples from which a thread reads them. Each takes 0.8 us whatever its size, since its
+features are parsed only when used."""
 
 
 async def decode_large(request: InferRequest, signature: Signature) -> Decoded:
-    """Decode and cast in a thread, unless it can be done at once.
+    """Decode and cast in a thread, unless the request can be decoded at once.
 
-    A few megabytes of a list of integers take tens of milliseconds.
+    A list of integers of a few megabytes takes tens of milliseconds.
     """
     decoded = request.at_once(signature) if request.at_once else None
     if decoded is not None and have_dtypes(signature, decoded[0]):
@@ -28,7 +28,7 @@ async def decode_large(request: InferRequest, signature: Signature) -> Decoded:
 
 
 def _decode_and_cast(request: InferRequest, signature: Signature) -> Decoded:
-    # The cast here as well: it reads and writes as much memory as decoding did.
+    # The cast is in the thread as well: it reads and writes as much memory as decoding.
     inputs, form = request.decode(signature)
     return cast_all(signature, inputs), form
 

@@ -1,8 +1,8 @@
-"""Signatures that take Examples: Classify, Regress, MultiInference, and Predict on any of them.
+"""Signatures that take Examples: Classify, Regress, MultiInference, and Predict on these.
 
-Source: classifier.cc, regressor.cc and multi_inference.cc of TensorFlow Serving, whose phrases the
-errors contain. A signature takes Examples in one of two ways: its model parses serialized ones, or
-`signatures.json` beside the model says which feature fills which input of another signature.
+Source: classifier.cc, regressor.cc and multi_inference.cc of TensorFlow Serving; the errors use
+their wording. A signature takes Examples in one of two ways: its model parses serialized ones, or
+`signatures.json` beside the model maps features to the inputs of another signature.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -41,16 +41,16 @@ from ie_serving.models.version.handle import Servable
 
 T = TypeVar("T")
 MANY = 64
-"""Examples from which a thread turns them into tensors, and back: each takes some 10 us."""
+"""Number of Examples from which a thread converts them; each takes some 10 us."""
 Parse = Callable[[Sequence[bytes]], Sequence[Features]]
-"""Reads serialized Examples. Raises InvalidRequest for none at all, or for what is no Example."""
+"""Reads serialized Examples. Raises InvalidRequest for an empty batch, or for invalid bytes."""
 
 METHODS = {method.value: method for method in (Method.CLASSIFY, Method.REGRESS)}
 
 
 @dataclass(frozen=True)
 class ExampleCodec:
-    """Serialized Examples and features, both ways; which bytes these are, the wire knows."""
+    """Serializes and parses Examples and features; the wire format is in `wire/`."""
 
     parse: Parse
     serialize: Callable[[Sequence[Features]], list[bytes]]
@@ -60,7 +60,7 @@ ROLES: Mapping[Method, frozenset[str]] = {
     Method.CLASSIFY: frozenset({CLASSES, SCORES}),
     Method.REGRESS: frozenset({OUTPUTS}),
 }
-"""Outputs that mean something to a method, by alias. Source: signature_constants of TensorFlow."""
+"""Aliases of outputs that have a meaning for a method. Source: TensorFlow's signature_constants."""
 
 WORDS = {Method.CLASSIFY: "classification", Method.REGRESS: "regression"}
 
@@ -70,13 +70,13 @@ def example_signature(
 ) -> Signature:
     """Find the signature that a Classify or Regress names.
 
-    What it takes and gives decides, not its method, unless `method_check` is on: TensorFlow 2
-    exports every signature with the method of Predict.
+    The signature's inputs and outputs decide, not its method, unless `method_check` is on:
+    TensorFlow 2 exports every signature with the method of Predict.
 
     Raises:
-        InvalidRequest: it does not exist, does not take Examples, or gives no classes; or its
-            method is another one, and that is checked.
-        PreconditionFailed: it gives no values, where `method` is to regress; or it is left out.
+        InvalidRequest: the signature does not exist, does not take Examples, or has no classes; or
+            `method_check` is on and its method differs.
+        PreconditionFailed: a Regress signature without values; or a signature that is left out.
     """
     signature = servable.signatures.get(name or SERVING_DEFAULT)
     if signature is None:
@@ -103,7 +103,7 @@ def example_signature(
 
 
 def _takes_serialized(signature: Signature) -> bool:
-    """Tell whether the model itself takes Examples: one input of strings, by TensorFlow's alias."""
+    """Return whether the model parses Examples: one string input with TensorFlow's alias."""
     spec = signature.inputs.get(EXAMPLES)
     return spec is not None and len(signature.inputs) == 1 and spec.dtype is DataType.STRING
 
@@ -121,7 +121,7 @@ def _no_outputs(servable: Servable, signature: Signature, method: Method) -> Ser
 
 
 def _described(servable: Servable, signature: Signature, method: Method) -> str:
-    """Say what the signature is, and which one of the model takes Examples, if there is one."""
+    """Describe the signature, and name a signature of the model that takes Examples, if any."""
     fit_ones = [
         name
         for name, each in servable.signatures.items()
@@ -147,7 +147,7 @@ async def run(
     """Classify or regress `examples` with the signature `name`.
 
     Raises:
-        ServingError: as `example_signature`, and what the model raises.
+        ServingError: as `example_signature`, or an error of the model.
     """
     signature = example_signature(servable, name, method, method_check=method_check)
     outputs = _by_role(signature, method, await _run(servable, signature, examples, codec))
@@ -162,10 +162,10 @@ async def run_tasks(
     *,
     method_check: bool = False,
 ) -> list[tuple[Method, Results]]:
-    """Do what each task asks; the model runs once for signatures that share a base.
+    """Run all tasks; the model runs once for signatures that share a base.
 
     Raises:
-        NotSupported: a method that is neither to classify nor to regress.
+        NotSupported: the method of a task is neither classify nor regress.
         ServingError: as `run`.
     """
     bound = [_task_signature(servable, task, method_check) for task in tasks]
@@ -187,7 +187,7 @@ def _result(
 
 
 def _computation(signature: Signature) -> object:
-    """Name what is run; two signatures of one name here have the same outputs from one run."""
+    """Return a key of the computation: signatures with an equal key share one run's outputs."""
     binding = signature.examples
     if binding is None:
         return signature.name
@@ -200,7 +200,7 @@ async def _run(
     summary.note_examples(servable, signature.name, len(examples))
     if signature.examples is not None:
         return await run_base(servable, signature.examples, examples)
-    # Filled afterwards: of a list of bytes numpy makes an array of one width, and cuts zero bytes.
+    # Filled element by element: numpy would make fixed-width bytes and cut trailing zero bytes.
     serialized = np.empty(len(examples), np.object_)
     serialized[:] = await apart(len(examples), partial(codec.serialize, examples))
     return await servable.compiled.infer(signature, {EXAMPLES: serialized}, _copies)
@@ -215,14 +215,14 @@ def _by_role(
 
 
 def model_of(tasks: Sequence[Task]) -> ModelSpec:
-    """Find the one model that all tasks mean; the first task chooses its version.
+    """Find the one model that all tasks name; the first task chooses the version.
 
     Raises:
         InvalidRequest: no task, no name, several models, or one signature twice.
     """
     if not tasks:
         raise InvalidRequest("MultiInferenceRequest has no tasks; send at least one")
-    # One handle serves all tasks, so they have to mean one model.
+    # One handle serves all tasks, so all tasks have to name the same model.
     names = [task.model.name for task in tasks]
     if "" in names:
         raise InvalidRequest("Found ModelSpec with an empty model name. Name it in every task")
@@ -262,14 +262,14 @@ async def infer_serialized(
     parse: Parse,
     read: Callable[[Outputs], T],
 ) -> T:
-    """Run a signature that takes Examples on a batch of serialized ones, as Predict does.
+    """Run a signature that takes Examples on a batch of serialized ones, for a Predict.
 
     Args:
         servable: held by the caller.
         binding: how the signature is computed.
-        inputs: that fit the signature.
+        inputs: checked against the signature.
         parse: reads the serialized Examples.
-        read: gets the outputs by role.
+        read: receives the outputs by role.
 
     Raises:
         InvalidRequest: an element is no Example, or its features do not fill the inputs.
@@ -282,7 +282,7 @@ async def infer_serialized(
 async def run_base(
     servable: Servable, binding: ExampleBinding, examples: Sequence[Features]
 ) -> dict[str, Array]:
-    """Run what lies under a signature that takes Examples; gives copies of all its outputs."""
+    """Run the base of a signature that takes Examples; return copies of all its outputs."""
     # `decode_examples` looks for a feature under the name of its spec.
     specs = {
         alias: replace(spec, name=binding.features[alias])
@@ -295,15 +295,15 @@ async def run_base(
 
 
 async def apart(examples: int, work: Callable[[], T]) -> T:
-    """Do what takes time by the number of examples, in a thread where there are many."""
+    """Run `work`, whose time grows with the number of examples, in a thread if they are many."""
     return await in_thread(work) if examples >= MANY else work()
 
 
 def by_role(binding: ExampleBinding, outputs: Outputs) -> dict[str, Array]:
-    """Name outputs by what they mean: `scores`, `classes`, `outputs`; add the labels.
+    """Key outputs by their role, `scores`, `classes` or `outputs`, and add the labels.
 
     Raises:
-        ServingError: there are not as many labels as scores.
+        ServingError: the numbers of labels and scores differ.
     """
     found = {role: _role(outputs[alias]) for role, alias in binding.roles.items()}
     if binding.labels:
@@ -319,10 +319,10 @@ def by_role(binding: ExampleBinding, outputs: Outputs) -> dict[str, Array]:
 
 
 def _role(array: Array) -> Array:
-    """Scores and values are floats, whatever the model computes in."""
+    """Convert scores and values to floats, whatever dtype the model computes in."""
     return array if array.dtype == np.object_ else array.astype(np.float32, copy=False)
 
 
-# Roles are read after the infer request has gone back, so its memory cannot be referred to.
+# Roles are read after the infer request has been returned to the pool, so they need copies.
 def _copies(outputs: Outputs) -> dict[str, Array]:
     return {alias: array.copy() for alias, array in outputs.items()}

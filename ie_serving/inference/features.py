@@ -1,8 +1,8 @@
 """Examples -> one batch of numpy inputs.
 
 TensorFlow hands serialized Examples to the graph, which parses them. An OpenVINO model takes
-tensors, so the features are matched by name with the signature's inputs here: one Example is one
-row. Features that no input asks for are ignored, as a graph ignores them.
+tensors, so this module matches features with the signature's inputs by name: one Example is one
+row. It ignores features that no input names, as a graph does.
 """
 
 import math
@@ -40,9 +40,9 @@ def decode_examples(
         `core.values.fit` to cast.
 
     Raises:
-        InvalidRequest: a feature is missing, of the wrong kind, or of the wrong length, with the
+        InvalidRequest: a feature is missing, or has the wrong kind or length; the message has the
             feature's name and the example's index.
-        QueueFull, RequestTooLarge: the batch takes more memory than the budget has.
+        QueueFull, RequestTooLarge: the batch needs more memory than the budget has left.
     """
     return {alias: _batch(examples, spec) for alias, spec in specs.items()}
 
@@ -50,9 +50,9 @@ def decode_examples(
 def _batch(examples: Sequence[Features], spec: TensorSpec) -> Array:
     kind = _kind_for(spec.dtype)
     width = len(_row(examples[0], spec, kind, 0))
-    # One feature of a context is a row for each example: a small request can ask for any size.
+    # A context feature is repeated in each row, so a small request can demand any amount of memory.
     batch = BUDGET.empty((len(examples), width), np.dtype(_TRAVELS_AS[kind]))
-    with np.errstate(over="ignore"):  # a float beyond float32 is infinite, as in a FloatList
+    with np.errstate(over="ignore"):  # a value beyond float32 becomes infinite, as in a FloatList
         for index, example in enumerate(examples):
             row = _row(example, spec, kind, index)
             if len(row) != width:
@@ -68,7 +68,7 @@ def _kind_for(dtype: DataType) -> str:
 
 
 def _row(example: Features, spec: TensorSpec, kind: str, index: int) -> Feature:
-    """Find the values of one example; integers do for floats, since JSON writes 1.0 as 1."""
+    """Find the values of one example; accept integers for floats, since JSON writes 1.0 as 1."""
     values = example.get(spec.name)
     if not values:
         raise _fault(spec, index, f"is missing or empty; expected a {kind}")
@@ -79,7 +79,7 @@ def _row(example: Features, spec: TensorSpec, kind: str, index: int) -> Feature:
 
 
 def _row_shape(spec: TensorSpec, width: int) -> tuple[int, ...]:
-    """Give the shape of `width` values in one row of an input."""
+    """Return the shape of `width` values in one row of an input."""
     if spec.shape is None:
         return (width,)
     if not spec.shape or spec.shape.count(-1) - (spec.shape[0] == -1) > 1:

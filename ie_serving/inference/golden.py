@@ -1,8 +1,8 @@
-"""Asks a version golden requests before it serves; one that answers otherwise is not served.
+"""Runs golden requests on a version before it serves; a version with a wrong answer is refused.
 
-They lie beside the model: in `golden.json`, or in `golden.tfrecord`. They take the way of every
-Predict, and what they give is compared within the tolerances that the file allows: floats by
-`atol + rtol * |expected|`, all else bit for bit.
+The requests are in `golden.json` or `golden.tfrecord` beside the model. They run as any Predict
+does. The outputs are compared within the tolerances of the file: floats by
+`atol + rtol * |expected|`, all other types bit for bit.
 """
 
 import asyncio
@@ -29,14 +29,14 @@ from ie_serving.telemetry.log.logs import Event
 log = logging.getLogger(__name__)
 
 LONGEST_S = 60.0
-"""Seconds that one golden request may take; beyond them the version fails."""
+"""Seconds that one golden request may take; beyond them the version fails to load."""
 
 Step = Callable[[Servable, Path], Awaitable[None]]
-"""What is done with a version before it serves. Raises LoadFailed to refuse it."""
+"""A check of a version before it serves. Raises LoadFailed to refuse the version."""
 
 
 def in_turn(*steps: Step) -> Step:
-    """Make one step of several."""
+    """Combine several steps into one that runs them in order."""
 
     async def run(servable: Servable, directory: Path) -> None:
         for step in steps:
@@ -46,17 +46,17 @@ def in_turn(*steps: Step) -> Step:
 
 
 class Golden:
-    """Asks each golden request once.
+    """Runs each golden request once.
 
     Args of the constructor:
-        plane: answers them.
+        plane: answers the requests.
         readers: by file name.
     """
 
     def __init__(self, plane: DataPlane, readers: Mapping[str, Read]) -> None:
         self._plane = plane
         self._readers = readers
-        # The series of gRPC's Predict, which is there anyway: replays are not counted.
+        # Replays are not counted: the labels are those of gRPC's Predict, whose series exists.
         self._interface: Interface[Outputs] = Interface(
             entrypoint="GRPC",
             labels={Api.PREDICT: "Predict"},
@@ -65,14 +65,14 @@ class Golden:
         )
 
     async def __call__(self, servable: Servable, directory: Path) -> None:
-        """Ask `servable` what is in the files of `directory`.
+        """Send the golden requests in `directory` to `servable`.
 
         Raises:
-            LoadFailed: a file cannot be read, or an answer is not the expected one.
+            LoadFailed: a file cannot be read, or an answer differs from the expected one.
         """
         for name, read in self._readers.items():
             path = directory / name
-            # A link that leads nowhere is meant as well: its version must not serve unproven.
+            # A dangling link counts as a file: its version must not serve without the check.
             if os.path.lexists(path):
                 await self._ask_all(servable, path, read)
 
@@ -97,21 +97,21 @@ class Golden:
         )
 
     async def _fault(self, servable: Servable, golden: GoldenRequest) -> str:
-        """Say how the answer to one request differs; empty where it does not."""
+        """Describe how the answer to one request differs; empty if it does not."""
         request = golden.request
         try:
             replay = self._plane.replay_predict(servable, request, self._interface)
             found = await limited(LONGEST_S, replay)
             assert not isinstance(found, Unencoded)  # this interface encodes nothing
             signature = servable.signatures[request.signature or SERVING_DEFAULT]
-            # In a thread: outputs may be large, and other models are serving meanwhile.
+            # In a thread: outputs may be large, and other models serve meanwhile.
             return await asyncio.to_thread(_differences, golden, signature, found)
         except ServingError as error:
             return str(error)
 
 
 async def _next(path: Path, requests: Iterator[GoldenRequest]) -> GoldenRequest | None:
-    """Read one more request, in a thread. Raises: LoadFailed."""
+    """Read the next request, in a thread. Raises: LoadFailed."""
     try:
         return await asyncio.to_thread(next, requests, None)
     except (OSError, ServingError) as error:
@@ -119,7 +119,7 @@ async def _next(path: Path, requests: Iterator[GoldenRequest]) -> GoldenRequest 
 
 
 def _differences(golden: GoldenRequest, signature: Signature, found: Outputs) -> str:
-    """Say how outputs differ from what the request expects. Raises: InvalidRequest."""
+    """Describe how outputs differ from those that the request expects. Raises: InvalidRequest."""
     expected = golden.expected(signature)
     unknown = expected.keys() - found.keys()
     if unknown:

@@ -1,7 +1,7 @@
-"""Reads files of golden requests, one request after the other: not all of them are in memory.
+"""Reads files of golden requests one request at a time, so that memory holds only one.
 
-A file that is there is meant: what is no file, holds nothing or holds too much is an error, since a
-version that it should keep from serving would serve otherwise.
+A file that exists has to be usable: a directory, an empty file or one with too many requests is an
+error, since otherwise a version that the file should refuse would serve.
 """
 
 import stat
@@ -13,7 +13,7 @@ from ie_serving.core.values.errors import InvalidRequest
 from ie_serving.core.values.golden import GoldenRequest
 
 MOST_REQUESTS = 10_000
-"""Golden requests of one file. At a millisecond each they delay a version by 10 s already."""
+"""Most golden requests of one file; more are refused. At 1 ms each they delay a version by 10 s."""
 
 Read = Callable[[BinaryIO], Iterable[GoldenRequest]]
 """Reads a file. Raises InvalidRequest."""
@@ -23,10 +23,10 @@ def golden_requests(path: Path, read: Read) -> Iterator[GoldenRequest]:
     """Yield the requests of one file. Blocking.
 
     Raises:
-        InvalidRequest: it is no file, is damaged, has none or more than `MOST_REQUESTS`.
-        OSError: it cannot be read.
+        InvalidRequest: not a regular file, damaged, empty, or with more than `MOST_REQUESTS`.
+        OSError: the file cannot be read.
     """
-    # Asked before it is opened: to open a pipe waits until somebody writes.
+    # Checked before opening: to open a pipe blocks until another process writes to it.
     if not stat.S_ISREG(path.stat().st_mode):
         raise InvalidRequest("it is no regular file")
     count = 0

@@ -1,7 +1,7 @@
-"""What the data plane has to know of a front end: a value, made once, with nothing of its protocol.
+"""An `Interface`: what the data plane knows of a front end, as a value without any protocol.
 
-The words of a protocol stay in its front end. The data plane asks for them where it finds the fact
-that is to be phrased, so that the phrased error is the one that is counted.
+The front end keeps the wording of its protocol. The data plane calls back for that wording at the
+place where it detects an error, so that the error it counts is the one that the client gets.
 """
 
 import enum
@@ -17,15 +17,15 @@ from ie_serving.models.version.handle import Servable
 T = TypeVar("T")
 
 LARGE = 1 << 18
-"""Bytes of a request of binary tensors from which it is decoded and cast in a thread. Below, that
-takes less than the millisecond for which the event loop may be held; a thread costs 50 us."""
+"""Bytes of binary tensors in a request from which a thread decodes and casts it. A smaller request
+takes less than 1 ms, the most that may block the event loop; a thread costs 50 us."""
 Outputs = Mapping[str, Array]
 Encode = Callable[[Outputs], T]
-"""Makes a reply of outputs by alias; keeps none of their memory."""
+"""Makes a reply from outputs by alias; keeps no reference to their memory."""
 
 
 class Api(enum.Enum):
-    """What can be asked of the data plane; the values are labels of the metrics."""
+    """The operations of the data plane; the values are labels of the metrics."""
 
     PREDICT = "Predict"
     CLASSIFY = "Classify"
@@ -38,51 +38,51 @@ class Api(enum.Enum):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Interface(Generic[T]):
-    """One front end. Compared by identity: what is bound for a version is bound by interface."""
+    """One front end. Compared by identity: each version keeps one `Bound` for each interface."""
 
     entrypoint: str
-    """Label of its requests in the metrics: `GRPC` or `REST`."""
+    """Label of the front end's requests in the metrics: `GRPC` or `REST`."""
 
     labels: Mapping[Api, str]
-    """Its name of each API in the metrics of TensorFlow Serving, for those that it has."""
+    """The front end's names of APIs in TensorFlow Serving's metrics, for those that it has."""
 
     encoders: Callable[[Servable, Signature, Sequence[str]], Mapping[object, Encode[T]]]
-    """Makes what encodes the replies of one version and signature with these outputs: an encoder
-    for each form that its protocol's replies may take. Called once and remembered."""
+    """Makes the encoders for replies of one version and signature with the given outputs: one for
+    each form of reply that the protocol has. Called once; the result is kept."""
 
     unknown_signature: Callable[[Servable, str], ServingError]
-    """Phrases that a Predict names a signature which the servable does not have."""
+    """Makes the error for a Predict that names a signature the servable does not have."""
 
     limit_s: float | None = None
-    """Longest time in seconds that an inference may take, waiting included; None sets no limit
-    beside the caller's own, which its transport keeps."""
+    """Longest time in seconds that an inference may take, including its wait; beyond it the request
+    fails. None: only the caller's own deadline holds, which the transport keeps."""
 
     methods: Mapping[Api, str] = field(default_factory=dict)
-    """Its own names of APIs in the other metrics, where they are not those of `Api`."""
+    """The front end's names of APIs in the other metrics, where they differ from `Api`."""
 
     large_request: int = LARGE
-    """Bytes of a request from which it is decoded in a thread."""
+    """Bytes of a request from which a thread decodes it."""
 
     large_reply: int | None = None
-    """Elements of all outputs from which a reply is encoded in a thread; None where encoding costs
-    no more than the copy that this would take."""
+    """Elements in all outputs from which a thread encodes the reply; None if encoding costs no more
+    than the copy that a thread would need."""
 
     caller: Callable[[Any], Caller] = lambda _: NOBODY
-    """Tells of `InferRequest.caller` what models may know; asked for those alone that are told."""
+    """Makes, from `InferRequest.caller`, the caller that models see which ask for callers."""
 
     check_large: Callable[[object, Outputs], None] = lambda form, outputs: None
-    """Refuses outputs that are no reply of a form, before those of a large one are copied."""
+    """Refuses outputs that have no reply of a form, before those of a large reply are copied."""
 
 
 @dataclass(frozen=True, slots=True)
 class Results:
-    """What a Classify or Regress has computed, for a front end to encode.
+    """The results of a Classify or Regress, for a front end to encode.
 
     Attributes:
-        servable: which has answered.
+        servable: the version that answered.
         signature: name of the signature.
         outputs: arrays by role: `scores`, `classes` or `outputs`.
-        rows: how many Examples there were.
+        rows: number of Examples in the request.
     """
 
     servable: Servable

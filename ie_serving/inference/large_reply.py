@@ -1,7 +1,7 @@
-"""Replies that are too large to be encoded on the event loop: copied there, encoded in a thread.
+"""Replies too large to encode on the event loop, which copies their outputs for a thread to encode.
 
-Few threads encode, and each small request may ask for a large reply: the copies that wait for a
-thread are counted in the budget of bytes, each with the text that will be made of it.
+Few threads encode, and a small request may cause a large reply. So the byte budget counts each copy
+that waits for a thread, together with the text that the thread will make of the copy.
 """
 
 from collections.abc import Callable
@@ -15,31 +15,31 @@ from ie_serving.inference.interface import Encode, Outputs
 T = TypeVar("T")
 
 NARROW: Final = 4
-"""Bytes of an element up to which its text is short."""
+"""Largest size in bytes of an element whose text is short."""
 SHORT_TEXT: Final = 16
 LONG_TEXT: Final = 28
-"""Bytes of JSON that are counted for an element until its reply is made. A float of 32 bits takes
-up to 15 with its comma, one of 64 bits 25, and memory that grows has an eighth to spare; the mean
-is below. The reply is counted by its own length afterwards."""
+"""Bytes of JSON that the budget counts for a wider element until the reply is encoded. A float32
+takes up to 15 with its comma, a float64 up to 25, plus an eighth for buffer growth; the mean is
+lower. Afterwards the budget counts the reply's actual length."""
 
 
 @dataclass(frozen=True, slots=True)
 class Unencoded(Generic[T]):
-    """Copies of outputs that a thread encodes: they are too many for the event loop."""
+    """Copies of outputs for a thread to encode: too many elements for the event loop."""
 
     encode: Encode[T]
     outputs: Outputs
 
 
 Read = Callable[[Outputs], T | Unencoded[T]]
-"""What the engine calls with the outputs, while their memory is valid."""
+"""Called by the engine with the outputs, while their memory is valid."""
 
 
 def unencoded(encode: Encode[T], outputs: Outputs) -> Unencoded[T]:
     """Copy outputs for a thread to encode.
 
     Raises:
-        QueueFull, RequestTooLarge: the budget of bytes has no room.
+        QueueFull, RequestTooLarge: the copies do not fit into the byte budget.
     """
     copies = {
         alias: BUDGET.copy(array, beside=array.size * _text(array))

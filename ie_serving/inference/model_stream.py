@@ -1,4 +1,4 @@
-"""A stream that a model answers as a whole: the requests of one client, in the model's own pace."""
+"""A stream of one client's requests that the model answers as a whole, at the model's own pace."""
 
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
@@ -21,17 +21,17 @@ from ie_serving.models.version.handle import Servable
 T = TypeVar("T")
 
 Parse = Callable[[Item[Any]], Awaitable[InferRequest]]
-"""Gives the request of an item. Raises ServingError."""
+"""Parses the request of an item. Raises ServingError."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Taken(Generic[T]):
-    """The request that the model took last, to which its replies belong.
+    """The request that the model took last; the model's next replies belong to it.
 
     Attributes:
         index: see `Item`.
-        read: encodes outputs in the form that it asks for.
-        since: value of `time.perf_counter` at which the model got it.
+        read: encodes outputs in the form that the request asks for.
+        since: value of `time.perf_counter` when the model took the request.
     """
 
     index: int
@@ -43,10 +43,10 @@ class ModelStream(Generic[T]):
     """One stream of one version, which is not unloaded before the stream has ended.
 
     Args of the constructor:
-        plane: counts what is refused.
+        plane: counts refused requests.
         interface: of the front end.
-        servable: answers.
-        bound: its signature.
+        servable: the version that answers.
+        bound: the signature of the stream.
         stream: see `engines.base.Stream`.
     """
 
@@ -71,10 +71,10 @@ class ModelStream(Generic[T]):
     def of(
         cls, plane: DataPlane, interface: Interface[T], request: InferRequest
     ) -> "ModelStream[T] | None":
-        """Give the stream that a request begins; None where the model answers each by itself.
+        """Open the stream that a request begins; None if the model answers each request alone.
 
         Raises:
-            ServingError: no version answers.
+            ServingError: no version serves the model.
         """
         servable, bound = plane.of_stream(request, interface)
         stream = stream_of(servable.compiled)
@@ -87,16 +87,16 @@ class ModelStream(Generic[T]):
         items: AsyncIterator[Item[Any]],
         outlet: Outlet[Answered[T]],
     ) -> None:
-        """Give all requests to the model, and its replies to the outlet.
+        """Pass all requests to the model, and the model's replies to the outlet.
 
         Args:
-            request: the first one, whose caller the model is told.
+            request: the first request; the model sees its caller.
             parse: see `Parse`.
-            items: all of them.
+            items: all requests, with the first one.
             outlet: takes the answers.
 
         Raises:
-            ServingError: what the model's stream has ended with.
+            ServingError: the error that the model's stream has ended with.
         """
         self._spec = request.model
         caller = self._interface.caller(request.caller)
@@ -123,7 +123,7 @@ class ModelStream(Generic[T]):
             self._taken = _Taken(item.index, read, time.perf_counter())
             self._dropped += item.dropped
             yield fitted
-            item.give()  # the model asks for the next one
+            item.give()  # the model has asked for the next request
 
     def _check_served(self) -> None:
         if self._servable.unheld is not None:
@@ -132,7 +132,7 @@ class ModelStream(Generic[T]):
                 " open the stream again, and send this request anew"
             )
 
-    # Not in the generator itself, which whoever phrases the error would end; see `stream_flow.py`.
+    # Not inline in the generator: clearing an error's frames would end it; see `stream_flow.py`.
     async def _found(
         self, parse: Parse, item: Item[Any]
     ) -> tuple[Mapping[str, Array], Read[T]] | ServingError:
@@ -156,7 +156,7 @@ class ModelStream(Generic[T]):
             return self._bound.of_stream(inputs, form, request)
 
     def _read(self, outputs: Outputs) -> T:
-        """Encode outputs, in whatever thread the model's stream runs."""
+        """Encode outputs, in the thread that the model's stream runs in."""
         reply = self._last_taken().read(outputs)
         return reply.encode(reply.outputs) if isinstance(reply, Unencoded) else reply
 
@@ -172,7 +172,7 @@ class ModelStream(Generic[T]):
         return Answered(taken.index, reply, dropped)
 
     def _last_taken(self) -> _Taken[T]:
-        """Give the request that replies belong to. Raises: ServingError, where there is none."""
+        """Return the request that replies belong to. Raises: ServingError if there is none."""
         if self._taken is None:
             raise ServingError(
                 "the kernel's stream gave outputs before it took a request: let it give them while"

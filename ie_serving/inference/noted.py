@@ -1,4 +1,4 @@
-"""The data plane where requests are told of: their entries learn model, version and times."""
+"""The data plane with logging or tracing on: notes model, version and times of each request."""
 
 from collections import ChainMap
 from collections.abc import Iterator, Mapping, MutableMapping
@@ -20,12 +20,12 @@ T = TypeVar("T")
 
 
 def plane_of(*, noted: bool) -> type[DataPlane]:
-    """Give the data plane that notes what is known of requests, where anybody is told of them."""
+    """Return the data plane class: the one that notes facts of requests if any are logged."""
     return NotedPlane if noted else DataPlane
 
 
 def handing_on(interface: Interface[T], *, traced: bool) -> Interface[T]:
-    """Let models that are told who asks have the context of the request's own span."""
+    """Give models that ask for callers the trace context of the request's own span."""
     if not traced:
         return interface
 
@@ -33,19 +33,19 @@ def handing_on(interface: Interface[T], *, traced: bool) -> Interface[T]:
         found, entry = interface.caller(given), current()
         if entry is None or entry.trace is None:
             return found
-        # Both are looked at by name, and the client's own stays unread until then.
+        # Models look headers up by name: the client's own headers are not parsed before that.
         return Caller(ChainMap(entry.trace.headers, _mutable(found)), found.remaining_s)
 
     return replace(interface, caller=caller)
 
 
 def _mutable(caller: Caller) -> MutableMapping[str, str]:
-    """Give a caller's headers as `ChainMap` wants them; it changes none but its first."""
+    """Type a caller's headers as `ChainMap` wants them; it changes only its first mapping."""
     return cast(MutableMapping[str, str], caller.headers)
 
 
 class NotedPlane(DataPlane):
-    """Answers as `DataPlane` does."""
+    """Answers as `DataPlane` does, and notes facts of each request in its log entry."""
 
     def refused(
         self,
@@ -55,7 +55,7 @@ class NotedPlane(DataPlane):
         api: Api | None = None,
         version: int | None = None,
     ) -> None:
-        """See `DataPlane`: the line of a request for what is not there names it, too."""
+        """See `DataPlane`. The log line names model and version, also if they do not exist."""
         if model and (entry := current()):
             entry.answers = model[:LONGEST], version
         super().refused(model, error, interface, api, version)
@@ -89,10 +89,10 @@ class TimedNotedBound(TimedBound[T], NotedBound[T]):
 
 
 class _Timed(Mapping[object, Read[T]]):
-    """Gives what reads the outputs of the present request, and tells its entry who answers it.
+    """Maps the form of a reply to its reader, and notes the answering version in the log entry.
 
-    A request asks for it when its inputs are decoded, and on the event loop: outputs may be read in
-    any thread, which does not know whose they are.
+    A request looks its reader up on the event loop, after decoding its inputs: outputs may be read
+    in any thread, which has no access to the request's entry.
     """
 
     def __init__(self, encoders: Mapping[object, Read[T]], servable: Servable) -> None:
@@ -123,7 +123,7 @@ def _read(read: Read[T], entry: Entry, outputs: Outputs) -> T | Unencoded[T]:
     return reply
 
 
-# The time that `_read` has noted was that of the copy: a thread encodes a large reply after it.
+# For a large reply `_read` has noted the time of the copy; encoding follows later, in a thread.
 def _encode(encode: Encode[T], entry: Entry, outputs: Outputs) -> T:
     reply = encode(outputs)
     entry.encoded = now()

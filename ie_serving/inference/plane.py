@@ -1,8 +1,8 @@
-"""The one data plane under all front ends: find, check, decode, infer, encode, count.
+"""The data plane that all front ends share: find the servable, check, decode, infer, encode, count.
 
-A front end parses a request, calls one method, and phrases what comes of it. Which servable and
-signature are meant, whether work leaves the event loop, how long it may take and what is counted is
-decided here, the same for every protocol.
+A front end parses a request, calls one method, and turns the result or error into a reply. The data
+plane chooses servable and signature, decides whether work leaves the event loop, keeps the time
+limit and counts the request, in the same way for every protocol.
 """
 
 import asyncio
@@ -35,26 +35,26 @@ API_OF = {Method.CLASSIFY: Api.CLASSIFY, Method.REGRESS: Api.REGRESS}
 
 
 class Asked:
-    """What is found out about a request while it is answered.
+    """Facts about a request that become known while it is answered.
 
     Attributes:
-        version: that answers it; None where none does.
+        version: the version that answers the request; None if none does.
     """
 
     version: int | None = None
 
 
 class DataPlane:
-    """Answers for every front end. Lives on one event loop.
+    """Answers the requests of every front end. Lives on one event loop.
 
-    Each method takes `interface`, the front end that asks, and `began`, the `time.perf_counter()`
-    of the request's arrival, and raises what is to be phrased as ServingError.
+    Each method takes `interface`, the calling front end, and `began`, the `time.perf_counter()` of
+    the request's arrival. Each raises ServingError for the front end to turn into a reply.
 
     Args of the constructor:
         models: gives the handles.
-        metrics: where requests are counted.
+        metrics: counts the requests.
         codec: reads and writes serialized Examples.
-        method_name_check: refuse signatures of another method than what is asked; Predict may run
+        method_name_check: refuse signatures of another method than the request's; Predict may run
             those of Classify and Regress.
     """
 
@@ -70,13 +70,13 @@ class DataPlane:
         self._metrics = metrics
         self._codec = codec
         self._method_name_check = method_name_check
-        self._alarms: dict[float, Alarm] = {}  # by their limits: interfaces have few
+        self._alarms: dict[float, Alarm] = {}  # by limit: few interfaces, so few limits
 
     async def predict(self, request: InferRequest, interface: Interface[T], began: float) -> T:
         """Run a signature on named tensors.
 
-        A small request whose inference need not wait is answered without a task, a timer or a turn
-        of the event loop. Taking the handle is written out: every request does it (`handle.py`).
+        A small request whose inference does not wait is answered without a task, a timer or a turn
+        of the event loop. The handle is taken inline to save a call per request (`handle.py`).
         """
         servable = None
         try:
@@ -103,7 +103,7 @@ class DataPlane:
                     alarm = self._alarms.get(limit_s) or self._new_alarm(limit_s)
                     reply = await Limited(alarm, work, awaited)
             if type(reply) is Unencoded:
-                reply = await asyncio.to_thread(reply.encode, reply.outputs)  # still held
+                reply = await asyncio.to_thread(reply.encode, reply.outputs)  # handle still held
         except ENDED as error:
             if (elsewhere := following(self._models, request, error)) is None:
                 version = servable.version if servable is not None else None
@@ -115,7 +115,7 @@ class DataPlane:
                 servable.holders -= 1
                 if not servable.holders and servable.unheld:
                     servable.unheld.set()
-        # Not in a `finally`: TensorFlow Serving times the requests that succeed.
+        # Not in a `finally`: TensorFlow Serving times only the requests that succeed.
         if (served := bound.served) is not None:  # as `Served.add`, without the call
             took = served.took
             took.append(time.perf_counter() - began)
@@ -127,7 +127,7 @@ class DataPlane:
     def of_stream(
         self, request: InferRequest, interface: Interface[T]
     ) -> "tuple[Servable, Bound[T]]":
-        """Give what answers the stream that a request begins. Counts what it raises."""
+        """Find servable and signature for the stream that a request begins; count an error."""
         with self.counting_refusals(request.model.name, interface, Api.PREDICT) as asked:
             servable = self._models.handle(request.model)
             asked.version = servable.version
@@ -143,7 +143,7 @@ class DataPlane:
         began: float,
         encode: Callable[[Results], T],
     ) -> T:
-        """Give classes and scores for Examples."""
+        """Return classes and scores for Examples."""
         return await self._answer(Method.CLASSIFY, request, interface, began, encode)
 
     async def regress(
@@ -153,7 +153,7 @@ class DataPlane:
         began: float,
         encode: Callable[[Results], T],
     ) -> T:
-        """Give a value for each Example."""
+        """Return a value for each Example."""
         return await self._answer(Method.REGRESS, request, interface, began, encode)
 
     async def multi_inference(
@@ -164,10 +164,10 @@ class DataPlane:
         began: float,
         encode: Callable[[Sequence[tuple[Method, Results]]], T],
     ) -> T:
-        """Ask several signatures of one model about the same Examples.
+        """Run several signatures of one model on the same Examples.
 
-        The tasks name the model, not the request; the first chooses its version. `encode` gets the
-        results in the order of the tasks.
+        The tasks name the model, not the request; the first task chooses the version. `encode` gets
+        the results in the order of the tasks.
         """
         name = tasks[0].model.name if tasks else ""
         with (
@@ -203,7 +203,7 @@ class DataPlane:
         began: float,
         encode: Callable[[Sequence[VersionStatus]], T],
     ) -> T:
-        """Tell the state of one version or of all, highest first."""
+        """Return the state of one version or of all, highest version first."""
         with self._measured(interface, Api.STATUS, model.name, began):
             version = model.version
             if model.label is not None:
@@ -211,7 +211,7 @@ class DataPlane:
             return encode(self._models.statuses(model.name, version))
 
     def is_ready(self, model: ModelSpec) -> bool:
-        """Tell whether a version answers for `model`. For probes: nothing is counted.
+        """Return whether a version serves `model`. For probes: the question is not counted.
 
         Raises:
             NotFound: no such model is configured.
@@ -229,7 +229,7 @@ class DataPlane:
     def counting_refusals(
         self, model: str, interface: Interface[Any] | None = None, api: Api | None = None
     ) -> Iterator[Asked]:
-        """Count, by `refused`, whatever the body raises while it parses a request."""
+        """Count, through `refused`, each error that the body raises while it parses a request."""
         asked = Asked()
         try:
             yield asked
@@ -245,14 +245,14 @@ class DataPlane:
         api: Api | None = None,
         version: int | None = None,
     ) -> None:
-        """Count one that failed or was cancelled; front ends say so of one that they cannot parse.
+        """Count a failed or cancelled request; front ends call this if they cannot parse one.
 
         Args:
-            model: name that it asked for; empty when it could not be read.
-            error: what it failed with.
-            interface: over which it came, where that is known.
-            api: what it asked for, where that is known.
-            version: that it would have been answered by, where that was found.
+            model: name that the request asked for; empty when it could not be read.
+            error: what the request failed with.
+            interface: front end that the request came over, where that is known.
+            api: operation that the request asked for, where that is known.
+            version: version that would have answered the request, where one was found.
         """
         code = code_of(error)
         entrypoint = interface.entrypoint if interface else ""
@@ -267,12 +267,12 @@ class DataPlane:
             self._metrics.recent.add(known, key, code, error)
         summary.note_refusal(model, code)
 
-    # -- warm-up: with a version that does not serve yet; nothing is counted -------------------
+    # -- warm-up: on a version that does not serve yet; nothing is counted ---------------------
 
     async def replay_predict(
         self, servable: Servable, request: InferRequest, interface: Interface[T]
     ) -> "T | Unencoded[T]":
-        """Run what `predict` runs, and give the reply."""
+        """Run the same steps as `predict`, and return the reply."""
         bound: Bound[T] = servable.bound.get((interface, request.signature)) or self._bind(
             servable, request.signature, interface
         )
@@ -285,14 +285,14 @@ class DataPlane:
         try:
             return await bound.start(inputs, form, request)
         finally:
-            # What encodes replies notes its time, whoever has asked.
+            # The encoder notes its time for warm-up requests as well.
             if served:
                 del served.encoded[before:]
 
     async def replay_examples(
         self, servable: Servable, request: ExamplesRequest, tasks: Sequence[Task]
     ) -> None:
-        """Run what `classify`, `regress` and `multi_inference` run; there is no reply."""
+        """Run the steps of `classify`, `regress` and `multi_inference`; make no reply."""
         await examples.run_tasks(servable, tasks, await decode_examples(request), self._codec)
 
     # -- inside --------------------------------------------------------------------------------
@@ -301,8 +301,8 @@ class DataPlane:
         alarm = self._alarms[limit_s] = Alarm(limit_s)
         return alarm
 
-    # By the name that was sent: the empty one and "serving_default" are bound apart, which costs
-    # one entry and saves a comparison for every request.
+    # Keyed by the name as sent: "" and "serving_default" have an entry each, which costs memory for
+    # one entry and saves each request a comparison.
     def _bind(self, servable: Servable, name: str, interface: Interface[T]) -> Bound[T]:
         signature = servable.signatures.get(name or SERVING_DEFAULT)
         if signature is None:
@@ -319,7 +319,7 @@ class DataPlane:
         return bound
 
     def _kind(self) -> "type[Bound[Any]]":
-        """Decide once for a signature: a request pays nothing where no lines are wanted."""
+        """Choose the class once for a signature: without log lines, requests cost no more."""
         return NotedBound if summary.is_wanted() else Bound
 
     async def _answer(
@@ -345,13 +345,13 @@ class DataPlane:
     def _measured(
         self, interface: Interface[Any], api: Api, model: str, began: float
     ) -> Iterator[Asked]:
-        """Count the request that the body answers, and its latency if it succeeds."""
+        """Count the request that the body answers, and its latency if the request succeeds."""
         with self.counting_refusals(model, interface, api) as asked:
             yield asked
         if not self._metrics.wanted:
             return
         key, series = _key(interface, api, asked.version), self._metrics.of(model)
-        # Names that nobody serves have no series of their own.
+        # Model names that are not served have no series of their own.
         name = model if series is not self._metrics.of("") else ""
         self._metrics.served(name, key).add(time.perf_counter() - began)
 

@@ -1,7 +1,7 @@
-"""The Predicts that a version brings along: its golden requests, and its records for the warm-up.
+"""The Predict requests in a version's directory: golden requests, and warm-up records.
 
-Files that cannot be read give none: whoever replays them afterwards says so, or refuses the
-version.
+An unreadable file yields no samples. The later step that replays the file logs the error or refuses
+the version.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -16,17 +16,17 @@ from ie_serving.inference.golden_files import Read, golden_requests
 from ie_serving.inference.warmup import MOST_RECORDS, RECORDS, Records
 
 PREDICT = "predict_log"
-"""Kind of the records that hold a Predict; Classify, Regress and MultiInference are passed over."""
+"""Kind of the records that hold a Predict; other kinds (Classify, Regress ...) are skipped."""
 
 Parse = Callable[[bytes], InferRequest]
 """Reads a serialized PredictRequest. Raises InvalidRequest."""
 
 
 class RecordedRequests:
-    """Gives the samples of a version directory.
+    """Yields the samples of a version directory.
 
     Args of the constructor:
-        golden: reads files of golden requests, by their names.
+        golden: readers of golden requests, by file name.
         records: reads a file of records.
         parse: reads the request of a record.
     """
@@ -38,17 +38,17 @@ class RecordedRequests:
 
     def __call__(self, directory: Path) -> Iterator[Sample]:
         """Yield golden requests first, then records. Blocking."""
-        # Golden ones first: readers take the first so many, and these say what to expect.
+        # Golden ones first: callers take only the first few, and these have expected outputs.
         for name, read in self._golden.items():
             yield from _readable(self._of_golden(directory / name, read))
         yield from _readable(self.of_records(directory / RECORDS))
 
     def of_file(self, path: Path) -> Iterator[Sample]:
-        """Yield the requests of one file, of the kind that the end of its name says.
+        """Yield the requests of one file; the suffix of its name selects the reader.
 
         Raises:
             InvalidRequest: the file is damaged.
-            OSError: it cannot be read.
+            OSError: the file cannot be read.
         """
         of_json = next((r for name, r in self._golden.items() if name.endswith(".json")), None)
         if path.suffix == ".json" and of_json:
@@ -64,7 +64,7 @@ class RecordedRequests:
 
         Raises:
             InvalidRequest: the file is damaged.
-            OSError: it cannot be read.
+            OSError: the file cannot be read.
         """
         with path.open("rb") as file:
             for number, (kind, request) in enumerate(islice(self._records(file), MOST_RECORDS)):

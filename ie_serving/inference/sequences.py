@@ -1,7 +1,7 @@
-"""What the data plane does for models that keep sequences of requests.
+"""Routes requests of a sequence to the version that holds its state.
 
-A sequence stays on the version that it was started on. A request that names no version is asked
-anew of that one, and its reply names it.
+A sequence stays on the version that it was started on. If a request names no version and reaches
+another one, the data plane repeats the request on that version, which the reply names.
 """
 
 from dataclasses import replace
@@ -19,11 +19,11 @@ class KeepsSequences(Protocol):
     """A compiled model that keeps sequences; see `engines.layers.sequences.SequenceLayer`."""
 
     def serve(self, version: int) -> None:
-        """Be this version for clients."""
+        """Start to serve clients as this version."""
 
 
 async def open_to_clients(servable: Servable, directory: Path) -> None:
-    """Have a version forget the sequences of its warm-up. The last step before it serves."""
+    """Discard the sequences of the warm-up. The last step before a version serves."""
     if isinstance(servable.compiled, KeepsSequences):
         servable.compiled.serve(servable.version)
 
@@ -31,13 +31,13 @@ async def open_to_clients(servable: Servable, directory: Path) -> None:
 def following(
     models: ServedModels, request: InferRequest, error: BaseException
 ) -> InferRequest | None:
-    """Give the same request of the version that has its sequence.
+    """Return the same request, addressed to the version that holds its sequence.
 
     Returns:
-        None where that is not what it failed for, where the client wants this version alone, and
-        where the other one is no longer AVAILABLE.
+        None if the request failed for another reason, if the client named a version, or if the
+        version with the sequence is no longer AVAILABLE.
     """
-    # Who names a version means it; the error then tells which one has the sequence.
+    # A client that names a version wants that one; the error says which has the sequence.
     if not isinstance(error, SequenceElsewhere) or request.model.version:
         return None
     spec = ModelSpec(request.model.name, error.version, signature=request.model.signature)

@@ -1,11 +1,11 @@
-"""How requests of one stream become answers in order: pure asyncio, no model and no protocol.
+"""Turns the requests of one stream into answers in order: pure asyncio, no model and no protocol.
 
     requests ──Inflow──> numbered ──newest──> in_order ──> answers
 
-`Inflow` can be ended from outside; `numbered` counts what is held in the budget; `newest` stands
-there only for a live source, and drops the oldest of what waits. `in_order` works on a few at a
-time and asks for no more until the client has taken an answer: the transports then read no more,
-and the windows of HTTP/2 or TCP hold the client back.
+`Inflow` can be ended from outside. `numbered` counts in the budget the bytes that requests hold.
+`newest` is used only for a live source, and drops the oldest waiting request. `in_order` works on a
+few requests at a time, and reads no more until the client has taken an answer: the transport then
+stops reading, and the flow control of HTTP/2 or TCP makes the client wait.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ P = TypeVar("P", bound=Sized)
 T = TypeVar("T")
 
 ITEM: Final = 8 * 1024
-"""Bytes that a request of a stream takes beside its message: its task, and frames of coroutines."""
+"""Bytes that a request of a stream takes beside its message: its task and coroutine frames."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,12 +30,12 @@ class Item(Generic[P]):
     """One request of a stream.
 
     Attributes:
-        index: which one, counted from 0.
-        payload: as it came.
-        dropped: requests before it that were dropped.
-        refusal: what it is answered with at once: the budget is spent.
-        size: bytes that are counted for it.
-        lease: of its stream, which has them.
+        index: position in the stream, counted from 0.
+        payload: the message as received.
+        dropped: number of requests before it that were dropped.
+        refusal: error to answer at once, because the budget is spent.
+        size: bytes that the budget counts for the request.
+        lease: the stream's lease, which holds these bytes.
     """
 
     index: int
@@ -46,18 +46,18 @@ class Item(Generic[P]):
     lease: Lease | None = None
 
     def give(self) -> None:
-        """Count it no longer: its answer is taken, or there will be none."""
+        """Return the bytes to the budget: the answer was taken, or there will be none."""
         if self.lease is not None:
             self.lease.give(self.size)
 
 
 @dataclass(frozen=True, slots=True)
 class Answered(Generic[T]):
-    """What became of a request.
+    """The outcome of one request.
 
     Attributes:
         index: see `Item`.
-        outcome: the reply, or what was wrong.
+        outcome: the reply, or the error.
         dropped: see `Item`.
     """
 
@@ -67,7 +67,7 @@ class Answered(Generic[T]):
 
 
 class Inflow(Generic[T]):
-    """Passes requests on until it is told to end: as if the client had sent its last one."""
+    """Passes requests on until `end` is called, which acts as if the client had sent its last."""
 
     def __init__(self, requests: AsyncIterator[T]) -> None:
         self._requests = requests
@@ -80,7 +80,7 @@ class Inflow(Generic[T]):
     async def __anext__(self) -> T:
         if self._over:
             raise StopAsyncIteration
-        # A task, so that `end` can interrupt the wait alone.
+        # A task, so that `end` can interrupt this wait and nothing else.
         self._next = asyncio.create_task(_next(self._requests))
         try:
             return await self._next
@@ -103,7 +103,7 @@ class Inflow(Generic[T]):
 
 
 class _Ended(Exception):
-    """There is no next one; a task cannot raise StopAsyncIteration."""
+    """There is no next request; a task cannot raise StopAsyncIteration."""
 
 
 async def _next(requests: AsyncIterator[T]) -> T:
@@ -113,15 +113,15 @@ async def _next(requests: AsyncIterator[T]) -> T:
 
 
 async def numbered(requests: AsyncIterator[P], lease: Lease) -> AsyncGenerator[Item[P], None]:
-    """Number requests, and count what they hold in the lease of their stream."""
+    """Number requests, and count the bytes that they hold in their stream's lease."""
     index = 0
     async for payload in requests:
         yield _counted(index, payload, lease)
         index += 1
 
 
-# Not in the generator itself: an error refers to the frames that it has passed, and whoever phrases
-# it clears them (`let_go`), which would end a generator that is to go on.
+# Not inline in the generator: a caught error refers to the frames it has passed, and the code that
+# phrases the error clears those (`let_go`), which would end a generator that has to go on.
 def _counted(index: int, payload: P, lease: Lease) -> Item[P]:
     size = len(payload) + ITEM
     try:
@@ -132,7 +132,7 @@ def _counted(index: int, payload: P, lease: Lease) -> Item[P]:
 
 
 async def newest(items: AsyncIterator[Item[P]], most: int) -> AsyncGenerator[Item[P], None]:
-    """Read on while nobody asks for more, and drop the oldest of what waits beyond `most`."""
+    """Keep reading while the consumer is busy; drop the oldest waiting item beyond `most`."""
     waiting: deque[Item[P]] = deque()
     news = asyncio.Event()
     dropped = 0
@@ -162,7 +162,7 @@ async def newest(items: AsyncIterator[Item[P]], most: int) -> AsyncGenerator[Ite
 
 
 class Outlet(Generic[T]):
-    """What was made and not taken yet: a bounded number, for which room is reserved first."""
+    """A bounded queue of answers; the producer reserves room before it makes one."""
 
     def __init__(self, most: int) -> None:
         self._room = asyncio.Semaphore(most)
@@ -173,15 +173,15 @@ class Outlet(Generic[T]):
         await self._room.acquire()
 
     def add(self, each: T) -> None:
-        """Give one, for which room was reserved."""
+        """Add one answer, for which room was reserved."""
         self._made.put_nowait(each)
 
     def end(self) -> None:
-        """Say that there are no more."""
+        """Mark the end: there are no more answers."""
         self._made.put_nowait(None)
 
     async def taken(self) -> AsyncGenerator[T, None]:
-        """Give each in turn; its room is free when the next one is asked for."""
+        """Yield each answer; its room becomes free when the next one is requested."""
         while (each := await self._made.get()) is not None:
             yield each
             self._room.release()
@@ -190,7 +190,7 @@ class Outlet(Generic[T]):
 async def made(
     work: Callable[[Outlet[T]], Coroutine[Any, Any, None]], most: int
 ) -> AsyncGenerator[T, None]:
-    """Give what `work` adds to an outlet of this size; raises, at the end, what ended it."""
+    """Yield what `work` adds to an outlet of size `most`; at the end raise the error of `work`."""
     outlet: Outlet[T] = Outlet(most)
     task = asyncio.create_task(work(outlet))
     task.add_done_callback(lambda _: outlet.end())
@@ -206,7 +206,7 @@ async def made(
 async def in_order(
     items: AsyncIterator[Item[P]], answer: Callable[[P], Awaitable[T]], most: int
 ) -> AsyncGenerator[Answered[T], None]:
-    """Answer up to `most` requests at a time, in the order in which they came."""
+    """Work on up to `most` requests at a time; yield the answers in the order of arrival."""
     begun: set[asyncio.Task[T | Exception]] = set()
 
     async def begin(outlet: Outlet[tuple[Item[P], asyncio.Task[T | Exception]]]) -> None:
@@ -234,7 +234,7 @@ async def _outcome(item: Item[P], answer: Callable[[P], Awaitable[T]]) -> T | Ex
         return item.refusal
     try:
         outcome = await answer(item.payload)
-        # It may wait for those before it, and lies beside what is sent of it until that is read.
+        # Counted: a reply may wait for those before it, and stays in memory until it is sent.
         if isinstance(outcome, (bytes, bytearray, memoryview)):
             return cast(T, BUDGET.held_with(outcome))
         return outcome
@@ -243,8 +243,8 @@ async def _outcome(item: Item[P], answer: Callable[[P], Awaitable[T]]) -> T | Ex
 
 
 async def _abandon(task: "asyncio.Task[None]") -> None:
-    """Cancel a task, and wait for its end: what it reads from can be closed only then."""
+    """Cancel a task and wait for its end: the iterator it reads from can only be closed then."""
     task.cancel()
     await asyncio.wait((task,))
     if not task.cancelled():
-        task.exception()  # asyncio logs those that nobody has looked at
+        task.exception()  # retrieved, since asyncio logs an exception that never is

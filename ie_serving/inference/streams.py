@@ -1,7 +1,7 @@
-"""Streams of requests to one model, over any front end: who answers, how many, and how they end.
+"""Streams of requests to one model, over any front end: opening, limits, answering, ending.
 
-A model answers each request of a stream by Predict. A kernel that has a `stream` of its own is
-given all of them, and answers each with no reply, one or several.
+A model answers each request of a stream as a Predict. A kernel with a `stream` method gets all the
+requests itself, and answers each with any number of replies.
 """
 
 import time
@@ -33,14 +33,14 @@ from ie_serving.telemetry.metrics.streams import StreamMetrics
 T = TypeVar("T")
 
 MOST_STREAMS: Final = 1000
-"""Streams of this process, over both ports; one more is refused with RESOURCE_EXHAUSTED or 429."""
+"""Open streams of this process over both ports; more are refused: RESOURCE_EXHAUSTED or 429."""
 IN_FLIGHT: Final = 8
-"""Requests of one stream that are worked on, or whose replies wait for their client, unless it says
-otherwise: enough to share a batch, and few enough that a slow client has few replies waiting."""
+"""Default number of requests of one stream that are worked on or whose replies the client has not
+taken: enough to share a batch, and few enough that a slow client keeps few replies in memory."""
 MOST_IN_FLIGHT: Final = 64
-"""The most that a stream may ask for: as many as the largest usual batch."""
+"""Largest `in_flight` that a client may ask for: the largest usual batch."""
 MOST_WAITING: Final = 64
-"""The most that `drop_oldest` may let wait: two seconds of a camera with 30 pictures a second."""
+"""Largest `drop_oldest`, in requests: about two seconds of a camera with 30 pictures a second."""
 STOPPING: Final = "the server is shutting down: open the stream again elsewhere"
 
 Read = Callable[[P], Awaitable[InferRequest]]
@@ -51,12 +51,12 @@ Finish = Callable[[InferRequest, T], T]
 
 @dataclass(frozen=True, slots=True)
 class StreamOptions:
-    """What a client says of its stream.
+    """Options that a client sets for its stream.
 
     Attributes:
         in_flight: requests that are worked on at a time; 0 for the default.
-        drop_oldest: requests that may wait beside them, beyond which the oldest is dropped; 0 drops
-            none, and lets the client wait.
+        drop_oldest: further requests that may wait; beyond them the oldest is dropped. 0 drops none
+            and makes the client wait.
     """
 
     in_flight: int = 0
@@ -64,12 +64,12 @@ class StreamOptions:
 
     @property
     def at_once(self) -> int:
-        """How many are worked on: of a live source one, since a second would only be older."""
+        """Requests worked on at once: one for a live source: a second would be staler."""
         return self.in_flight or (1 if self.drop_oldest else IN_FLIGHT)
 
 
 def options_of(given: Mapping[str, str]) -> StreamOptions:
-    """Read what a client says of its stream; other names mean nothing here.
+    """Read the options of a stream; ignore other names.
 
     Raises:
         InvalidRequest: a value is no number in its range.
@@ -89,10 +89,10 @@ def _number(given: Mapping[str, str], name: str, most: int) -> int:
 
 
 class OpenStreams:
-    """The streams of this process, over every front end. Lives on one event loop.
+    """The open streams of this process, over every front end. Lives on one event loop.
 
     Attributes:
-        metrics: of all of them.
+        metrics: of all streams.
     """
 
     def __init__(self, most: int = MOST_STREAMS) -> None:
@@ -102,11 +102,11 @@ class OpenStreams:
         self._stopping = False
 
     def check(self) -> None:
-        """Refuse a stream for which there is no room.
+        """Refuse a stream if the process cannot take one more.
 
         Raises:
             NotAvailable: the server stops.
-            QueueFull: there are as many as there may be.
+            QueueFull: `MOST_STREAMS` are open.
         """
         if self._stopping:
             raise NotAvailable(STOPPING)
@@ -115,7 +115,7 @@ class OpenStreams:
 
     @contextmanager
     def opened(self, requests: Inflow[Any]) -> Iterator[None]:
-        """Count a stream during the body, which answers what has come when the server stops.
+        """Count a stream during the body, which answers all received requests if the server stops.
 
         Raises:
             NotAvailable, QueueFull: as `check`; also at the end, when the server stops.
@@ -132,7 +132,7 @@ class OpenStreams:
             raise NotAvailable(STOPPING)
 
     def stop(self) -> None:
-        """Let every stream answer what has come, and end; open no more."""
+        """Let every stream answer the requests that it has received, and end; open no more."""
         self._stopping = True
         for requests in tuple(self._open):
             requests.end()
@@ -145,8 +145,8 @@ class Streams(Generic[T]):
         plane: answers requests.
         interface: of the front end.
         every: all streams of the process.
-        finish: gives a reply what only its request tells; None where there is nothing of that. Not
-            asked for replies of a kernel's own stream, which belong to no one request.
+        finish: adds to a reply what depends on its request, such as an id; None if nothing does.
+            Not called for replies of a kernel's own stream, which belong to no single request.
     """
 
     def __init__(
@@ -162,7 +162,7 @@ class Streams(Generic[T]):
         self._finish = finish
 
     def check(self) -> None:
-        """Refuse, and count as a request, a stream for which there is no room.
+        """Refuse a stream if the process cannot take one more, and count it as a refused request.
 
         Raises:
             NotAvailable, QueueFull: see `OpenStreams.check`.
@@ -171,16 +171,16 @@ class Streams(Generic[T]):
             self._every.check()
 
     def counting_refusals(self, model: str = "") -> AbstractContextManager[object]:
-        """Count, as a request for `model`, whatever the body raises before there is a stream."""
+        """Count each error of the body before a stream exists, as a request for `model`."""
         return self._plane.counting_refusals(model, self._interface, Api.PREDICT)
 
     async def answers(
         self, requests: AsyncIterator[P], read: Read[P], options: StreamOptions
     ) -> AsyncGenerator[Answered[T], None]:
-        """Answer what comes, in order, until there is no more.
+        """Answer the requests in order until the client sends no more.
 
         Raises:
-            ServingError: why the stream ends before its requests do.
+            ServingError: the reason why the stream ends before its requests do.
         """
         self.check()
         inflow = Inflow(requests)
@@ -190,7 +190,7 @@ class Streams(Generic[T]):
             if options.drop_oldest:
                 items = newest(items, options.drop_oldest)
             stream = _OneStream(self._plane, self._interface, read, options.at_once, self._finish)
-            # From the inside outwards: a generator can be closed when nobody waits for its next.
+            # Innermost last: a generator can only be closed when no other awaits its next item.
             async with aclosing(items), aclosing(stream.answers(items)) as answers:
                 async for each in answers:
                     if each.dropped:
@@ -200,9 +200,9 @@ class Streams(Generic[T]):
 
 @contextmanager
 def given_back(lease: Lease) -> Iterator[None]:
-    """Give back what a lease has when the body ends, whatever still refers to it.
+    """Give back the bytes of a lease when the body ends, even if references to the lease remain.
 
-    What a cancelled stream leaves behind refers to itself, and waits for the garbage collector.
+    A cancelled stream leaves reference cycles that wait for the garbage collector.
     """
     try:
         yield
@@ -214,7 +214,7 @@ class _OneStream(Generic[P, T]):
     """One stream.
 
     Attributes:
-        model: that of its first request which can be read and has a model; None before.
+        model: named by the first request that could be parsed and whose model exists; before, None.
     """
 
     def __init__(
@@ -233,7 +233,7 @@ class _OneStream(Generic[P, T]):
         self.model: str | None = None
 
     async def answers(self, items: AsyncIterator[Item[P]]) -> AsyncGenerator[Answered[T], None]:
-        """Answer them, each by itself or as the model's own stream."""
+        """Answer the requests, each separately or through the model's own stream."""
         async for item in items:
             first = await self._first(item)
             if isinstance(first, ServingError):
@@ -248,7 +248,7 @@ class _OneStream(Generic[P, T]):
                     yield each
             return
 
-    # Not in the generator itself, which whoever phrases the error would end; see `stream_flow.py`.
+    # Not inline in the generator: clearing an error's frames would end it; see `stream_flow.py`.
     async def _first(
         self, item: Item[P]
     ) -> tuple[InferRequest, ModelStream[T] | None] | ServingError:
@@ -256,7 +256,7 @@ class _OneStream(Generic[P, T]):
             request = await self._read(item)
             return request, ModelStream.of(self._plane, self._interface, request)
         except ServingError as error:
-            self.model = None  # it may have named one that is not there
+            self.model = None  # the request may have named a model that does not exist
             return error
 
     async def _read(self, item: Item[P]) -> InferRequest:
@@ -296,7 +296,7 @@ class _OneStream(Generic[P, T]):
 
 
 async def _again(item: Item[P], items: AsyncIterator[Item[P]]) -> AsyncGenerator[Item[P], None]:
-    """Give an item that was looked at, and those behind it."""
+    """Yield an item that was already read, then the remaining ones."""
     yield item
     async for each in items:
         yield each

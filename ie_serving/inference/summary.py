@@ -1,10 +1,10 @@
-"""A line at DEBUG for each request: whom it asks, and names, dtypes and shapes; never a value.
+"""Writes a DEBUG log line for each request: its model, and names, dtypes, shapes; never a value.
 
-Of tensors only names that the model has are written. Others are counted: a client that mistakes the
-format sends data in their place, and may send a megabyte of it.
+Only tensor names that the model has are written. Other names are counted: a client that mistakes
+the format sends data in place of names, perhaps a megabyte of it.
 
-Whether lines are wanted is asked once for each signature, so that requests cost nothing more where
-they are not.
+Whether DEBUG is on is checked once for each signature, so that requests cost nothing more while it
+is off.
 """
 
 import logging
@@ -18,12 +18,12 @@ from ie_serving.telemetry.log.logs import Event
 log = logging.getLogger(__name__)
 
 LONGEST_NAME = 256
-"""Characters of a model's name in a line: it is what the client sent, and there may be no such
+"""Most characters of a model's name in a log line: the name is the client's, and may be of no
 model. File systems allow names of 255."""
 
 
 def is_wanted() -> bool:
-    """Tell whether lines at DEBUG are written."""
+    """Return whether lines at DEBUG are written."""
     return log.isEnabledFor(logging.DEBUG)
 
 
@@ -60,13 +60,13 @@ def note_examples(servable: Servable, signature: str, rows: int) -> None:
 
 
 def note_refusal(model: str, code: Code) -> None:
-    """Write the line of a request that failed; its text may hold values, and is the client's."""
+    """Write the line of a failed request without the error's text, which may quote its values."""
     if is_wanted():
         log.debug(Event("request failed", model=model[:LONGEST_NAME], code=code.name))
 
 
 def _known(given: Mapping[str, str], known: Collection[str]) -> str:
-    """Write the names that are known, each with its text, and how many others there are."""
+    """List the known names, each with its text, and the number of unknown ones."""
     found = [f"{name}{given[name]}" for name in known if name in given]
     others = len(given) - len(found)
     return ", ".join([*found, *([f"{others} unknown"] if others else [])])

@@ -1,9 +1,9 @@
 """Replays a version's recorded requests before it serves.
 
-Source: `assets.extra/tf_serving_warmup_requests`, a TFRecord file of PredictionLog, as TensorFlow
-Serving has it. There a bad record fails the load; here it is logged and the next one is replayed,
-since a version that computes should not be kept from serving by its recording, and a signature that
-is left out should not keep the others cold.
+Source: `assets.extra/tf_serving_warmup_requests`, a TFRecord file of PredictionLog, as in
+TensorFlow Serving. There a bad record fails the load. Here a bad record is logged and the next one
+is replayed: a bad recording does not keep a working version from serving, and a signature that is
+left out does not keep the others cold.
 """
 
 import asyncio
@@ -27,17 +27,17 @@ log = logging.getLogger(__name__)
 
 RECORDS = Path("assets.extra") / "tf_serving_warmup_requests"
 MOST_RECORDS = 1000
-"""Records of one file; one that has more is not replayed. As many as TensorFlow Serving takes."""
+"""Most records of one file, as in TensorFlow Serving; a file with more is not replayed."""
 
 LONGEST_REPLAY_S = 60.0
 """Seconds that one recorded request may take. A longer one ends the warm-up, and the version serves
-without the rest: a recording cannot hold a version back."""
+without the rest, so that a recording cannot block a version."""
 
 Records = Callable[[BinaryIO], Iterator[tuple[str, bytes]]]
-"""Reads a file of records: the kind of each, and its request, serialized. Raises InvalidRequest."""
+"""Reads a file of records: kind and serialized request of each. Raises InvalidRequest."""
 
 Replay = Callable[[Servable, bytes], Coroutine[Any, Any, object]]
-"""Answers one recorded request, serialized, with a servable that does not serve yet."""
+"""Runs one serialized recorded request on a servable that does not serve yet."""
 
 
 class WarmUp:
@@ -63,7 +63,7 @@ class WarmUp:
         try:
             recorded = await asyncio.to_thread(self._read, path)
             replayed = [await self._replayed(servable, *each) for each in enumerate(recorded)]
-        # Anything else is a defect and fails the load, so that it is seen.
+        # Any other error is a defect: it fails the load, so that it is noticed.
         except (ServingError, OSError) as error:
             log.error(Event("warm-up stopped", model=name, version=version, cause=error))
             return
@@ -71,15 +71,15 @@ class WarmUp:
         log.info(Event("warm-up replayed", model=name, version=version, records=records))
 
     async def _replayed(self, servable: Servable, number: int, record: tuple[str, bytes]) -> bool:
-        """Replay a record; False, with a log line, where it is a bad one.
+        """Replay a record; if the record is bad, log that and return False.
 
         Raises:
-            DeadlineExceeded: it takes too long.
+            DeadlineExceeded: the record takes too long.
         """
         try:
             for _ in range(self._iterations):
-                # In front of each, and so behind a bad one, too: what runs on the loop never waits
-                # by itself.
+                # Before each record, so also after a bad one: inference on the event loop does not
+                # yield to other tasks.
                 await asyncio.sleep(0)
                 await self._replay(servable, *record)
         except DeadlineExceeded:

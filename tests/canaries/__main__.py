@@ -18,7 +18,7 @@ import openvino as ov
 from tests.canaries import page
 from tests.canaries.declared import FAULTS
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "openvino-faults.md"
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "reference" / "openvino-faults.md"
 CPU = {"ONEDNN_MAX_CPU_ISA": "AVX2", "TF_CPP_MIN_LOG_LEVEL": "3"}
 PATIENCE_S = 120.0
 """For one canary: most take half a second, and ten with the import of TensorFlow."""

@@ -1,7 +1,7 @@
 """What OpenVINO computes wrongly: each fault is declared once, with a canary that still shows it.
 
 `python -m tests.canaries` runs the canaries, and `--write` prints the declarations into
-`docs/openvino-faults.md`.
+`docs/reference/openvino-faults.md`.
 """
 
 from collections.abc import Callable, Sequence

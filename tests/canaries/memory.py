@@ -425,7 +425,7 @@ def an_index_out_of_range_is_taken() -> bool:
     " of one tensor are the most, none negative, no step 0 (`sizes.py`, `ranges.py`). Sizes "
     "that follow from the shapes of inputs, as of the outer product of two long rows, are "
     "known when the shapes are tried: no tensor is larger than the "
-    "[budget](design.md#the-budget-of-bytes) (`running/shape_inference.py`)",
+    "[budget](../design/request-path.md#the-budget-of-bytes) (`running/shape_inference.py`)",
     where="`Broadcast`, `Eye`, `EmbeddingSegmentsSum`, `Interpolate`, `Multinomial`, `OneHot`, "
     "`Pad`, `RandomUniform`, `Range`, `Slice`, `StridedSlice`, `Tile`, transposed "
     "convolutions and Fourier transforms whose sizes or steps are computed from values; "

@@ -1,4 +1,4 @@
-"""Prints the declared faults into `docs/openvino-faults.md`."""
+"""Prints the declared faults into `docs/reference/openvino-faults.md`."""
 
 from collections.abc import Iterable
 

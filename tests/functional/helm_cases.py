@@ -39,8 +39,8 @@ def with_basic(**more: Any) -> Values:
 
 
 def documented() -> Values:
-    """What docs/kubernetes.md writes into my-values.yaml, part after part, and its routes."""
-    page = (ROOT / "docs" / "kubernetes.md").read_text()
+    """What docs/guide/kubernetes.md writes into my-values.yaml, part after part, and its routes."""
+    page = (ROOT / "docs" / "guide" / "kubernetes.md").read_text()
     files = re.findall(r"my-values\.yaml <<'END'\n(.*?)^END$", page, re.MULTILINE | re.DOTALL)
     routes = re.findall(r"^```\n(gateway:.*?)^```$", page, re.MULTILINE | re.DOTALL)
     assert (len(files), len(routes)) == (2, 1)

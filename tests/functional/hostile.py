@@ -1,4 +1,7 @@
-"""Requests that cost a server much, each the largest or oddest of its kind; `docs/security.md`."""
+"""Requests that cost a server much, each the largest or oddest of its kind.
+
+`docs/reference/attacks.md` has them.
+"""
 
 import json
 import socket

@@ -1,4 +1,4 @@
-"""Takes the pictures of `docs/page.md`; `make page` runs it."""
+"""Takes the pictures of `docs/guide/page.md`; `make page` runs it."""
 
 import threading
 from collections.abc import Iterator

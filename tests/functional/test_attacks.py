@@ -1,6 +1,7 @@
 """What one client can make the server spend: a bound of time and of memory for each attack.
 
-`docs/security.md` names these tests. Sizes of requests are those that were seen to stop the server.
+`docs/reference/attacks.md` names these tests. Sizes of requests are those that were seen to stop
+the server.
 """
 
 import socket

@@ -271,7 +271,7 @@ def test_a_missing_model_is_told_in_the_word_that_clients_wait_for(server: Serve
 
 
 def test_there_is_no_profiler(server: Server) -> None:
-    """It would write files where a client says; see chapter 8 of docs/design.md."""
+    """It would write files where a client says; see docs/reference/compatibility.md."""
     call = server.channel.unary_unary("/tensorflow.ProfilerService/Profile")
     with pytest.raises(grpc.RpcError) as refused:
         call(b"", timeout=PATIENCE_S)

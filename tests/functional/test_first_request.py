@@ -1,4 +1,4 @@
-"""What docs/api.md begins with: the clients' first request, and `mapping_config.json`.
+"""What docs/guide/clients.md shows: the clients' first request, and `mapping_config.json`.
 
 The code is taken from the page itself; only the ports are others.
 """
@@ -14,14 +14,14 @@ from pathlib import Path
 import pytest
 
 from tests.functional import half_plus_two
-from tests.functional.conformance.document import PATH
+from tests.functional.conformance.document import CLIENTS
 from tests.functional.servers import Server
 from tests.process import PATIENCE_S
 
 ANSWER = [2.5, 3.0, 4.5]
 NAMES = ("half_plus_two", "renamed")
 ENTRY = 'config { name: "%s" base_path: "%s" model_platform: "tensorflow" }'
-BLOCKS = re.findall(r"^```(\w+)\n(.*?)^```$", PATH.read_text(encoding="utf-8"), re.S | re.M)
+BLOCKS = re.findall(r"^```(\w+)\n(.*?)^```$", CLIENTS.read_text(encoding="utf-8"), re.S | re.M)
 
 
 @pytest.fixture(scope="module")

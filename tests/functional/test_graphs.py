@@ -24,7 +24,7 @@ from tests.functional.graph_models import colours, linear, total
 from tests.functional.servers import ROOT, Server
 from tests.process import PATIENCE_S
 
-PAGE = (ROOT / "docs" / "graphs.md").read_text()
+PAGE = (ROOT / "docs" / "guide" / "graphs.md").read_text()
 SHOWN = ROOT / "docs" / "images"
 BLOCKS = re.findall(r"```json\n(.*?)```", PAGE, re.DOTALL)
 EXAMPLE, COLOURS = (json.loads(block) for block in BLOCKS[:2])

@@ -187,7 +187,7 @@ def test_scaling_asks_for_a_metric_that_there_is(made: Mapping[str, list[Manifes
     adapter = yaml.safe_load((ROOT / "deploy/prometheus/adapter.yaml").read_text())
     (rule,) = adapter["rules"]["custom"]
     (metric,) = (each["pods"]["metric"]["name"] for each in hpa["metrics"])
-    operations = (ROOT / "docs" / "operations.md").read_text()
+    operations = (ROOT / "docs" / "reference" / "metrics.md").read_text()
     assert f"| `{metric}` | gauge |" in operations
     assert rule["name"]["as"] == metric
     for query in (rule["seriesQuery"], rule["metricsQuery"], trigger["metadata"]["query"]):
@@ -305,8 +305,8 @@ OLD_VALUES = {
 
 
 def rows_of_old_values() -> list[tuple[set[str], set[str]]]:
-    """Words in code of both cells of each row of docs/migration.md."""
-    page = (ROOT / "docs" / "migration.md").read_text()
+    """Words in code of both cells of each row of docs/guide/migration-ie-serving-2020.md."""
+    page = (ROOT / "docs" / "guide" / "migration-ie-serving-2020.md").read_text()
     section = page.partition("\n## The charts of 2020")[2].partition("\n## ")[0]
     rows = re.findall(r"^\| (.*) \| (.*) \|$", section, re.MULTILINE)[1:]
     return [(set(re.findall("`([^`]+)`", a)), set(re.findall("`([^`]+)`", b))) for a, b in rows]

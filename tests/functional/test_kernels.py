@@ -177,7 +177,7 @@ def server(file: Path) -> Iterator[Server]:
         server.close()
 
 
-PAGE = Path(__file__).parents[2] / "docs" / "own-code.md"
+PAGE = Path(__file__).parents[2] / "docs" / "guide" / "own-code.md"
 HEADING = "## From ten lines of Python to a service"
 
 

@@ -41,7 +41,7 @@ OF_STORAGES = [path for path in SETS if path.name in SCHEMES]
 GIB = 2**30
 DEFAULT_GRACE_S = 30
 """Of a pod that says nothing else. Source: the API reference of Kubernetes, PodSpec."""
-DEPLOYMENT = (ROOT / "docs" / "deployment.md").read_text()
+DEPLOYMENT = (ROOT / "docs" / "guide" / "deployment.md").read_text()
 
 
 def name_of(path: Path) -> str:
@@ -285,5 +285,5 @@ def test_each_protocol_of_the_runtime_has_an_example() -> None:
     protocols = runtime()["spec"]["protocolVersions"]
     models = [read(KSERVE / path)["spec"]["predictor"]["model"] for path in SERVICES]
     assert sorted(model["protocolVersion"] for model in models) == sorted(protocols)
-    page = (ROOT / "docs" / "kubernetes.md").read_text()
+    page = (ROOT / "docs" / "guide" / "kubernetes.md").read_text()
     assert all(f"kubectl apply -f deploy/kserve/{path}" in page for path in SERVICES)

@@ -41,7 +41,7 @@ if __name__ == "__main__":
 
 def documented() -> Any:
     """Give the pipeline that the page about graphs shows, which is to run as it is printed."""
-    page = (ROOT / "docs" / "graphs.md").read_text()
+    page = (ROOT / "docs" / "guide" / "graphs-of-other-servers.md").read_text()
     section = page[page.index("## Pipelines of Konduit Serving") :]
     return yaml.safe_load(section.split("```yaml\n")[1].split("```")[0])
 

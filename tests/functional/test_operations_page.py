@@ -1,4 +1,4 @@
-"""The nine steps of docs/operations.md, from nothing to a deployment, typed as they stand.
+"""The nine steps of docs/guide/production.md, from nothing to a deployment, typed as they stand.
 
 Changed are only ports, which come from the system, and how long is waited: between scrapes, and
 before the stop. One test, since each step stands on those before it.
@@ -20,10 +20,9 @@ import pytest
 from tests.functional.servers import ROOT
 from tests.process import COMMANDS, PATIENCE_S, Process, free_ports, output_of, until
 
-PAGE = (ROOT / "docs" / "operations.md").read_text()
-STEPS = PAGE[PAGE.index("## From nothing to a deployment") : PAGE.index("## Who may do what")]
+PAGE = (ROOT / "docs" / "guide" / "production.md").read_text()
 COPY, SAY, KEYS, ENCRYPT, START, TRY, WATCH, UNIT = re.findall(
-    r"^```\n(.*?)^```", STEPS, re.MULTILINE | re.DOTALL
+    r"^```\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL
 )
 ENVIRONMENT = {"PATH": f"{COMMANDS}{os.pathsep}{os.environ['PATH']}", "no_proxy": "localhost"}
 NEEDED = ("curl", "openssl", "prometheus", "promtool")

@@ -1,4 +1,4 @@
-"""The ways of docs/own-code.md from Python to a service, typed as they stand.
+"""The ways of docs/guide (own code, hooks, libraries) from Python to a service, as they stand.
 
 Changed are only ports, which come from the system, and the root of absolute paths.
 """
@@ -19,13 +19,14 @@ from tests.functional.servers import LOADED, ROOT
 from tests.process import COMMANDS, PATIENCE_S, Process, free_ports, output_of, until
 
 pytestmark = pytest.mark.skipif(shutil.which("curl") is None, reason="the page uses curl")
-PAGE = (ROOT / "docs" / "own-code.md").read_text()
+GUIDE = ROOT / "docs" / "guide"
+PAGE = "".join((GUIDE / page).read_text() for page in ("own-code.md", "hooks.md", "libraries.md"))
 ENVIRONMENT = {"PATH": f"{COMMANDS}{os.pathsep}{os.environ['PATH']}", "no_proxy": "localhost"}
 
 
 def blocks(title: str) -> list[str]:
     """Give what a section shows in blocks, one after the other."""
-    section = PAGE[PAGE.index(f"\n## {title}\n") + 1 :]
+    section = PAGE[PAGE.index(f"# {title}\n") + 1 :]
     section = section[: section.index("\n## ")]
     return re.findall(r"^```\w*\n(.*?)^```", section, re.MULTILINE | re.DOTALL)
 

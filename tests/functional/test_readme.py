@@ -22,7 +22,7 @@ pytestmark = pytest.mark.skipif(
 )
 
 BLOCKS = re.findall(r"^```\n(.*?)^```", (ROOT / "README.md").read_text(), re.MULTILINE | re.DOTALL)
-MAKE_RUN, TRY_IT, START, ASK = BLOCKS
+_PICTURE, MAKE_RUN, TRY_IT, START, ASK = BLOCKS
 ENVIRONMENT = {"PATH": f"{COMMANDS}{os.pathsep}{os.environ['PATH']}", "no_proxy": "localhost"}
 ROW = json.loads((ROOT / "examples/digits/request.json").read_text())["instances"][0]["image"]
 

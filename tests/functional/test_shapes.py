@@ -1,8 +1,8 @@
 """Shapes, batch sizes, resizing and devices, over both interfaces, against OpenVINO itself.
 
-One server has a model for each row of the table in docs/configuration.md. What a row takes is
-answered with the numbers of OpenVINO called directly; what it does not take is refused at once, and
-the next request is answered.
+One server has a model for each row of the table in docs/guide/model-settings.md. What a row takes
+is answered with the numbers of OpenVINO called directly; what it does not take is refused at once,
+and the next request is answered.
 """
 
 import json

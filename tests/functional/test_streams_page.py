@@ -1,4 +1,4 @@
-"""The gRPC client of docs/streams.md, as printed, with and without tensorflow-serving-api.
+"""The gRPC client of docs/guide/streams.md, as printed, with and without tensorflow-serving-api.
 
 Changed are only the port and the name of the model; `python` is the interpreter of the tests.
 """
@@ -16,7 +16,7 @@ from tests.functional.servers import ROOT, Server
 from tests.functional.stream_models import write
 from tests.process import PATIENCE_S
 
-PAGE = (ROOT / "docs" / "streams.md").read_text()
+PAGE = (ROOT / "docs" / "guide" / "streams.md").read_text()
 PROTOS = ROOT / "ie_serving" / "wire" / "protobuf" / "protos"
 THEIRS = "from tensorflow_serving.apis import predict_pb2"
 

@@ -16,13 +16,13 @@ from tests.suites.modes import AXES, MODES, Mode, Place
 from tests.suites.running import Suite
 
 LIST = Path(__file__).with_name("onnx.txt")
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "suites.md"
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "reference" / "suites.md"
 COMMAND = ("ie_serving", "config")
 HIDDEN = 'import sys\n\nsys.modules["onnxruntime"] = None\n'
 """`sitecustomize.py` of servers without onnxruntime: for them it is not installed."""
 LOCALE, UNICODE = "en_US.UTF-8", Path("/usr/lib/locale/C.utf8")
 """What onnxruntime's `StringNormalizer` asks for by name, and what Debian has in its place, whose
-letters are the same. `docs/deployment.md` says so to users."""
+letters are the same. `docs/start/from-tensorflow-serving.md` says so to users."""
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -1,4 +1,4 @@
-"""The table of results in `docs/suites.md`: a row for each mode, of its last whole run. Pure."""
+"""The table of `docs/reference/suites.md`: a row for each mode, of its last whole run. Pure."""
 
 import re
 from collections import Counter

@@ -28,7 +28,7 @@ from tests.suites.tensorflow_table import NO_TEST, TABLE
 from tests.suites.tensorflow_wire import asked_over_the_wire
 
 LIST = Path(__file__).with_name("tensorflow.txt")
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "suites.md"
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "reference" / "suites.md"
 WIRE = "wire"
 AXES = {"sizes": (*SIZES, WIRE), "operands": OPERANDS}
 CHILDREN = 2

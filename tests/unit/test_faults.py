@@ -32,7 +32,7 @@ def _functions(path: Path) -> set[str]:
 
 
 def test_the_page_has_what_is_declared() -> None:
-    text = (ROOT / "docs" / "openvino-faults.md").read_text()
+    text = (ROOT / "docs" / "reference" / "openvino-faults.md").read_text()
     assert page.printed(text, FAULTS.values()) == text, "run python -m tests.canaries --write"
 
 

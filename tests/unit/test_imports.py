@@ -1,4 +1,4 @@
-"""The tables of docs/design.md section 2 hold: rooms, folders that keep apart, libraries."""
+"""The tables of docs/design/imports.md hold: rooms, folders that keep apart, libraries."""
 
 import ast
 import re
@@ -10,7 +10,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "ie_serving"
-DESIGN = (ROOT / "docs" / "design.md").read_text()
+DESIGN = (ROOT / "docs" / "design" / "imports.md").read_text()
 MODULES = sorted(path for path in PACKAGE.rglob("*.py") if path.stat().st_size)
 OWN = "ie_serving"
 FOR_ALL = "telemetry"
@@ -86,7 +86,7 @@ def test_a_room_imports_only_the_rooms_in_its_row(module: str) -> None:
     here = room(module)
     if here == "__init__":
         return
-    assert here in ROOMS, f"docs/design.md has no row for {here}"
+    assert here in ROOMS, f"docs/design/imports.md has no row for {here}"
     allowed = {here, *ROOMS[here], *([] if here == "core" else [FOR_ALL]), "__init__"}
     assert {room(other) for other in EDGES[module] if other} <= allowed
 
@@ -94,7 +94,7 @@ def test_a_room_imports_only_the_rooms_in_its_row(module: str) -> None:
 @pytest.mark.parametrize("folder", APART)
 def test_a_folder_imports_nothing_that_it_keeps_apart_from(folder: str) -> None:
     inside = [module for module in EDGES if lies_in(module, folder)]
-    assert inside, f"docs/design.md names {folder}, which does not exist"
+    assert inside, f"docs/design/imports.md names {folder}, which does not exist"
     for module in inside:
         for other in APART[folder]:
             assert not [each for each in EDGES[module] if lies_in(each, other)], module
@@ -108,7 +108,7 @@ def test_a_library_is_imported_only_where_its_row_says(path: Path) -> None:
         if top == OWN or top in sys.stdlib_module_names:
             continue
         known = [library for library in LIBRARIES if f"{name}.".startswith(f"{library}.")]
-        assert known, f"{here} imports {name}, which docs/design.md does not list"
+        assert known, f"{here} imports {name}, which docs/design/imports.md does not list"
         homes = LIBRARIES[max(known, key=len)]
         assert any(f"{here}/".startswith(f"{home}/") for home in homes), f"{here} imports {name}"
 

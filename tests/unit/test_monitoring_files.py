@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[2]
 PROMETHEUS = ROOT / "deploy" / "prometheus"
 RULES = yaml.safe_load((PROMETHEUS / "alerts.yml").read_text())["groups"][0]["rules"]
 DASHBOARD: dict[str, Any] = json.loads((ROOT / "deploy/grafana/ie_serving.json").read_text())
-PAGE = (ROOT / "docs" / "operations.md").read_text()
+PAGE = (ROOT / "docs" / "reference" / "metrics.md").read_text()
 TABLE = PAGE.partition("<!-- metrics: begin -->")[2].partition("<!-- metrics: end -->")[0]
 METRIC = re.compile(r"\b(?:ie_serving|process|python_gc)_\w+")
 PANELS = [panel for panel in DASHBOARD["panels"] if panel["type"] != "row"]
@@ -26,7 +26,7 @@ needs_promtool = pytest.mark.skipif(
 
 
 def metrics() -> dict[str, set[str]]:
-    """Labels by name of sample, as `docs/operations.md` has them."""
+    """Labels by name of sample, as `docs/reference/metrics.md` has them."""
     found = {}
     for name, kind, labels in re.findall(r"^\| `([\w:]+)` \| (\w+) \|([^|]*)\|", TABLE, re.M):
         own = set(re.findall(r"`(\w+)`", labels))

@@ -1,4 +1,4 @@
-"""`docs/operations.md` names every log event and every metric of the package, and no other.
+"""`docs/reference` names every log event and every metric of the package, and no other.
 
 The table is compared with the calls in the code, by AST. A text that changes in the code changes in
 the table; the failure prints the row's first three cells as they must read.
@@ -26,7 +26,8 @@ from ie_serving.telemetry.metrics import (
 from ie_serving.telemetry.metrics import page as metrics
 
 ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "docs" / "operations.md").read_text()
+REFERENCE = ROOT / "docs" / "reference"
+PAGE = "".join((REFERENCE / name).read_text() for name in ("log-events.md", "metrics.md"))
 LEVELS = {
     "debug": "DEBUG",
     "info": "INFO",
@@ -149,7 +150,7 @@ DOCUMENTED = documented()
 
 def expected_row(call: Call) -> str:
     facts = ", ".join(f"`{fact}`" for fact in sorted(call.facts))
-    return f"docs/operations.md needs the row | `{call.event}` | {call.level} | {facts} | ... |"
+    return f"log-events.md needs the row | `{call.event}` | {call.level} | {facts} | ... |"
 
 
 @pytest.mark.parametrize("call", CALLS, ids=lambda call: call.place)
@@ -163,7 +164,7 @@ def test_an_event_of_the_code_is_in_the_table(call: Call) -> None:
 @pytest.mark.parametrize("event", DOCUMENTED)
 def test_an_event_of_the_table_is_in_the_code(event: str) -> None:
     found = [call for call in CALLS if call.event == event]
-    assert found, f'docs/operations.md has the event "{event}", which no code logs'
+    assert found, f'docs/reference/log-events.md has the event "{event}", which no code logs'
     if not any(call.open for call in found):
         assert DOCUMENTED[event][1] == frozenset().union(*(call.facts for call in found))
 

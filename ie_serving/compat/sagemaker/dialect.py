@@ -160,7 +160,7 @@ def _missing(root: Path, environ: Mapping[str, str]) -> Iterator[str]:
     if script.exists():
         yield (
             f"{script}: handlers of SageMaker's container are not run, and answers would be others"
-            " than theirs: remove them, or make them hooks of the model (docs/own-code.md)"
+            " than theirs: remove them, or make them hooks of the model (docs/guide/hooks.md)"
         )
 
 

@@ -278,7 +278,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="simple_tensorflow_serving",
         description="Serve models over the HTTP API of simple_tensorflow_serving, and that of"
-        " TensorFlow Serving. docs/migration.md says what differs.",
+        " TensorFlow Serving. docs/guide/migration-simple-tensorflow-serving.md says what differs.",
         epilog=f"A flag that is not given is read from the environment, as {PREFIX}MODEL_NAME.",
         allow_abbrev=False,
     )

@@ -117,7 +117,7 @@ _WITHOUT_A_COMMAND = """without one of these words:
   --list_models, --add_to_config, --remove_from_config: list the models of a repository, or change
     the configuration file, and end; with --help they say more
 
-serve is what Amazon SageMaker starts: everything comes by the environment (docs/deployment.md)
+serve is what Amazon SageMaker starts: everything comes by the environment (docs/guide/sagemaker.md)
 
 gen client and gen request print a program, or a request, for a model that a server serves;
     ie_serving gen client --help says more

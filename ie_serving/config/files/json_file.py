@@ -35,13 +35,14 @@ GRAPHS = frozenset({"graphs", "pipeline_config_list", MEDIAPIPE})
 
 TOP_KEYS: Mapping[str, str] = {
     "model_config_list": 'list of {"config": {...}}, one for each model',
-    "graphs": 'list of {"name": "...", "steps": ..., "outputs": {...}}; see graphs.md',
-    "pipeline_config_list": "pipelines of OpenVINO Model Server; see graphs.md",
+    "graphs": 'list of {"name": "...", "steps": ..., "outputs": {...}}; see docs/guide/graphs.md',
+    "pipeline_config_list": "pipelines of OpenVINO Model Server;"
+    " see docs/guide/graphs-of-other-servers.md",
     MEDIAPIPE: 'graphs of MediaPipe, as OpenVINO Model Server has them: {"name", "base_path"}',
     "custom_node_library_config_list": 'list of {"name", "base_path": "FILE.py:NAME"}: code of'
     " custom nodes in pipelines",
     "pipeline": 'steps of Konduit Serving, as model "default", asked by POST /predict; see'
-    " graphs.md",
+    " docs/guide/graphs-of-other-servers.md",
     "monitoring": f'{{"metrics": {{"enable": false}}}} serves no metrics, true at {METRICS_PATH}',
 }
 

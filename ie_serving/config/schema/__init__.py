@@ -10,7 +10,7 @@ Made from the declarations:
     it gives                                               original's types and defaults
     the variables, storage's among them                    dialects/environment.py
     the keys of the JSON file                              files/json_file.py
-    the tables of docs/configuration.md and storage.md     `make configuration`; a test compares
+    the tables of docs/reference/settings.md and others    `make configuration`; a test compares
     the names of settings in errors and log lines          core/values/hints.py; all of them:
                                                            tests/unit/test_advice.py
 """

@@ -87,9 +87,9 @@ LIMITS: tuple[Setting, ...] = (
         parse=numbers.integer(0, 1_000_000),
         form="N",
         default="10000",
-        meaning="connections of both ports that may be open; for one more those are closed that are"
-        " idle longest. Over grpcio its port has as many for itself, and closes the new one. 0"
-        " takes 10000, or as many as the limit of open files allows",
+        meaning="connections of both ports that may be open; for one more those idle longest are"
+        " closed. grpcio counts its port alone, and closes the new one. 0 takes 10000, or what the"
+        " limit of open files allows",
         example="2000",
         flag="max_connections",
     ),
@@ -98,9 +98,9 @@ LIMITS: tuple[Setting, ...] = (
         parse=numbers.integer(0, 1_000_000),
         form="N",
         default="no limit",
-        meaning="connections of both ports that one address, of IPv6 one network of 64 bits, may"
-        " have open, where no proxy stands before them; for one more the one of its own is closed"
-        " that is idle longest. Not over grpcio",
+        meaning="connections of both ports that one address (of IPv6 a network of 64 bits) may have"
+        " open, where no proxy is in front; for one more its own that is idle longest is closed."
+        " Not over grpcio",
         example="100",
         flag="max_connections_per_address",
     ),

@@ -53,9 +53,9 @@ INTEGERS = Setting(
     place="openvino.integers",
     parse=words.one_of("exact", "fast", "refuse"),
     form="exact|fast|refuse",
-    meaning="operations on integers that OpenVINO computes wrongly above 2^24 or beyond 32 bits,"
-    " and products of 8 bits on CPUs without VNNI: exact computes them otherwise, or refuses the"
-    " request; fast leaves them as they are; refuse does not serve the model",
+    meaning="operations on integers that OpenVINO computes wrongly (above 2^24, beyond 32 bits; 8"
+    " bits without VNNI): exact mends them, or refuses the request; fast leaves them; refuse does"
+    " not serve the model",
     example="fast",
     flag="integers",
     key="integers",
@@ -206,7 +206,8 @@ MODEL: tuple[Setting, ...] = (
         parse=structures.params,
         form="JSON",
         default="{}",
-        meaning="what the driver is told beyond the files; docs/own-code.md has the words of each",
+        meaning="what the driver is told beyond the files; docs/guide/libraries.md has the words"
+        " of each",
         example='{"inputs": {"text": {"dtype": "string", "shape": [-1]}}}',
         flag="params",
         key="params",

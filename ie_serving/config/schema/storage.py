@@ -1,7 +1,7 @@
 """The settings of storage: flags for the cache, variables for each store.
 
 A store's client reads more variables by itself (boto3 its credential chain, google-auth its default
-credentials, all of them the proxies); `docs/storage.md` names them.
+credentials, all of them the proxies); `docs/guide/stores.md` names them.
 """
 
 from ie_serving.config.schema.setting import BOOLEAN, Setting

@@ -1,6 +1,7 @@
 """The settings of traces and of `Server-Timing`.
 
-OpenTelemetry's library reads its other variables itself: `docs/operations.md` names them.
+What else OpenTelemetry's variables say, its library reads itself: `docs/guide/monitoring.md` names
+them.
 """
 
 from ie_serving.config.schema.setting import BOOLEAN, Setting

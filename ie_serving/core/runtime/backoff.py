@@ -1,9 +1,9 @@
-"""How long to wait before something that failed is tried again."""
+"""Back-off: how long to wait before a failed operation is tried again."""
 
 from dataclasses import dataclass
 
 _MOST_DOUBLINGS = 32
-"""Keeps the power below the range of a float; every limit in use is reached long before."""
+"""Keeps the power within the range of a float; every limit in use is reached much earlier."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -17,15 +17,15 @@ class Backoff:
     """Limit of the growth, in seconds."""
 
     def delay_s(self, failures: int, chance: float) -> float:
-        """Say how long to wait after so many failures in a row.
+        """Return how long to wait after `failures` failures in a row.
 
         Args:
             failures: at least 1; fewer count as one.
-            chance: 0 to 1, at random, so that clients that failed together come back apart.
+            chance: 0 to 1, at random, so that clients that failed together retry at various times.
 
         Returns:
             Between half and all of the longest wait, in seconds.
         """
-        # At least half of it: a wait that could be none would ask a failing store at once again.
+        # At least half of it: a wait of 0 would repeat a request to a failing store at once.
         grown_s = self.first_s * float(1 << max(0, min(failures - 1, _MOST_DOUBLINGS)))
         return min(self.longest_s, grown_s) * (0.5 + 0.5 * chance)

@@ -1,13 +1,13 @@
-"""The bytes that requests and replies may hold in this process: one budget over both transports.
+"""Byte budget: limits the bytes that requests and replies hold in this process, on both transports.
 
-Whoever keeps bytes that a client decides on takes a `Lease` for them first: messages and bodies as
-they come, what they are inflated and filled up to, and replies that are not read. A lease gives
-its bytes back when it is released, and otherwise when nothing refers to it any more. So it is put
-where the bytes are: into the memory itself (`memory`), or into the call that waits. Then a request
-that is cancelled, reset or left by its client gives back what it held, and a thread that goes on
-with it keeps its share until it has ended.
+Code that keeps bytes whose number a client decides takes a `Lease` for them first: for messages and
+bodies as they arrive, for what they are inflated and filled up to, and for unread replies. A lease
+gives its bytes back when it is released, or when nothing refers to it any more. So it is stored
+with the bytes: in the memory itself (`memory`), or in the waiting call. Then a request that is
+cancelled, reset or left by its client gives its bytes back, and a thread that still works on it
+keeps its share until it has ended.
 
-What is small is not counted: a request below `SMALL` that is answered at once costs nothing here.
+Small amounts are not counted: a request below `SMALL` that is answered at once costs nothing here.
 """
 
 import math
@@ -24,7 +24,7 @@ from ie_serving.core.values.hints import Hint
 from ie_serving.core.values.tensors import Array
 
 SMALL: Final = 64 * 1024
-"""Bytes of a message, a body or a tensor from which it is counted while it is worked on at once."""
+"""Bytes of a message, a body or a tensor from which it is counted while it is processed."""
 
 A = TypeVar("A", bound="np.ndarray[Any, Any]")
 
@@ -47,8 +47,8 @@ class Budget:
         self.taken = 0
         self._held = 0
         self._lock = threading.Lock()
-        # What is given back waits here: the garbage collector may end a lease at any place, also in
-        # this thread within the lock, and then only appends.
+        # Returned sizes are queued: the garbage collector may end a lease at any point, even in the
+        # thread that holds the lock, and then only appends here.
         self._given: deque[int] = deque()
 
     @property
@@ -61,15 +61,15 @@ class Budget:
         """Take bytes.
 
         Raises:
-            RequestTooLarge: they are more than may ever be held.
-            BudgetFull: they are more than is left now.
+            RequestTooLarge: more than the limit.
+            BudgetFull: more than is left now.
         """
         lease = Lease(self)
         lease.take(size)
         return lease
 
     def memory(self, size: int) -> Bytes:
-        """Get memory that is counted, if it is not small, until nothing refers to it.
+        """Get memory that is counted, unless it is small, until nothing refers to it.
 
         Raises:
             RequestTooLarge, BudgetFull: as `lease`.
@@ -77,7 +77,7 @@ class Budget:
         return self.counted(np.empty(size, np.uint8))
 
     def counted(self, array: A) -> A:
-        """Count the memory of an array, if it is not small; give the array to be used instead.
+        """Count the memory of an array, unless it is small; return the array to use in its place.
 
         Raises:
             RequestTooLarge, BudgetFull: as `lease`.
@@ -85,18 +85,18 @@ class Budget:
         return kept(array, self.lease(array.nbytes)) if array.nbytes >= SMALL else array
 
     def copy(self, array: Array, beside: int = 0) -> Array:
-        """Copy an array into memory as `empty` gives it, counted as there. Raises: as `empty`."""
+        """Copy an array into memory from `empty`, which counts the copy. Raises: as `empty`."""
         copy = self.empty(array.shape, array.dtype, beside)
         copy[...] = array
         return copy
 
     def empty(self, shape: Sequence[int], dtype: "np.dtype[Any]", beside: int = 0) -> Array:
-        """Get an array without values, counted before it is made if it is not small.
+        """Get an uninitialised array; count it, unless it is small, before it is made.
 
         Args:
             shape: of the array.
             dtype: of the array.
-            beside: bytes that are counted as long as the array is there: of what is made of it.
+            beside: further bytes to count as long as the array exists, for data made from it.
 
         Raises:
             RequestTooLarge, BudgetFull: as `lease`.
@@ -105,14 +105,14 @@ class Budget:
         if size < SMALL:
             return np.empty(shape, dtype)
         lease = self.lease(size)
-        # A view of numpy's own type, since readers may look at the type. It refers to what owns the
-        # memory, whatever views stand between: so that must have the lease.
+        # A view of numpy's own type, since readers may check the type. A view refers to the owner
+        # of the memory, past all views in between: so the owner must have the lease.
         owner: Any = Leased(shape, dtype)
         owner.lease = lease
         return cast(Array, owner.view(np.ndarray))
 
     def held_with(self, data: Buffer) -> Buffer:
-        """Count bytes that are there already, if they are not small; give what to use instead.
+        """Count existing bytes, unless they are small; return the buffer to use in their place.
 
         Raises:
             RequestTooLarge, BudgetFull: as `lease`.
@@ -122,16 +122,16 @@ class Budget:
         return kept(np.frombuffer(data, np.uint8), self.lease(len(data))).data
 
     def check(self, size: int) -> None:
-        """Refuse what can never be held: before it comes.
+        """Refuse bytes that can never fit, before they arrive.
 
         Raises:
-            RequestTooLarge: it is more than the limit.
+            RequestTooLarge: more than the limit.
         """
         if size > self.limit:
             raise self._refusal(size, 0)
 
     def take(self, size: int) -> None:
-        """Count bytes. For a lease alone, which gives them back."""
+        """Count bytes. Only for leases, which give them back."""
         with self._lock:
             held = self._settled() if self._given else self._held
             if held + size > self.limit:
@@ -140,7 +140,7 @@ class Budget:
             self.taken += size
 
     def give(self, size: int) -> None:
-        """Count bytes no longer. For a lease alone."""
+        """Stop counting bytes. Only for leases."""
         self._given.append(size)
 
     def _settled(self) -> int:
@@ -163,10 +163,10 @@ class Budget:
 
 
 class Lease:
-    """Bytes of a budget that one holder has.
+    """The bytes of a budget that one holder has taken.
 
     Attributes:
-        size: how many.
+        size: number of bytes.
     """
 
     __slots__ = ("_budget", "size")
@@ -176,18 +176,18 @@ class Lease:
         self.size = 0
 
     def take(self, size: int) -> None:
-        """Take more bytes; raises as `Budget.lease`, and then has as many as before."""
+        """Take more bytes; on an error, which is as of `Budget.lease`, the lease is unchanged."""
         self._budget.take(size)
         self.size += size
 
     def give(self, size: int) -> None:
-        """Give some of the bytes back; none that were released before."""
+        """Give some of the bytes back; nothing if they were released before."""
         given = min(size, self.size)
         self.size -= given
         self._budget.give(given)
 
     def release(self) -> None:
-        """Give back whatever it has; nothing the second time."""
+        """Give all bytes back; a second call does nothing."""
         size, self.size = self.size, 0
         if size:
             self._budget.give(size)
@@ -208,11 +208,11 @@ def leased(size: int, lease: Lease) -> Bytes:
 
 
 def kept(array: A, lease: Lease) -> A:
-    """Give a view of an array that keeps a lease, as all views of it do."""
+    """Return a view of an array that keeps a lease, as all views of that view do."""
     view: Any = array.view(Leased)
     view.lease = lease
     return cast(A, view)
 
 
 BUDGET: Final = Budget()
-"""Of this process; the composition root sets its limit."""
+"""The budget of this process; the composition root sets its limit."""

@@ -1,15 +1,15 @@
-"""Run a coroutine at once; make it a task only if it has to wait.
+"""Eager start: runs a coroutine at once, and makes it a task only if it has to wait.
 
-Most answers to small requests never wait: their inference runs on the event loop. A task that first
-waits for its turn would cost them more time than the rest of the transport, and steps of a graph
-that stand side by side several times what they cost otherwise.
+Most answers to small requests never wait: their inference runs on the event loop. A task, which
+first waits for its turn, would cost them more time than the rest of the transport, and would make
+parallel steps of a graph several times as slow.
 
-Python 3.12 has this: `asyncio.Task(..., eager_start=True)`. Before, the first step is made by hand,
-without a task around it: `asyncio.current_task()` then gives whatever task runs around it, mostly
-none. So what limits the time of such work must cancel the task that `begin` gives.
+Python 3.12 has this: `asyncio.Task(..., eager_start=True)`. In older versions this module runs the
+first step without a task: `asyncio.current_task()` is then the surrounding task, or mostly None. So
+code that limits the time of such work must cancel the task that `begin` returns.
 
-Requests that are gathered all wait, once, for their batch. `begin_unawaited` lets work that nobody
-awaits go on behind a `Direct` future without a task, too. A task costs 4 us to make and run; this
+Requests in a batch all wait once, for their batch. `begin_unawaited` lets work that no code awaits
+continue after a `Direct` future without a task, too. Making and running a task costs 4 us, this
 costs 2.
 """
 
@@ -22,23 +22,23 @@ T = TypeVar("T")
 
 
 class Going(Protocol):
-    """Work that goes on; a task is one."""
+    """Unfinished work; a task is one."""
 
     def cancel(self, msg: Any = ..., /) -> bool:  # noqa: ANN401  as `asyncio.Task` has it
-        """Raise CancelledError in it, with `msg`, where it waits."""
+        """Raise CancelledError, with `msg`, in the work where it waits."""
 
     def add_done_callback(self, ended: Callable[[Any], object], /) -> None:
-        """Have `ended` called, with one argument of any kind, when the work has ended.
+        """Call `ended`, with one argument of any kind, when the work has ended.
 
-        To be called once at most, right after the work began.
+        To be called once at most, right after the start of the work.
         """
 
 
 class Direct(asyncio.Future[T]):
-    """A future behind which work that `begin_unawaited` began goes on without a task.
+    """A future after which work of `begin_unawaited` continues without a task.
 
-    Between this wait and its next one such work has no `asyncio.current_task()`. So it may not be
-    awaited by what needs one afterwards, as `asyncio.timeout` and `asyncio.TaskGroup` do.
+    Between this wait and its next one such work has no `asyncio.current_task()`. So after it, the
+    work must not use anything that needs one, such as `asyncio.timeout` and `asyncio.TaskGroup`.
     """
 
     __slots__ = ()
@@ -51,10 +51,10 @@ def begin_eagerly(work: Coroutine[Any, Any, T]) -> "asyncio.Task[T] | None":
         work: not started yet.
 
     Returns:
-        The task that goes on with it, or None where it has ended already.
+        The task that continues it, or None if it has ended already.
 
     Raises:
-        BaseException: whatever `work` raises before it first waits.
+        BaseException: any error that `work` raises before it first waits.
     """
     options: dict[str, Any] = {"loop": asyncio.get_running_loop(), "eager_start": True}
     task = asyncio.Task(work, **options)
@@ -65,7 +65,7 @@ def begin_eagerly(work: Coroutine[Any, Any, T]) -> "asyncio.Task[T] | None":
 
 
 def begin_by_hand(work: Coroutine[Any, Any, T]) -> "asyncio.Task[T] | None":
-    """Do the same in any Python."""
+    """Do what `begin_eagerly` does, in any version of Python."""
     try:
         awaited = work.send(None)
     except StopIteration:
@@ -77,16 +77,16 @@ begin: Final = begin_eagerly if sys.version_info >= (3, 12) else begin_by_hand
 
 
 def begin_unawaited_by_hand(work: Coroutine[Any, Any, None]) -> Going | None:
-    """Run `work`, which nobody awaits, until it first waits.
+    """Run `work`, which no code awaits, until it first waits.
 
     Args:
-        work: not started yet. What it raises later the loop's exception handler is told.
+        work: not started yet. Its later errors go to the loop's exception handler.
 
     Returns:
-        The work that goes on, or None where it has ended already.
+        The unfinished work, or None if it has ended already.
 
     Raises:
-        BaseException: whatever `work` raises before it first waits.
+        BaseException: any error that `work` raises before it first waits.
     """
     try:
         awaited = work.send(None)
@@ -101,9 +101,9 @@ begin_unawaited: Final = begin_eagerly if sys.version_info >= (3, 12) else begin
 
 
 class _Unawaited:
-    """Work that is resumed by the done callback of the `Direct` it waits for.
+    """Work that the done callback of a `Direct` resumes, while it waits for one.
 
-    From its first wait for anything else on, a task runs it.
+    From its first wait for any other future on, a task runs it.
     """
 
     __slots__ = ("_ended", "_pending_cancel", "_waits_for", "_work")
@@ -118,7 +118,7 @@ class _Unawaited:
     def cancel(self, *said: object) -> bool:
         """See `Going`.
 
-        If the result is there, but the work not yet resumed, CancelledError is raised in it in
+        If the result has come but the work is not resumed yet, CancelledError is raised in it in
         place of the result.
         """
         if self._waits_for is None:
@@ -144,7 +144,7 @@ class _Unawaited:
 
     def _thrown(self, said: tuple[object, ...], there: "asyncio.Future[Any]") -> object:
         if not there.cancelled():
-            there.exception()  # looked at: else the loop would log it
+            there.exception()  # retrieved: otherwise the loop would log it
         return cast(object, self._work.throw(asyncio.CancelledError(*said)))
 
     def _wait(self, awaited: object) -> None:
@@ -163,7 +163,7 @@ class _Unawaited:
             self._waits_for.cancel(*said)
 
     def _end(self) -> None:
-        # Whoever keeps this must not keep what the request held, and is mostly who is told.
+        # References to this object must not keep the request's data alive; the callback is one.
         self._waits_for = None
         ended, self._ended = self._ended, None
         if ended is not None:
@@ -171,17 +171,17 @@ class _Unawaited:
 
 
 class _Begun(Coroutine[Any, Any, T]):
-    """Work that has run up to its first wait, for a task to go on with.
+    """Work that has run up to its first wait, for a task to continue.
 
-    Not a coroutine around it: a task that is cancelled before its first step would end such a one
-    without a word to `work`.
+    This is no coroutine around `work`: a task that is cancelled before its first step would close
+    such a coroutine without raising CancelledError in `work`.
 
-    It marks futures (`_mark`), which is the one place that touches an attribute of asyncio that is
-    not public, and goes when Python 3.11 does. `await` leaves a mark in the future that it yields,
-    by which a task tells a future that is awaited from one that is yielded by mistake; the task
-    takes the mark back, and until then nobody else can await that future. Nothing public takes it
-    back: so that several may wait for one future, it is taken back here, and set again when a task
-    is there to see it.
+    It marks futures (`_mark`), the only access to an attribute of asyncio that is not public; it
+    goes when support of Python 3.11 ends. `await` marks the future that it yields, by which a task
+    distinguishes an awaited future from one that was yielded by mistake. The task removes the mark,
+    and before that no other code can await the future. No public function removes it: so that
+    several can await one future, this class removes the mark, and sets it again when a task is
+    there to see it.
     """
 
     __slots__ = ("_awaited", "_first", "_work")
@@ -196,27 +196,27 @@ class _Begun(Coroutine[Any, Any, T]):
         return (yield from self._work.__await__())
 
     def send(self, value: object) -> object:
-        """Go on with `value`; give what is awaited next, at first what `work` already awaits."""
+        """Resume with `value`; return the next awaited future, at first the one already awaited."""
         if self._first:
             self._first = False
-            # Not kept: it has what the request has sent, and what it is answered.
+            # Reference dropped: the future leads to the request's data and to its answer.
             awaited, self._awaited = self._awaited, None
             _mark(awaited, awaited=True)
             return awaited
         return self._work.send(value)
 
     def throw(self, *error: Any) -> object:  # noqa: ANN401  as the base class has it
-        """Raise an error in `work`; give what is awaited next. A wait is cancelled at first."""
+        """Raise an error in `work`; return the next awaited future. First cancels the wait."""
         waits = self._first and isinstance(self._awaited, asyncio.Future)
-        # With the message that `Task.cancel` was given.
+        # With the message that was passed to `Task.cancel`.
         said = error[0].args if isinstance(error[0], asyncio.CancelledError) else ()
         if waits and self._awaited.cancel(*said):  # type: ignore[attr-defined]
-            return self.send(None)  # the task waits for its end, and `work` learns of it then
+            return self.send(None)  # the task awaits the cancelled future, then `work` sees it
         self._first = False
         return self._work.throw(*error)
 
     def close(self) -> None:
-        """End `work` where it waits."""
+        """Close `work` where it waits."""
         self._work.close()
 
 

@@ -1,13 +1,13 @@
-"""What glibc's heaps keep of freed memory, and how it goes back to the kernel.
+"""Controls how much freed memory glibc's heaps keep, and when it goes back to the kernel.
 
-glibc takes blocks above a threshold from the kernel and gives them back at once: a 4 MB request
-then costs thousands of page faults. So a server keeps freed memory, and gives it back when no more
-large requests come, and when a version has been unloaded.
+By default glibc takes blocks above a threshold from the kernel and returns them when freed: each 4
+MB request then costs thousands of page faults. So a server keeps freed memory, and returns it when
+no more large requests come, and when a version has been unloaded.
 
-`malloc_trim` gives back what lies free between blocks, but the free end of a heap only of the main
-one. Each thread has one of the others, and only a thread of that heap can shorten it, by freeing a
-block while the threshold is low: so some threads are started that do nothing else. A new thread
-gets a heap that no thread has, or a new one, or, where there are enough, the next in turn.
+`malloc_trim` returns memory that is free between blocks, but the free end only of the main heap.
+Each thread has one of the other heaps, and only a thread of that heap can shorten it, by freeing a
+block while the threshold is low: so threads are started for this alone. A new thread gets a heap
+without threads, or a new heap, or, if the limit is reached, the next in turn.
 Sources: mallopt(3), malloc_trim(3), arena.c and malloc.c of glibc 2.36.
 """
 
@@ -25,35 +25,35 @@ from queue import Empty, SimpleQueue
 from typing import Any, Final, TypeAlias
 
 LARGEST_KEPT_BYTES: Final = 32 << 20
-"""Largest block in bytes that is kept when it is freed; larger ones come fresh from the kernel each
-time. The most that glibc takes as a threshold on 64-bit machines. Source: mallopt(3)."""
+"""Largest block in bytes that is kept when freed; larger ones are taken from the kernel each time.
+The highest threshold that glibc accepts on 64-bit machines. Source: mallopt(3)."""
 MOST_FREE_BYTES: Final = 128 << 20
-"""Bytes of free memory at the end of a heap, above which it goes back to the kernel: room for a few
+"""Free bytes at the end of a heap above which the end is returned to the kernel: room for a few
 large requests at a time."""
 SMALL_BUDGET: Final = 512 << 20
-"""Bytes that requests may hold, up to which few heaps keep freed memory, each a part of the budget
-at most. What many heaps keep together may be more than a small container has: 730 MB where 512 MB
-was the limit, 490 with two."""
+"""Budget of requests in bytes up to which few heaps keep freed memory, each at most a part of the
+budget. Many heaps together may keep more than a small container has: 730 MB with a limit of 512 MB,
+490 MB with two heaps."""
 FEW_HEAPS: Final = 2
 KEPT_PART: Final = 64
-"""Part of a small budget that a heap keeps, as a block or at its end. Texts of 15 MB that grow
-leave holes in a heap: with a sixteenth of 256 MB, 150 clients that read no replies took a server to
-400 to 511 MB, with this to 340."""
+"""A heap keeps one part in this many of a small budget, as a block or at its end. Growing texts of
+15 MB leave holes in a heap: with a sixteenth of 256 MB, 150 clients that read no replies took a
+server to 400 to 511 MB, with this to 340."""
 HEAPS_PER_CPU: Final = 8
 MOST_HEAPS: Final = 64
-"""Heaps of all threads together: on few processors as many as glibc has. With two for each, 4 MB
-requests came to 0.87 times as many a second at concurrency 4."""
+"""Heaps of all threads together: on few processors as many as glibc has. With two for each
+processor, the rate of 4 MB requests at concurrency 4 fell to 0.87 times."""
 ROUNDS: Final = 2
-"""Threads for each heap that shorten heaps. The first get those heaps that no thread has."""
+"""Threads for each heap that shorten heaps. The first get the heaps that have no threads."""
 MODEL_BLOCK_BYTES: Final = 1 << 20
-"""Smallest block in bytes that comes from the kernel while a model is loaded, of requests too: they
-fault their memory in anew meanwhile. In a heap, weights would end as hundreds of megabytes of free
-memory. glibc gives them back with the heap's lock held, 40 ms for 500 MB. A thread that waits for
-that lock may hold the interpreter, and the event loop then waits for both."""
+"""Smallest block in bytes that comes from the kernel while a model is loaded, also for requests,
+which fault their memory in anew meanwhile. In a heap, weights would leave hundreds of megabytes of
+free memory. glibc returns them with the heap locked, 40 ms for 500 MB. A thread that waits for that
+lock may hold the interpreter, and then the event loop waits for both."""
 SHORTENING_BYTES: Final = 128 << 10
-"""A block whose freeing makes glibc look at the end of the heap: one of at least 64 KB."""
+"""Size of a block whose freeing makes glibc check the end of the heap: at least 64 KB."""
 PATIENCE_S: Final = 1.0
-"""Seconds that all threads together have to shorten their heaps."""
+"""Seconds that all threads together have to shorten their heaps; then they are left alone."""
 
 Gate: TypeAlias = SimpleQueue[None]
 """Lets as many threads pass as it has entries."""
@@ -65,7 +65,7 @@ _M_ARENA_MAX: Final = -8
 
 
 def resident_bytes() -> int:
-    """Tell how many bytes this process has in memory; 0 where the system does not say."""
+    """Return the resident bytes of this process; 0 if the system does not report them."""
     try:
         return int(Path("/proc/self/statm").read_text().split()[1]) * mmap.PAGESIZE
     except OSError:
@@ -73,7 +73,7 @@ def resident_bytes() -> int:
 
 
 class Heaps:
-    """The heaps of this process. Any thread may use it; on another C library nothing happens."""
+    """The heaps of this process. Any thread may use it; with another C library it does nothing."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -84,7 +84,7 @@ class Heaps:
             libc if hasattr(libc, "malloc_trim") and hasattr(libc, "mallopt") else None
         )
         if self._libc:
-            # Without these ctypes cuts addresses to 32 bits.
+            # Without these, ctypes truncates addresses to 32 bits.
             libc.malloc.restype = ctypes.c_void_p
             libc.malloc.argtypes = [ctypes.c_size_t]
             libc.free.argtypes = [ctypes.c_void_p]
@@ -103,7 +103,7 @@ class Heaps:
         self._number = FEW_HEAPS if is_small else max(FEW_HEAPS, several)
         self._most_free = min(most, MOST_FREE_BYTES)
         self._libc.mallopt(_M_ARENA_MAX, self._number)
-        # Whichever threshold is set, glibc no longer adapts any of them to what is freed.
+        # Once any threshold is set, glibc no longer adapts them to the freed blocks.
         self._largest_kept = min(most, LARGEST_KEPT_BYTES)
         self._libc.mallopt(_M_MMAP_THRESHOLD, self._largest_kept)
         self._libc.mallopt(_M_TRIM_THRESHOLD, self._most_free)
@@ -122,18 +122,18 @@ class Heaps:
                 self._set_largest()
 
     def _set_largest(self) -> None:
-        """Set the size from which on blocks come from the kernel, where freed memory is kept."""
+        """Set the size from which blocks come from the kernel, if freed memory is kept."""
         if self._largest_kept:
             most = MODEL_BLOCK_BYTES if self._loads else self._largest_kept
             self._libc.mallopt(_M_MMAP_THRESHOLD, min(most, self._largest_kept))
 
     def trim(self) -> None:
-        """Give back what is free between blocks. Blocking: a millisecond for a few megabytes."""
+        """Return memory that is free between blocks. Blocking: 1 ms for a few megabytes."""
         if self._libc:
             self._libc.malloc_trim(0)
 
     def give_back(self) -> None:
-        """Give back all freed memory. Blocking, some milliseconds longer than `trim`."""
+        """Return all freed memory. Blocking, some milliseconds longer than `trim`."""
         if not self._libc:
             return
         with self._lock:
@@ -149,10 +149,10 @@ class Heaps:
             self._libc.mallopt(_M_TRIM_THRESHOLD, self._most_free)
 
     def _in_each_heap(self) -> None:
-        # All must live at once: the heap of a thread that has ended would go to the next one. None
-        # frees before all have started: starting one maps a stack, and the kernel makes that wait
-        # while memory is given back, with the interpreter held. `_thread` and `SimpleQueue` are
-        # written in C; `Thread` and `Barrier` would take the interpreter several times more often.
+        # All threads must live at once: a new thread would reuse the heap of one that has ended.
+        # None frees before all have started: a start maps a stack, and the kernel delays that
+        # while memory is returned, with the interpreter held. `_thread` and `SimpleQueue` are
+        # written in C; `Thread` and `Barrier` would need the interpreter several times more often.
         begin: Gate = SimpleQueue()
         done: Gate = SimpleQueue()
         end: Gate = SimpleQueue()
@@ -161,7 +161,7 @@ class Heaps:
             while begun < ROUNDS * self._number:
                 _thread.start_new_thread(self._free_a_block, (begin, done, end))
                 begun += 1
-        except RuntimeError:  # the system has no thread left: the other heaps stay as they are
+        except RuntimeError:  # no more threads can be started: the other heaps stay as they are
             pass
         finally:
             for _ in range(begun):
@@ -178,7 +178,7 @@ class Heaps:
 
 
 def _await(done: Gate, number: int) -> None:
-    """Wait for so many entries, in all for `PATIENCE_S` at most."""
+    """Wait for `number` entries, in all for at most `PATIENCE_S`."""
     until = time.monotonic() + PATIENCE_S
     with suppress(Empty):
         for _ in range(number):
@@ -186,4 +186,4 @@ def _await(done: Gate, number: int) -> None:
 
 
 HEAPS: Final = Heaps()
-"""Of this process."""
+"""The heaps of this process."""

@@ -1,9 +1,9 @@
-"""Ctrl-C and SIGTERM end a command with 130 and 143, as a shell counts them: never with 0.
+"""Ends commands on Ctrl-C and SIGTERM with 130 and 143, as shells expect, and never with 0.
 
 The signal unwinds the main thread, so that a terminal gets its echo back and a half-written file
-goes. Code that catches every exception, waits for a thread that hangs, or is in one long call of a
-library, as OpenVINO's compiler is, has `GRACE_S` for it; then the process ends regardless. Servers
-take these signals over: they drain, and end with 0.
+is removed. Code that catches every exception, waits for a hung thread, or is in one long call of a
+library, such as OpenVINO's compiler, has `GRACE_S` for that; then the process ends regardless.
+Servers replace these handlers: they drain, and end with 0.
 """
 
 import _thread
@@ -18,33 +18,33 @@ from typing import Final, NoReturn
 
 SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 GRACE_S: Final = 2.0
-"""Seconds in which an interrupted command puts back what it has changed, which takes milliseconds.
-Docker kills 10 s after its SIGTERM."""
+"""Seconds in which an interrupted command may undo its changes, which takes milliseconds; then the
+process ends. Docker kills 10 s after its SIGTERM."""
 _FROM: Final = 128
-"""Exit codes of commands that a signal has ended begin here, in every shell."""
+"""Base of the exit codes of commands that a signal has ended, in every shell."""
 
 _numbers: list[int] = []
-"""The signals that have come."""
+"""The signals that were received."""
 
 
 def heed() -> None:
-    """Take the signals. In the main thread, before anything is imported that takes long."""
+    """Install the handlers. In the main thread, before any slow import."""
     for number in SIGNALS:
         signal.signal(number, _interrupt)
     arrived, arrives = os.pipe()
     os.set_blocking(arrives, False)
     signal.set_wakeup_fd(arrives, warn_on_full_buffer=False)
-    # The pipe is the parent's: a signal to a child must not end the parent.
+    # The pipe belongs to the parent: a signal to a child must not end the parent.
     os.register_at_fork(after_in_child=lambda: signal.set_wakeup_fd(-1))
     _thread.start_new_thread(_watch, (arrived,))
 
 
 def code_of(command: Callable[[], int]) -> int:
-    """Run a command and give its exit code; ends the process where it was interrupted."""
+    """Run a command and return its exit code; if it was interrupted, end the process."""
     try:
         code = command()
-        # Here, where an interruption still counts: at its own end Python has given the code away.
-        with suppress(OSError, ValueError):  # of a reader that has gone, Python tells at its end
+        # Flushed here, where an interruption still counts: later Python has the exit code already.
+        with suppress(OSError, ValueError):  # if the reader has gone, Python reports that at exit
             sys.stdout.flush()
         return code
     finally:
@@ -53,7 +53,7 @@ def code_of(command: Callable[[], int]) -> int:
 
 
 def _watch(arrived: int) -> None:
-    """End the process late where `_interrupt` does not run: Python runs it between two calls."""
+    """End the process after a delay if `_interrupt` does not run, as during one long call."""
     while True:
         for number in os.read(arrived, 64):
             if signal.getsignal(number) is _interrupt:
@@ -64,7 +64,7 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
     _numbers.append(number)
     if len(_numbers) > 1:
         _end()
-    # Not a `Thread`: its start takes locks that the main thread may hold at this moment.
+    # Not a `Thread`: starting one takes locks that the main thread may hold at this moment.
     _thread.start_new_thread(_end_late, (number,))
     raise SystemExit(_FROM + number)
 
@@ -77,7 +77,7 @@ def _end_late(number: int) -> None:
 
 def _end() -> NoReturn:
     """End the process without waiting for threads: one may hang."""
-    with suppress(OSError, ValueError, RuntimeError):  # in the midst of a write
+    with suppress(OSError, ValueError, RuntimeError):  # the signal came during a write
         sys.stdout.flush()
     if "ie_serving.core.runtime.scratch" in sys.modules:  # else there is nothing to remove
         from ie_serving.core.runtime.scratch import remove_all

@@ -1,10 +1,10 @@
-"""How a load gives way to requests, between its steps in Python.
+"""Makes a load yield the interpreter to requests between its Python steps.
 
-While a load computes in Python, the event loop has to ask for the interpreter after every wait:
-some six times for a request. Each time costs the request two wake-ups, and the rest of what the
-load does without letting go. So a load that was interrupted, or that has done what holds the
-interpreter for long, leaves it to others for about as long as a request takes. That is done where
-a load leaves a CPU to the event loop (`core/runtime/spare_cpu.py`), and nowhere else.
+While a load computes in Python, the event loop has to reacquire the interpreter after every wait:
+some six times for a request. Each time costs the request two wake-ups, and the time for which the
+load keeps the interpreter. So a load that was interrupted, or that has held the interpreter for
+long, leaves it to other threads for about as long as a request takes. This is done only if the load
+leaves a CPU to the event loop (`core/runtime/spare_cpu.py`).
 """
 
 import threading
@@ -17,18 +17,18 @@ from ie_serving.core.runtime.spare_cpu import SPARE_CPU
 T = TypeVar("T")
 
 INTERRUPTED_S: Final = 0.0001
-"""Seconds of one step above which the load was interrupted, most likely; most steps take a tenth of
-that. Where a step takes that long by itself, it has held the interpreter for as long."""
+"""Seconds of one step above which the load was most likely interrupted; most steps take a tenth of
+that. A step that really takes that long has held the interpreter for as long."""
 AWAY_S: Final = 0.001
-"""Seconds at least for which a load leaves the interpreter to others; by the timer slack of a
-thread that loads the kernel makes it two milliseconds at most."""
+"""Least seconds for which a load leaves the interpreter to others; with the timer slack of a
+loading thread these become two milliseconds at most."""
 AT_WORK_S: Final = 0.002
-"""Seconds at least between two such times of a thread, so that a load comes to its end on a busy
-server: it is away for half of the time at most."""
+"""Least seconds between two such pauses of a thread, so that a load makes progress on a busy
+server: it pauses for half of the time at most."""
 
 
 class _Due(threading.local):
-    """When this thread may give way again, by `time.perf_counter`."""
+    """Time from which this thread may yield again, by `time.perf_counter`."""
 
     at = 0.0
 
@@ -37,17 +37,17 @@ _due = _Due()
 
 
 def give_way() -> None:
-    """Leave the interpreter to requests for a moment, in a thread that loads; not all the time."""
+    """Leave the interpreter to requests for a moment, in a loading thread; not all the time."""
     if SPARE_CPU.this_thread_loads and time.perf_counter() >= _due.at:
         time.sleep(AWAY_S)
         _due.at = time.perf_counter() + AT_WORK_S
 
 
 class Steps(list[T]):
-    """A list whose readers give way after a step in which they were interrupted. For any thread."""
+    """A list whose readers yield after a step in which they were interrupted. For any thread."""
 
     def __iter__(self) -> Iterator[T]:
-        """Give each element; what the reader does with it is a step."""
+        """Yield each element; the reader's work on an element is a step."""
         for each in super().__iter__():
             began = time.perf_counter()
             yield each

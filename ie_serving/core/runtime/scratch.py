@@ -1,7 +1,7 @@
-"""Temporary directories of this process: each goes with its owner, and all with the process.
+"""Temporary directories of this process: each is removed with its owner, and all at its end.
 
-A worker ends without Python's own end, and a load under way cannot be cancelled: what its `with`
-would have removed, `remove_all` does.
+A worker ends without Python's exit handling, and a running load cannot be cancelled: `remove_all`
+removes the directories whose `with` statement did not end.
 """
 
 import os
@@ -14,32 +14,32 @@ from typing import Final
 
 PREFIX: Final = "ie_serving-"
 LOCK_S: Final = 0.5
-"""Seconds that the end of the process waits for another thread that adds a directory."""
+"""Seconds that the end of the process waits for another thread that is adding a directory."""
 
 
 class Scratch:
-    """A temporary directory, which is made when it is first asked for. A context manager.
+    """A temporary directory, created at its first use. A context manager.
 
     Args of the constructor:
         prefix: of its name.
-        path: the whole name, where another process removes the directory as well.
+        path: the whole name, if another process removes the directory as well.
 
     Attributes:
-        path: where it is, or would be.
+        path: of the directory, whether it exists or not.
     """
 
     def __init__(self, prefix: str = PREFIX, path: Path | None = None) -> None:
         self.path = path or Path(tempfile.gettempdir(), f"{prefix}{os.urandom(8).hex()}")
         self._is_made = False
-        # Also where the owner is forgotten without `close`.
+        # Also removes the directory if its owner is freed without `close`.
         self._remove = weakref.finalize(self, shutil.rmtree, self.path, ignore_errors=True)
         with _lock:
             _ALL.add(self)
 
     def made(self) -> Path:
-        """Give the directory. Raises: OSError."""
+        """Create the directory if needed; return it. Raises: OSError."""
         if not self._is_made:
-            # Not where it exists: a stranger who made it could replace what lies in it.
+            # Fails if it exists: another user who created it could replace its contents.
             self.path.mkdir(mode=0o700)
             self._is_made = True
         return self.path
@@ -51,26 +51,26 @@ class Scratch:
         self.close()
 
     def empty(self) -> None:
-        """Remove it now; whoever has its path may make it again."""
+        """Remove the directory now; code with its path may create it again."""
         shutil.rmtree(self.path, ignore_errors=True)
 
     def close(self) -> None:
-        """Remove it with all that lies in it; what cannot be removed stays."""
+        """Remove the directory and its contents, as far as possible."""
         self._remove()
 
 
 _ALL: "weakref.WeakSet[Scratch]" = weakref.WeakSet()
 _lock = threading.Lock()
-"""Of `_ALL`, which may not grow while it is read."""
+"""Protects `_ALL`, which must not change while it is read."""
 
 
 def remove_all() -> None:
-    """Remove every one that is left: the process ends now. In any thread."""
-    # Not for ever: a signal may have come while this very thread held it.
+    """Remove all remaining directories at the end of the process. In any thread."""
+    # With a time-out: a signal may have come while this same thread held the lock.
     held = _lock.acquire(timeout=LOCK_S)
     try:
         left = list(_ALL)
-    except RuntimeError:  # it grew meanwhile
+    except RuntimeError:  # `_ALL` has changed meanwhile
         left = []
     finally:
         if held:

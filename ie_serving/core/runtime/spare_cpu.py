@@ -1,12 +1,12 @@
-"""One CPU that loads leave to the event loop while they are under way.
+"""One CPU that loads leave to the event loop while they run.
 
-A load computes on every CPU. A request that comes meanwhile wakes the event loop on the CPU where
-that ran last, and there it queues until the thread that compiles has used up its slice, 3 to 4 ms.
-So while a version is compiled or freed, the event loop is bound to one CPU, and the threads of the
-engine and those that load to the others. Meanwhile a thread gives the interpreter up after 0.02 ms
-instead of 1. The kernel ends the event loop's wait for it on time, and that of a thread that loads
-up to 1 ms late (timer slack), so that this does not take it back from a request at once. When the
-last load has ended, everything is as before:
+A load computes on every CPU. A request that arrives meanwhile wakes the event loop on the CPU where
+it ran last. There it queues until the compiling thread has used up its time slice, 3 to 4 ms. So
+while a version is compiled or freed, the event loop is bound to one CPU, and the threads of the
+engine and of loads to the others. Meanwhile a thread gives up the interpreter after 0.02 ms instead
+of 1 ms. The kernel ends the event loop's wait for the interpreter on time, and that of a loading
+thread up to 1 ms late (timer slack), so that the load does not take it back from a request at once.
+When the last load has ended, the previous state is restored:
 
     threads of the process                      before    meanwhile    after
     the event loop                              whole     own          whole
@@ -14,10 +14,10 @@ last load has ended, everything is as before:
     others of Python                            whole     whole        whole
     those that were bound already               theirs    theirs       theirs
 
-A thread inherits the CPUs of the one that starts it. One that the event loop starts meanwhile would
-compete with it until the load has ended, so pools whose threads compute have `settle` for their
-initializer. A process would keep them for good, so it is started under `everywhere`. So with timer
-slack, which a thread that is started has for good: the event loop's is exact from `choose` on.
+A thread inherits the CPUs of the thread that starts it. One that the event loop starts meanwhile
+would compete with it until the load has ended, so pools whose threads compute use `settle` as their
+initializer. A child process would keep the CPUs for good, so it is started under `everywhere`. So
+with timer slack, which a thread inherits for good: the event loop's is exact from `choose` on.
 Sources: sched_setaffinity(2), proc(5), PR_SET_TIMERSLACK(2const).
 """
 
@@ -31,17 +31,17 @@ from typing import Any, Final
 
 SHORT_TURN_S: Final = 0.00002
 """Seconds for which a thread may keep the interpreter from the event loop while a version is loaded
-or freed. A request asks for it several times, and waits as long each time."""
+or freed. A request needs it several times, and waits as long each time."""
 _EXACT_NS: Final = 1
-"""Timer slack of the event loop."""
+"""Timer slack of the event loop, in nanoseconds."""
 _PATIENT_NS: Final = 1_000_000
-"""Timer slack of a thread that loads."""
+"""Timer slack of a loading thread, in nanoseconds."""
 _USUAL_NS: Final = 50_000
-"""Timer slack where nobody has set any."""
+"""Default timer slack, in nanoseconds."""
 _SET_TIMER_SLACK: Final = 29
 """PR_SET_TIMERSLACK of linux/prctl.h."""
 _LISTINGS: Final = 4
-"""How often at most threads are listed that are to have all CPUs again."""
+"""How often, at most, the threads are listed that get all CPUs back."""
 
 
 _LIBC: Final[Any] = ctypes.CDLL(None)
@@ -50,7 +50,7 @@ _LIBC: Final[Any] = ctypes.CDLL(None)
 class SpareCpu:
     """The CPUs of this process and their division. Any thread may use it, after `choose`.
 
-    Does nothing where `choose` was not called or no CPU is spare, and before `open`.
+    Does nothing if `choose` was not called or no CPU is spare, and before `open`.
     """
 
     def __init__(self) -> None:
@@ -66,7 +66,7 @@ class SpareCpu:
         self._elsewhere: frozenset[int] = frozenset()
 
     def choose(self, slot: int, workers: int) -> None:
-        """Choose the CPU of the event loop, in whose thread this is called, by `division`."""
+        """Choose the CPU of the event loop, by `division`; called in the event loop's thread."""
         if hasattr(os, "sched_setaffinity"):
             self._whole = frozenset(os.sched_getaffinity(0))
             self._own, self._rest = division(self._whole, slot, workers)
@@ -76,33 +76,33 @@ class SpareCpu:
 
     @property
     def is_chosen(self) -> bool:
-        """Whether there is one."""
+        """Whether a CPU is chosen."""
         return bool(self._own)
 
     @property
     def this_thread_loads(self) -> bool:
-        """Whether this thread runs a load that has left a CPU to the event loop, or its end."""
+        """Whether this thread runs or ends a load that leaves a CPU to the event loop."""
         return threading.get_native_id() in self._loading
 
     def open(self) -> None:
-        """Leave it to the event loop from now on: clients may ask."""
+        """Leave the CPU to the event loop from now on: clients may send requests."""
         self._is_open = True
 
     def usable(self) -> frozenset[int] | None:
-        """Give the CPUs of this process, whatever this thread may use now; None: not known."""
+        """Return the CPUs of this process, not of this thread alone; None: not known."""
         if self._loading:
             return self._whole
         return frozenset(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else None
 
     @contextmanager
     def left(self, *, compiles: bool = False) -> Iterator[None]:
-        """Leave it to the event loop while this thread does the body, a load or its end.
+        """Leave the CPU to the event loop during the body, which loads or frees a version.
 
-        The first load of a process has all CPUs: the engine reads then how many there are. So has
-        every load once somebody has given this process other CPUs, as Kubernetes does.
+        The first load of a process has all CPUs, since the engine then reads their number. So has
+        every load once other software, such as Kubernetes, has given this process other CPUs.
 
         Args:
-            compiles: whether the body is a load, by the engine whose threads are meant.
+            compiles: whether the body is a load, by the engine whose threads are bound.
         """
         if not (self._is_open and self._engine_began and self._is_ours()):
             yield
@@ -116,7 +116,7 @@ class SpareCpu:
 
     @contextmanager
     def everywhere(self) -> Iterator[None]:
-        """Give what this thread starts in the body, a process or a thread, all CPUs."""
+        """Give all CPUs to any process or thread that this thread starts in the body."""
         mine = os.sched_getaffinity(0) if self._loading else self._whole
         is_loop = threading.get_native_id() == self._loop
         self.settle()
@@ -132,7 +132,7 @@ class SpareCpu:
                         _set_slack(_PATIENT_NS)
 
     def settle(self) -> None:
-        """Give this thread all CPUs, if it has inherited fewer from one that loads or the loop."""
+        """Give this thread all CPUs, if it inherited fewer from a loading thread or the loop."""
         if self._own:
             _set_slack(_USUAL_NS)
         with self._lock:
@@ -140,7 +140,7 @@ class SpareCpu:
                 _bind(0, self._whole)
 
     def _is_ours(self) -> bool:
-        """Whether this thread has the CPUs that it was born with, or that were given to it here."""
+        """Whether this thread has the CPUs that it inherited, or that this class has set."""
         return bool(self._own) and os.sched_getaffinity(0) in (self._whole, self._own, self._rest)
 
     def _begin(self) -> None:
@@ -172,7 +172,7 @@ class SpareCpu:
             _bind(self._loop, self._own)
 
     def _unite(self) -> None:
-        # More than once: while threads are listed, one that is bound still may start another.
+        # Repeated: while threads are listed, one that is still bound may start another.
         for _ in range(_LISTINGS):
             apart = [
                 task
@@ -188,14 +188,14 @@ class SpareCpu:
 def division(
     cpus: Collection[int], slot: int, workers: int
 ) -> tuple[frozenset[int], frozenset[int]]:
-    """Give the CPU of a worker's event loop, none where none is spare, and those of all loads.
+    """Return the CPU of a worker's event loop, or none if none is spare, and the CPUs of all loads.
 
-    Each of several workers has its own, and the loads of all keep off those of all.
+    Each of several workers has its own, and no load uses the CPU of any worker's event loop.
 
     Args:
-        cpus: that the server may use.
-        slot: which of the workers it is, from 0.
-        workers: how many there are.
+        cpus: CPUs that the server may use.
+        slot: of this worker, from 0.
+        workers: number of workers.
     """
     ordered = sorted(cpus)
     if len(ordered) <= workers:
@@ -204,23 +204,23 @@ def division(
 
 
 def _masks() -> dict[int, frozenset[int]]:
-    """Give the CPUs of each thread of this process."""
+    """Return the CPUs of each thread of this process."""
     found = {}
     for name in os.listdir("/proc/self/task"):
-        with suppress(OSError):  # it has ended meanwhile
+        with suppress(OSError):  # the thread has ended meanwhile
             found[int(name)] = frozenset(os.sched_getaffinity(int(name)))
     return found
 
 
 def _set_slack(nanoseconds: int) -> None:
-    """Let the kernel wake this thread so much later than it asked. Refused, nothing changes."""
+    """Let the kernel wake this thread up to that much late. If refused, nothing changes."""
     _LIBC.prctl(_SET_TIMER_SLACK, ctypes.c_ulong(nanoseconds))
 
 
 def _bind(task: int, mask: frozenset[int]) -> None:
-    with suppress(OSError):  # it has ended, or the administrator has taken these CPUs away
+    with suppress(OSError):  # the thread has ended, or the administrator has removed these CPUs
         os.sched_setaffinity(task, mask)
 
 
 SPARE_CPU: Final = SpareCpu()
-"""Of this process."""
+"""The CPUs of this process."""

@@ -1,4 +1,4 @@
-"""Work that takes too long for the event loop, in a thread."""
+"""Runs work in a thread that takes too long for the event loop."""
 
 import asyncio
 import traceback
@@ -13,9 +13,9 @@ T = TypeVar("T")
 
 
 async def in_thread(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Do work in a thread; a refusal of it is raised here and keeps nothing that it held.
+    """Run work in a thread; a ServingError is raised here without the data that its frames hold.
 
-    Else the loop would free that when it answers: 300,000 keys of a JSON body take 40 ms.
+    Otherwise the loop would free that data when it answers: 300,000 keys of a JSON body take 40 ms.
     """
     return await asyncio.to_thread(_done, partial(work, *args, **kwargs))
 
@@ -29,10 +29,10 @@ def _done(work: Callable[[], T]) -> T:
 
 
 def let_go(error: BaseException | None) -> None:
-    """Have an error, and those behind it, not keep what the frames hold in which they were raised.
+    """Clear the frames of an error, and of its causes, so that they do not keep the request's data.
 
-    That is what the request held. The frames often refer to the error or to the future that has it,
-    so that it would all stay in memory until the garbage collector runs, which may be hours.
+    The frames often refer to the error or to the future that has it. Such a cycle would stay in
+    memory until the garbage collector runs, perhaps hours later.
     """
     while error is not None:
         traceback.clear_frames(error.__traceback__)

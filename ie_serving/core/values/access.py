@@ -1,4 +1,4 @@
-"""Who asks, and what they may do: the values that the gate and the front ends share."""
+"""Callers and their rights: the values that the gate and the front ends share."""
 
 import enum
 import fnmatch
@@ -9,21 +9,21 @@ from ie_serving.core.values.errors import Forbidden
 
 
 class Right(enum.Flag):
-    """What a caller may do."""
+    """An operation that a caller may perform."""
 
     PREDICT = enum.auto()
     """Run models."""
     READ = enum.auto()
     """Read metrics, states, metadata and the list of RPCs."""
     ADMINISTRATE = enum.auto()
-    """Change what is served, or have repositories listed."""
+    """Change the served models, or have repositories listed."""
 
 
 EVERY_RIGHT = Right.PREDICT | Right.READ | Right.ADMINISTRATE
 
 
 class Models(enum.Enum):
-    """Which models a request is about."""
+    """The models that a request concerns."""
 
     NONE = "it shows and changes no model"
     NAMED = "those that it names"
@@ -31,11 +31,11 @@ class Models(enum.Enum):
 
 
 class Need(NamedTuple):
-    """What a request needs.
+    """The right that a request needs.
 
     Attributes:
-        right: None: nobody is asked who they are.
-        models: which models its caller must be allowed.
+        right: None: no authentication.
+        models: the models that its caller has to be allowed.
     """
 
     right: Right | None
@@ -44,12 +44,12 @@ class Need(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Caller:
-    """One who may ask.
+    """A caller and its rights.
 
     Attributes:
         name: for people, in refusals and logs.
-        rights: what it may do.
-        models: patterns of the names of its models, as of files in a shell; empty: all models.
+        rights: permitted operations.
+        models: shell-style patterns of the names of its models; empty: all models.
     """
 
     name: str
@@ -57,10 +57,10 @@ class Caller:
     models: tuple[str, ...] = ()
 
     def check(self, need: Need) -> None:
-        """Refuse what this caller may not do, whatever model is meant.
+        """Refuse operations that this caller may not perform on any model.
 
         Raises:
-            Forbidden: it lacks the right, or may not ask for all models.
+            Forbidden: the caller lacks the right, or may not use all models.
         """
         if need.right is not None and need.right not in self.rights:
             word = str(need.right.name).lower()
@@ -74,11 +74,11 @@ class Caller:
             )
 
     def may_ask(self, model: str) -> bool:
-        """Tell whether this caller may ask for `model`."""
+        """Return whether this caller may use `model`."""
         return not self.models or any(fnmatch.fnmatchcase(model, each) for each in self.models)
 
     def check_model(self, model: str) -> None:
-        """Raise Forbidden unless this caller may ask for `model`."""
+        """Raise Forbidden unless this caller may use `model`."""
         if not self.may_ask(model):
             raise Forbidden(
                 f'"{self.name}" may not ask for model "{model}": its models are'
@@ -87,7 +87,7 @@ class Caller:
 
 
 class Credentials(NamedTuple):
-    """What a request brings along to say who asks, as it came; any part may be missing.
+    """The credentials of a request as received; any part may be missing.
 
     Attributes:
         authorization: the header or metadata `authorization`.
@@ -100,5 +100,5 @@ class Credentials(NamedTuple):
     names: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
-        # Whatever shows it, a log line or an error, must not show a key or a password.
+        # No log line or error that shows this object may contain a key or a password.
         return f"Credentials(names={self.names})"

@@ -1,4 +1,4 @@
-"""Who asks, for models that are told (`Signature.told`): no other request makes any of this."""
+"""The caller of a request, for models that ask for it (`Signature.told`); others need none."""
 
 from collections.abc import Mapping
 from contextvars import ContextVar
@@ -7,30 +7,30 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """What a protocol tells of one call.
+    """Facts about a call that its protocol knows.
 
     Attributes:
         headers: by name, in lower case; metadata over gRPC.
-        remaining_s: seconds until the caller gives up; None where that is not known.
+        remaining_s: seconds until the caller's deadline; None if not known.
     """
 
-    # Not in the text of a caller: keys and passwords are among them.
+    # Excluded from `repr`: keys and passwords are among them.
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     remaining_s: float | None = None
 
     def deadline(self, since: float) -> float | None:
-        """Give the Unix time at which the caller gives up; `since` is when this was told."""
+        """Return the caller's deadline as Unix time; `since` is when `remaining_s` was measured."""
         return None if self.remaining_s is None else since + self.remaining_s
 
 
 NOBODY = Caller()
 
 CALLER: ContextVar[Caller] = ContextVar("caller", default=NOBODY)
-"""Of the inference that begins next in this context; layers in between know nothing of it."""
+"""Caller of the next inference that starts in this context; layers in between do not pass it."""
 
 
 def taken() -> Caller:
-    """Give the caller of the inference that begins, once: the next one has its own, or none."""
+    """Return the caller of the starting inference, once: the next inference sets its own."""
     caller = CALLER.get()
     if caller is not NOBODY:
         CALLER.set(NOBODY)

@@ -1,7 +1,7 @@
-"""Canonical status codes, and which one stands for each error of `errors.py`.
+"""Canonical status codes, and the code of each error of `errors.py`.
 
 Source: `google.rpc.Code`. gRPC's statuses, `tensorflow.error.Code` and the label `status` of the
-metrics share these names and numbers. What HTTP makes of them is in `server/status.py`.
+metrics share these names and numbers. `server/status.py` maps them to HTTP.
 """
 
 import asyncio
@@ -51,7 +51,7 @@ CODE_OF: Mapping[type[BaseException], Code] = MappingProxyType(
         errors.StorageError: Code.UNAVAILABLE,
         errors.ConfigError: Code.INVALID_ARGUMENT,
         errors.ServingError: Code.INTERNAL,
-        Exception: Code.INTERNAL,  # not one of ours: a defect
+        Exception: Code.INTERNAL,  # any other error: a defect
     }
 )
 
@@ -59,7 +59,7 @@ CODE_OF: Mapping[type[BaseException], Code] = MappingProxyType(
 ERROR_OF: Mapping[int, type[errors.ServingError]] = MappingProxyType(
     {
         Code.INVALID_ARGUMENT: errors.InvalidRequest,
-        Code.OUT_OF_RANGE: errors.InvalidRequest,  # of a value in the request, mostly
+        Code.OUT_OF_RANGE: errors.InvalidRequest,  # mostly of a value in the request
         Code.NOT_FOUND: errors.NotFound,
         Code.ALREADY_EXISTS: errors.AlreadyExists,
         Code.PERMISSION_DENIED: errors.Forbidden,
@@ -72,22 +72,22 @@ ERROR_OF: Mapping[int, type[errors.ServingError]] = MappingProxyType(
         Code.INTERNAL: errors.ServingError,
     }
 )
-"""The error for a code that came from elsewhere: another process, or a kernel."""
+"""The error for a code that another process, or a kernel, has returned."""
 
 
 ENDED = (Exception, asyncio.CancelledError)
-"""By what a request ends without an answer; to be caught where requests are counted."""
+"""Exceptions that end a request without an answer; caught where requests are counted."""
 
 
 def code_of(error: BaseException) -> Code:
-    """Find the code of one of `ENDED`: that of its nearest class which has one.
+    """Return the code of one of `ENDED`: that of its nearest class with a code.
 
-    Of a cancelled task it is the code that whoever cancelled it has given as message. Without one
-    it is CANCELLED: the client has left.
+    For a cancelled task, it is the code that the canceller has passed as message. Without one it is
+    CANCELLED: the client has left.
     """
     if isinstance(error, asyncio.CancelledError):
         return next((said for said in error.args if isinstance(said, Code)), Code.CANCELLED)
-    # Every error has one: `Exception` ends the search.
+    # Always found: `Exception` has a code.
     return next(CODE_OF[kind] for kind in type(error).__mro__ if kind in CODE_OF)
 
 
@@ -99,9 +99,9 @@ REASON_OF: Mapping[type[BaseException], str] = MappingProxyType(
         errors.DeadlineExceeded: "deadline",
     }
 )
-"""Why a request was refused that a server with more room, or time, would have answered."""
+"""Reasons of refusals that a server with more room, or time, would not have made."""
 
 
 def rejected_for(error: BaseException) -> str:
-    """Give why a request was rejected; empty for any other failure."""
+    """Return why a request was rejected; empty for any other failure."""
     return next((REASON_OF[kind] for kind in type(error).__mro__ if kind in REASON_OF), "")

@@ -1,9 +1,9 @@
-"""Words behind `ie_serving` by which a command begins that serves nothing."""
+"""First words of the `ie_serving` commands that do not serve."""
 
 from typing import Final
 
 ASKING: Final = ("status", "metadata", "predict", "reload", "poll", "labels", "completion")
-"""They ask a running server, or nobody, and need none of what serves."""
+"""Commands that query a running server, or no server, and need no module of the server."""
 
 BESIDE: Final = ("gen", "key", "kernel", "bridge", "verify")
-"""Others that are told apart before the flags of a server are read."""
+"""Other commands that are recognised before the flags of a server are parsed."""

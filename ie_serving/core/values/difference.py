@@ -1,4 +1,4 @@
-"""Whether an output is the expected one, and how it differs."""
+"""Compares an output with the expected one, and describes the difference."""
 
 import math
 
@@ -8,13 +8,13 @@ from ie_serving.core.values.tensors import Array
 
 
 def difference(name: str, found: Array, expected: Array, rtol: float, atol: float) -> str:
-    """Say how an output differs from the expected one; empty where it does not.
+    """Describe how an output differs from the expected one; empty if it does not.
 
     Args:
         name: of the output.
-        found: what the model gives.
-        expected: floats may differ from it by `atol + rtol * |expected|`, NaN is equal to NaN; all
-            else is equal or not.
+        found: output of the model.
+        expected: floats may differ from it by `atol + rtol * |expected|`, NaN equals NaN; all other
+            types have to be equal.
         rtol: see above.
         atol: see above.
     """
@@ -26,7 +26,7 @@ def difference(name: str, found: Array, expected: Array, rtol: float, atol: floa
 
 
 def _too_far(name: str, found: Array, expected: Array, rtol: float, atol: float) -> str:
-    # Infinities have no difference, and allow any.
+    # The difference of infinities is NaN, and their tolerance infinite.
     with np.errstate(invalid="ignore"):
         distance, allowed = np.abs(found - expected), atol + rtol * np.abs(expected)
         near = np.isfinite(expected) & (distance <= allowed)
@@ -37,7 +37,7 @@ def _too_far(name: str, found: Array, expected: Array, rtol: float, atol: float)
         return ""
     worst = _worst(~same, excess)
     if not np.isfinite(distance[worst]):
-        return text  # NaN and infinities are by no number apart
+        return text  # NaN and infinities have no numeric difference
     return f"{text}, by {distance[worst]:.3g} where {allowed[worst]:.3g} is allowed"
 
 
@@ -55,17 +55,17 @@ def _shown(name: str, found: Array, expected: Array, wrong: Array, excess: Array
 
 
 def _worst(wrong: Array, excess: Array | int) -> tuple[np.intp, ...]:
-    """Give the place of the wrong value with the greatest excess."""
+    """Return the index of the wrong value with the greatest excess."""
     ranked = np.where(wrong, excess, -np.inf)
     return np.unravel_index(int(np.argmax(ranked)), wrong.shape)
 
 
 def deviation(found: Array, expected: Array) -> float:
-    """Give the largest difference between two outputs, as a share of the largest expected number.
+    """Return the largest difference between two outputs, relative to the largest expected number.
 
     Returns:
-        Infinity where shapes differ, anything but floats does at all, or NaN and infinities do not
-        stand in the same places.
+        Infinity if shapes differ, if values other than floats differ at all, or if the positions of
+        NaN and infinities differ.
     """
     if found.shape != expected.shape:
         return math.inf

@@ -1,4 +1,4 @@
-"""What tells whether a file is still the one that was written."""
+"""Digests that show whether a file has changed since it was written."""
 
 import zlib
 from pathlib import Path
@@ -7,14 +7,14 @@ _BLOCK_BYTES = 1 << 20
 
 
 def crc32_of(file: Path) -> int:
-    """Read `file` and give its CRC-32.
+    """Read `file` and return its CRC-32.
 
-    Against damage, not against attackers: who can write a cache can write its digests as well. It
-    is computed at each start, and at 3.6 GB/s, against 1.4 GB/s of SHA-256 where the processor has
-    instructions for it and 0.4 GB/s elsewhere.
+    It detects damage, not attacks: an attacker who can write a cache can write its digests as well.
+    It is computed at each start, at 3.6 GB/s. SHA-256 has 1.4 GB/s on processors with instructions
+    for it and 0.4 GB/s on others.
 
     Raises:
-        OSError: it cannot be read.
+        OSError: the file cannot be read.
     """
     value = 0
     with file.open("rb") as stream:

@@ -1,4 +1,4 @@
-"""Everything that can go wrong, in one tree and in no protocol's words.
+"""All errors of the server, in one tree and independent of protocols.
 
     ServingError
     ├── InvalidRequest            the caller must change the request
@@ -7,15 +7,15 @@
     │   └── UnknownLabel          no version carries this label
     ├── NotFound                  no such servable, version or sequence
     │   └── SequenceElsewhere     another version has the sequence
-    ├── AlreadyExists             what is to be begun is there already
+    ├── AlreadyExists             the request begins what exists already
     ├── PreconditionFailed        well formed, but not in the present state of the server
     │   └── SequenceEnding        the sequence of this id has not ended yet
     ├── NotSupported              asks for what this server does not have
     ├── NotAvailable              will work later: loading, stopping
-    ├── Unauthenticated           nobody knows who asks
+    ├── Unauthenticated           no credentials, or unknown ones
     ├── Forbidden                 the server is configured not to do that, or not for this caller
     ├── QueueFull                 too many requests wait already
-    │   └── BudgetFull            requests hold as much memory as they may
+    │   └── BudgetFull            requests hold as much memory as permitted
     ├── DeadlineExceeded          the caller's time, or the server's limit, is over
     ├── RequestTooLarge           more bytes than the server takes
     ├── LoadFailed                a version could not be loaded (also the loader's own error)
@@ -25,11 +25,11 @@
     │   ├── Untrusted             TLS
     │   ├── Unauthorized          credentials or permission
     │   ├── Missing               no such bucket, prefix or object
-    │   │   └── NotThereYet       what somebody may still create, or mount
+    │   │   └── NotThereYet       may still be created, or mounted
     │   ├── Throttled             the store asks to slow down
     │   ├── EntryChanged          the object is no longer the one that was listed
     │   └── Corrupted             the bytes are not those that the store promised
-    ├── PortError                 a port cannot be had (`server/ports.py`)
+    ├── PortError                 a port cannot be bound (`server/ports.py`)
     └── ConfigError               faults of a command line or configuration, all of them
 
 `server/status.py` maps these to gRPC and HTTP codes. A message says what was wrong, what was
@@ -58,7 +58,7 @@ class UnknownEncoding(InvalidRequest):
 
 
 class InvalidTensor(InvalidRequest):
-    """A tensor has a dtype, shape or content that cannot be taken."""
+    """A tensor has a dtype, shape or content that the server or the model cannot take."""
 
 
 class UnknownLabel(InvalidRequest):
@@ -70,10 +70,10 @@ class NotFound(ServingError):
 
 
 class SequenceElsewhere(NotFound):
-    """The version that was asked does not have the sequence; another one does.
+    """The version that the request names does not have the sequence; another one does.
 
     Attributes:
-        version: which.
+        version: the one with the sequence.
     """
 
     def __init__(self, text: str, version: int) -> None:
@@ -82,7 +82,7 @@ class SequenceElsewhere(NotFound):
 
 
 class AlreadyExists(ServingError):
-    """What the request wants to begin is there already."""
+    """The request begins something that exists already."""
 
 
 class PreconditionFailed(ServingError):
@@ -90,7 +90,7 @@ class PreconditionFailed(ServingError):
 
 
 class SequenceEnding(PreconditionFailed):
-    """A sequence cannot begin anew while the last request of the one before is answered."""
+    """A sequence cannot begin anew while the last request of the previous one is in progress."""
 
 
 class NotSupported(ServingError):
@@ -102,7 +102,7 @@ class NotAvailable(ServingError):
 
 
 class Unauthenticated(ServingError):
-    """The request brings no credentials, or none that are known."""
+    """The request has no credentials, or unknown ones."""
 
 
 class Forbidden(ServingError):
@@ -114,7 +114,7 @@ class QueueFull(ServingError):
 
 
 class BudgetFull(QueueFull):
-    """Requests hold as much memory as they may; the same request can succeed later."""
+    """Requests hold as much memory as permitted; the same request can succeed later."""
 
 
 class DeadlineExceeded(ServingError):
@@ -133,7 +133,7 @@ class NoneServed(LoadFailed):
     """No signature of a version can be served.
 
     Attributes:
-        causes: why, by the name of each.
+        causes: the reason for each signature, by its name.
     """
 
     def __init__(self, text: str, causes: Mapping[str, str]) -> None:
@@ -164,8 +164,8 @@ class Missing(StorageError):
 class NotThereYet(Missing):
     """A local directory does not exist, or all versions of a model have vanished.
 
-    It is waited for, since volumes are mounted and models copied while servers start. A store that
-    says the same has usually been given a wrong name.
+    The server keeps waiting for it, since volumes are mounted and models copied while servers
+    start. In a remote store, a missing path is usually a wrong name.
     """
 
 
@@ -195,7 +195,7 @@ class ConfigError(ServingError):
 
 def placed(place: str, error: ServingError) -> ServingError:
     """Make an error of the same kind whose text begins with the place where it arose."""
-    # Its class, or the nearest one above it whose constructor takes a text alone.
+    # Its class, or the nearest base class whose constructor takes only a text.
     plain = next(kind for kind in type(error).__mro__ if "__init__" not in vars(kind))
     found = plain(f"{place}: {error}")
     assert isinstance(found, ServingError)  # which has no constructor of its own
@@ -203,5 +203,5 @@ def placed(place: str, error: ServingError) -> ServingError:
 
 
 def causes(error: ServingError) -> Sequence[object]:
-    """Give what is to be said of `error`, a line each: the faults of a configuration, or itself."""
+    """Return the lines that report `error`: the faults of a configuration, or the error itself."""
     return error.faults if isinstance(error, ConfigError) else (error,)

@@ -20,11 +20,11 @@ ROLES: Mapping[Method, Mapping[str, DataType]] = {
     Method.CLASSIFY: {SCORES: DataType.FP32, CLASSES: DataType.STRING},
     Method.REGRESS: {OUTPUTS: DataType.FP32},
 }
-"""What the outputs of a method mean. Source: signature_constants of TensorFlow."""
+"""Roles of the outputs of a method. Source: signature_constants of TensorFlow."""
 
 
 def example_signature(name: str, method: Method, binding: ExampleBinding) -> Signature:
-    """Make the signature that Classify or Regress asks, of how it is computed."""
+    """Make the signature for Classify or Regress from the binding that says how to compute it."""
     examples = TensorSpec(EXAMPLES, DataType.STRING, (-1,), f"{EXAMPLES}:0")
     outputs = dict(_outputs(method, binding))
     return Signature(name, {EXAMPLES: examples}, outputs, method.value, binding)
@@ -36,7 +36,7 @@ def _outputs(method: Method, binding: ExampleBinding) -> Iterator[tuple[str, Ten
         if alias is not None:
             spec = binding.base.outputs[alias]
             yield role, TensorSpec(role, dtype, spec.shape, spec.tensor)
-        # No output of the model: names are put to the scores when the reply is made.
+        # Not an output of the model: the reply adds class names to the scores.
         elif role == CLASSES and binding.labels:
             shape = binding.base.outputs[binding.roles[SCORES]].shape
             yield role, TensorSpec(role, dtype, shape, "classes:0")

@@ -1,13 +1,13 @@
-"""Do these arrays fit this signature? Names, dtypes and shapes; casts where the values survive.
+"""Checks arrays against a signature: names, dtypes and shapes; casts if no value is lost.
 
 Clients of 2020 send float64 and uint8 arrays to FP32 models to save work and bytes, so a numeric
-array of another dtype is cast when nothing of its values is lost but rounding. TensorFlow Serving
-refuses those; nothing that it accepts is refused here on account of dtype.
+array of another dtype is cast if its values change by no more than rounding. TensorFlow Serving
+refuses those; no dtype that it accepts is refused here.
 
-TensorFlow runs a graph on whatever rank its operations take: an input declared as `(-1, 1)` may
-be sent as `(n)`, and elementwise outputs have that shape too. `fit` mimics it for the one case
-that clients rely on, missing trailing dimensions that are declared as 1, and all of a scalar: it
-adds them, and `shed` takes as many off the outputs again.
+TensorFlow runs a graph on any rank that its operations take: an input declared as `(-1, 1)` may be
+sent as `(n)`, and elementwise outputs then have that shape too. `fit` supports the one case that
+clients rely on, missing trailing dimensions that are declared as 1, and all dimensions of a scalar:
+it adds them, and `shed` removes as many from the outputs.
 """
 
 from collections.abc import Mapping, Sequence
@@ -24,24 +24,24 @@ def fit(signature: Signature, inputs: Mapping[str, Array]) -> tuple[Mapping[str,
     """Check all inputs of one request.
 
     Args:
-        signature: what is expected.
+        signature: defines the expected inputs.
         inputs: arrays by alias.
 
     Returns:
-        Arrays of exactly the signature's dtypes and admitted shapes (the same mapping when
-        nothing had to be changed), and how many trailing dimensions of size 1 were added.
+        Arrays of exactly the signature's dtypes and permitted shapes (the same mapping if nothing
+        had to be changed), and how many trailing dimensions of size 1 were added.
 
     Raises:
-        InvalidRequest: an input is missing, misnamed or one too many.
+        InvalidRequest: an input is missing, misnamed or superfluous.
         InvalidTensor: a dtype or shape that the model cannot take.
     """
     specs = signature.inputs
-    # Here, not by a call of `_completed`: this function is on the way of every small request.
+    # Checked here, not in `_completed`, which saves every small request a call.
     if inputs.keys() != specs.keys():
         if signature.is_open and not specs:  # as `takes_any`, without the call
             return inputs, 0
         inputs = _completed(signature, inputs)
-    changed: dict[str, Array] = {}  # most often stays empty, and spares a copy of the dict
+    changed: dict[str, Array] = {}  # mostly stays empty, which saves a copy of the dict
     added = 0
     for index, (name, spec) in enumerate(specs.items()):
         given = inputs[name]
@@ -55,16 +55,15 @@ def fit(signature: Signature, inputs: Mapping[str, Array]) -> tuple[Mapping[str,
 
 
 Exact = Sequence[tuple[str, "np.dtype[np.generic]", tuple[int, ...], tuple[int, ...] | None]]
-"""For each input its name, its dtype, its shape, and the shape without the first dimension where
-that one is open."""
+"""For each input its name, its dtype, its shape, and, if the first dimension is open, the shape
+without that."""
 
 
 def exact(signature: Signature) -> Exact | None:
-    """Give by what arrays are seen to fit as they are, see `fits`.
+    """Return the table by which `fits` recognises arrays that need no change.
 
     Returns:
-        None where an input takes what cannot be told so: any shape, other open dimensions, encoded
-        images.
+        None if an input has no exact shape: any shape, other open dimensions, or encoded images.
     """
     found = []
     for name, spec in signature.inputs.items():
@@ -76,7 +75,7 @@ def exact(signature: Signature) -> Exact | None:
 
 
 def fits(inputs: Mapping[str, object], known: Exact) -> bool:
-    """Tell whether arrays need no `fit`: each is there, in its dtype and an admitted shape."""
+    """Return whether arrays need no `fit`: each exists, with its dtype and a permitted shape."""
     for name, dtype, whole, tail in known:
         array = inputs.get(name)
         if type(array) is not ARRAY or array.dtype is not dtype:
@@ -88,7 +87,7 @@ def fits(inputs: Mapping[str, object], known: Exact) -> bool:
 
 
 def shed(outputs: Mapping[str, Array], added: int) -> Mapping[str, Array]:
-    """Take `added` trailing dimensions off each output that has that many of size 1."""
+    """Remove `added` trailing dimensions from each output that has that many of size 1."""
     ones = (1,) * added
     return {
         name: array.reshape(array.shape[:-added]) if array.shape[-added:] == ones else array
@@ -97,7 +96,7 @@ def shed(outputs: Mapping[str, Array], added: int) -> Mapping[str, Array]:
 
 
 def have_dtypes(signature: Signature, inputs: Mapping[str, Array]) -> bool:
-    """Tell whether exactly the signature's inputs are there, in its dtypes."""
+    """Return whether the inputs are exactly the signature's, in its dtypes."""
     specs = signature.inputs
     return inputs.keys() == specs.keys() and all(
         array.dtype == specs[name].dtype.numpy for name, array in inputs.items()
@@ -105,10 +104,10 @@ def have_dtypes(signature: Signature, inputs: Mapping[str, Array]) -> bool:
 
 
 def cast_all(signature: Signature, inputs: Mapping[str, Array]) -> dict[str, Array]:
-    """Give all inputs the signature's dtypes, the part of `fit` that takes long for large ones.
+    """Cast all inputs to the signature's dtypes, the part of `fit` that is slow for large ones.
 
     Raises:
-        InvalidRequest, InvalidTensor: as `fit` does.
+        InvalidRequest, InvalidTensor: as `fit`.
     """
     if signature.takes_any:
         return dict(inputs)
@@ -122,24 +121,24 @@ def cast_all(signature: Signature, inputs: Mapping[str, Array]) -> dict[str, Arr
 
 
 def cast(array: Array, spec: TensorSpec, index: int) -> Array:
-    """Give `array` the dtype of `spec`.
+    """Cast `array` to the dtype of `spec`.
 
     Args:
         array: of another dtype.
-        spec: the input it is for.
+        spec: of its input.
         index: the input's position, for the error text.
 
     Returns:
-        A new array; encoded images as they are, where the input takes them.
+        A new array; encoded images unchanged, if the input takes them.
 
     Raises:
-        InvalidTensor: the kinds do not go together, or a value would not survive.
+        InvalidTensor: the kinds of dtypes do not match, or a value would be lost.
     """
     if array.dtype.kind == "O" and spec.image:  # encoded images, which the model decodes itself
         return array
     if not castable(array.dtype, spec.dtype.numpy):
         raise InvalidTensor(_wrong_dtype(array, spec, index))
-    with np.errstate(over="ignore", invalid="ignore"):  # `_survived` finds what they warn of
+    with np.errstate(over="ignore", invalid="ignore"):  # `_survived` checks what they warn of
         result = array.astype(spec.dtype.numpy)
     if array.size and not _survived(array, result):
         raise InvalidTensor(
@@ -150,12 +149,12 @@ def cast(array: Array, spec: TensorSpec, index: int) -> Array:
 
 
 def admits(wanted: tuple[int, ...] | None, given: tuple[int, ...]) -> bool:
-    """Tell whether an array of shape `given` fits a spec's shape."""
+    """Return whether an array of shape `given` fits a spec's shape."""
     if wanted is None or wanted == given:
         return True
     if len(given) != len(wanted):
         return False
-    if given[1:] == wanted[1:]:  # most models leave the batch open, and nothing else
+    if given[1:] == wanted[1:]:  # in most models only the batch dimension is open
         return wanted[0] == -1
     for want, got in zip(wanted, given, strict=True):  # noqa: SIM110  a generator costs more
         if want != got and want != -1:
@@ -163,17 +162,17 @@ def admits(wanted: tuple[int, ...] | None, given: tuple[int, ...]) -> bool:
     return True
 
 
-# Fractions cannot become integers, as rounding would hide a client's mistake; and a boolean is no
-# number, though numpy would take it as 0 or 1.
+# Fractions cannot become integers, since rounding would hide a client's mistake; and a boolean is
+# no number, though numpy would take it as 0 or 1.
 def castable(given: np.dtype[np.generic], wanted: np.dtype[np.generic]) -> bool:
-    """Tell whether arrays of one dtype may be cast to another, if their values survive it."""
+    """Return whether arrays of one dtype may be cast to another, if their values permit."""
     if wanted.kind == "f":
         return given.kind in "fiu"
     return wanted.kind in "iu" and given.kind in "iu"
 
 
 def _wrong_dtype(array: Array, spec: TensorSpec, index: int) -> str:
-    """Begin with the phrase of TensorFlow, for which clients of its server look."""
+    """Describe the fault; begin with TensorFlow's phrase, which its clients search for."""
     return (
         f"Expects arg[{index}] to be {spec.dtype.word} but {_word(array)} is provided: input"
         f' {spec} takes numbers of its own kind only; cast "{spec.name}" before sending it'
@@ -181,10 +180,10 @@ def _wrong_dtype(array: Array, spec: TensorSpec, index: int) -> str:
 
 
 def _survived(before: Array, after: Array) -> bool:
-    """Tell whether a cast lost no more than rounding does."""
+    """Return whether a cast lost no more than rounding does."""
     if after.dtype.kind == "f":
         return bool(np.array_equal(np.isfinite(before), np.isfinite(after)))
-    # By Python's integers: numpy compares int64 with uint64 as doubles, which round.
+    # Compared as Python's integers: numpy compares int64 with uint64 as doubles, which round.
     bounds = np.iinfo(after.dtype)
     return bool(int(before.min()) >= bounds.min and int(before.max()) <= bounds.max)
 
@@ -199,8 +198,8 @@ def _with_trailing_ones(array: Array, spec: TensorSpec) -> Array:
         return array
     wanted = spec.shape or ()
     ones = (1,) * (len(wanted) - array.ndim)
-    # Where any size is taken, what lacks may as well be the batch; but for a scalar, which has
-    # nothing that could be taken for something else.
+    # If an open dimension is missing, it could as well be the batch; a scalar is the exception,
+    # since none of its dimensions can be mistaken for another.
     declared = not array.ndim or wanted[array.ndim :] == ones
     if ones and declared and admits(wanted, array.shape + ones):
         return array.reshape(array.shape + ones)
@@ -222,7 +221,7 @@ def _wrong_shape(array: Array, spec: TensorSpec) -> str:
 
 
 def _completed(signature: Signature, inputs: Mapping[str, Array]) -> Mapping[str, Array]:
-    """Add the defaults of what was left out; refuse whatever else does not match."""
+    """Add the defaults of omitted inputs; refuse any other mismatch of names."""
     if signature.defaults:
         inputs = {**signature.defaults, **inputs}
     if inputs.keys() != signature.inputs.keys():

@@ -1,8 +1,8 @@
-"""Advice that names a setting, in the words of the command that runs.
+"""Hints: advice that names a setting in the words of the running command.
 
-The same setting has another name, or none, under each command: what `ie_serving` calls
-`--rest_port` is `--rest_api_port` for `tensorflow_model_server`. So whoever raises an error names
-the setting by its field, and the command that runs says once, at start, what it calls each field.
+The same setting has another name, or none, under each command: `--rest_port` of `ie_serving` is
+`--rest_api_port` of `tensorflow_model_server`. So code that raises an error names the setting by
+its field, and the running command registers its names of the fields once, at start.
 """
 
 import re
@@ -14,8 +14,8 @@ _FIELD = re.compile(r"\{([a-z0-9_.]+)\}")
 class Hint:
     """Advice with settings in braces, such as `Hint("; raise {server.max_message_bytes}")`.
 
-    As text it names each setting as the running command does, and is empty where that command
-    lacks one of them: no advice is better than one that cannot be followed.
+    As text it names each setting as the running command does, and is empty if that command lacks
+    one of them: no advice is better than advice that cannot be followed.
     """
 
     __slots__ = ("text",)
@@ -32,12 +32,12 @@ class Hint:
         return tuple(_FIELD.findall(self.text))
 
     def said(self, names: Mapping[str, str]) -> str:
-        """Give the text in the words of one command; empty where it has no word for a setting.
+        """Return the text in the words of one command; empty if it has no word for a setting.
 
         Args:
-            names: the command's name of each field. Without any, fields stand for themselves.
+            names: the command's name of each field. If empty, fields are named as they are.
         """
-        # Without a word for it, the setting cannot be changed under this command.
+        # A setting without a word cannot be changed under this command.
         if names and not all(field in names for field in self.fields):
             return ""
         return _FIELD.sub(lambda match: names.get(match[1], match[1]), self.text)
@@ -48,11 +48,11 @@ _running: dict[str, str] = {}
 
 
 def name_of(field: str) -> str:
-    """Give what the running command calls a setting; empty where it has no word for it."""
+    """Return the running command's name of a setting; empty if it has none."""
     return _running.get(field, "")
 
 
 def speak(names: Mapping[str, str]) -> None:
-    """Let every hint name settings so from now on; `{}` lets fields stand for themselves."""
+    """Set the names that every hint uses from now on; `{}`: fields are named as they are."""
     _running.clear()
     _running.update(names)

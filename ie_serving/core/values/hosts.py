@@ -1,7 +1,7 @@
-"""Which addresses only a network of one's own can reach.
+"""Tells private hosts from public ones.
 
-What is sent to any other may cross networks of strangers, so it is encrypted unless the address
-says otherwise. Names are told apart by their form alone: nothing is resolved.
+Data to a public address may cross networks of others, so it is encrypted unless the address says
+otherwise. Names are judged by their form alone: nothing is resolved.
 """
 
 import re
@@ -31,17 +31,17 @@ _NAME: Final = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*\.?")
 
 
 def host_of(address: str) -> str:
-    """Give the host of a URL, or of HOST[:PORT]; empty where it cannot be told."""
+    """Return the host of a URL, or of HOST[:PORT]; empty if there is none."""
     try:
         parts = urlsplit("//" + address.split("://", 1)[-1].lstrip("/"))
-        _ = parts.port  # what follows the host must be one: an IPv6 address without brackets fails
+        _ = parts.port  # fails if no port follows the host, as for IPv6 without brackets
     except ValueError:
         return ""
     return parts.hostname or ""
 
 
 def is_public(host: str) -> bool:
-    """Tell whether a host may be reached across networks of strangers; in doubt it may.
+    """Return whether a host may be reached across networks of others; in doubt, True.
 
     Args:
         host: a name or an address, without port and brackets.
@@ -61,7 +61,7 @@ def _address(host: str) -> IPv4Address | IPv6Address | None:
         if ":" in host:
             found = IPv6Address(host)
             return found.ipv4_mapped or found
-        # In every form that the resolver takes for an address: 127.1, 0x7f000001, 2130706433.
-        # It passes over what follows a blank, which is no name.
+        # Accepts every form that the resolver takes for an address: 127.1, 0x7f000001, 2130706433.
+        # The resolver ignores text after a blank; such a host is not accepted as a name.
         return IPv4Address(socket.inet_aton(host)) if _NAME.fullmatch(host) else None
     return None

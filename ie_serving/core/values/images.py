@@ -1,4 +1,4 @@
-"""How an input may be sent as encoded images, JPEG and the like, instead of numbers."""
+"""Describes inputs that may be sent as encoded images, such as JPEG, instead of numbers."""
 
 from dataclasses import dataclass
 
@@ -12,7 +12,7 @@ NO_LIMIT = 1 << 31
 """A size from which a dimension counts as unbounded: more than any image has."""
 
 AXES = "NHWC"
-"""What the four dimensions of a batch of images are: images, rows, columns, channels."""
+"""The four dimensions of a batch of images: images, rows, columns, channels."""
 
 Bounds = tuple[tuple[int, int], ...]
 """Smallest and largest size of each dimension."""
@@ -20,7 +20,7 @@ Bounds = tuple[tuple[int, int], ...]
 
 @dataclass(frozen=True, slots=True)
 class ImageForm:
-    """What the images of one input become.
+    """The form that the images of one input are decoded to.
 
     Attributes:
         layout: order of the four `AXES` in the array.
@@ -34,28 +34,28 @@ class ImageForm:
 
     @property
     def channels(self) -> int:
-        """3 where the input takes them, else 1."""
+        """3 if the input takes that many, else 1."""
         return COLOURED if _nearest(COLOURED, self.range_of("C")) == COLOURED else GREY
 
     @property
     def is_open(self) -> bool:
-        """Whether images decide the size, within its bounds."""
+        """Whether an image's own size is used, within the bounds."""
         return any(low != high for low, high in map(self.range_of, "HW"))
 
     def range_of(self, axis: str) -> tuple[int, int]:
-        """Give the smallest and the largest size of one of `AXES`."""
+        """Return the smallest and the largest size of one of `AXES`."""
         return self.sizes[self.layout.index(axis)]
 
     def nearest(self, height: int, width: int) -> tuple[int, int]:
-        """Give the size that the input takes and that is nearest to an image's, each way."""
+        """Return the permitted size that is nearest to an image's, in each dimension."""
         return _nearest(height, self.range_of("H")), _nearest(width, self.range_of("W"))
 
     def is_unbounded(self, axis: str) -> bool:
-        """Tell whether any size is taken there."""
+        """Return whether any size is permitted on this axis."""
         return self.range_of(axis)[1] >= NO_LIMIT
 
     def described(self) -> str:
-        """Say in words what images become."""
+        """Describe in words the array that an image becomes."""
         height, width = (_worded(self.range_of(axis)) for axis in "HW")
         colours = self.colours if self.channels == COLOURED else "grey"
         return f"{height} x {width} {colours}"

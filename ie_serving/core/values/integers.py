@@ -4,5 +4,5 @@ from typing import Final
 
 INT32_MAX: Final = 2**31 - 1
 INT64_MAX: Final = 2**63 - 1
-"""Version numbers are int64 on the wire, and so are the whole numbers of an Example: a larger one
-is refused, since no client could be given it back."""
+"""Version numbers are int64 on the wire, and so are the integers of an Example: a larger one is
+refused, since no reply could contain it."""

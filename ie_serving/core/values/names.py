@@ -1,17 +1,17 @@
-"""Names that people give to models and labels: how long they may be."""
+"""Limit for the length of model names and labels."""
 
 from typing import Final
 
 LONGEST: Final = 255
-"""Characters of a name: as of a file, from which many have theirs. A name stands in each log line,
-series of the metrics and status that is about it. TensorFlow Serving has no bound."""
+"""Characters of a name; the limit of file names, which many model names are taken from. Each log
+line, metric and status of a model contains its name. TensorFlow Serving has no limit."""
 
 
 def too_long(kind: str, name: str) -> str:
-    """Say what is wrong with a name that is too long; empty where it is not.
+    """Describe the fault of a too long name; empty if it is not too long.
 
     Args:
-        kind: what the name is, such as "label".
+        kind: kind of the name, such as "label".
         name: of any length.
     """
     if len(name) <= LONGEST:

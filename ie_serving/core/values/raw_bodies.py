@@ -1,8 +1,8 @@
-"""Models that take bytes: a body comes in and another goes out, whatever they mean.
+"""Models that take and return raw bodies, whatever the bytes mean.
 
-Such a model, mostly a kernel, has one input, a string, and gives one string: the body of the reply.
-Its content type is what the model gives as a second string `content_type`, else JSON for an output
-of JSON and bytes for any other.
+Such a model, mostly a kernel, has one string input and one string output, the body of the reply.
+The reply's content type is the model's second string output `content_type`; without it, JSON for an
+output of JSON, and bytes for any other.
 """
 
 import re
@@ -15,15 +15,15 @@ from ie_serving.core.values.errors import InvalidRequest, ServingError
 from ie_serving.core.values.tensors import Array, DataType, Signature, TensorSpec
 
 CONTENT_TYPE: Final = "content_type"
-"""Name of the output that says what the reply is."""
+"""Name of the output with the content type of the reply."""
 JSON, BYTES = "application/json", "application/octet-stream"
 _TYPE: Final = re.compile(r"[!-~]+/[ -~]*[!-~]")
-"""What may be sent as a Content-Type: printable ASCII. A line end in it would end the header, and
-let the model write further ones."""
+"""Permitted Content-Type: printable ASCII. A line end in it would end the header, so that the model
+could add further headers."""
 
 
 def takes_bytes(signature: Signature) -> bool:
-    """Tell whether a signature can answer a body by a body."""
+    """Return whether a signature takes a body and returns one."""
     inputs = [*signature.inputs.values()]
     outputs = [spec for name, spec in signature.outputs.items() if name != CONTENT_TYPE]
     return (
@@ -34,7 +34,7 @@ def takes_bytes(signature: Signature) -> bool:
 
 
 def check_takes_bytes(signature: Signature) -> None:
-    """Refuse a body for a signature that takes none. Raises: InvalidRequest."""
+    """Refuse a body for a signature that does not take one. Raises: InvalidRequest."""
     if not takes_bytes(signature):
         raise InvalidRequest(
             "it takes no bytes: that takes one input and one output, both a string, and at most an"
@@ -44,7 +44,7 @@ def check_takes_bytes(signature: Signature) -> None:
 
 
 def body_of(signature: Signature, body: bytes) -> dict[str, Array]:
-    """Give a body as the input of a signature. Raises: as `check_takes_bytes`."""
+    """Make the input of a signature from a body. Raises: as `check_takes_bytes`."""
     check_takes_bytes(signature)
     ((name, spec),) = signature.inputs.items()
     array: Array = np.empty((1,) * len(spec.shape or ()), np.object_)
@@ -53,10 +53,10 @@ def body_of(signature: Signature, body: bytes) -> dict[str, Array]:
 
 
 def reply_of(signature: Signature, outputs: Mapping[str, Array]) -> tuple[str, bytes]:
-    """Give content type and body of what a signature that takes bytes has given.
+    """Return content type and body from the outputs of a signature that takes bytes.
 
     Raises:
-        ServingError: it gave several strings, or a content type that is none.
+        ServingError: the outputs have several strings, or an invalid content type.
     """
     (name,) = (each for each in signature.outputs if each != CONTENT_TYPE)
     content_type = JSON if signature.outputs[name].json else BYTES

@@ -1,4 +1,4 @@
-"""What is asked of a servable, whichever protocol it came by."""
+"""Requests to a servable, independent of the protocol."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,12 +14,12 @@ Features: TypeAlias = Mapping[str, Feature]
 
 @dataclass(frozen=True, slots=True)
 class ModelSpec:
-    """Which servable a request means.
+    """The servable that a request names.
 
     Attributes:
         name: model name.
         version: exactly this version; None for the default or a label's.
-        label: version label; None when there is none. Never set together with `version`.
+        label: version label; None if there is none. Never set together with `version`.
         signature: signature name; empty for `serving_default`.
     """
 
@@ -38,16 +38,15 @@ class InferRequest:
     """One request to run a signature on named tensors, parsed but not yet decoded.
 
     Attributes:
-        model: which servable.
+        model: the servable.
         signature: name of the signature; empty for `serving_default`.
-        decode: gives all inputs by alias, for the signature that was found; and which of its forms
-            the reply takes, where the protocol has several. Raises InvalidRequest for what cannot
-            be decoded.
+        decode: returns all inputs by alias, for the given signature; and the form of the reply, if
+            the protocol has several. Raises InvalidRequest if the data cannot be decoded.
         size: bytes that `decode` has to read, and to fill up.
-        at_once: does the same as `decode` where that takes a few milliseconds at most, whatever the
-            size, and gives None where it may take longer; None for a protocol that never knows.
+        at_once: does the same as `decode` if that takes a few milliseconds at most, whatever the
+            size, and returns None if it may take longer; None for a protocol that cannot tell.
         output_filter: aliases of the outputs to return; empty for all.
-        caller: what the front end knows of who asks, in its own form (`Interface.caller`).
+        caller: the front end's data of the caller, in its own form (`Interface.caller`).
     """
 
     model: ModelSpec
@@ -64,10 +63,10 @@ class ExamplesRequest:
     """One request to classify Examples, or to regress them.
 
     Attributes:
-        model: which servable.
+        model: the servable.
         signature: name of the signature; empty for `serving_default`.
-        decode: gives the Examples, at least one. Raises InvalidRequest.
-        count: how many Examples `decode` has to read.
+        decode: returns the Examples, at least one. Raises InvalidRequest.
+        count: number of Examples that `decode` has to read.
     """
 
     model: ModelSpec
@@ -78,10 +77,10 @@ class ExamplesRequest:
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """One of the questions that a MultiInference asks about the same Examples.
+    """One of the tasks of a MultiInference on the same Examples.
 
     Attributes:
-        model: which servable; its name may be empty, which the data plane refuses.
+        model: the servable; its name may be empty, which the data plane refuses.
         method: `method_name`, as the client wrote it.
     """
 

@@ -1,4 +1,4 @@
-"""A request that was recorded, to be tried on a version before it serves."""
+"""A recorded request, to be tried on a version before it serves."""
 
 from dataclasses import dataclass
 
@@ -12,8 +12,8 @@ class Sample:
 
     Attributes:
         place: where it was read, for texts.
-        request: to be asked.
-        golden: the same with what is expected of it; None where nothing is.
+        request: the request.
+        golden: the same with its expected outputs; None if there are none.
     """
 
     place: str

@@ -1,4 +1,4 @@
-"""The signature that somebody means."""
+"""Finds the signature that a request names."""
 
 from collections.abc import Mapping
 
@@ -7,10 +7,10 @@ from ie_serving.core.values.tensors import SERVING_DEFAULT, Signature
 
 
 def named(signatures: Mapping[str, Signature], name: str, whose: str) -> Signature:
-    """Find a signature by its name; without one the default is meant.
+    """Find a signature by its name; an empty name means the default.
 
     Args:
-        signatures: those there are.
+        signatures: the model's signatures.
         name: of one of them, or empty.
         whose: words for the error, such as `model "m" version 3`.
 
@@ -20,7 +20,7 @@ def named(signatures: Mapping[str, Signature], name: str, whose: str) -> Signatu
     wanted = name or SERVING_DEFAULT
     found = signatures.get(wanted)
     if found is None:
-        # Not those of TensorFlow itself, which nobody can ask.
+        # Without those of TensorFlow itself, which requests cannot use.
         known = sorted(n for n, s in signatures.items() if s.left_out or not s.definition)
         raise NotFound(f'{whose} has no signature "{wanted}"; it has {", ".join(known)}')
     return found

@@ -1,4 +1,4 @@
-"""What a tensor is, apart from its values: dtype, name, shape; and what a signature is.
+"""Descriptions of tensors (dtype, name, shape) and of signatures.
 
 One table names each dtype in the four vocabularies that meet here: numpy (between the parts of
 this server), OpenVINO, TensorFlow on the wire (types.proto) and TensorFlow Serving's JSON errors.
@@ -34,8 +34,8 @@ class DataType(enum.Enum):
             object arrays of `bytes`.
     """
 
-    # The numbers have gaps: 8, 11 to 13 and the like are types that neither engine has, such as
-    # complex and quantized ones, and a request with one is refused by its number.
+    # The numbers have gaps: 8, 11 to 13 and others are types that neither engine has, such as
+    # complex and quantized ones. A request with one is refused by its number.
     FP32 = ("f32", 1, "DT_FLOAT", "float", np.float32)
     FP64 = ("f64", 2, "DT_DOUBLE", "double", np.float64)
     INT32 = ("i32", 3, "DT_INT32", "int32", np.int32)
@@ -61,7 +61,7 @@ class DataType(enum.Enum):
 
 BY_NUMBER: Mapping[int, DataType] = MappingProxyType({d.number: d for d in DataType})
 BY_OPENVINO: Mapping[str, DataType] = MappingProxyType({d.openvino: d for d in DataType})
-# Arrays of float32 are FP32: BF16 has no numpy dtype of its own, and no array says that it was one.
+# Arrays of float32 count as FP32: BF16 has no numpy dtype, so no array shows that it was BF16.
 BY_NUMPY: Mapping[np.dtype[Any], DataType] = MappingProxyType(
     {d.numpy: d for d in DataType if d is not DataType.BF16}
 )
@@ -74,16 +74,16 @@ class TensorSpec:
     Attributes:
         name: the alias in requests and replies, after any mapping.
         dtype: element type.
-        shape: one entry a dimension, -1 where any size is taken; None when even the rank is open.
+        shape: one entry a dimension, -1 for any size; None if even the rank is open.
         tensor: the tensor's own name in the model, `TensorInfo.name` in the metadata.
-        layout: order of the dimensions in OpenVINO's letters, such as `NHWC`; empty where neither
-            the model nor its configuration says it.
-        bounds: smallest and largest size of each dimension, where `shape` does not say it all.
-        image: what encoded images become that are sent instead; None where none are taken.
-        colours: order of the colours of these, where no setting says it: what models of this
-            format are mostly trained with.
-        apart: the server's own, beside the model: its shape says nothing of the other tensors.
-        json: each string is a text of JSON, which REST writes as the value that it means.
+        layout: order of the dimensions in OpenVINO's letters, such as `NHWC`; empty if neither the
+            model nor its configuration says it.
+        bounds: smallest and largest size of each dimension, if `shape` alone does not say it.
+        image: form that encoded images are decoded to; None if the input takes no images.
+        colours: order of the colours of images, if no setting says it: the order that models of
+            this format are mostly trained with.
+        apart: added by the server beside the model: its shape is unrelated to the other tensors.
+        json: each string is a JSON text, which REST writes as the value that it stands for.
     """
 
     name: str
@@ -103,7 +103,7 @@ class TensorSpec:
 
 
 class Method(str, enum.Enum):
-    """What a signature is for. Source: signature_constants of TensorFlow."""
+    """Purpose of a signature. Source: signature_constants of TensorFlow."""
 
     PREDICT = "tensorflow/serving/predict"
     CLASSIFY = "tensorflow/serving/classify"
@@ -123,23 +123,23 @@ class Signature:
         name: signature name.
         inputs: specs by alias.
         outputs: specs by alias.
-        method: one of `Method`, or what the model's author wrote.
-        examples: how it is computed, when its input is a batch of serialized Examples.
-        defaults: values of inputs that a request may leave out.
-        ignored: names that a request may give beside `inputs`, and that change nothing.
-        left_out: why it is not served, though the model declares it; empty for one that is.
-        definition: of one that is listed and not served: its SignatureDef, serialized, since it may
-            hold what no spec can say; empty where the specs say it all.
-        runs_on: what computes it, in words for `ie_serving check`.
-        precision: that its floats are computed in, such as `bf16`; empty where that is not told.
-        evidence: what comparing it with a second engine has shown; None where that is not done.
-        states: names under which `CompiledModel.infer` gives what lasts beyond an inference, beside
-            the outputs, and takes it beside the inputs: all of them, or none to begin anew.
-        gathers: the model makes batches of its requests itself, if anybody does.
-        told: the model is told who asks, by `core.values.callers.CALLER`.
-        is_open: where it names no inputs it takes any, and where it names no outputs it gives any.
-        behind: inputs of the model behind whatever takes any: JSON, which has no dtypes, is read
-            by these where names are the same.
+        method: one of `Method`, or the text of the model's author.
+        examples: how it is computed, if its input is a batch of serialized Examples.
+        defaults: values of inputs that a request may omit.
+        ignored: names that a request may give beside `inputs`, without effect.
+        left_out: why it is not served, though the model declares it; empty if it is served.
+        definition: serialized SignatureDef of a signature that is listed and not served, since it
+            may hold facts that no spec can express; empty if the specs are complete.
+        runs_on: the engine that computes it, in words for `ie_serving check`.
+        precision: floating-point precision, such as `bf16`; empty if not known.
+        evidence: result of the comparison with a second engine; None without a comparison.
+        states: names of state tensors, which `CompiledModel.infer` returns beside the outputs and
+            takes beside the inputs: all of them, or none for a new state.
+        gathers: the model itself batches its requests, and no layer does.
+        told: the model sees the caller, by `core.values.callers.CALLER`.
+        is_open: if it names no inputs it takes any, and if it names no outputs it returns any.
+        behind: inputs of the model behind a layer that takes any: JSON, which has no dtypes, is
+            read by these where names are the same.
     """
 
     name: str
@@ -167,16 +167,16 @@ class Signature:
 
     @property
     def gives_any(self) -> bool:
-        """Whether the outputs are known only when they come."""
+        """Whether the outputs are known only after the inference."""
         return self.is_open and not self.outputs
 
 
 class Evidence(NamedTuple):
-    """What comparing a model with a second engine has shown.
+    """Result of the comparison of a model with a second engine.
 
     Attributes:
-        result: `alike`, `handed_over` for one of which some requests go to the second engine,
-            `other_engine` for one that the second engine serves, or `not_compared`.
+        result: `alike`, `handed_over` if some requests go to the second engine, `other_engine` if
+            the second engine serves it, or `not_compared`.
         told: the same in words, with the release and the number of requests, or the cause.
     """
 
@@ -185,7 +185,7 @@ class Evidence(NamedTuple):
 
 
 def specs_of(arrays: Mapping[str, Array]) -> dict[str, TensorSpec]:
-    """Describe arrays whose specs nobody has declared; their dtypes are those of `BY_NUMPY`."""
+    """Describe arrays without declared specs; their dtypes are those of `BY_NUMPY`."""
     return {
         name: TensorSpec(name, BY_NUMPY[array.dtype], None, f"{name}:0")
         for name, array in arrays.items()
@@ -193,15 +193,15 @@ def specs_of(arrays: Mapping[str, Array]) -> dict[str, TensorSpec]:
 
 
 def strings(values: Sequence[bytes]) -> Array:
-    """Give strings as an array of one dimension."""
-    # Filled afterwards: of a list of bytes numpy makes an array of one width, and cuts zero bytes.
+    """Make a one-dimensional array of strings."""
+    # Filled afterwards: numpy would make fixed-width bytes and cut trailing zero bytes.
     array: Array = np.empty(len(values), np.object_)
     array[:] = values
     return array
 
 
 CLASSES, SCORES, OUTPUTS = "classes", "scores", "outputs"
-"""What an output of a signature for Classify or Regress means: its role."""
+"""Roles: the meanings of outputs of a signature for Classify or Regress."""
 
 
 @dataclass(frozen=True)
@@ -211,8 +211,8 @@ class ExampleBinding:
     Attributes:
         base: the signature that is run.
         features: for each input of `base`, the feature of an Example that fills it.
-        roles: `scores`, `classes` or `outputs`, to the output of `base` that holds it.
-        labels: class names by index, when no output of `base` holds them.
+        roles: output of `base` for each of `scores`, `classes` or `outputs`.
+        labels: class names by index, if no output of `base` holds them.
     """
 
     base: Signature

@@ -1,4 +1,4 @@
-"""What clients are told of one version of a model: its public state, and why its load failed."""
+"""Status of one version of a model as clients see it: its public state, and its load error."""
 
 import enum
 from dataclasses import dataclass
@@ -10,24 +10,24 @@ class State(enum.IntEnum):
     START = 10
     """Wanted; its load has not begun."""
     LOADING = 20
-    """Being fetched, compiled and warmed up; or failed, with an error, and to be tried again."""
+    """Being fetched, compiled and warmed up; or failed, with an error, and waiting for a retry."""
     AVAILABLE = 30
     """Requests are answered."""
     UNLOADING = 40
-    """No new requests; those that use it are waited for, then it is freed."""
+    """Takes no new requests; waits for those that use it, then it is freed."""
     END = 50
     """Gone. The same version found again starts a new life."""
 
 
 @dataclass(frozen=True, slots=True)
 class VersionStatus:
-    """What clients are told of one version.
+    """Status of one version as clients see it.
 
     Attributes:
         version: version number.
         state: public state.
         error: why its load failed; else empty.
-        remark: what a version that serves lacks: its signatures that are left out, with the causes.
+        remark: what a serving version lacks: its signatures that are left out, with the causes.
     """
 
     version: int

@@ -2,10 +2,10 @@
 
     starting -> open -> ending -> gone
 
-A request for an existing sequence is admitted when it arrives, and inferred after all requests
-admitted before it: requests of a sequence never overtake each other. A START that fails leaves no
-sequence, an END that fails leaves the sequence unchanged. `docs/sequences.md` has the rules for
-clients.
+A request for a sequence that exists is admitted when it arrives and inferred when all that were
+admitted before it have been: requests of a sequence never overtake each other. A START that fails
+leaves nothing, an END that fails leaves the sequence as it was. `docs/guide/sequences.md` has the
+rules for clients.
 """
 
 import asyncio

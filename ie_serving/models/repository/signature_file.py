@@ -10,7 +10,8 @@
 
 It lies next to the model. A signature named here takes a batch of `tensorflow.Example`, fills the
 inputs of its `base` with their features, and reads scores and classes, or values, from the base's
-outputs. `docs/api.md` documents each key; clients see the result in GetModelMetadata.
+outputs. `docs/reference/api/grpc.md` documents each key; clients see the result in
+GetModelMetadata.
 """
 
 import json

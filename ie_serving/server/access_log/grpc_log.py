@@ -1,7 +1,7 @@
-"""Calls that are told of, over both transports: access log, traces.
+"""Observes gRPC calls for access log and traces, over both transports.
 
-Only where one of these is on do services pass through here. Calls of unknown methods do not. Of a
-conversation it is told when it ends.
+Services are wrapped by this module only if one of these is on. Calls of unknown methods are not
+observed. A streaming call is reported when it ends.
 """
 
 import asyncio
@@ -44,13 +44,13 @@ from ie_serving.telemetry.request.watch import Watch
 _OK: Final = Code.OK.name
 Metadata: TypeAlias = Sequence[tuple[str | bytes, str | bytes]]
 _GIVEN: Final = (HEADER, PARENT, STATE)
-"""What of the metadata is read."""
+"""Names of the metadata that are read."""
 _PLACES: Final = {name: place for place, key in enumerate(_GIVEN) for name in (key, key.encode())}
-"""The place of each in `_GIVEN`: transports give metadata as text or as bytes."""
+"""Index of each name in `_GIVEN`: transports pass metadata as text or as bytes."""
 
 
 def _around(length: int) -> tuple[bytes, bytes]:
-    """Give what stands before the stream's number and before an id, in what ends a reply."""
+    """Return the bytes before the stream's number and before the id, in the end of a reply."""
     block = replies.SUCCESS + replies.block((HEADER, "i" * length))
     frame = frames.headers(0, block, ends=True)
     return frame[:5], frame[9 : len(frame) - length]
@@ -61,42 +61,42 @@ _AROUND: Final = [_around(length) for length in range(LONGEST_ID + 1)]
 
 
 class Context(CallContext, Protocol):
-    """What a call tells, and takes, beside what every call does."""
+    """The parts of a call that only observed calls need."""
 
     def peer(self) -> object:
-        """Who the client is; see `entry.Entry`."""
+        """The client's address; see `entry.Entry`."""
 
     def set_trailing_metadata(self, pairs: tuple[tuple[str, str], ...], /) -> None:
         """Send `pairs` with the status."""
 
 
 class _Logged:
-    """What the calls of one method have in common.
+    """The common part of all calls of one method.
 
     Args of the constructor:
         path: of the method.
-        watch: who tells of its calls.
+        watch: the observers of its calls.
 
     Attributes:
-        asked: what its calls ask for.
-        metadata, given: of the call before, and what was read of it.
+        asked: operation that its calls ask for.
+        metadata, given: of the previous call, and the values read from it.
     """
 
     def __init__(self, path: str, watch: Watch) -> None:
         self.asked = _asked(path)
         self._watch = watch
-        # Of the call before: over HTTP/2, calls with the same headers share what was read of them.
+        # Of the previous call: over HTTP/2, calls with equal headers share the values read.
         self.metadata: Metadata = ()
         self.given = _given(())
 
     def read(self, metadata: Metadata) -> tuple[bytes, str, str]:
-        """Read what `_GIVEN` names in the metadata of a call."""
+        """Read the values of `_GIVEN` in the metadata of a call."""
         if metadata is not self.metadata:
             self.metadata, self.given = metadata, _given(metadata)
         return self.given
 
     def begun(self, context: Context) -> Entry | None:
-        """Make the entry of a call; None where nobody wants to tell of it."""
+        """Make the entry of a call; None if it is not observed."""
         id, parent, state = self.read(context.invocation_metadata() or ())
         watch, trace = self._watch, None
         if watch.trace is not None:
@@ -118,7 +118,7 @@ class _Logged:
         return entry
 
     def failed(self, entry: Entry, error: BaseException, context: Context) -> None:
-        """Note how a call has failed, and give it an id where its client has sent none."""
+        """Record how a call has failed, and give it an id if its client has sent none."""
         entry.code = code_of(error).name
         if self._watch.logs and not entry.id:
             _give_back(entry.named(), context)
@@ -133,7 +133,7 @@ def _asked(path: str) -> Asked:
 
 
 def _given(metadata: Metadata) -> tuple[bytes, str, str]:
-    """Read what `_GIVEN` names; empty where it is not there, or no id that is safe to log."""
+    """Read the values of `_GIVEN`; empty if missing, or if an id is not safe to log."""
     given = ["", "", ""]
     for name, value in metadata:
         if (place := _PLACES.get(name)) is not None:
@@ -144,11 +144,11 @@ def _given(metadata: Metadata) -> tuple[bytes, str, str]:
 
 
 class LoggedAnswer(_Logged):
-    """Answers as `answer` does. Every call is told of.
+    """Answers as `answer` does, and observes every call.
 
     Args of the constructor:
         path, watch: see `_Logged`.
-        answer: what answers it.
+        answer: the method.
 
     Attributes:
         answer: see above.
@@ -163,7 +163,7 @@ class LoggedAnswer(_Logged):
     async def __call__(
         self, payload: Buffer, context: CallContext, begun: Entry | None = None
     ) -> bytes:
-        """See `Answer`; `begun` is the entry of the call where there is one already."""
+        """See `Answer`; `begun` is the entry of the call if it exists already."""
         entry = begun or self.begun(cast(Context, context)) or Entry()
         entry.received = len(payload)
         CURRENT.set(entry)
@@ -179,7 +179,7 @@ class LoggedAnswer(_Logged):
 
 
 class SampledAnswer(LoggedAnswer):
-    """The same where some calls are told of. One that is not pays for no coroutine here."""
+    """Observes only a sample of the calls. The others cost no coroutine here."""
 
     def __call__(  # type: ignore[override]  # an `Answer` gives any awaitable
         self, payload: Buffer, context: CallContext
@@ -188,16 +188,16 @@ class SampledAnswer(LoggedAnswer):
         begun = self.begun(cast(Context, context))
         if begun is not None:
             return super().__call__(payload, context, begun)
-        CURRENT.set(None)  # else it is that of a call before, which may be under way
+        CURRENT.set(None)  # otherwise the entry of an earlier call, which may be in progress
         return self.answer(payload, context)
 
 
 class LoggedConversation(_Logged):
-    """Converses as `inner` does: a `Converse`. It is told of when it ends.
+    """Wraps `inner`, a `Converse`, and observes each call when it ends.
 
     Args of the constructor:
         path, watch: see `_Logged`.
-        inner: what answers it.
+        inner: the method.
     """
 
     def __init__(self, path: str, inner: Streaming, watch: Watch) -> None:
@@ -210,9 +210,9 @@ class LoggedConversation(_Logged):
         """See `Converse`."""
         entry = self.begun(cast(Context, context))
         if entry is None:
-            entry = Entry()  # which nobody is told of
+            entry = Entry()  # not reported to any observer
         entry.received = 0
-        entry.parts = None  # there is no end to what may be done for it
+        entry.parts = None  # a stream may add parts without limit
         CURRENT.set(entry)
         try:
             async with aclosing(
@@ -226,7 +226,7 @@ class LoggedConversation(_Logged):
             self.failed(entry, error, cast(Context, context))
             raise
         finally:
-            entry.code = entry.code or Code.CANCELLED.name  # whoever reads it has left
+            entry.code = entry.code or Code.CANCELLED.name  # the client has left
             entry.forget_times()
             self._watch.end(entry)
 
@@ -238,16 +238,16 @@ async def _counted(requests: AsyncIterator[Buffer], entry: Entry) -> AsyncIterat
 
 
 class LoggedAdmission:
-    """Admits as `admission` does, has what answers told of, and tells of whom it does not admit.
+    """Admits as `admission` does, wraps the admitted methods, and reports refused calls.
 
-    Of those neither the address nor an id of their own is known here.
+    Neither the address nor an own id of a refused call is known here.
 
     Attributes:
         decided: see `Admission`.
     """
 
     def __init__(self, admission: Admission, watch: Watch) -> None:
-        # Nothing: each call is admitted here, so that it is told of what answers it.
+        # Empty: each call is admitted here, so that its method is wrapped.
         self.decided: Mapping[Any, Any] = {}
         self._admission = admission
         self._watch = watch
@@ -273,7 +273,7 @@ class LoggedAdmission:
 
 
 def logged(services: Services, watch: Watch) -> Services:
-    """Have the calls of every method of `services` told of."""
+    """Wrap every method of `services` so that its calls are observed."""
     return {
         service: {
             name: _logged(f"/{service}/{name}".encode(), method, watch)
@@ -291,13 +291,13 @@ def _logged(path: bytes, method: Method, watch: Watch) -> Method:
 
 
 class _Told(Call):
-    """A call over the own HTTP/2 that is told of.
+    """An observed call over the own HTTP/2.
 
     Attributes:
-        told: its entry, once there is one, and an access log.
+        told: its entry, once it exists and there is an access log.
     """
 
-    # Without slots: two kinds of call have some of their own, and a class has one such base.
+    # Without slots: both kinds of call have slots, and a class can have only one such base.
     told: Entry | None = None
 
     def peer(self) -> object:
@@ -305,11 +305,11 @@ class _Told(Call):
         return self._sender.peer
 
     def invocation_metadata(self) -> Fields:
-        """See `CallContext`; with the headers of HTTP/2, which nobody asks for here."""
+        """See `CallContext`; includes the headers of HTTP/2, which are not used here."""
         return self._request.fields
 
     def set_trailing_metadata(self, pairs: tuple[tuple[str, str], ...], /) -> None:
-        """See `Context`: the id, with a status that is OK. A failure has it by `_trailing`."""
+        """See `Context`: the id, for a status of OK. A failure sends it in `_trailing`."""
         self._give_back(pairs[0][1].encode())
 
     def _give_back(self, id: bytes) -> None:
@@ -318,15 +318,15 @@ class _Told(Call):
 
     @property
     def _trailing(self) -> bytes:  # type: ignore[override]
-        """The metadata of a failure."""
+        """Metadata of a failure."""
         return replies.block((HEADER, self.told.named().decode())) if self.told else b""
 
 
 class ToldCall(_Told, UnaryCall):
     """A unary call that is logged.
 
-    Until `_run`, its method is the `LoggedAnswer`; from then on the answer that this wraps. The
-    call keeps the entry itself, so that no further coroutine runs for it.
+    Until `_run`, its method is the `LoggedAnswer`; from then on the answer that this one wraps. The
+    call itself keeps the entry, so that no further coroutine runs for it.
     """
 
     _logged: LoggedAnswer
@@ -351,13 +351,13 @@ class ToldCall(_Told, UnaryCall):
                 logged.end(entry)
             else:
                 self._done(None)
-            entry.spare = True  # nobody refers to it any more but the connection's context
+            entry.spare = True  # only the connection's context still refers to it
 
     def _begun(self, logged: LoggedAnswer) -> Entry | None:
-        """Give the entry of this call to whoever works for it.
+        """Make the entry of this call current for the code that answers it.
 
-        As `LoggedAnswer.begun`, in fewer steps: most connections have one entry for all calls, and
-        each function that is called here would be a fifth of what is left.
+        Does what `LoggedAnswer.begun` does, in fewer steps: most connections have one entry for all
+        calls, and each function call here would be a fifth of the remaining time.
         """
         entry = CURRENT.get()
         if entry is not None and entry.spare:
@@ -382,18 +382,18 @@ class ToldCall(_Told, UnaryCall):
         return content
 
     def _done(self, _: object) -> None:
-        """End the entry of a call that has not failed: it has sent its answer, or been left."""
+        """End the entry of a call without failure: its answer is sent, or the client has left."""
         if self._entry is not None:
             size = self._size
             self._end(_OK if size else Code.CANCELLED.name, max(0, size - PREFIX.size))
 
     def fail(self, code: Code, text: str) -> None:
         """See `Call`."""
-        super().fail(code, text)  # gives the entry the id that the client is sent
+        super().fail(code, text)  # sets the entry's id to the one that the client is sent
         self._end(code.name)
 
     def _interrupted(self, error: asyncio.CancelledError) -> None:
-        if self._answered is Answered.ALL:  # by whoever has cancelled the work, and says why
+        if self._answered is Answered.ALL:  # then the canceller of the work records the cause
             self._end(code_of(error).name)
         super()._interrupted(error)
 
@@ -405,7 +405,7 @@ class ToldCall(_Told, UnaryCall):
             self._logged.end(entry)
 
     def _refuse(self, error: Exception) -> None:
-        """See `Call`. One refused before its method has begun gets an entry here, to be logged."""
+        """See `Call`. A call refused before its method has begun gets its entry here."""
         if isinstance(self._method, LoggedAnswer):
             self._logged = self._method
             self._entry = self._begun(self._logged)
@@ -413,11 +413,11 @@ class ToldCall(_Told, UnaryCall):
 
 
 class ToldConversation(_Told, StreamingCall):
-    """One of many messages."""
+    """A streaming call that is logged."""
 
 
 class _Arriving(_Told):
-    """One that tells when its headers came, where it may be traced."""
+    """A call that records when its headers arrived, if it may be traced."""
 
     arrived: float
 
@@ -428,13 +428,13 @@ class _Arriving(_Told):
 
 
 class TracedCall(_Arriving, ToldCall):
-    """One of one message."""
+    """A unary call that may be traced."""
 
     def _begun(self, logged: LoggedAnswer) -> Entry | None:
         entry = logged.begun(self)
-        CURRENT.set(entry)  # None too: else work for this call would find the entry before it
+        CURRENT.set(entry)  # None too: otherwise the work would find an earlier entry
         return entry
 
 
 class TracedConversation(_Arriving, ToldConversation):
-    """One of many messages."""
+    """A streaming call that may be traced."""

@@ -1,6 +1,6 @@
-"""Puts those who tell of requests in front of what answers; where nobody does, nothing is there.
+"""Wraps applications and services with the observers of requests, if there are any.
 
-They are the access log, the traces and `Server-Timing`: see `telemetry/request/watch.py`.
+Observers are the access log, the traces and `Server-Timing`: see `telemetry/request/watch.py`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from ie_serving.telemetry.metrics.inferences import Inferences
 from ie_serving.telemetry.request.access_log import AccessLog
 from ie_serving.telemetry.request.watch import Told, Tracing, Watch
 
-if TYPE_CHECKING:  # a worker imports what a port needs when that port is on
+if TYPE_CHECKING:  # modules of a port are imported only if that port is on
     from ie_serving.server.transport.grpc.call import UnaryCall
     from ie_serving.server.transport.grpc.conversation import StreamingCall
     from ie_serving.server.transport.http1.messages import App
@@ -23,13 +23,13 @@ if TYPE_CHECKING:  # a worker imports what a port needs when that port is on
 
 
 class OptionalWatch:
-    """Those who tell of the requests of a worker.
+    """The observers of the requests of a worker.
 
     Args of the constructor:
-        target: file of the access log, or `-` for standard output; empty: there is none.
+        target: file of the access log, or `-` for standard output; empty: no access log.
         form: of its lines, `text` or `json`.
-        traces: URL that spans are posted to; empty: nothing is traced.
-        timing: replies over REST tell times.
+        traces: URL that spans are posted to; empty: no traces.
+        timing: REST replies have `Server-Timing`.
 
     Raises:
         ServingError: the file cannot be opened.
@@ -39,12 +39,12 @@ class OptionalWatch:
         log = AccessLog(target, form) if target else None
         watch = Watch(log, _tracing(traces), timing=timing)
         self._watch = watch if target or traces or timing else None
-        # `Server-Timing` exists over REST only: alone, it needs no entries of gRPC calls.
+        # `Server-Timing` exists over REST only: if it is alone, gRPC calls need no entries.
         self._calls = watch if target or traces else None
         self._parts = bool(traces or timing)
 
     def rest(self, app: App, *, secure: bool = False) -> tuple[App, Connect]:
-        """Give what answers requests over REST, and what carries them."""
+        """Return the application for REST requests, and the class of their connections."""
         from ie_serving.server.transport.http1.connection import Connection
 
         if self._watch is None:
@@ -53,13 +53,13 @@ class OptionalWatch:
 
         kind = PartsApp if self._parts else ToldApp
         told = kind(app, self._watch, secure=secure)
-        # The method, not an object with `__call__`, which takes a call more.
+        # A bound method, since calling an object with `__call__` costs one more call.
         return told.answer, partial(ToldConnection, self._watch)
 
     def grpc(
         self, services: Services, admission: Admission | None
     ) -> tuple[Services, Admission | None]:
-        """Give what answers calls; where callers are asked who they are, `admission` chooses it."""
+        """Wrap services and admission; `admission` is None unless callers are authenticated."""
         if self._calls is None:
             return services, admission
         from ie_serving.server.access_log.grpc_log import LoggedAdmission, logged
@@ -69,7 +69,7 @@ class OptionalWatch:
         return services, LoggedAdmission(admission, self._calls)
 
     def calls(self) -> tuple[type[UnaryCall], type[StreamingCall]]:
-        """Give what carries calls over the own HTTP/2: of one message, and of streams of them."""
+        """Return the classes for unary and streaming calls over the own HTTP/2."""
         from ie_serving.server.transport.grpc.call import UnaryCall
         from ie_serving.server.transport.grpc.conversation import StreamingCall
 
@@ -82,7 +82,7 @@ class OptionalWatch:
         return grpc_log.TracedCall, grpc_log.TracedConversation
 
     def record(self, model: str, version: int) -> Inferences:
-        """Begin the record of the inferences of a version."""
+        """Start the record of the inferences of a version."""
         if not self._parts:
             return Inferences()
         from ie_serving.telemetry.request.parts import Noting
@@ -90,7 +90,7 @@ class OptionalWatch:
         return Noting(model, version)
 
     def steps(self, record: Record) -> Record:
-        """Give what is told of each step of a graph."""
+        """Return the record that observes each step of a graph."""
         if not self._parts:
             return record
         from ie_serving.telemetry.request.parts import of_steps
@@ -99,11 +99,11 @@ class OptionalWatch:
 
     @property
     def batches(self) -> Told | None:
-        """Give what is told of each batch of requests; None where nobody wants to know."""
+        """Return the observer of each batch of requests; None if there is none."""
         return self._watch.batch if self._watch is not None and self._parts else None
 
     async def close(self) -> None:
-        """Write and send what waits, within a bounded time."""
+        """Write and send pending data, within a bounded time."""
         if self._watch is not None:
             await asyncio.to_thread(self._watch.close)
 
@@ -111,7 +111,7 @@ class OptionalWatch:
 def _tracing(endpoint: str) -> Tracing | None:
     if not endpoint:
         return None
-    # Here: the library takes a tenth of a second, and some 10 MB.
+    # Imported here: the library takes 0.1 s to import, and some 10 MB.
     from ie_serving.telemetry.trace.traces import Traces
 
     return Traces(endpoint)

@@ -1,9 +1,9 @@
-"""Requests over REST that are told of: access log, traces, `Server-Timing`.
+"""Observes REST requests for access log, traces and `Server-Timing`.
 
-`ToldApp.answer` makes the entry of a request when it comes; the connection that carries it, a
-`ToldConnection`, ends the entry with the reply. So no coroutine stands between the two. Only where
-one of these is on are they there. What is no request, and so is refused by the protocol, does not
-come here.
+`ToldApp.answer` makes the entry of a request on arrival; the connection that carries it, a
+`ToldConnection`, ends the entry with the reply. So no coroutine is needed in between. Both are used
+only if one of these is on. Data that the protocol refuses because it is no request is not observed
+here.
 """
 
 from collections.abc import Coroutine, Sequence
@@ -30,7 +30,7 @@ from ie_serving.telemetry.request.request_id import HEADER, safe
 from ie_serving.telemetry.request.trace_context import PARENT, STATE
 from ie_serving.telemetry.request.watch import Watch
 
-if TYPE_CHECKING:  # imported when a connection leaves HTTP
+if TYPE_CHECKING:  # imported when a connection switches to another protocol
     from ie_serving.server.transport.http1.channel import Channel
 
 _HEADER: Final = HEADER.encode()
@@ -38,10 +38,10 @@ _CONTEXT: Final = (PARENT.encode(), STATE.encode())
 _ID: Final = _HEADER + b": %b\r\n"
 _TIMING: Final = b"server-timing: %b\r\n"
 CANCELLED: Final = 499
-"""nginx's code of a request whose client has left, or that was cut at the end of a drain."""
+"""nginx's code for a request whose client has left, or that was cancelled by a drain."""
 FAILED: Final = 500
 WRONG: Final = 400
-"""From this code on a request has failed; its reply has an id, also where the client sent none."""
+"""Lowest code of a failed request; its reply has an id even if the client sent none."""
 
 
 class ToldApp:
@@ -49,7 +49,7 @@ class ToldApp:
 
     Args of the constructor:
         app: the application.
-        watch: who tells of its requests.
+        watch: the observers of its requests.
         secure: whether they come over TLS.
     """
 
@@ -57,7 +57,7 @@ class ToldApp:
         self._app = app
         self._watch = watch
         self._secure = secure
-        # Of the request before: equal requests share one head, which most clients send again.
+        # Of the previous request: equal requests share one head, and most clients repeat theirs.
         self._head: RequestHead | None = None
         self._asked, self._given = Asked(), b""
 
@@ -70,7 +70,7 @@ class ToldApp:
         entry.began = now()
         entry.id, entry.client, entry.asked = self._given, ends.client, self._asked
         if body is None:
-            # A body that comes in pieces may be announced by its length all the same.
+            # The length of a body may be announced even if the body comes in pieces.
             entry.received, entry.arrived = head.length, entry.began
         else:
             entry.received = len(body)
@@ -84,9 +84,9 @@ class ToldApp:
 
 
 class PartsApp(ToldApp):
-    """The same where entries have parts, or some requests alone are told of.
+    """Used if entries have parts, or if only some requests are observed.
 
-    That is where there are traces or `Server-Timing`.
+    That is with traces or `Server-Timing`.
     """
 
     def answer(self, request: Request) -> Coroutine[Any, Any, Answer]:
@@ -98,9 +98,9 @@ class PartsApp(ToldApp):
             parent, state = [head.fields.get(name, b"").decode("latin-1") for name in _CONTEXT]
             trace = watch.trace(self._asked.path, parent, state)
             if trace is None and not watch.every:
-                CURRENT.set(None)  # else it is that of a request before, which may be under way
+                CURRENT.set(None)  # otherwise the entry of an earlier request, maybe in progress
                 return self._app(request)
-        answer = super().answer(request)  # it has not begun yet
+        answer = super().answer(request)  # a coroutine that has not begun yet
         entry = CURRENT.get()
         if entry is not None and (trace is not None or watch.timing):
             entry.trace, entry.parts, entry.secure = trace, [], self._secure
@@ -108,10 +108,10 @@ class PartsApp(ToldApp):
 
 
 class ToldConnection(Connection):
-    """A connection whose requests are told of when they are answered.
+    """A connection whose requests are reported when they are answered.
 
     Args of the constructor:
-        watch: who tells of them.
+        watch: the observers.
         server: see `Connection`.
     """
 
@@ -122,7 +122,7 @@ class ToldConnection(Connection):
 
     def _give_up(self, fault: Fault) -> None:
         entry = current()
-        # Without a request that is being answered, the entry is not one of this connection.
+        # If no request is being answered, the entry is not one of this connection.
         if entry is not None and self._answering:
             told = self._protocol.writer in SENDING and fault is DEFECT
             entry.code = FAILED if told else CANCELLED
@@ -130,7 +130,7 @@ class ToldConnection(Connection):
         super()._give_up(fault)
 
     async def _speak(self, switch: Switch, channel: "Channel") -> None:
-        """Speak the other protocol, and tell of it when it ends, as nginx does."""
+        """Run the other protocol, and report it when it ends, as nginx does."""
         entry = current()
         try:
             await super()._speak(switch, channel)
@@ -142,7 +142,7 @@ class ToldConnection(Connection):
 
 
 class _ToldProtocol(Protocol):
-    """Writes what is sent, and ends the entry of the request that is answered with it."""
+    """Writes replies, and ends the entry of the request that each one answers."""
 
     def __init__(self, known: KnownHeads, watch: Watch) -> None:
         super().__init__(known)
@@ -164,11 +164,11 @@ class _ToldProtocol(Protocol):
         return written
 
     def _begun(self, said: Switch | Continue | Fault, entry: Entry) -> Switch | Continue | Fault:
-        """Note that another protocol is spoken from here on, where it is."""
+        """If the reply switches to another protocol, note that in the entry."""
         if not isinstance(said, Switch):
             return said
         entry.code = said.status
-        entry.parts = None  # there is no end to what may be done for it
+        entry.parts = None  # a stream may add parts without limit
         return said._replace(lines=self._lines(entry))
 
     def _last_lines(self, entry: Entry) -> bytes:
@@ -183,7 +183,7 @@ class _ToldProtocol(Protocol):
 
 
 def timing(entry: Entry) -> bytes:
-    """Write the value of `Server-Timing`: milliseconds of what is known; W3C, Server Timing."""
+    """Write the value of `Server-Timing`: known times in milliseconds; W3C, Server Timing."""
     found = {"total": entry.ended - entry.began}
     if entry.encoded:
         whole = entry.inferred - entry.started

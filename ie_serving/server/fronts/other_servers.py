@@ -1,6 +1,6 @@
-"""Routes of other servers (`compat/`), put before the REST API where the settings ask for them.
+"""Adds the routes of other servers (`compat/`) before the REST API if the settings ask for them.
 
-Routes that a server is not started for are not imported.
+Routes that the settings do not ask for are not imported.
 """
 
 from collections.abc import Callable
@@ -19,26 +19,26 @@ from ie_serving.server.transport.http1.messages import App, Buffer
 
 
 class Front(NamedTuple):
-    """What answers every request, and what tells the gate what each asks for."""
+    """The application that answers every request, and the function that classifies requests."""
 
     answer: App
     wanted: Wanted
 
     def behind(self, routes: Routes[Any]) -> "Front":
-        """Give this front with `routes` before it."""
+        """Return this front with `routes` before it."""
         return Front(routes.before(self.answer), routes.wanted(self.wanted))
 
 
 class RestParts(NamedTuple):
-    """What routes are built of.
+    """The objects that routes are built from.
 
     Attributes:
-        settings: say which routes there are.
-        api: TensorFlow Serving's.
+        settings: decide which routes exist.
+        api: TensorFlow Serving's REST API.
         plane: runs the models.
         served: the models.
         interface: of `api`.
-        secure: callers come by TLS.
+        secure: callers connect by TLS.
     """
 
     settings: Settings
@@ -50,13 +50,13 @@ class RestParts(NamedTuple):
 
 
 AddRoutes = Callable[[Front, RestParts], Front]
-"""Puts routes before a front, or gives the front where the settings ask for none."""
+"""Puts routes before a front; returns the front unchanged if the settings ask for none."""
 
 
 def front_of(
     settings: Settings, api: RestApi, plane: DataPlane, served: ServedModels, *, secure: bool
 ) -> Front:
-    """Put the routes that the settings ask for before the REST API. Arguments: see `RestParts`."""
+    """Put the wanted routes before the REST API. Arguments: see `RestParts`."""
     interface = rest_interface(limit_s=settings.server.rest_timeout_s)
     parts = RestParts(settings, api, plane, served, interface, secure)
     front = Front(api.answer, wanting(settings.server.metrics_paths))

@@ -1,9 +1,9 @@
-"""Who asks: credentials become callers.
+"""Authentication: turns credentials into callers.
 
-A password costs some 40 ms and 16 MB of scrypt, so it is verified in a thread, and remembered.
-Wrong credentials take as long as right ones that are not remembered: digests are compared as a
-whole, and the password of an unknown user is hashed like another's. Keys are found by the first
-bytes of their SHA-256, which nobody who lacks the key can choose.
+Verifying a password takes scrypt some 40 ms and 16 MB, so a thread does it, and the result is
+cached. Wrong credentials take as long as right ones that are not cached: digests are compared as a
+whole, and for an unknown user a dummy password is hashed. Keys are looked up by the first bytes of
+their SHA-256, which a client without the key cannot choose.
 """
 
 import asyncio
@@ -25,35 +25,35 @@ from ie_serving.server.gate.renewed import Renewed
 from ie_serving.server.process.handover import Left
 from ie_serving.telemetry.log.logs import Event
 
-if TYPE_CHECKING:  # imported where tokens are believed
+if TYPE_CHECKING:  # imported only if tokens are accepted
     from ie_serving.server.gate.tokens import Tokens, Verifier
 
 log = logging.getLogger(__name__)
 
 MOST_KNOWN: Final = 4096
-"""Credentials, and decisions by them, that are remembered. For one more all are forgotten and those
-in use are learnt again. Only those of known callers are remembered: strangers fill nothing."""
+"""Most credentials, and decisions about them, in each cache. One more empties the cache, which then
+learns those in use again. Only known callers are cached, so unknown clients fill no memory."""
 LONGEST: Final = 1024
-"""Bytes of the longest credentials that are looked at, both headers together; keys have 43,
-passwords are short. They are remembered with every decision: 4,096 headers of 64 KB would fill
-256 MB for one caller who pads a key that is known."""
+"""Most bytes of both credential headers together; longer ones are refused. Keys have 43, passwords
+are short. Each cached decision has them in its key: 4,096 headers of 64 KB would let one caller who
+pads a known key fill 256 MB."""
 MOST_WAITING: Final = 64
-"""Passwords that wait to be verified, one at a time: 3 s of waiting. One more is refused, so that
-strangers with wrong passwords hold one processor and 16 MB, not all of them."""
+"""Passwords that wait to be verified one at a time: 3 s of waiting. More are refused, so that
+clients with wrong passwords occupy one processor and 16 MB, not the whole machine."""
 
 FORGET_S: Final = 1.0
-"""Seconds between two looks for tokens that have expired; so long may one be believed too long."""
+"""Seconds between two removals of expired tokens: a token may be accepted that much too long."""
 BEARER: Final = 'Bearer realm="ie_serving"'
-"""Challenge to send a key."""
+"""Challenge that asks for a key."""
 
 _FOUND_BY: Final = 2
-"""Bytes of a key's hash by which it is found: so few that the rest is compared in constant time, so
-many that ten thousand keys are not."""
+"""Bytes of a key's hash that index it: few enough that constant-time comparison covers the rest,
+enough that ten thousand keys are not all compared."""
 
 _NOBODY: Final = Caller(name="", rights=Right(0))
 _NO_DIGEST: Final = bytes(32)
 _COST: Final = (2**14, 8, 1)
-"""n, r and p of scrypt where the file has no users, as `ie_serving key password` chooses them."""
+"""n, r and p of scrypt if the file has no users, as `ie_serving key password` chooses them."""
 _MISSING: Final = (
     "credentials are missing: send `Authorization: Bearer KEY` or `x-api-key: KEY`, as a header or"
     " as metadata"
@@ -62,12 +62,12 @@ _UNKNOWN: Final = "these credentials are not known here"
 
 
 class Compared(NamedTuple):
-    """What credentials are compared with.
+    """The data that credentials are compared with.
 
     Attributes:
-        keys: hashes of keys and who has them, by the first bytes of the hashes.
-        nobody: the password of users who are not there: it costs what others' do.
-        verifier: of tokens; None where none is believed.
+        keys: hashes of keys with their callers, by the first bytes of the hashes.
+        nobody: dummy password for unknown users, which takes as long to verify as a real one.
+        verifier: of tokens; None if tokens are not accepted.
     """
 
     keys: Mapping[bytes, Sequence[tuple[bytes, Caller]]]
@@ -76,14 +76,14 @@ class Compared(NamedTuple):
 
 
 class Access(Renewed[AccessMaterial, Compared]):
-    """The callers that are known now. Belongs to one event loop.
+    """The callers that are known at present. Belongs to one event loop.
 
     Args of the constructor:
         read, left: see `Renewed`.
-        clock: seconds since the epoch, by which tokens expire.
+        clock: seconds since the epoch, for the expiry of tokens.
 
     Attributes:
-        decisions: what guards remember of callers; forgotten with every renewal. See `remember`.
+        decisions: cache of the guards' decisions; emptied at every renewal. See `remember`.
     """
 
     def __init__(
@@ -98,24 +98,24 @@ class Access(Renewed[AccessMaterial, Compared]):
         self._known: dict[Credentials, Caller] = {}
         self._verifying: dict[tuple[bytes, Password], asyncio.Future[bool]] = {}
         self._thread = ThreadPoolExecutor(1, "password")
-        # The place of the keys is a setting, so it stays when the file of callers changes.
+        # A setting names the source of the keys, so a changed file of callers does not replace it.
         verifier = self.prepared.verifier
         self._tokens = _tokens(verifier, self._forget) if verifier else None
         self._until: dict[Credentials, float] = {}
-        """When tokens that are remembered expire."""
+        """Expiry of cached tokens."""
         self._sweep: asyncio.TimerHandle | None = None
         self._renewals = 0
 
     @property
     def challenge(self) -> str:
-        """Say what credentials are taken, as `WWW-Authenticate` does."""
+        """Return the accepted kinds of credentials, as `WWW-Authenticate` lists them."""
         return f'{BEARER}, Basic realm="ie_serving"' if self.material.users else BEARER
 
     def caller(self, credentials: Credentials) -> Caller | None:
-        """Give who asks; None for passwords and tokens, which only `verified` looks at.
+        """Return the caller; None for passwords and tokens, which only `verified` checks.
 
         Raises:
-            Unauthenticated: nobody knows.
+            Unauthenticated: the credentials are not known.
         """
         known = self._known.get(credentials)
         if known is not None:
@@ -130,19 +130,19 @@ class Access(Renewed[AccessMaterial, Compared]):
             scheme, _, value = given.partition(b" ")
             if scheme.lower() == b"basic" and self.material.users:
                 return None
-            # Another scheme is a wrong key: whoever gives credentials means them, and neither the
-            # other header nor the certificate is a way out.
+            # Another scheme counts as a wrong key: a client that sends credentials is judged by
+            # them, and not by the other header or the certificate.
             key = value.strip() if scheme.lower() == b"bearer" else b""
         found = self._of_certificate(names) if key is None else self._of_key(key)
         remember(self._known, credentials, found)
         return found
 
     async def verified(self, credentials: Credentials) -> Caller:
-        """Give who asks, also by a password or a token.
+        """Return the caller, also by a password or a token.
 
         Raises:
-            Unauthenticated: nobody knows.
-            Forbidden: a token is right, and no line of the file is for it.
+            Unauthenticated: the credentials are not known.
+            Forbidden: a valid token that matches no line of the file.
             QueueFull: too many passwords or tokens wait to be verified.
             NotAvailable: the keys of tokens could not be fetched yet.
         """
@@ -155,7 +155,7 @@ class Access(Renewed[AccessMaterial, Compared]):
         user, password = _user(header)
         expected = material.users.get(user, self.prepared.nobody)
         is_right = await self._is_right(expected, password, header)
-        # The file may have changed meanwhile, and the user may be gone.
+        # The file may have changed during verification, and the user may have been removed.
         if material is not self.material:
             return await self.verified(credentials)
         if not is_right or expected.caller is _NOBODY:
@@ -174,7 +174,7 @@ class Access(Renewed[AccessMaterial, Compared]):
         return Compared(keys, nobody, _verifier(material.tokens) if material.tokens else None)
 
     def renewed(self) -> None:
-        """See `Renewed`: whoever has left the file is asked again at the next request."""
+        """See `Renewed`: callers that have left the file are refused from their next request on."""
         self._forget()
         found = self.material
         log.info(
@@ -192,13 +192,13 @@ class Access(Renewed[AccessMaterial, Compared]):
         log.error(Event("callers not renewed, the previous ones stay", cause=cause))
 
     def follow(self) -> None:
-        """See `Renewed`. The keys of tokens are followed as well."""
+        """See `Renewed`. Also starts to follow the keys of tokens."""
         super().follow()
         if self._tokens:
             self._tokens.follow()
 
     async def renew(self) -> None:
-        """See `Renewed`. The keys of tokens are fetched as well."""
+        """See `Renewed`. Also fetches the keys of tokens."""
         await super().renew()
         if self._tokens:
             await self._tokens.renew()
@@ -210,14 +210,14 @@ class Access(Renewed[AccessMaterial, Compared]):
             self._tokens.close()
         if self._sweep:
             self._sweep.cancel()
-        # Unwaited for: nobody is left to be told what a hash of 40 ms will say.
+        # Not awaited: no request is left that needs the result of a hash of 40 ms.
         self._thread.shutdown(wait=False, cancel_futures=True)
 
     async def _of_token(self, credentials: Credentials, token: bytes, tokens: "Tokens") -> Caller:
         renewals, verifier = self._renewals, self.prepared.verifier
-        assert verifier  # the setting that asks for one stays while the process runs
+        assert verifier  # the setting that asks for one does not change while the process runs
         caller, until = await tokens.verified(token, verifier, renewals)
-        # Its key, or its line, may be gone meanwhile.
+        # The token's key, or the caller's line, may have been removed during verification.
         if renewals != self._renewals:
             return await self.verified(credentials)
         if len(self._until) >= MOST_KNOWN:
@@ -228,7 +228,7 @@ class Access(Renewed[AccessMaterial, Compared]):
         return caller
 
     def _forget(self) -> None:
-        """Forget all callers, and what was decided by them."""
+        """Forget all callers, and all decisions about them."""
         self._renewals += 1
         self._until.clear()
         self._known.clear()
@@ -244,14 +244,14 @@ class Access(Renewed[AccessMaterial, Compared]):
             del self._until[each]
             self._known.pop(each, None)
         if expired:
-            # All of them: which ones are of these tokens takes as long to find as to learn anew.
+            # All of them: to find those of these tokens takes as long as to learn all anew.
             self.decisions.clear()
         self._sweep = self._sweep_later() if self._until else None
 
     def _of_key(self, key: bytes) -> Caller:
         digest = hashes.of_key(key)
         found = _NOBODY
-        # With all of them, and with one where there is none, so that each refusal takes as long.
+        # Compares all candidates, or a dummy if there are none, so that each refusal takes as long.
         for known, caller in self.prepared.keys.get(digest[:_FOUND_BY], ((_NO_DIGEST, _NOBODY),)):
             found = caller if hmac.compare_digest(known, digest) else found
         if found is _NOBODY:
@@ -266,7 +266,7 @@ class Access(Renewed[AccessMaterial, Compared]):
         raise Unauthenticated(_MISSING if not names else f"{_UNKNOWN}; {_MISSING}")
 
     async def _is_right(self, expected: Password, password: bytes, header: bytes) -> bool:
-        """Compare in the thread; many requests with the same header wait for one comparison."""
+        """Compare in the thread; requests with the same header share one comparison."""
         key = (header, expected)
         asked = self._verifying.get(key)
         if asked is None:
@@ -278,7 +278,7 @@ class Access(Renewed[AccessMaterial, Compared]):
             asked = loop.run_in_executor(self._thread, _matches, expected, password)
             self._verifying[key] = asked
             asked.add_done_callback(lambda _: self._verifying.pop(key, None))
-        # Shielded: others may wait for the same, and who leaves must not cancel it.
+        # Shielded: other requests may await the same result, so one cancellation must not end it.
         return await asyncio.shield(asked)
 
 
@@ -295,7 +295,7 @@ def _verifier(material: TokenMaterial) -> "Verifier":
 
 
 def remember(known: dict[Any, Any], key: object, value: object) -> None:
-    """Remember what is asked often, in bounded memory."""
+    """Cache a frequent result in bounded memory."""
     if len(known) >= MOST_KNOWN:
         known.clear()
     known[key] = value
@@ -308,7 +308,7 @@ def _matches(expected: Password, password: bytes) -> bool:
 
 
 def _user(header: bytes) -> tuple[str, bytes]:
-    """Read the user and the password of `Basic`; RFC 7617. Raises: Unauthenticated."""
+    """Parse the user and the password of `Basic`; RFC 7617. Raises: Unauthenticated."""
     try:
         given = base64.b64decode(header.partition(b" ")[2].strip(), validate=True)
         user, _, password = given.partition(b":")

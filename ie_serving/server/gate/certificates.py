@@ -1,8 +1,8 @@
-"""What both ports prove themselves with, and whom they believe; renewed when its files change.
+"""TLS certificates and trusted authorities of both ports, renewed when their files change.
 
-Each connection is agreed upon with what is valid when it begins. Those that are open stay: TLS
-cannot renew a certificate within a connection. A context also holds the sessions that clients may
-resume, so a renewal ends these, and with them the trust in a client that has been revoked.
+Each handshake uses the material that is valid when the connection begins. Open connections stay:
+TLS cannot renew a certificate within a connection. A context also holds the sessions that clients
+may resume, so a renewal ends these, and with them the trust in a revoked client certificate.
 """
 
 import hashlib
@@ -27,14 +27,14 @@ HTTP2: Final = "h2"
 """Names of the protocols in ALPN. Source: IANA's registry of RFC 7301."""
 
 Protocols: TypeAlias = tuple[str, ...]
-"""What a port agrees upon: the first of these that the client offers."""
+"""Protocols of a port in ALPN, by preference: the first that the client offers is used."""
 
 
 class Certificates(Renewed[TlsMaterial, Mapping[Protocols, ServerContext]]):
-    """The present certificate, key and authorities, ready for use."""
+    """The present certificate, key and authorities as contexts, ready for handshakes."""
 
     def context(self, protocols: Protocols) -> ServerContext:
-        """Give what the next connection is agreed upon with."""
+        """Return the context for the next handshake."""
         return self.prepared[protocols]
 
     def prepare(self, material: TlsMaterial) -> Mapping[Protocols, ServerContext]:
@@ -60,7 +60,7 @@ def _context(material: TlsMaterial, protocols: Protocols) -> ServerContext:
         _as_file(material.certificate) as certificate,
         _as_file(material.key) as key,
     ):
-        # Without an answer the library would ask a terminal for the password.
+        # Without this callback the library would ask for the password on a terminal.
         context.load_cert_chain(certificate, key, partial(_no_password, material.place))
     if material.client_ca:
         _require_clients(context, material)
@@ -72,7 +72,7 @@ def _require_clients(context: ssl.SSLContext, material: TlsMaterial) -> None:
     _believe(context, material.client_ca, f"authorities of clients for {material.place}")
     if material.revoked:
         _believe(context, material.revoked, f"revoked certificates for {material.place}")
-        # Without a list of a client's issuer the client is refused.
+        # A client whose issuer has no revocation list is refused.
         context.verify_flags |= ssl.VerifyFlags.VERIFY_CRL_CHECK_LEAF
 
 
@@ -100,7 +100,7 @@ def _naming(what: str) -> Iterator[None]:
 
 @contextmanager
 def _as_file(content: bytes) -> Iterator[str]:
-    """Give `content` a path, since the library reads files alone; it never touches a disk."""
+    """Give `content` a path, since the library reads only files; it never reaches a disk."""
     descriptor = os.memfd_create("tls")
     try:
         with open(descriptor, "wb", closefd=False) as file:
@@ -111,8 +111,8 @@ def _as_file(content: bytes) -> Iterator[str]:
 
 
 def _fingerprint(material: TlsMaterial) -> str:
-    """Give the SHA-256 of the server's own certificate, as `openssl x509 -fingerprint` shows it."""
-    # The first in the file: behind it are those between it and the root.
+    """Return the SHA-256 of the server's own certificate, as `openssl x509 -fingerprint` does."""
+    # The first in the file; intermediate certificates follow it.
     end = b"-----END CERTIFICATE-----"
     first = material.certificate[: material.certificate.index(end) + len(end)]
     start = first.index(b"-----BEGIN CERTIFICATE-----")

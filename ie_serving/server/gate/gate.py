@@ -1,4 +1,4 @@
-"""What stands before every port, whatever is answered behind it: TLS, and who may do what."""
+"""The gate before every port: TLS, authentication and access rights."""
 
 from collections.abc import Callable
 from functools import partial
@@ -20,13 +20,13 @@ from ie_serving.server.transport.http1.messages import App
 _ALPN = {
     GRPC: (HTTP2,),
     REST: (HTTP1,),
-    # Whoever offers both, as browsers and curl do, wants pages; clients of gRPC offer h2 alone.
+    # Clients that offer both, as browsers and curl do, want pages; gRPC clients offer h2 alone.
     BOTH: (HTTP1, HTTP2),
 }
-"""What is agreed upon at each port, the first that the client offers."""
+"""Protocols of each port in ALPN; the first that the client offers is used."""
 
 Refused = Callable[[BaseException], None]
-"""Told of each request that is refused here, for the metrics."""
+"""Called for each request that the gate refuses, for the metrics."""
 
 
 class Gate:
@@ -36,13 +36,13 @@ class Gate:
         settings: of the server.
         read_tls, read_access: read certificates and keys, and callers, as the settings say.
             Blocking. Raise ConfigError.
-        certificates, callers: hold what an earlier worker read last, and then what this one does.
+        certificates, callers: hold the last valid material of an earlier worker, then this one's.
 
     Attributes:
         failed_handshakes: of all ports.
 
     Raises:
-        ConfigError: they cannot be used.
+        ConfigError: the material cannot be used.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class Gate:
         self._files = [each for each in (self._certificates, self._access) if each]
 
     def rest(self, app: App, wanted: Wanted, phrase: Phrase, refused: Refused) -> App:
-        """Put the check of callers before `app`, where callers are asked who they are."""
+        """Put the check of callers before `app`, if callers are authenticated."""
         if self._access is None:
             return app
         needs = rights.needs(rights.REST, open_health=self._open_health)
@@ -72,38 +72,38 @@ class Gate:
     def grpc(
         self, services: Services, services_for: ServicesFor, refused: Refused
     ) -> Admission | None:
-        """Give what admits calls; None where nobody is asked who they are."""
+        """Return the object that admits calls; None if callers are not authenticated."""
         if self._access is None:
             return None
         needs = rights.needs(rights.RPC, open_health=self._open_health)
         return GrpcGuard(services, services_for, self._access, needs, refused)
 
     def secure(self, port: str) -> Secure | None:
-        """Give what a port agrees upon TLS with; None for a port that is plain."""
+        """Return the TLS of a port; None for a plain port."""
         if self._certificates is None or not self._is_encrypted(port):
             return None
-        # A function, not a context: a renewal replaces it, and later connections need the new one.
+        # A function, not a context: after a renewal, later connections need the new context.
         return Secure(partial(self._certificates.context, _ALPN[port]), self.failed_handshakes)
 
     def identity(self, port: str) -> Callable[[], TlsMaterial] | None:
-        """Give what gives the present certificates of a port; None for a port that is plain."""
+        """Return a function that returns a port's present certificates; None for a plain port."""
         certificates = self._certificates
         if certificates is None or not self._is_encrypted(port):
             return None
         return lambda: certificates.material
 
     def open(self) -> None:
-        """Look for renewed files from now on."""
+        """Check for renewed files from now on."""
         for each in self._files:
             each.follow()
 
     async def renew(self) -> None:
-        """Look for renewed files now."""
+        """Check for renewed files now."""
         for each in self._files:
             await each.renew()
 
     def close(self) -> None:
-        """Look no more."""
+        """Stop checking for renewed files."""
         for each in self._files:
             each.close()
 

@@ -1,8 +1,8 @@
-"""Who may do what over gRPC: which method answers a call, by who calls.
+"""Access control over gRPC: chooses the method that answers a call by its caller.
 
-Right and credentials are judged by the headers of a call, before its message comes. Which model is
-meant stands in the message: a caller who may ask for some models only gets services of its own,
-whose data plane refuses others.
+The guard checks credentials and right by the headers of a call, before its message arrives. The
+message names the model, so a caller who may use only some models gets services of its own, whose
+data plane refuses the others.
 """
 
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
@@ -23,21 +23,21 @@ from ie_serving.server.transport.grpc.services import (
 )
 
 MOST_OWN: Final = 64
-"""Callers whose own services are kept; others' are made anew, with parsers that learn anew."""
+"""Callers whose own services are kept; beyond it new ones are made, with untrained parsers."""
 
 ServicesFor = Callable[[Caller], Services]
-"""Makes the services of a caller who may ask for some models only."""
+"""Makes the services of a caller who may use only some models."""
 
 
 class GrpcGuard:
     """See `services.Admission`.
 
     Args of the constructor:
-        services: what is served, without any check.
-        services_for: see `ServicesFor`; those whose methods name no model may be left out.
+        services: the services without any check.
+        services_for: see `ServicesFor`; services whose methods name no model may be omitted.
         access: knows the callers.
-        needs: by the path of each method.
-        refused: told of each call that is refused here.
+        needs: required rights by the path of each method.
+        refused: called for each call that is refused here.
 
     Raises:
         KeyError: a method has no entry in `needs`.
@@ -52,7 +52,7 @@ class GrpcGuard:
         refused: Callable[[BaseException], None],
     ) -> None:
         self._plain = by_path(services)
-        # Looked up at the start, so that a method without an entry ends it, and not its first call.
+        # Looked up here, so that a method without an entry fails the start, not its first call.
         self._needs = {path: needs[path.decode()] for path in self._plain}
         self._own = lru_cache(MOST_OWN)(lambda caller: by_path(services_for(caller)))
         self._access = access
@@ -60,10 +60,10 @@ class GrpcGuard:
         self._refused = refused
 
     def method(self, path: bytes, credentials: Credentials) -> Method:
-        """Give what answers a call of a method that is served.
+        """Return the method that answers a call.
 
         Raises:
-            ServingError: nobody may answer it.
+            ServingError: the caller may not call the method.
         """
         known: Method | None = self.decided.get((path, credentials))
         if known is not None:
@@ -75,7 +75,7 @@ class GrpcGuard:
             raise
 
     def _decided(self, path: bytes, credentials: Credentials) -> Method:
-        # Not remembered: strangers choose the credentials, and would push out what is known.
+        # Not cached: unknown clients choose the credentials, and would evict known callers.
         if self._needs[path].right is None:
             return self._plain[path]
         caller = self._access.caller(credentials)
@@ -84,19 +84,19 @@ class GrpcGuard:
         return self._allowed(path, credentials, caller)
 
     def _allowed(self, path: bytes, credentials: Credentials, caller: Caller) -> Method:
-        """Give the method for a caller. Raises: Forbidden."""
+        """Return the method for a caller. Raises: Forbidden."""
         need = self._needs[path]
         caller.check(need)
-        # Callers of all models share the plain services, and with them what their parsers learn.
+        # Callers of all models share the plain services, and with them their trained parsers.
         own = need.models is Models.NAMED and caller.models
         method = (self._own(caller) if own else self._plain)[path]
         remember(self._access.decisions, (path, credentials), method)
         return method
 
     def _later(self, path: bytes, credentials: Credentials) -> Method:
-        """Give what verifies a password first."""
-        # To choose a method may not wait, as the transport does it between two frames. So this one
-        # is chosen for now, which waits by itself when its message has come.
+        """Return a method that verifies a password first."""
+        # The transport chooses the method between two frames and cannot wait. So it gets this
+        # method, which verifies the password when the call's message has come.
         if isinstance(self._plain[path], Streaming):
             return Streaming(
                 lambda requests, context: self._converse(requests, context, path, credentials)

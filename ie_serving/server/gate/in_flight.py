@@ -1,8 +1,8 @@
-"""How many requests may be worked on at a time, over all models and both ports.
+"""Limits how many requests are processed at a time, over all models and both ports.
 
-What requests hold is bounded by the budget of bytes in any case (`core/runtime/budget.py`). A
-number bounds what waits for slow models as well, so that a client is refused at once instead of
-late.
+The byte budget (`core/runtime/budget.py`) bounds the memory of requests in any case. A limit on
+their number also bounds those that wait for slow models, so that a client is refused at once
+instead of late.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -31,19 +31,19 @@ _LOOKS: Final = (
     "ModelStatistics",
     "RepositoryIndex",
 )
-"""Methods of the services of predictions that run no model."""
+"""Methods of the prediction services that run no model."""
 _BESIDE: Final = frozenset((b"/v1/config/reload", b"/v1/log_level", b"/page/programs"))
 _OF_A_MODEL: Final = (b":poll", b":labels")
-"""Paths of POSTs that run no model, and ends of such paths: an operator gets through when all that
-may be worked on is."""
+"""Paths of POSTs that run no model, and ends of such paths. They are not limited, so that operators
+can send them while the limit is reached."""
 
 
 class InFlight:
-    """Counts what is worked on. Belongs to one event loop.
+    """Counts the requests in flight. Belongs to one event loop.
 
     Args of the constructor:
-        most: how many; 0 sets no limit, and then nothing is counted.
-        refused: told of each request that is refused, for the metrics.
+        most: limit, beyond which requests are refused; 0: no limit, and nothing is counted.
+        refused: called for each refused request, for the metrics.
     """
 
     def __init__(self, most: int, refused: Callable[[BaseException], None]) -> None:
@@ -52,7 +52,7 @@ class InFlight:
         self._count = 0
 
     def grpc(self, methods: Mapping[str, Method]) -> Mapping[str, Method]:
-        """Have unary methods counted. Streams have limits of their own."""
+        """Wrap unary methods so that they are counted. Streams have limits of their own."""
         if not self._most:
             return methods
         return {
@@ -63,7 +63,7 @@ class InFlight:
         }
 
     def rest(self, app: App, phrase: Callable[[Exception], Reply]) -> App:
-        """Have requests that run a model counted; `phrase` makes the reply to one too many."""
+        """Count the requests that run a model; `phrase` makes the reply beyond the limit."""
         if not self._most:
             return app
 
@@ -108,5 +108,5 @@ class InFlight:
 
 
 def _runs_nothing(path: bytes) -> bool:
-    # By the whole path: a model of another server's route may be named `reload`.
+    # Compares the whole path: on another server's route, a model may be named `reload`.
     return path.endswith(_OF_A_MODEL) or path.lower() in _BESIDE

@@ -1,7 +1,7 @@
-"""The keys of an issuer, fetched from its URL beside the requests, again and again.
+"""The key set of a token issuer, fetched from its URL periodically and outside of requests.
 
-What was fetched last and can be used stays until the next that can: an issuer that is away for a
-while costs nobody an answer.
+The last valid key set stays in use until a newer valid one has been fetched, so a temporary outage
+of the issuer fails no request.
 """
 
 import asyncio
@@ -17,31 +17,31 @@ from ie_serving.telemetry.log.logs import Event
 log = logging.getLogger(__name__)
 
 REFRESH_S: Final = 300.0
-"""Seconds between two fetches; so long is a key that its issuer has withdrawn still believed."""
+"""Seconds between two fetches: a key that the issuer has withdrawn is accepted that much longer."""
 RETRY_S: Final = 10.0
-"""The same after one that failed."""
+"""Seconds before the next fetch after a failed one."""
 ASKED_S: Final = 30.0
-"""Seconds between two fetches that tokens of unknown keys ask for: strangers choose these names."""
+"""Least seconds between fetches for tokens of unknown keys, whose names any client can choose."""
 WAIT_S: Final = 5.0
-"""Seconds for each wait of a fetch: for the connection, and for every part of the reply."""
+"""Time-out in seconds of each step of a fetch: the connection, and every part of the reply."""
 WHOLE_S: Final = 15.0
-"""Seconds for the body of a reply, however its parts come."""
+"""Time-out in seconds for the whole body of a reply; a slower reply fails the fetch."""
 WAITED_S: Final = 20.0
-"""Seconds that a request waits for a fetch, which a head that trickles in can keep for longer."""
+"""Seconds that a request waits for a fetch, which a slowly sent response head can prolong."""
 _PART: Final = 16 * 1024
 
 
 class IssuerKeys:
-    """The keys that an issuer has now. Belongs to one event loop.
+    """The present keys of an issuer. Belongs to one event loop.
 
     Args of the constructor:
-        read: gives the text that the URL has. Blocking; see `fetched`. Raises: ServingError.
-        parse: makes keys of it. Raises: ConfigError.
-        renewed: told when the keys have changed.
-        now: seconds, only growing.
+        read: returns the text at the URL. Blocking; see `fetched`. Raises: ServingError.
+        parse: parses the keys. Raises: ConfigError.
+        renewed: called when the keys have changed.
+        now: monotonic clock in seconds.
 
     Attributes:
-        keys: those that were fetched last and can be used; None before.
+        keys: the last valid key set that was fetched; None before the first.
     """
 
     def __init__(
@@ -63,31 +63,31 @@ class IssuerKeys:
         self.keys: TokenKeys | None = None
 
     def follow(self) -> None:
-        """Fetch them now, and again and again until `close`."""
+        """Fetch the keys now, and periodically until `close`."""
         self._following = asyncio.ensure_future(self._follow())
 
     def close(self) -> None:
-        """Fetch no more."""
+        """Stop fetching."""
         for task in (self._following, self._fetching):
             if task:
                 task.cancel()
 
     async def ask(self) -> None:
-        """Fetch them for a token of an unknown key; return when that is done, or after `WAITED_S`.
+        """Fetch the keys for a token of an unknown key; return when done, or after `WAITED_S`.
 
-        All who ask share one fetch. Within `ASKED_S` after one began there is no other.
+        Concurrent callers share one fetch. No other starts within `ASKED_S` of its start.
         """
         if self._fetching is None and self._now() - self._began < ASKED_S:
             return
         await self.fetch()
 
     async def fetch(self) -> None:
-        """Fetch them now; return when that is done, or after `WAITED_S`."""
+        """Fetch the keys now; return when done, or after `WAITED_S`."""
         if self._fetching is None:
             self._began = self._now()
             self._fetching = asyncio.ensure_future(self._fetch_once())
             self._fetching.add_done_callback(self._done)
-        # Not `wait_for`: others may wait for the same, and who leaves must not cancel it.
+        # Not `wait_for`: other requests may await this fetch, and one's time-out must not end it.
         done, _ = await asyncio.wait((self._fetching,), timeout=WAITED_S)
         for fetch in done:
             fetch.result()
@@ -100,7 +100,7 @@ class IssuerKeys:
             text = await asyncio.to_thread(self._read)
             keys = self._parse(text)
         except ServingError as error:
-            # Once for each cause: an issuer that is away is asked every ten seconds.
+            # Logged once for each cause: an unreachable issuer is tried every ten seconds.
             if (cause := str(error)) != self._cause:
                 log.error(Event("token keys not fetched, the previous ones stay", cause=cause))
             self._cause = cause
@@ -115,7 +115,7 @@ class IssuerKeys:
         while True:
             try:
                 await self.fetch()
-            except Exception:  # such as for want of a thread, of which there may be one next time
+            except Exception:  # for example no thread could be started; the next try may succeed
                 log.exception(Event("token keys not looked at"))
             await asyncio.sleep(RETRY_S if self._cause or self.keys is None else REFRESH_S)
 
@@ -123,11 +123,11 @@ class IssuerKeys:
 def fetched(url: str) -> str:
     """Fetch the text at a URL. Blocking, in bounded time and memory.
 
-    A redirection is refused: whoever could answer at the other place would sign tokens.
+    Refuses redirections: a server at another address could otherwise supply keys and sign tokens.
 
     Raises:
-        Unreachable: it was not to be had.
-        ConfigError: it is too long, or no text.
+        Unreachable: the fetch failed.
+        ConfigError: the reply is too long, or no text.
     """
     import http.client
     import urllib.error
@@ -151,7 +151,7 @@ def fetched(url: str) -> str:
 
 def _body(reply: IO[Any], url: str) -> bytes:
     end, body = time.monotonic() + WHOLE_S, bytearray()
-    # In parts: a server that sends a byte now and then would hold the thread for ever.
+    # In parts, checking the time: a server that sends single bytes would block the thread for ever.
     while part := reply.read1(_PART):  # type: ignore[attr-defined]
         body += part
         if len(body) > MOST_BYTES:

@@ -1,4 +1,4 @@
-"""What is read from files, and read again when they change."""
+"""Base of material that is read from files, and read again when the files change."""
 
 import asyncio
 import logging
@@ -17,8 +17,8 @@ M = TypeVar("M")
 P = TypeVar("P")
 
 LOOK_S: Final = 10.0
-"""Seconds between two looks for renewed files. Kubernetes itself takes about a minute to bring a
-renewed Secret into a volume."""
+"""Seconds between two checks for renewed files. Kubernetes itself takes about a minute to update a
+Secret in a volume."""
 
 
 class Renewed(ABC, Generic[M, P]):
@@ -26,15 +26,15 @@ class Renewed(ABC, Generic[M, P]):
 
     Args of the constructor:
         read: reads all of it anew. Blocking. Raises ConfigError.
-        left: holds the material of the worker that this one replaces, which it goes on with where
-            what is read cannot be used, as that one did; and then that of this one.
+        left: stores the last valid material across workers. If a new worker cannot use the files,
+            it goes on with the material of the worker that it replaces.
 
     Raises:
-        ConfigError: what is read cannot be used, and no earlier worker has left any.
+        ConfigError: the files cannot be used, and no earlier worker has left any material.
 
     Attributes:
-        material: what was read last and can be used.
-        prepared: what `prepare` made of it.
+        material: the last material that was read and valid.
+        prepared: the result of `prepare` for this material.
     """
 
     def __init__(self, read: Callable[[], M], left: Left) -> None:
@@ -42,41 +42,41 @@ class Renewed(ABC, Generic[M, P]):
         self._left = left
         self._task: asyncio.Task[None] | None = None
         self._refused = ""
-        # The interval and SIGHUP both ask. Of two looks that overlap, the one that read first could
-        # finish last, and who was withdrawn would be let in again until the next look.
+        # The interval and SIGHUP both renew. Of two overlapping renewals, the one that read first
+        # could finish last, and a removed caller would be accepted again until the next check.
         self._turn = asyncio.Lock()
         self._use(*self._first())
 
     @abstractmethod
     def prepare(self, material: M) -> P:
-        """Make of the material what requests need. Blocking. Raises: ConfigError."""
+        """Make from the material what requests need. Blocking. Raises: ConfigError."""
 
     @abstractmethod
     def renewed(self) -> None:
-        """Say, and do, what a renewal asks for."""
+        """Log a renewal, and act on it."""
 
     @abstractmethod
     def refused(self, cause: str) -> None:
-        """Say that what was read cannot be used and the previous stays; once for each cause."""
+        """Log that new material is invalid and the previous stays; called once for each cause."""
 
     def follow(self) -> None:
-        """Look for renewed files from now until `close`."""
+        """Check for renewed files from now until `close`."""
         self._task = asyncio.ensure_future(self._follow())
 
     def close(self) -> None:
-        """Look no more."""
+        """Stop checking for renewed files."""
         if self._task:
             self._task.cancel()
 
     async def renew(self) -> None:
-        """Look now. What cannot be used is logged, once, and what was there before stays."""
+        """Check now. Log invalid material once, and keep the previous."""
         async with self._turn:
             await self._look()
 
     async def _look(self) -> None:
         try:
             material = await asyncio.to_thread(self._read)
-            # By content, not by the times of files: Kubernetes swaps links when any key changes.
+            # Compares content, not file times: Kubernetes swaps links when any key changes.
             if material == self.material:
                 return
             prepared = await asyncio.to_thread(self.prepare, material)
@@ -99,8 +99,8 @@ class Renewed(ABC, Generic[M, P]):
                 raise
             self._refused = str(error)
             self.refused(self._refused)
-        # Unpickling runs what the bytes say. Only workers of this server can have written them: the
-        # file has no name by which others could open it.
+        # Unpickling can run code in the bytes. Only workers of this server can have written them:
+        # the file has no name by which another process could open it.
         material = pickle.loads(before)
         return material, self.prepare(material)
 
@@ -108,14 +108,14 @@ class Renewed(ABC, Generic[M, P]):
         self.material, self.prepared = material, prepared
         try:
             self._left.write(pickle.dumps(material))
-        except OSError as error:  # a replacement would have what was left before
+        except OSError as error:  # a replacement would get the previous material
             log.warning(Event("credentials not handed over", cause=error.strerror))
 
     async def _follow(self) -> None:
         while True:
-            # By looking: file systems over the network tell nobody of changes made elsewhere.
+            # Polls: network file systems do not notify of changes made on other machines.
             await asyncio.sleep(LOOK_S)
             try:
                 await self.renew()
-            except Exception:  # such as for want of a thread, of which there may be one next time
+            except Exception:  # for example no thread could be started; the next try may succeed
                 log.exception(Event("renewed files not looked at"))

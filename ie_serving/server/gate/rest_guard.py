@@ -1,4 +1,4 @@
-"""Who may do what over REST: before the application, by the head of a request alone."""
+"""Access control over REST, before the application, by the head of a request alone."""
 
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, Final
@@ -10,31 +10,31 @@ from ie_serving.server.gate.access import BEARER, Access, remember
 from ie_serving.server.transport.http1.messages import Answer, App, Reply, Request, RequestHead
 
 LONGEST_TARGET: Final = 256
-"""Bytes of the longest target by which a decision is remembered. A longer one is judged at each
-request: 4,096 targets of 64 KB would fill 256 MB for a caller who asks for as many."""
+"""Longest target in bytes for which a decision is cached. Longer ones are judged at each request:
+4,096 targets of 64 KB would let one caller fill 256 MB."""
 
 PAGE: Final = b"x-ie-serving-page"
-"""Header by which the page at `/` says that it is who asks."""
+"""Header that the page at `/` sends with its own requests."""
 
 Wanted = Callable[[RequestHead], tuple[str, str]]
-"""Gives the verb of a request, a key of `rights.REST`, and the model that it names, if any.
+"""Returns the verb of a request, a key of `rights.REST`, and the model that it names, if any.
 
-Raises NotFound for what nobody answers."""
+Raises NotFound if no route matches."""
 
 Phrase = Callable[[Exception], Reply]
-"""Makes a reply of an error."""
+"""Makes a reply from an error."""
 
 
 class RestGuard:
-    """Answers what its caller may not ask; passes on all else.
+    """Refuses requests that their caller may not send; passes on all others.
 
     Args of the constructor:
-        app: answers what is allowed.
+        app: answers the allowed requests.
         access: knows the callers.
-        needs: by verb.
+        needs: required rights by verb.
         wanted: see `Wanted`.
         phrase: see `Phrase`.
-        refused: told of each request that is not passed on.
+        refused: called for each request that is refused.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class RestGuard:
         """Answer one request. See `http1.messages.App`."""
         head = request.head
         fields = head.fields
-        # A plain tuple equals `Credentials`, and takes less to make: every request needs one.
+        # A plain tuple equals `Credentials` and is cheaper to make: every request needs one.
         credentials = (fields.get(b"authorization"), fields.get(b"x-api-key"), request.ends.names)
         asked = (credentials, head.method, head.path, head.query)
         if asked in self._access.decisions:
@@ -69,20 +69,20 @@ class RestGuard:
             await self._check(request.head, credentials, asked)
         except ENDED as error:
             self._refused(error)
-            if not isinstance(error, Exception):  # cancelled: nobody is there to read a reply
+            if not isinstance(error, Exception):  # cancelled: no client is left to read a reply
                 raise
             return self._refusal(request, error)
         return await self._app(request)
 
     async def _check(self, head: RequestHead, credentials: Credentials, asked: object) -> None:
-        """Refuse what the caller may not ask, and remember what it may. Raises: ServingError."""
+        """Refuse a request that the caller may not send; cache permission. Raises: ServingError."""
         try:
             verb, model = self._wanted(head)
         except NotFound:
-            await self._access.verified(credentials)  # strangers learn nothing
+            await self._access.verified(credentials)  # unknown clients must not learn the paths
             raise
         need = self._needs[verb]
-        # Not remembered: strangers choose the credentials, and would push out what is known.
+        # Not cached: unknown clients choose the credentials, and would evict known callers.
         if need.right is None:
             return
         caller = await self._access.verified(credentials)
@@ -96,8 +96,8 @@ class RestGuard:
         reply = self._phrase(error)
         if not isinstance(error, Unauthenticated):
             return reply
-        # A browser that reads of Basic asks its user in a window of its own, then sends what it was
-        # told with whatever any site has it ask here: the page at / asks for credentials itself.
+        # On a Basic challenge a browser asks its user in a window of its own, and then adds the
+        # password to requests of any site. The page at / asks for credentials itself instead.
         words = BEARER if PAGE in request.head.fields else self._access.challenge
         challenge = (b"www-authenticate", words.encode())
         return reply._replace(headers=(*reply.headers, challenge))

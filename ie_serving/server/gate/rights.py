@@ -1,6 +1,6 @@
-"""What each request needs: every RPC and every kind of REST request. What is not here is refused.
+"""The right that each request needs, for every RPC and REST verb; all others are refused.
 
-A test compares both tables with what the server registers.
+A test compares both tables with the registered methods and routes.
 """
 
 from collections.abc import Mapping
@@ -24,12 +24,12 @@ RPC: Mapping[str, Need] = {
     "/ie_serving.StreamService/PredictStream": _PREDICT,
     "/tensorflow.serving.PredictionService/GetModelMetadata": _READ,
     "/tensorflow.serving.ModelService/GetModelStatus": _READ,
-    # It replaces the whole list, so it is about the models that it leaves out, too.
+    # It replaces the whole list, so it also affects the models that it leaves out.
     "/tensorflow.serving.ModelService/HandleReloadConfigRequest": _CHANGE_ALL,
     "/inference.GRPCInferenceService/ModelInfer": _PREDICT,
     "/inference.GRPCInferenceService/ModelStreamInfer": _PREDICT,
     "/inference.GRPCInferenceService/ModelMetadata": _READ,
-    # Without a name it tells of all models that the caller may read.
+    # Without a name it reports all models that the caller may read.
     "/inference.GRPCInferenceService/ModelStatistics": _READ,
     "/inference.GRPCInferenceService/RepositoryIndex": _READ_ALL,
     "/inference.GRPCInferenceService/ServerMetadata": Need(Right(0), Models.NONE),
@@ -41,7 +41,7 @@ RPC: Mapping[str, Need] = {
     "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo": Need(Right.READ, Models.NONE),
     "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo": Need(Right.READ, Models.NONE),
 }
-"""By the path of the method."""
+"""Needs by the path of the method."""
 
 REST: Mapping[str, Need] = {
     "predict": _PREDICT,
@@ -62,34 +62,34 @@ REST: Mapping[str, Need] = {
     "reload": _CHANGE_ALL,
     "log_level": _READ_ALL,
     "set_log_level": _CHANGE_ALL,
-    # Routes of simple_tensorflow_serving. Which model is asked stands in the body.
+    # Routes of simple_tensorflow_serving, whose body names the model.
     "ask": Need(Right.PREDICT, Models.ALL),
     "alive": _OPEN,
-    # Name and version of the server, and what it has of the Open Inference Protocol.
+    # Name and version of the server, and its extensions of the Open Inference Protocol.
     "server": Need(Right(0), Models.NONE),
-    # Its labels name every model.
+    # The labels of the metrics name every model.
     "metrics": _READ_ALL,
     "health": _HEALTH,
-    # The page at /: a browser asks for its files before it can send a key, and they say nothing of
-    # this server.
+    # The page at /: a browser asks for its files before it can send a key. The files say nothing
+    # about this server.
     "page_file": _OPEN,
     "page_state": _READ_ALL,
     "page_configuration": _READ_ALL,
     "page_model": _READ,
-    # Text in, text out, of whatever the caller has sent.
+    # Turns text that the caller has sent into other text.
     "page_programs": Need(Right(0), Models.NONE),
-    # A browser asks it before it sends any credentials, and is told the same of every page.
+    # A browser asks it before it sends any credentials, and the answer is the same for all pages.
     "preflight": _OPEN,
-    # Below /v1/, where what there is not is refused in TensorFlow Serving's words. It takes no
-    # right, but a caller who is known: strangers do not learn which paths there are.
+    # Unknown paths below /v1/, refused in TensorFlow Serving's words. No right is needed, but a
+    # known caller: unknown clients do not learn which paths exist.
     "nothing": Need(Right(0), Models.NONE),
 }
-"""By the verb of the request (`rest_routes.py`)."""
+"""Needs by the verb of the request (`rest_routes.py`)."""
 
 
 def needs(table: Mapping[str, Need], *, open_health: bool) -> Mapping[str, Need]:
-    """Give a table with health as it is wanted: open to all, or to who may read."""
+    """Return a table in which health is open to all, or only to callers who may read."""
     if not open_health:
         return table
-    # By identity: reflection needs just the same, and stays closed.
+    # By identity: reflection needs an equal right, and stays closed.
     return {name: _OPEN if need is _HEALTH else need for name, need in table.items()}

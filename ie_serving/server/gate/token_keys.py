@@ -1,7 +1,7 @@
-"""The keys that an issuer signs tokens with: a key set becomes keys, by name and algorithm.
+"""Parses an issuer's key set (JWKS) into the keys that verify tokens, by name and algorithm.
 
-A key is found by both, so a token cannot choose an algorithm that its key is not for: `none` and
-those with a shared secret (HS256) have no key here. Sources: RFC 7517, 7518, 8037, 8725.
+A key is looked up by both, so a token cannot choose an algorithm that its key is not for: `none`
+and those with a shared secret (HS256) have no key here. Sources: RFC 7517, 7518, 8037, 8725.
 """
 
 import base64
@@ -13,11 +13,11 @@ from typing import Any, Final, NamedTuple
 from ie_serving.core.values.errors import ConfigError
 
 MOST_BYTES: Final = 512 * 1024
-"""Of a key set. The largest of public issuers, with certificates beside each key, have 20 KB."""
+"""Largest key set. The largest of public issuers, with certificates beside each key, has 20 KB."""
 MOST_KEYS: Final = 100
-"""Of a key set; issuers have two to ten."""
+"""Most keys of a key set; issuers have two to ten."""
 RSA_BITS: Final = range(2048, 8193)
-"""RFC 7518 asks for 2048 and more. 8,192 take 0.5 ms to verify with; more would take seconds."""
+"""RFC 7518 demands at least 2048. 8,192 take 0.5 ms to verify with; more would take seconds."""
 
 _RSA: Final = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512")
 _KINDS: Final[Mapping[tuple[str, str], tuple[str, ...]]] = {
@@ -29,16 +29,16 @@ _KINDS: Final[Mapping[tuple[str, str], tuple[str, ...]]] = {
 }
 """Algorithms by type and curve of a key."""
 _PARTS: Final = ("kty", "n", "e", "crv", "x", "y")
-"""What makes a public key. Whatever else a set has, such as a private part, is not looked at."""
+"""Members of a public key. Others in a set, such as a private part, are ignored."""
 
 
 class TokenKeys(NamedTuple):
-    """The keys of one set that tokens may be signed with.
+    """The keys of one set that may sign tokens.
 
     Attributes:
-        found: by the name (`kid`) of a key and an algorithm; a key is there for each of its own.
-        number: how many keys that are.
-        left_out: keys that are for something else, too short, or of an unknown type.
+        found: by the name (`kid`) of a key and an algorithm; a key has an entry for each algorithm.
+        number: number of these keys.
+        left_out: number of keys for other uses, too short, or of an unknown type.
     """
 
     found: Mapping[tuple[str, str], Any]
@@ -47,15 +47,15 @@ class TokenKeys(NamedTuple):
 
 
 def keys_of(text: str, place: str, algorithms: tuple[str, ...]) -> TokenKeys:
-    """Read a key set.
+    """Parse a key set.
 
     Args:
         text: JSON, as an issuer publishes it.
-        place: where it comes from, for errors.
+        place: source of the text, for errors.
         algorithms: those that are allowed.
 
     Raises:
-        ConfigError: it is no key set, or has no key for these algorithms.
+        ConfigError: the text is no key set, or has no key for these algorithms.
     """
     given = list(_entries(text, place))
     found: dict[tuple[str, str], Any] = {}
@@ -67,7 +67,7 @@ def keys_of(text: str, place: str, algorithms: tuple[str, ...]) -> TokenKeys:
             continue
         count += 1
         names = [str(entry.get("kid", ""))]
-        # A set of one key need not name it, and neither need its tokens.
+        # In a set of one key, neither the key nor its tokens have to be named.
         names += [""] if len(given) == 1 else []
         found.update({(name, each): key for name in names for each in wanted})
     if not found:
@@ -93,7 +93,7 @@ def _entries(text: str, place: str) -> Iterator[Mapping[str, Any]]:
 
 
 def _algorithms(entry: Mapping[str, Any]) -> tuple[str, ...]:
-    """Say which algorithms a key is for; none where it does not verify signatures."""
+    """Return the algorithms that a key is for; none if it does not verify signatures."""
     verifies = "verify" in entry.get("key_ops", ("verify",))
     if entry.get("use", "sig") != "sig" or not verifies:
         return ()
@@ -102,7 +102,7 @@ def _algorithms(entry: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def _key(entry: Mapping[str, Any]) -> Any:  # noqa: ANN401 (of `cryptography`, whatever its type)
-    """Make a public key; None where it is malformed or of a length that is not taken."""
+    """Make a public key; None if it is malformed or its length is not accepted."""
     from jwt import algorithms
     from jwt.exceptions import InvalidKeyError
 

@@ -1,8 +1,8 @@
-"""Tokens become callers: JSON Web Tokens (RFC 7519), signed by the keys of one issuer.
+"""Verifies JSON Web Tokens (RFC 7519) of one issuer, and turns them into callers.
 
-To verify a token takes some 100 us, so it is done in a thread, one at a time; what is right is
-remembered by `access.py` until it expires. What a caller may do stands in the file of keys, by the
-claims of its token: the first line that fits says it.
+Verifying a token takes some 100 us, so a thread does it, one token at a time; `access.py` caches a
+valid token until it expires. The file of keys lists what a caller may do, by the claims of its
+token: the first matching line applies.
 """
 
 import asyncio
@@ -25,31 +25,31 @@ from ie_serving.server.gate.issuer_keys import IssuerKeys, fetched
 from ie_serving.server.gate.token_keys import TokenKeys, keys_of
 
 LONGEST_TOKEN: Final = 8 * 1024
-"""Bytes of the longest header with a token. They are remembered: 4,096 of them fill 32 MB."""
+"""Longest header in bytes with a token. They are cached: 4,096 of them fill 32 MB."""
 MOST_WAITING: Final = 256
-"""Tokens that wait to be verified, one at a time: some 30 ms of waiting. One more is refused, so
-that strangers with wrong tokens hold one processor, not all of them."""
+"""Tokens that wait to be verified one at a time: some 30 ms of waiting. More are refused, so that
+clients with wrong tokens occupy one processor, not all."""
 MOST_ASKING: Final = 64
-"""Of these, tokens of unknown keys that wait for a fetch of the issuer's keys, for seconds where it
-is slow. One more is refused: strangers choose the names of keys, and would leave no place."""
+"""Of these, tokens of unknown keys that wait for a fetch of the issuer's keys, for seconds if it is
+slow. More are refused, else invented names of keys could take all places."""
 
 _BEGIN: Final = b"ey"
-"""How base64 of a JSON object begins that has a name in it."""
+"""Start of the base64 of a JSON object with a member."""
 _DOTS: Final = 2
 _WORDS: Final = ("scope", "scp")
 """Claims whose text is a list of words; RFC 8693, section 4.2."""
 
 
 class _UnknownKey(Unauthenticated):
-    """The issuer has no key of this name, or has made it since its keys were fetched."""
+    """The issuer has no key of this name, or created the key after the last fetch."""
 
 
 class Verified(NamedTuple):
-    """What a token says.
+    """The result of a verification.
 
     Attributes:
-        caller: who asks.
-        until: when it expires, leeway included; in seconds since the epoch.
+        caller: the token's caller.
+        until: expiry in seconds since the epoch, leeway included.
     """
 
     caller: Caller
@@ -64,7 +64,7 @@ class Verifier:
 
     Attributes:
         material: the same.
-        keys: those of the file; None where a URL has them.
+        keys: those of the file; None if they come from a URL.
 
     Raises:
         ConfigError: the library is missing, or the file has no keys.
@@ -82,15 +82,15 @@ class Verifier:
         self.keys = None if material.is_url else self.parsed(material.keys)
 
     def parsed(self, text: str) -> TokenKeys:
-        """Read the text of a key set. Raises: ConfigError."""
+        """Parse the text of a key set. Raises: ConfigError."""
         return keys_of(text, self.material.place, self.material.algorithms)
 
     def verified(self, token: bytes, keys: TokenKeys) -> Verified:
         """Verify one token. Blocking, for up to 1 ms.
 
         Raises:
-            Unauthenticated: it is wrong, of another issuer or audience, too old or too new.
-            Forbidden: it is right, and no line of the file fits it.
+            Unauthenticated: invalid, of another issuer or audience, expired or not yet valid.
+            Forbidden: a valid token that matches no line of the file.
         """
         import jwt
 
@@ -107,7 +107,7 @@ class Verifier:
             raise Unauthenticated("the token is for another audience than this server") from None
         except jwt.MissingRequiredClaimError as error:
             raise Unauthenticated(f"the token lacks the claim {error.claim}") from None
-        # Whatever else a stranger's bytes, or numbers of an issuer, bring up.
+        # Any error that a client's bytes, or an issuer's numbers, can cause.
         except (jwt.PyJWTError, ValueError, TypeError, ArithmeticError, RecursionError):
             raise Unauthenticated("the token is malformed, or its signature is wrong") from None
         return Verified(self._caller(claims), until)
@@ -116,7 +116,7 @@ class Verifier:
         import jwt
 
         header = jwt.get_unverified_header(token)
-        # Extensions that must be understood (RFC 7515, section 4.1.11): none is.
+        # Extensions that a verifier must understand (RFC 7515, section 4.1.11): none is known here.
         if "crit" in header:
             raise jwt.InvalidTokenError
         algorithm = str(header.get("alg"))
@@ -148,14 +148,14 @@ class Verifier:
 
 
 class Tokens:
-    """Verifies tokens beside the event loop. Belongs to one event loop.
+    """Verifies tokens outside of the event loop. Belongs to one event loop.
 
     Args of the constructor:
-        verifier: says where the keys are.
-        renewed: told when the keys of the issuer have changed.
+        verifier: names the source of the keys.
+        renewed: called when the keys of the issuer have changed.
 
     Attributes:
-        longest: bytes of the longest credentials with a token that are looked at.
+        longest: longest credentials with a token, in bytes, that are accepted.
     """
 
     longest = LONGEST_TOKEN
@@ -179,17 +179,17 @@ class Tokens:
             await self._issuer.fetch()
 
     def close(self) -> None:
-        """Fetch no more keys."""
+        """Stop fetching keys."""
         if self._issuer:
             self._issuer.close()
-        # Unwaited for: nobody is left to be told.
+        # Not awaited: no request is left that needs the result.
         self._thread.shutdown(wait=False, cancel_futures=True)
 
     @staticmethod
     def token(authorization: bytes | None) -> bytes:
-        """Give the token of a header `authorization`; empty where it has none.
+        """Return the token in a header `authorization`; empty if it has none.
 
-        Keys are told from tokens by their form: three parts of base64, of which the first is JSON.
+        A token differs from a key by its form: three parts of base64, the first of them JSON.
         """
         scheme, _, value = (authorization or b"").partition(b" ")
         value = value.strip()
@@ -197,13 +197,13 @@ class Tokens:
         return value if is_token and scheme.lower() == b"bearer" else b""
 
     async def verified(self, token: bytes, verifier: Verifier, renewals: int) -> Verified:
-        """Verify one token; requests with the same one wait together.
+        """Verify one token; concurrent requests with the same token share the verification.
 
         Args:
-            token: as `token` gives it.
-            verifier: by which.
-            renewals: how often lines or keys have been renewed. Whoever asks after a renewal does
-                not wait for what was begun before it: its line or key may be gone.
+            token: as `token` returns it.
+            verifier: verifies the token.
+            renewals: how often lines or keys have been renewed. A request after a renewal does not
+                share a verification from before it: line or key may have been removed.
 
         Raises:
             Unauthenticated, Forbidden: see `Verifier.verified`.
@@ -217,12 +217,12 @@ class Tokens:
             asked = asyncio.ensure_future(self._verified(token, verifier))
             self._verifying[token, renewals] = asked
             asked.add_done_callback(partial(self._done, (token, renewals)))
-        # Shielded: others may wait for the same, and who leaves must not cancel it.
+        # Shielded: other requests may await the same result, so one cancellation must not end it.
         return await asyncio.shield(asked)
 
     def _done(self, key: tuple[bytes, int], asked: "asyncio.Task[Verified]") -> None:
         del self._verifying[key]
-        # Looked at, or whoever has left leaves a complaint about an error that nobody heard of.
+        # Retrieved: after a cancelled request asyncio would log an error that was not retrieved.
         with contextlib.suppress(asyncio.CancelledError):
             asked.exception()
 
@@ -257,7 +257,7 @@ class Tokens:
 
 
 def fits(rule: Claim, claims: Mapping[str, Any]) -> bool:
-    """Tell whether the claims of a token are those of a line."""
+    """Return whether a token's claims match the claim of a line."""
     if not rule.name:  # any token
         return True
     found = _value(rule.name, claims)
@@ -277,7 +277,7 @@ def _value(name: str, claims: Mapping[str, Any]) -> Any:  # noqa: ANN401 (whatev
 
 
 def _text(value: Any) -> str | None:  # noqa: ANN401 (whatever JSON has)
-    """Give a value as a line writes it; None for what no line can write."""
+    """Return a claim's value in the form of a line; None if a line has no form for it."""
     if isinstance(value, bool):
         return str(value).lower()
     return str(value) if isinstance(value, str | int) else None

@@ -1,13 +1,13 @@
-"""Loads that end the process: noted before they begin, remembered by whoever outlives it.
+"""Load quarantine: versions whose load has ended a worker are loaded again with care.
 
-A load may kill its worker: out of memory, or a crash in the engine. The replacement would load the
-same version and die of it as well, with every other model. So a worker notes each load before it
-begins, in a file that its end cannot take away; the arbiter reads what a dead worker left, and
-every later worker knows it by its fork.
+A load may kill its worker, by using up memory or by a crash in the engine. The replacement would
+load the same version and die as well, with every other model. So a worker notes each load before it
+begins, in a file that survives the worker. The arbiter reads the notes of a dead worker, and every
+later worker gets that knowledge at its fork.
 
-After one death the version is loaded again, but not at the same time as another suspect, so that
-the next death tells them apart: it fails meanwhile, and is tried again as any version that failed.
-After two deaths it waits longer and longer.
+After one death the version is loaded again, but never at the same time as another suspect, so that
+a second death has one possible cause. A suspect that has to wait for another fails for now, and is
+retried like any failed version. After two deaths the waits between loads grow.
 """
 
 import json
@@ -26,22 +26,22 @@ from ie_serving.telemetry.log.logs import Event
 log = logging.getLogger(__name__)
 
 DEATHS_ALLOWED = 1
-"""After so many deaths a load begins again without a wait: somebody may have killed the worker for
-another reason, and the version that happened to load is most likely innocent."""
+"""Deaths after which a load begins again without a wait: the worker may have been killed for some
+other reason, and then the version that happened to load is most likely innocent."""
 
 WAITS = Backoff(first_s=60.0, longest_s=3600.0)
-"""Waits before a version that has ended the process is loaded again. Each try may cost every model
-of the worker the seconds of a restart, so it is made once an hour in the end."""
+"""Waits before a version that has ended a worker is loaded again. Each try may cost every model of
+the worker the seconds of a restart, so the longest wait is an hour."""
 
 
 @dataclass(frozen=True)
 class Deaths:
-    """How often a load has ended its process, and when last, by the machine's monotonic clock.
+    """How often a load has ended its worker, and when last, by the machine's monotonic clock.
 
     Attributes:
-        count: how often.
-        last_s: when, in seconds.
-        signal: that ended the process the last time.
+        count: number of deaths.
+        last_s: time of the last death in seconds.
+        signal: signal that ended the worker the last time.
     """
 
     count: int
@@ -57,21 +57,21 @@ def _cause(number: int) -> str:
 
 
 class DeadlyLoads:
-    """What the arbiter remembers of the loads that ended workers."""
+    """The arbiter's record of the loads that ended workers."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self.deaths: dict[str, Deaths] = {}
         self._clock = clock
 
     def add(self, left: bytes, *, signal: int) -> list[str]:
-        """Take what a worker has left that has ended.
+        """Record the notes of a worker that has ended.
 
         Args:
-            left: as its `LoadNotes` wrote it; empty when nothing was loaded.
-            signal: that ended it; 0 for an exit in order, which is no load's fault.
+            left: the notes as its `LoadNotes` wrote them; empty when nothing was loaded.
+            signal: signal that ended the worker; 0 for an orderly exit, which no load has caused.
 
         Returns:
-            The loads that were under way when a signal ended it.
+            The loads that were under way when a signal ended the worker.
         """
         notes = json.loads(left) if left else {"under_way": [], "survived": []}
         for load in notes["survived"]:
@@ -84,11 +84,11 @@ class DeadlyLoads:
 
 
 class LoadNotes:
-    """Notes the loads of one worker, and holds back those that have ended workers before.
+    """Notes the loads of one worker, and delays those that have ended workers before.
 
     Args of the constructor:
-        deaths: what the arbiter remembers.
-        write: keeps bytes beyond the end of this process; raises OSError where it cannot.
+        deaths: the arbiter's record.
+        write: stores bytes beyond the end of this process; raises OSError on failure.
         clock: the arbiter's.
     """
 
@@ -108,11 +108,11 @@ class LoadNotes:
 
     @contextmanager
     def noted(self, load: str) -> Iterator[None]:
-        """Have `load` noted meanwhile; in any thread.
+        """Keep `load` noted during the body; in any thread.
 
         Raises:
-            LoadFailed: it is a suspect while another one loads; or it has ended the process too
-                often, and its wait is not over.
+            LoadFailed: a suspect while another one loads; or a load that has ended workers too
+                often and whose wait is not over.
         """
         self._check(load)
         with self._alone() if load in self._deaths else nullcontext(), self._kept(load):
@@ -120,7 +120,7 @@ class LoadNotes:
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
-        # Without a wait: another suspect may hang, and its thread is one of few, for all models.
+        # Does not wait: another suspect may hang, and the loading threads are few for all models.
         if not self._suspects.acquire(blocking=False):
             raise LoadFailed(
                 "it was loading when the server's process was killed, and is loaded again when"
@@ -150,7 +150,7 @@ class LoadNotes:
             self._leave()
         try:
             yield
-        finally:  # a load that fails as it should has not ended the process
+        finally:  # a load that fails with an error has not ended the process
             with self._noting:
                 self._under_way.remove(load)
                 if self._deaths.pop(load, None):

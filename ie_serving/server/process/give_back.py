@@ -1,10 +1,10 @@
-"""Gives memory back to the kernel after large requests.
+"""Returns freed memory to the kernel after large requests.
 
-The worker keeps what is freed (`core/runtime/heaps.py`), so that the next large request finds it.
-When no large request has come for a while, glibc is asked to give it back: it looks through its
-heaps, which takes a millisecond for each few megabytes, in a thread. Where requests may hold
-little, as in a small container, what the last ones have left must not lie beside what the next
-ones take: there it is given back while they come.
+The worker keeps freed memory (`core/runtime/heaps.py`) for the next large request. When no large
+request has come for a while, a thread makes glibc search its heaps and return free memory, which
+takes a millisecond for each few megabytes. With a small budget, as in a small container, memory
+that past requests have freed must not add to the memory of the next ones: there it is returned
+while requests come.
 """
 
 import asyncio
@@ -16,19 +16,19 @@ from ie_serving.core.runtime.budget import BUDGET, Budget
 from ie_serving.core.runtime.heaps import HEAPS, SMALL_BUDGET, resident_bytes
 
 LOOK_S: Final = 10.0
-"""Seconds between two looks at what requests have taken."""
+"""Seconds between two checks of how much memory requests have taken."""
 SOON_S: Final = 1.0
 """The same with a small budget. Under all hostile requests at once the private memory of a server
-with a budget of 256 MB rose to 410 to 450 MB with looks every 10 s, and to 360 to 370 with this."""
+with a budget of 256 MB rose to 410 to 450 MB with checks every 10 s, to 360 to 370 MB with this."""
 LARGE_WORK: Final = 32 << 20
-"""Bytes that requests have taken since memory was given back last. Below, little is to be won."""
+"""Bytes that requests have taken since the last return, from which the next is worth its time."""
 MOST_LOOKS: Final = 5
-"""Looks after which memory is given back although large requests go on to come. What a burst has
-left is then given back within a minute; what the others need is faulted in anew, 0.25 ms a MB."""
+"""Checks after which memory is returned even if large requests keep coming. Memory freed by a burst
+is then returned within a minute; the other requests fault theirs in anew, at 0.25 ms a MB."""
 
 EXCESS: Final = 1.15
-"""Factor of what was resident after memory was given back last, up to which it stays as it is: the
-next large request would only fault it in anew, a third of the time of a 4 MB request."""
+"""Memory is returned when resident memory exceeds that after the last return by this factor. Below,
+the next large request would fault it in anew, which is a third of the time of a 4 MB request."""
 
 
 async def give_back(
@@ -37,13 +37,13 @@ async def give_back(
     trim: Callable[[], object] = HEAPS.give_back,
     resident: Callable[[], int] = resident_bytes,
 ) -> None:
-    """Give memory back whenever large requests have ended; runs until it is cancelled.
+    """Return memory whenever large requests have ended; runs until it is cancelled.
 
     Args:
-        budget: counts what requests take.
-        pause: waits between two looks; None for as long as fits the budget.
-        trim: gives memory back.
-        resident: tells what the process has in memory.
+        budget: counts the bytes that requests take.
+        pause: waits between two checks; None: as long as suits the budget.
+        trim: returns memory to the kernel.
+        resident: measures the resident memory of the process.
     """
     is_small = budget.limit <= SMALL_BUDGET
     pause = pause or partial(asyncio.sleep, SOON_S if is_small else LOOK_S)

@@ -1,10 +1,10 @@
 """The processes: gunicorn's arbiter, and workers that each run what `app/command_line.py` builds.
 
-The arbiter binds the ports, forks, watches and replaces workers, and imports neither the models'
-engine nor the protocols' libraries: those come into a worker after the fork.
+The arbiter binds the ports, forks, watches and replaces workers. It imports neither the engines nor
+the protocols' libraries: a worker imports them after the fork.
 
     signal              arbiter                              worker
-    TERM, INT, QUIT     TERM to the workers, wait, exit 0    drain, exit 0 (told twice: still once)
+    TERM, INT, QUIT     TERM to the workers, wait, exit 0    drain, exit 0 (also if sent twice)
     a second of them    QUIT, then KILL, exit 0              QUIT while draining: exit at once
     HUP                 HUP to the workers                   read the configuration again
     USR2                start a successor; when that is      drain, exit 0
@@ -13,9 +13,9 @@ engine nor the protocols' libraries: those come into a worker after the fork.
 
 A terminal or a supervisor may send one signal to arbiter and workers alike, hence the right
 column. A worker that ends before any was ready ends the server with exit code 1, unless a load has
-killed it; afterwards it is replaced, after a pause that grows while replacements die young. Where
-replacements die young and no worker is left, the arbiter accepts connections and closes them:
-their clients could wait in vain, and those behind a balancer have other servers.
+killed it. Later a worker is replaced, after a pause that grows while replacements die young. While
+they do and no worker is left, the arbiter accepts connections and closes them: otherwise clients
+would wait for nothing, and a load balancer would not turn to other servers.
 """
 
 import gc
@@ -45,24 +45,24 @@ log = logging.getLogger(__name__)
 
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT)
 LONGEST_PAUSE_S = 30.0
-"""Longest wait in seconds before a worker is replaced. While replacements die young the wait
-doubles up to this: loading again and again would take the processor from the rest of the machine,
+"""Longest wait in seconds before a worker is replaced; the wait doubles up to this while
+replacements die young. Constant reloading would take the processor from the rest of the machine,
 and a longer wait would keep clients waiting once the cause is gone."""
 MOST_TURNED_AWAY = 2048
-"""Connections of one port that are closed at a time while there is no worker: all that the kernel
+"""Connections of one port that are closed in one go while there is no worker: as many as the kernel
 queues (`listener.BACKLOG`)."""
 GROWN_UP_S = 60.0
-"""Seconds of life after which a worker's death counts as the first one again, and its replacement
-starts at once. What a start or a first request breaks has shown itself by then."""
+"""Seconds of life after which a worker's death counts as a first one, and its replacement starts at
+once. Faults of a start or of a first request have shown by then."""
 
 
 class Ended(NamedTuple):
     """How the server ended.
 
     Attributes:
-        code: exit code of the process: 0 after a clean stop, 1 when a port is not to be had or the
+        code: exit code of the process: 0 after a clean stop, 1 when a port cannot be bound or the
             first start fails.
-        cause: why it failed, as the log has it.
+        cause: why it failed, as logged.
     """
 
     code: int
@@ -75,12 +75,12 @@ def run(
     *,
     environment: MutableMapping[str, str],
 ) -> Ended:
-    """Serve until told to stop, or until another process has taken over.
+    """Serve until a signal stops the server, or until another process has taken over.
 
     Args:
         settings: checked.
         build: called in each worker after the fork.
-        environment: of this process, which says whether it takes over from another.
+        environment: of this process; says whether it takes over from another.
     """
     predecessor = inherited(environment)
     try:
@@ -138,7 +138,7 @@ class _Arbiter(Arbiter):  # type: ignore[misc]
         self._spawn_at = time.monotonic()
 
     def signal(self, sig: int, frame: FrameType | None) -> None:
-        """Queue a signal; a second one to stop becomes gunicorn's quick shutdown."""
+        """Queue a signal; a second stop signal becomes gunicorn's quick shutdown."""
         if sig in STOP_SIGNALS:
             if not self._stopping:
                 self.server.stopped_by.set(sig)
@@ -151,55 +151,55 @@ class _Arbiter(Arbiter):  # type: ignore[misc]
         self.kill_workers(signal.SIGHUP)
 
     def handle_usr1(self) -> None:
-        """Open log files anew, here and in the workers, as gunicorn's own arbiter does."""
+        """Reopen log files, here and in the workers, as gunicorn's own arbiter does."""
         reopen()
         self.kill_workers(signal.SIGUSR1)
 
     def _ignore(self) -> None:
-        """Do nothing, where the default would end the process."""
+        """Do nothing; the default would end the process."""
 
     handle_ttin = handle_ttou = handle_winch = _ignore
 
     def handle_usr2(self) -> None:
-        """Have another process take over: gunicorn's own would leave it to others to stop this."""
+        """Start a successor that takes over; gunicorn's own handler would not stop this process."""
         self._succession.begin(self.LISTENERS)
 
     def stop(self, graceful: bool = True) -> None:
-        """Stop the workers, and whoever is about to take over; who has taken over stays."""
+        """Stop the workers, and a successor that is not ready; a ready successor keeps running."""
         self._succession.stop()
-        # Also where another cause to stop came before this process saw that the new one is ready.
+        # Checked again: another stop signal may precede the notice that the successor is ready.
         if successor := self._succession.ready_pid():
-            self.reexec_pid = successor  # gunicorn then leaves the paths of UNIX sockets
-            # systemd follows the process that it knows as the service's.
+            self.reexec_pid = successor  # gunicorn then keeps the paths of UNIX sockets
+            # systemd tracks the main process of the service by its pid.
             sd_notify(f"MAINPID={successor}", self.log)
         if self.server.predecessor and not self.server.was_ready.get():
-            self.reexec_pid = os.getppid()  # the paths of UNIX sockets are its predecessor's still
+            self.reexec_pid = os.getppid()  # the predecessor still uses the paths of UNIX sockets
         super().stop(graceful)
 
     def wait_for_signals(self, timeout: float = 1.0) -> Any:  # noqa: ANN401 (gunicorn's)
-        """Wait for signals; not for long where another process is about to take over."""
+        """Wait for signals; only briefly while a successor is starting."""
         return super().wait_for_signals(LOOK_S if self._succession.is_under_way else timeout)
 
     def manage_workers(self) -> None:
-        """Start workers that are missing, unless the pause before a replacement lasts."""
+        """Start missing workers, unless the pause before a replacement is not over."""
         if self._succession.ready_pid():
             self._leave()
-        # gunicorn calls this every second. To sleep until `_spawn_at` would delay its signals.
+        # gunicorn calls this every second. Sleeping until `_spawn_at` would delay its signals.
         if time.monotonic() >= self._spawn_at:
             super().manage_workers()
         if self._young_deaths > 1 and not self._is_answering():
             self._turn_away()
 
     def _is_answering(self) -> bool:
-        """Whether a worker takes connections, or another process is about to."""
+        """Whether a worker accepts connections, or a successor soon will."""
         crew = self.server.crew
         taking = crew.has_accepting if crew else bool(self.WORKERS)
         return taking or self._succession.is_under_way
 
     def _turn_away(self) -> None:
-        """Close what waits to be accepted: nobody will for a while, and balancers have others."""
+        """Close waiting connections, which no worker accepts soon; balancers have other servers."""
         for bound in self.LISTENERS:
-            with suppress(OSError):  # no more of them; or no worker has listened yet
+            with suppress(OSError):  # the queue is empty; or no worker has listened yet
                 for _ in range(MOST_TURNED_AWAY):
                     bound.accept()[0].close()
 
@@ -209,12 +209,12 @@ class _Arbiter(Arbiter):  # type: ignore[misc]
         raise StopIteration
 
     def spawn_worker(self) -> Any:  # noqa: ANN401 (gunicorn's)
-        """Fork a worker; give its pid."""
+        """Fork a worker; return its pid."""
         self.server.slots_taken = {worker.slot for worker in self.WORKERS.values()}
         return super().spawn_worker()
 
     def reap_workers(self) -> None:
-        """Collect ended children: workers, and as process 1 also orphans of others."""
+        """Collect ended children: workers, and as process 1 also adopted orphans."""
         while (ended := _ended_child()) is not None:
             pid, code = ended
             worker = self.WORKERS.pop(pid, None)
@@ -230,14 +230,14 @@ class _Arbiter(Arbiter):  # type: ignore[misc]
                 self._replace(pid, code, lost, worker.born)
 
     def _replace(self, pid: int, code: int, lost: Sequence[str], born: float) -> None:
-        """Let a new worker start, or end the server when none was ever ready.
+        """Let a new worker start, or end the server if no worker was ever ready.
 
-        One that died of a load is replaced in any case: without that version the next one starts.
+        A worker that died of a load is always replaced: the next one starts without that version.
         """
         if not self.server.was_ready.get():
             if not lost:
                 self._fail(pid, code)
-            self.server.forget()  # the next start is still the first one
+            self.server.forget()  # the next start counts as the first one
         if lost:
             loads = ",".join(lost)
             log.error(Event("worker died while versions were loading", pid=pid, loads=loads))

@@ -1,4 +1,4 @@
-"""What arbiter and workers share, and gunicorn's configuration, which is made of our settings."""
+"""State that arbiter and workers share, and gunicorn's configuration, made from our settings."""
 
 import logging
 import os
@@ -22,14 +22,14 @@ from ie_serving.server.workers.ledger import Answering, Ledger
 from ie_serving.server.workers.member import Member
 
 Build = Callable[[Settings, Handovers, LoadNotes, Member | None], Application]
-"""Builds the application; called in each worker, where it imports what is heavy. What an earlier
-worker has left for it is in the handovers and in the notes; the last is its part among several
-workers, None where it is the only one."""
+"""Builds the application; called in each worker, where it imports the heavy modules. The handovers
+and the notes hold what an earlier worker has left; the last argument is the worker's part among
+several workers, None for a single one."""
 
 HUNG_AFTER_S = 120
-"""Seconds for which a worker's event loop may stand still; then the worker is replaced, and its
-requests are lost. Loading runs in threads and does not hold the loop, so only a defect lasts so
-long."""
+"""Seconds for which a worker's event loop may be blocked; then the worker is replaced, and its
+requests are lost. Loading runs in threads and does not block the loop, so only a defect can block
+it for as long."""
 
 
 class Server(BaseApplication):  # type: ignore[misc]
@@ -51,7 +51,7 @@ class Server(BaseApplication):  # type: ignore[misc]
         workers = settings.server.workers
         self.crew = Crew(workers, Handover) if workers > 1 else None
         self.was_ready = Shared()
-        self.stopped_by = Shared()  # number of the signal that the arbiter got first
+        self.stopped_by = Shared()  # number of the signal that the arbiter received first
         self.handovers = Handovers(*(Handover() for _ in Handovers._fields))
         self.gates = [(Handover(), Handover()) for _ in range(workers if self.crew else 0)]
         self.failure = Handover()
@@ -60,11 +60,11 @@ class Server(BaseApplication):  # type: ignore[misc]
         super().__init__()
 
     def free_slot(self) -> int:
-        """Give the slot of the next worker: of several, the one that none has."""
+        """Return the slot of the next worker: with several workers, a free one."""
         return self.crew.free_slot(self.slots_taken) if self.crew else 0
 
     def handovers_of(self, slot: int) -> Handovers:
-        """Give what the worker of a slot begins with and leaves."""
+        """Return the handovers of a slot: read at the start of its worker, then written by it."""
         if self.crew is None:
             return self.handovers
         ledger = Ledger(self.crew, slot, is_first=not self.was_ready.get())
@@ -79,18 +79,18 @@ class Server(BaseApplication):  # type: ignore[misc]
             each.clear()
 
     def load_config(self) -> None:
-        """Give gunicorn what it shall do. It raises for a value that it does not take."""
+        """Pass the settings to gunicorn, which raises for a value that it does not accept."""
         for name, value in _configuration(self.settings.server, self._worker_class).items():
             self.cfg.set(name, value)
 
     def load(self) -> None:
-        """Nothing to load before the worker's loop runs."""
+        """Do nothing: there is nothing to load before the worker's loop runs."""
 
 
 def _longest_stop_s(server: ServerSettings) -> int:
-    """Seconds after which the arbiter kills a worker that was told to stop.
+    """Seconds after which the arbiter kills a worker that it has asked to stop.
 
-    It begins to count before the worker has heard of it, hence a second more.
+    The arbiter counts from before the worker gets its signal, hence one second more.
     """
     return int(server.drain_delay_s + server.drain_timeout_s + 2 * CLOSE_TIMEOUT_S + 1)
 
@@ -103,18 +103,18 @@ def _configuration(server: ServerSettings, worker_class: type[Worker]) -> dict[s
         "logger_class": _Logger,
         "timeout": HUNG_AFTER_S,
         "graceful_timeout": _longest_stop_s(server),
-        # A heartbeat changes a file's time, which on a busy disk may take seconds.
+        # A heartbeat changes the time of a file, which on a busy disk may take seconds.
         "worker_tmp_dir": "/dev/shm" if os.access("/dev/shm", os.W_OK) else None,
-        # Signals say all that there is to say, and a socket would be one more way in.
+        # Signals do all that a control socket would, and the socket would be a further way in.
         "control_socket_disable": True,
     }
 
 
 class _Logger(Logger):  # type: ignore[misc]
-    """gunicorn's own lines: warnings and errors, through our handlers."""
+    """gunicorn's own log lines: warnings and errors, through our handlers."""
 
     def setup(self, cfg: object) -> None:
-        """Set up gunicorn's log of errors; one of accesses is not kept."""
-        # At INFO it tells of its start and its workers, which `lifecycle.py` says in our words.
+        """Set up gunicorn's error log; its access log stays off."""
+        # At INFO gunicorn reports its start and its workers; `lifecycle.py` logs these itself.
         self.error_log.propagate = True
         self.error_log.setLevel(logging.WARNING)

@@ -1,8 +1,8 @@
-"""What a worker leaves to the one that replaces it: a few kilobytes that outlive its process.
+"""State that a worker leaves to its replacement: a few kilobytes that outlive the process.
 
-The arbiter makes the files before it forks and holds them open, so every worker inherits them and
-nothing is left behind when the server ends. Two files take turns: a worker that is killed while it
-writes one leaves the other whole.
+The arbiter opens the files before it forks, so every worker inherits them and nothing is left
+behind when the server ends. Writes alternate between two files: if a worker is killed while it
+writes one, the other is intact.
 """
 
 import hashlib
@@ -12,21 +12,21 @@ from typing import NamedTuple, Protocol
 
 _DIGEST_BYTES = hashlib.sha256().digest_size
 _TURN_BYTES = 8
-"""Bytes of the number that says which of the two files was written last. It never wraps round."""
+"""Bytes of the number that says which of the two files is newer. It never overflows."""
 
 
 class Handover:
-    """The last bytes that a worker has written."""
+    """Stores the last bytes that a worker has written."""
 
     def __init__(self) -> None:
         self._files = (nameless(), nameless())
         self._turn = 0
 
     def write(self, data: bytes) -> None:
-        """Replace what was written before.
+        """Replace the previous bytes.
 
         Raises:
-            OSError: there is no memory or no disk for it; what was written before stays.
+            OSError: memory or disk is full; the previous bytes stay.
         """
         self._turn += 1
         body = self._turn.to_bytes(_TURN_BYTES, "big") + data
@@ -35,25 +35,25 @@ class Handover:
         os.pwrite(file, hashlib.sha256(body).digest() + body, 0)
 
     def read(self) -> bytes:
-        """Give what was written last; empty in the first worker of a server."""
+        """Return the bytes written last; empty in the first worker of a server."""
         newest = max(map(_whole, self._files))
-        # A replacement is a copy of the arbiter, which has not counted.
+        # A replacement is a fork of the arbiter, whose count is behind the ended worker's.
         self._turn = max(self._turn, int.from_bytes(newest[:_TURN_BYTES], "big"))
         return newest[_TURN_BYTES:]
 
     def clear(self) -> None:
-        """Forget what was written."""
+        """Discard the stored bytes."""
         for file in self._files:
             os.ftruncate(file, 0)
 
     def close(self) -> None:
-        """Give the files back; called once, by a process that reads and writes no more."""
+        """Close the files; called once, by a process that reads and writes no more."""
         for file in self._files:
             os.close(file)
 
 
 class Left(Protocol):
-    """What a worker leaves; `Handover` is one."""
+    """Stores the state of a worker for its replacement; `Handover` is one."""
 
     def read(self) -> bytes:
         """See `Handover`."""
@@ -66,13 +66,13 @@ class Left(Protocol):
 
 
 class Handovers(NamedTuple):
-    """What workers leave to those that replace them.
+    """The handovers between a worker and its replacement.
 
     Attributes:
-        configuration: how far the configuration has come.
-        answering: which versions answer.
-        callers: who may do what.
-        certificates: what the ports prove themselves with.
+        configuration: the configuration that was applied last.
+        answering: the versions that serve.
+        callers: callers and their rights.
+        certificates: TLS certificates of the ports.
     """
 
     configuration: Left
@@ -81,13 +81,13 @@ class Handovers(NamedTuple):
     certificates: Left
 
     def clear(self) -> None:
-        """Forget what was written."""
+        """Discard all stored bytes."""
         for each in self:
             each.clear()
 
 
 def nameless() -> int:
-    """Open a file without a name: in memory where the system has that, else in the temp folder."""
+    """Open a file without a name: in memory if the system can do that, else in the temp folder."""
     if hasattr(os, "memfd_create"):
         return os.memfd_create("handover")
     with tempfile.TemporaryFile() as file:
@@ -95,7 +95,7 @@ def nameless() -> int:
 
 
 def _whole(file: int) -> bytes:
-    """Read turn and data of a file; empty when it was not written to its end."""
+    """Read turn and data of a file; empty if its last write was not completed."""
     content = os.pread(file, os.fstat(file).st_size, 0)
     digest, body = content[:_DIGEST_BYTES], content[_DIGEST_BYTES:]
     return body if body and hashlib.sha256(body).digest() == digest else b""

@@ -3,7 +3,7 @@
     start ──> listen ──> serving ──stop──> not ready, drain delay ──> refuse and drain ──> close
       └─────────────stop, or it failed────────────────────────────────────────────────────┘
 
-Nothing here knows of processes or signals: `worker.py` turns those into `Orders`.
+This module handles neither processes nor signals: `worker.py` turns signals into `Orders`.
 """
 
 import asyncio
@@ -30,29 +30,29 @@ from ie_serving.telemetry.log.logs import Event
 log = logging.getLogger(__name__)
 
 CLOSE_TIMEOUT_S = 5.0
-"""How long a worker may take to abandon its start or to close, before it ends regardless. Versions
-have the rest of the drain time-out to close their code, and so long at least."""
+"""Seconds that a worker may take to abandon its start or to close; then it ends regardless. Code of
+versions may take the rest of the drain time-out to close, and at least these seconds."""
 
 
 class Listener(Protocol):
-    """A transport with what answers over it, which does not listen yet."""
+    """A transport with its application, not listening yet."""
 
     async def listen(self, bound: Sequence[socket.socket], /) -> None:
         """Accept connections at the addresses of the arbiter's sockets.
 
         Raises:
-            OSError: an address is not to be had.
+            OSError: an address cannot be used.
         """
 
     @property
     def in_flight(self) -> int:
-        """Requests that have come and are not answered."""
+        """Number of received requests that are not answered yet."""
 
     async def drain(self, timeout_s: float, /) -> int:
-        """Refuse connections at once; return when what is in flight has ended or is cancelled.
+        """Refuse connections at once; return when requests in flight have ended or are cancelled.
 
         Returns:
-            How many requests had not ended after `timeout_s`, and were cancelled.
+            Number of requests that were cancelled because they had not ended after `timeout_s`.
         """
 
 
@@ -61,60 +61,60 @@ MakeListener = Callable[[], Listener]
 
 
 class Application(Protocol):
-    """What a worker runs: models and the front ends over them. Built by `app/command_line.py`."""
+    """The models of a worker and the front ends over them. Built by `app/command_line.py`."""
 
     async def start(self) -> None:
-        """Begin to load; return when the first load of every model has succeeded or failed.
+        """Start to load; return when the first load of every model has succeeded or failed.
 
-        Ports are closed meanwhile. Cancelled when the server is told to stop.
+        Ports are closed meanwhile. Cancelled when the server is stopped.
 
         Raises:
             ServingError: the server cannot start; its text goes to the log.
         """
 
     def model_names(self) -> Sequence[str]:
-        """Name the models that are configured."""
+        """Return the names of the configured models."""
 
     def listeners(self) -> Mapping[str, Callable[[], MakeListener]]:
-        """Give what prepares the listener of each port, by the port's name (`ports.py`).
+        """Return a function for each port, by its name (`ports.py`), that prepares its listener.
 
-        Those of ports that are on are called once, in a thread, while `start` runs: they import
-        what only such a port needs. What they return makes the listener after `start`.
+        For ports that are on, it is called once, in a thread, while `start` runs, and imports the
+        modules that only this port needs. It returns a function that makes the listener later.
         """
 
     async def set_ready(self, ready: bool) -> None:
-        """Tell readiness probes: True when the ports are open, then False.
+        """Set readiness for probes: True when the ports are open, False at the stop.
 
-        An application that waits for more than the ports says True when it has come.
+        An application that waits for more than the ports reports readiness when it has all.
         """
 
     async def hand_over(self) -> None:
-        """Let clients connect again, without a word to probes: others answer at this address."""
+        """Make clients reconnect without failing probes: another process serves this address."""
 
     async def reload(self) -> None:
         """Read the configuration again, now.
 
         Raises:
-            ServingError: it is broken; everything stays as it was.
+            ServingError: the configuration is invalid; everything stays as it was.
         """
 
     async def close(self, limit_s: float) -> None:
-        """Let go of what outlives the process, also after a `start` that failed or was cancelled.
+        """Release resources that outlive the process, also after a failed or cancelled `start`.
 
-        Memory is not among it: the process ends right afterwards.
+        Memory is not released: the process ends right afterwards.
 
         Args:
-            limit_s: how long the code of users, among it, may take to end.
+            limit_s: seconds that closing may take, code of users included.
         """
 
 
 class Orders:
-    """What a worker is told to do while it runs.
+    """Orders to a worker while it runs.
 
     Attributes:
         stop: set once, by `stop_for`; the worker drains and ends.
-        cause: why, in the words of the log.
-        reload: set whenever the configuration is to be read again.
+        cause: reason of the stop, as logged.
+        reload: set whenever the configuration has to be read again.
         replaced: whether another process has taken over the ports.
     """
 
@@ -125,7 +125,7 @@ class Orders:
         self.replaced = False
 
     def stop_for(self, cause: str) -> None:
-        """Tell the worker to stop; of several causes the first is told."""
+        """Make the worker stop; only the first of several causes is logged."""
         self.cause = self.cause or cause
         self.stop.set()
 
@@ -142,7 +142,7 @@ async def serve(
     Args:
         application: not started yet.
         settings: drain delay and time-out.
-        ports: what the arbiter bound; ports that are off are not among them.
+        ports: the arbiter's sockets, for the ports that are on.
         orders: set from outside, on this loop.
         on_ready: called once, when every port is open.
 
@@ -171,13 +171,13 @@ async def serve(
 async def _open(
     application: Application, settings: ServerSettings, ports: Ports, stop: asyncio.Event
 ) -> Mapping[str, Listener]:
-    """Start, and open the ports; none where `stop` comes first."""
-    # Imports need the interpreter, and compiling does not, so both go on at once.
+    """Start, and open the ports; open none if `stop` comes first."""
+    # Both run at once: imports hold the interpreter, compiling models does not.
     work = asyncio.to_thread(_prepared, application.listeners(), ports)
     preparing = asyncio.ensure_future(work)
     if not await _done_before(stop, application.start()):
         return {}
-    # On the loop, unlike what prepares them: a listener belongs to it.
+    # On the loop, unlike their preparation: a listener belongs to the loop.
     listeners = {name: make() for name, make in (await preparing).items()}
     for name, listener in listeners.items():
         await _listen(name, listener, ports[name])
@@ -202,17 +202,17 @@ def _note_stop(orders: Orders, settings: ServerSettings, listeners: Mapping[str,
 
 
 async def _withdraw(application: Application, settings: ServerSettings, orders: Orders) -> None:
-    """Have clients ask others, if there are no others who answer at the same address."""
+    """Send clients to other servers, unless a successor serves at the same address."""
     if orders.replaced:
         await application.hand_over()
         return
     await application.set_ready(False)
-    # Load balancers see readiness go before connections are refused.
+    # Load balancers notice the lost readiness before connections are refused.
     await asyncio.sleep(settings.drain_delay_s)
 
 
 async def _drain(settings: ServerSettings, listeners: Mapping[str, Listener]) -> int:
-    """Let what is in flight end; give how many requests were cut."""
+    """Let requests in flight end; return how many were cancelled."""
     drains = (each.drain(settings.drain_timeout_s) for each in listeners.values())
     return sum(await asyncio.gather(*drains))
 
@@ -234,7 +234,7 @@ async def _listen(name: str, listener: Listener, sockets: Sequence[socket.socket
 
 
 def _announce(application: Application, ports: Ports) -> None:
-    """Say that the ports are open, in the words of 2020 that scripts wait for."""
+    """Log that the ports are open, in the words of 2020 that scripts wait for."""
     names = list(application.model_names())
     for name in (REST, GRPC):
         for place in _places(answering(ports, name)):
@@ -242,7 +242,7 @@ def _announce(application: Application, ports: Ports) -> None:
 
 
 def _announce_as_tfs(ports: Ports) -> None:
-    """Say it in TensorFlow Serving's words, too, for which scripts of its users wait."""
+    """Log it in TensorFlow Serving's words, too, which scripts of its users wait for."""
     if port := port_of(answering(ports, GRPC)):
         log.info("Running gRPC ModelServer at 0.0.0.0:%d ...", port)
     if path := path_of(answering(ports, GRPC)):
@@ -257,9 +257,9 @@ def _places(sockets: Sequence[socket.socket]) -> list[str]:
 
 
 async def _done_before(stop: asyncio.Event, work: Awaitable[None]) -> bool:
-    """Await `work` unless `stop` comes first; then cancel it and return False.
+    """Await `work` unless `stop` comes first; in that case cancel it and return False.
 
-    The wait for its end is bounded, because a thread that compiles cannot be cancelled.
+    The wait for the cancelled work is bounded, because a thread that compiles cannot be cancelled.
     """
     task = asyncio.ensure_future(work)
     stopped = asyncio.ensure_future(stop.wait())
@@ -276,7 +276,7 @@ async def _done_before(stop: asyncio.Event, work: Awaitable[None]) -> bool:
 
 
 async def _reload_until_stopped(application: Application, orders: Orders) -> None:
-    """Reload whenever asked, one reload at a time, until told to stop."""
+    """Reload at each order, one reload at a time, until the stop."""
     while await _done_before(orders.stop, _flag(orders.reload)):
         orders.reload.clear()
         await _done_before(orders.stop, _reload(application))

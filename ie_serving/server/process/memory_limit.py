@@ -1,4 +1,4 @@
-"""How much memory this process may use: the limit of its cgroup, or the machine's memory.
+"""Finds how much memory this process may use: the limit of its cgroup, or the machine's memory.
 
 Sources: cgroup-v2.rst (`memory.max`) and cgroup-v1/memory.rst of the kernel.
 """
@@ -13,21 +13,21 @@ Read = Callable[[str], str | None]
 
 MOUNT: Final = "/sys/fs/cgroup"
 PART: Final = 2
-"""Part of the memory that requests may hold by default: a half. The other half is for models, the
-interpreter, and what requests take beside the bytes that are counted."""
+"""Divisor of the memory that gives the default budget of requests: half. The other half is for
+models, the interpreter, and memory of requests beside the counted bytes."""
 
 
 def budget_of(setting: int) -> int:
-    """Give the bytes that requests may hold; where the setting is 0, a part of the memory."""
+    """Return the bytes that requests may hold; for a setting of 0, a part of the memory."""
     return setting or memory_limit(_read, _machine()) // PART
 
 
 def memory_limit(read: Read, machine: int) -> int:
-    """Give the smallest limit of this process's cgroup and those above it, in bytes.
+    """Return the smallest limit in bytes of this process's cgroup and those above it.
 
     Args:
         read: reads the kernel's files.
-        machine: bytes of the machine's memory, which no limit exceeds.
+        machine: bytes of the machine's memory, an upper bound for the result.
     """
     lines = (read("/proc/self/cgroup") or "").splitlines()
     return min([machine, *(limit for line in lines for limit in _of(line, read))])
@@ -46,7 +46,7 @@ def _of(line: str, read: Read) -> Iterator[int]:
 
 
 def _number(text: str | None) -> Iterator[int]:
-    # Version 2 says "max" where there is no limit; version 1 a number above any memory.
+    # Version 2 says "max" for no limit, version 1 a number larger than any memory.
     if text is not None and text.strip().isdecimal():
         yield int(text)
 

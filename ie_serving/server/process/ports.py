@@ -1,13 +1,13 @@
-"""The sockets that the arbiter binds before any worker runs: bound, but not yet listening.
+"""Binds the server's sockets in the arbiter, before any worker runs; it does not listen yet.
 
-So a port that is taken is found at once, and until a worker is ready the kernel refuses
-connections. Workers listen on these sockets, which outlive them. Only `grpc.aio` binds sockets of
-its own in each worker, with SO_REUSEPORT, under which the kernel would let a second server share
-the port unseen; the arbiter's socket is then a reservation.
+So a port in use is found at once, and until a worker is ready the kernel refuses connections.
+Workers listen on these sockets, which outlive them. Only `grpc.aio` binds sockets of its own in
+each worker, with SO_REUSEPORT. With that option the kernel would also let a second server share the
+port unnoticed, so the arbiter's socket reserves the address.
 
-On Linux a bound socket with SO_REUSEADDR does not keep another such socket out while it does not
-listen, but without that option the remains of closed connections (TIME_WAIT) block the port. So
-the option is set for `bind()`, cleared after it, and set again just before `listen()`
+On Linux a bound socket with SO_REUSEADDR that does not listen does not exclude another such socket,
+but without that option the remains of closed connections (TIME_WAIT) block the port. So the option
+is set for `bind()`, cleared after it, and set again just before `listen()`
 (`transport/listener.py`).
 """
 
@@ -27,34 +27,34 @@ _NOT_HERE = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
 
 
 class PortError(ServingError):
-    """A port or UNIX socket cannot be had."""
+    """A port or UNIX socket cannot be bound."""
 
 
 Ports: TypeAlias = Mapping[str, tuple[socket.socket, ...]]
-"""What the arbiter holds for its workers: by the name of each port that is on, its sockets."""
+"""The arbiter's sockets for its workers, by the name of each port that is on."""
 
 REST, GRPC = "REST", "gRPC"
-"""Names of the interfaces, and of the port of each, as log lines and errors have them."""
+"""Names of the interfaces, and of their ports, in log lines and errors."""
 BOTH = "both"
-"""Name of the port that answers both."""
+"""Name of the port that serves both."""
 
 
 _Place: TypeAlias = tuple[socket.AddressFamily, tuple[object, ...]]
-"""What a socket is bound to: family and address."""
+"""Address family and address that a socket is bound to."""
 _Inherited: TypeAlias = dict[tuple[int, object], socket.socket]
-"""Sockets that a predecessor has bound, by `_key`; whoever takes one takes it out."""
+"""Sockets that a predecessor has bound, by `_key`; a socket that is reused is removed from it."""
 
 
 @dataclass(frozen=True)
 class _Wanted:
-    """One port as the settings want it.
+    """One port as the settings define it.
 
     Attributes:
         name: see `Ports`.
-        host: addresses, separated by commas; empty for every one.
-        number: 0 is off.
-        path: of a UNIX socket; empty is off.
-        reserved: hold the address only, since a library may bind it again in each worker.
+        host: addresses, separated by commas; empty for all.
+        number: port number; 0: off.
+        path: of a UNIX socket; empty: off.
+        reserved: only reserve the address, since a library may bind it again in each worker.
     """
 
     name: str
@@ -68,12 +68,12 @@ def bind(server: ServerSettings, inherited: Sequence[socket.socket] = ()) -> Por
     """Bind every port that is on.
 
     Args:
-        server: says which.
-        inherited: sockets of the process that this one is to replace; those that are at the same
-            address are taken as they are, the others closed.
+        server: settings of the ports.
+        inherited: sockets of the process that this one replaces; those with a wanted address are
+            reused, the others closed.
 
     Raises:
-        PortError: a port is taken or not permitted, or the host is not one of this machine;
+        PortError: a port is in use or not permitted, or the host is not one of this machine;
             nothing stays bound.
     """
     rest_host, grpc_host = server.rest_host or server.host, server.grpc_host or server.host
@@ -85,7 +85,7 @@ def bind(server: ServerSettings, inherited: Sequence[socket.socket] = ()) -> Por
         _Wanted(GRPC, grpc_host, grpc_port, server.grpc_socket_path, reserved=True),
     )
     left = {_key(each.family, each.getsockname()): each for each in inherited}
-    # One taken port lets the others go again: nothing of a failed start stays bound.
+    # If one port fails, all are closed: nothing of a failed start stays bound.
     with ExitStack() as bound:
         ports = {
             each.name: _bound(bound, each, left) for each in wanted if each.number or each.path
@@ -97,24 +97,24 @@ def bind(server: ServerSettings, inherited: Sequence[socket.socket] = ()) -> Por
 
 
 def answering(ports: Ports, interface: str) -> tuple[socket.socket, ...]:
-    """Give the sockets on which an interface is answered; none where it is off."""
+    """Return the sockets that serve an interface; none if it is off."""
     return (*ports.get(BOTH, ()), *ports.get(interface, ()))
 
 
 def port_of(sockets: Sequence[socket.socket]) -> int | None:
-    """Give the number of the port that `sockets` are bound to; None for UNIX sockets alone."""
+    """Return the port number that `sockets` are bound to; None if all are UNIX sockets."""
     ports = [each.getsockname()[1] for each in sockets if each.family != socket.AF_UNIX]
     return int(ports[0]) if ports else None
 
 
 def path_of(sockets: Sequence[socket.socket]) -> str | None:
-    """Give the path of the UNIX socket among `sockets`."""
+    """Return the path of the UNIX socket among `sockets`."""
     paths = [each.getsockname() for each in sockets if each.family == socket.AF_UNIX]
     return str(paths[0]) if paths else None
 
 
 def _bound(stack: ExitStack, wanted: _Wanted, left: _Inherited) -> tuple[socket.socket, ...]:
-    """Bind one port. A reservation shares its address, so that a taken port is looked for first."""
+    """Bind one port; before a reservation, which shares its address, check that it is free."""
     missing = []
     sockets = []
     for place in _addresses(wanted.host, wanted.number) if wanted.number else ():
@@ -123,7 +123,7 @@ def _bound(stack: ExitStack, wanted: _Wanted, left: _Inherited) -> tuple[socket.
         else:
             missing.append(place)
     if wanted.reserved:
-        # Two servers that share an address would each get half of the connections.
+        # Two servers that share an address would each receive half of the connections.
         with ExitStack() as probe:
             _bind_port(probe, wanted, missing, shared=False)
     sockets += _bind_port(stack, wanted, missing, shared=wanted.reserved)
@@ -133,9 +133,9 @@ def _bound(stack: ExitStack, wanted: _Wanted, left: _Inherited) -> tuple[socket.
 def _bind_port(
     stack: ExitStack, wanted: _Wanted, places: Sequence[_Place], *, shared: bool
 ) -> Sequence[socket.socket]:
-    """Bind the port on every address of the host; those this machine lacks are left out.
+    """Bind the port on every address of the host; skip addresses that this machine lacks.
 
-    A host may have an IPv6 address by name and no IPv6 at all, as in many containers.
+    A host's name may have an IPv6 address while IPv6 is off, as in many containers.
     """
     host, port, interface = wanted.host, wanted.number, wanted.name
     absent: OSError | None = None
@@ -153,7 +153,7 @@ def _bind_port(
 
 
 def _bind_path(stack: ExitStack, wanted: _Wanted, left: _Inherited) -> tuple[socket.socket, ...]:
-    """Bind the UNIX socket, in place of one that a server which is gone has left behind."""
+    """Bind the UNIX socket; replace the stale one of a server that has ended."""
     path = wanted.path
     if not path:
         return ()
@@ -171,8 +171,8 @@ def _bind_path(stack: ExitStack, wanted: _Wanted, left: _Inherited) -> tuple[soc
 
 
 def _key(family: int, address: object) -> tuple[int, object]:
-    """Give what two sockets at the same address have in common."""
-    # Behind host and port IPv6 has numbers that bind() fills in.
+    """Return a key that is equal for sockets at the same address."""
+    # IPv6 addresses have further numbers after host and port, which bind() fills in.
     return (family, tuple(address[:2]) if isinstance(address, tuple) else address)
 
 
@@ -183,7 +183,7 @@ def _take_path(bound: socket.socket, path: str) -> None:
 
 
 def _is_left_behind(path: str) -> bool:
-    """Tell whether `path` is a UNIX socket on which nobody listens."""
+    """Return whether `path` is a UNIX socket on which no process listens."""
     if not os.path.exists(path) or not stat.S_ISSOCK(os.stat(path).st_mode):
         return False
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
@@ -206,7 +206,7 @@ def _resolved(name: str, port: int) -> Iterable[_Place]:
             f'host "{name}" cannot be resolved: {error.strerror}; name an address of this'
             " machine, or leave it empty to listen on all"
         ) from error
-    # Once each: some resolvers name an address again for each line of /etc/hosts.
+    # Without duplicates: some resolvers repeat an address for each line of /etc/hosts.
     return dict.fromkeys((family, address) for family, *_, address in found)
 
 
@@ -222,7 +222,7 @@ def _bind(
     bound = socket.socket(family, socket.SOCK_STREAM)
     try:
         if family == socket.AF_INET6:
-            # "::" stands for every address, those of IPv4 among them.
+            # "::" stands for all addresses, including IPv4.
             only = address[0] != "::"
             bound.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, only)
         if shared:

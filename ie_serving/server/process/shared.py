@@ -15,6 +15,6 @@ class Shared:
         self._page[0] = number
 
     def get(self) -> int:
-        """Give what a process has set last."""
+        """Return the number that a process has set last."""
         # One byte is read and written whole, so no lock is needed between processes.
         return self._page[0]

@@ -1,4 +1,4 @@
-"""A new process takes over from the one that runs, without a refused connection: SIGUSR2.
+"""SIGUSR2: a new process takes over from the running one without refusing a connection.
 
     the one that runs (predecessor)                    the new one (successor)
     starts its own command again, ──────────────────>  reads its flags and its configuration,
@@ -7,9 +7,9 @@
     accepts nothing more, drains, ends <────────────── says that it is ready
     or: says why, and goes on as before <───────────── ends
 
-Both have the same sockets, and so one queue of connections in the kernel: what neither has accepted
-when the first one ends is the other's. What the successor says on stderr before it has come so far
-that it has a log, such as what is wrong with a flag, is kept for its predecessor, whose log has it.
+Both have the same sockets, and so one queue of connections in the kernel: a connection that the
+first has not accepted when it ends is accepted by the other. Until it has a log, the successor's
+output on stderr, such as a wrong flag, is kept for its predecessor, which logs it.
 """
 
 import json
@@ -28,31 +28,31 @@ from ie_serving.core.values.errors import ServingError
 from ie_serving.server.process.handover import nameless
 from ie_serving.telemetry.log.logs import Event
 
-if TYPE_CHECKING:  # nobody needs it who is not replaced
+if TYPE_CHECKING:  # a process that is not replaced does not need it
     import subprocess
 
 log = logging.getLogger(__name__)
 
 VARIABLE: Final = "IE_SERVING_TAKE_OVER"
-"""Variable by which the successor knows what it has inherited, as JSON."""
+"""Environment variable that lists, as JSON, what the successor has inherited."""
 LONGEST_S: Final = 3600.0
 """Seconds that a successor may take to be ready; then it is ended. Far more than the largest models
-take to load, so only one that hangs meets it: two processes hold the memory of all models."""
+take to load, so it ends only a hung one; until then two processes hold the memory of all models."""
 LOOK_S: Final = 0.1
-"""Seconds between two looks at whether the successor is ready: for so long both accept."""
+"""Seconds between two checks whether the successor is ready; for that long both accept."""
 STDERR: Final = 2
 MOST_SAID: Final = 2000
-"""Characters of the cause that are logged; the end of it, which says what went wrong."""
+"""Characters of the cause that are logged, from its end, which says what went wrong."""
 _READY: Final = b"+"
 _FAILED: Final = b"-"
 
 
 class Predecessor:
-    """What a successor has from the process that it is to replace.
+    """The predecessor, as its successor sees it.
 
     Args of the constructor:
-        sockets: that it listens on.
-        report: file that it reads.
+        sockets: that the predecessor listens on.
+        report: file that the predecessor reads.
 
     Attributes:
         sockets: see above.
@@ -63,19 +63,19 @@ class Predecessor:
         self._report = report
 
     def told_ready(self) -> None:
-        """Tell it that this process, or a worker of it, accepts connections: it may leave."""
+        """Tell the predecessor that this process or its worker accepts connections: it may end."""
         os.pwrite(self._report, _READY, 0)
 
     def told_failure(self, cause: str) -> None:
-        """Tell it why this process ends."""
+        """Tell the predecessor why this process ends."""
         os.pwrite(self._report, _FAILED + cause.encode(errors="replace"), 0)
 
 
 def inherited(environment: MutableMapping[str, str]) -> Predecessor | None:
-    """Take what a predecessor has handed over; None in a process that replaces nobody.
+    """Return the predecessor; None if this process does not replace another.
 
     Args:
-        environment: of this process; the variable is taken out, lest children believe it.
+        environment: of this process; the variable is removed, so that children do not inherit it.
     """
     given = environment.pop(VARIABLE, None)
     if given is None:
@@ -90,12 +90,12 @@ def inherited(environment: MutableMapping[str, str]) -> Predecessor | None:
 
 
 def of_successor(settings: Settings) -> Settings:
-    """Give the settings of a successor: it accepts nothing before all of its models serve.
+    """Return the settings of a successor, which accepts nothing before all of its models serve.
 
-    Where the start may lack some, it waits until each has loaded, well or badly.
+    If the start may lack some models, it waits until each load has succeeded or failed.
 
     Raises:
-        ServingError: it cannot take over.
+        ServingError: the settings do not permit a take-over.
     """
     server = settings.server
     if server.grpc_transport == "grpcio":
@@ -109,7 +109,7 @@ def of_successor(settings: Settings) -> Settings:
 
 
 def _speak_on(stderr: int) -> None:
-    """Have what was said on stderr, and the rest, go where the predecessor's goes."""
+    """Write the kept output to the predecessor's stderr, and further output as well."""
     sys.stderr.flush()
     said = _content(STDERR)
     os.ftruncate(STDERR, 0)
@@ -119,14 +119,14 @@ def _speak_on(stderr: int) -> None:
 
 
 class Successor:
-    """A process that is to replace this one.
+    """A process that will replace this one.
 
     Args of the constructor:
         sockets: that this process has bound.
         environment: of this process.
 
     Raises:
-        OSError: it cannot be started.
+        OSError: the process cannot be started.
     """
 
     def __init__(self, sockets: Sequence[socket.socket], environment: Mapping[str, str]) -> None:
@@ -157,17 +157,17 @@ class Successor:
 
     @property
     def is_ready(self) -> bool:
-        """Whether it accepts connections."""
+        """Whether the successor accepts connections."""
         return os.pread(self._report, 1, 0) == _READY
 
     @property
     def is_late(self) -> bool:
-        """Whether it has had more time than any start takes."""
+        """Whether the successor has taken longer than any start should."""
         return time.monotonic() - self._began > LONGEST_S
 
     def cause(self, code: int) -> str:
-        """Say why it has ended, by what it has said last; `code` is that of `_ended_child`."""
-        if self.is_late:  # what it has said last does not tell
+        """Return why it has ended, from the end of its output; `code` is that of `_ended_child`."""
+        if self.is_late:  # its last output does not say why it was ended
             return f"process {self.pid} was not ready within {LONGEST_S:g} s, and was ended"
         told = _content(self._report)[1:] or _content(self._said)
         lines = [line.strip() for line in told.decode(errors="replace").splitlines()]
@@ -175,22 +175,22 @@ class Successor:
         return (last[0] if last else f"exit code {code}")[-MOST_SAID:]
 
     def repeat(self) -> None:
-        """Say on stderr what it has said there before it had a log."""
+        """Repeat on stderr what the successor has written there before it had a log."""
         os.write(STDERR, _content(self._said))
 
     def ended(self, code: int) -> None:
-        """Take note that it has ended, and let go of what was for it."""
+        """Note that the successor has ended, and release its resources."""
         self._process.returncode = code  # else its destructor would wait for it
         self.close()
 
     def close(self) -> None:
-        """Let go of what was for it."""
+        """Close the files that were for the successor."""
         os.close(self._report)
         os.close(self._said)
 
 
 class Succession:
-    """What a process does to be replaced.
+    """Replaces this process by a successor.
 
     Args of the constructor:
         environment: of this process.
@@ -202,7 +202,7 @@ class Succession:
         self._is_stopped = False
 
     def begin(self, sockets: Sequence[socket.socket]) -> None:
-        """Start a successor, unless one is on its way or the machine would end it with this one."""
+        """Start a successor, unless one is starting, or systemd would end it with this process."""
         if self._successor:
             log.warning(Event("replacement already on its way", pid=self._successor.pid))
             return
@@ -221,8 +221,8 @@ class Succession:
         own = os.getpid()
         if own == 1:
             return "it is the first process of its container, which ends with it: start another one"
-        # What systemd starts it names here; it ends whatever is left of a service whose main
-        # process has ended, unless that tells it of another one.
+        # systemd names its own child here. When the main process of a service has ended, systemd
+        # ends the remaining ones, unless that process has named another main process.
         is_main = self._environment.get("SYSTEMD_EXEC_PID") == str(own)
         if is_main and "NOTIFY_SOCKET" not in self._environment:
             return "systemd would end its replacement with it; set Type=notify in the unit"
@@ -234,7 +234,7 @@ class Succession:
         return self._successor is not None
 
     def ready_pid(self) -> int:
-        """Give the process that has taken over; 0 as long as there is none."""
+        """Return the pid of the successor that has taken over; 0 while there is none."""
         successor = self._successor
         if successor is None:
             return 0
@@ -245,9 +245,9 @@ class Succession:
         return 0
 
     def stop(self) -> None:
-        """End a successor that is not ready, as this process is told to stop: a stop is for both.
+        """End a successor that is not ready when this process is stopped: a stop is for both.
 
-        Otherwise whoever stops the server would have one again as soon as the models have loaded.
+        Otherwise the stopped server would run again as soon as the successor's models have loaded.
         """
         if self._successor and not self._successor.is_ready:
             self._is_stopped = True
@@ -260,7 +260,7 @@ class Succession:
             os.kill(self._successor.pid, signal.SIGTERM)
 
     def note_end(self, pid: int, code: int) -> None:
-        """Take note that a child has ended: say why, if it was to replace this process."""
+        """Note that a child has ended; if it was the successor, log why."""
         successor = self._successor
         if successor is None or successor.pid != pid:
             return
@@ -276,9 +276,9 @@ def _say(cause: str) -> None:
 
 
 def command_again() -> Sequence[str]:
-    """Give the command that this process was started by.
+    """Return the command line that started this process.
 
-    A script is started by its path, so that one that was replaced may name another interpreter.
+    A script is started by its path, since a replaced script may name another interpreter.
     """
     program = sys.argv[0]
     if os.path.isfile(program) and os.access(program, os.X_OK):

@@ -1,9 +1,9 @@
-"""How a worker process is tuned: the interpreter's turns, the default threads, freed memory.
+"""Tunes a worker process: interpreter switch interval, default threads, file limit, freed memory.
 
-What is set here holds for the whole process, so that only the process that serves sets it.
+These settings affect the whole process, so only the process that serves changes them.
 
-Freed memory is kept (`core/runtime/heaps.py`); `give_back.py` has it given back when no more large
-requests come. What versions leave behind is given back when they are unloaded (`engines/openvino`).
+The process keeps freed memory (`core/runtime/heaps.py`); `give_back.py` returns it when no more
+large requests come. Memory of versions is returned when they are unloaded (`engines/openvino`).
 """
 
 import asyncio
@@ -23,23 +23,22 @@ log = logging.getLogger(__name__)
 
 LONGEST_TURN_S = 0.001
 """Seconds for which a thread that decodes or encodes may keep the interpreter from the event loop.
-A small request asks for it several times, so Python's default of 5 ms would add up."""
+A small request needs it several times, so Python's default of 5 ms would add up."""
 SHORT_THREADS = 32
-"""Threads for short blocking work, that of large requests among it, made as they are needed.
-Beyond, such work queues: more would only divide the processors further."""
-
+"""Most threads for short blocking work, including that of large requests; made on demand. Further
+work queues: more threads would only divide the processors further."""
 MOST_CONNECTIONS = 10_000
-"""Connections of both ports, where the limit of files allows more. Each takes some 20 KB when it is
-idle, so all of them 200 MB."""
+"""Most connections of both ports, if the limit of files permits. An idle one takes some 20 KB, so
+all of them 200 MB."""
 OTHER_FILES = 256
-"""File descriptors that are not for connections: models and their copies, stores, log, and the
-connections that are accepted beyond the limit (`connection_limit.EXTRA`)."""
+"""File descriptors reserved for other uses: models and their copies, stores, log, and connections
+that are accepted beyond the limit (`connection_limit.EXTRA`)."""
 LEAST_PART = 4
-"""Of how many file descriptors one is for connections where there are fewer than that leaves."""
+"""One file descriptor in this many, at least, is for connections if the limit of files is low."""
 FEW_FILES = 1024
-"""Fewer are told of: it is the soft limit of most systems, and enough for some 700 clients."""
+"""A lower limit is logged: this is the soft limit of most systems, enough for some 700 clients."""
 MOST_FILES = 1 << 16
-"""What the limit of files is raised to, at most."""
+"""Highest value that the limit of files is raised to."""
 
 
 def tune(budget: int = sys.maxsize) -> None:
@@ -57,11 +56,11 @@ def tune(budget: int = sys.maxsize) -> None:
 
 @contextmanager
 def lasting_objects() -> Iterator[None]:
-    """Tell the garbage collector that what the body makes, modules above all, is there for good.
+    """Exempt the objects that the body makes, modules above all, from garbage collection.
 
-    It would look through them again and again while they are made, a sixth of the time that a start
-    takes, and for as long as the process lives. What is garbage then is never collected; it is
-    little. Source: documentation of `gc.freeze`.
+    The collector would visit them repeatedly while they are made, a sixth of the time of a start,
+    and as long as the process lives. Garbage among them is never collected; it is little. Source:
+    documentation of `gc.freeze`.
     """
     gc.disable()
     try:
@@ -72,7 +71,7 @@ def lasting_objects() -> Iterator[None]:
 
 
 def most_connections(setting: int) -> int:
-    """Give how many connections may be open; where the setting is 0, by the limit of files.
+    """Return how many connections may be open; for a setting of 0, from the limit of files.
 
     Called after `tune`.
     """
@@ -81,7 +80,7 @@ def most_connections(setting: int) -> int:
 
 
 def raise_file_limit() -> None:
-    """Let this process have as many files and connections open as the system allows it to.
+    """Raise this process's limit of open files and connections as far as the system permits.
 
     The soft limit is 1,024 in many places, for the sake of programs that call select().
     """

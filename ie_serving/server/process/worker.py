@@ -1,4 +1,4 @@
-"""One worker process: its signals, its signs of life, and its event loop, which serves."""
+"""One worker process: its signals, its heartbeat, and the event loop that serves."""
 
 import asyncio
 import faulthandler
@@ -29,12 +29,12 @@ from ie_serving.telemetry.log.reopen import reopen
 log = logging.getLogger(__name__)
 
 HEARTBEAT_S = 1.0
-"""Seconds between two signs of life of a worker; also how late it may notice that the arbiter is
-gone. Far below `HUNG_AFTER_S`, and rare enough to cost nothing."""
+"""Seconds between two heartbeats of a worker, and between its checks that the arbiter lives. Far
+below `HUNG_AFTER_S`, and rare enough to cost nothing."""
 PR_SET_PDEATHSIG = 1
 """Source: Linux's `prctl.h`."""
 ARBITER_ENDED = "its arbiter has ended"
-"""Why a worker stops that nobody has told to."""
+"""Cause of a stop that no signal has ordered."""
 
 
 class AppWorker(Worker):  # type: ignore[misc]
@@ -43,14 +43,14 @@ class AppWorker(Worker):  # type: ignore[misc]
     app: Server
 
     def __init__(self, *of_gunicorn: Any) -> None:  # noqa: ANN401 (gunicorn's)
-        """Runs in the arbiter, before the fork, so that both have what the worker leaves."""
+        """Runs in the arbiter, before the fork, so that both have the worker's handovers."""
         super().__init__(*of_gunicorn)
         self.loads = Handover()
         self.slot = self.app.free_slot()
-        self.born = time.monotonic()  # whether its death is a young one is counted from here
+        self.born = time.monotonic()  # a death counts as young by the time since here
 
     def init_signals(self) -> None:
-        """Drop the arbiter's handlers; the loop installs this worker's own."""
+        """Remove the arbiter's handlers; the loop installs this worker's own."""
         for number in self.SIGNALS:
             signal.signal(number, signal.SIG_DFL)
         for number in (signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2):
@@ -75,9 +75,9 @@ class AppWorker(Worker):  # type: ignore[misc]
             return 1
         return 0
 
-    # To the arbiter, which outlives this process and is to say it last.
+    # To the arbiter, which outlives this process and logs the cause last.
     def _leave_cause(self, cause: str) -> None:
-        with suppress(OSError):  # without memory for it; the log has it
+        with suppress(OSError):  # memory may be full; the log has the cause
             self.app.failure.write(cause.encode(errors="replace"))
 
     async def _serve(self) -> None:
@@ -91,7 +91,7 @@ class AppWorker(Worker):  # type: ignore[misc]
         tune(budget_of(server.settings.server.memory_budget_bytes) // workers)
         notes = LoadNotes(server.deadly_loads.deaths, self.loads.write)
         with lasting_objects():
-            # Here, not above: the arbiter does without numpy.
+            # Imported here, not above: the arbiter does not need numpy.
             from ie_serving.server.process.garbage import collect_garbage, collect_on_request
             from ie_serving.server.process.give_back import give_back
 
@@ -120,7 +120,7 @@ class AppWorker(Worker):  # type: ignore[misc]
         loop.add_signal_handler(signal.SIGUSR1, reopen)
 
     def _stop(self, orders: Orders, number: int) -> None:
-        # What the arbiter was told, it passes on as SIGTERM; and the kernel sends that when the
+        # The arbiter passes its stop signal on as SIGTERM; the kernel, too, sends SIGTERM when the
         # arbiter has ended.
         told = signal.Signals(self.app.stopped_by.get() or number).name
         orders.replaced = told == signal.SIGUSR2.name
@@ -133,7 +133,7 @@ class AppWorker(Worker):  # type: ignore[misc]
         self._stop(orders, signal.SIGQUIT)
 
     async def _beat(self, orders: Orders) -> None:
-        """Show the arbiter that the loop turns, and stop when the arbiter is gone."""
+        """Send heartbeats while the loop runs, and stop when the arbiter has ended."""
         while True:
             self.notify()
             if os.getppid() != self.ppid:
@@ -142,16 +142,16 @@ class AppWorker(Worker):  # type: ignore[misc]
 
 
 def _end(code: int) -> NoReturn:
-    """Do what Python would do at its end, save for waiting for threads."""
+    """Do what Python does at its exit, except waiting for threads."""
     remove_all()
-    with suppress(OSError, ValueError):  # what code of users has printed
+    with suppress(OSError, ValueError):  # output printed by users' code
         sys.stdout.flush()
     logging.shutdown()
     os._exit(code)
 
 
 def _new_loop() -> asyncio.AbstractEventLoop:
-    import uvloop  # here, not above: the arbiter does without it
+    import uvloop  # here, not above: the arbiter does not need it
 
     loop: asyncio.AbstractEventLoop = uvloop.new_event_loop()
     asyncio.set_event_loop(loop)
@@ -159,12 +159,12 @@ def _new_loop() -> asyncio.AbstractEventLoop:
 
 
 def _stop_with_parent() -> None:
-    """Have the kernel send SIGTERM when the arbiter dies.
+    """Make the kernel send SIGTERM to this process when the arbiter dies.
 
-    An arbiter that is killed cannot tell its workers. Until `_beat` notices, they would keep the
-    ports from the next server.
+    A killed arbiter cannot stop its workers, which would keep the ports from the next server until
+    `_beat` notices.
     """
     if sys.platform == "linux":
-        import ctypes  # here, not above: the arbiter does without it
+        import ctypes  # here, not above: the arbiter does not need it
 
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)

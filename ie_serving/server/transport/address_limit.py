@@ -1,7 +1,7 @@
-"""How many connections one address may have open, beside the limit of all.
+"""Limits the open connections of one client address, beside the limit for all addresses.
 
-At its limit the connection of the same address gives way that is idle longest; where none is idle,
-the new one is refused. Others' connections are left alone.
+At the limit, the connection of the same address that has been idle longest is closed; if none is
+idle, the new one is refused. Connections of other addresses are not affected.
 """
 
 import logging
@@ -16,13 +16,13 @@ log = logging.getLogger(__name__)
 
 NEVER: Final = float("-inf")
 _NETWORK_BITS: Final = 64
-"""Bits of an IPv6 address that name a network: providers give a client at least one (RFC 6177), and
-it chooses the others as it likes."""
+"""Bits of an IPv6 address that name a network: providers give a client at least one network (RFC
+6177), and the client chooses the other bits freely."""
 _HOST_BITS: Final = 128 - _NETWORK_BITS
 
 
 class AddressLimit(ConnectionLimit):
-    """Counts connections by the address of their client, too.
+    """Also counts connections by the address of their client.
 
     Args of the constructor:
         most: see `ConnectionLimit`.
@@ -54,7 +54,7 @@ class AddressLimit(ConnectionLimit):
         super().closed(connection)
 
     def _give_way(self, new: Limited, address: str) -> None:
-        """End one connection of an address: one that is idle, or the new one."""
+        """Close one connection of an address: the longest idle one, or else the new one."""
         idle = [
             (since, id(each), each)
             for each in self._of[address]
@@ -62,7 +62,7 @@ class AddressLimit(ConnectionLimit):
         ]
         self._tell(address)
         leaving = min(idle)[2] if idle else new
-        self._drop(leaving)  # it has given way, although it may take a while to end
+        self._drop(leaving)  # no longer counted, although it may take a while to close
         if idle:
             leaving.end_idle()
         else:
@@ -92,9 +92,9 @@ class AddressLimit(ConnectionLimit):
 
 
 def client_of(address: str) -> str:
-    """Name whose address it is: of IPv6 the network of 64 bits, of which one client has all.
+    """Return the part of an address that names a client: of IPv6 the network of 64 bits.
 
-    IPv4 is also written as a part of IPv6, where one socket listens for both.
+    IPv4 addresses may be written as IPv6, if one socket listens for both.
     """
     if ":" not in address:
         return address
@@ -106,5 +106,5 @@ def client_of(address: str) -> str:
 
 
 def limit_of(most: int, most_each: int) -> ConnectionLimit:
-    """Give what limits connections; `most_each` is that of an address, 0 for none."""
+    """Return the connection limit; `most_each` is the limit of each address, 0 for none."""
     return AddressLimit(most, most_each) if most_each else ConnectionLimit(most)

@@ -1,9 +1,9 @@
-"""Busy polling: the event loop stays awake for a moment after something came.
+"""Busy polling: the event loop polls for a moment after data has arrived, instead of sleeping.
 
-A client that sends its next request as soon as it has its reply is back within some 100 us. To put
-the processor to sleep and wake it again takes as long, in a virtual machine above all, and costs
-more processor time than to go on polling. Linux does the same for devices (`net.core.busy_poll`)
-and for idle virtual processors (haltpoll).
+A client that sends its next request as soon as it has the reply is back within some 100 us. Putting
+the processor to sleep and waking it takes as long, above all in a virtual machine, and costs more
+processor time than polling. Linux does the same for devices (`net.core.busy_poll`) and for idle
+virtual processors (haltpoll).
 """
 
 import asyncio
@@ -12,17 +12,17 @@ from collections.abc import Callable
 from typing import Final
 
 SKIPPED: Final = 16
-"""After a busy-poll window in which nothing arrived, skip busy polling for the next 16 arrivals: a
-client that seldom asks then costs next to nothing, and one that comes back quickly is found out
-within 16 requests."""
+"""Arrivals without busy polling after a polling window in which nothing arrived. A client with few
+requests then costs next to nothing, and one that starts to return quickly is detected within 16
+requests."""
 
 
 class BusyPoll:
-    """Belongs to one event loop.
+    """Decides when to poll. Belongs to one event loop.
 
     Args of the constructor:
-        window_s: seconds of polling after each arrival; 0 turns it off.
-        now: gives the time in seconds.
+        window_s: seconds of polling after each arrival; 0 turns polling off.
+        now: clock in seconds.
     """
 
     def __init__(self, window_s: float, now: Callable[[], float] = time.monotonic) -> None:
@@ -34,7 +34,7 @@ class BusyPoll:
         self._to_skip = 0
 
     def arrived(self) -> float:
-        """Take note that a client has sent something; give the time."""
+        """Note that a client has sent data; return the time."""
         self._last = now = self.now()
         if self._polling or not self._window_s:
             return now
@@ -46,7 +46,7 @@ class BusyPoll:
         return now
 
     def _poll(self) -> None:
-        """Keep the loop from sleeping: while a callback is due it polls without waiting."""
+        """Keep the loop from sleeping: while a callback is due, it polls without waiting."""
         if self.now() - self._last < self._window_s:
             self._loop.call_soon(self._poll)
         else:

@@ -1,9 +1,9 @@
-"""How many connections both ports may have open together, and what gives way for one more.
+"""Limits the open connections of both ports together, and closes idle ones to make room.
 
-A process that has no file descriptors left accepts nothing on any port, so that probes of health
-fail, and reads no models. So the limit lies below: at the limit those connections are closed that
-have been idle longest, as web servers do. Where none is idle, a few more are accepted for a short
-time, which is enough for a probe of health.
+A process without free file descriptors accepts nothing on any port, so that health probes fail, and
+cannot open model files. So the limit is lower. At the limit, the connections that have been idle
+longest are closed, as in web servers. If none is idle, a few more are accepted for a short time,
+long enough for a health probe.
 """
 
 import asyncio
@@ -19,45 +19,45 @@ from ie_serving.telemetry.log.logs import Event
 log = logging.getLogger(__name__)
 
 EXTRA: Final = 64
-"""Connections over the limit that are accepted all the same; one more is closed at once."""
+"""Connections beyond the limit that are still accepted; any further one is closed at once."""
 EXTRA_S: Final = 5.0
-"""Seconds after which a connection over the limit is closed, if there is still no room and none is
-idle: a probe takes milliseconds."""
+"""Seconds after which a connection beyond the limit is closed if there is still no room and none
+is idle: a probe takes milliseconds."""
 EVICTED_PART: Final = 16
-"""Of how many connections one is closed when the limit is reached. To find those that are idle
-takes 1 us for each connection, which is not paid for every new one."""
+"""One in this many connections is closed when the limit is reached. Finding the idle ones takes 1
+us for each connection, too much for every new one."""
 ENDING_S: Final = 5.0
-"""Seconds for which a connection that was told to end counts as gone. Without a call gRPC takes 1 s
-to end, REST no time. One that is still there then holds its file descriptor, and counts again."""
+"""Seconds for which a connection that was asked to end counts as closed. An idle gRPC one takes 1 s
+to end, REST no time. After that it still holds its file descriptor, and counts again."""
 QUIET_S: Final = 60.0
 """Seconds between two log lines about the limit."""
 
 
 class Limited(Protocol):
-    """A connection as a transport has it."""
+    """A connection, as each transport implements it."""
 
     def idle_since(self) -> float | None:
-        """Since when no request has come; None while one is answered, or when it ends already."""
+        """When its last request ended; None while one is answered, or if it is closing."""
 
     def address(self) -> str | None:
-        """Where its client is; None over a UNIX socket."""
+        """Address of its client; None over a UNIX socket."""
 
     def end_idle(self) -> None:
-        """Close, with whatever the protocol says at the end."""
+        """Close after the protocol's final message, if it has one."""
 
     def abort(self) -> None:
-        """Close without another word."""
+        """Close without a final message."""
 
 
 class ConnectionLimit:
-    """Knows the open connections of all ports. Belongs to one event loop.
+    """Counts the open connections of all ports. Belongs to one event loop.
 
     Args of the constructor:
         most: connections that may be open.
-        now: seconds, only growing; the clock of `Limited.idle_since`.
+        now: monotonic clock in seconds, the same as for `Limited.idle_since`.
 
     Attributes:
-        on_count: called when a connection is lost; None: nobody wants to know.
+        on_count: called when a connection is lost; None calls nothing.
     """
 
     def __init__(self, most: int = sys.maxsize, now: Callable[[], float] = time.monotonic) -> None:
@@ -66,26 +66,26 @@ class ConnectionLimit:
         self.now = now
         self._open: set[Limited] = set()
         self._ending: dict[Limited, float] = {}
-        """Those that were told to end, and when; the first was told first."""
+        """Connections that were asked to end, and when, in that order."""
         self._said_at = -QUIET_S
         self._closed = self._refused = 0  # since the last log line
         self._ended = (0, 0)
 
     @property
     def count(self) -> int:
-        """How many connections are open."""
+        """Number of open connections."""
         return len(self._open)
 
     @property
     def ended(self) -> tuple[int, int]:
-        """How many idle ones had to go, and how many new ones were refused, since the start."""
+        """Numbers of idle connections closed, and of new ones refused, since the start."""
         closed, refused = self._ended
         return closed + self._closed, refused + self._refused
 
     def opened(self, connection: Limited) -> None:
-        """Take note of a new connection; close it or others if there are too many."""
+        """Record a new connection; close it or idle ones if there are too many."""
         self._open.add(connection)
-        if len(self._open) > self._most + EXTRA:  # those that end hold file descriptors, too
+        if len(self._open) > self._most + EXTRA:  # closing ones hold file descriptors, too
             self._refuse(connection)
         elif self._has_room():
             return
@@ -94,21 +94,21 @@ class ConnectionLimit:
         self._say()
 
     def closed(self, connection: Limited) -> None:
-        """Take note that a connection is lost."""
+        """Record that a connection is lost."""
         self._open.discard(connection)
         self._ending.pop(connection, None)
         if self.on_count:
             self.on_count()
 
     def _has_room(self) -> bool:
-        """Tell whether the limit is kept, now or when those have gone that were told to end."""
+        """Return whether the limit holds, without the connections that are closing."""
         late = self.now() - ENDING_S
         while self._ending and self._ending[told := next(iter(self._ending))] < late:
             del self._ending[told]
         return len(self._open) - len(self._ending) <= self._most
 
     def _end_idle(self, new: Limited) -> bool:
-        """Close those that are idle longest; tell whether there were any."""
+        """Close the connections that are idle longest; return whether there were any."""
         idle = [
             (since, id(connection), connection)
             for connection in self._open

@@ -1,7 +1,7 @@
-"""TLS handshakes that fail: counted by why, and logged at a bounded rate.
+"""Counts failed TLS handshakes by reason, and logs them at a bounded rate.
 
-They are strangers' doing, so that a line for each would let anybody fill the disk; but the one who
-lacks a certificate is more often a customer.
+Any client can cause them, so a log line for each would let it fill the disk; but a client without a
+certificate is most often a customer's, whose operator needs the log.
 """
 
 import logging
@@ -47,15 +47,15 @@ REASON_OF: Final[Mapping[str, str]] = {
     "NO_SUITABLE_SIGNATURE_ALGORITHM": NO_OVERLAP,
     "NO_SHARED_SIGNATURE_ALGORITHMS": NO_OVERLAP,
 }
-"""Reasons by OpenSSL's names of its errors (`openssl/sslerr.h`). An alert that the client has sent
-has ALERT in its name."""
+"""Reasons by OpenSSL's names of its errors (`openssl/sslerr.h`). A name with ALERT is of an alert
+that the client has sent."""
 
 
 class FailedHandshakes:
-    """Those of all ports. Belongs to one event loop.
+    """The failed handshakes of all ports. Belongs to one event loop.
 
     Args of the constructor:
-        now: gives the time in seconds, only growing.
+        now: monotonic clock in seconds.
     """
 
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
@@ -64,21 +64,21 @@ class FailedHandshakes:
         self._logged: dict[str, tuple[float, int]] = {}
 
     def refused(self, error: ssl.SSLError, address: str | None) -> None:
-        """Take note of a handshake that the library has ended."""
+        """Count a handshake that the TLS library has ended."""
         reason = reason_of(error)
         said = getattr(error, "verify_message", "") or (error.reason or str(error))
         self._note(reason, address, said.replace("_", " ").lower())
 
     def too_slow(self, address: str | None) -> None:
-        """Take note of one that its client has not ended in time."""
+        """Count a handshake that its client has not completed in time."""
         self._note(TIMEOUT, address, "not done in time")
 
     def left(self) -> None:
-        """Take note of a client that has closed its connection. Not logged: probes do it."""
+        """Count a client that has closed its connection. Not logged: probes do this."""
         self.counts[LEFT] += 1
 
     def lines(self) -> Iterator[str]:
-        """Yield the samples for the page that Prometheus reads."""
+        """Yield the samples for the metrics page."""
         meaning = "TLS handshakes that have failed."
         found = (sample(FAILURES, number, reason=why) for why, number in self.counts.items())
         yield from family(FAILURES, "counter", meaning, found)
@@ -103,6 +103,6 @@ class FailedHandshakes:
 
 
 def reason_of(error: ssl.SSLError) -> str:
-    """Give the label of a failure: one of few, whatever the client sends."""
+    """Return the label of a failure: one of few, whatever the client sends."""
     name = error.reason or ""
     return REFUSED if "ALERT" in name else REASON_OF.get(name, OTHER)

@@ -1,4 +1,4 @@
-"""A connection until TLS is agreed upon, when the protocol of the port takes it over."""
+"""A connection during its TLS handshake; afterwards the protocol of the port takes it over."""
 
 import asyncio
 import ssl
@@ -13,10 +13,10 @@ from ie_serving.server.transport.peer import client_address
 from ie_serving.server.transport.tls import ServerContext
 
 HANDSHAKE_S: Final = 10.0
-"""Seconds that a client may take to agree upon TLS; then its connection is cut. It takes two round
-trips, so this leaves seconds for each on a bad line."""
+"""Seconds that a client may take for the TLS handshake; then its connection is cut. It takes two
+round trips, so this leaves seconds for each on a slow network."""
 LINGER_S: Final = 1.0
-"""Seconds that a client may take to read why it was refused. If we closed while it is still
+"""Seconds that a refused client may take to read the TLS alert. If we closed while the client is
 sending, the kernel would reset the connection, and the client might never read the alert."""
 
 _NOT_TLS = b"this port is encrypted, and the request was not: use https://\n"
@@ -24,15 +24,15 @@ PLAIN_REFUSAL: Final = (
     b"HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain\r\nConnection: close\r\n"
     b"Content-Length: %d\r\n\r\n%s" % (len(_NOT_TLS), _NOT_TLS)
 )
-"""What a client of plain HTTP is told, which does not know an alert; nginx and Go do the same."""
+"""Reply to a client of plain HTTP, which does not know TLS alerts; as in nginx and Go."""
 
 
 class Secure(NamedTuple):
-    """What the connections of a port agree upon TLS with.
+    """The TLS of a port.
 
     Attributes:
-        context: gives that of the next connection.
-        failed: told of the handshakes that fail.
+        context: returns the TLS context of the next connection.
+        failed: called for handshakes that fail.
     """
 
     context: Callable[[], ServerContext]
@@ -40,12 +40,12 @@ class Secure(NamedTuple):
 
 
 class Handshake(asyncio.Protocol):
-    """One connection that is being agreed upon. See `connection_limit.Limited`.
+    """One connection during its handshake. See `connection_limit.Limited`.
 
     Args of the constructor:
-        secure: what is agreed upon with.
+        secure: the TLS of the port.
         connect: makes the protocol of the port.
-        opened: called when the connection is there.
+        opened: called when the connection exists.
         closed: called when it is lost or has been handed to the protocol of the port.
         limit_s: see `HANDSHAKE_S`.
     """
@@ -68,21 +68,21 @@ class Handshake(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._task: asyncio.Task[None] | None = None
         self._ending: asyncio.TimerHandle | None = None
-        # What the client has sent right behind its last message of the handshake.
+        # Data that the client has sent right behind its last message of the handshake.
         self._early = b""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Begin."""
+        """Start the handshake."""
         self._transport = transport
         self._opened(self)
-        if transport.is_closing():  # one too many
+        if transport.is_closing():  # beyond the limit of connections
             self._closed(self)
             return
-        # At once: else the client's first message could come before there is TLS to take it.
+        # Begun eagerly: else the client's first message could arrive before TLS can take it.
         self._task = eager.begin(self._agree(transport))
 
     def data_received(self, data: bytes) -> None:
-        """Keep what comes before the protocol of the port has taken over."""
+        """Keep data that arrives before the protocol of the port has taken over."""
         self._early += data
 
     def idle_since(self) -> float | None:
@@ -121,19 +121,19 @@ class Handshake(asyncio.Protocol):
             protocol.data_received(self._early)
 
     async def _secured(self, plain: asyncio.Transport) -> asyncio.Transport | None:
-        """Agree upon TLS; None where that fails, in whatever way the client fails it."""
+        """Do the TLS handshake; None if it fails for any reason."""
         loop, limit_s = asyncio.get_running_loop(), self._limit_s
         try:
             with self._context.expected(self._refuse):
                 secured = await loop.start_tls(
                     plain, self, self._context, server_side=True, ssl_handshake_timeout=limit_s
                 )
-            # The loop also returns, as if all were agreed upon, where the client has left before it
-            # began. It would tell no protocol of the end of such a connection any more.
+            # If the client has left before the handshake began, the loop also returns here, as if
+            # it had succeeded, and will not report the end of that connection to any protocol.
             if secured is None or secured.is_closing():
                 raise ConnectionResetError
             return secured
-        except asyncio.CancelledError as error:  # it gave way, or is told why and has not left
+        except asyncio.CancelledError as error:  # closed for another one, or after an alert
             let_go(error)
         except OSError as error:
             if not self._ending:
@@ -142,14 +142,14 @@ class Handshake(asyncio.Protocol):
         return None
 
     def _refuse(self, error: ssl.SSLError) -> bytes:
-        """Note why the handshake fails, and leave the client the time to read it."""
+        """Record why the handshake fails, and leave the client time to read the alert."""
         self._failed.refused(error, self.address())
         self._ending = asyncio.get_running_loop().call_later(LINGER_S, self.abort)
         asyncio.get_running_loop().call_soon(self._send_end)
         return PLAIN_REFUSAL if error.reason == "HTTP_REQUEST" else b""
 
     def _send_end(self) -> None:
-        """Send nothing more; called when the alert has been given to the transport."""
+        """Close the sending side; called when the transport has been given the alert."""
         if self._transport and not self._transport.is_closing():
             self._transport.write_eof()
 

@@ -1,8 +1,8 @@
-"""Inflates what clients have compressed, in pieces: for both transports.
+"""Inflates clients' compressed data in pieces, for both transports.
 
-Compressed bytes grow up to a thousandfold, so the limit and the budget hold while they grow, and
-no more memory is taken than what has come out. What may take longer than a millisecond runs in a
-thread; zlib lets the event loop go on meanwhile.
+Compressed bytes grow up to a thousandfold, so limit and budget are checked while they grow, and no
+more memory is used than for the output so far. Work that may take longer than 1 ms runs in a
+thread; zlib lets the event loop run meanwhile.
 """
 
 import asyncio
@@ -18,44 +18,44 @@ Buffer: TypeAlias = bytes | memoryview
 
 GZIP: Final = zlib.MAX_WBITS | 16
 DEFLATE: Final = zlib.MAX_WBITS
-"""Window bits for zlib, which tell it the format: RFC 1952, or RFC 1950."""
+"""Window bits for zlib, which select the format: RFC 1952, or RFC 1950."""
 
 LARGE: Final = 4 * 1024
-"""Compressed bytes from which on they are inflated in a thread: 4 MB may come out, 10 ms of the
+"""Compressed bytes from which a thread inflates them: they may become 4 MB, which take 10 ms of the
 event loop."""
 _INPUT: Final = 16 * 1024
-"""Compressed bytes that zlib is given at a time. It copies what it leaves of them."""
+"""Compressed bytes that zlib gets at a time. It copies those that it does not use."""
 _OUTPUT: Final = 256 * 1024
-"""Bytes that zlib gives at a time."""
+"""Most bytes that zlib returns at a time."""
 
 
 class Malformed(Exception):
-    """The bytes are not what they are said to be; the text says why."""
+    """The bytes do not have the announced format; the text says why."""
 
 
 class TooLong(Exception):
-    """More bytes come out than are taken."""
+    """The inflated data exceeds the limit."""
 
 
 async def inflated(data: Buffer, window_bits: int, limit: int) -> Buffer:
     """Inflate one stream of gzip or zlib.
 
     Args:
-        data: all of it, and nothing behind it.
+        data: the whole stream, and nothing behind it.
         window_bits: `GZIP` or `DEFLATE`.
-        limit: bytes that may come out.
+        limit: most inflated bytes.
 
     Returns:
-        What comes out. Memory that is counted in the budget from `SMALL` on.
+        The inflated bytes. The budget counts their memory from `SMALL` on.
 
     Raises:
-        Malformed: it is no such stream, ends too early, or something follows it.
-        TooLong: more than `limit` bytes come out.
+        Malformed: not such a stream, truncated, or followed by other data.
+        TooLong: more than `limit` bytes.
         ServingError: the budget is spent.
     """
     if len(data) < LARGE:
         return inflate(data, window_bits, limit)
-    # In a list, not as the future's result: a future that is cancelled meanwhile keeps what it gets
+    # In a list, not as the future's result: a future that is cancelled meanwhile keeps its result
     # until the garbage collector runs.
     found: list[Buffer] = []
     await asyncio.to_thread(lambda: found.append(inflate(data, window_bits, limit)))
@@ -63,7 +63,7 @@ async def inflated(data: Buffer, window_bits: int, limit: int) -> Buffer:
 
 
 def inflate(data: Buffer, window_bits: int, limit: int) -> Buffer:
-    """Do the same at once."""
+    """Inflate as `inflated` does, in this thread."""
     inflater = zlib.decompressobj(window_bits)
     output = _Output(limit)
     try:
@@ -84,7 +84,7 @@ def _inflate(inflater: "zlib._Decompress", view: memoryview, output: "_Output") 
 
 
 def _feed(inflater: "zlib._Decompress", data: Buffer, output: "_Output") -> None:
-    """Give zlib some input and take all that comes of it."""
+    """Feed zlib some input and take all output for it."""
     more = True
     while more and not inflater.eof:
         try:
@@ -93,14 +93,14 @@ def _feed(inflater: "zlib._Decompress", data: Buffer, output: "_Output") -> None
             raise Malformed(str(error)) from error
         output.add(piece)
         data = inflater.unconsumed_tail
-        # Where the output was full, zlib may hold some back although it has read all input.
+        # If the output was full, zlib may hold back more although it has read all input.
         more = bool(data) or len(piece) == _OUTPUT
 
 
 class _Output:
-    """Gathers what comes out: pieces in a list, and from `_MAPPED` on in a mapping that grows.
+    """Gathers the output: pieces in a list, and from `_MAPPED` on in a mapping that grows.
 
-    The kernel grows a mapping without copying it, and takes it back at once when it is freed.
+    The kernel grows a mapping without copying it, and takes it back as soon as it is freed.
     """
 
     _MAPPED: Final = 1 << 20
@@ -113,7 +113,7 @@ class _Output:
         self._map: mmap.mmap | None = None
 
     def add(self, piece: bytes) -> None:
-        """Take a piece; raises TooLong or what the budget does."""
+        """Add a piece; raises TooLong or the budget's error."""
         size = self._size + len(piece)
         if size > self._limit:
             raise TooLong
@@ -126,13 +126,13 @@ class _Output:
         self._size = size
 
     def forget(self) -> None:
-        """Free all of it: whatever refers to the error refers to this, too."""
+        """Free all memory: any reference to the error keeps this object alive, too."""
         self._pieces.clear()
         self._map = None
         self._lease.release()
 
     def whole(self) -> Buffer:
-        """Give all of it, once."""
+        """Return all of the output; called once."""
         if not self._lease.size:
             return b"".join(self._pieces)
         source = self._map or b"".join(self._pieces)
@@ -141,7 +141,7 @@ class _Output:
 
     def _mapped(self, size: int) -> mmap.mmap:
         if self._map is None:
-            # Private: a shared mapping has a file behind it, which would not grow.
+            # Private: a shared mapping is backed by a file, and would not grow.
             self._map = mmap.mmap(-1, 2 * size, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
             self._map[: self._size] = b"".join(self._pieces)
             self._pieces.clear()

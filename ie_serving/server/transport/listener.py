@@ -1,7 +1,7 @@
-"""Sockets that accept connections, the connections that are open, and how both end.
+"""Listens on sockets, tracks the open connections, and drains them.
 
-Both transports use it; a transport's own part of a drain is a list of steps. A socket arrives bound
-but not listening (`server/process/ports.py` says why), and listens from `listen` on.
+Both transports use it; a transport describes its own part of a drain as a list of steps. A socket
+arrives bound but not listening (`server/process/ports.py` says why); `listen` starts to listen.
 """
 
 import asyncio
@@ -15,41 +15,41 @@ from ie_serving.server.transport.handshake import Handshake, Secure
 
 BACKLOG: Final = 2048
 """Connections that the kernel queues until the event loop accepts them. Beyond it a client's SYN is
-dropped and sent again after a second. The kernel cuts the value to `net.core.somaxconn` (4096)."""
+dropped and sent again after a second. The kernel caps the value at `net.core.somaxconn` (4096)."""
 
 AGREEING_S: Final = 1.0
-"""Seconds that a drain leaves to handshakes that are under way: their clients were accepted, and
-would otherwise see a connection fail. Two round trips take less on all but the worst lines."""
+"""Seconds that a drain leaves to running handshakes: their clients were accepted, and would
+otherwise see a connection fail. Two round trips take less on all but the worst networks."""
 
 LATE_S: Final = 0.5
-"""Seconds between two looks, during a step, at connections that have come since it began: of a
-handshake, or from another process. One that was just accepted has so long for its first bytes."""
+"""Seconds between two checks, during a step, for connections that have come since it began: from a
+handshake, or from another process. A new connection has that long for its first bytes."""
 
 C = TypeVar("C", bound=asyncio.Protocol)
 
 
 class Sharing(Protocol):
-    """Shares the connections of a socket with other processes that have it, too."""
+    """Shares the connections of a socket with other processes that listen on it."""
 
     def listen(self, bound: socket.socket, connect: Callable[[], asyncio.Protocol], /) -> None:
-        """Accept connections; those that are for this process get their protocol by `connect`."""
+        """Accept connections; those for this process get their protocol from `connect`."""
 
     def may_shed(self, shed: Callable[[int], None], /) -> None:
-        """Know what lets go of so many without a failed request: their clients connect anew."""
+        """Register `shed`, which closes that many connections without failing a request."""
 
     def stop(self, bound: socket.socket, /) -> None:
-        """Accept no more."""
+        """Stop accepting."""
 
     async def arrived(self) -> None:
         """Wait, for a limited time, for connections that others have handed over before `stop`."""
 
 
 class Step(NamedTuple, Generic[C]):
-    """One step of a drain: what is done to every open connection, then how long to wait.
+    """One step of a drain: an action for every open connection, then a wait.
 
     Attributes:
         act: called with each connection that is open when the step begins; with one that comes
-            later a moment after.
+            later, a moment after it has come.
         wait_s: seconds until the next step; a drain ends sooner when no connection is left.
     """
 
@@ -58,14 +58,14 @@ class Step(NamedTuple, Generic[C]):
 
 
 class Listener(Generic[C]):
-    """Accepts connections, and knows those that are open. Belongs to one event loop.
+    """Accepts connections, and tracks the open ones. Belongs to one event loop.
 
     Args of the constructor:
-        connect: makes the protocol of one new connection; `opened` and `closed` tell of its life.
-        limit: counts connections whose handshake is under way, or strangers could open any number.
+        connect: makes the protocol of one new connection, which calls `opened` and `closed`.
+        limit: also counts connections during their handshake, so that their number is bounded.
         secure: see `Secure`; None: connections are plain.
         sharing: see `Sharing`; None: no other process accepts on the sockets.
-        let_go: lets go of a connection without a failed request; None: nothing does.
+        let_go: closes a connection without failing a request; None: connections are not shed.
     """
 
     def __init__(
@@ -117,24 +117,24 @@ class Listener(Generic[C]):
             self._accepting.append((server, bound))
 
     def opened(self, connection: C) -> None:
-        """Take note of a connection.
+        """Record a connection.
 
-        Not when its protocol is made: a client may have left before it has a transport, and then
-        nothing would ever close it.
+        Not called when its protocol is made: a client may have left before the connection has a
+        transport, and then `closed` would never be called.
         """
         self._open.add(connection)
         self._none_open.clear()
 
     def closed(self, connection: C) -> None:
-        """Take note that a connection is lost."""
+        """Record that a connection is lost."""
         self._open.discard(connection)
         if not self._open:
             self._none_open.set()
 
     async def drain(self, steps: Sequence[Step[C]]) -> None:
-        """Accept nothing more; when handshakes have ended, go from step to step until none is open.
+        """Stop accepting; when handshakes have ended, do the steps until no connection is open.
 
-        It may be called again, to go on with further steps.
+        It may be called again, with further steps.
         """
         while self._sharing and self._shared:
             bound = self._shared.pop()
@@ -143,7 +143,7 @@ class Listener(Generic[C]):
         while self._accepting:
             server, bound = self._accepting.pop()
             server.close()
-            bound.close()  # uvloop leaves a socket that it was given open
+            bound.close()  # uvloop does not close a socket that was passed to it
         await set_within(self._none_agreeing, AGREEING_S)
         for handshake in tuple(self._handshakes):
             handshake.abort()
@@ -154,7 +154,7 @@ class Listener(Generic[C]):
                 return
 
     async def _done(self, step: Step[C]) -> bool:
-        """Make one step; tell whether no connection is open any more."""
+        """Do one step; return whether no connection is open any more."""
         loop = asyncio.get_running_loop()
         end = loop.time() + step.wait_s
         due, told = set(self._open), set[C]()
@@ -170,7 +170,7 @@ class Listener(Generic[C]):
                 return False
 
     def _shed(self, number: int) -> None:
-        assert self._let_go  # else nobody knows of this method
+        assert self._let_go  # without it this method is not registered
         for connection in self.connections[:number]:
             self._let_go(connection)
 
@@ -193,7 +193,7 @@ class Listener(Generic[C]):
 def allow_listening(bound: socket.socket) -> None:
     """Prepare a socket that was bound early for `listen()`.
 
-    Connections inherit SO_KEEPALIVE, so that one whose client has vanished ends some time although
+    Connections inherit SO_KEEPALIVE, so that one whose client has vanished ends eventually although
     nothing is sent on it.
     """
     bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

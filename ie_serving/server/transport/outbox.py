@@ -1,7 +1,7 @@
-"""Replies of one turn of the event loop are written together, so that a busy client wakes once.
+"""Writes the replies of one turn of the event loop together, so that a busy client wakes once.
 
-To wake a process that sleeps costs the sender more than the write itself. So replies are held until
-the turn ends, or until there are several, or until the first has waited long.
+Waking a sleeping process costs the sender more than the write itself. So replies are held until the
+turn ends, or until there are several, or until the first has waited long.
 """
 
 import asyncio
@@ -10,18 +10,18 @@ from collections.abc import Callable
 from typing import Final
 
 MOST_HELD: Final = 5
-"""Replies that are held; the fifth is written at once, with those before it. With more, client and
-server would take turns instead of working side by side."""
+"""Number of held replies at which all are written at once. With more, client and server would take
+turns instead of working in parallel."""
 LONGEST_HELD_S: Final = 0.0005
-"""Seconds that a reply may wait for others; the next one then writes both. About what a few small
-inferences take."""
+"""Seconds that a reply may wait for others; the next reply after that causes both to be written.
+About the time of a few small inferences."""
 
 
 class Outbox:
-    """What is to be written soon. Belongs to one event loop.
+    """The replies that are held. Belongs to one event loop.
 
     Args of the constructor:
-        now: gives the time in seconds.
+        now: clock in seconds.
     """
 
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
@@ -31,7 +31,7 @@ class Outbox:
         self._since = 0.0
 
     def send(self, transport: asyncio.Transport, data: bytes | bytearray | memoryview) -> None:
-        """Write `data` soon. Whatever is written past this box afterwards needs a `flush`."""
+        """Write `data` soon. Before a later write without this box, call `flush`."""
         held = self._held
         if not held:
             self._since = self._now()
@@ -41,7 +41,7 @@ class Outbox:
             self.flush()
 
     def flush(self) -> None:
-        """Write everything now."""
+        """Write all held replies now."""
         held, self._held = self._held, []
         for transport, data in held:
             if not transport.is_closing():

@@ -1,14 +1,14 @@
-"""Who is at the other end of a connection: what its TLS says, its address, whether it is there."""
+"""Facts about a connection's client: TLS certificate and protocol, address, whether it has left."""
 
 import asyncio
 import select
 
 
 def client_names(transport: asyncio.BaseTransport) -> tuple[str, ...]:
-    """Give the common name and the alternative names of a client's certificate.
+    """Return the common name and the alternative names of a client's certificate.
 
-    Empty where TLS asks clients for no certificate: the library shows one only where it has
-    verified it.
+    Empty if the server asks clients for no certificate: the library shows a certificate only if it
+    has verified it.
     """
     certificate = transport.get_extra_info("peercert")
     if not certificate:
@@ -19,28 +19,28 @@ def client_names(transport: asyncio.BaseTransport) -> tuple[str, ...]:
 
 
 def agreed_protocol(transport: asyncio.BaseTransport) -> str | None:
-    """Give the protocol that client and server have agreed upon by ALPN; None without TLS or it."""
+    """Return the protocol that ALPN has negotiated; None without TLS or without ALPN."""
     tls = transport.get_extra_info("ssl_object")
     name: str | None = tls.selected_alpn_protocol() if tls else None
     return name
 
 
 def client_address(transport: asyncio.BaseTransport | None) -> str | None:
-    """Give the address of a client; None over a UNIX socket, and of one that has left already."""
+    """Return the address of a client; None over a UNIX socket, or if the client has left."""
     address = transport.get_extra_info("peername") if transport else None
     return str(address[0]) if isinstance(address, tuple) else None
 
 
 def has_left(transport: asyncio.BaseTransport, *, once_silent: bool) -> bool:
-    """Tell whether a client has left a connection from which the event loop does not read.
+    """Return whether a client has left a connection from which the event loop does not read.
 
     Args:
         transport: of the connection.
         once_silent: a client that has closed its sending side has left; else it may still read.
     """
     own_end = transport.get_extra_info("socket")
-    if own_end is None:  # TLS is about to tell of the end
+    if own_end is None:  # TLS will soon report the end
         return True
     kernel = select.poll()
-    kernel.register(own_end, select.POLLRDHUP if once_silent else 0)  # a reset is always told
+    kernel.register(own_end, select.POLLRDHUP if once_silent else 0)  # resets are always reported
     return bool(kernel.poll(0))

@@ -1,8 +1,8 @@
-"""gRPC and REST on one port: each connection goes to the server whose protocol its client speaks.
+"""gRPC and REST on one port: each connection goes to the server of its client's protocol.
 
-With TLS the client has said it in the handshake (ALPN, RFC 7301). Otherwise its first bytes say it:
-HTTP/2 begins with a preface that was chosen so that no HTTP/1.1 request begins so (RFC 9113,
-section 3.4), and a client sends it without waiting for the server.
+With TLS the handshake negotiates the protocol (ALPN, RFC 7301). Otherwise the first bytes show it:
+HTTP/2 begins with a preface that cannot begin an HTTP/1.1 request (RFC 9113, section 3.4), and a
+client sends it without waiting for the server.
 """
 
 import asyncio
@@ -17,18 +17,18 @@ from ie_serving.server.transport.listener import Listener, Sharing, Step
 from ie_serving.server.transport.peer import agreed_protocol, client_address
 
 PREFACE_BEGINS: Final = b"PRI"
-"""So many bytes of HTTP/2's preface are enough: the method PRI is reserved for it."""
+"""Enough bytes of HTTP/2's preface to recognise it: the method PRI is reserved for it."""
 HTTP2_NAME: Final = "h2"
 """HTTP/2 in ALPN. Source: IANA's registry of RFC 7301."""
 SILENT_S: Final = 75.0
-"""Seconds that a client may say nothing: as on a REST port of its own, since clients of REST open
-connections before they have a request for them."""
+"""Seconds that a client may send nothing; then its connection is closed. As on a REST port alone,
+since REST clients open connections before they have a request for them."""
 LINGER_S: Final = 0.5
-"""Seconds that a drain waits for what such a client may have on its way."""
+"""Seconds that a drain waits for data of such a client in transit."""
 
 
 class Server(Protocol):
-    """What carries one of the two protocols. See `lifecycle.Listener`."""
+    """The server of one of the two protocols. See `lifecycle.Listener`."""
 
     def connect(self) -> asyncio.Protocol:
         """Make the protocol of one connection."""
@@ -48,8 +48,8 @@ class SharedPort:
     """Two servers on the same sockets. See `lifecycle.Listener`.
 
     Args of the constructor:
-        rest: carries HTTP/1.1; a client that speaks neither gets its refusal.
-        grpc: carries HTTP/2.
+        rest: serves HTTP/1.1, and refuses clients that speak neither protocol.
+        grpc: serves HTTP/2.
         limit: of the connections of all ports.
         secure: see `handshake.Secure`.
         sharing: see `listener.Sharing`.
@@ -81,7 +81,7 @@ class SharedPort:
 
     async def drain(self, timeout_s: float) -> int:
         """See `lifecycle.Listener`."""
-        # First of all: a server is told of connections that are open when its drain begins.
+        # First, so that each server knows its open connections when its own drain begins.
         await self._listener.drain(
             (Step(lambda _: None, LINGER_S), Step(Undecided.abort, 0.0)),
         )
@@ -101,11 +101,11 @@ class SharedPort:
 
 
 class Undecided(asyncio.Protocol):
-    """A connection until it is known what its client speaks. See `connection_limit.Limited`.
+    """A connection until its client's protocol is known. See `connection_limit.Limited`.
 
     Args of the constructor:
-        rest, grpc: make what takes the connection over.
-        opened: called when the connection is there.
+        rest, grpc: make the protocol that takes the connection over.
+        opened: called when the connection exists.
         closed: called when it is lost or has been taken over.
         silent_s: see `SILENT_S`.
     """
@@ -129,7 +129,7 @@ class Undecided(asyncio.Protocol):
         self._came = b""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Ask TLS; else wait for the client's first bytes."""
+        """Use the protocol that TLS negotiated; without TLS, wait for the client's first bytes."""
         self._transport = transport
         self._opened(self)
         agreed = agreed_protocol(transport)
@@ -140,7 +140,7 @@ class Undecided(asyncio.Protocol):
             self._timer = loop.call_later(self._silent_s, self.abort)
 
     def data_received(self, data: bytes) -> None:
-        """Decide as soon as the bytes tell HTTP/2 from anything else."""
+        """Decide as soon as the bytes distinguish HTTP/2 from any other protocol."""
         self._came += data
         begin = self._came[: len(PREFACE_BEGINS)]
         if begin == PREFACE_BEGINS:
@@ -149,7 +149,7 @@ class Undecided(asyncio.Protocol):
             self._hand_over(self._rest)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Take note."""
+        """Record that the connection is lost."""
         self._leave()
 
     def idle_since(self) -> float | None:
@@ -172,7 +172,7 @@ class Undecided(asyncio.Protocol):
     def _hand_over(self, connect: Callable[[], asyncio.Protocol]) -> None:
         transport = self._transport
         assert transport
-        if transport.is_closing():  # one too many
+        if transport.is_closing():  # beyond the limit of connections
             return
         self._leave()
         protocol = connect()

@@ -1,8 +1,8 @@
-"""TLS of one connection, whose client is told why where its handshake fails.
+"""TLS of one connection; a client whose handshake fails receives the TLS alert that says why.
 
-The library writes an alert into the outgoing bytes when it fails, and the event loop then closes
-the connection without sending them. So a failed handshake looks to the event loop like one that
-waits for more of its client, which has the alert sent. `handshake.py` is told, and ends it.
+When a handshake fails, the library writes an alert into the outgoing bytes, and the event loop
+closes the connection without sending them. So this class presents a failed handshake to the event
+loop as one that waits for more data, and the loop sends the alert. `handshake.py` then ends it.
 """
 
 import ssl
@@ -12,15 +12,15 @@ from contextlib import contextmanager
 from typing import Any
 
 Failed = Callable[[ssl.SSLError], bytes]
-"""Told of the failure of a handshake; gives what the client is sent instead of the alert, or
-nothing."""
+"""Called when a handshake fails; returns the bytes to send to the client instead of the alert, or
+none."""
 
 
 class Agreeing(ssl.SSLObject):
-    """One connection. See `ssl.SSLContext.sslobject_class`.
+    """TLS object of one connection. See `ssl.SSLContext.sslobject_class`.
 
     Attributes:
-        lingers: whether the end waits until the client has closed, too.
+        lingers: whether closing waits until the client has closed, too.
     """
 
     _incoming: ssl.MemoryBIO
@@ -30,17 +30,17 @@ class Agreeing(ssl.SSLObject):
     lingers = False
 
     def begin(self, incoming: ssl.MemoryBIO, outgoing: ssl.MemoryBIO, failed: Failed) -> None:
-        """Know where bytes come from and go to, and who is told of a failure."""
+        """Set the sources and sinks of bytes, and the function to call at a failure."""
         self._incoming, self._outgoing, self._failed = incoming, outgoing, failed
 
     def do_handshake(self) -> None:
-        """Go on with what has come.
+        """Continue with the received bytes.
 
         Raises:
-            SSLWantReadError: the client has to send more; or it has failed, and has to leave.
+            SSLWantReadError: the client has to send more data, or to close after a failure.
         """
         if self._has_failed:
-            self._incoming.read()  # not kept; to close on it would take the alert from the client
+            self._incoming.read()  # dropped: closing now would keep the alert from the client
             raise ssl.SSLWantReadError
         try:
             super().do_handshake()
@@ -52,10 +52,10 @@ class Agreeing(ssl.SSLObject):
         self._failed = None
 
     def unwrap(self) -> None:
-        """Say that nothing more follows, and wait for the client's word only where this lingers.
+        """Close the sending side; wait for the client to close only if `lingers` is set.
 
-        RFC 8446 section 6.1 lets a server close without it. A client that is idle reads nothing, so
-        the event loop would wait for 30 s.
+        RFC 8446 section 6.1 permits a server to close without waiting. An idle client reads
+        nothing, so the event loop would wait for 30 s.
         """
         try:
             super().unwrap()
@@ -65,7 +65,7 @@ class Agreeing(ssl.SSLObject):
 
     def _fail(self, error: ssl.SSLError) -> None:
         failed, self._failed, self._has_failed = self._failed, None, True
-        assert failed  # nobody goes on with a handshake that is over
+        assert failed  # a handshake that is over is never continued
         instead = failed(error)
         if instead:
             self._outgoing.read()
@@ -73,7 +73,7 @@ class Agreeing(ssl.SSLObject):
 
 
 class ServerContext(ssl.SSLContext):
-    """What a server agrees upon TLS with. Belongs to one event loop."""
+    """TLS context of a server. Belongs to one event loop."""
 
     sslobject_class = Agreeing
 
@@ -82,16 +82,16 @@ class ServerContext(ssl.SSLContext):
 
     @contextmanager
     def expected(self, failed: Failed) -> Iterator[None]:
-        """Have `failed` told of the failure of the handshake that is begun meanwhile.
+        """Call `failed` if the handshake that the body starts fails.
 
-        The event loop makes the object of a handshake a turn after it was asked to, in the order
-        in which it was asked (`loop.call_soon`), and has no way to tell it whose it is.
+        The event loop makes the object of a handshake one turn after its start, in the order of
+        the starts (`loop.call_soon`), and cannot tell the object which connection it is for.
         """
         self._expected.append(failed)
         try:
             yield
         finally:
-            if failed in self._expected:  # given up before its turn
+            if failed in self._expected:  # abandoned before its turn
                 self._expected.remove(failed)
 
     def wrap_bio(self, incoming: ssl.MemoryBIO, outgoing: ssl.MemoryBIO, **of_it: Any) -> Agreeing:  # type: ignore[override]  # noqa: ANN401

@@ -1,4 +1,4 @@
-"""A change of the configuration in all workers: one of them asks the others, then all commit.
+"""Changes the configuration of all workers in two phases: all prepare, then all commit.
 
     asked worker                            every other one
     takes its turn
@@ -8,15 +8,15 @@
     commits: names change hands
     commit                         ──>      commits
                                    <──      done
-    gives its turn back
+    releases its turn
 
-Where not all or nothing is asked for, there is nothing to prepare. A worker that dies is left out:
-its replacement begins with what was committed last (`ledger.py`). One that is stopped or hangs is
-left out as well where there is nothing to prepare, and finds out when it goes on; elsewhere it has
-the change refused, since it would answer otherwise than the rest. Where the asked one is stopped or
-hangs, the others undo what they have prepared, and further changes are refused with its name. Where
-the asked one dies in between, the others find by the numbers that they are behind, and change by
-themselves.
+A change that is not all-or-nothing needs no preparation. A worker that dies is skipped: its
+replacement begins with the configuration that was committed last (`ledger.py`). A stopped or hung
+worker is skipped as well if there is nothing to prepare, and catches up when it continues; else
+the change is refused, since that worker would answer differently from the rest. If the asked worker
+is stopped or hangs, the others undo their preparation, and further changes are refused with an
+error that names it. If it dies between two commits, the others see by the change numbers that they
+are behind, and apply the change themselves.
 """
 
 import asyncio
@@ -40,33 +40,33 @@ PREPARED: Final = "prepared"
 COMMIT: Final = "commit"
 DONE: Final = "done"
 LOADING_S: Final = 3600.0
-"""Seconds that others may take to load, longer than any load: the caller's deadline is shorter."""
+"""Seconds that other workers may take to load, above any load; the caller's deadline is shorter."""
 COMMIT_S: Final = 10.0
-"""Seconds for what takes milliseconds; beyond it the change is answered without that worker. Less
-than a request over REST may take: it would be told that nothing has changed."""
+"""Seconds for a commit, which takes milliseconds; then the change is answered without that worker.
+Less than the limit of a REST request, whose client would be told that nothing has changed."""
 
 Configs = Sequence[Any]
 Agreed = Callable[[], Awaitable[None]]
-"""Awaited when all is prepared, just before names change hands; it raises to undo all of it."""
+"""Awaited when all is prepared, just before names change hands; raises to undo the change."""
 
 
 class How(Enum):
-    """What kind of a change it is."""
+    """Kind of a change."""
 
     BY_MODEL = "by model"
-    """Made at once; each model stands for itself."""
+    """Applied at once; each model succeeds or fails separately."""
     ALL_OR_NOTHING = "all or nothing"
-    """Refused unless all that is new loads."""
+    """Refused unless all new versions load."""
     LABELS = "labels"
-    """Labels alone are others; refused unless their versions serve."""
+    """Changes labels only; refused unless the versions of the labels serve."""
 
 
 Apply = Callable[[How, Configs, Agreed], Awaitable[None]]
-"""Changes this worker. Raises: ServingError, and nothing has changed."""
+"""Changes this worker. Raises: ServingError, and then nothing has changed."""
 
 
 class Followed(Protocol):
-    """What follows the configuration file.
+    """Follows the configuration file.
 
     Attributes:
         seen: digest of the content that was applied last; None without a file.
@@ -76,13 +76,13 @@ class Followed(Protocol):
 
 
 class Changes:
-    """Lives on one event loop.
+    """Changes the configuration of all workers. Lives on one event loop.
 
     Args of the constructor:
         member: this worker.
         ledger: numbers of changes.
         apply: changes this worker.
-        check: raises ServingError for what several workers cannot serve.
+        check: raises ServingError for a configuration that several workers cannot serve.
     """
 
     def __init__(
@@ -104,25 +104,25 @@ class Changes:
         member.answer(CHANGE, self._follow)
 
     def begin(self, followed: Followed, newest: Callable[[], tuple[Configs, str | None]]) -> None:
-        """Look from now on whether this worker has missed a change.
+        """Check from now on whether this worker has missed a change.
 
         Args:
             followed: the configuration file.
-            newest: gives the models that were wanted last, and the digest of the file then.
+            newest: returns the models that were configured last, and the digest of the file then.
         """
         self._followed = followed
         self._newest = newest
         self._member.watch(self._look)
 
     async def change(self, how: How, make: Callable[[], Configs]) -> None:
-        """Change all workers to another configuration; return when each has.
+        """Change all workers to another configuration; return when each has changed.
 
         Args:
-            how: see there.
-            make: gives the configuration, when no other change is under way.
+            how: see `How`.
+            make: makes the configuration; called when no other change is in progress.
 
         Raises:
-            ServingError: it cannot be applied; nothing has changed anywhere.
+            ServingError: the configuration cannot be applied; no worker has changed.
         """
         async with self._turn.taken():
             configs = make()
@@ -149,7 +149,7 @@ class Changes:
 
         try:
             await self._apply(how, configs, agreed)
-            # No await lies between the commit here and the word to the others.
+            # No await between this worker's commit and the message to the others.
             for line in lines:
                 line.tell(COMMIT)
             await _done(lines)
@@ -166,7 +166,7 @@ class Changes:
             for slot in self._member.open:
                 if line := await self._ask(slot, number, configs, seen, how):
                     lines.append(line)
-        except BaseException:  # cancellation too: nobody else knows of the lines
+        except BaseException:  # also cancellation: only this frame refers to the lines
             _close(lines)
             raise
         return lines
@@ -174,7 +174,7 @@ class Changes:
     async def _ask(
         self, slot: int, number: int, configs: Configs, seen: str | None, how: How
     ) -> Line | None:
-        """Ask one worker; None where the change is made without it. Raises: Silent."""
+        """Ask one worker; None if the change is made without it. Raises: Silent."""
         try:
             return await self._member.call(slot, CHANGE, number, configs, seen, how)
         except (Gone, Silent) as error:
@@ -184,7 +184,7 @@ class Changes:
             return None
 
     async def _numbered(self, number: int, seen: str | None) -> None:
-        """Know the change by its number, in the step in which it is committed."""
+        """Record the number of the change, in the step that commits it."""
         self._ledger.number = number
         if self._followed is not None:
             self._followed.seen = seen
@@ -206,7 +206,7 @@ class Changes:
         line.tell(DONE)
 
     def _look(self) -> None:
-        """Change to the newest configuration where this worker has missed it."""
+        """Change to the newest configuration if this worker has missed it."""
         is_busy = self._following or (self._catching_up and not self._catching_up.done())
         if self._ledger.is_behind and not is_busy:
             self._catching_up = asyncio.ensure_future(self.catch_up())
@@ -214,7 +214,7 @@ class Changes:
     async def catch_up(self) -> None:
         """Change to the newest configuration if another worker has applied it without this one."""
         try:
-            # After whoever changes now, who may be about to tell of it.
+            # After a change in progress, which may be about to reach this worker.
             async with self._turn.taken():
                 if self._ledger.is_behind:
                     number = self._ledger.newest
@@ -223,7 +223,7 @@ class Changes:
                     agreed = partial(self._numbered, number, seen)
                     await self._apply(How.BY_MODEL, configs, agreed)
         except ServingError as error:
-            # Each second anew: said once for each cause.
+            # Tried each second, logged once for each cause.
             if str(error) != self._not_applied:
                 log.error(Event("configuration not applied", cause=error))
             self._not_applied = str(error)
@@ -237,12 +237,12 @@ def _close(lines: Sequence[Line]) -> None:
 
 
 async def _done(lines: Sequence[Line]) -> None:
-    """Wait until all others have committed; what they say against it is logged."""
+    """Wait until all others have committed; log their errors."""
     await asyncio.gather(*map(_committed, lines))
 
 
 def _look_at(wait: "asyncio.Future[Any]") -> None:
-    """Have asyncio not complain of an error that another one came before."""
+    """Retrieve an error that came after another one, so that asyncio does not log it."""
     if not wait.cancelled():
         wait.exception()
 
@@ -257,7 +257,7 @@ async def _committed(line: Line) -> None:
 
 
 async def _without_gone(waits: Sequence["asyncio.Future[Any]"]) -> None:
-    """Wait until all have prepared, but for those that have died. Raises: ServingError."""
+    """Wait until all workers that have not died are prepared. Raises: ServingError."""
     pending: set[asyncio.Future[Any]] = set(waits)
     while pending:
         done, pending = await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)

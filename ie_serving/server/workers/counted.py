@@ -1,13 +1,13 @@
-"""What workers that have ended had counted, so that the sum of all does not fall when one dies.
+"""Keeps the counters of ended workers, so that the sum over all workers never falls.
 
-A sum that falls looks to Prometheus like a restart of the whole server, and `rate()` would count
-everything again that the others have. So each page notes what every worker had counted; what a
-worker had when it was read last is added to pages that do not have it. What came between the last
-page and its death is lost, as with any process.
+To Prometheus a falling sum looks like a restart of the whole server, and `rate()` would count the
+other workers' numbers again. So each metrics page stores what every worker had counted, and the
+stored numbers of ended workers are added to later pages. Counts between the last page and a
+worker's death are lost, as with any process.
 
-Several who read at once may come here in another order than that in which the workers told: one
-may bring the numbers of a process whose successor another one has noted already. So processes are
-told apart by when they were born, and their numbers by when they were told.
+Concurrent pages may arrive here in another order than that in which the workers were asked: one
+page may have the numbers of a process whose successor another page has already stored. So processes
+are told apart by their start time, and their numbers by the time at which they were read.
 """
 
 import asyncio
@@ -19,21 +19,21 @@ from ie_serving.server.workers.crew import Crew
 from ie_serving.server.workers.turn import Turn
 
 KEPT: Final = 4
-"""Processes of one slot whose numbers are kept apart, the newest ones; those of older processes are
-added up. A page with numbers of an older one would be counted twice: it would have to be under way
-while the slot's worker dies and starts four times, which takes seconds each time."""
+"""Newest processes of one slot whose numbers are stored separately; those of older processes are
+added up. A page with numbers of an older one would count them twice, but that page would have to
+last while the slot's worker dies and starts four times, which takes seconds each time."""
 
 Numbers = Mapping[str, float]
-"""Numbers of counters and histograms, by the name of the sample with its labels."""
+"""Values of counters and histograms, by the name of the sample with its labels."""
 
 
 class Counts(NamedTuple):
-    """What one worker tells of itself.
+    """The counters of one worker.
 
     Attributes:
-        born: when its process began, by which it differs from others that had its slot.
-        told: when it was asked, by the same clock.
-        numbers: what it has counted.
+        born: start time of its process, which tells it from others in the same slot.
+        told: time at which the numbers were read, by the same clock.
+        numbers: its counters.
     """
 
     born: int
@@ -42,11 +42,11 @@ class Counts(NamedTuple):
 
 
 class _Slot(NamedTuple):
-    """What is known of a slot.
+    """The stored numbers of one slot.
 
     Attributes:
-        before: sum of what processes had counted that are long gone.
-        newest: what each of the last ones has told last, by when it was born.
+        before: sum over processes that ended long ago.
+        newest: last numbers of each of the latest processes, by start time.
     """
 
     before: Numbers
@@ -54,10 +54,10 @@ class _Slot(NamedTuple):
 
 
 class Counted:
-    """Lives on one event loop of each worker.
+    """Stores and returns the numbers of ended workers. Lives on one event loop of each worker.
 
     Args of the constructor:
-        crew: has the place where it is kept.
+        crew: has the place where the numbers are stored.
         check: see `Turn`.
     """
 
@@ -66,10 +66,10 @@ class Counted:
         self._turn = Turn(crew.counting, check)
 
     async def of_the_gone(self, found: Mapping[int, Counts]) -> Numbers:
-        """Give what is counted nowhere else any more; note what is found.
+        """Store the numbers found, and return those of processes that have ended.
 
         Args:
-            found: what the workers have counted that run now, by slot.
+            found: counters of the running workers, by slot.
         """
         async with self._turn.taken():
             return await asyncio.to_thread(self._noted, found)

@@ -1,9 +1,9 @@
-"""All workers of one server: what the arbiter makes before it forks any of them.
+"""Shared state of all workers of one server, which the arbiter creates before it forks any.
 
-Each worker has a slot, a number from 0 on, which its replacement takes over. Nobody leads: what a
-worker has to tell stands on its board, which all others read, and a question goes straight to the
-worker that it is for. All of it is memory and sockets without names, so that it ends with the
-server.
+Each worker has a slot, a number from 0 on, which its replacement takes over. The workers have no
+leader: each publishes its state on its board, which all others read, and sends a question directly
+to the worker that it concerns. All of this is memory and sockets without names, so it disappears
+with the server.
 """
 
 import os
@@ -20,42 +20,42 @@ LOOK: Final = b"look"
 PORT: Final = b"port"
 """Message: a connection, with the number of the socket that it came to (`spread.py`)."""
 NOT_ACCEPTING: Final = -1
-"""Number of connections of a worker that takes none."""
+"""Connection count of a worker that accepts none."""
 
 
 class Place(Protocol):
-    """Holds bytes that outlive a worker; `server.process.handover.Handover` is one."""
+    """Stores bytes that outlive a worker; `server.process.handover.Handover` is one."""
 
     def read(self) -> bytes:
-        """Give what was written last; empty before the first time."""
+        """Return the bytes written last; empty before the first write."""
 
     def write(self, data: bytes, /) -> None:
-        """Replace it. Raises: OSError, and what was written before stays."""
+        """Replace the bytes. Raises: OSError, and the previous bytes stay."""
 
     def clear(self) -> None:
-        """Forget what was written."""
+        """Discard the bytes."""
 
 
 class Crew:
-    """What all workers share.
+    """The state that all workers share.
 
     Args of the constructor:
-        size: how many workers there are to be.
+        size: number of workers.
         place: makes a place.
 
     Attributes:
-        boards: what each worker shows to the others (`member.py`).
-        shown: how often each board was written, by which others notice.
+        boards: what each worker publishes to the others (`member.py`).
+        shown: number of writes to each board, by which others notice a change.
         configurations, answering: what each worker leaves to its replacement.
         applied: number of the configuration that each worker has applied last (`ledger.py`).
-        beats: grows each second while the event loop of a worker turns (`member.py`).
-        connections: how many each worker has, or NOT_ACCEPTING (`spread.py`).
+        beats: grows each second while the event loop of a worker runs (`member.py`).
+        connections: number of each worker's connections, or NOT_ACCEPTING (`spread.py`).
         given, taken: connections that were handed over: from one slot to another (a row for each
             giver), and how many each has received.
-        counted: what each worker had counted when that was read last (`counted.py`).
-        counting: file whose lock is held by whoever reads and writes that.
-        log_level: the number of the one that was asked for by request; 0: none was.
-        turn: file whose lock is held by whoever changes the configuration of all (`turn.py`).
+        counted: each worker's counters when they were read last (`counted.py`).
+        counting: file whose lock is held while `counted` is read and written.
+        log_level: number of the level that was last requested; 0: none was.
+        turn: file whose lock is held while the configuration of all is changed (`turn.py`).
     """
 
     def __init__(self, size: int, place: Callable[[], Place]) -> None:
@@ -76,18 +76,18 @@ class Crew:
 
     @property
     def has_accepting(self) -> bool:
-        """Whether any worker takes connections."""
+        """Whether any worker accepts connections."""
         return any(number != NOT_ACCEPTING for number in self.connections.all())
 
     def free_slot(self, taken: Collection[int]) -> int:
-        """Give the first slot that is not among `taken`."""
+        """Return the first slot that is not in `taken`."""
         return next(slot for slot in range(self.size) if slot not in taken)
 
     def left(self, slot: int) -> None:
-        """Note, in the arbiter, that the worker of a slot has ended: the others forget it.
+        """Record, in the arbiter, that the worker of a slot has ended: the others forget it.
 
-        Connections that were on their way to it go to another worker. Other descriptors are closed,
-        which ends the wait of whoever holds the other end.
+        Connections that were being handed to it go to another worker. Other descriptors are closed,
+        which ends the wait of the worker at the other end.
         """
         self.connections[slot] = NOT_ACCEPTING
         self.boards[slot].clear()
@@ -105,7 +105,7 @@ class Crew:
                 self.mailboxes.send(other, LOOK)
 
     def _pass_on(self, slot: int, words: bytes, connection: int) -> None:
-        """Hand a connection to the worker with the fewest, as if the one that ended had."""
+        """Hand a connection to the worker with the fewest, in the name of the ended worker."""
         accepting = [each for each in range(self.size) if self.connections[each] != NOT_ACCEPTING]
         for heir in sorted(accepting, key=self.load):
             if self.mailboxes.send(heir, words, connection):
@@ -113,15 +113,15 @@ class Crew:
                 return
 
     def load(self, slot: int) -> int:
-        """Give how many connections a worker has, with those that are on their way to it."""
+        """Return a worker's number of connections, including those being handed to it."""
         return self.connections[slot] + self.given_to(slot) - self.taken[slot]
 
     def given_to(self, slot: int) -> int:
-        """Give how many connections others have handed to the worker of a slot."""
+        """Return how many connections the other workers have handed to a slot."""
         return sum(self.given[giver * self.size + slot] for giver in range(self.size))
 
     def forget(self) -> None:
-        """Forget what workers have left: the next start is the first one."""
+        """Discard what workers have left: the next start counts as the first."""
         for place in (*self.configurations, *self.answering):
             place.clear()
 

@@ -1,7 +1,7 @@
-"""The configuration that was applied last, by any of the workers: a copy of each, and its number.
+"""The configurations that the workers have applied last: each one's copy, and its number.
 
-Each change of all workers has a number, one above the one before. A worker that replaces another
-begins with the newest copy there is, and one that has missed a change finds out by the numbers.
+Each change of all workers has a number, one above the previous. A replacement begins with the copy
+of the highest number, and a worker that has missed a change notices that by the numbers.
 """
 
 from collections.abc import Iterable
@@ -10,12 +10,12 @@ from ie_serving.server.workers.crew import Crew, Place
 
 
 class Ledger:
-    """One worker's view of it. As `config.files.succession.Place`.
+    """One worker's access to the ledger. As `config.files.succession.Place`.
 
     Args of the constructor:
-        crew: what all workers share.
+        crew: shared state of all workers.
         slot: the worker's.
-        is_first: the server starts: what others have left meanwhile is not for this one.
+        is_first: the whole server starts: copies of others do not apply to this worker.
 
     Attributes:
         number: of the change that this worker has applied last.
@@ -38,12 +38,12 @@ class Ledger:
         return self.newest > self.number
 
     def read(self) -> bytes:
-        """Give the newest copy, and know its number as applied here."""
+        """Return the newest copy, and record its number as applied here."""
         self.number = self.newest
         return b"" if self._is_first else self.newest_copy()
 
     def newest_copy(self) -> bytes:
-        """Give the newest copy: the own one where several are as new; empty where there is none."""
+        """Return the newest copy, this worker's own among equals; empty if there is none."""
         applied = self._crew.applied.all()
         newest = max(applied)
         slots = [slot for slot, number in enumerate(applied) if number == newest]
@@ -53,7 +53,7 @@ class Ledger:
         return sorted(slots, key=lambda slot: slot != self._slot)
 
     def write(self, data: bytes, /) -> None:
-        """Replace the own copy. Raises: OSError, and the one before stays."""
+        """Replace this worker's copy. Raises: OSError, and the previous copy stays."""
         self._crew.configurations[self._slot].write(data)
         self._crew.applied[self._slot] = self.number
 
@@ -63,7 +63,7 @@ class Ledger:
 
 
 class Answering:
-    """Which versions answer, as this slot's worker has left it, or else another one's.
+    """The versions that serve, as this slot's worker has left them, or else another worker.
 
     Args of the constructor: as of `Ledger`.
     """
@@ -73,12 +73,12 @@ class Answering:
         self._all = crew.answering
 
     def read(self) -> bytes:
-        """Give what was written last; empty where no worker has left anything."""
-        # A worker that never came so far has left nothing.
+        """Return the bytes written last; empty if no worker has left any."""
+        # A worker that ended during its start has left nothing.
         return _first_of((self._own, *self._all))
 
     def write(self, data: bytes, /) -> None:
-        """Replace the own one. Raises: OSError, and the one before stays."""
+        """Replace this worker's bytes. Raises: OSError, and the previous bytes stay."""
         self._own.write(data)
 
     def clear(self) -> None:

@@ -1,7 +1,7 @@
-"""A conversation between two workers over a socket that only they have: values, one by one.
+"""A line: a conversation between two workers over a private socket pair, value by value.
 
-Whoever asks makes a pair of sockets and sends one of them to the other's mailbox. The system closes
-it when that worker dies, so that nobody waits for a dead one.
+The asking worker creates the pair and sends one end to the other's mailbox. When a worker dies, the
+system closes its end, so that the other one does not wait for it.
 """
 
 import asyncio
@@ -15,29 +15,29 @@ from ie_serving.core.values.errors import ConfigError, NotAvailable, ServingErro
 
 _LENGTH_BYTES: Final = 8
 _MOST_BYTES: Final = 1 << 30
-"""Of one value: far more than the metrics of thousands of models take."""
+"""Most bytes of one value: far more than the metrics of thousands of models take."""
 LOOK_S: Final = 1.0
-"""Seconds between two looks at whether the other worker lives."""
+"""Seconds between two checks that the other worker lives."""
 
 Alive = Callable[[], None]
-"""Raises what ends the wait for a worker that hangs."""
+"""Raises an error to end the wait for a worker that hangs."""
 
 
 class Gone(NotAvailable):
-    """The other worker has ended the line, or has died, or takes too long."""
+    """The other worker has closed the line, has died, or takes too long."""
 
 
 class Silent(NotAvailable):
-    """The other worker is there, and its event loop does not turn: it is stopped, or hangs."""
+    """The other worker exists, but its event loop does not run: it is stopped, or hangs."""
 
 
 class Line:
     """One end of a conversation. Lives on one event loop.
 
     Args of the constructor:
-        end: of a pair of sockets; it belongs to the line from now on.
-        other: names the other worker in errors.
-        alive: asked while the other is waited for.
+        end: one of a pair of sockets; the line owns it from now on.
+        other: name of the other worker in errors.
+        alive: called while the line waits for the other worker.
     """
 
     def __init__(
@@ -54,18 +54,18 @@ class Line:
     async def over(
         cls, end: socket.socket, other: str = "another worker", alive: Alive | None = None
     ) -> "Line":
-        """Make one; see the class."""
+        """Make a line; for the arguments see the class."""
         end.setblocking(False)
         try:
             streams = await asyncio.open_unix_connection(sock=end)
-        except BaseException:  # cancellation too: nobody else knows of the socket
+        except BaseException:  # also cancellation: only this frame refers to the socket
             end.close()
             raise
         return cls(streams, other, alive)
 
     def tell(self, value: Any) -> None:  # noqa: ANN401 (whatever pickle takes)
-        """Send a value; at once, and whether or not the other still listens."""
-        # Not JSON: configurations are objects of many classes, and both ends are the same program.
+        """Send a value at once, whether or not the other worker still listens."""
+        # Not JSON: configurations are objects of many classes, and both ends run one program.
         body = pickle.dumps(value)
         if not self._writer.is_closing():
             self._writer.write(len(body).to_bytes(_LENGTH_BYTES, "big") + body)
@@ -74,9 +74,9 @@ class Line:
         """Wait for the next value.
 
         Raises:
-            Gone: there is none, and will be none, or none within `limit_s` seconds.
-            Silent: the other worker shows no sign of life.
-            ServingError: the other worker has told an error.
+            Gone: the line has ended, or no value comes within `limit_s` seconds.
+            Silent: the other worker's event loop does not run.
+            ServingError: the other worker has sent an error.
         """
         try:
             value = await asyncio.wait_for(self._next_of_living(), limit_s)
@@ -107,7 +107,7 @@ class Line:
         return pickle.loads(await self._reader.readexactly(length))
 
     def fail(self, error: Exception) -> None:
-        """Tell an error."""
+        """Send an error."""
         self.tell(_Told(error))
 
     def close(self) -> None:
@@ -116,13 +116,13 @@ class Line:
 
 
 def _look_at(coming: "asyncio.Future[Any]") -> None:
-    """Have asyncio not complain of an end of the line that came when nobody waited any more."""
+    """Retrieve the error of a line that ended after the last wait, so that asyncio logs none."""
     if not coming.cancelled():
         coming.exception()
 
 
 class _Told:
-    """An error on its way; what is no ServingError arrives as one, with its class in its text."""
+    """An error in transit; any but a ServingError arrives as one that has its class in its text."""
 
     def __init__(self, error: Exception) -> None:
         self.kind = type(error).__name__

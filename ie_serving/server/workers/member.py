@@ -1,4 +1,4 @@
-"""One worker among all of a server: shows what it serves, sees what others do, asks them."""
+"""One worker among several: publishes its state, reads the others' states, calls other workers."""
 
 import asyncio
 import logging
@@ -20,47 +20,47 @@ from ie_serving.telemetry.log.logs import Event
 log = logging.getLogger(__name__)
 
 CALL: Final = b"call"
-"""Message: a question, with the slot of who asks, over the socket that comes with it."""
+"""Message: a call, with the slot of the caller; a socket for the conversation comes with it."""
 BEAT_S: Final = 1.0
-"""Seconds between two looks at the boards, although no message came: one that finds a mailbox full
-is not sent again. It reads one number for each worker."""
+"""Seconds between two checks of the boards without a message: a message to a full mailbox is not
+sent again. A check reads one number for each worker."""
 SOON_S: Final = 0.01
-"""Seconds in which changes of the own board are gathered: a thousand models may be loaded within
-seconds, and each writing is of all of them."""
+"""Seconds for which changes of the own board are gathered: a thousand models may load within
+seconds, and each write contains all of them."""
 TRIES: Final = 500
 AGAIN_S: Final = 0.01
-"""Tries to send to a mailbox that is full, and the seconds between two: 5 s in all. The system lets
-few messages wait, and tells nobody when there is room; who reads them takes microseconds."""
+"""Tries to send to a full mailbox, and the seconds between two: 5 s in all. The system queues few
+messages, and does not notify of free room; the reader takes microseconds for each."""
 FIRST_WORD_S: Final = 10.0
-"""Seconds for the question that a call begins with."""
+"""Seconds in which a caller has to send its question after its message."""
 SILENT_BEATS: Final = 15
-"""Own beats without one of another worker, after which that counts as stopped or hanging. What a
-worker does on its event loop takes milliseconds; a library that is imported or a file that is
-unpickled in a thread may keep the interpreter for seconds. Own beats, not seconds of a clock: those
-go on while the whole server is suspended. Shorter than a request over REST may take."""
+"""Own beats without one of another worker, after which that worker counts as stopped or hung. Work
+on its event loop takes milliseconds, but a library import or unpickling in a thread may keep the
+interpreter for seconds. Counted in own beats, not in seconds of a clock, which goes on while the
+whole server is suspended. Shorter than the limit of a REST request."""
 
 Handler = Callable[..., Awaitable[None]]
-"""Answers one kind of question: takes the line and the arguments, and tells its answers."""
+"""Answers one kind of call: receives the line and the arguments, and sends its answers."""
 
 
 class Phase(IntEnum):
-    """How far a worker is."""
+    """Phase of a worker."""
 
     STARTING = 0
-    """It loads, and takes no requests."""
+    """It loads, and accepts no requests."""
     OPEN = 1
-    """It takes requests."""
+    """It accepts requests."""
     READY = 2
-    """So does it, and every model has served."""
+    """It accepts requests, and every model has served."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Board:
-    """What a worker shows to the others.
+    """The state that a worker publishes to the others.
 
     Attributes:
         pid: of its process.
-        phase: how far it is.
+        phase: of the worker.
         statuses: of its versions, by the model's name.
     """
 
@@ -70,14 +70,14 @@ class Board:
 
 
 class Member:
-    """Lives on one event loop.
+    """This worker, as a member of the crew. Lives on one event loop.
 
     Args of the constructor:
-        crew: what all workers share.
+        crew: shared state of all workers.
         slot: this worker's.
 
     Attributes:
-        boards: of the other workers that run, by slot, as they were read last.
+        boards: of the other running workers, by slot, as they were read last.
     """
 
     def __init__(self, crew: Crew, slot: int) -> None:
@@ -100,10 +100,10 @@ class Member:
     # -- life --------------------------------------------------------------------------------
 
     def begin(self, statuses: Callable[[], Mapping[str, Sequence[VersionStatus]]]) -> None:
-        """Take part from now on.
+        """Start to read messages and to publish the own board.
 
         Args:
-            statuses: gives those of this worker's versions, whenever the board is written.
+            statuses: returns those of this worker's versions, whenever the board is written.
         """
         self._statuses = statuses
         self.crew.beats[self.slot] += 1
@@ -114,7 +114,7 @@ class Member:
         self.look()
 
     def end(self) -> None:
-        """Take part no more."""
+        """Stop reading messages and publishing."""
         loop = asyncio.get_running_loop()
         loop.remove_reader(self.crew.mailboxes.receiver(self.slot).fileno())
         for timer in (self._beat, self._writing):
@@ -127,35 +127,35 @@ class Member:
 
     @property
     def phase(self) -> Phase:
-        """How far this worker is."""
+        """Phase of this worker."""
         return self._own.phase
 
     def enter(self, phase: Phase) -> None:
-        """Show how far this worker is, at once."""
+        """Publish this worker's phase at once."""
         self._own = replace(self._own, phase=phase)
         self._write()
 
     def changed(self) -> None:
-        """Show soon that a version has another state."""
+        """Publish soon that a version has changed its state."""
         if self._writing is None:
             self._writing = asyncio.get_running_loop().call_later(SOON_S, self._write)
 
     @property
     def open(self) -> Mapping[int, Board]:
-        """The boards of the others that take requests."""
+        """The boards of the other workers that accept requests."""
         return {slot: each for slot, each in self.boards.items() if each.phase >= Phase.OPEN}
 
     @property
     def is_first(self) -> bool:
-        """Whether no worker of a lower slot takes requests; one that hangs does not count."""
+        """Whether no worker of a lower slot accepts requests; a hung worker does not count."""
         return not any(slot < self.slot and not self.is_silent(slot) for slot in self.open)
 
     def watch(self, watcher: Callable[[], None]) -> None:
-        """Call `watcher` after each look at the boards: at least each second, and at messages."""
+        """Call `watcher` after each check of the boards: at least each second, and at messages."""
         self._watchers.append(watcher)
 
     async def until(self, holds: Callable[[], bool]) -> None:
-        """Wait until `holds`, which is asked again whenever a board has changed."""
+        """Wait until `holds` returns True; call it again whenever a board has changed."""
         while not holds():
             self._news.clear()
             await self._news.wait()
@@ -204,7 +204,7 @@ class Member:
         self._heard = beats
 
     def is_silent(self, slot: int) -> bool:
-        """Tell whether the worker of `slot` takes requests, and yet is stopped or hangs."""
+        """Return whether the worker of `slot` accepts requests, but is stopped or hangs."""
         has_not_beaten = self.crew.beats[slot] == self._heard[slot]
         return self._missed[slot] >= SILENT_BEATS and has_not_beaten and slot in self.open
 
@@ -228,18 +228,18 @@ class Member:
     # -- the mailbox -------------------------------------------------------------------------
 
     def take(self, kind: bytes, taker: Callable[[bytes, int | None], None]) -> None:
-        """Give messages that begin with `kind` to `taker`, each with its descriptor.
+        """Pass messages that begin with `kind` to `taker`, each with its descriptor.
 
-        That is None where this process has too many open files: the system has closed it then.
+        The descriptor is None if this process has too many open files: the system then closed it.
         """
         self._takers[kind] = taker
 
     def answer(self, verb: str, handler: Handler) -> None:
-        """Have calls for `verb` answered by `handler`."""
+        """Register `handler` for calls of `verb`."""
         self._handlers[verb] = handler
 
     async def call(self, slot: int, verb: str, *arguments: Any) -> Line:  # noqa: ANN401
-        """Ask another worker; give the line on which it answers.
+        """Call another worker; return the line on which it answers.
 
         Raises:
             Gone: its mailbox is full.
@@ -251,7 +251,7 @@ class Member:
             line = await self._line_to(slot, here)
             try:
                 await self._send(slot, there.fileno())
-            except BaseException:  # cancellation too: nobody else knows of the line
+            except BaseException:  # also cancellation: only this frame refers to the line
                 line.close()
                 raise
         line.tell((verb, arguments))
@@ -273,10 +273,10 @@ class Member:
         raise Gone(f"{self._name_of(slot)} has too much to read")
 
     async def ask_all(self, verb: str, *arguments: Any, limit_s: float) -> list[Any]:  # noqa: ANN401
-        """Ask all others that take requests, at once; give their answers, and errors as values.
+        """Call all others that accept requests, concurrently; return answers, and errors as values.
 
-        Those that die meanwhile, or do not answer in time, are left out with a line in the log.
-        One that is silent has its line, too, and its error is among the values.
+        Workers that die or do not answer in time are left out, with a log line. A silent worker is
+        logged, too, and its error is among the values.
         """
         asked = [self._ask(slot, verb, arguments, limit_s) for slot in self.open]
         answers = await asyncio.gather(*asked, return_exceptions=True)

@@ -6,12 +6,12 @@ _BYTES = 8
 
 
 class Numbers:
-    """A row of signed 64-bit numbers. Each has one writer at a time; whoever likes reads it."""
+    """A row of signed 64-bit numbers. Each has one writer at a time, and any number of readers."""
 
     def __init__(self, size: int, first: int = 0) -> None:
         # Anonymous and shared, so processes that fork later have the same pages, not copies.
         self._pages = mmap.mmap(-1, size * _BYTES)
-        # A store of one aligned word: a reader sees the number before or the number after.
+        # Stores of an aligned word are atomic: a reader sees the old number or the new one.
         self._cells = memoryview(self._pages).cast("q")
         for each in range(size):
             self._cells[each] = first
@@ -26,5 +26,5 @@ class Numbers:
         return len(self._cells)
 
     def all(self) -> list[int]:
-        """Give all of them, in order."""
+        """Return all numbers, in order."""
         return self._cells.tolist()

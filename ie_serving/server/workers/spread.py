@@ -1,10 +1,10 @@
-"""Connections spread over the workers: whoever accepts one gives it to the worker with the fewest.
+"""Spreads connections: a worker that accepts one hands it to the worker with the fewest.
 
-All workers accept on the same sockets, which the arbiter holds, so that what waits to be accepted
-outlives any of them. The kernel gives a connection to whoever is quickest, mostly the same one; it
-is handed on before a byte of it is read. A client of gRPC keeps its connection for hours, so that
-an uneven start would stay uneven. Sockets of their own (SO_REUSEPORT) spread by chance: of 16
-connections one of two workers gets 11 or more in every fifth case.
+All workers accept on the same sockets, which the arbiter holds, so that waiting connections outlive
+any worker. The kernel gives a connection to the quickest worker, mostly the same one, which hands
+the connection on before it reads a byte. A gRPC client keeps its connection for hours, so an uneven
+start would stay uneven. Separate sockets (SO_REUSEPORT) spread by chance: of 16 connections, one of
+two workers gets 11 or more in every fifth case.
 """
 
 import asyncio
@@ -20,17 +20,17 @@ from ie_serving.server.workers.member import Member
 BACKLOG: Final = 2048
 """As `server.transport.listener.BACKLOG`."""
 NOTICED_S: Final = 0.05
-"""Seconds after which whoever had chosen this worker for a connection has sent it: it is a few
-instructions from the choice to the sending."""
+"""Seconds after which another worker that has chosen this one for a connection has sent it: only a
+few instructions lie between the choice and the sending."""
 ARRIVING_S: Final = 1.0
-"""Seconds that connections on their way are waited for. The numbers of those sent and taken stay
-unequal where a worker was killed between sending one and counting it."""
+"""Seconds of waiting for connections in transit; then it ends. The numbers sent and taken stay
+unequal if a worker was killed between sending a connection and counting it."""
 _NO_ROOM: Final = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 PAUSE_S: Final = 1.0
-"""Seconds without accepting after the system had no room for a connection, as in asyncio: what
-waits stays readable, and the loop would turn for nothing but that."""
+"""Seconds without accepting after the system had no room for a connection, as in asyncio: the
+socket stays readable, and the event loop would spin on it."""
 AT_ONCE: Final = 32
-"""Connections that are accepted before the event loop turns."""
+"""Most connections accepted in one turn of the event loop."""
 
 Connect = Callable[[], asyncio.Protocol]
 Shed = Callable[[int], None]
@@ -38,11 +38,11 @@ Shed = Callable[[int], None]
 
 
 class Spread:
-    """Lives on one event loop.
+    """Accepts connections and hands them over. Lives on one event loop.
 
     Args of the constructor:
         member: this worker.
-        count: gives how many connections it has.
+        count: returns its number of connections.
     """
 
     def __init__(self, member: Member, count: Callable[[], int]) -> None:
@@ -51,20 +51,20 @@ class Spread:
         self._slot = member.slot
         self._count = count
         self._making = 0  # accepted, and not counted yet
-        # By the number of the socket, which all workers have inherited.
+        # By the file number of the listening socket, which all workers have inherited.
         self._connects: dict[int, Connect] = {}
         self._accepting: set[int] = set()
         self._sheds: list[Shed] = []
         self._known: set[int] = set()
         self._is_expecting = False
-        # Of a socket on which this worker does not accept yet.
+        # Received for a socket on which this worker does not accept yet.
         self._early: list[tuple[int, socket.socket]] = []
         self._tasks: set[asyncio.Task[None]] = set()
         member.take(PORT, self._taken)
         member.watch(self._even_out)
 
     def expect(self) -> None:
-        """Take connections from others already; they are kept until `listen`.
+        """Start to receive connections from other workers; keep them until `listen`.
 
         Workers that start together open their ports a tenth of a second apart.
         """
@@ -87,7 +87,7 @@ class Spread:
             self._keep(connection, connect)
 
     def stop(self, bound: socket.socket) -> None:
-        """Accept no more on `bound`. What others have sent on its way is still taken."""
+        """Accept no more on `bound`. Connections that others have sent are still taken."""
         number = bound.fileno()
         asyncio.get_running_loop().remove_reader(number)
         self._accepting.discard(number)
@@ -112,15 +112,15 @@ class Spread:
         return found
 
     def tell(self) -> None:
-        """Tell the others how many connections there are."""
+        """Tell the other workers how many connections this one has."""
         is_here = self._accepting or self._is_expecting
         number = self._count() + self._making + len(self._early) if is_here else NOT_ACCEPTING
         self._crew.connections[self._slot] = number
 
     def _even_out(self) -> None:
-        """Let go of what is more than this worker's part when another one has come.
+        """Close connections beyond this worker's share when another worker has started.
 
-        Clients of a worker that died are all with those that are left by then, and stay there.
+        The clients of a dead worker reconnect to the remaining ones meanwhile, and stay there.
         """
         numbers = self._crew.connections.all()
         accepting = {slot for slot, number in enumerate(numbers) if number != NOT_ACCEPTING}
@@ -137,7 +137,7 @@ class Spread:
             try:
                 connection, _ = bound.accept()
             except OSError as error:
-                # Else another worker was quicker, or the client has left.
+                # Any other error: another worker was quicker, or the client has left.
                 if error.errno in _NO_ROOM:
                     self._pause(bound)
                 return
@@ -155,7 +155,7 @@ class Spread:
             asyncio.get_running_loop().add_reader(bound.fileno(), self._accept, bound)
 
     def _handed(self, connection: socket.socket, number: int) -> bool:
-        """Give it to the worker with the fewest; False where that is this one."""
+        """Hand it to the worker with the fewest connections; False if that is this worker."""
         slot = self._idlest()
         if slot == self._slot:
             return False
@@ -178,7 +178,7 @@ class Spread:
         return found
 
     def _taken(self, words: bytes, descriptor: int | None) -> None:
-        # Counted also where it was lost on the way: else it would be on its way for ever.
+        # Counted even if it was lost: otherwise it would count as in transit for ever.
         self._crew.taken[self._slot] += 1
         if descriptor is None:
             return

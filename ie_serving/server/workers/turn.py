@@ -1,7 +1,7 @@
-"""The turn to change the configuration of all workers: one of them has it at a time.
+"""The configuration lock: only one worker at a time changes the configuration of all.
 
-It is a lock that the kernel takes from a process which dies. POSIX locks belong to processes, so
-that workers do not share one although they inherited the same file (fcntl(2)).
+The kernel releases the lock when its process dies. POSIX locks belong to processes, so workers do
+not share a lock although they have inherited the same file (fcntl(2)).
 """
 
 import asyncio
@@ -16,18 +16,18 @@ from typing import Final
 from ie_serving.core.values.errors import NotAvailable
 
 ASK_S: Final = 0.02
-"""Seconds between two questions whether the turn is free: the kernel tells nobody. Changes take
-longer, and one that waits is rare."""
+"""Seconds between two tries to get the lock: the kernel does not notify. Changes take longer, and
+rarely does one wait."""
 LONGEST_S: Final = 600.0
-"""Seconds that a change waits for its turn: others load models meanwhile."""
+"""Seconds that a change waits for the lock while others load models; then it fails."""
 
 
 class Turn:
-    """Lives on one event loop of each worker.
+    """The lock. Lives on one event loop of each worker.
 
     Args of the constructor:
-        file: the one that all workers have.
-        check: raises NotAvailable where the process that has the turn is stopped or hangs.
+        file: shared by all workers.
+        check: raises NotAvailable if the process that holds the lock is stopped or hangs.
     """
 
     def __init__(self, file: int, check: Callable[[int], None]) -> None:
@@ -37,10 +37,10 @@ class Turn:
 
     @asynccontextmanager
     async def taken(self) -> AsyncIterator[None]:
-        """Have the turn meanwhile.
+        """Hold the lock during the body.
 
         Raises:
-            NotAvailable: another one is stopped or hangs while it has it, or has it for too long.
+            NotAvailable: the holder is stopped or hangs, or holds the lock for too long.
         """
         async with self._here:
             await self._take()
@@ -72,7 +72,7 @@ _LOCK: Final = "hhlli"
 
 
 def _holder(file: int) -> int:
-    """Give the process that has the lock; 0 where nobody has it any more."""
+    """Return the process that holds the lock; 0 if none does any more."""
     asked = struct.pack(_LOCK, fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
     kind, *_, pid = struct.unpack(_LOCK, fcntl.fcntl(file, fcntl.F_GETLK, asked))
     return 0 if kind == fcntl.F_UNLCK else int(pid)

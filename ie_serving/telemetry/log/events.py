@@ -1,17 +1,18 @@
-"""What a log line says: a constant event, then its facts; and the mask over what looks secret.
+"""Content of log lines: an event with a constant text and facts; and masking of secrets.
 
-What looks like a secret is masked in every line, tracebacks included: a last defence, not a licence
-to log one. Every event has its row in `docs/operations.md`, which a test compares with the calls.
+Text that looks like a secret is masked in every line, tracebacks included: a last defence, not a
+licence to log secrets. Every event has its row in `docs/reference/log-events.md`; a test compares
+the two.
 """
 
 import re
 
 MASK = "***"
 
-# "user:password@" of a URL. The slash ends it, so that an @ in a path is left alone.
+# "user:password@" of a URL. A slash ends it, so that an @ in a path is not masked.
 _USER_INFO = re.compile(r"(?<=://)[^/\s@]+(?=@)")
-# "name: value" and "name=value", quoted or not, as headers, queries, JSON and reprs of clients have
-# it. The value alone is replaced: the name tells the operator which credential it was.
+# "name: value" and "name=value", quoted or not, as in headers, queries, JSON and reprs of clients.
+# Only the value is replaced: the name shows the operator which credential it was.
 _NAMED_SECRET = re.compile(
     r"""(?ix)
     (?P<name> (?: secret (?: [_-]? (?:access[_-]?)? key )? | access[_-]?key (?:[_-]?id)?
@@ -24,19 +25,19 @@ _NAMED_SECRET = re.compile(
     """
 )
 LONGEST_TRACEBACK = 16_384
-"""Characters. The text of an exception may be as long as a request: to look for secrets in 10 MB
-took 1.3 s, in which nobody was answered."""
-# What a reader that splits a line at blanks and "=" takes for one value.
+"""Characters. The text of an exception may be as long as a request: a search of 10 MB for secrets
+took 1.3 s, in which the event loop answered no request."""
+# Characters of a single value, for readers that split a line at blanks and "=".
 _BARE = re.compile(r'[^\s"=\\]+')
 
 
 class Event:
-    """What happened, in constant words, and its facts; becomes text only when a line is written.
+    """What happened: a constant text and facts; formatted only when a line is written.
 
     `log.info(Event("version available", model=name, version=7, fetch_s=1.9))`
 
     Attributes:
-        text: the words.
+        text: the constant text.
         facts: by name.
     """
 
@@ -52,9 +53,9 @@ class Event:
 
 
 def render(value: object) -> str:
-    """Write one fact's value so that a line splits at its blanks again.
+    """Write the value of one fact so that a reader can split the line at its blanks.
 
-    Text with blanks, quotes, `=` or control characters stands in double quotes, escaped as in
+    Text with blanks, quotes, `=` or control characters is put in double quotes, escaped as in
     JSON; a float has six significant digits.
     """
     if isinstance(value, float):
@@ -67,30 +68,30 @@ def render(value: object) -> str:
 
 
 def mask(text: str) -> str:
-    """Replace what looks like a credential: user info of URLs, values named as secrets."""
-    if "=" not in text and ":" not in text:  # each has one of them
+    """Replace text that looks like a credential: user info of URLs, values named as secrets."""
+    if "=" not in text and ":" not in text:  # every credential form has one of them
         return text
     return _NAMED_SECRET.sub(rf"\g<name>{MASK}", _USER_INFO.sub(MASK, text))
 
 
 def shortened(text: str) -> str:
-    """Leave out the middle of a traceback that is too long."""
+    """Cut out the middle of a traceback that is too long."""
     half = LONGEST_TRACEBACK // 2
     if len(text) <= 2 * half:
         return text
-    # Whole lines: behind a cut, the value of a secret would stand without its name.
+    # Whole lines: after a cut within a line, a secret could appear without its name.
     tail = text[-half:].partition("\n")[2]
     left_out = len(text) - half - len(tail)
     return f"{text[:half]}\n... {left_out} characters are left out ...\n{tail}"
 
 
 def is_secret(name: str) -> bool:
-    """Tell whether what is called `name` is a credential, whatever it looks like."""
+    """Return whether a value called `name` is a credential, whatever it looks like."""
     return _NAMED_SECRET.search(f"{name}=x") is not None
 
 
 def one_line(text: str) -> str:
-    """Escape whatever could end a line or steer a terminal."""
+    """Escape characters that could end a line or control a terminal."""
     if text.isprintable():  # nearly every line, and one call in C
         return text
     return "".join(

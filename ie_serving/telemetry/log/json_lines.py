@@ -1,10 +1,10 @@
-"""Log lines as JSON, one object a line, for who collects them.
+"""Log lines as JSON, one object a line, for log collectors.
 
     {"time": "2026-11-21T09:00:00.123Z", "level": "INFO", "logger": "ie_serving.models.stream",
      "message": "version loaded", "pid": 7, "fields": {"model": "m", "version": 2}}
 
-`message` of an `Event` is its constant text, and `fields` has its facts: numbers stay numbers.
-Values are masked before they are quoted, since a mask over the finished line could take a quote.
+For an `Event`, `message` is its constant text, and `fields` has its facts: numbers stay numbers.
+Values are masked before they are quoted, since masking the finished line could remove a quote.
 """
 
 import json
@@ -20,14 +20,14 @@ from ie_serving.telemetry.log.events import MASK, Event, is_secret, mask, shorte
 Scalar = str | int | float | bool | None
 
 _write: Callable[[object], str] = json.JSONEncoder(separators=(",", ":")).encode
-"""In ASCII, so that no character ends a line or steers a terminal."""
+"""In ASCII, so that no character ends a line or controls a terminal."""
 
 
 class JsonFormatter(logging.Formatter):
-    """Writes a record, whoever logged it, as one object on one line, without secrets."""
+    """Writes a record of any logger as one object on one line, without secrets."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Give the line of a record; a traceback is its field `exception`."""
+        """Return the line of a record; a traceback is its field `exception`."""
         line = head(record.created, record.levelname, record.name, record.process)
         if isinstance(record.msg, Event):
             line["message"] = mask(record.msg.text)
@@ -42,7 +42,7 @@ class JsonFormatter(logging.Formatter):
 
 
 def head(created: float, level: str, logger: str, process: int | None) -> dict[str, object]:
-    """Give what every line begins with; `created` is the time in seconds since 1970."""
+    """Return the first fields of every line; `created` is the time in seconds since 1970."""
     return {
         "time": written_time(created),
         "level": level,
@@ -53,19 +53,19 @@ def head(created: float, level: str, logger: str, process: int | None) -> dict[s
 
 
 def written_time(created: float) -> str:
-    """Write a time as RFC 3339 has it, in UTC, with milliseconds."""
+    """Write a time in the form of RFC 3339, in UTC, with milliseconds."""
     return f"{written_second(int(created))}.{int(created * 1000) % 1000:03d}Z"
 
 
 @lru_cache(maxsize=16)  # a busy server writes many lines in a second
 def written_second(created: int) -> str:
-    """Write its whole second."""
+    """Write the time without milliseconds."""
     return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(created))
 
 
 def fields(facts: Mapping[str, object]) -> dict[str, Scalar]:
-    """Give facts as JSON takes them, without secrets."""
-    # By its name as well: behind the name alone a value need not look like a credential.
+    """Convert facts to JSON values, without secrets."""
+    # Checked by name, too: a value in a field of its own need not look like a credential.
     return {name: MASK if is_secret(name) else _scalar(value) for name, value in facts.items()}
 
 
@@ -75,12 +75,12 @@ def write(line: Mapping[str, object]) -> str:
 
 
 def _scalar(value: object) -> Scalar:
-    # First of all: to Python a boolean is an integer.
+    # Checked first: in Python a boolean is an integer.
     if value is None or isinstance(value, bool):
         return value
     if isinstance(value, Integral):  # numpy's, too
         return int(value)
-    # JSON has no NaN and no infinity: they are written as text.
+    # JSON has no NaN and no infinity: they become text.
     if isinstance(value, Real) and math.isfinite(value):
         return float(f"{float(value):.6g}")  # as many digits as in a line of text
     return mask(str(value))

@@ -1,10 +1,10 @@
-"""Where log lines go, from which level on, and in which form.
+"""Sets up logging: destination, level and form of the lines.
 
     2026-11-21 09:00:00,123 - ie_serving.models.version.loader - INFO - version loaded model=m ...
 
-That is the line format of 2020; `json_lines.py` has the other one. Only this server's own loggers
-follow the chosen level. Everything else logs at WARNING or above, since storage clients print
-credentials at DEBUG.
+This is the line format of 2020; `json_lines.py` has the other one. Only this server's own loggers
+follow the chosen level. All others log at WARNING or above, since storage clients print credentials
+at DEBUG.
 """
 
 import logging
@@ -27,13 +27,13 @@ FORMAT = "%(asctime)s - %(name)s - %(levelname)s - %(message)s"
 def configure(level: str, path: str = "", form: str = "text") -> None:
     """Send log lines to stderr and, when `path` is given, to that file as well.
 
-    The file is opened anew when it was moved away, as log rotation does. Calling this again
-    replaces what the last call set up.
+    The file is reopened when it was moved away, as log rotation does. A further call replaces the
+    set-up of the previous one.
 
     Args:
-        level: least severe lines of this server's own.
-        path: file that they are appended to; empty for none.
-        form: of the lines, one of `FORMS`. In JSON come also the warnings of Python.
+        level: least severe level of this server's own lines that is logged.
+        path: file that the lines are appended to; empty for none.
+        form: of the lines, one of `FORMS`. In JSON, Python's warnings are log lines, too.
 
     Raises:
         ServingError: the file cannot be opened.
@@ -47,17 +47,17 @@ def configure(level: str, path: str = "", form: str = "text") -> None:
         handler.setFormatter(FORMS[form]())
         root.addHandler(handler)
     _set(level)
-    # They are several lines of text each, which a reader of JSON would stumble over.
+    # Python's warnings have several lines of text, which a reader of JSON could not parse.
     logging.captureWarnings(form == "json")
 
 
 def level() -> str:
-    """Give the level of this server's own lines."""
+    """Return the level of this server's own lines."""
     return logging.getLevelName(logging.getLogger(OWN).level)
 
 
 def change(level: str) -> None:
-    """Log from another level on, and say so where INFO is logged before or after."""
+    """Set another level, and log that if INFO is logged before or after."""
     numbers = (logging.getLogger(OWN).level, getattr(logging, level))
     _set(logging.getLevelName(min(numbers)))
     log.info(Event("log level changed", level=level))
@@ -69,7 +69,7 @@ def _set(level: str) -> None:
     logging.getLogger(OWN).setLevel(level)
 
 
-# Handlers of others (pytest's, an embedding program's) stay: ours are known by their formatter.
+# Handlers of others (pytest, an embedding program) stay: ours are recognised by their formatter.
 def _remove_ours(root: logging.Logger) -> None:
     ours = (TextFormatter, JsonFormatter)
     for old in [handler for handler in root.handlers if isinstance(handler.formatter, ours)]:
@@ -77,13 +77,13 @@ def _remove_ours(root: logging.Logger) -> None:
         old.close()
 
 
-# Several workers append to one file, so none of them may rotate it; whoever does, moves it.
+# Several workers append to one file, so none of them may rotate it; a rotating program moves it.
 class _File(logging.handlers.WatchedFileHandler):
-    """A file that is opened anew when it was moved away, or when that is asked for."""
+    """A log file that is reopened when it was moved away, and on request."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Write a line; one for which the file cannot be opened is on stderr alone."""
-        # Otherwise whoever logs would fail, since the library opens outside of its own guard.
+        """Write a line; if the file cannot be opened, the line is on stderr alone."""
+        # Without this the caller would fail: logging reopens the file outside of its own guard.
         with suppress(OSError):
             super().emit(record)
 
@@ -95,7 +95,7 @@ class _File(logging.handlers.WatchedFileHandler):
 
 def _file_handler(path: str) -> logging.Handler:
     try:
-        # As stderr does: texts of others may hold what UTF-8 cannot.
+        # As on stderr: texts from elsewhere may hold characters that UTF-8 cannot encode.
         file = _File(path, encoding="utf-8", errors="backslashreplace")
         register(file)
         return file
@@ -107,18 +107,18 @@ def _file_handler(path: str) -> logging.Handler:
 
 
 class TextFormatter(logging.Formatter):
-    """Keeps a message on one line, whoever logged it, and masks secrets."""
+    """Writes a message of any logger on one line, and masks secrets."""
 
     def __init__(self) -> None:
         super().__init__(FORMAT)
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 (logging's name)
-        """Give the line of a record without its traceback."""
+        """Return the line of a record without its traceback."""
         record.message = one_line(record.message)
         return super().formatMessage(record)
 
     def format(self, record: logging.LogRecord) -> str:
-        """Give all lines of a record, those of a traceback too, without secrets."""
+        """Return all lines of a record, including its traceback, without secrets."""
         text = super().format(record)
         return mask(shortened(text) if record.exc_info else text)
 
@@ -127,4 +127,4 @@ FORMS: Mapping[str, Callable[[], logging.Formatter]] = {
     "text": TextFormatter,
     "json": JsonFormatter,
 }
-"""What writes a line, by the word of the setting."""
+"""Formatter by the word of the setting."""

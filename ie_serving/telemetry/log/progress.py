@@ -1,7 +1,7 @@
-"""How far something is that takes seconds, for a person at a terminal: on standard error alone.
+"""Shows the progress of work that takes seconds, to a user at a terminal, on standard error.
 
-Nothing is written where standard error is no terminal, so that neither logs nor scripts see any of
-it. What is over sooner than a person can read leaves no trace either.
+Nothing is written if standard error is no terminal, so that neither logs nor scripts contain it.
+Work that ends before a user could read the line leaves no trace either.
 """
 
 import sys
@@ -11,25 +11,25 @@ from collections.abc import Iterable, Iterator
 from typing import Final, TextIO
 
 BEFORE_S: Final = 0.5
-"""Seconds after which the line appears: what is over by then needs none."""
+"""Seconds after which the line appears; shorter work shows none."""
 PAUSE_S: Final = 0.2
-"""Seconds between two drawings, faster than which nobody reads."""
+"""Seconds between two drawings; faster changes are not readable."""
 WIDTH: Final = 24
-"""Characters of a bar: with its words it fits into the 80 of the narrowest terminal."""
+"""Characters of a bar: with its text it fits into the 80 of the narrowest terminal."""
 PIECE: Final = 256 * 1024
-"""Bytes of a body between two looks at how far it is."""
+"""Bytes of a body between two updates of the progress."""
 ERASE: Final = "\r\x1b[K"
-"""Back to the beginning of the line, and what stood there is gone."""
+"""Moves to the start of the line, and erases the line."""
 
 
 class Progress:
-    """One line that is drawn over again, by a thread, and erased at the end. A context manager.
+    """One line that a thread redraws, and that is erased at the end. A context manager.
 
     Args of the constructor:
-        what: is going on.
-        total: of what is counted; None where nobody knows.
-        unit: of what is counted; bytes are shown in MB. Empty counts nothing but seconds.
-        stream: where to; standard error.
+        what: name of the work.
+        total: number of units in all; None if unknown.
+        unit: of the count; bytes are shown in MB. Empty shows only seconds.
+        stream: destination; standard error.
     """
 
     def __init__(
@@ -59,16 +59,16 @@ class Progress:
         self.erase()
 
     def show(self, done: int, total: int | None = None) -> None:
-        """Tell how far it is; `total` where it has become known."""
+        """Set the number of units done, and `total` if it has become known."""
         self._done = done
         self._total = self._total if total is None else total
 
     def say(self, what: str) -> None:
-        """Change what is going on."""
+        """Change the name of the work."""
         self._what = what
 
     def erase(self) -> None:
-        """Leave an empty line to what is printed next; the next drawing comes after it."""
+        """Erase the line, so that other output can be printed; the next drawing follows that."""
         with self._lock:
             if self._is_drawn:
                 self._is_drawn = False
@@ -101,7 +101,7 @@ class Progress:
 
 
 def in_pieces(body: bytes, sending: Progress) -> Iterable[bytes]:
-    """Give a body in pieces, and tell how many bytes have been taken."""
+    """Yield a body in pieces, and show how many bytes have been taken."""
     return body if len(body) <= PIECE else _pieces(body, sending)  # type: ignore[return-value]
 
 

@@ -1,7 +1,7 @@
-"""Log files that are opened anew when the process is told to, by SIGUSR1.
+"""Reopens log files on SIGUSR1.
 
-A file that was moved away is opened anew by itself with the next line. This lets go of it at once,
-so that whoever rotates it may compress or remove it.
+A file that was moved away is reopened anyway with the next line. SIGUSR1 closes it at once,
+so that the rotating program may compress or remove it.
 """
 
 import weakref
@@ -9,22 +9,22 @@ from typing import Protocol
 
 
 class Reopened(Protocol):
-    """Something with a file."""
+    """An object that writes to a file."""
 
     def reopen(self) -> None:
-        """Open it anew if it was moved away. Never raises."""
+        """Reopen the file if it was moved away. Never raises."""
 
 
-# Weakly: `logs.configure` lets go of the files of the call before without telling.
+# Weak references: `logs.configure` drops the files of an earlier call without unregistering them.
 _opened: "weakref.WeakSet[Reopened]" = weakref.WeakSet()
 
 
 def register(file: Reopened) -> None:
-    """Have `file` opened anew by `reopen`, as long as somebody uses it."""
+    """Make `reopen` include `file`, as long as the object exists."""
     _opened.add(file)
 
 
 def reopen() -> None:
-    """Open all files anew. Never raises."""
+    """Reopen all files. Never raises."""
     for file in list(_opened):
         file.reopen()

@@ -1,4 +1,4 @@
-"""What became of a model's requests where they are gathered into batches."""
+"""Metrics of a model's batches, if its requests are batched."""
 
 import threading
 from collections.abc import Iterator, Sequence
@@ -18,25 +18,25 @@ ROW_BOUNDS = tuple(float(2**power) for power in range(13))
 """Upper bounds of the finite buckets: 1 to 4,096 rows."""
 
 ALONE = "lane_free"
-"""Reason of a request that goes at once: a lane was free."""
+"""Reason of a request that is sent at once, alone: a lane was free."""
 
 
 class Gathers(Protocol):
-    """Gathers requests for one signature of one version."""
+    """Batches requests for one signature of one version."""
 
     @property
     def waiting(self) -> int:
-        """Rows that wait now."""
+        """Rows that are waiting now."""
 
 
 class BatchMetrics:
     """The series of one model's batches; see `engines.layers.queue.Record`.
 
     Attributes:
-        reasons: batches by why they were sent; of lone requests, after `settle`.
+        reasons: batches by the reason for sending them; lone requests included after `settle`.
         failed: batches whose requests were tried again in smaller ones.
-        rows: of each batch, before it is filled up.
-        queue_time: seconds that each request was gathered for.
+        rows: of each batch, before padding.
+        queue_time: seconds that each request waited in the queue.
     """
 
     def __init__(self) -> None:
@@ -45,24 +45,24 @@ class BatchMetrics:
         self.rows = Histogram(ROW_BOUNDS)
         self.queue_time = Histogram()
         self._alone: dict[int, int] = {}
-        # Weakly: they go with their versions.
+        # Weak references: the queues are freed with their versions.
         self._queues: WeakSet[Gathers] = WeakSet()
         self._lock = threading.Lock()
 
     def watch(self, queue: Gathers) -> None:
-        """Have the page tell how many rows wait there. In the thread of a load."""
+        """Include the queue's waiting rows in the page. Called in the thread of a load."""
         with self._lock:
             self._queues.add(queue)
 
     @property
     def waiting(self) -> int:
-        """Rows that wait to be sent in a batch now."""
+        """Rows that are waiting now to be sent in a batch."""
         with self._lock:
             return sum(queue.waiting for queue in self._queues)
 
     def alone(self, rows: int) -> None:
-        """Count a request that went at once, by itself."""
-        # Here only this, sorted into the series when the page is read: every lone request pays.
+        """Count a request that was sent at once, alone."""
+        # Minimal work, since every lone request does it; sorted into series when the page is read.
         self._alone[rows] = self._alone.get(rows, 0) + 1
 
     def batch(self, reason: str, rows: int, waited_us: Sequence[float]) -> None:
@@ -76,7 +76,7 @@ class BatchMetrics:
         self.failed += 1
 
     def settle(self) -> None:
-        """Bring everything that was counted into the series."""
+        """Move all new counts into the series."""
         for rows, times in self._alone.items():
             self.reasons[ALONE] = self.reasons.get(ALONE, 0) + times
             self.rows.add(rows, times)
@@ -85,11 +85,11 @@ class BatchMetrics:
 
 
 Labelled = Sequence[tuple[str, BatchMetrics]]
-"""The label of a model's name, as it is written, and its batches."""
+"""The formatted label of a model's name, and its batches."""
 
 
 def batch_lines(models: Labelled) -> Iterator[str]:
-    """Yield the samples of all models that gather requests, none before the first batch."""
+    """Yield the samples of all models that batch requests; none before the first batch."""
     for _, batches in models:
         batches.settle()
     seen = [(label, batches) for label, batches in models if batches.reasons]
@@ -121,8 +121,8 @@ def batch_lines(models: Labelled) -> Iterator[str]:
         "Rows that wait to be sent in a batch.",
         (f"{BATCH_WAITING}{{{label}}} {batches.waiting}" for label, batches in seen),
     )
-    # From the first batch on, though 0: of a counter that appears with its first event Prometheus
-    # sees no increase.
+    # Written from the first batch on, though 0: if a counter appears with its first event,
+    # Prometheus sees no increase.
     yield from family(
         BATCHES_APART,
         "counter",

@@ -1,4 +1,4 @@
-"""Numbers by bucket, and the text that Prometheus reads of them."""
+"""Histograms: numbers by bucket, and their text for Prometheus."""
 
 from array import array
 from bisect import bisect_left, bisect_right
@@ -8,29 +8,29 @@ from itertools import accumulate
 from typing import Final
 
 BOUNDS_US: Final = tuple(10 * 1.8**power for power in range(33))
-"""Upper bounds of the finite buckets of durations, microseconds: 10 us to 1,475 s, as in TensorFlow
-Serving, so that its dashboards and alerts read ours."""
+"""Upper bounds of the finite buckets of durations in microseconds: 10 us to 1,475 s, as in
+TensorFlow Serving, so that its dashboards and alerts work."""
 BOUNDS: Final = tuple(bound / 1e6 for bound in BOUNDS_US)
 """The same in seconds."""
 
 MICROSECONDS: Final = 1e6
-"""What a duration is multiplied by to be told in microseconds."""
+"""Factor that converts a duration to microseconds."""
 
 ALL: Final = slice(None)
 EVERY_SECOND: Final = slice(0, None, 2)
-"""Buckets that our own histograms of durations show: 17 of the 33, which is what a page of a
-thousand models can bear."""
+"""Buckets that our own histograms of durations show: 17 of the 33, since more would make the page
+of a thousand models too large."""
 
 SETTLED_AT: Final = 256
-"""Durations that wait until they are sorted into buckets: together they cost a third of what they
-would cost one by one, and 20 us at a time."""
+"""Durations that are gathered before they are sorted into buckets: together they cost a third of
+what they would cost one by one, and 20 us at a time."""
 
 
 class Histogram:
     """Numbers by bucket, and their sum. Belongs to one thread.
 
     Args of the constructor:
-        bounds: upper bounds of the finite buckets; those of durations, in seconds, by default.
+        bounds: upper bounds of the finite buckets; by default those of durations in seconds.
     """
 
     def __init__(self, bounds: Sequence[float] = BOUNDS) -> None:
@@ -42,13 +42,13 @@ class Histogram:
         return sum(self._buckets)
 
     def add(self, value: float, times: int = 1) -> None:
-        """Count a number, so many times."""
+        """Count a number `times` times."""
         self._buckets[bisect_left(self._bounds, value)] += times
         self._sum += value * times
 
     def add_all(self, values: Sequence[float]) -> None:
-        """Count numbers, which is cheaper than one by one."""
-        # Both ascend, so that the search for each bound begins where the last one ended.
+        """Count numbers together, which is cheaper than one by one."""
+        # Both are sorted, so the search for each bound begins where the last one ended.
         ordered = sorted(values)
         before = 0
         for index, bound in enumerate(self._bounds):
@@ -61,7 +61,7 @@ class Histogram:
         self._sum += sum(ordered)
 
     def include(self, other: "Histogram") -> None:
-        """Count what another one of the same bounds has counted."""
+        """Add the counts of another histogram with the same bounds."""
         self._buckets = [a + b for a, b in zip(self._buckets, other._buckets, strict=True)]
         self._sum += other._sum
 
@@ -77,12 +77,12 @@ class Histogram:
 
         Args:
             name: of the metric.
-            labels: stand before `le`.
-            unit: what bounds and sum are multiplied by.
-            shown: the finite buckets that are told apart.
-            words: the finite bounds as they are written; empty for six digits.
+            labels: written before `le`.
+            unit: factor for bounds and sum.
+            shown: the finite buckets that are shown.
+            words: the finite bounds as text; empty for six digits.
         """
-        # Before the first line: requests go on between two of them, and buckets must not descend.
+        # Copied before the first line: requests go on meanwhile, and buckets must not descend.
         totals = list(accumulate(self._buckets))
         written = words or _written(tuple(self._bounds), unit)
         before = f"{labels}," if labels else ""
@@ -93,18 +93,18 @@ class Histogram:
         yield f"{name}_count{{{labels}}} {totals[-1]}"
 
 
-# A page of a thousand models writes the same few bounds thousands of times.
+# Cached: a page of a thousand models writes the same few bounds thousands of times.
 @lru_cache(maxsize=16)
 def _written(bounds: tuple[float, ...], unit: float) -> tuple[str, ...]:
     return tuple(f"{bound * unit:g}" for bound in bounds)
 
 
 class Durations:
-    """Durations that are noted on the path of requests and sorted into buckets later.
+    """Durations that are appended on the path of requests and sorted into buckets later.
 
     Attributes:
-        noted: seconds, by whoever measures, in any thread: an append is all that a request pays.
-            `settle` is called at `SETTLED_AT`, on the thread that owns the histogram.
+        noted: seconds, appended by the measuring code, in any thread: a request pays only for the
+            append. `settle` is called at `SETTLED_AT`, on the thread that owns the histogram.
     """
 
     __slots__ = ("_histogram", "noted")
@@ -114,8 +114,8 @@ class Durations:
         self._histogram = Histogram()
 
     def settle(self) -> Histogram:
-        """Sort what was noted into the buckets, and give them."""
-        # Copied and cut, each in one step of the interpreter: a lane may append meanwhile.
+        """Sort the noted durations into the buckets, and return these."""
+        # Copied and cut, each in one step of the interpreter: a lane may append in between.
         noted = self.noted[:]
         if noted:
             del self.noted[: len(noted)]
@@ -123,6 +123,6 @@ class Durations:
         return self._histogram
 
     def forget(self) -> None:
-        """Begin anew; who holds `noted` notes on."""
+        """Discard all counts; code that holds `noted` can continue to append to it."""
         del self.noted[:]
         self._histogram = Histogram()

@@ -1,8 +1,8 @@
-"""How long the inferences of one version took, and how long they waited for their turn.
+"""How long the inferences of one version took, and how long they waited for an infer request.
 
-Every program of a version notes into the same record, which whoever loads the version begins
-(`recording`) and keeps. A record is not handed through engines and layers: none of them would do
-anything with it.
+All programs of a version write into one record, which the loader of the version creates
+(`recording`) and keeps. The record is not passed through engines and layers, since none of them
+uses it.
 """
 
 from collections.abc import Iterator
@@ -14,10 +14,10 @@ from ie_serving.telemetry.metrics.histogram import SETTLED_AT, Durations, Histog
 
 
 class Ran(Protocol):
-    """What seconds of inferences are appended to; an array is one."""
+    """Receives the seconds of inferences; an array is one."""
 
     def append(self, seconds: float, /) -> None:
-        """Take those of one inference."""
+        """Add the seconds of one inference."""
 
     def __len__(self) -> int: ...
 
@@ -26,8 +26,8 @@ class Inferences:
     """The record of one version. Belongs to one event loop.
 
     Attributes:
-        ran: seconds of each inference alone, a batch being one; `Program` appends to it in place.
-        waiting: inferences that wait for an infer request or a thread now.
+        ran: seconds of each inference, a batch counting as one; `Program` appends to it directly.
+        waiting: inferences that are waiting for an infer request or a thread.
     """
 
     def __init__(self) -> None:
@@ -37,10 +37,9 @@ class Inferences:
         self.waiting = 0
 
     def waited(self, seconds: float) -> None:
-        """Note that an inference has waited, and sort what has piled up into the buckets.
+        """Record that an inference has waited, and sort the pending times into the buckets.
 
-        Of those that have not waited nothing need be noted, as long as this is called when `ran`
-        is long.
+        Inferences that did not wait need no record, as long as this is called when `ran` is long.
         """
         if seconds:
             self._waits.noted.append(seconds)
@@ -49,18 +48,18 @@ class Inferences:
                 each.settle()
 
     def forget(self) -> None:
-        """Begin anew: what was inferred until now was no client's."""
+        """Discard all counts: inferences until now were not for clients."""
         self._durations.forget()
         self._waits.forget()
 
     @property
     def durations(self) -> Histogram:
-        """Give the times of the inferences."""
+        """Return the times of the inferences."""
         return self._durations.settle()
 
     @property
     def waits(self) -> Histogram:
-        """Give the times that all of them have waited, 0 for most."""
+        """Return the waits of all inferences, 0 for most."""
         found = Histogram()
         found.include(self._waits.settle())
         found.add(0.0, max(0, len(self.durations) - len(found)))
@@ -72,7 +71,7 @@ _record: ContextVar[Inferences | None] = ContextVar("_record", default=None)
 
 @contextmanager
 def recording(record: Inferences) -> Iterator[None]:
-    """Let the programs that the body makes, in this thread, note into `record`."""
+    """Make the programs that the body creates, in this thread, write into `record`."""
     token = _record.set(record)
     try:
         yield
@@ -81,5 +80,5 @@ def recording(record: Inferences) -> Iterator[None]:
 
 
 def current() -> Inferences:
-    """Give the record of the version that is loaded in this thread; one of its own elsewhere."""
+    """Return the record of the version being loaded in this thread; elsewhere, a new record."""
     return _record.get() or Inferences()

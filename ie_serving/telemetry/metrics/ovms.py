@@ -1,7 +1,7 @@
-"""The numbers of requests and inferences under the names of OpenVINO Model Server.
+"""Numbers of requests and inferences under the metric names of OpenVINO Model Server.
 
-Source: `docs/metrics.md` of openvinotoolkit/model_server. Durations are microseconds, bounds whole
-numbers. What it has for graphs and streams of its own engine is not there.
+Source: `docs/metrics.md` of openvinotoolkit/model_server. Durations are in microseconds, bounds are
+whole numbers. Its metrics for graphs and streams of its own engine are left out.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -24,15 +24,15 @@ UNVERSIONED: Final = {"GetModelStatus"}
 """Methods whose series have no version there."""
 
 KSERVE: Final = {"ModelInfer", "ModelMetadata"}
-"""Methods of the Open Inference Protocol; its name for it is that of KServe."""
+"""Methods of the Open Inference Protocol, which it calls KServe."""
 INFERRING: Final = {"Predict", "ModelInfer"}
-"""Methods that run a model, whose times are told."""
+"""Methods that run a model, whose times are shown."""
 
 Models = Mapping[str, RequestMetrics]
 
 
 def ovms_lines(models: Models, live: Iterable[Live]) -> Iterator[str]:
-    """Yield the page's part for dashboards of OpenVINO Model Server."""
+    """Yield the lines for dashboards of OpenVINO Model Server."""
     versions = list(live)
     yield from family(
         REQUESTS_SUCCESS, "counter", "Number of successful requests to a model.", _succeeded(models)
@@ -80,7 +80,7 @@ def _succeeded(models: Models) -> Iterator[str]:
 
 def _failed(models: Models) -> Iterator[str]:
     for model, requests in models.items():
-        # Added up, since its series have no status code, by which ours are told apart.
+        # Added up, since its series have no status code, unlike ours.
         numbers: dict[Key, int] = {}
         for (key, _), number in list(requests.failed.items()):
             numbers[key] = numbers.get(key, 0) + number
@@ -89,7 +89,7 @@ def _failed(models: Models) -> Iterator[str]:
 
 
 def _times(models: Models) -> Iterator[str]:
-    # Its series do not tell the protocols apart.
+    # Its series do not distinguish the protocols.
     found: dict[tuple[str, str, str], Histogram] = {}
     for model, requests in models.items():
         for key, total in requests.by_series():
@@ -109,4 +109,4 @@ def _histograms(name: str, found: Iterable[tuple[Live, Histogram]]) -> Iterator[
 
 
 WORDS: Final = tuple(str(floor(bound)) for bound in BOUNDS_US)
-"""Its bounds: 10, 18, 32, 58, ..., which are ours without what is behind the point."""
+"""Its bounds as text: 10, 18, 32, 58, ..., which are ours rounded down."""

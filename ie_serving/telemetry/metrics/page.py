@@ -1,13 +1,13 @@
-"""Counts and latencies of the models, and the page that Prometheus reads.
+"""Counts and latencies of the models, and the metrics page for Prometheus.
 
 The page begins with the names, labels and text of TensorFlow Serving (source:
 tensorflow_serving/util/prometheus_exporter.cc and the metrics of its servables): they start with a
-colon, there are no HELP lines and no time stamps, every sample has braces, durations are
+colon, there are no HELP lines and no time stamps, every sample has braces, durations are in
 microseconds. Our own follow: they begin with `ie_serving_` and keep to the conventions of
 Prometheus. Then come those of OpenVINO Model Server (`ovms.py`).
 
-One event loop writes and reads: plain integers, no locks. Whoever handles requests binds a model's
-series once and then pays for appending two numbers. Only models that are served have series of
+One event loop writes and reads: plain integers, no locks. A data plane binds a model's series once
+and then pays for appending two numbers per request. Only models that are served have series of
 their own; requests for other names count under `model_name=""`, so callers cannot grow the page.
 """
 
@@ -40,28 +40,28 @@ SIGNATURES = "ie_serving_signatures"
 COMPARED = "ie_serving_compared_signatures"
 
 LINES_AT_ONCE = 256
-"""Lines that are written before others have their turn on the event loop: half a millisecond."""
+"""Lines that are written, in 0.5 ms, before the event loop runs other tasks."""
 
 States = Callable[[], Iterable[tuple[str, int, str]]]
-"""Gives model name, number and state of each version that is not at its end."""
+"""Returns model name, number and state of each version that is not at its end."""
 
 Precisions = Callable[[], Iterable[tuple[str, str]]]
-"""Gives the model name and the precision of each signature that is served."""
+"""Returns the model name and the precision of each served signature."""
 
 Part = Callable[[], Iterable[str]]
-"""Gives lines of the page."""
+"""Returns lines of the page."""
 
 
 class ModelMetrics:
     """The series of one model name.
 
     Attributes:
-        batches: of requests that were gathered.
+        batches: of requests that were batched.
         sequences: of requests that share a state.
         steps: of a graph.
         requests: by outcome.
-        rejected: requests that were refused for the state of the server, by why.
-        loads: of versions, by how they ended.
+        rejected: requests that were refused because of the server's state, by reason.
+        loads: of versions, by outcome.
         listing_failures: listings of the model's repository that failed.
         versions_changed: changes of the files of a version that serves.
     """
@@ -93,12 +93,12 @@ class Metrics:
     """The series of every model served by this worker.
 
     Args of the constructor:
-        wanted: whether there is a page; nothing is measured where there is none.
+        wanted: whether there is a page; without a page nothing is measured.
 
     Attributes:
         wanted: see above.
-        recent: keeps what has failed lately; None where nobody looks at it.
-        united: gives the page of all workers; None: there is one.
+        recent: keeps recent errors; None if no page shows them.
+        united: returns the page of all workers; None: there is one worker.
     """
 
     def __init__(self, *, wanted: bool = True) -> None:
@@ -115,74 +115,74 @@ class Metrics:
         self._writing: asyncio.Task[bytes] | None = None
 
     def add(self, model: str) -> ModelMetrics:
-        """Give a served model's series, new or as they stand."""
+        """Return a served model's series, new or existing."""
         return self._models.setdefault(model, ModelMetrics())
 
     def of(self, model: str) -> ModelMetrics:
-        """Give the series to count a request under, whatever name it asked for."""
+        """Return the series for a request, whatever model name it asked for."""
         return self._models.get(model, self._unknown)
 
     def served(self, model: str, key: Key) -> Served:
-        """Give what counts the successful requests of one series of a served model.
+        """Return the counter of successful requests of one series of a served model.
 
-        It stands on the page once a request is counted.
+        It is on the page once a request is counted.
         """
-        # `add`, not `of`: a warm-up binds before the manager has told the new model's name.
+        # `add`, not `of`: a warm-up binds before the manager announces the new model's name.
         return self.add(model).requests.of(key, partial(self._known, model))
 
     def _known(self, model: str) -> set[str]:
-        """Give the versions of a model that are not at their end."""
+        """Return the versions of a model that are not at their end."""
         return {str(version) for name, version, _ in self._states() if name == model}
 
     def keep(self, models: Collection[str]) -> None:
-        """Have series for exactly these models, also for one that never answers.
+        """Keep series for exactly these models, also for those that never answer.
 
-        Who still holds the series of a model that is dropped may write on.
+        Code that still holds the series of a dropped model may continue to count there.
         """
-        # "" stays: requests for names that nobody serves are counted there.
+        # "" stays: it counts requests for names that are not served.
         for name in [name for name in self._models if name and name not in models]:
             del self._models[name]
         for name in models:
             self.add(name)
 
     def show_states(self, states: States) -> None:
-        """Ask `states` for those of all versions whenever the page is read."""
+        """Register the source of all versions' states, read with each page."""
         self._states = states
 
     def show_compared(self, compared: Precisions) -> None:
-        """Ask `compared` for model names and results whenever the page is read."""
+        """Register the source of model names and comparison results, read with each page."""
         self._compared = compared
 
     def show_precisions(self, precisions: Precisions) -> None:
-        """Ask `precisions` for those in use whenever the page is read."""
+        """Register the source of the precisions in use, read with each page."""
         self._precisions = precisions
 
     def show_versions(self, live: Versions) -> None:
-        """Ask `live` for the AVAILABLE versions whenever the page is read."""
+        """Register the source of AVAILABLE versions, read with each page."""
         self._live = live
 
     def show(self, part: Part) -> None:
-        """Ask `part` for more lines whenever the page is read."""
+        """Register a source of further lines, read with each page."""
         self._parts.append(part)
 
     def text(self) -> str:
-        """Write the page that Prometheus reads."""
+        """Write the metrics page."""
         return "\n".join(self._lines()) + "\n"
 
     async def page(self) -> bytes:
-        """Write the page of the server."""
+        """Write the page of the whole server."""
         return await (self.united or self.own_page)()
 
     async def own_page(self) -> bytes:
-        """Write that of this worker in steps: a thousand models take a second of processor time.
+        """Write this worker's page in steps: a thousand models take a second of processor time.
 
-        Whoever asks while it is written gets the same page.
+        Requests that come while it is written get the same page.
         """
-        # Its lines are in no budget: a page for each of many who ask at once would fill the memory.
+        # No budget counts its lines: a page for each concurrent request would fill the memory.
         if self._writing is None:
             self._writing = asyncio.ensure_future(self._written())
             self._writing.add_done_callback(self._let_go)
-        # Shielded: a client that leaves must not take the page from the others.
+        # Shielded: a client that leaves must not cancel the page for others.
         return await asyncio.shield(self._writing)
 
     def _let_go(self, _: "asyncio.Task[bytes]") -> None:
@@ -197,7 +197,7 @@ class Metrics:
         return await asyncio.to_thread(_joined, lines)
 
     def _lines(self) -> Iterator[str]:
-        """Yield the lines; what is counted may change between two of them."""
+        """Yield the lines; counts may change between two of them."""
         models, live = dict(self._models), list(self._live())
         self._forget_gone()
         requests = {name: model.requests for name, model in models.items()}
@@ -214,11 +214,11 @@ class Metrics:
             yield from part()
 
     def _forget_gone(self) -> None:
-        """Take the series of versions that are gone from the page."""
+        """Remove the series of versions that have gone from the page."""
         known: dict[str, set[str]] = {}
         for name, version, _ in self._states():
             known.setdefault(name, set()).add(str(version))
-        # Where no version is known, none is forgotten: nobody may have told of any yet.
+        # If no version is known, none is removed: the versions may not be registered yet.
         for name, model in self._models.items() if known else ():
             model.requests.keep(known.get(name, ()))
 
@@ -299,7 +299,7 @@ def _plain(name: str, meaning: str, numbers: Mapping[str, int]) -> Iterator[str]
 
 
 def _gauge(name: str, meaning: str, label: str, found: Iterable[tuple[str, str]]) -> Iterator[str]:
-    """Yield how often each pair of a model and a value of `label` is there."""
+    """Yield the number of occurrences of each pair of a model and a value of `label`."""
     yield from family(
         name,
         "gauge",

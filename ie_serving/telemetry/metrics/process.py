@@ -1,6 +1,6 @@
-"""The worker itself: its event loop, memory, connections, garbage collections.
+"""Metrics of the worker process: its event loop, memory, connections, garbage collections.
 
-What client libraries of Prometheus tell of every Python process has their names.
+Metrics that Prometheus's client libraries have for every Python process have the same names here.
 """
 
 import asyncio
@@ -28,37 +28,37 @@ OPEN_FILES = "process_open_fds"
 STARTED = "process_start_time_seconds"
 
 LOOK_S: Final = 0.5
-"""Seconds between two looks at the event loop: a look wakes it, and takes some 10 us."""
+"""Seconds between two measurements of the event loop's lag; each wakes it, and takes some 10 us."""
 LAG_BOUNDS: Final = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
-"""Seconds. The timers of the loop are a millisecond fine."""
+"""Seconds. The timers of the loop are accurate to a millisecond."""
 
 
 class Connections(Protocol):
-    """What knows the open connections; `server.transport.connection_limit` is one."""
+    """Counts the open connections; `server.transport.connection_limit` does."""
 
     @property
     def count(self) -> int:
-        """How many are open."""
+        """Number of open connections."""
 
     @property
     def ended(self) -> tuple[int, int]:
-        """How many idle ones had to go, and how many new ones were refused, since the start."""
+        """Numbers of idle connections closed, and of new ones refused, since the start."""
 
 
 class LoopLag:
-    """How much later than asked for the event loop calls back."""
+    """Lag of the event loop: how much later than requested it calls back."""
 
     def __init__(self) -> None:
         self.late = Histogram(LAG_BOUNDS)
         self._timer: asyncio.TimerHandle | None = None
 
     def begin(self) -> None:
-        """Look from now on; on the event loop."""
+        """Start measuring; on the event loop."""
         loop = asyncio.get_running_loop()
         self._timer = loop.call_later(LOOK_S, self._look, loop.time() + LOOK_S)
 
     def end(self) -> None:
-        """Look no more."""
+        """Stop measuring."""
         if self._timer is not None:
             self._timer.cancel()
 
@@ -73,7 +73,7 @@ class ProcessMetrics:
     Args of the constructor:
         connections: of both ports.
         budget: of the memory of requests.
-        wanted: whether anybody reads them.
+        wanted: whether there is a page that shows them.
     """
 
     def __init__(
@@ -86,12 +86,12 @@ class ProcessMetrics:
         self._started = time.time()
 
     def begin(self) -> None:
-        """Measure what cannot be asked for when the page is read; on the event loop."""
+        """Start measurements that need time between two pages; on the event loop."""
         if self._wanted:
             self.lag.begin()
 
     def end(self) -> None:
-        """Measure no more."""
+        """Stop measuring."""
         self.lag.end()
 
     def lines(self) -> Iterator[str]:
@@ -107,7 +107,7 @@ class ProcessMetrics:
         yield from _one(BUDGET_HELD, "gauge", held, self._budget.held)
         yield from _one(BUDGET_LIMIT, "gauge", limit, self._budget.limit)
         yield from _collections()
-        # Of all threads, those of the engine included; client libraries give the same.
+        # Of all threads, those of the engine included, as in client libraries.
         cpu = "Processor time of user and system in seconds."
         yield from _one(CPU, "counter", cpu, time.process_time())
         yield from _one(RESIDENT, "gauge", "Resident memory in bytes.", resident_bytes())

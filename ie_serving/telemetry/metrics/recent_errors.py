@@ -1,7 +1,7 @@
-"""The requests that failed lately, by kind: what the page at `/` shows of them.
+"""Recent errors of requests, by kind, for the page at `/`.
 
-One kind is one place that an operator looks at, however many requests fail there, so that a client
-that is refused a thousand times a second hides no other. A request that succeeds never comes here.
+All requests that fail for one cause count as one kind, so that a client that is refused a thousand
+times a second does not hide other errors. Successful requests do not use this module.
 """
 
 import asyncio
@@ -15,23 +15,23 @@ from ie_serving.telemetry.log.events import mask, one_line
 from ie_serving.telemetry.metrics.requests import Key
 
 MOST_KINDS: Final = 50
-"""Kinds that are kept; for one more the one that is longest ago is forgotten."""
+"""Kinds that are kept; a further one replaces the kind that occurred longest ago."""
 LONGEST_TEXT: Final = 400
 """Characters of a text that are shown."""
 LONGEST_KEPT: Final = 1000
-"""Characters of a text that are kept until it is shown, 200 KB in all at the most: more than are
-shown, so that no password of a URL is cut before the sign by which it is known."""
+"""Characters of a text that are kept until it is shown, at most 200 KB in all: more than are shown,
+so that no password of a URL is cut before the sign that identifies it."""
 LEFT: Final = "cancelled: nobody waited for the answer any longer"
-"""Of a request whose client left, whose time was over, or that a drain did not wait for."""
+"""Text for a request whose client left, that reached its deadline, or that a drain cancelled."""
 QUOTING: Final = frozenset({Code.INVALID_ARGUMENT, Code.INTERNAL, Code.UNKNOWN})
-"""Codes whose texts may quote what a client has sent, or what its model made of it."""
+"""Codes whose texts may quote the client's data, or the model's output for it."""
 
 
 class Kind(NamedTuple):
-    """What failures of one kind have in common.
+    """Identifies failures of one kind.
 
     Attributes:
-        model: empty for names that nobody serves, else callers could push out the others.
+        model: empty for names that are not served, else callers could evict the other kinds.
         key: version, interface and method.
         code: name of the status code.
     """
@@ -45,9 +45,9 @@ class Failure(NamedTuple):
     """The failures of one kind.
 
     Attributes:
-        number: how many there were since it is kept.
-        first, last: when the first and the last one were; seconds since 1970.
-        text: of the last one, as its client was told; None where it is not kept.
+        number: failures since the kind is kept.
+        first, last: times of the first and the last failure; seconds since 1970.
+        text: of the last one, as sent to its client; None if it is not kept.
     """
 
     number: int
@@ -60,8 +60,8 @@ class RecentErrors:
     """The kinds of failures of one worker. Belongs to one event loop.
 
     Args of the constructor:
-        quotes: keep also texts that may quote what a client has sent. Where nobody is asked who
-            they are, one stranger's request is not for another's eyes.
+        quotes: also keep texts that may quote clients' data. Without authentication, anyone could
+            read what another client has sent.
     """
 
     def __init__(self, *, quotes: bool) -> None:
@@ -69,7 +69,7 @@ class RecentErrors:
         self._kinds: OrderedDict[Kind, Failure] = OrderedDict()
 
     def add(self, model: str, key: Key, code: Code, error: BaseException) -> None:
-        """Note one failure; the error itself, which holds the frames of its request, is let go."""
+        """Record one failure, but not the error itself, which refers to the request's frames."""
         kind = Kind(model, key, code.name)
         before, now = self._kinds.pop(kind, None), time.time()
         number, first = (before.number + 1, before.first) if before else (1, now)
@@ -78,19 +78,19 @@ class RecentErrors:
             self._kinds.popitem(last=False)
 
     def newest(self) -> list[tuple[Kind, Failure]]:
-        """Give all kinds, the one that happened last first."""
+        """Return all kinds, the most recent one first."""
         return [(kind, _masked(each)) for kind, each in reversed(self._kinds.items())]
 
     def _text(self, code: Code, error: BaseException) -> str | None:
         if isinstance(error, asyncio.CancelledError):
             return LEFT
-        # A defect has the text that its library gives it, which may hold anything.
+        # The text of a defect comes from a library, and may contain anything.
         if not isinstance(error, ServingError) or (code in QUOTING and not self._quotes):
             return None
         return str(error)[:LONGEST_KEPT]
 
 
-# Only now: it takes 25 us, and a client may fail very often.
+# Masked only when shown: it takes 25 us, and a client may fail very often.
 def _masked(failure: Failure) -> Failure:
     if failure.text is None:
         return failure

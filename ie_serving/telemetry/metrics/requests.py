@@ -1,8 +1,8 @@
-"""Requests of one model: their numbers by outcome, and their times.
+"""Metrics of one model's requests: their numbers by outcome, and their times.
 
-A request pays for two appends. Counts and buckets of those that succeed are made of the appended
-times when the page is read. What a version has counted leaves the page with the version, but stays
-in the numbers of its model, which never fall.
+A request pays for two appends. Counts and buckets of successful requests are computed from the
+appended times when the page is read. The counts of a version leave the page with the version, but
+stay in the counts of its model, which never fall.
 """
 
 from array import array
@@ -19,18 +19,18 @@ from ie_serving.telemetry.metrics.histogram import (
 from ie_serving.telemetry.metrics.text import sample, written
 
 MOST_SERIES: Final = 16
-"""Series of a model from which those of versions that are gone are looked for at every further one,
-although nobody reads the page."""
+"""Series of a model from which each further one triggers the removal of gone versions' series, even
+if no page is read."""
 
 
 class Key(NamedTuple):
-    """What the requests of one series have in common.
+    """Identifies the requests of one series.
 
     Attributes:
-        version: empty where it is not known.
-        entrypoint: `GRPC` or `REST`; empty where it is not known.
-        method: such as `Predict` or `GetModelStatus`; empty where it is not known.
-        api: what TensorFlow Serving calls the method.
+        version: empty if not known.
+        entrypoint: `GRPC` or `REST`; empty if not known.
+        method: such as `Predict` or `GetModelStatus`; empty if not known.
+        api: TensorFlow Serving's name of the method.
     """
 
     version: str
@@ -40,12 +40,12 @@ class Key(NamedTuple):
 
     @property
     def labels(self) -> dict[str, str]:
-        """Our labels, behind `model_name`."""
+        """Our labels, after `model_name`."""
         return {"version": self.version, "interface": self.interface, "method": self.method}
 
     @property
     def interface(self) -> str:
-        """What we and OpenVINO Model Server call the entry point."""
+        """Our and OpenVINO Model Server's name of the entry point."""
         return "gRPC" if self.entrypoint == "GRPC" else self.entrypoint
 
 
@@ -53,9 +53,9 @@ class Served:
     """Successful requests of one series. Belongs to one event loop.
 
     Attributes:
-        took: seconds from arrival to encoded reply; appended to in place, then `settle`.
-        decoded: seconds from arrival until the model was asked.
-        encoded: seconds that the reply took; in any thread.
+        took: seconds from arrival to encoded reply; appended to directly, then `settle`.
+        decoded: seconds from arrival until the model was called.
+        encoded: seconds of encoding the reply; in any thread.
     """
 
     __slots__ = ("_decoding", "_encoding", "_total", "decoded", "encoded", "took")
@@ -67,25 +67,25 @@ class Served:
         self.encoded: array[float] = self._encoding.noted
 
     def add(self, seconds: float) -> None:
-        """Count one request, which took so long from its arrival to its encoded reply."""
+        """Count one request with its time from arrival to encoded reply."""
         self.took.append(seconds)
         if len(self.took) >= SETTLED_AT:
             self.settle()
 
     def settle(self) -> None:
-        """Sort what has piled up into the buckets."""
+        """Sort the pending times into the buckets."""
         self._total.settle()
         self._decoding.settle()
         self._encoding.settle()
 
     @property
     def total(self) -> Histogram:
-        """Give all of them by the time they took."""
+        """Return the histogram of the times of all requests."""
         return self._total.settle()
 
     @property
     def stages(self) -> Iterator[tuple[str, Histogram]]:
-        """Yield the times of the steps beside the inference."""
+        """Yield the times of decoding and encoding."""
         yield "decode", self._decoding.settle()
         yield "encode", self._encoding.settle()
 
@@ -96,27 +96,27 @@ class RequestMetrics:
     def __init__(self) -> None:
         self.served: dict[Key, Served] = {}
         self.failed: Counter[tuple[Key, str]] = Counter()
-        # Of versions that are gone, by what TensorFlow Serving tells apart.
+        # Of versions that are gone, by the labels that TensorFlow Serving has.
         self._past: dict[tuple[str, str], Histogram] = {}
         self._past_failed: Counter[str] = Counter()
 
     def of(self, key: Key, known: Callable[[], Collection[str]]) -> Served:
-        """Give what counts the successful requests of a series; `known` gives the versions now."""
+        """Return the counter of a series' successful requests; `known` returns the versions."""
         served = self.served.get(key)
         if served is None:
             if len(self.served) >= MOST_SERIES:
-                # Its own version too: a warm-up comes before the manager has told of a new model.
+                # Its own version too: a warm-up precedes the announcement of a new model.
                 self.keep({*known(), key.version})
             served = self.served[key] = Served()
         return served
 
     def count(self, key: Key, status: str) -> None:
-        """Count one request that has failed, by the name of its status code."""
+        """Count one failed request by the name of its status code."""
         self.failed[key, status] += 1
 
     def keep(self, known: Collection[str]) -> None:
-        """Take the series of all versions but these into those of the model."""
-        # The empty one stays: what ended before its version was known goes with none.
+        """Merge the series of all other versions into those of the model."""
+        # "" stays: it counts requests that ended before their version was known.
         kept = {*known, ""}
         for key in [key for key in self.served if key.version not in kept]:
             past = self._past.setdefault((key.api, key.entrypoint), Histogram())
@@ -125,7 +125,7 @@ class RequestMetrics:
             self._past_failed[status] += self.failed.pop((key, status))
 
     def statuses(self) -> dict[str, int]:
-        """Count the requests by the names of their status codes."""
+        """Return the number of requests by the name of their status code."""
         counted = Counter(self._past_failed)
         for (_, status), number in self.failed.items():
             counted[status] += number
@@ -133,7 +133,7 @@ class RequestMetrics:
         return ({"OK": succeeded} if succeeded else {}) | counted
 
     def latencies(self) -> dict[tuple[str, str], Histogram]:
-        """Give the latencies of successful requests by API and entry point, where there are any."""
+        """Return the non-empty latencies of successful requests by API and entry point."""
         found: dict[tuple[str, str], Histogram] = {}
         for place, past in self._past.items():
             found.setdefault(place, Histogram()).include(past)
@@ -142,8 +142,8 @@ class RequestMetrics:
         return {place: each for place, each in found.items() if len(each)}
 
     def by_series(self) -> Iterator[tuple[Key, Histogram]]:
-        """Yield the successful requests of each series that has had any."""
-        for key, served in list(self.served.items()):  # requests go on between two lines
+        """Yield the successful requests of each series that is not empty."""
+        for key, served in list(self.served.items()):  # series may be added between two lines
             if len(served.total):
                 yield key, served.total
 
@@ -161,7 +161,7 @@ class RequestMetrics:
             yield from total.lines(name, labels, shown=EVERY_SECOND)
 
     def stages(self) -> dict[tuple[str, str], Histogram]:
-        """Give the times of decoding and encoding, by version and step."""
+        """Return the times of decoding and encoding, by version and step."""
         found: dict[tuple[str, str], Histogram] = {}
         for key, served in self.served.items():
             for step, each in served.stages:

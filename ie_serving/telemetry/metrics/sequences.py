@@ -1,4 +1,4 @@
-"""What became of a model's sequences of requests."""
+"""Metrics of a model's sequences of requests."""
 
 from collections.abc import Callable, Iterator, Sequence
 
@@ -9,7 +9,7 @@ STATE_BYTES = "ie_serving_sequence_state_bytes"
 DROPPED = "ie_serving_sequences_dropped_total"
 
 Held = Callable[[], tuple[int, int]]
-"""Gives how many sequences are live, and the bytes of their state."""
+"""Returns the number of live sequences, and the bytes of their state."""
 
 
 def _none() -> tuple[int, int]:
@@ -20,9 +20,9 @@ class SequenceMetrics:
     """The series of one model's sequences.
 
     Attributes:
-        held: is asked whenever the page is read.
-        dropped: sequences that no client has ended, by why they are gone: `idle` or `unloaded`.
-        seen: whether the model keeps sequences; the page has no series of others.
+        held: called whenever the page is read.
+        dropped: sequences that no client has ended, by the reason of their end: `idle`, `unloaded`.
+        seen: whether the model keeps sequences; other models have no series on the page.
     """
 
     def __init__(self) -> None:
@@ -41,7 +41,7 @@ class SequenceMetrics:
 
 
 Labelled = Sequence[tuple[str, SequenceMetrics]]
-"""The label of a model's name, as it is written, and its sequences."""
+"""The formatted label of a model's name, and its sequences."""
 
 
 def sequence_lines(models: Labelled) -> Iterator[str]:
@@ -59,7 +59,7 @@ def sequence_lines(models: Labelled) -> Iterator[str]:
         "Bytes of their states.",
         (f"{STATE_BYTES}{{{label}}} {size}" for label, _, _, size in seen),
     )
-    # Both reasons from the first page on: of a counter that appears with its first event Prometheus
+    # Both reasons from the first page on: if a counter appears with its first event, Prometheus
     # sees no increase.
     yield from family(
         DROPPED,

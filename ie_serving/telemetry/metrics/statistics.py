@@ -1,6 +1,6 @@
-"""Triton's statistics of the versions of a model, read from the page of metrics.
+"""Triton's statistics of the versions of a model, read from the metrics page.
 
-So they cost nothing where nobody asks, say the same as the page, and are those of all workers.
+So they cost nothing until a client asks for them, agree with the page, and include all workers.
 Source: `extension_statistics.md` of triton-inference-server/server.
 """
 
@@ -21,23 +21,23 @@ STAGES: Final[Mapping[str, str]] = {
     "compute_infer": "inference",
     "compute_output": "encode",
 }
-"""Ours by Triton's."""
+"""Our names by Triton's."""
 _NONE: Final = {"count": 0, "ns": 0}
 _LABEL: Final = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
 
 Numbers = Mapping[tuple[str, str], float]
-"""Sums of what is on the page, by kind and version: `STAGES`, and the outcomes of requests."""
+"""Sums of values on the page, by kind and version: `STAGES`, and the outcomes of requests."""
 
 
 def statistics(page: bytes, wanted: Mapping[str, Iterable[int]]) -> list[Mapping[str, Any]]:
-    """Give the statistics of versions as they stand in JSON, and in ModelStatistics.
+    """Return the statistics of versions in the form of JSON, and of ModelStatistics.
 
-    What is not known is 0: the time of requests that failed, and when the last one came. A request
-    counts as one inference, however many rows it has. Batches are not told apart by their size.
+    Unknown values are 0: the time of failed requests, and the time of the last one. A request
+    counts as one inference, whatever its number of rows. Batches are not split by size.
 
     Args:
         page: of all workers.
-        wanted: versions that are told of, by the model's name.
+        wanted: versions to report, by the model's name.
     """
     numbers = _numbers(page)
     return [
@@ -72,7 +72,7 @@ def _of_version(numbers: Numbers, model: str, version: str) -> Mapping[str, Any]
 
 
 def _numbers(page: bytes) -> Mapping[str, Numbers]:
-    """Sum up by model, whose name is escaped."""
+    """Sum up the page's values by model, whose name is escaped."""
     found: defaultdict[str, defaultdict[tuple[str, str], float]]
     found = defaultdict(lambda: defaultdict(float))
     for series, number in counted(page).items():
@@ -84,7 +84,7 @@ def _numbers(page: bytes) -> Mapping[str, Numbers]:
 
 
 def _kind(sample: str, labels: Mapping[str, str]) -> str:
-    """Name what a sample counts; empty where it counts nothing of this."""
+    """Return the kind that a sample counts; empty if it is not used here."""
     family, _, part = sample.rpartition("_")
     if family == STAGE and part in ("sum", "count"):
         return f"{labels['stage']} {part}"

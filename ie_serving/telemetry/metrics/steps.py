@@ -1,4 +1,4 @@
-"""How long the steps of a graph take, and what their steps `metrics` have seen."""
+"""Metrics of graphs: the times of their steps, and the values that `metrics` steps have seen."""
 
 import threading
 from collections import Counter
@@ -17,14 +17,14 @@ STEP_VALUES = "ie_serving_step_values"
 STEP_LABELS = "ie_serving_step_labels_total"
 
 MOST_LABELS = 1000
-"""Texts of one item that have a series of their own; those that come later share one."""
+"""Texts of one item that have a series of their own; further ones share one."""
 OTHERS = "(others)"
 LONGEST_LABEL = 100
-"""Characters of a text that stand on the page."""
+"""Characters of a text that are shown on the page."""
 
 
 class Values:
-    """Numbers of one item: how many, their sum, the least and the greatest."""
+    """Numbers of one item: count, sum, minimum and maximum."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -33,7 +33,7 @@ class Values:
         self.greatest = float("-inf")
 
     def add(self, count: int, total: float, least: float, greatest: float) -> None:
-        """Count some more."""
+        """Add the summary of further numbers."""
         self.count += count
         self.sum += total
         self.least = min(self.least, least)
@@ -41,9 +41,9 @@ class Values:
 
 
 class StepMetrics:
-    """The series of one graph: a histogram for each step that has computed something.
+    """The series of one graph: a histogram for each step that has run.
 
-    `add` belongs to the event loop; `numbers` and `texts` may be called in any thread.
+    `add` is called on the event loop; `numbers` and `texts` may be called in any thread.
     """
 
     def __init__(self) -> None:
@@ -53,7 +53,7 @@ class StepMetrics:
         self._labels: dict[tuple[str, str], Counter[str]] = {}
 
     def add(self, step: str, seconds: float) -> None:
-        """Count one run of a step that succeeded, with its retries and items."""
+        """Count one successful run of a step, with its retries and items."""
         durations = self._durations.get(step)
         if durations is None:
             durations = self._durations[step] = Durations()
@@ -63,18 +63,18 @@ class StepMetrics:
 
     @property
     def steps(self) -> dict[str, Histogram]:
-        """Give how long each step took that has computed something, by its name."""
+        """Return the times of each step that has run, by its name."""
         return {step: durations.settle() for step, durations in self._durations.items()}
 
     def numbers(
         self, step: str, item: str, /, count: int, total: float, least: float, greatest: float
     ) -> None:
-        """Count numbers of an item: how many, their sum, the least and the greatest."""
+        """Add numbers of an item: count, sum, minimum and maximum."""
         with self._lock:
             self._values.setdefault((step, item), Values()).add(count, total, least, greatest)
 
     def texts(self, step: str, item: str, texts: Mapping[str, int], /) -> None:
-        """Count how often each text of an item comes."""
+        """Add the occurrences of each text of an item."""
         with self._lock:
             labels = self._labels.setdefault((step, item), Counter())
             for text, times in texts.items():
@@ -83,12 +83,12 @@ class StepMetrics:
                 labels[label if known else OTHERS] += times
 
     def values(self) -> list[tuple[str, str, Values]]:
-        """Give the numbers that were counted, with step and item."""
+        """Return the summaries of numbers, with step and item."""
         with self._lock:
             return [(*where, values) for where, values in self._values.items()]
 
     def labels(self) -> list[tuple[str, str, str, int]]:
-        """Give the texts that were counted, with step and item."""
+        """Return the counts of texts, with step and item."""
         with self._lock:
             return [
                 (*where, label, times)
@@ -98,7 +98,7 @@ class StepMetrics:
 
 
 def step_lines(graphs: Mapping[str, StepMetrics]) -> Iterator[str]:
-    """Yield the samples of all models that are graphs, none before the first step."""
+    """Yield the samples of all models that are graphs; none before the first step."""
     yield from family(
         STEP_SECONDS,
         "histogram",

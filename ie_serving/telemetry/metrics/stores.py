@@ -1,4 +1,4 @@
-"""Requests to remote stores, by how they ended, and the bytes that came."""
+"""Metrics of requests to remote stores, by outcome, and of the bytes received."""
 
 import threading
 from collections import Counter
@@ -13,7 +13,7 @@ STORE_BYTES: Final = "ie_serving_store_received_bytes_total"
 
 
 class StoreMetrics:
-    """What all stores of this process did. Any thread may use it."""
+    """The requests to all stores of this process. Any thread may use it."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -22,11 +22,11 @@ class StoreMetrics:
 
     @contextmanager
     def call(self, url: str, action: str) -> Iterator[None]:
-        """Count the body as one call, by the class of the error that it ends with.
+        """Count the body as one call, by the class of the error that ends it.
 
         Args:
-            url: whose scheme names the store.
-            action: whose first word is the operation: `list` or `read`.
+            url: its scheme names the store.
+            action: its first word is the operation: `list` or `read`.
         """
         result = "ok"
         try:
@@ -69,4 +69,4 @@ def _scheme(url: str) -> str:
 
 
 STORES: Final = StoreMetrics()
-"""Of this process."""
+"""The metrics of this process."""

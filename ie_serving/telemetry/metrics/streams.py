@@ -1,4 +1,4 @@
-"""Streams that are open, and requests of live sources that were dropped."""
+"""Metrics of open streams, and of dropped requests of live sources."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -11,11 +11,11 @@ STREAM_DROPPED: Final = "ie_serving_stream_requests_dropped_total"
 
 
 class StreamMetrics:
-    """What the streams of this process did. Belongs to one event loop.
+    """The streams of this process. Belongs to one event loop.
 
     Attributes:
-        open: how many there are.
-        dropped: requests that waited for too long, by model.
+        open: number of open streams.
+        dropped: requests that were dropped for newer ones, by model.
     """
 
     def __init__(self) -> None:

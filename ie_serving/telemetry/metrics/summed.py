@@ -1,28 +1,28 @@
-"""The metrics of all workers as those of one server: the sum, but for what all tell alike."""
+"""Adds up the metrics of all workers into one page, except those that are equal in all workers."""
 
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Final
 
 ALIKE: Final[Mapping[str, Callable[[Sequence[float]], float]]] = {
-    # What each worker tells of the whole server, which the first one has told already.
+    # Describes the whole server in each worker, so the first one's value is taken.
     "ie_serving_versions": lambda values: values[0],
     "ie_serving_signatures": lambda values: values[0],
     "ie_serving_compared_signatures": lambda values: values[0],
-    # Steps of the load of one version, which each worker makes at the same time.
+    # Steps of the load of one version, which all workers do at the same time.
     "ie_serving_version_load_seconds": max,
     "process_start_time_seconds": min,
 }
-"""Families that are not summed, and what becomes of the numbers of several workers instead."""
+"""Families that are not summed, with the function that combines the workers' values."""
 
 _ABOUT: Final = re.compile(r'[{,](?:model_name|name|version)="((?:[^"\\]|\\.)+)"')
-"""Labels of model and version. Empty ones say nothing: a request for a status is of no version."""
+"""Labels of model and version. Empty ones are ignored: a status request has no version."""
 _GROWING: Final = (" counter", " histogram")
-"""Ends of the lines that give the kinds of numbers which only grow."""
+"""Ends of the TYPE lines of numbers that only grow."""
 
 
 def counted(page: bytes) -> dict[str, float]:
-    """Give the numbers of the counters and histograms of a page, by the name with the labels."""
+    """Return the counters and histograms of a page, by the name with the labels."""
     families: dict[str, list[str]] = {}
     samples: dict[str, dict[str, list[float]]] = {}
     _read(page.decode(), families, samples)
@@ -35,16 +35,16 @@ def counted(page: bytes) -> dict[str, float]:
 
 
 def summed(pages: Sequence[bytes], gone: Mapping[str, float], *, whole: bool = True) -> bytes:
-    """Give one page for several of the same program.
+    """Combine several pages of the same program into one.
 
-    Families stand as on the first page; samples and families of later ones follow behind.
+    Families stand in the order of the first page; samples and families of later ones follow.
 
     Args:
-        pages: of the workers that were heard.
-        gone: what workers that have ended had counted; it is added where the model and version are
-            still on a page, as those that are unloaded have no series.
-        whole: the pages are of all workers that take requests. Where one was not heard, nobody can
-            tell that a model is unloaded: the others may not have loaded it yet.
+        pages: of the workers that answered.
+        gone: counts of workers that have ended; they are added if model and version are still on a
+            page, since unloaded ones have no series.
+        whole: the pages are of all workers that accept requests. If one is missing, a model that
+            is on no page may not be unloaded: other workers may not have loaded it yet.
     """
     families: dict[str, list[str]] = {}
     samples: dict[str, dict[str, list[float]]] = {}
@@ -64,12 +64,12 @@ def summed(pages: Sequence[bytes], gone: Mapping[str, float], *, whole: bool = T
 
 
 def _of(name: str) -> tuple[str, ...]:
-    """Give what a series is about: its labels of model and version."""
+    """Return the labels of model and version of a series."""
     return tuple(_ABOUT.findall(name))
 
 
 def _family(name: str, known: Collection[str]) -> str:
-    """Give the family of a sample; empty where no page has it."""
+    """Return the family of a sample; empty if no page has it."""
     bare = name.partition("{")[0]
     names = (bare, *(bare.removesuffix(end) for end in ("_bucket", "_sum", "_count")))
     return next((each for each in names if each in known), "")

@@ -1,4 +1,4 @@
-"""The text form of Prometheus, version 0.0.4: families of samples."""
+"""Writes the text format of Prometheus, version 0.0.4: families of samples."""
 
 from collections.abc import Iterable, Iterator, Mapping
 
@@ -7,15 +7,15 @@ CONTENT_TYPE = "text/plain"
 
 
 def family(name: str, kind: str, meaning: str, samples: Iterable[str]) -> Iterator[str]:
-    """Yield a family with what it means; nothing where it has no samples.
+    """Yield a family with its meaning; nothing if it has no samples.
 
     Args:
         name: of the metric.
         kind: `counter`, `gauge` or `histogram`.
-        meaning: one line for whoever reads the page.
+        meaning: one line for readers of the page.
         samples: their lines.
     """
-    # Not as a list: of a thousand models it is more than the event loop can make in one go.
+    # Not collected into a list: of a thousand models that would block the event loop too long.
     for number, line in enumerate(samples):
         if not number:
             yield f"# HELP {name} {meaning}"
@@ -26,19 +26,19 @@ def family(name: str, kind: str, meaning: str, samples: Iterable[str]) -> Iterat
 def counters(
     name: str, meaning: str, label: str, found: Iterable[tuple[str, Mapping[str, int]]]
 ) -> Iterator[str]:
-    """Yield a family of counters that one label tells apart.
+    """Yield a family of counters that differ in one label.
 
     Args:
         name: of the metric.
-        meaning: one line for whoever reads the page.
+        meaning: one line for readers of the page.
         label: its name; its values are the server's own words, which need no escape.
-        found: what the samples have in common besides, as `written` gives it, and their numbers by
-            the value of `label`.
+        found: the samples' other labels, as `written` returns them, and their numbers by the value
+            of `label`.
     """
     samples = (
         f'{name}{{{common},{label}="{value}"}} {number}'
         for common, numbers in found
-        # What is counted may change between two lines of the page.
+        # Counts may change between two lines of the page.
         for value, number in list(numbers.items())
     )
     yield from family(name, "counter", meaning, samples)
@@ -55,5 +55,5 @@ def written(**labels: str) -> str:
 
 
 def escape(value: str) -> str:
-    """Escape a label value. TF Serving leaves newlines, which breaks the page; they are escaped."""
+    """Escape a label value. TF Serving leaves newlines, which break its page; we escape them."""
     return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

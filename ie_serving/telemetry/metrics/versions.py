@@ -1,4 +1,4 @@
-"""What the page tells of each AVAILABLE version: read when the page is, from the version itself.
+"""Metrics of each AVAILABLE version, read from the version itself whenever the page is read.
 
 So a version that is gone leaves no series behind.
 """
@@ -23,7 +23,7 @@ class Live(Protocol):
 
     @property
     def name(self) -> str:
-        """Of the model."""
+        """Name of the model."""
 
     @property
     def version(self) -> int:
@@ -35,7 +35,7 @@ class Live(Protocol):
 
     @property
     def inferences(self) -> Inferences:
-        """How long its inferences took."""
+        """Times of its inferences."""
 
     @property
     def load_s(self) -> Mapping[str, float]:
@@ -43,15 +43,15 @@ class Live(Protocol):
 
     @property
     def memory(self) -> int | None:
-        """Bytes that its load has added; None where that is not known."""
+        """Bytes that its load has added; None if not known."""
 
 
 Versions = Callable[[], Iterable[Live]]
-"""Gives the AVAILABLE versions of all models."""
+"""Returns the AVAILABLE versions of all models."""
 
 
 def version_lines(live: Iterable[Live], requests: Mapping[str, RequestMetrics]) -> Iterator[str]:
-    """Yield what is told of every version.
+    """Yield the samples of every version.
 
     Args:
         live: AVAILABLE versions.

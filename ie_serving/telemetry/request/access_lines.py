@@ -1,9 +1,9 @@
-"""How a line of the access log is written: the same columns in each line, in text or in JSON.
+"""Formats lines of the access log: the same columns in each line, in text or in JSON.
 
     2026-11-21 09:00:00,123 - ie_serving.access - INFO - request answered id=... client=... ...
 
-`-`, or null in JSON, stands where something is not known. Text comes from clients, who send the
-same again: what it becomes is remembered. As in every log line, what looks like a secret is masked.
+An unknown value is `-`, or null in JSON. Clients send the same text again and again, so its
+formatted form is cached. As in every log line, text that looks like a secret is masked.
 """
 
 import json
@@ -24,46 +24,46 @@ EVENT = "request answered"
 ASKED: Final = ("interface", "method", "path")
 ANSWERED: Final = ("model", "version", "code")
 WHO: Final = ("client", *ASKED, *ANSWERED)
-"""What many requests have in common, so that it is written once and remembered."""
+"""Columns that many requests have in common, so that they are formatted once and cached."""
 _WHO_ENDS: Final = 4
-"""Where what they have in common ends in a row: client, what was asked, and `ANSWERED`."""
+"""End of these columns in a row: client, what was asked, and `ANSWERED`."""
 SIZES = ("bytes_in", "bytes_out")
 TIMES = ("total_ms", "decode_ms", "infer_ms", "encode_ms")
-"""Milliseconds: of the whole request until its answer was made; until the inputs were arrays; then
-until the outputs were there, the wait for its turn included; then until they were encoded."""
+"""Milliseconds: from arrival until the answer was made; until the inputs were decoded; from then to
+the outputs, the wait for an infer request included; from then until they were encoded."""
 COLUMNS = ("id", *WHO, *SIZES, *TIMES)
 MOST_REMEMBERED = 1024
-"""Clients with what they ask, each some 1 KB. For one more all are forgotten: to find the oldest
-would cost something with every line."""
+"""Cached clients with what they ask for, each some 1 KB. One more empties the cache: finding the
+oldest would cost time at every line."""
 
-# Of a client of IPv4 at a socket of both families.
+# Address of an IPv4 client at a socket of both families.
 _MAPPED = re.compile(r"^\[::ffff:([0-9.]+)\]")
 
 Row: TypeAlias = tuple[Any, ...]
-"""What a line says of an entry that has ended: `client`, `asked`, `answers`, `code`; then
-what each has of its own: `id`, `received`, `sent`, `began`, `started`, `inferred`, `encoded`,
-`ended`.
-Nothing in it is followed by the garbage collector: where entries themselves waited to be written,
-they cost each request 10 us more."""
+"""The values of an ended entry for its line: `client`, `asked`, `answers`, `code`; then its own:
+`id`, `received`, `sent`, `began`, `started`, `inferred`, `encoded`, `ended`.
+
+The garbage collector tracks none of these values: with entries in the queue instead, each request
+took 10 us more."""
 Write: TypeAlias = Callable[[Iterable[Row], float], bytes]
 """Writes rows as lines, with their ends; the second argument is `entry.epoch()`."""
 
 
 def writer_of(form: str) -> Write:
-    """Give what writes lines in a form, `text` or `json`."""
+    """Return the function that writes lines in a form, `text` or `json`."""
     return (_json_form() if form == "json" else _text_form()).lines
 
 
 class _Form:
-    """How a form of line is written.
+    """How lines of one form are written.
 
     Args of the constructor:
-        whole: the line, with places for the second, its milliseconds, and the columns.
+        whole: template of the line, for the second, its milliseconds, and the columns.
         second_of: writes the second of a time.
-        pair: a column, with places for its name and its value.
-        between: stands between columns.
+        pair: template of a column, for its name and its value.
+        between: separator of columns.
         quote: writes text.
-        unknown: stands for what is not known.
+        unknown: text for an unknown value.
     """
 
     def __init__(
@@ -93,7 +93,7 @@ class _Form:
             id, received, sent, began, started, inferred, encoded, ended = row[_WHO_ENDS:]
             known, some_known = remembered.get(who) or self._remember(who)
             id = id or next(ids)
-            # One that is made, as most that clients send, has nothing to quote.
+            # Ids that we or most clients make have no characters to quote.
             quoted = word % id if id.isalnum() else self._quote(id.decode()).encode()
             now, thousandth = divmod(int((began + epoch) * 1000), 1000)
             if now != at:
@@ -102,7 +102,7 @@ class _Form:
                 rest = self._rest(received, sent, began, started, inferred, encoded, ended)
                 lines.append(some_known % (second, thousandth, quoted, *rest))
                 continue
-            # Most requests have all of it: one step writes the line.
+            # Most requests have all values: one step formats the line.
             total, decode = (ended - began) * 1e3, (started - began) * 1e3
             infer, encode = (inferred - started) * 1e3, (encoded - inferred) * 1e3
             lines.append(
@@ -111,7 +111,7 @@ class _Form:
         return b"".join(lines)
 
     def _remember(self, who: Row) -> tuple[bytes, bytes]:
-        """Give the line of what asks so: with places for all sizes and times, and for some."""
+        """Cache the line templates of such requests: with all sizes and times, and with some."""
         if len(self._remembered) >= MOST_REMEMBERED:
             self._remembered.clear()
         client, asked, answers, code = who
@@ -132,7 +132,7 @@ class _Form:
         return self._quote(value) if value else self._unknown
 
     def _rest(self, received: int | None, sent: int, *times: float) -> list[bytes]:
-        """Write sizes and times of which some are not known."""
+        """Write sizes and times, some of them unknown."""
         *steps, ended = times
         spans = ((steps[0], ended), *pairwise(steps))
         known = (f"{(b - a) * 1e3:.3f}" if a and b else self._unknown for a, b in spans)
@@ -140,8 +140,8 @@ class _Form:
 
 
 def written_client(client: object) -> str:
-    """Write the address of a client; empty for one on a UNIX socket."""
-    if isinstance(client, tuple):  # with more behind the port over IPv6
+    """Write the address of a client; empty for a UNIX socket."""
+    if isinstance(client, tuple):  # for IPv6 with further values after the port
         host, port = client[:2]
         address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
     else:
@@ -156,7 +156,7 @@ def _text_form() -> _Form:
 
 
 def _json_form() -> _Form:
-    """Make the form, with the number of the process that asks."""
+    """Make the JSON form, with the number of this process."""
     whole = (
         f'{{"time":"%%b.%%03dZ","level":"INFO","logger":"{NAME}","message":"{EVENT}","pid":{os.getpid()},'
         '"fields":{%s}}\n'

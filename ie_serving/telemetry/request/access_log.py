@@ -1,10 +1,10 @@
-"""The access log: a line for each request, written by a thread of its own.
+"""The access log: a line for each request, written by a separate thread.
 
-The event loop appends what is known of the request to a queue. The thread gathers for `GATHER_S`,
-makes lines of it and writes many at once, so it alone waits for a slow disk or a full pipe.
-Meanwhile the queue fills, and beyond `MOST_WAITING` lines are dropped and counted: no client waits
-for the log, and memory stays bounded. A line that was made on the event loop, between two requests,
-cost several times what it costs in the thread, which makes them one after the other.
+The event loop appends the facts of a request to a queue. The thread gathers for `GATHER_S`, formats
+the lines and writes many at once, so only the thread waits for a slow disk or a full pipe. Then the
+queue fills, and lines beyond `MOST_WAITING` are dropped and counted: no client waits for the log,
+and memory stays bounded. Formatting a line on the event loop, between two requests, took several
+times as long as in the thread, which formats lines one after the other.
 """
 
 import logging
@@ -26,15 +26,15 @@ log = logging.getLogger(__name__)
 
 _STDOUT_NUMBER = 1
 STDOUT: Final = "-"
-"""The target that is standard output, as gunicorn has it."""
+"""The target for standard output, as in gunicorn."""
 GATHER_S: Final = 0.1
-"""Seconds that lines are gathered for; as late they are in the file."""
+"""Seconds for which lines are gathered, and by which they are late in the file."""
 MOST_WAITING: Final = 20_000
-"""Requests that wait for the thread; they take about 10 MB. Further ones are dropped."""
+"""Requests that wait for the thread, at most about 10 MB. Further ones are dropped."""
 AT_ONCE: Final = 64
-"""Lines of one write, some 20 KB; to make them the interpreter is held for some 150 us."""
+"""Lines of one write, some 20 KB; formatting them holds the interpreter for some 150 us."""
 CLOSE_S: Final = 1.0
-"""Seconds that the end of the server waits for the last lines."""
+"""Seconds that the end of the server waits for the last lines; later ones are lost."""
 TELL_S: Final = 10.0
 """Seconds between two warnings that lines are lost: a full disk fails ten writes a second."""
 _TOO_MANY: Final = "they came faster than they could be written"
@@ -55,29 +55,29 @@ class AccessLog:
         self._lines = writer_of(form)
         self._file = LineFile(target)
         self._waiting: deque[Row] = deque()
-        # Each is counted by one thread alone.
+        # Each counter is written by one thread alone.
         self._refused = self._failed = self._told = 0
         self._tell_at = 0.0
         self._cause = _TOO_MANY
         self._wake, self._stop = threading.Event(), threading.Event()
-        # With more entries than this that wait, the thread sleeps, or is too late. An `Event` takes
-        # a lock to be set, for which most entries need not pay.
+        # With more waiting entries than this, the thread sleeps, or is too slow. Setting an `Event`
+        # takes a lock, which most entries avoid.
         self._mark = 0
-        # A daemon: a pipe that nobody reads must not keep the process from ending.
+        # A daemon: a pipe that is not read must not keep the process from ending.
         self._thread = threading.Thread(target=self._run, name="access-log", daemon=True)
         self._thread.start()
         register(self)
 
     @property
     def dropped(self) -> int:
-        """Lines that were lost so far."""
+        """Number of lines lost so far."""
         return self._refused + self._failed
 
     def end(self, entry: Entry) -> None:
-        """Take the entry of a request, which ends. Never waits."""
+        """Take the entry of a request, and end it. Never waits."""
         entry.ended = now()
         waiting = self._waiting
-        # A `Row`: made here, without a call for it.
+        # A `Row`, made inline to save a call.
         waiting.append(
             (
                 entry.client,
@@ -94,27 +94,27 @@ class AccessLog:
                 entry.ended,
             )
         )
-        # Behind that: the thread may have emptied the queue just before, and sleeps.
+        # After the append: the thread may have emptied the queue just before, and sleep now.
         if len(waiting) > self._mark:
             self._go_on()
 
     def _go_on(self) -> None:
-        """Act on a queue that has passed its mark."""
+        """Handle a queue that has passed its mark."""
         if self._mark >= MOST_WAITING:
             self._refused += 1
-            with suppress(IndexError):  # written meanwhile
+            with suppress(IndexError):  # the thread has emptied the queue meanwhile
                 self._waiting.pop()
             return
         self._mark = MOST_WAITING
         self._wake.set()
 
     def reopen(self) -> None:
-        """Have the thread open the file anew if it was moved away."""
-        # By the thread: this is called on the event loop, and may have to wait for a disk.
+        """Make the thread reopen the file if it was moved away."""
+        # In the thread: this is called on the event loop, and opening may wait for a disk.
         self._wake.set()
 
     def close(self) -> None:
-        """Write what waits, for at most `CLOSE_S`. Blocking."""
+        """Write pending lines, for at most `CLOSE_S`. Blocking."""
         self._stop.set()
         self._wake.set()
         self._thread.join(CLOSE_S)
@@ -124,18 +124,18 @@ class AccessLog:
             self._wake.wait()
             self._wake.clear()
             self._mark = MOST_WAITING
-            # As long as requests come, none of them has to wake this thread.
+            # While requests keep coming, none of them has to wake this thread.
             while not self._stop.wait(GATHER_S) and self._write_all():
                 pass
-            # The next one has to, also one that has come since the queue was seen empty.
+            # From now on the next one has to, also one that came since the queue was seen empty.
             self._mark = 0
             if self._waiting:
                 self._wake.set()
         self._write_all()
 
     def _write_all(self) -> bool:
-        """Write what waits; tell whether there was any."""
-        with suppress(OSError):  # told with the next lines, which are lost
+        """Write pending lines; return whether there were any."""
+        with suppress(OSError):  # reported with the next lines, which are lost
             self._file.renew()
         waiting = self._waiting
         is_any = bool(waiting)
@@ -143,7 +143,7 @@ class AccessLog:
             taken = [waiting.popleft() for _ in range(min(len(waiting), AT_ONCE))]
             try:
                 self._file.write(self._lines(taken, epoch()))
-            except Exception as error:  # also a defect: it must not end the thread
+            except Exception as error:  # also a defect, which must not end the thread
                 self._failed += len(taken)
                 self._cause = getattr(error, "strerror", None) or str(error) or repr(error)
                 self._tell_loss()
@@ -158,45 +158,45 @@ class AccessLog:
         self._tell_at = at + TELL_S
         dropped, cause = self.dropped, self._cause
         log.warning(Event("access log lines lost", lines=dropped - self._told, cause=cause))
-        # The cause of a loss may have passed when it is told; it is that loss's all the same.
+        # The cause of a loss may have passed when the loss is reported; it is still its cause.
         self._told, self._cause = dropped, _TOO_MANY
 
 
 class LineFile:
-    """A file that lines are appended to, opened anew when it was moved away.
+    """A file that lines are appended to, reopened when it was moved away.
 
     Args of the constructor:
         target: its path, or `-`.
 
     Raises:
-        ServingError: it cannot be opened.
+        ServingError: the file cannot be opened.
     """
 
     def __init__(self, target: str) -> None:
         self._target = target
         self._file = _opened(target)
-        self._torn = False  # a full disk has taken a part of a line
+        self._torn = False  # a full disk has cut off a part of a line
 
     def renew(self) -> None:
-        """Open it anew if it was moved away. Raises: OSError."""
+        """Reopen the file if it was moved away. Raises: OSError."""
         if self._target != STDOUT and self._was_moved():
-            # Opened first: where that fails, later lines still go to the old one.
+            # Opened before the old one is closed: if this fails, lines still go to the old one.
             renewed = os.open(self._target, _APPEND, 0o644)
             os.close(self._file)
             self._file, self._torn = renewed, False
 
     def write(self, data: bytes) -> None:
-        """Write all of `data`; waits for whoever reads a pipe. Raises: OSError."""
+        """Write all of `data`; wait for the reader of a pipe. Raises: OSError."""
         self.renew()
-        if self._torn:  # what follows is a line of its own
+        if self._torn:  # the next line must begin after a line end
             data = b"\n" + data
         while data:
             try:
                 written = os.write(self._file, data)
                 self._torn = data[written - 1 : written] != b"\n"
                 data = data[written:]
-            except BlockingIOError:  # whoever shares standard output has made it non-blocking
-                # `select` takes no number from 1,024 on.
+            except BlockingIOError:  # another user of standard output has made it non-blocking
+                # `select` does not accept file numbers from 1,024 on.
                 room = select.poll()
                 room.register(self._file, select.POLLOUT)
                 room.poll()
@@ -209,7 +209,7 @@ class LineFile:
         return not os.path.samestat(there, os.fstat(self._file))
 
 
-# Workers share the file: what is appended goes behind whatever the others have written meanwhile.
+# Workers share the file: O_APPEND writes after the lines of other workers.
 _APPEND: Final = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
 
 
@@ -226,6 +226,6 @@ def _opened(target: str) -> int:
 
 
 def check(target: str) -> None:
-    """See that the file can be opened. Raises: ServingError."""
+    """Check that the file can be opened. Raises: ServingError."""
     if target and target != STDOUT:
         os.close(_opened(target))

@@ -1,7 +1,7 @@
-"""What is known of one request, for whoever tells of it: access log, traces, `Server-Timing`.
+"""Facts of one request for its observers: access log, traces, `Server-Timing`.
 
-Whoever carries a request makes an `Entry` when it has come, and sets `CURRENT`; who works for the
-request adds what it knows. Where nobody tells of requests there are no entries.
+The code that carries a request makes an `Entry` on arrival and sets `CURRENT`; code that works for
+the request adds facts. Without observers there are no entries.
 """
 
 import time
@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from ie_serving.telemetry.request.trace_context import Trace
 
 LONGEST: Final = 256
-"""Characters of a path or of a model's name that are kept: they are what the client sent, and a
-name that no model has may be as long as a message."""
+"""Characters of a path or of a model's name that are kept: clients choose them, and a name that no
+model has may be as long as a message."""
 MOST_PARTS: Final = 128
 """Parts of one request that are kept, some 150 bytes each: a step of a graph may run its model for
 16,384 entries."""
@@ -25,23 +25,23 @@ now: Final = time.perf_counter
 
 
 def epoch() -> float:
-    """Give what is added to a time of that clock to make it seconds since 1970.
+    """Return the offset from the entries' clock to seconds since 1970.
 
-    It changes whenever somebody sets the system's clock.
+    It changes whenever the system's clock is set.
     """
     return time.time() - now()
 
 
 class Part(NamedTuple):
-    """An inference, or a step of a graph, that was done for a request.
+    """An inference, or a step of a graph, that was run for a request.
 
     Attributes:
         what: `infer` or `step`.
         name: of the model, or of the step.
         version: of the model.
-        began, ended: when, on the clock of the entry.
-        waited_s: seconds before `began` in which an inference waited for its turn.
-        batch: the span of the batch that the inference was, where requests shared it.
+        began, ended: on the clock of the entry.
+        waited_s: seconds before `began` for which an inference waited for an infer request.
+        batch: the span of the batch that was inferred, if several requests shared it.
     """
 
     what: str
@@ -54,7 +54,7 @@ class Part(NamedTuple):
 
 
 class Asked(NamedTuple):
-    """What many requests have in common, so that it is made once.
+    """Facts that many requests have in common, so that they are made once.
 
     Attributes:
         interface: `REST` or `gRPC`.
@@ -68,36 +68,36 @@ class Asked(NamedTuple):
 
 
 NOBODY: Final[tuple[str, int | None]] = ("", None)
-"""What answers a request for no model."""
+"""Model and version of a request for no model."""
 
 
 class Entry:
-    """What is known of one request. Times are of `time.perf_counter()`, 0.0 where unknown.
+    """Facts of one request. Times are of `time.perf_counter()`, 0.0 if unknown.
 
     Attributes:
-        id: request id, printable ASCII; empty where the client has sent none, and none was made.
-        client: address, as the transport has it: host and port, or what gRPC's library makes of
-            them, `ipv4:HOST:PORT`.
-        asked: what it asks for.
-        trace: its span, where it is traced.
-        parts: what was done for it; None where nobody wants to know.
-        secure: whether it came over TLS, of one that is traced; None where that is not known.
-        answers: name of the model that was asked for, empty where none is known, and the version
-            that answered.
+        id: request id, printable ASCII; empty if the client has sent none, and none was made.
+        client: address, as the transport has it: host and port, or the form of gRPC's library,
+            `ipv4:HOST:PORT`.
+        asked: what the request asks for.
+        trace: its span, if it is traced.
+        parts: inferences and steps run for it; None if no observer wants them.
+        secure: whether a traced request came over TLS; None if not known.
+        answers: name of the model that was asked for, empty if not known, and the version that
+            answered.
         code: HTTP status, or canonical code.
-        received: bytes of the body or message; None where it came in pieces of unknown length.
-        sent: bytes of the body or message that answers.
-        arrived: when the first of it came.
+        received: bytes of the body or message; None if it came in pieces of unknown length.
+        sent: bytes of the answer's body or message.
+        arrived: when its first bytes came.
         began: when it came.
-        whole: when its body was whole, of one that came in pieces.
+        whole: when its body was complete, if that came in pieces.
         started: when its inputs were decoded.
-        inferred: when its outputs were there.
+        inferred: when its outputs were ready.
         encoded: when they were encoded.
-        ended: when the answer was made; 0.0 while it is worked on.
+        ended: when the answer was made; 0.0 while the request is in progress.
         spare: whether it has ended, and only the context of its connection refers to it.
     """
 
-    # As values of the class, so that to make an entry costs no call beyond that of the class.
+    # Defaults in the class, so that making an entry costs no call beyond that of the class.
     id: bytes = b""
     client: object = None
     asked: Asked = Asked()
@@ -112,26 +112,26 @@ class Entry:
     spare: bool = False
 
     def named(self) -> bytes:
-        """Give the id of the request; one is made where it has none."""
+        """Return the id of the request; make one if it has none."""
         self.id = self.id or next(made_ids())
         return self.id
 
     def forget_times(self) -> None:
-        """Forget the times of what was one of many, as a message of a stream."""
+        """Discard the times of one of many messages, as in a stream."""
         self.started = self.inferred = self.encoded = 0.0
 
     def add(self, part: Part) -> None:
-        """Keep a part, where anybody wants to know, and as long as there are not too many."""
+        """Keep a part, if an observer wants parts and their number is below the limit."""
         if self.parts is not None and len(self.parts) < MOST_PARTS:
             self.parts.append(part)
 
 
 CURRENT: ContextVar[Entry | None] = ContextVar("entry", default=None)
-"""The entry of the request that is worked on. It stays set when the request has ended, since what
-begins eagerly shares the context of the connection: who reads it looks at `ended`."""
+"""The entry of the present request. It stays set after the request has ended, since eagerly started
+work shares the context of the connection: readers have to check `ended`."""
 
 
 def current() -> Entry | None:
-    """Give the entry of the request that is worked on; None where there is none."""
+    """Return the entry of the present request; None if there is none."""
     entry = CURRENT.get()
     return None if entry is None or entry.ended else entry

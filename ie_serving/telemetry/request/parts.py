@@ -1,7 +1,7 @@
-"""What is done for a request, noted in its entry: inferences, steps of a graph, shared batches.
+"""Adds the parts of a request to its entry: inferences, steps of a graph, shared batches.
 
-Only where traces or `Server-Timing` are on: records of versions, and what times the steps, are then
-these. The times are those that the metrics count.
+Used only if traces or `Server-Timing` are on, in place of the plain records of versions and steps.
+The times are those that the metrics count.
 """
 
 from array import array
@@ -14,15 +14,15 @@ from ie_serving.telemetry.request.trace_context import Trace
 
 if TYPE_CHECKING:
     _Floats = array[float]
-else:  # before Python 3.12 it takes no type
+else:  # before Python 3.12 `array` takes no type parameter
     _Floats = array
 
 
 class Noting(Inferences):
-    """The record of one version, whose inferences are noted in the entries of their requests.
+    """The record of one version that also adds inferences to the entries of their requests.
 
     Args of the constructor:
-        model, version: whose record it is.
+        model, version: of the record.
     """
 
     def __init__(self, model: str, version: int) -> None:
@@ -34,13 +34,13 @@ class Noting(Inferences):
         """See `Inferences`; called right after the inference was appended to `ran`."""
         super().waited(seconds)
         entry = current() if seconds else None
-        # Where no more are kept, the last one may be another inference.
+        # At the limit no part is added, so the last one may be another inference.
         if entry is not None and entry.parts and len(entry.parts) < MOST_PARTS:
             entry.parts[-1] = entry.parts[-1]._replace(waited_s=seconds)
 
 
 class _Ran(_Floats):
-    """Takes the seconds of each inference, in the context of whoever has asked for it."""
+    """Receives the seconds of each inference, in the context of the calling request."""
 
     model: str
     version: int
@@ -50,35 +50,35 @@ class _Ran(_Floats):
         super().append(seconds)
         entry = CURRENT.get()
         if entry is not None and entry.parts is not None and not entry.ended:
-            # From a lane this comes later, when its thread has read the outputs as well.
+            # From a lane this is called later, after its thread has read the outputs.
             ended = entry.inferred or now()
             began = ended - seconds
             entry.add(Part("infer", self.model, self.version, began, ended))
 
 
 Record = Callable[[str, float], None]
-"""Told of each run of a step that succeeded, and the seconds that it took."""
+"""Called for each successful run of a step, with the seconds that it took."""
 
 
 def of_steps(record: Record) -> Record:
-    """Tell the entry of the request of each step as well."""
+    """Also add each step to the entry of its request."""
 
     def noted(step: str, seconds: float) -> None:
         record(step, seconds)
         entry = current()
         if entry is not None and entry.parts is not None:
-            ended = entry.inferred or now()  # the last one is told of behind the reply
+            ended = entry.inferred or now()  # the last step is reported after the reply
             entry.add(Part("step", step, None, ended - seconds, ended))
 
     return noted
 
 
 def share(own: Entry, members: Sequence[tuple[Entry, float]], trace: Trace | None) -> None:
-    """Note what was done for a batch in the entries of its requests.
+    """Add the parts of a batch to the entries of its requests.
 
     Args:
-        own: of the batch.
-        members: the requests, each with the time since which it was gathered.
+        own: entry of the batch.
+        members: entries of the requests, each with the time at which it was queued.
         trace: the span of the batch.
     """
     for entry, since in members:

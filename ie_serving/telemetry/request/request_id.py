@@ -1,6 +1,6 @@
-"""The id by which a request is found again: the client's own where it is safe to log, else made.
+"""Request ids: the client's own if it is safe to log, otherwise a new one.
 
-Source: `X-Request-Id` is what Envoy, nginx and Heroku call the header.
+Source: Envoy, nginx and Heroku call the header `X-Request-Id`.
 """
 
 import itertools
@@ -11,25 +11,25 @@ from functools import cache
 from typing import Final
 
 HEADER: Final = "x-request-id"
-"""Over REST a header, over gRPC metadata."""
+"""A header over REST, metadata over gRPC."""
 LONGEST: Final = 128
-"""Characters of an id that is taken."""
+"""Most characters of an accepted id; a longer one is ignored."""
 
-# Printable ASCII without blanks, quotes and backslashes: it is written to logs and sent back.
+# Printable ASCII without blanks, quotes and backslashes: ids are logged and sent back.
 _SAFE = re.compile(rb"[!#-&(-\[\]-~]{1,%d}" % LONGEST)
 
 
 @cache
 def made_ids() -> Iterator[bytes]:
-    """Give what makes ids that no other process makes: a random beginning, and a number.
+    """Return an iterator of ids that no other process makes: a random beginning, and a number.
 
-    For every thread of a process. First called in the worker: what is made before the fork would be
-    the same in each.
+    For all threads of a process. First called in the worker: made before the fork, they would be
+    the same in each worker.
     """
-    # Random once, then counted: to ask the system for bytes costs a system call for each id.
+    # Random once, then counted: random bytes for each id would cost a system call.
     return map(f"{secrets.token_hex(8)}%012x".encode().__mod__, itertools.count(1))
 
 
 def safe(given: bytes) -> bytes:
-    """Give the id that a client has sent where it is safe to log; else an empty one."""
+    """Return the id that a client has sent if it is safe to log; else an empty one."""
     return given if _SAFE.fullmatch(given) else b""

@@ -1,7 +1,7 @@
-"""The context of a trace as it crosses the wire. Source: W3C Trace Context, level 2.
+"""Trace context on the wire. Source: W3C Trace Context, level 2.
 
-Pure, and without a library: every request that is asked over HTTP may bring a context along, and
-most of them are not sampled.
+Pure, and without a library: every HTTP request may carry a context, and most of them are not
+sampled.
 """
 
 import re
@@ -10,8 +10,8 @@ from typing import Final, NamedTuple
 PARENT: Final = "traceparent"
 STATE: Final = "tracestate"
 LONGEST_STATE: Final = 8192
-"""Characters of a tracestate that is taken. The specification asks for 512; a longer one is left
-out, which it allows."""
+"""Most characters of an accepted tracestate. The specification demands 512, and permits to ignore a
+longer one."""
 
 _FORM: Final = re.compile(r"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(-.*)?")
 _SAMPLED: Final = 1
@@ -19,12 +19,12 @@ _UNKNOWN_VERSION: Final = "ff"
 
 
 class Parent(NamedTuple):
-    """The span that a request comes from.
+    """The span that has sent a request.
 
     Attributes:
         trace_id, span_id: its ids, neither of them 0.
         sampled: whether its trace is kept.
-        state: its tracestate, as it was sent.
+        state: its tracestate, as sent.
     """
 
     trace_id: int
@@ -38,7 +38,7 @@ class Trace(NamedTuple):
 
     Attributes:
         trace_id, span_id: its ids.
-        parent_id: the span that it is a part of; 0 where it begins its trace.
+        parent_id: its parent span; 0 if it begins its trace.
         state: its tracestate.
     """
 
@@ -49,13 +49,13 @@ class Trace(NamedTuple):
 
     @property
     def headers(self) -> dict[str, str]:
-        """The headers that hand the context on."""
+        """The headers that pass the context on."""
         parent = {PARENT: f"00-{self.trace_id:032x}-{self.span_id:016x}-01"}
         return {**parent, STATE: self.state} if self.state else parent
 
 
 def read(parent: str, state: str = "") -> Parent | None:
-    """Read the headers of a request; None for what is no context, which then begins a trace.
+    """Read the headers of a request; None if they hold no valid context: a new trace begins then.
 
     Args:
         parent: value of `traceparent`.
@@ -65,7 +65,7 @@ def read(parent: str, state: str = "") -> Parent | None:
     if found is None:
         return None
     version, trace_id, span_id, flags, more = found.groups()
-    # Later versions may have more behind; version 00 has not, and ff is none.
+    # Later versions may have further fields; version 00 has none, and ff is invalid.
     if version == _UNKNOWN_VERSION or (more and version == "00"):
         return None
     ids = int(trace_id, 16), int(span_id, 16)

@@ -1,7 +1,7 @@
-"""Who tells of requests: the access log, the traces, and `Server-Timing`.
+"""The observers of requests: access log, traces, and `Server-Timing`.
 
-Which requests have an entry: all of them where there is an access log, and over REST where there is
-`Server-Timing`; else those alone whose trace is kept.
+With an access log all requests have an entry, with `Server-Timing` all REST requests; otherwise
+only requests whose trace is kept.
 """
 
 from collections.abc import Callable, Sequence
@@ -13,40 +13,40 @@ from ie_serving.telemetry.request.parts import share
 from ie_serving.telemetry.request.trace_context import Trace
 
 Told = Callable[[Entry, Sequence[tuple[Entry, float]]], None]
-"""Told of a batch that has ended; see `Watch.batch`."""
+"""Called for a batch that has ended; see `Watch.batch`."""
 
 
 class Tracing(Protocol):
     """See `traces.Traces`."""
 
     def begin(self, name: str, parent: str, state: str) -> Trace | None:
-        """Give the span of a request, by the headers that it came with; None: it is not kept."""
+        """Return the span of a request, from its headers; None: its trace is not kept."""
 
     def root(self) -> Trace:
-        """Give a span that is part of no other."""
+        """Return a span without a parent."""
 
     def note(self, entry: Entry, links: Sequence[Trace] = ()) -> None:
-        """Take the entry of a request, or of a batch with its requests, that has ended."""
+        """Take the ended entry of a request, or of a batch with its requests."""
 
     def close(self) -> None:
-        """Send what waits, within a bounded time. Blocking."""
+        """Send pending spans, within a bounded time. Blocking."""
 
 
 class Watch:
-    """Those who tell of requests.
+    """Passes ended requests to their observers.
 
     Args of the constructor:
-        log: gets a line for each request, if there is one.
-        traces: get spans of some, if there are any.
-        timing: replies over REST tell times.
+        log: writes a line for each request; None: no access log.
+        traces: send spans of some requests; None: no traces.
+        timing: REST replies have `Server-Timing`.
 
     Attributes:
         timing: see above.
-        logs: whether there is an access log: replies then have the request's id, where the client
-            has sent one or the request has failed.
-        every: whether every request over REST has an entry, and not those alone that are traced.
-        trace: gives the span of a request, by its path, traceparent and tracestate, or None where
-            it is not traced. None where nothing is.
+        logs: whether there is an access log: replies then have the request's id, if the client has
+            sent one or the request has failed.
+        every: whether every REST request has an entry, and not only traced ones.
+        trace: returns the span of a request, from its path, traceparent and tracestate, or None if
+            it is not traced. None if there are no traces.
     """
 
     def __init__(self, log: AccessLog | None, traces: Tracing | None, *, timing: bool) -> None:
@@ -56,12 +56,12 @@ class Watch:
         self.logs = log is not None
         self.every = self.logs or timing
         self.trace = traces.begin if traces else None
-        # Where there is only the log, without a call between.
+        # With the log alone, bound directly to save a call.
         self.end = log.end if log and not traces else self._end
 
     def _end(self, entry: Entry) -> None:
         if self._log is not None:
-            entry.named()  # the span and the line have the same
+            entry.named()  # span and log line have the same id
             self._log.end(entry)
         else:
             entry.ended = now()
@@ -69,11 +69,11 @@ class Watch:
             self._traces.note(entry)
 
     def batch(self, own: Entry, members: Sequence[tuple[Entry, float]]) -> None:
-        """Tell of a batch that has ended.
+        """Report a batch that has ended.
 
         Args:
-            own: has what was done for it.
-            members: the requests, each with the time since which it was gathered.
+            own: entry of the batch, with its parts.
+            members: entries of the requests, each with the time at which it was queued.
         """
         own.ended = now()
         links = [entry.trace for entry, _ in members if entry.trace is not None]
@@ -83,7 +83,7 @@ class Watch:
             self._traces.note(own, links)
 
     def close(self) -> None:
-        """Write and send what waits, within a bounded time. Blocking."""
+        """Write and send pending data, within a bounded time. Blocking."""
         if self._log is not None:
             self._log.close()
         if self._traces is not None:

@@ -1,4 +1,4 @@
-"""Whether what traces need is there; without importing it."""
+"""Checks that the libraries for traces are installed, without importing them."""
 
 from importlib.util import find_spec
 from typing import Final
@@ -11,14 +11,14 @@ _PROTOCOL: Final = "http/protobuf"
 
 
 def check(url: str, protocol: str) -> None:
-    """See that spans can be sent.
+    """Check that spans can be sent.
 
     Args:
-        url: what they are posted to; empty: there are none.
-        protocol: of OTLP, that is asked for.
+        url: destination of spans; empty: no traces.
+        protocol: wanted protocol of OTLP.
 
     Raises:
-        ServingError: the extra is not installed, or another protocol is asked for.
+        ServingError: the extra is not installed, or the protocol is not supported.
     """
     if not url:
         return
@@ -38,5 +38,5 @@ def check(url: str, protocol: str) -> None:
 def _is_there() -> bool:
     try:
         return find_spec(_EXPORTER) is not None
-    except ModuleNotFoundError:  # of a package around it
+    except ModuleNotFoundError:  # a parent package is missing
         return False

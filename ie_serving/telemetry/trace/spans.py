@@ -1,8 +1,8 @@
-"""The spans of one request, or of one batch, made of its entry.
+"""Makes the spans of one request, or of one batch, from its entry.
 
 Source of names: OpenTelemetry's semantic conventions, HTTP (stable) and RPC (release candidate of
-1.39). What the conventions have no name for begins with `ie_serving.`. Data never stands there, nor
-headers or queries.
+1.39). Attributes that the conventions do not name begin with `ie_serving.`. Spans contain neither
+tensor data nor headers or queries.
 """
 
 import re
@@ -33,14 +33,14 @@ Attributes = Mapping[str, str | int]
 SERVER_FAULTS: Final = frozenset(
     ("UNKNOWN", "DEADLINE_EXCEEDED", "UNIMPLEMENTED", "INTERNAL", "UNAVAILABLE", "DATA_LOSS")
 )
-"""Codes of gRPC that are errors of a server's span; the others are its client's."""
+"""gRPC codes that are errors of the server's span; the others are the client's."""
 SERVER_ERROR: Final = 500
 """HTTP status from which a reply is an error of the server's span."""
 METHODS: Final = frozenset(("GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PATCH", "TRACE"))
-"""Methods of HTTP by their names; others are `_OTHER`."""
+"""HTTP methods with a span name of their own; others are `_OTHER`."""
 
 _SAMPLED: Final = TraceFlags(TraceFlags.SAMPLED)
-# Its places are named, so that a route has one name for all models.
+# Groups are named, so that a route has one name for all models.
 _MODEL: Final = re.compile(
     r"(/v[12]/models/)[^/:]+(?:(/versions/)[^/:]+|(/labels/)[^/:]+)?"
     r"((?::(?:predict|classify|regress|invoke|poll|stream)|/(?:metadata|ready|gen_json|gen_client))?)"
@@ -48,7 +48,7 @@ _MODEL: Final = re.compile(
 
 
 class _Times(NamedTuple):
-    """A span's own: name, begin and end on the clock of the entry, and the rest."""
+    """A span's own values: name, begin and end on the clock of the entry, and the rest."""
 
     name: str
     began: float
@@ -58,7 +58,7 @@ class _Times(NamedTuple):
 
 
 def context_of(trace: Trace) -> SpanContext:
-    """Give the context of a span that is kept."""
+    """Return the library's context for a span that is kept."""
     state = TraceState.from_header([trace.state]) if trace.state else None
     return SpanContext(trace.trace_id, trace.span_id, False, _SAMPLED, state)
 
@@ -67,8 +67,8 @@ class Maker:
     """Makes spans. May be used in any thread.
 
     Args of the constructor:
-        resource: who they are of.
-        scope: what has made them.
+        resource: describes the server.
+        scope: describes this instrumentation.
     """
 
     def __init__(self, resource: Resource, scope: InstrumentationScope) -> None:
@@ -76,7 +76,7 @@ class Maker:
         self._scope = scope
 
     def spans(self, entry: Entry, links: Sequence[Trace]) -> Iterator[ReadableSpan]:
-        """Give the span of a request, or of a batch that shares `links`, and those within it."""
+        """Yield the span of a request, or of a batch linked to `links`, and its child spans."""
         assert entry.trace is not None
         zero = int(epoch() * 1e9)
         if links:
@@ -111,7 +111,7 @@ class Maker:
 
     def _made(
         self,
-        zero: int,  # of the clock of entries, in nanoseconds since 1970
+        zero: int,  # start of the entries' clock, in nanoseconds since 1970
         own: _Times,
         context: SpanContext,
         parent: SpanContext | None,
@@ -134,7 +134,7 @@ class Maker:
 
 
 def _stages(entry: Entry) -> Iterator[tuple[_Times, Part | None]]:
-    """Give what a request went through, each with the inference that it is of."""
+    """Yield the stages of a request, each with its inference."""
     ready = entry.whole or entry.began
     if entry.arrived and ready > entry.arrived:
         yield _Times("receive", entry.arrived, ready, {}), None
@@ -148,7 +148,7 @@ def _stages(entry: Entry) -> Iterator[tuple[_Times, Part | None]]:
             yield _Times("queue", began, part.began, attributes), part
         linked = [Link(context_of(part.batch))] if part.batch else []
         yield _Times("infer", part.began, part.ended, attributes, linked), part
-    # Of a model that counts no inferences by itself, as a kernel: the wait for it included.
+    # For models that count no inferences themselves, such as kernels: includes their wait.
     if not inferences and entry.started and entry.inferred:
         yield _Times("infer", entry.started, entry.inferred, {}), None
     if entry.encoded:
@@ -158,7 +158,7 @@ def _stages(entry: Entry) -> Iterator[tuple[_Times, Part | None]]:
 def _step_around(
     part: Part | None, steps: Sequence[tuple[Part, SpanContext]]
 ) -> SpanContext | None:
-    """Give the step that an inference is of, by its times; None where several ran at once."""
+    """Return the step that ran an inference, by its times; None if several ran at once."""
     if part is None:
         return None
     around = [context for step, context in steps if step.began <= part.began <= step.ended]
@@ -178,7 +178,7 @@ def _model(name: str, version: int | None) -> dict[str, str | int]:
 
 
 def _described(entry: Entry) -> tuple[str, Attributes, Status]:
-    """Give name, attributes and status of a request's own span."""
+    """Return name, attributes and status of a request's own span."""
     name, attributes, is_error = _rpc(entry) if entry.asked.interface == "gRPC" else _http(entry)
     client, _, port = written_client(entry.client).rpartition(":")
     if client:
@@ -221,13 +221,13 @@ def _http(entry: Entry) -> tuple[str, dict[str, str | int], bool]:
 
 
 def _route(path: str, code: int) -> str:
-    """Give the route of a path, which is the same for all models; empty for what has none."""
+    """Return the route of a path, which is the same for all models; empty if it has none."""
     found = _MODEL.fullmatch(path)
     if found:
         versions, labels = found[2], found[3]
         choice = f"{versions}{{version}}" if versions else f"{labels}{{label}}" if labels else ""
         return f"{found[1]}{{model}}{choice}{found[4]}"
-    # Else it is a page, whose path is its route; a stranger's paths must not become names.
+    # Else it is a page, whose path is its route; unknown paths must not become span names.
     return path if code < 400 else ""
 
 

@@ -1,10 +1,10 @@
-"""OpenTelemetry: which requests are traced, and how their spans get to the collector.
+"""OpenTelemetry: decides which requests are traced, and sends their spans to the collector.
 
-Imported when an endpoint is set; it alone, and `spans.py`, know the library, which reads the
-standard variables of the environment itself: sampler, resource, batches, headers, time-outs.
+Imported when an endpoint is set. Only this module and `spans.py` use the library, which itself
+reads the standard environment variables: sampler, resource, batches, headers, time-outs.
 
-The event loop decides, and hands over entries. Their spans are made in the library's thread, which
-sends them: a trace costs the loop no more than its times.
+The event loop decides, and passes entries on. The library's thread makes their spans and sends
+them: a trace costs the loop only the recording of its times.
 """
 
 import logging
@@ -37,20 +37,20 @@ from ie_serving.telemetry.request.trace_context import Parent, Trace
 from ie_serving.telemetry.trace.spans import Maker
 
 NAME: Final = "ie_serving"
-"""Of the service, where neither OTEL_SERVICE_NAME nor OTEL_RESOURCE_ATTRIBUTES says another."""
+"""Default name of the service, if OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES name none."""
 CLOSE_S: Final = 2.0
 """Seconds that the end of the server waits for the last spans; a collector that does not answer
-would otherwise hold it for the 30 s that the library waits."""
+would otherwise delay it for the 30 s that the library waits."""
 _IDS: Final = 1 << 64
 """The sampler of a share compares the lower 64 bits of the trace id."""
 _USUAL: Final = re.compile(
     r"ParentBased\{root:(?:(AlwaysOnSampler)|(AlwaysOffSampler)|TraceIdRatioBased\{([0-9.e-]+)\}),"
     r"remoteParentSampled:AlwaysOnSampler,remoteParentNotSampled:AlwaysOffSampler,.*"
 )
-"""How the library describes the samplers that keep what the caller keeps."""
+"""The library's descriptions of samplers that keep a trace if the caller keeps it."""
 _STATES: Final = "opentelemetry.trace.span"
-"""The library's logger that warns of each tracestate that is none, and quotes it: whatever a
-stranger has sent, as often as it comes."""
+"""The library's logger that warns of each invalid tracestate and quotes it: text of any client, as
+often as it is sent."""
 _UNNAMED: Final = "unknown_service"
 _NO_PARENT: Final = Context()
 
@@ -59,7 +59,7 @@ _KEPT: Final = SpanContext(1, 1, False, TraceFlags(TraceFlags.SAMPLED))
 
 
 class Ended(NamedTuple):
-    """What has ended, as the library's queue takes it, which looks at `context` alone.
+    """An ended request or batch in the library's queue, which reads only `context`.
 
     Attributes:
         entry: of the request or batch.
@@ -71,7 +71,7 @@ class Ended(NamedTuple):
 
     @property
     def context(self) -> SpanContext:
-        """Any that is kept: the spans have their own."""
+        """A context that is kept; the spans themselves have their own."""
         return _KEPT
 
 
@@ -80,7 +80,7 @@ class Traces:
 
     Args of the constructor:
         endpoint: URL that spans are posted to.
-        exporter: sends them; by default over HTTP to `endpoint`.
+        exporter: sends the spans; by default over HTTP to `endpoint`.
     """
 
     def __init__(self, endpoint: str, exporter: SpanExporter | None = None) -> None:
@@ -99,7 +99,7 @@ class Traces:
         given = trace_context.read(parent, state) if parent else None
         if self._share is None:
             return self._sampled(name, given)
-        # As the library's own samplers, which take a microsecond more for each request.
+        # Decides as the library's own samplers do, which take 1 us more for each request.
         if given is not None:
             own = getrandbits(64) or 1
             return Trace(given.trace_id, own, given.span_id, given.state) if given.sampled else None
@@ -107,7 +107,7 @@ class Traces:
         return Trace(trace_id or 1, getrandbits(64) or 1) if trace_id % _IDS < self._share else None
 
     def _sampled(self, name: str, given: Parent | None) -> Trace | None:
-        """Ask the library's sampler."""
+        """Decide with the library's sampler."""
         trace_id = given.trace_id if given else self._ids.generate_trace_id()
         before = _context(given) if given else _NO_PARENT
         found = self._sampler.should_sample(before, trace_id, name, SpanKind.SERVER)
@@ -122,28 +122,28 @@ class Traces:
         return Trace(self._ids.generate_trace_id(), self._ids.generate_span_id())
 
     def note(self, entry: Entry, links: Sequence[Trace] = ()) -> None:
-        """See `watch.Tracing`. Never waits: where the queue is full, the oldest are dropped."""
+        """See `watch.Tracing`. Never waits: if the queue is full, the oldest are dropped."""
         assert entry.trace is not None
         ended: Any = Ended(entry, links)
         self._processor.on_end(ended)
 
     def close(self) -> None:
         """See `watch.Tracing`."""
-        # A thread of its own: the library waits for as long as its exporter hangs.
+        # In a separate thread, since the library waits for as long as its exporter hangs.
         ending = threading.Thread(target=self._processor.shutdown, name="traces", daemon=True)
         ending.start()
         ending.join(CLOSE_S)
 
 
 class _Expanding(SpanExporter):
-    """Makes the spans of what has ended, and gives them to `exporter`; in the library's thread."""
+    """Makes the spans of ended entries, and passes them to `exporter`; in the library's thread."""
 
     def __init__(self, exporter: SpanExporter, maker: Maker) -> None:
         self._exporter = exporter
         self._maker = maker
 
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
-        """See `SpanExporter`; `spans` are each an `Ended`."""
+        """See `SpanExporter`; each of `spans` is an `Ended`."""
         ended: Any = spans
         made = [span for each in ended for span in self._maker.spans(each.entry, each.links)]
         return self._exporter.export(made)
@@ -154,7 +154,7 @@ class _Expanding(SpanExporter):
 
 
 def _share(sampler: str) -> int | None:
-    """Give the bound of the trace ids that a usual sampler keeps; None for another one."""
+    """Return the bound of the trace ids that a usual sampler keeps; None for another sampler."""
     found = _USUAL.fullmatch(sampler)
     if found is None:
         return None

@@ -1,24 +1,32 @@
-"""docs/api.md, made from the table: `python -m tests.functional.conformance.document`."""
+"""The API, case by case, made from the table: `python -m tests.functional.conformance.document`.
+
+Writes docs/guide/clients.md and docs/reference/api.
+"""
 
 import re
-from collections.abc import Iterator
-from itertools import groupby
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from tests.functional.conformance.case import OPTIONS, Case, Reload, Rest, Rpc, Section
 from tests.functional.conformance.cases import SECTIONS
 
-PATH = Path(__file__).resolve().parents[3] / "docs" / "api.md"
+DOCS = Path(__file__).resolve().parents[3] / "docs"
+CLIENTS = DOCS / "guide" / "clients.md"
+API = DOCS / "reference" / "api"
 WIDEST = 1000
-"""Characters of a request or reply that a cell shows."""
+"""Characters of a request or reply that are shown."""
+
+WIDEST_CELL = 200
+"""Characters of a cell; a longer request or answer stands below its table."""
 
 FIRST_REQUEST = """\
-# The API
+# Clients: the first request, by language
 
 `ie_serving` answers the TensorFlow Serving API: `tensorflow.serving.PredictionService` and
 `ModelService` over gRPC, and the same over REST. Clients of TensorFlow Serving work as they are.
 Beside it there is the Open Inference Protocol v2 (KServe v2), for clients of Triton, KServe and
-OpenVINO Model Server: [open-inference.md](open-inference.md).
+OpenVINO Model Server: [open-inference.md](open-inference.md). The [API case by
+case](../reference/api/README.md) has each rule with a request and its answer.
 
 ## A first request
 
@@ -66,7 +74,7 @@ For gRPC from Go, Java and other languages generate stubs from TensorFlow Servin
 What goes in and comes out of a model, by name, dtype and shape:
 `curl http://localhost:8501/v1/models/half_plus_two/metadata`.
 
-### A program made up for a model
+## A program made up for a model
 
 `ie_serving gen client` asks any server of this API for a model's metadata and prints a program
 that asks the model: names, dtypes and shapes are right; every number is 1, every text empty, and
@@ -88,7 +96,7 @@ right `read`. A program sends the variable `AUTHORIZATION` of its environment as
 this name, such as `Bearer KEY`: no program holds credentials. It ends with code 0 after a reply
 of 200, otherwise the status and the server's words are on standard error.
 
-### A file in, a file out
+## A file in, a file out
 
 `:predict` takes forms, as `curl -F` sends them: a file for each image or string, in a field named
 as its input (with one input any name does), what other inputs need as fields of JSON, and
@@ -102,16 +110,17 @@ as its input (with one input any name does), what other inputs need as fields of
   bytes of the one output, which must be a single string, as this type; `text/plain` a JSON list
   with the strings of all outputs; anything else rows.
 
-### Data of Konduit Serving
+## Data of Konduit Serving
 
 An input may be an object with Konduit's reserved keys: `{"@NDArrayType": "FLOAT",
 "@NDArrayShape": [3], "@NDArrayDataBase64": "AAAAAD+AAABAAAAA"}` (big-endian: 0, 1, 2),
 `{"@ImageFormat": "PNG", "@ImageData": BASE64}` or `{"@BytesBase64": BASE64}`, or a list of images
 or bytes, each of which is a row. They stand in `inputs`, or the body is such data alone, as
 `{"x": {"@NDArrayType": ...}}`. An array has to have a dtype that the input takes. The reply is
-that of `inputs`; `POST /predict` of a [pipeline](migration.md) answers with Konduit's data.
+that of `inputs`; `POST /predict` of a [pipeline](migration-konduit-serving.md) answers with
+Konduit's data.
 
-### Other names for inputs and outputs
+## Other names for inputs and outputs
 
 Clients speak of inputs and outputs by the names of the model's tensors. A file
 `mapping_config.json` in a version's directory, beside the model, gives them other names:
@@ -124,23 +133,29 @@ Tensors that it does not mention keep their names; a name that no tensor has is 
 If two inputs or two outputs would have one name, or if the file is not such an object, the version
 does not load, and GetModelStatus says why.
 """
+REST = ("rest", "REST: routes, headers, codes")
 PARTS = {
-    "1": "Messages",
-    "2": "REST",
-    "3": "Inference over gRPC",
-    "4": "Versions and configuration",
-    "5": "The Open Inference Protocol",
+    "1": ("messages", "Messages: fields, dtypes, tensors"),
+    "2.2": REST,
+    "2.3": REST,
+    "2.4": REST,
+    "2": ("rest-values", "REST: JSON, rows and columns, values"),
+    "3": ("grpc", "Inference over gRPC"),
+    "4": ("versions", "Versions and configuration"),
+    "5": ("open-inference", "The Open Inference Protocol"),
 }
-"""Headings, by the first digit of a section's title: the number sorts, and is not shown."""
+"""Page and heading by what a section's title begins with; the number sorts, and is not shown."""
 
-EXAMPLES = PATH.parents[1] / "examples" / "first_request"
+EXAMPLES = DOCS.parent / "examples" / "first_request"
 
 INTRODUCTION = """\
-## The rules, case by case
+# The API, case by case
 
-The rest of this page is made from the table that `tests/functional/conformance` sends to a server
-with TensorFlow Serving's own client: every row below is a request that was sent and the answer that
-came. `make api` writes the page anew; a test fails when it is out of date.
+These pages are made from the table that `tests/functional/conformance` sends to a server
+with TensorFlow Serving's own client: every row is a request that was sent and the answer that
+came. `make api` writes the pages anew; a test fails when they are out of date.
+
+{contents}
 
 How to read the tables:
 
@@ -152,7 +167,8 @@ How to read the tables:
 - "…" stands before and after a phrase that an error's text, or a reply, contains. The texts go on
   to say what was expected.
 - **Deviation** marks what TensorFlow Serving answers otherwise, with the reason.
-  `docs/design.md` has them all, under "Compatibility".
+  [Compatibility](../compatibility.md) has them all.
+- A request or an answer that is longer than a cell stands below its table.
 
 The models: `float`, `double`, `half` and so on return their input `x`, of the dtype that they are
 named after, as `y`; so do `matrix` (two columns), `column` (one), `cube` (rank 3) and `scalar`
@@ -167,12 +183,31 @@ _NUMBERS = re.compile(r"^[\d., and]*\d ")
 _NAMED_FILE = re.compile(r"^\{([\w.]+)\}$", re.MULTILINE)
 
 
-def document() -> str:
-    """Give the whole page."""
-    pages = [first_request(), INTRODUCTION]
-    for number, sections in groupby(SECTIONS, key=lambda section: section.title[0]):
-        pages += [f"## {PARTS[number]}\n", *map(_section, sections)]
-    return "\n".join(pages)
+def documents() -> Mapping[Path, str]:
+    """Give each page by its file."""
+    titles: dict[str, str] = {}
+    texts: dict[str, list[str]] = {}
+    for section in SECTIONS:
+        page, title = part(section)
+        titles.setdefault(page, title)
+        texts.setdefault(page, []).append(_section(section))
+    contents = "\n".join(f"- [{title}]({page}.md)" for page, title in titles.items())
+    pages = {
+        CLIENTS: first_request(),
+        API / "README.md": INTRODUCTION.replace("{contents}", contents),
+    }
+    for page, sections in texts.items():
+        head = (
+            f"# {titles[page]}\n\nHow to read the tables, and the models: [the API](README.md).\n"
+        )
+        pages[API / f"{page}.md"] = "\n".join([head, *sections])
+    return pages
+
+
+def part(section: Section) -> tuple[str, str]:
+    """Give the page of a section, and the page's heading."""
+    number = section.title.split(",")[0].split(" ")[0]
+    return PARTS.get(number) or PARTS[number[0]]
 
 
 def first_request() -> str:
@@ -183,14 +218,26 @@ def first_request() -> str:
 
 
 def _section(section: Section) -> str:
-    rows = "\n".join(_row(case) for case in section.cases)
+    below: list[str] = []
+    rows = "\n".join(_row(case, below) for case in section.cases)
     head = "| case | rule | request | answer |\n|---|---|---|---|\n"
-    return f"### {_NUMBERS.sub('', section.title)}\n\n{section.introduction}\n\n{head}{rows}\n"
+    title = _NUMBERS.sub("", section.title)
+    notes = "\n".join(["", *below, ""]) if below else ""
+    return f"## {title}\n\n{section.introduction}\n\n{head}{rows}\n{notes}"
 
 
-def _row(case: Case) -> str:
-    cells = (_text(case.id), _text(case.rule), _request(case), "<br>".join(_answer(case)))
-    return f"| {' | '.join(cells)} |"
+def _row(case: Case, below: list[str]) -> str:
+    """Give a row; what is too long for a cell goes `below` the table."""
+    named = {
+        "Rule": _text(case.rule),
+        "Request": _request(case),
+        "Answer": "<br>".join(_answer(case)),
+    }
+    for name, text in named.items():
+        if len(text) > WIDEST_CELL:
+            below.append(f"- {name} of *{case.id}*: {text}".replace("\\|", "|"))
+            named[name] = f"{case.code}, below" if name == "Answer" else "below"
+    return f"| {' | '.join((_text(case.id), *named.values()))} |"
 
 
 def _request(case: Case) -> str:
@@ -261,4 +308,5 @@ def _text(text: str) -> str:
 
 
 if __name__ == "__main__":
-    PATH.write_text(document(), encoding="utf-8")
+    for file, text in documents().items():
+        file.write_text(text, encoding="utf-8")

@@ -26,7 +26,7 @@ VALUES = {
     "uint64": INT31,
     "string": TEXT,
 }
-"""Where OpenVINO takes less than the dtype holds; docs/design.md, section 10."""
+"""Where OpenVINO takes less than the dtype holds; docs/design/data.md."""
 FEW = settings(
     max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )

@@ -1,6 +1,7 @@
 """What every HTTP/2 client may do: the cases of h2spec's sections generic/1 to generic/5.
 
-Its requests are calls here, since this port answers nothing else with data; see docs/design.md.
+Its requests are calls here, since this port answers nothing else with data; see
+docs/design/transports.md.
 """
 
 from tests.functional.protocols.http2_client import (

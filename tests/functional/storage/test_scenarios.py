@@ -33,7 +33,7 @@ class RemoteScenarios(Scenarios):
     """What only a store across a network can do."""
 
     def test_a_poll_is_one_request(self, repository: Remote) -> None:
-        """The figure of docs/storage.md; a page holds up to 1000 versions."""
+        """The figure of docs/guide/storage.md; a page holds up to 1000 versions."""
         for version in range(1, 6):
             repository.put(f"{version}/model.xml", b"x")
             repository.put(f"{version}/model.bin", b"y")

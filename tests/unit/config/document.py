@@ -1,4 +1,4 @@
-"""Writes the tables of docs/: configuration.md, storage.md, tuning.md, graphs.md, migration.md.
+"""Writes the tables of docs/ that come from declarations.
 
 What stands between `<!-- NAME: begin -->` and `<!-- NAME: end -->` comes from the declarations in
 `ie_serving/config/schema` and, of built-in steps, in `ie_serving/engines/steps/registry.py`;
@@ -28,11 +28,16 @@ from tests.unit.config.migration import document as migration
 
 DOCS = Path(__file__).parents[3] / "docs"
 FILES = (
-    DOCS / "configuration.md",
-    DOCS / "storage.md",
-    DOCS / "tuning.md",
-    DOCS / "graphs.md",
-    DOCS / "migration.md",
+    DOCS / "reference" / "settings.md",
+    DOCS / "reference" / "setting-names.md",
+    DOCS / "reference" / "tensorflow-model-server.md",
+    DOCS / "guide" / "configuration.md",
+    DOCS / "guide" / "stores.md",
+    DOCS / "guide" / "tuning.md",
+    DOCS / "guide" / "graphs.md",
+    DOCS / "guide" / "migration-tensorflow-serving.md",
+    DOCS / "guide" / "migration-openvino-model-server.md",
+    DOCS / "guide" / "migration-ie-serving-2020.md",
 )
 WORDS = own_flags.names("model")
 
@@ -146,11 +151,17 @@ def steps() -> str:
             row.about,
             f"{listed(row.inputs)} or {listed(row.instead)}" if row.instead else listed(row.inputs),
             step_outputs(row),
-            "<br>".join(map(option, row.options, row.options.values())),
+            code(*row.options),
         )
         for name, row in STEPS.items()
     )
-    return table(("`use`", "does", "inputs", "gives", "`with`"), rows)
+    options = (
+        f"- `{name}`: {'; '.join(map(option, row.options, row.options.values()))}."
+        for name, row in STEPS.items()
+        if row.options
+    )
+    shown = table(("`use`", "does", "inputs", "gives", "`with`"), rows)
+    return "\n".join([shown, "", "What each option takes, and its default:", "", *options])
 
 
 def listed(inputs: Inputs) -> str:

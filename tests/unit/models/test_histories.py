@@ -1,7 +1,7 @@
 """What holds over any history of a model, with the stream and the controls that ship.
 
 A history is a row of steps; each is one thing that can happen to a server. The invariants are those
-of docs/design.md, section 3.
+of docs/design/versions.md.
 """
 
 import asyncio

@@ -75,7 +75,7 @@ httpGet:
 {{- range .Values.extraArgs -}}
 {{- $flag := regexReplaceAll "=.*" . "" -}}
 {{- if has $flag $own -}}
-{{- fail (printf "extraArgs: %s is set by the chart, from another value or for good: see docs/kubernetes.md" $flag) -}}
+{{- fail (printf "extraArgs: %s is set by the chart, from another value or for good: see docs/guide/kubernetes.md" $flag) -}}
 {{- end -}}
 {{- end -}}
 {{- if and .Values.existingConfigMap (or .Values.models .Values.configuration) -}}

@@ -88,7 +88,7 @@ KINDS: Mapping[str, Kind] = {
 }
 
 _CONVERT = "convert the model to ONNX, and make it a step of type ONNX"
-_WRITE = "write a step of type PYTHON, or a kernel of your own (own-code.md)"
+_WRITE = "write a step of type PYTHON, or a kernel of your own (docs/guide/own-code.md)"
 REFUSED: Mapping[str, str] = {
     **dict.fromkeys(("DEEPLEARNING4J", "SAMEDIFF", "TVM"), _CONVERT),
     "KERAS": "save the model as a SavedModel, and make it a step of type TENSORFLOW",

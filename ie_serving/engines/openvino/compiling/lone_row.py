@@ -1,10 +1,10 @@
 """Makes a graph of a signature for one row, compiled beside the graph for batches.
 
-Requests are batched only while the model is busy, so a request that finds it idle should not pay
-for batching. With the batches' compiled model it would: where a size is open, OpenVINO's CPU plugin
-checks the shapes of each operation in each inference, and takes a few percent longer for one row
-once it has computed many (`docs/batching.md` has figures). Also, the number of threads that suits
-batches does not suit one row.
+Requests gather only while the model is busy, so one that finds it idle should pay nothing for those
+that do not. By the batches' compiled model it would: OpenVINO's CPU plugin looks at the shapes of
+each operation in each inference where a size is open, and takes a few percent longer for one row
+once it has computed many (`benchmarks/batching.md` has both in figures). The threads that suit
+batches do not suit one row either.
 """
 
 import math

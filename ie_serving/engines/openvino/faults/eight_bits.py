@@ -22,6 +22,7 @@ from ie_serving.engines.openvino.options import OpenVinoOptions
 from ie_serving.engines.openvino.runtime import core
 
 QUANTIZED = "FakeQuantize"
+PRODUCTS = frozenset({"Convolution", "ConvolutionBackpropData", "GroupConvolution", "MatMul"})
 LARGEST = 64
 """The largest weight of which two products with 255 have a sum that 16 bits hold."""
 _PASSED = ("Convert", "Reshape", "Squeeze", "Transpose", "Unsqueeze")
@@ -81,7 +82,7 @@ def _beyond(node: ov.Node) -> bool:
         weights = _weights(node)
         return weights is not None and round(_steps(node, weights)) > LARGEST
     # Both may be of 8 bits with any values.
-    return kind == "MatMul" and all(map(_is_activation, node.input_values()))
+    return kind in PRODUCTS and all(map(_is_activation, node.input_values()[:2]))
 
 
 def _is_activation(value: ov.Output) -> bool:
@@ -98,13 +99,16 @@ def _weights(node: ov.Node) -> Array | None:
 
 
 def _steps(node: ov.Node, weights: Array) -> float:
-    """Give the largest distance of quantized weights from 0, in steps; all of them if not known."""
+    """Give the largest number of 8 bits that quantized weights become, without its sign."""
     levels = int(node.get_attributes()["levels"])
     low, high = known_input(node, 1), known_input(node, 2)
     if low is None or high is None or not (high > low).all():
-        return levels / 2
+        return levels
     step = (high - low) / (levels - 1)
     try:
-        return float((np.abs(np.clip(weights, low, high)) / step).max(initial=0))
+        weights = np.clip(weights, low, high)
+        # Where the range does not lie around 0, so do the numbers for it.
+        around = np.abs((weights - low) / step - (levels - 1) / 2)
+        return float(np.maximum(around, np.abs(weights) / step).max(initial=0))
     except ValueError:  # the weights are transposed in between
-        return levels / 2
+        return levels

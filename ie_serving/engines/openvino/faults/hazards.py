@@ -1,7 +1,8 @@
 """Graphs with which OpenVINO's CPU plugin answers wrongly, found and guarded before the compile.
 
-`docs/openvino-faults.md` lists the faults, and `tests/unit/engines/openvino/faults/test_hazards.py`
-shows each. What is found here by the shapes of a whole graph:
+`docs/reference/openvino-faults.md` lists the faults, and
+`tests/unit/engines/openvino/faults/test_hazards.py` shows each. What is found here by the shapes of
+a whole graph:
 
 - An operation with an empty input is skipped. Unless its output is empty too, it then keeps what an
   earlier request, or the heap, left in its memory. Where emptiness depends on values, the guarded

@@ -1,8 +1,8 @@
 """Operations that OpenVINO's CPU plugin runs wrongly as they stand, changed before the compile.
 
 `READ` changes the graph as it was read, `SIZED` once the sizes of its inputs are what they will be.
-The canaries that each rule names say what is wrong; `docs/openvino-faults.md` has their texts.
-Measured with OpenVINO 2026.4 (`tests/unit/engines/openvino/faults/test_rewrites.py`).
+The canaries that each rule names say what is wrong; `docs/reference/openvino-faults.md` has their
+texts. Measured with OpenVINO 2026.4 (`tests/unit/engines/openvino/faults/test_rewrites.py`).
 """
 
 from collections.abc import Callable, Mapping, Sequence

@@ -1,6 +1,6 @@
 """All rules for what OpenVINO gets wrong, in the order of a load: one walk of the graph a stage.
 
-`docs/design.md`, section 11, has the passes between them that follow something through a graph.
+`docs/design/map.md`, section 11, has the passes between them that follow something through a graph.
 """
 
 from ie_serving.engines.openvino.faults import (

@@ -1,7 +1,7 @@
 """Corrects operations that OpenVINO's front end for ONNX converts wrongly, in the converted graph.
 
-`onnx_unread.py` refuses by the file faults that the graph does not show; this module corrects, or
-refuses, the others. Each was measured with OpenVINO 2026.4; `docs/openvino-faults.md` lists them.
+`onnx_unread.py` refuses by the file what cannot be told from the graph; this changes, or refuses,
+the rest. Each was measured with OpenVINO 2026.4; `docs/reference/openvino-faults.md` lists them.
 
 - `BitShift` to the right becomes a division, which rounds negative numbers towards 0.
 - `ConvTranspose` with `auto_pad` has no padding unless all sizes are known, and with `output_shape`

@@ -19,7 +19,10 @@ KEPT_BYTES = 64 << 20
 of at most this size comes. Below it, growing and shrinking costs more than the memory is worth."""
 
 FEW = 256
-"""Numbers up to which their bytes are looked at: of more, adding up their squares takes less."""
+"""Numbers of a request up to which the byte of each is looked at that begins its exponent, by
+Python alone: 0x7F and 0xFF begin NaN, infinity, and numbers beyond 1.7e38. The sum of squares takes
+less time for more numbers; but it calls BLAS, which is in no cache of the processor and costs small
+requests 4 %."""
 
 MOST_PADDING = 64 << 20
 """Bytes of padding for strings of different lengths; a request that needs more is refused. OpenVINO
@@ -178,12 +181,17 @@ class _Watched:
     def __init__(self, view: Array) -> None:
         self._view = view
         self._flat = view.reshape(-1)
-        self._may_be_odd = _looks_odd(self._flat)
+        self._few = _are_few(self._flat)
 
     def write(self, array: Array) -> None:
         """Copy the array in. Raises: NotFinite."""
         self._view[...] = array
-        if self._may_be_odd() and is_odd(self._flat):
+        if self._few:
+            exponents = self._flat.tobytes()[3::4]
+            odd = 0x7F in exponents or 0xFF in exponents
+        else:
+            odd = not math.isfinite(self._flat.dot(self._flat))
+        if odd and is_odd(self._flat):
             raise NotFinite
 
 
@@ -208,7 +216,12 @@ class _Resized:
         if array.shape != self._shape:
             self._resize(array)
         self._view[...] = array
-        if self._may_be_odd() and is_odd(self._flat):
+        if self._few:  # as `_Watched`, without the call
+            exponents = self._flat.tobytes()[3::4]
+            odd = 0x7F in exponents or 0xFF in exponents
+        else:
+            odd = not math.isfinite(self._flat.dot(self._flat))
+        if odd and is_odd(self._flat):
             raise NotFinite
 
     # The tensor's memory follows its shape upwards only, and is freed by making another one.
@@ -230,27 +243,11 @@ class _Resized:
         self._view = self._tensor.data
         self._shape = self._view.shape
         self._flat = self._view.reshape(-1)
-        self._may_be_odd = _looks_odd(self._flat)
+        self._few = _are_few(self._flat)
 
 
-def _looks_odd(flat: Array) -> Callable[[], bool]:
-    """Give a function that tells whether numbers may hold NaN or infinity; rarely a false alarm.
-
-    Code outside the processor's caches, such as BLAS, costs a small request a twentieth of its
-    time: for few float32, Python alone looks at the bytes with the exponents.
-    """
-    if flat.dtype == np.float32 and flat.size <= FEW:
-        tell = flat.tobytes
-
-        def beyond() -> bool:
-            # These begin NaN, infinity, and what is larger than 1.7e38.
-            exponents = tell()[3::4]
-            return 0x7F in exponents or 0xFF in exponents
-
-        return beyond
-    # The sum of squares takes no memory.
-    dot, finite = flat.dot, math.isfinite
-    return lambda: not finite(dot(flat))
+def _are_few(numbers: Array) -> bool:
+    return numbers.dtype == np.float32 and numbers.size <= FEW
 
 
 def _write_watched(write: Write, array: Array) -> None:

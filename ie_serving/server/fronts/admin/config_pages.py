@@ -1,4 +1,4 @@
-"""`/v1/config`: the states of all models, and the reload that a client asks for; and labels.
+"""`/v1/config`: shows the states of all models, and reloads or changes labels on request.
 
 Source: OpenVINO Model Server, Config Status API and Config Reload API. Labels and details are ours.
 """
@@ -21,55 +21,55 @@ DETAILS = "/v1/config/details"
 UNCHANGED, CHANGED = 200, 201
 
 Statuses = Callable[[], Mapping[str, Sequence[VersionStatus]]]
-"""Gives the versions of every model, highest first; none for one that has none."""
+"""Returns the versions of every model, highest first; empty for a model without versions."""
 Reload = Callable[[], Awaitable[bool]]
-"""Reloads, and tells whether anything changed. Raises ServingError."""
+"""Reloads; returns whether anything changed. Raises ServingError."""
 
 
 class Details(Protocol):
-    """What a status does not tell of a model; `models.admin.label_changes.Details` is one."""
+    """Facts about a model beyond its status; `models.admin.label_changes.Details` is one."""
 
     @property
     def default_version(self) -> int | None:
-        """Answers requests that name neither version nor label."""
+        """The version that answers requests with neither version nor label."""
 
     @property
     def labels(self) -> Mapping[str, int]:
-        """Those that requests may use."""
+        """Labels that requests may use."""
 
     @property
     def waiting(self) -> Mapping[str, int]:
-        """Those that wait for their version."""
+        """Labels whose version does not serve yet."""
 
     @property
     def memory(self) -> Mapping[int, int]:
-        """Bytes of each version, where they are known."""
+        """Bytes of memory of each version, where known."""
 
     @property
     def precisions(self) -> Mapping[int, Mapping[str, str]]:
-        """What the signatures of each version compute floats in, where that is known."""
+        """Floating-point precision of each signature, by version, where known."""
 
 
 class Labels(Protocol):
     """Shows and changes labels; `LabelChanges` is one. Raises ServingError."""
 
     def details(self, name: str) -> Details:
-        """Give those of one model."""
+        """Return the details of one model."""
 
     def all_details(self) -> Mapping[str, Details]:
-        """Give those of every model."""
+        """Return the details of every model."""
 
     async def change(self, name: str, changes: Mapping[str, int | None]) -> None:
-        """Set, move or remove the labels that are named."""
+        """Set, move or remove the given labels; a version of None removes one."""
 
 
 class ConfigPages:
-    """Answers all of them.
+    """Answers the requests to `/v1/config`.
 
     Args of the constructor:
-        statuses, reload, labels: what they show and do.
+        statuses, reload, labels: read and change the models.
         reload_allowed: whether clients may reload, and set labels.
-        limit_s: longest time in seconds that either is waited for.
+        limit_s: longest wait in seconds for a reload or a change of labels.
     """
 
     def __init__(
@@ -88,23 +88,23 @@ class ConfigPages:
         self._limit_s = limit_s
 
     def status(self) -> bytes:
-        """Show every model."""
+        """Show the states of every model."""
         return metadata.statuses_json(self._statuses())
 
     def details(self, name: str) -> bytes:
-        """Show what a status does not tell of one model. Raises: NotFound."""
+        """Show the details of one model. Raises: NotFound."""
         return _json(_shown(self._labels.details(name)))
 
     def all_details(self) -> bytes:
-        """Show that of every model."""
+        """Show the details of every model."""
         return _json({name: _shown(each) for name, each in self._labels.all_details().items()})
 
     async def relabel(self, name: str, body: bytes) -> bytes:
-        """Change labels of one model; give its details.
+        """Change labels of one model; return its details.
 
         Raises:
             Forbidden: changes by request are switched off.
-            InvalidRequest: the body is not what it should be.
+            InvalidRequest: the body does not have the expected form.
             DeadlineExceeded: another change of the configuration takes too long.
             ServingError: a label cannot be set; nothing has changed.
         """
@@ -124,14 +124,14 @@ class ConfigPages:
         return self.details(name)
 
     async def reload(self) -> tuple[int, bytes]:
-        """Reload; give the HTTP status, which tells whether anything changed, and every model.
+        """Reload; return every model, and an HTTP status that says whether anything changed.
 
         Raises:
-            Forbidden: it is switched off.
-            DeadlineExceeded: it takes too long, and goes on.
-            ServingError: it failed.
+            Forbidden: reloads by request are switched off.
+            DeadlineExceeded: the reload takes too long; it continues.
+            ServingError: the reload failed.
         """
-        # Before anything is read: the faults of a reload quote the configuration file.
+        # Checked before anything is read: errors of a reload quote the configuration file.
         if not self._reload_allowed:
             raise Forbidden(
                 "reloads by request are switched off: change the configuration file",
@@ -140,9 +140,9 @@ class ConfigPages:
         return (CHANGED if await self._reloaded() else UNCHANGED), self.status()
 
     async def _reloaded(self) -> bool:
-        """Reload; tell whether anything changed."""
-        # What is cancelled is this request's wait: listings are shared with others who ask, and
-        # loads belong to their models.
+        """Reload; return whether anything changed."""
+        # Only this request's wait is cancelled: other requests share the listings, and loads belong
+        # to their models.
         try:
             return await asyncio.wait_for(self._reload(), self._limit_s)
         except asyncio.TimeoutError:
@@ -154,10 +154,10 @@ class ConfigPages:
 
 
 def changes_of(body: bytes) -> Mapping[str, int | None]:
-    """Read `{"labels": {"stable": 3, "old": null}}`: versions by label, null for one to remove.
+    """Read `{"labels": {"stable": 3, "old": null}}`: versions by label; null removes the label.
 
     Raises:
-        InvalidRequest: it is something else.
+        InvalidRequest: the body has another form.
     """
     expected = 'expected {"labels": {"LABEL": VERSION, ...}}, with null for a label to remove'
     try:
@@ -180,7 +180,7 @@ def changes_of(body: bytes) -> Mapping[str, int | None]:
 
 
 def _is_text(label: str) -> bool:
-    """Tell whether a request can name the label: half of a surrogate pair has no UTF-8."""
+    """Return whether requests can name the label: half of a surrogate pair has no UTF-8."""
     try:
         label.encode()
     except UnicodeEncodeError:

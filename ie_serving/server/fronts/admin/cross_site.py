@@ -1,16 +1,16 @@
-"""Requests that a page of another site makes a visitor's browser send.
+"""Refuses requests that a page of another site makes a visitor's browser send (CSRF).
 
-A browser sends them from inside the visitor's network, and with the password that the visitor has
-given it. The page cannot read the answer, but what the request changes is changed.
+The browser sends them from inside the visitor's network, with the password that the visitor has
+entered. The page cannot read the answer, but the request still takes effect.
 
-A page may also be of a name that leads to this server: its owner has it resolve to an address of
-the visitor's network once the page is there (DNS rebinding). To the browser that page is of this
-server's site, and it reads answers, too. Such a name is one that the owner could register. This
-server has no certificate for it, so the browser asks over plain HTTP; and the browser has no
-passwords or keys for it, since those belong to the names that people use.
+The page's own host name may also lead to this server: its owner makes the name resolve to an
+address of the visitor's network once the browser has loaded the page (DNS rebinding). The browser
+then takes page and server for one site, and the page can read answers, too. Such a name has to be
+one that its owner could register. This server has no certificate for it, so the browser uses plain
+HTTP; and the browser has stored no passwords or keys for it.
 
 Source: Fetch Metadata Request Headers (W3C); RFC 6454 section 7; RFC 6761 and 6762 for names that
-nobody can register. Jupyter and Ollama check Host likewise where they listen on this machine alone.
+cannot be registered. Jupyter and Ollama check Host likewise when they listen on this machine alone.
 """
 
 import re
@@ -21,27 +21,27 @@ from ie_serving.core.values.errors import Forbidden
 from ie_serving.core.values.hints import Hint
 
 OWN_SITE: Final = (b"same-origin", b"none")
-"""What `Sec-Fetch-Site` says of a page of this server, and of what a person types."""
+"""Values of `Sec-Fetch-Site` for pages of this server, and for an address that a user typed."""
 
 
 NOBODYS: Final = (
     *(b".localhost", b".local", b".internal", b".test", b".svc", b".home.arpa"),
     *(b".intranet", b".private", b".corp", b".home", b".lan"),
 )
-"""Ends of names that nobody can register, so that only the network itself says where they lead. The
-second line is what networks use without a right to it: RFC 6762, appendix G."""
+"""Suffixes that cannot be registered, so that only the local network resolves them. The second line
+has suffixes that networks use without being entitled to them: RFC 6762, appendix G."""
 
 
 def check(fields: Mapping[bytes, bytes], *, any_site: bool, open_to_all: bool = False) -> None:
-    """Refuse what a page of another site asks. Programs send neither header, and pass.
+    """Refuse requests of other sites' pages. Programs send neither header, and pass.
 
     Args:
-        fields: of the request's head, by lower-case names.
-        any_site: CORS is enabled, so that any page may ask.
-        open_to_all: nobody needs a key, so that a page of any name may ask that leads here.
+        fields: header fields of the request, by lower-case name.
+        any_site: CORS is enabled, so that pages of any site may send requests.
+        open_to_all: no key is required, so that a page may use any host name that leads here.
 
     Raises:
-        Forbidden: a browser says that it is such a page.
+        Forbidden: the browser's headers name a page of another site.
     """
     if any_site:
         return
@@ -56,9 +56,9 @@ def check(fields: Mapping[bytes, bytes], *, any_site: bool, open_to_all: bool = 
 
 
 def _has_owner(origin: bytes) -> bool:
-    """Tell whether the host of a page over plain HTTP may be the name of somebody.
+    """Return whether the host of a plain HTTP page may be a registered name.
 
-    Addresses are not, nor names of one part, such as those of services in Kubernetes.
+    Addresses are not registered, nor names of one part, such as those of services in Kubernetes.
     """
     scheme, _, place = origin.lower().partition(b"://")
     host = re.sub(rb"\.?(:\d+)?$", b"", place, count=1)
@@ -71,12 +71,12 @@ def _shown(fields: Mapping[bytes, bytes]) -> str:
 
 
 def _check_site(fields: Mapping[bytes, bytes]) -> None:
-    """Refuse what is no page of this site, by the headers alone. Raises: Forbidden."""
+    """Refuse pages of other sites by the headers alone. Raises: Forbidden."""
     site, origin = fields.get(b"sec-fetch-site"), fields.get(b"origin")
     if site is not None:
         is_foreign = site not in OWN_SITE
     else:
-        # Browsers leave the first header out over plain HTTP, but for this machine.
+        # Over plain HTTP, browsers send the first header only to this machine itself.
         host = fields.get(b"host", b"").lower()
         is_foreign = origin is not None and origin.lower().partition(b"://")[2] != host
     if is_foreign:

@@ -1,4 +1,4 @@
-"""`grpc.health.v1.Health`: whether services take requests. Bytes to bytes.
+"""`grpc.health.v1.Health`: tells clients which services and models serve. Bytes to bytes.
 
 Source: GRPC Health Checking Protocol.
 """
@@ -17,7 +17,7 @@ from ie_serving.wire.tfs.requests import parse
 
 NAME = "grpc.health.v1.Health"
 DESCRIPTOR: bytes = health_pb2.DESCRIPTOR.serialized_pb
-"""The file that declares it, serialized."""
+"""The serialized descriptor of the file that declares the service."""
 
 SERVING = HealthCheckResponse.SERVING
 NOT_SERVING = HealthCheckResponse.NOT_SERVING
@@ -25,27 +25,27 @@ SERVICE_UNKNOWN = HealthCheckResponse.SERVICE_UNKNOWN
 
 
 IsReady = Callable[[ModelSpec], bool]
-"""Tells whether a model that is configured answers. Raises NotFound for any other name."""
+"""Returns whether a configured model serves. Raises NotFound for any other name."""
 
 WATCH_S = 1.0
-"""Seconds between two looks at a model for a client that watches it: as often as repositories are
-polled by default."""
+"""Seconds between two checks of a model for a client that watches it: the default interval at which
+repositories are polled."""
 
 
 class HealthService:
-    """Answers for the server as a whole, the empty name, for each service, and for each model.
+    """Answers for the server as a whole (the empty name), for each service, and for each model.
 
     Args of the constructor:
-        names: full names of the services that are served; asked for by the last word, too, as
-            clients of TensorFlow Serving do.
-        is_ready: tells about models, which are asked for by their names.
-        watch_s: seconds between two looks at a model for a client that watches it.
+        names: full names of the services; clients may also use the last part alone, as clients of
+            TensorFlow Serving do.
+        is_ready: checks a model by its name.
+        watch_s: seconds between two checks of a model for a client that watches it.
         drain_delay_s: seconds for which a Watch stays open after `refuse`. A client whose Watch
-            ends asks anew, at once where it was answered, and all would do so until the port
-            closes.
+            ends opens a new one, without delay if it had got an answer; without this, all clients
+            would repeat that until the port closes.
 
-    The state of the server begins as NOT_SERVING, becomes SERVING once, and then NOT_SERVING for
-    good, unless another process takes over. A model is SERVING while a version of it is AVAILABLE.
+    The server starts as NOT_SERVING, becomes SERVING once, and then NOT_SERVING for good, unless
+    another process takes over. A model is SERVING while one of its versions is AVAILABLE.
     """
 
     def __init__(
@@ -71,17 +71,17 @@ class HealthService:
         return {NAME: {"Check": self._check, "Watch": Streaming(self._watch)}}
 
     def allow(self) -> None:
-        """Answer SERVING from now on, and tell it to clients that watch."""
+        """Answer SERVING from now on, and notify clients that watch."""
         self._allowed.set()
 
     def refuse(self) -> None:
-        """Answer NOT_SERVING from now on, and tell it to clients that watch."""
+        """Answer NOT_SERVING from now on, and notify clients that watch."""
         self._stopping.set()
-        self._allowed.set()  # a watch waits for one after the other
+        self._allowed.set()  # a Watch waits for `allow` first and then for `refuse`
         asyncio.get_running_loop().call_later(self._drain_delay_s, self._over.set)
 
     def hand_over(self) -> None:
-        """End every Watch without a change: who asks anew asks the process that has taken over."""
+        """End every Watch without a change: the next one reaches the process that took over."""
         self._replaced = True
         self._over.set()
         self.refuse()
@@ -99,7 +99,7 @@ class HealthService:
     async def _watch(
         self, requests: AsyncIterator[Buffer], _: CallContext
     ) -> AsyncGenerator[bytes, None]:
-        """Tell the state now and whenever it changes; the call ends when the port closes."""
+        """Send the state now and at each change; the call ends when the port closes."""
         async for payload in requests:
             name = parse(HealthCheckRequest, payload).service
             changes = self._changes_of_server if name in self._names else self._changes_of_model

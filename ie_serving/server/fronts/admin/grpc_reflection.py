@@ -1,7 +1,7 @@
-"""`grpc.reflection`: which services there are, for tools such as grpcurl. Bytes to bytes.
+"""`grpc.reflection`: describes the services, for tools such as grpcurl. Bytes to bytes.
 
-The answers come from grpcio's own package, which costs 40 ms to import: that waits for the first
-who asks.
+The answers come from grpcio's own package. Its import takes 40 ms, and happens at the first
+request.
 """
 
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
@@ -16,7 +16,7 @@ from ie_serving.server.transport.grpc.services import Buffer, CallContext, Servi
 from ie_serving.wire.tfs.requests import parse
 
 NAMES = ("grpc.reflection.v1.ServerReflection", "grpc.reflection.v1alpha.ServerReflection")
-"""Two names of one protocol: its messages have the same fields."""
+"""Two versions of one protocol: their messages have the same fields."""
 
 
 class ReflectionService:
@@ -32,7 +32,7 @@ class ReflectionService:
         self._pool = pool
 
     def services(self) -> Services:
-        """The service, by both of its names."""
+        """The service, under both of its names."""
         return {name: {"ServerReflectionInfo": Streaming(self._converse)} for name in NAMES}
 
     async def _converse(
@@ -49,7 +49,7 @@ class ReflectionService:
 
 
 def _add_reflection(pool: DescriptorPool, serialized: bytes) -> None:
-    """Let both versions of the protocol be described; the package has the file of the first."""
+    """Make both versions describable: grpcio's package adds the file of the first alone."""
     pool.AddSerializedFile(serialized)
     file = FileDescriptorProto.FromString(serialized)
     text = text_format.MessageToString(file).replace("v1alpha", "v1")
@@ -57,7 +57,7 @@ def _add_reflection(pool: DescriptorPool, serialized: bytes) -> None:
 
 
 class _WithMethods:
-    """A pool that finds methods, too, by the name of their service; grpcurl asks for them."""
+    """A pool that also finds methods, by the name of their service; grpcurl asks for methods."""
 
     def __init__(self, pool: DescriptorPool) -> None:
         self._pool = pool
@@ -66,7 +66,7 @@ class _WithMethods:
         return getattr(self._pool, name)
 
     def FindFileContainingSymbol(self, symbol: str) -> FileDescriptor:  # noqa: N802  as the pool
-        """Give the file that declares a symbol. Raises KeyError."""
+        """Return the file that declares a symbol. Raises KeyError."""
         try:
             return self._pool.FindFileContainingSymbol(symbol)
         except KeyError:

@@ -1,7 +1,7 @@
-"""Whether the process lives and whether it takes requests, for probes over HTTP.
+"""Answers HTTP probes: whether the process lives, has started, and takes requests.
 
-Source: the health part of the Open Inference Protocol, which load balancers already know. gRPC has
-`grpc.health.v1` beside it (`grpc_health.py`).
+Source: the health part of the Open Inference Protocol, which load balancers already know. The
+counterpart over gRPC is `grpc.health.v1` (`grpc_health.py`).
 """
 
 import enum
@@ -14,12 +14,12 @@ from ie_serving.core.values.requests import ModelSpec
 LIVE = "/v2/health/live"
 READY = "/v2/health/ready"
 STARTUP = "/v2/health/startup"
-"""Ours: the protocol has none, but Kubernetes asks whether a start is over."""
+"""Our addition: the protocol has no startup probe, which Kubernetes uses."""
 _MODEL = re.compile(rb"/v2/models/([^/]+)(?:/versions/([0-9]{1,18}))?/ready")
 
 
 def model_asked(path: bytes) -> ModelSpec | None:
-    """Give the model whose readiness a path asks for; None for any other path."""
+    """Return the model whose readiness a path asks for; None for any other path."""
     found = _MODEL.fullmatch(path)
     if found is None:
         return None
@@ -28,21 +28,21 @@ def model_asked(path: bytes) -> ModelSpec | None:
 
 
 class Phase(enum.Enum):
-    """How far the process is. Each phase follows the one above it, and none comes back."""
+    """Phase of the process. Each phase follows the one above it, and none returns."""
 
     STARTING = "starting"
-    """Not every model has served yet. Requests that come are answered: others may serve."""
+    """Not every model has served yet. Requests are answered: other models may serve already."""
     READY = "ready"
     """The ports are open and every model has served."""
     STOPPING = "stopping"
-    """Clients should ask another server: each reply ends its connection."""
+    """Clients should use another server: each reply closes its connection."""
 
 
 class Health:
-    """What probes are told.
+    """The replies to probes.
 
     Attributes:
-        phase: of this process; `readiness.py` alone sets it.
+        phase: of this process; only `readiness.py` sets it.
     """
 
     def __init__(self) -> None:
@@ -53,7 +53,7 @@ class Health:
         return 200, b'{"live":true}'
 
     def startup_reply(self) -> tuple[int, bytes]:
-        """HTTP status and JSON body of a startup probe: whether it was ever ready."""
+        """HTTP status and JSON body of a startup probe: whether the process was ever ready."""
         started = self.phase is not Phase.STARTING
         return (200, b'{"started":true}') if started else (503, b'{"started":false}')
 
@@ -63,6 +63,6 @@ class Health:
         return (200, b'{"ready":true}') if ready else (503, b'{"ready":false}')
 
     def model_reply(self, model: ModelSpec, serves: bool) -> tuple[int, bytes]:
-        """HTTP status and JSON body of a readiness probe of one model that is configured."""
+        """HTTP status and JSON body of a readiness probe of one configured model."""
         ready = serves and self.phase is not Phase.STOPPING
         return (200 if ready else 503), json.dumps({"name": model.name, "ready": ready}).encode()

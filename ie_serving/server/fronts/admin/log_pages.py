@@ -1,6 +1,6 @@
-"""`/v1/log_level`: the least severe lines that are logged, and another level from now on.
+"""`/v1/log_level`: shows the level from which lines are logged, and changes it.
 
-As `/v2/logging` of Triton and `/logging` of Envoy, which change it while they serve as well.
+Triton's `/v2/logging` and Envoy's `/logging` change their level at run time as well.
 """
 
 import json
@@ -15,17 +15,17 @@ LOG_LEVEL: Final = "/v1/log_level"
 _KEY: Final = "log_level"
 
 Parse = Callable[[object, str], str]
-"""Reads the word of a level, and gives the level. Raises ConfigError."""
+"""Parses the name of a level; returns the level. Raises ConfigError."""
 
 
 Set = Callable[[str], None]
-"""Logs from a level on, in this process."""
+"""Sets the log level of this process."""
 Everywhere = Callable[[Set], Callable[[str], Awaitable[None]]]
-"""Gives what does it in all processes that answer as this server."""
+"""Returns a function that sets the level in all worker processes of this server."""
 
 
 def here(own: Set) -> Callable[[str], Awaitable[None]]:
-    """Do it in this process: there is no other one."""
+    """Return a function that sets the level in this process, the only worker."""
 
     async def change(level: str) -> None:
         own(level)
@@ -34,12 +34,12 @@ def here(own: Set) -> Callable[[str], Awaitable[None]]:
 
 
 class LogPages:
-    """Answers both.
+    """Answers the requests to `/v1/log_level`.
 
     Args of the constructor:
         parse: see `Parse`.
-        unbind: called after a change: whether its requests are logged is bound to a version.
-        allowed: whether clients may change it.
+        unbind: called after a change, since each version has stored whether it logs requests.
+        allowed: whether clients may change the level.
         everywhere: see `Everywhere`.
     """
 
@@ -61,11 +61,11 @@ class LogPages:
         return json.dumps({_KEY: logs.level()}).encode()
 
     async def change(self, _: str, body: bytes) -> bytes:
-        """Log from the level of a body on; give it.
+        """Set the level that a body names; return it.
 
         Raises:
             Forbidden: changes by request are switched off.
-            InvalidRequest: the body is not what it should be.
+            InvalidRequest: the body does not have the expected form.
         """
         if not self._allowed:
             raise Forbidden(

@@ -1,4 +1,4 @@
-"""When probes are told that requests are welcome, over both interfaces in the same step."""
+"""Decides when the process is ready, and tells both health services in the same step."""
 
 import asyncio
 import logging
@@ -18,8 +18,8 @@ class Readiness:
     """Moves the process from phase to phase. Belongs to one event loop.
 
     Args of the constructor:
-        health: what probes over HTTP are told.
-        grpc_health: what `grpc.health.v1` answers.
+        health: answers probes over HTTP.
+        grpc_health: answers `grpc.health.v1`.
         served: awaited when the ports are open.
     """
 
@@ -30,32 +30,32 @@ class Readiness:
         self._waiting: asyncio.Task[None] | None = None
 
     def set_ready(self, ready: bool) -> None:
-        """See `begin` where `ready` is True, else `end`."""
+        """Call `begin` if `ready` is True, else `end`."""
         if ready:
             self.begin()
         else:
             self.end()
 
     def begin(self) -> None:
-        """Know that the ports are open: the process is ready when the models have served."""
+        """Note that the ports are open: the process is ready once the models have served."""
         self._waiting = asyncio.create_task(self._wait(), name="wait for every model")
 
     def end(self) -> None:
-        """Send clients elsewhere from now on."""
+        """Report not ready from now on, so that clients use another server."""
         if self._waiting:
             self._waiting.cancel()
         self._health.phase = Phase.STOPPING
         self._grpc_health.refuse()
 
     def hand_over(self) -> None:
-        """Let clients that watch ask anew: others answer at this address, and are ready."""
+        """End all health watches: clients open them anew at the process that has taken over."""
         self._grpc_health.hand_over()
 
     async def _wait(self) -> None:
         try:
             await self._served()
         except Exception:
-            # Nobody awaits this task: without the log line its error would never be seen.
+            # The task is not awaited: without this log line its error would stay unseen.
             log.exception(Event("readiness failed by a defect"))
             return
         self._health.phase = Phase.READY

@@ -1,4 +1,4 @@
-"""Which servable a request of the Open Inference Protocol means, over either interface."""
+"""Finds the servable that a request of the Open Inference Protocol names, over REST or gRPC."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -10,7 +10,7 @@ from ie_serving.inference.interface import Api
 from ie_serving.models.version.handle import Servable
 
 METHODS: Final[Mapping[Api, str]] = {Api.PREDICT: "ModelInfer", Api.METADATA: "ModelMetadata"}
-"""Names of what is counted, in the metrics, whichever interface was asked."""
+"""Names of the counted operations in the metrics, the same for both interfaces."""
 
 _DIGITS: Final = len(str(INT64_MAX))
 
@@ -23,13 +23,13 @@ def model_spec(name: str, version: str) -> ModelSpec:
         version: a number, or a label; empty for the default version.
 
     Raises:
-        NotFound: the number is none of a version.
+        NotFound: the number is too large for a version.
     """
     if not version:
         return ModelSpec(name)
     if not (version.isascii() and version.isdecimal()):
         return ModelSpec(name, label=version)
-    # More digits are not read: int() of very many is slow.
+    # Longer numbers are not parsed: int() is slow for very many digits.
     number = int(version) if len(version.lstrip("0")) <= _DIGITS else INT64_MAX + 1
     if number > INT64_MAX:
         raise NotFound(f"version {version[:40]} of {name!r} does not fit into 64 bits")
@@ -37,7 +37,7 @@ def model_spec(name: str, version: str) -> ModelSpec:
 
 
 def no_signature(servable: Servable, name: str) -> NotFound:
-    """Phrase that a model lacks the signature which the protocol runs."""
+    """Make the error for a model without the signature that the protocol runs."""
     return NotFound(
         f'model "{servable.name}" version {servable.version} has no signature "{name}", which this'
         f" protocol runs; it has {servable.signature_names}"

@@ -1,4 +1,4 @@
-"""The Open Inference Protocol v2 (KServe v2) over REST: parse, ask the data plane, phrase.
+"""The Open Inference Protocol v2 (KServe v2) over REST: parse, call the data plane, reply.
 
 Source: `inference_rest.md` of kserve/open-inference-protocol; Triton's extensions for binary
 tensors and the repository.
@@ -44,16 +44,16 @@ from ie_serving.wire.kserve.wanted import Form
 
 HEADER: Final = b"inference-header-content-length"
 CODINGS: Final = {**GZIPPED, b"deflate": inflate.DEFLATE}
-"""How bodies may be compressed: Triton's client can do either."""
+"""Compressions of bodies that are accepted; Triton's client can send either."""
 RAW_REPLY: Final = (b"content-type", b"application/octet-stream")
 EXTENSIONS: Final = ("binary_tensor_data", "sequence", "statistics", "parameters")
-"""Of Triton's extensions, by its names, those that this interface has as a whole."""
+"""Triton's extensions, by its names, that this interface implements completely."""
 SERVER: Final = {"name": "ie_serving", "version": __version__, "extensions": EXTENSIONS}
 _MOST_DIGITS: Final = 18
 _MOST_OF_INDEX: Final = 1 << 16
-"""Bytes of the body that asks for the index, or for a load: one flag, or none."""
+"""Largest body in bytes of a request for the index or a load, which holds at most one flag."""
 _RAW_FACTOR: Final = LARGE // LARGE_BODY
-"""How many raw bytes take as long to decode as one of JSON."""
+"""Number of raw bytes that take as long to decode as one byte of JSON."""
 
 Poll = Callable[[Request, ModelSpec], Coroutine[Any, Any, None]]
 """Lists a model's repository now, if clients may ask for that. Raises: ServingError."""
@@ -61,12 +61,12 @@ Poll = Callable[[Request, ModelSpec], Coroutine[Any, Any, None]]
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """What the front end answers with.
+    """The objects that the front end uses to answer.
 
     Attributes:
         plane: runs the models.
         served: the models.
-        health: how far the server is.
+        health: phase of the server.
         metrics: of all workers.
         interfaces: of the protocol.
         poll: see `Poll`.
@@ -83,7 +83,7 @@ class Parts:
 
 
 class KServeFront:
-    """Answers every request of the protocol, but for probes."""
+    """Answers every request of the protocol, except probes."""
 
     def __init__(self, parts: Parts) -> None:
         self._plane = parts.plane
@@ -109,7 +109,7 @@ class KServeFront:
         }
 
     async def answer(self, request: Request, asked: Asked) -> Reply:
-        """Answer one request, of which the route is known."""
+        """Answer one request, whose route `asked` is already known."""
         began = time.perf_counter()
         try:
             return await self._answers[asked.verb](request, asked, began)
@@ -124,7 +124,7 @@ class KServeFront:
         try:  # as `RestApi`, without the calls
             model = model_spec(asked.model, asked.version)
             if body is None or len(body) > limit or b"content-encoding" in head.fields:
-                held = Lease(BUDGET)  # until the reply is made: what else refers to it has ended
+                held = Lease(BUDGET)  # ends with the reply: other users of the body are done then
                 body = await read_body(request, limit, held, CODINGS)
             length = _json_length(head, len(body))
             parsed = RawBody(body) if length == 0 else parse_at_once(body, length)
@@ -161,7 +161,7 @@ class KServeFront:
         return _json(self._plane.metadata(model, self._of_json, began, encode))
 
     async def _ready(self, request: Request, asked: Asked, began: float) -> Reply:
-        """Answer for a version by its label; by number and without one `Health` is asked."""
+        """Answer a version's readiness by label; `Health` answers by number or without one."""
         model = model_spec(asked.model, asked.version)
         if model.label is not None:
             version = self._served.resolve_label(model.name, model.label)
@@ -185,7 +185,7 @@ class KServeFront:
         return _json(orjson.dumps(shown))
 
     async def _load(self, request: Request, asked: Asked, began: float) -> Reply:
-        """List the model's repository now; what of it is loaded, its configuration says."""
+        """List the model's repository now; its configuration decides which versions to load."""
         with self._plane.counting_refusals(asked.model, self._of_json):
             if (await self._document(request)).get("parameters"):
                 raise NotSupported(
@@ -223,7 +223,7 @@ class KServeFront:
         )
 
     async def _document(self, request: Request) -> Mapping[str, Any]:
-        """Read a small body that is a JSON object, or nothing."""
+        """Read a small body: a JSON object, or empty."""
         held = Lease(BUDGET)
         body = await read_body(request, min(_MOST_OF_INDEX, self._max_body_bytes), held)
         if not body.strip():
@@ -233,7 +233,7 @@ class KServeFront:
 
 
 def _json_length(head: RequestHead, size: int) -> int | None:
-    """Read how many bytes of a body are JSON; None where all are. Raises: InvalidRequest."""
+    """Return how many bytes of a body are JSON; None if all are. Raises: InvalidRequest."""
     given = head.fields.get(HEADER)
     if given is None:
         return None

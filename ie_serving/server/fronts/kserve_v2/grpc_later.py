@@ -1,4 +1,4 @@
-"""The Open Inference Protocol v2 over gRPC, of which nothing is imported before somebody asks."""
+"""The Open Inference Protocol v2 over gRPC; its modules are imported at the first request."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from ie_serving.server.transport.grpc.services import (
 )
 from ie_serving.telemetry.metrics.page import Metrics
 
-if TYPE_CHECKING:  # a worker imports what a port needs when that port is on
+if TYPE_CHECKING:  # modules of a port are imported only if that port is on
     from ie_serving.server.fronts.kserve_v2.grpc_service import InferenceService
     from ie_serving.server.fronts.kserve_v2.grpc_stream import InferStreams
 
@@ -39,7 +39,7 @@ ANSWERS: Final = {
     "RepositoryIndex": "repository_index",
     INFER: "model_infer",
 }
-"""Methods of one message, and what answers each."""
+"""Methods of one message, and the function that answers each."""
 STREAM: Final = "ModelStreamInfer"
 
 
@@ -51,8 +51,8 @@ class LaterInference:
         streams: of the worker.
         metrics: of all workers.
         hand_on: see `inference.noted.handing_on`.
-        limit_s: longest time that an inference may take; None sets no limit.
-        tells_callers: whether a model may be told who asks.
+        limit_s: longest time in seconds of an inference; None sets no limit.
+        tells_callers: whether models may see the caller.
     """
 
     def __init__(
@@ -71,11 +71,11 @@ class LaterInference:
         self._hand_on = hand_on
         self._limit_s = limit_s
         self._tells_callers = tells_callers
-        # One for all callers: what a version has bound is found by its interface.
+        # One object for all callers, since each version keeps its `Bound` by interface.
         self._interface = cache(self._described)
 
     def grpc(self, plane: DataPlane, served: ServedModels) -> dict[str, Method]:
-        """Give the methods over one data plane, and its models."""
+        """Return the methods over one data plane and its models."""
         service = cache(lambda: self._service(plane, served))
         streams = cache(lambda: self._conversations(plane))
 

@@ -32,12 +32,12 @@ from ie_serving.wire.tfs.predict import OpenEncoder
 
 SERVER_NAME: Final = "ie_serving"
 EXTENSIONS: Final = ("sequence", "statistics", "parameters")
-"""Of Triton's extensions, by its names, those that this interface has as a whole."""
+"""Triton's extensions, by its names, that this interface implements completely."""
 
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """What the service answers with.
+    """The objects that the service uses to answer.
 
     Attributes:
         plane: runs the models.
@@ -58,7 +58,7 @@ def interface(*, limit_s: float | None) -> Interface[bytes]:
     """Describe the protocol over gRPC to the data plane.
 
     Args:
-        limit_s: longest time that an inference may take, beside the caller's own deadline.
+        limit_s: longest time in seconds of an inference, beside the caller's own deadline.
     """
     return Interface(
         entrypoint="GRPC",
@@ -89,15 +89,15 @@ class InferenceService:
         self._parser = InferParser(model_spec)
 
     async def server_live(self, payload: Buffer, context: CallContext) -> bytes:
-        """Say that the server lives."""
+        """Answer that the server lives."""
         return written.server_live()
 
     async def server_ready(self, payload: Buffer, context: CallContext) -> bytes:
-        """Say whether the server takes requests."""
+        """Answer whether the server takes requests."""
         return written.server_ready(self._health.phase is Phase.READY)
 
     async def model_ready(self, payload: Buffer, context: CallContext) -> bytes:
-        """Say whether a model answers; one that there is not answers nobody, as in Triton."""
+        """Answer whether a model serves; an unknown model is not ready, as in Triton."""
         name, version = written.read_model_ready(payload)
         try:
             ready = self._plane.is_ready(self._resolved(model_spec(name, version)))
@@ -106,18 +106,18 @@ class InferenceService:
         return written.model_ready(ready and self._health.phase is not Phase.STOPPING)
 
     async def server_metadata(self, payload: Buffer, context: CallContext) -> bytes:
-        """Say what the server is."""
+        """Describe the server: name, version, extensions."""
         return written.server_metadata(SERVER_NAME, __version__, EXTENSIONS)
 
     async def model_metadata(self, payload: Buffer, context: CallContext) -> bytes:
-        """Describe a model: versions that answer, inputs and outputs."""
+        """Describe a model: versions that serve, inputs and outputs."""
         began = time.perf_counter()
         with self._plane.counting_refusals("", self._interface, Api.METADATA):
             model = model_spec(*written.read_model_metadata(payload))
         return self._plane.metadata(model, self._interface, began, self._described)
 
     async def model_statistics(self, payload: Buffer, context: CallContext) -> bytes:
-        """Say how many inferences there were, and how long they took."""
+        """Report the number of inferences and the time that they took."""
         with self._plane.counting_refusals("", self._interface):
             name, version = written.read_model_statistics(payload)
         with self._plane.counting_refusals(name, self._interface):
@@ -137,7 +137,7 @@ class InferenceService:
     def model_infer(self, payload: Buffer, context: CallContext) -> Awaitable[bytes]:
         """Run a model on named tensors."""
         began = time.perf_counter()
-        # As `PredictionService.predict`: this is done for every small request.
+        # Inline, as in `PredictionService.predict`: every small request runs this code.
         try:
             request = self._parser.parse(payload)
         except Unclear:
@@ -151,7 +151,7 @@ class InferenceService:
         return _named(reply, request.id) if request.id else reply
 
     async def _infer_unclear(self, payload: Buffer, context: CallContext, began: float) -> bytes:
-        """Let protobuf parse a large request of another form than clients write."""
+        """Let protobuf parse a large request that is not in the form that clients usually write."""
         with self._plane.counting_refusals("", self._interface, Api.PREDICT):
             request = await in_thread(parse_whole, model_spec, payload)
         if self._tells_callers:
@@ -159,7 +159,7 @@ class InferenceService:
         return await _named(self._plane.predict(request, self._interface, began), request.id)
 
     def _resolved(self, model: ModelSpec) -> ModelSpec:
-        """Give the version of a label its number. Raises: UnknownLabel."""
+        """Replace a version label by its number. Raises: UnknownLabel."""
         if model.label is None:
             return model
         return ModelSpec(model.name, self._served.resolve_label(model.name, model.label))
@@ -172,14 +172,14 @@ class InferenceService:
 
 
 async def _named(reply: Awaitable[bytes], id: bytes) -> bytes:
-    # Behind the rest: the fields of a message may come in any order.
+    # The id goes last: the fields of a message may come in any order.
     return b"".join((await reply, id))
 
 
 def _encoders(
     servable: Servable, signature: Signature, outputs: Sequence[str]
 ) -> Mapping[object, Encode[bytes]]:
-    """Give an encoder for each form: raw where the request was raw, else typed."""
+    """Return an encoder for each form: raw replies for raw requests, else typed ones."""
 
     def made(raw: bool, described: Signature) -> ReplyEncoder:
         specs = {alias: described.outputs[alias] for alias in outputs or described.outputs}

@@ -1,4 +1,4 @@
-"""Triton's `ModelStreamInfer`: ModelInferRequests in, their answers out, in order."""
+"""Triton's `ModelStreamInfer`: a stream of ModelInferRequests, answered in order."""
 
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import aclosing
@@ -22,7 +22,7 @@ class InferStreams:
     """Answers ModelStreamInfer.
 
     Args of the constructor:
-        plane: answers.
+        plane: answers the requests.
         interface: of the protocol.
         every: the streams of this process.
         tells_callers: see `PredictionService`.
@@ -43,7 +43,7 @@ class InferStreams:
     async def converse(
         self, requests: AsyncIterator[Buffer], context: CallContext
     ) -> AsyncGenerator[bytes, None]:
-        """Answer each request; what is wrong with one ends no other."""
+        """Answer each request; a faulty request does not end the others."""
         options = options_of(named(context.invocation_metadata() or ()))
         answers = self._streams.answers(requests, self._reader(context), options)
         async with aclosing(answers) as each:
@@ -68,6 +68,6 @@ class InferStreams:
 
 
 def _with_id(request: InferRequest, reply: bytes) -> bytes:
-    """Give a reply the id of its request."""
+    """Add the id of a request to its reply."""
     id = request.id if isinstance(request, ModelInfer) else b""
     return b"".join((reply, id)) if id else reply

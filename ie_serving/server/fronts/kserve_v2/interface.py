@@ -1,4 +1,4 @@
-"""The Open Inference Protocol v2 over REST as the data plane knows it."""
+"""Describes the Open Inference Protocol v2 over REST to the data plane."""
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -15,7 +15,7 @@ from ie_serving.wire.kserve.wanted import Form
 
 
 class Unwritten(NamedTuple):
-    """Outputs of which the request alone tells how each is written.
+    """Outputs that are not written yet: only the request says in which form each is written.
 
     Attributes:
         write: writes them; `ReplyEncoder.mixed`.
@@ -30,7 +30,7 @@ Written = InferReply | Unwritten
 
 
 class Interfaces(NamedTuple):
-    """How replies are asked for: raw ones cost no more than the copy that a thread would need."""
+    """An interface for each form of reply: raw ones cost no more than the copy for a thread."""
 
     of_json: Interface[Written]
     of_raw: Interface[Written]
@@ -39,7 +39,7 @@ class Interfaces(NamedTuple):
 def interfaces(
     hand_on: Callable[[Interface[Any]], Interface[Any]], *, limit_s: float
 ) -> Interfaces:
-    """Describe the protocol; no inference outlasts `limit_s`. See `inference.noted.handing_on`."""
+    """Describe the protocol; `limit_s` bounds an inference. See `inference.noted.handing_on`."""
 
     def interface(large_reply: int | None) -> Interface[Written]:
         return Interface(

@@ -1,4 +1,4 @@
-"""Where the Open Inference Protocol over REST joins the server."""
+"""Builds the REST routes of the Open Inference Protocol for the composition root."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -24,13 +24,13 @@ def kserve_routes(
     hand_on: HandOn,
     poll: "Callable[[], Poll]",
 ) -> Routes[Asked]:
-    """Give the protocol's routes.
+    """Return the protocol's routes.
 
     Args:
-        over: data plane, models, how far the server is, and its metrics.
-        server: limits, and where metrics are wanted: at a path of the protocol they stand there.
+        over: data plane, models, health of the server, and its metrics.
+        server: limits, and the path of the metrics: at a path of this protocol, metrics win.
         hand_on: see `inference.noted.handing_on`.
-        poll: gives what lists a model's repository, once that is there.
+        poll: returns the function that lists a model's repository, once it exists.
     """
 
     def made() -> Front[Asked]:

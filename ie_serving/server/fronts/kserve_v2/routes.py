@@ -1,7 +1,7 @@
-"""What a REST request of the Open Inference Protocol v2 asks for. Pure, and small: the gate asks.
+"""Parses the path of a REST request of the Open Inference Protocol v2. Pure; the gate uses it, too.
 
-Probes of health and of models are answered by `fronts/admin/health.py`, which has every path that
-is not here.
+`fronts/admin/health.py` answers probes of the server and of models; their paths are there and not
+here.
 """
 
 import re
@@ -23,7 +23,7 @@ UNLOAD: Final = "unload"
 STATS: Final = "stats"
 ALL_STATS: Final = "all_stats"
 PREFLIGHT: Final = "preflight"
-"""What a browser asks before it sends a request of a page of another site."""
+"""Request of a browser before it sends a request for a page of another origin (CORS)."""
 WRONG_METHOD: Final = "wrong_method"
 
 METHODS: Final[Mapping[str, str]] = {
@@ -37,7 +37,7 @@ METHODS: Final[Mapping[str, str]] = {
     STATS: "GET",
     ALL_STATS: "GET",
 }
-"""By what is asked for; HEAD goes wherever GET does."""
+"""HTTP method of each route; HEAD is allowed wherever GET is."""
 
 RIGHTS_OF: Final[Mapping[str, str]] = {
     INFER: "predict",
@@ -52,11 +52,11 @@ RIGHTS_OF: Final[Mapping[str, str]] = {
     PREFLIGHT: "preflight",
     WRONG_METHOD: "nothing",
 }
-"""Verbs of `gate/rights.py`, whose needs are the same."""
+"""For each route a verb of `gate/rights.py` that needs the same right."""
 
 PREFIX: Final = b"/v2"
 LONGEST_REMEMBERED: Final = 256
-"""Bytes of a path: what strangers send must not fill the memory."""
+"""Longest path in bytes that is cached, so that unauthenticated paths cannot fill the memory."""
 
 _MODEL: Final = re.compile(rb"/v2/models/([^/]+)(?:/versions/([^/]+))?(?:/(infer|ready|stats))?/?")
 _REPOSITORY: Final = re.compile(rb"/v2/repository/models/([^/]+)/(load|unload)/?")
@@ -71,13 +71,13 @@ _FIXED: Final = {
 
 
 class Asked(NamedTuple):
-    """What is asked for.
+    """The parsed path of a request.
 
     Attributes:
         verb: one of those above.
-        model: its name; empty where none is named.
+        model: name of the model; empty if none is named.
         version: a number or a label; empty for the default.
-        allowed: methods of the path, where it has another one.
+        allowed: methods that the path has, if the request uses another one.
     """
 
     verb: str
@@ -87,7 +87,7 @@ class Asked(NamedTuple):
 
 
 def asked(head: RequestHead) -> Asked | None:
-    """Tell what a request asks for; None where it is none of the protocol."""
+    """Parse a request's path; None if the path is not of the protocol."""
     path = head.path
     if not path.startswith(PREFIX):
         return None
@@ -127,5 +127,5 @@ def _text(part: bytes) -> str:
 
 
 def verb_of(found: Asked) -> tuple[str, str]:
-    """Tell the gate the verb of what is asked, and its model."""
+    """Return the verb and the model of a request for the gate."""
     return RIGHTS_OF[found.verb], found.model

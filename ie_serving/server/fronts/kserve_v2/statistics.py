@@ -1,4 +1,4 @@
-"""Which versions a request for statistics is about, and their statistics."""
+"""Finds the versions that a request for statistics names, and their statistics."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -16,18 +16,18 @@ from ie_serving.telemetry.metrics.statistics import statistics
 async def told(
     metrics: Metrics, served: ServedModels, name: str, version: str
 ) -> list[Mapping[str, Any]]:
-    """Give the statistics of versions that answer.
+    """Return the statistics of versions that serve.
 
     Args:
         metrics: of all workers.
-        served: models that may be told of.
-        name: of a model; empty for all of them.
-        version: a number or a label; empty for all of the model.
+        served: models that the caller may see.
+        name: of a model; empty for all models.
+        version: a number or a label; empty for all versions of the model.
 
     Raises:
-        NotFound: no such model, or the version does not answer.
+        NotFound: no such model, or the version does not serve.
         UnknownLabel: the label is not assigned.
-        NotSupported: nothing is counted.
+        NotSupported: statistics are switched off.
     """
     if not metrics.wanted:
         raise NotSupported(

@@ -1,7 +1,7 @@
 """The configuration in force, setting by setting as `config/schema/` declares them; no secrets.
 
-What is secret is known by its field, which its own `repr` leaves out, and by its name; whatever is
-left is masked like a line of the log.
+A secret is recognised by its name, and by its field, which the class's own `repr` leaves out. All
+other values are masked like a line of the log.
 """
 
 import dataclasses
@@ -20,11 +20,11 @@ from ie_serving.storage.options import StorageOptions
 from ie_serving.telemetry.log.events import is_secret, mask
 
 IN_FILE: Final = " in the configuration file"
-"""What a key's name has behind it, as advice in a sentence has it."""
+"""Suffix that advice in a sentence has behind the name of a key."""
 SET: Final = "(set, not shown)"
-"""In place of a secret."""
+"""Shown in place of a secret."""
 LONGEST: Final = 2000
-"""Characters of one value: a graph that stands in a configuration may have a hundred thousand."""
+"""Most characters of one value: a graph in a configuration may have a hundred thousand."""
 
 
 def configuration(server: ServerSettings, storage: StorageOptions) -> list[dict[str, Any]]:
@@ -40,7 +40,7 @@ def configuration(server: ServerSettings, storage: StorageOptions) -> list[dict[
 
 
 def of_model(config: ModelConfig) -> list[dict[str, Any]]:
-    """Describe the settings of one model that are not left at their defaults."""
+    """Describe the settings of one model that differ from their defaults."""
     kinds = {setting.owner for setting in MODEL} - {"model", "engine"}
     own: dict[str, Any] = {owner: config.engine.of(OWNERS[owner]) for owner in kinds}
     shown = _described(MODEL, {"model": config, "engine": config.engine, **own})
@@ -48,7 +48,7 @@ def of_model(config: ModelConfig) -> list[dict[str, Any]]:
 
 
 def _described(settings: tuple[Setting, ...], owners: Mapping[str, Any]) -> list[dict[str, Any]]:
-    # A setting whose value goes into another one's field has none of its own.
+    # A setting that is stored in another setting's field has no field of its own.
     held = [s for s in settings if s.owner in owners and s.field in _fields(owners[s.owner])]
     return [_one(setting, owners[setting.owner]) for setting in held]
 
@@ -57,7 +57,7 @@ def _one(setting: Setting, owner: object) -> dict[str, Any]:
     field = _fields(owner)[setting.field]
     value = getattr(owner, setting.field)
     hidden = not field.repr or is_secret(setting.field)
-    # As the running command calls it; by its field where that command has no word for it.
+    # The name in the running command; the field's name if that command has no word for the setting.
     said = name_of(setting.place) or setting.place
     return {
         "name": said.removesuffix(IN_FILE),
@@ -91,13 +91,13 @@ def _text(value: object) -> str:
 
 
 def _worded(value: Any) -> str:  # noqa: ANN401  any dataclass
-    """Write a dataclass as its name and its fields, such as `latest num_versions=2`."""
+    """Write a dataclass as its name and fields, such as `latest num_versions=2`."""
     found = [f"{field.name}={getattr(value, field.name)}" for field in dataclasses.fields(value)]
     return " ".join([type(value).__name__.lower(), *found])
 
 
 def _without_secrets(value: object) -> object:
-    """Give a value of settings whose secrets are masked, at any depth."""
+    """Mask the secrets in a value of settings, at any depth."""
     if isinstance(value, Mapping):
         return {
             key: SET if is_secret(str(key)) else _without_secrets(each)

@@ -1,7 +1,7 @@
-"""The files of the page, and the headers that shut it off from other sites.
+"""The static files of the page, and the headers that isolate it from other sites.
 
-They hold nothing about this server: whoever can reach the port may have them, since a browser asks
-for them before it can send a key.
+The files say nothing about this server, and need no key, since a browser requests them before it
+can send one.
 """
 
 from functools import cache
@@ -17,7 +17,7 @@ MEDIA_TYPES: Final = {
     "js": "text/javascript; charset=utf-8",
     "svg": "image/svg+xml",
 }
-"""By the ending of a file's name."""
+"""Content types by the suffix of a file's name."""
 
 POLICY: Final = "; ".join(
     (
@@ -25,15 +25,15 @@ POLICY: Final = "; ".join(
         "script-src 'self'",
         "style-src 'self'",
         "connect-src 'self'",
-        "img-src 'self' blob:",  # the picture that somebody is about to send
+        "img-src 'self' blob:",  # the picture that the user has chosen to send
         "base-uri 'none'",
         "form-action 'none'",
         "frame-ancestors 'none'",
-        "require-trusted-types-for 'script'",  # a string never becomes HTML, not even by mistake
+        "require-trusted-types-for 'script'",  # the page's code cannot turn a string into HTML
         "trusted-types 'none'",
     )
 )
-"""Nothing inline, nothing from elsewhere, in nobody's frame."""
+"""Forbids inline code, resources from elsewhere, and frames around the page."""
 
 SECURITY: Final[Headers] = (
     (b"content-security-policy", POLICY.encode()),
@@ -42,16 +42,16 @@ SECURITY: Final[Headers] = (
     (b"referrer-policy", b"no-referrer"),
     SAME_ORIGIN,
 )
-"""Of every reply to the page, also of its data: no other site may include or frame it."""
+"""Headers of every reply to the page, data included: no other site may include or frame it."""
 
 
 @cache
 def read(name: str) -> bytes:
-    """Give a file of the page."""
+    """Return a file of the page."""
     return files(__package__).joinpath("static").joinpath(name).read_bytes()
 
 
 def headers_of(name: str) -> Headers:
-    """Give the headers of a file: a browser asks again each time, as releases change them."""
+    """Return a file's headers: browsers revalidate it at each use, since releases change it."""
     media_type = MEDIA_TYPES[name.rpartition(".")[2]]
     return ((b"content-type", media_type.encode()), (b"cache-control", b"no-cache"), *SECURITY)

@@ -1,7 +1,7 @@
-"""The page at `/`: its files, and the JSON that it is filled with.
+"""The page at `/`: serves its files, and the JSON that fills it.
 
-It computes nothing itself: it asks models by TensorFlow Serving's routes, like any client, and
-takes rates and latencies from the metrics.
+The page runs models through TensorFlow Serving's routes, like any client, and takes rates and
+latencies from the metrics.
 """
 
 import asyncio
@@ -31,16 +31,16 @@ from ie_serving.server.fronts.rest.routes import Verb
 from ie_serving.server.transport.http1.messages import Headers, Reply, Request
 
 LARGEST_BODY: Final = 4 << 20
-"""Bytes of a call that is to be shown as programs: more is no text that somebody reads."""
+"""Largest body in bytes of a call to show as programs: a longer one is not readable text."""
 _FRESH: Final[Headers] = ((b"cache-control", b"no-store"), *SECURITY)
 _JSON: Final[Headers] = ((b"content-type", b"application/json"), *_FRESH)
 
 
 class PageFront:
-    """Answers what the page asks.
+    """Answers the requests of the page.
 
     Args of the constructor:
-        parts: what it shows.
+        parts: the data that the page shows.
     """
 
     def __init__(self, parts: Parts) -> None:
@@ -54,14 +54,14 @@ class PageFront:
         }
 
     async def answer(self, request: Request, found: Verb) -> Reply:
-        """Answer one request; for `found` see `routes.asked`."""
+        """Answer one request; `found` is the result of `routes.asked`."""
         verb, model = found
         if verb == FILE:
             name = FILES[request.head.path]
             return Reply(200, headers_of(name), read(name))
         try:
             shown = await self._data[verb](request, model)
-            # In a thread: the state of a thousand models is a megabyte.
+            # In a thread: the state of a thousand models is a megabyte of JSON.
             body = await asyncio.to_thread(json.dumps, shown)
             return Reply(200, _JSON, body.encode())
         except Exception as error:
@@ -78,6 +78,6 @@ class PageFront:
         return described(self._parts.served.entry(name))
 
     async def _programs(self, request: Request, _: str) -> object:
-        held = Lease(BUDGET)  # until the programs are written
+        held = Lease(BUDGET)  # held until the programs are written
         body = await read_body(request, LARGEST_BODY, held)
         return await in_thread(lambda: programs(body))

@@ -1,4 +1,4 @@
-"""Where the page joins the server: its routes."""
+"""Builds the routes of the page at `/` for the composition root."""
 
 from ie_serving.config.settings import Settings
 from ie_serving.models.served import ServedModels
@@ -19,14 +19,14 @@ def page_routes(
     health: Health,
     metrics: Metrics,
 ) -> Routes[Verb]:
-    """Give the page's routes; without `ServerSettings.page` no request is for them.
+    """Return the page's routes, which match no request if `ServerSettings.page` is off.
 
     Args:
-        settings: say whether there is a page, and are shown.
-        storage: shown.
+        settings: switch the page on or off; the page shows them.
+        storage: settings that the page shows.
         served: the models.
-        health: how far the server is.
-        metrics: told to keep what fails.
+        health: phase of the server.
+        metrics: asked to keep the recent errors.
     """
     server = settings.server
     errors = RecentErrors(quotes=server.has_access)

@@ -1,4 +1,4 @@
-"""One model with all that is known of it, its signatures as a form needs them."""
+"""Describes one model in full, with the signatures in the form that the page needs."""
 
 from typing import Any, Final
 
@@ -11,9 +11,9 @@ from ie_serving.telemetry.log.events import mask
 from ie_serving.wire.clients.sample import filled
 
 OPEN_SIZE: Final = 1
-"""What a dimension that takes any size becomes in a form: one row is cheapest to try."""
+"""Size shown for a dimension of any size: one row is the cheapest to try."""
 OF_EXAMPLES: Final = (Method.CLASSIFY.value, Method.REGRESS.value)
-"""Methods whose requests are Examples where the signature says how."""
+"""Methods whose requests are Examples if the signature maps features to inputs."""
 
 
 def described(served: Served) -> dict[str, Any]:
@@ -32,7 +32,7 @@ def described(served: Served) -> dict[str, Any]:
 
 
 def _loaded(servable: Servable | None) -> dict[str, Any]:
-    """Describe what only a version that serves has."""
+    """Describe facts that only a serving version has."""
     if servable is None:
         return {"signatures": []}
     return {

@@ -1,4 +1,4 @@
-"""What of other rooms the page shows."""
+"""The objects of other packages whose data the page shows."""
 
 from typing import NamedTuple
 
@@ -10,7 +10,7 @@ from ie_serving.telemetry.metrics.recent_errors import RecentErrors
 
 
 class Parts(NamedTuple):
-    """What the page shows: configuration in force, models, how far the server is, failures."""
+    """Data sources of the page: configuration in force, models, health, recent errors."""
 
     settings: Settings
     storage: StorageOptions

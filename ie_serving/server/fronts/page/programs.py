@@ -1,4 +1,4 @@
-"""The call that a form makes, as programs: `wire/clients/` writes them of the very same bytes."""
+"""Shows a form's call as client programs, which `wire/clients/` writes with the same bytes."""
 
 import json
 import re
@@ -15,25 +15,25 @@ LANGUAGES: Final = ("python", "go", "javascript")
 VERBS: Final = ("predict", "classify", "regress")
 _VALUE: Final = re.compile(r"true|false|-?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?|\"\"")
 _ODD: Final = re.compile(r"[^A-Za-z0-9._ ()-]")
-"""Characters of a file's name that stand in no program: there is a shell among the languages."""
+"""Characters of file names that programs replace: one of the languages is a shell."""
 _ASCII: Final = re.compile(r"[ -~]*")
 _MALFORMED: Final = (
     *(ValueError, LookupError, TypeError, AttributeError),
-    *(OverflowError, RecursionError),  # of a size of Infinity, and of lists within lists
+    *(OverflowError, RecursionError),  # from a size of Infinity, and from deeply nested lists
 )
-"""What reading a call raises when it is none."""
+"""Errors that parsing raises for a malformed call."""
 
 
 def programs(body: bytes) -> dict[str, str]:
-    """Write a call in every language, by their names.
+    """Write a call as a program in every language; return them by language.
 
     Args:
-        body: JSON with `url` of the server, `model`, `version` or `label`, `verb`, and `pieces`:
-            texts, `{"value", "sizes"}` for lists of one value, and `{"file"}` for the base64 of a
-            file, which together are the body of the call.
+        body: JSON with `url` of the server, `model`, `version` or `label`, `verb`, and `pieces`,
+            which together are the body of the call: texts, `{"value", "sizes"}` for lists of one
+            repeated value, and `{"file"}` for the base64 of a file.
 
     Raises:
-        InvalidRequest: it is something else.
+        InvalidRequest: the body has another form.
     """
     try:
         call = _call(json.loads(body))
@@ -76,7 +76,7 @@ def _piece(given: Any) -> str | Filled | FileOf:  # noqa: ANN401  whatever JSON 
 
 
 def _text(given: str) -> str:
-    """Give JSON in ASCII alone: its other characters stand in strings, which have escapes."""
+    """Return JSON in pure ASCII: other characters occur only in strings, which have escapes."""
     text = "".join(each if each.isascii() else json.dumps(each)[1:-1] for each in given)
     if not _ASCII.fullmatch(text):
         raise ValueError("a piece holds control characters: send JSON without line ends")

@@ -1,4 +1,4 @@
-"""Which requests are for the page at `/`. Pure; imported whether or not anybody looks at it."""
+"""Recognises requests for the page at `/`. Pure; imported even if the page is never opened."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -25,7 +25,7 @@ FILES: Final[Mapping[bytes, str]] = {
         )
     },
 }
-"""The files of the page, by their paths."""
+"""The files of the page, by path."""
 
 FILE, STATE, CONFIGURATION, MODEL, PROGRAMS = (
     "page_file",
@@ -34,7 +34,7 @@ FILE, STATE, CONFIGURATION, MODEL, PROGRAMS = (
     "page_model",
     "page_programs",
 )
-"""Verbs; `gate/rights.py` says what each needs."""
+"""Verbs of the page; `gate/rights.py` lists the right that each needs."""
 _GET: Final[Mapping[bytes, str]] = {
     **dict.fromkeys(FILES, FILE),
     b"/page/state": STATE,
@@ -45,12 +45,12 @@ _POST: Final[Mapping[bytes, str]] = {b"/page/programs": PROGRAMS}
 
 
 def is_own(path: bytes) -> bool:
-    """Tell whether a path is the page's, whatever lies there."""
+    """Return whether a path belongs to the page, even if no file is there."""
     return path == b"/" or path.startswith(b"/page/")
 
 
 def asked(head: RequestHead) -> tuple[str, str] | None:
-    """Tell verb and model of a request for the page; None for any other."""
+    """Return verb and model of a request for the page; None for any other request."""
     path = head.path
     if head.method == "POST":
         verb = _POST.get(path)

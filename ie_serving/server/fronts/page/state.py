@@ -1,4 +1,4 @@
-"""What the page polls: every model with its versions, and what fails lately."""
+"""The state that the page polls: every model with its versions, and recent errors."""
 
 import asyncio
 import os
@@ -15,11 +15,11 @@ from ie_serving.telemetry.log.events import mask
 from ie_serving.telemetry.metrics.recent_errors import Failure, Kind, RecentErrors
 
 MODELS_AT_ONCE: Final = 64
-"""Models that are described before others have their turn on the event loop: half a millisecond."""
+"""Models described, in 0.5 ms, before the event loop runs other tasks."""
 
 
 class State:
-    """Describes the server as it is now. Belongs to one event loop."""
+    """Describes the present state of the server. Belongs to one event loop."""
 
     def __init__(
         self, settings: ServerSettings, served: ServedModels, health: Health, errors: RecentErrors
@@ -30,7 +30,7 @@ class State:
         self._errors = errors
 
     async def shown(self) -> Mapping[str, Any]:
-        """Give all of it, as JSON has it."""
+        """Return the whole state, ready for JSON."""
         entries = self._served.entries
         models = []
         for index, name in enumerate(sorted(entries)):
@@ -57,7 +57,7 @@ class State:
 
 
 def summary(served: Served) -> dict[str, Any]:
-    """Describe one model in short."""
+    """Describe one model briefly."""
     stream = served.stream
     return {
         "name": served.config.name,
@@ -69,7 +69,7 @@ def summary(served: Served) -> dict[str, Any]:
 
 
 def version_of(status: VersionStatus) -> dict[str, Any]:
-    """Describe one version in short; numbers as text, since a browser's have 53 bits."""
+    """Describe one version briefly; numbers as text, since browsers keep only 53 bits."""
     return {
         "version": str(status.version),
         "state": status.state.name,

@@ -17,32 +17,32 @@ from ie_serving.wire.form.request import FormBody, parse_form
 from ie_serving.wire.json.request import PredictBody, SlicedBody, parse_predict
 
 SMALLEST_COMPRESSED = 1024
-"""Bytes of the smallest reply that is compressed. A smaller one is one packet of the network (1,460
-bytes) in either form, and would pay some 50 us of processor time for nothing."""
+"""Bytes of the smallest reply that is compressed. A smaller one fits one network packet (1,460
+bytes) anyway, so compression would cost some 50 us of processor time for nothing."""
 MOST_INFLATED = 100 << 20
-"""Limit of a body after decompression, as TensorFlow Serving has it: a small body asks for much."""
+"""Most bytes of a body after decompression, as in TensorFlow Serving; a larger one is refused."""
 LARGE = 16 * 1024
-"""Bytes of a reply from which it is compressed in a thread: at 45 ns a byte it would hold the event
-loop for a millisecond."""
+"""Bytes of a reply from which a thread compresses it: at 45 ns a byte, compression would block the
+event loop for 1 ms."""
 PIECE = 1 << 20
-"""Bytes of a body that are counted at a time as it comes."""
+"""Step in bytes in which a body is counted while it arrives."""
 COUNTED = 8 * 1024
-"""Bytes of a body from which it is counted while it is worked on or waits for the model: 10,000
-connections with smaller ones hold 80 MB at most."""
+"""Bytes of a body from which the budget counts it while it is processed or waits for the model:
+10,000 connections with smaller bodies hold at most 80 MB uncounted."""
 WORKED_ON = 4
-"""How often a JSON body lies in memory while it is parsed, beside itself: simdjson keeps strings
-and a tape, and numbers become an array."""
+"""Memory that parsing a JSON body takes, as a multiple of the body: simdjson keeps strings and a
+tape, and numbers become an array."""
 MOST_GROWTH = 100
-"""How many times larger a body may become by inflation, from `ALWAYS_INFLATED` on. JSON of numbers
-shrinks to a third or a tenth. What shrinks further is one value again and again: to parse it takes
-minutes for a request of some KB."""
+"""Largest ratio of inflated to compressed bytes, for bodies above `ALWAYS_INFLATED`; a larger one
+is refused. JSON of numbers shrinks to a third or a tenth. A body that shrinks further repeats one
+value, and to parse it takes minutes for a request of some KB."""
 ALWAYS_INFLATED = 8 << 20
-"""Bytes to which any body may be inflated, such as an image of zeros."""
+"""Bytes to which any body may inflate whatever its ratio, for example an image of zeros."""
 FASTEST = 1
-"""zlib's level of compression. The default, 6, makes JSON of numbers 5 % smaller and takes four to
+"""zlib's compression level. The default, 6, makes JSON of numbers 5 % smaller and takes four to
 eight times as long."""
 GZIPPED: Mapping[bytes, int] = {b"gzip": inflate.GZIP, b"x-gzip": inflate.GZIP}
-"""How bodies may be compressed, by the words of Content-Encoding; window bits for zlib."""
+"""Accepted compressions by their names in Content-Encoding; window bits for zlib."""
 GZIP: Headers = ((b"content-encoding", b"gzip"), (b"vary", b"Accept-Encoding"))
 
 
@@ -54,13 +54,13 @@ async def read_body(
     Args:
         request: whose body has not been read yet.
         limit: largest size in bytes, also after decompression.
-        lease: takes what the body and work on it need; of whoever works on it.
-        codings: how it may be compressed.
+        lease: counts the memory for the body and its processing; belongs to the caller.
+        codings: accepted compressions.
 
     Raises:
-        RequestTooLarge: the body is larger; what is over the limit is not kept.
-        InvalidRequest: the body is not the compressed data that its header announces.
-        UnknownEncoding: its header announces something else.
+        RequestTooLarge: the body is larger; bytes beyond the limit are not kept.
+        InvalidRequest: the body is not compressed as its header says.
+        UnknownEncoding: the header names another compression.
         QueueFull: the budget is spent.
     """
     _check_length(request.head.length, limit)
@@ -76,7 +76,7 @@ async def read_body(
 
 
 def _window_bits(head: RequestHead, known: Mapping[bytes, int]) -> int | None:
-    """Tell how the body is compressed; None where it is not."""
+    """Return zlib's window bits for the body's compression; None if it is not compressed."""
     encoding = head.fields.get(b"content-encoding", b"")
     codings = [coding.strip() for coding in encoding.lower().split(b",")]
     given = [coding for coding in codings if coding not in (b"", b"identity")]
@@ -91,7 +91,7 @@ def _window_bits(head: RequestHead, known: Mapping[bytes, int]) -> int | None:
 
 
 def _check_length(length: int | None, limit: int) -> None:
-    """Refuse a body by its head, before it is sent."""
+    """Refuse a too long body by its head, before the client sends it."""
     if length is not None:
         if length > limit:
             raise _too_large(limit)
@@ -99,7 +99,7 @@ def _check_length(length: int | None, limit: int) -> None:
 
 
 async def _gathered(stream: Stream, limit: int, lease: Lease) -> bytes | None:
-    """Read a body that comes in pieces; None when it is larger than `limit`."""
+    """Read a body that arrives in pieces; None if it is larger than `limit`."""
     pieces: list[bytes] = []
     size = 0
     while not (pieces and stream.state is Body.WHOLE):
@@ -122,22 +122,22 @@ async def _inflated(body: bytes, limit: int, window_bits: int) -> bytes:
     except inflate.Malformed as error:
         raise _malformed(str(error), window_bits) from error
     except inflate.TooLong:
-        # The bound that was met tells which advice helps.
+        # The advice in the error depends on which of the two limits was exceeded.
         raise (_grows() if most == grown else _too_large(limit)) from None
 
 
 def parse_slowly(head: RequestHead, body: bytes) -> PredictBody | SlicedBody | FormBody:
-    """Parse the body of a Predict that is not for the event loop: large, no strict JSON, or a form.
+    """Parse a Predict body that is too slow for the event loop: large, lenient JSON, or a form.
 
     Raises:
-        InvalidRequest: it is neither JSON nor the form that its head announces.
+        InvalidRequest: the body is neither JSON nor the form that its head announces.
     """
     kind = head.fields.get(b"content-type", b"")
     return parse_form(body, kind) if is_form(kind) else parse_predict(body)
 
 
 async def compressed(head: RequestHead, reply: Reply) -> Reply:
-    """Give a reply of at least `SMALLEST_COMPRESSED` bytes as gzip, if the client takes it."""
+    """Compress a reply of at least `SMALLEST_COMPRESSED` bytes if the client accepts gzip."""
     if not _takes_gzip(head):
         return reply
     status, headers, body, lines = reply
@@ -145,7 +145,7 @@ async def compressed(head: RequestHead, reply: Reply) -> Reply:
         body = gzip.compress(body, FASTEST)
     else:
         body = await asyncio.to_thread(gzip.compress, body, FASTEST)
-    # What says how long the body was before it was compressed is wrong now.
+    # Headers with the length of the uncompressed body are wrong now.
     kept = tuple(header for header in headers if header[0] != b"content-length")
     return Reply(status, (*kept, *GZIP), body, lines)
 

@@ -1,4 +1,4 @@
-"""What the transports know of who asks, for models that are told."""
+"""Makes `Caller` objects from requests, for models that ask for their callers."""
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -10,15 +10,15 @@ from ie_serving.server.transport.http1.messages import RequestHead
 
 
 def rest_caller(limit_s: float | None, head: RequestHead | None) -> Caller:
-    """Tell it of a REST request; there is no head where a version is warmed up."""
+    """Return the caller of a REST request; a warm-up has no request and no head."""
     if head is None:
         return Caller()
-    # REST has no deadline of the client's: the server's limit is all that is known.
+    # REST clients send no deadline, so the server's own limit is the only one.
     return Caller(_Headers(head.fields.items), limit_s)
 
 
 def grpc_callers(limit_s: float | None) -> Callable[[CallContext | None], Caller]:
-    """Give what tells it of gRPC calls; there is none where a version is warmed up."""
+    """Return a function that makes the caller of a gRPC call; a warm-up has no call."""
     return _GrpcCaller if limit_s is None else partial(_limited, limit_s)
 
 
@@ -31,7 +31,7 @@ def _limited(limit_s: float, call: CallContext | None) -> Caller:
 
 
 class _GrpcCaller(Caller):
-    """Reads the call when it is asked: most models ask for nothing."""
+    """Reads the call's metadata on demand: most models read none."""
 
     __slots__ = ("_call",)
     _call: CallContext | None
@@ -48,12 +48,12 @@ class _GrpcCaller(Caller):
         return self._call.time_remaining() if self._call else None
 
     def deadline(self, since: float) -> float | None:
-        left_s = self.remaining_s  # of now
+        left_s = self.remaining_s  # at this moment
         return None if left_s is None else time.time() + left_s
 
 
 class _Headers(Mapping[str, str]):
-    """Headers by name, read when the first is asked for: most models ask for none."""
+    """Headers by name, parsed at the first access: most models read none."""
 
     __slots__ = ("_found", "_pairs")
 
@@ -77,7 +77,7 @@ class _Headers(Mapping[str, str]):
 
 
 def named(pairs: Iterable[tuple[str | bytes, str | bytes]]) -> dict[str, str]:
-    """Give headers, or metadata, by name in lower case."""
+    """Return headers, or metadata, by lower-case name."""
     return {_text(key).lower(): _text(value) for key, value in pairs}
 
 

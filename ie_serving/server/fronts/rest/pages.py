@@ -1,6 +1,6 @@
-"""Replies that every REST front gives alike: JSON, refusals, what OPTIONS gets.
+"""Replies that all REST fronts share: JSON, errors, answers to OPTIONS.
 
-Errors become `{"error": ...}` here and nowhere else.
+Only this module turns errors into `{"error": ...}`.
 """
 
 from ie_serving.server.status import explain, http_of
@@ -17,28 +17,28 @@ CORS: Headers = (
     (b"access-control-allow-headers", b"Content-Type"),
 )
 CORS_OF_CALLERS = (*CORS[:2], (CORS[2][0], b"Content-Type, Authorization, X-Api-Key"))
-"""The same where callers are asked who they are."""
+"""CORS headers of a server that authenticates its callers."""
 SAME_ORIGIN = (b"cross-origin-resource-policy", b"same-origin")
-"""Header of a reply that no page of another origin may have, whether or not CORS is enabled."""
+"""Header that keeps pages of other origins from reading a reply, with CORS enabled or not."""
 JSON_REPLY: Headers = ((b"content-type", JSON.encode()),)
 RETRY_LATER: Headers = (*JSON_REPLY, (b"retry-after", b"1"))
-"""Of a 429: what filled the queue or the budget is mostly answered within a second."""
+"""Headers of a 429: a full queue or budget mostly has room again within a second."""
 
 Page = tuple[int, str, Buffer]
 """HTTP status, content type, body."""
 
 
 def failed(error: Exception) -> Page:
-    """Phrase an error."""
+    """Turn an error into a page."""
     code, text = explain(error)
     return http_of(error, code), JSON, encode_error(text)
 
 
 def typed(media_type: str) -> Headers:
-    """Give the headers of a reply whose type its client has chosen.
+    """Return the headers of a reply whose media type the client has chosen.
 
-    A browser must not take the bytes for another type, as for a page with scripts; and a picture
-    (SVG) that is opened as a page must not run any.
+    They keep a browser from guessing another type, such as a page with scripts, and from running
+    scripts in a picture (SVG) that is opened as a page.
     """
     return (
         (b"content-type", media_type.encode("latin-1", "replace")),
@@ -48,17 +48,17 @@ def typed(media_type: str) -> Headers:
 
 
 def json_page(status: int, body: bytes) -> Page:
-    """Give a page of JSON."""
+    """Make a page of JSON."""
     return status, JSON, body
 
 
 def preflight(origin: str) -> Page:
-    """Answer OPTIONS as TensorFlow Serving does, which looks at the origin's scheme alone."""
+    """Answer OPTIONS as TensorFlow Serving does, which checks only the origin's scheme."""
     known = "http://" in origin or "https://" in origin
     return (200 if known else 400), HTML, b""
 
 
 def refusal(error: Exception) -> Reply:
-    """Phrase an error as the reply to a request."""
+    """Turn an error into the reply to a request."""
     status, _, text = failed(error)
     return Reply(status, RETRY_LATER if status == TOO_MANY_REQUESTS else JSON_REPLY, text)

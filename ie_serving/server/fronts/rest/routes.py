@@ -1,4 +1,4 @@
-"""Routes of a REST front end, put before those of others: what asks for them, and what answers."""
+"""Routes of one REST front end, put before those of others; the front end is made on first use."""
 
 from collections.abc import Callable, Collection, Coroutine
 from typing import Any, Generic, Protocol, TypeVar
@@ -8,26 +8,26 @@ from ie_serving.server.transport.http1.messages import Answer, App, Request, Req
 Found = TypeVar("Found")
 Found_contra = TypeVar("Found_contra", contravariant=True)
 Verb = tuple[str, str]
-"""A verb of `gate/rights.py` and the model that a request names; empty where it names none."""
+"""A verb of `gate/rights.py`, and the model that a request names, or an empty string."""
 Wanted = Callable[[RequestHead], Verb]
-"""Tells what a request asks for. Raises: NotFound."""
+"""Classifies a request for the gate. Raises: NotFound."""
 
 
 class Front(Protocol[Found_contra]):
-    """What answers the requests of one front end."""
+    """A front end that answers the requests matching its routes."""
 
     def answer(self, request: Request, found: Found_contra) -> Coroutine[Any, Any, Answer]:
-        """Answer one request, of which `found` is asked."""
+        """Answer one request, which `Routes` has parsed into `found`."""
 
 
 class Routes(Generic[Found]):
-    """The routes of one front end, which the first request that asks for one imports and makes.
+    """The routes of one front end. The first request that matches one imports and makes it.
 
     Args of the constructor:
-        asked: tells what a request asks the front end for; None where it is for others.
-        verb: tells the gate what that is.
+        asked: parses a request for the front end; None if it matches none of its routes.
+        verb: classifies a parsed request for the gate.
         make: imports and makes the front end.
-        taken: paths of this front end at which something else stands.
+        taken: paths of this front end that another front end serves.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class Routes(Generic[Found]):
         return answer
 
     def wanted(self, of_others: Wanted) -> Wanted:
-        """Tell the gate what a request of these routes asks for, else what `of_others` says."""
+        """Extend the classification for the gate: these routes first, then `of_others`."""
 
         def wanted(head: RequestHead) -> Verb:
             found = self._found(head)

@@ -1,4 +1,4 @@
-"""`ie_serving.StreamService` over gRPC: PredictRequests in, their answers out, in order."""
+"""`ie_serving.StreamService` over gRPC: a stream of PredictRequests, answered in order."""
 
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import aclosing
@@ -20,7 +20,7 @@ class StreamService:
     """Answers the methods of StreamService.
 
     Args of the constructor:
-        streams: answers.
+        streams: answers the requests.
         tells_callers: see `PredictionService`.
     """
 
@@ -36,7 +36,7 @@ class StreamService:
     async def predict_stream(
         self, requests: AsyncIterator[Buffer], context: CallContext
     ) -> AsyncGenerator[bytes, None]:
-        """Answer each request; what is wrong with one ends no other."""
+        """Answer each request; a faulty request does not end the others."""
         options = options_of(named(context.invocation_metadata() or ()))
         answers = self._streams.answers(requests, self._reader(context), options)
         async with aclosing(answers) as each:

@@ -1,4 +1,4 @@
-"""Streams, of which nothing is imported before a client opens the first one."""
+"""Streams over both ports; their modules are imported when a client opens the first one."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from ie_serving.server.transport.grpc.services import Buffer, CallContext, Metho
 from ie_serving.server.transport.http1.messages import RequestHead
 from ie_serving.telemetry.metrics.page import Part
 
-if TYPE_CHECKING:  # a worker imports what a port needs when that port is on
+if TYPE_CHECKING:  # modules of a port are imported only if that port is on
     from ie_serving.inference.streams import OpenStreams
     from ie_serving.server.fronts.streams.grpc_service import StreamService
 
 NAME: Final = "ie_serving.StreamService"
 METHOD: Final = "PredictStream"
 _END: Final = b":stream"
-"""Of the path of a stream over REST."""
+"""End of the path of a stream over REST."""
 
 
 class LaterStreams:
     """The streams of one worker, over both ports.
 
     Args of the constructor:
-        show: has the page of metrics ask for more lines; see `Metrics.show`.
-        tells_callers: whether a model may be told who asks.
+        show: adds lines to the metrics page; see `Metrics.show`.
+        tells_callers: whether models may see the caller.
     """
 
     def __init__(self, show: Callable[[Part], None], *, tells_callers: bool) -> None:
@@ -38,7 +38,7 @@ class LaterStreams:
         self._open: OpenStreams | None = None
 
     def grpc(self, plane: DataPlane, interface: Interface[bytes]) -> dict[str, dict[str, Method]]:
-        """Give the service over one data plane."""
+        """Return the service over one data plane."""
         service: StreamService | None = None
 
         async def converse(
@@ -60,7 +60,7 @@ class LaterStreams:
     def rest(
         self, plane: DataPlane, interface: Interface[Any], limit: int, *, any_origin: bool
     ) -> Routes[bool]:
-        """Give the routes of WebSockets; for the arguments see `Upgrades`."""
+        """Return the routes of WebSockets; for the arguments see `Upgrades`."""
 
         def made() -> Front[bool]:
             from ie_serving.inference.streams import Streams
@@ -73,7 +73,7 @@ class LaterStreams:
 
     @property
     def opened(self) -> OpenStreams:
-        """All that are open, over both ports."""
+        """All open streams, over both ports."""
         if self._open is None:
             from ie_serving.inference.streams import OpenStreams
 
@@ -84,7 +84,7 @@ class LaterStreams:
         return self._open
 
     def set_ready(self, ready: bool) -> None:
-        """When the server stops, let every stream answer what has come, and end; open no more."""
+        """At a stop, let streams answer the requests they have received and end; open no more."""
         self._stopping = not ready
         if self._stopping and self._open is not None:
             self._open.stop()

@@ -1,4 +1,4 @@
-"""`ws://.../v1/models/MODEL:stream`: messages are bodies of `:predict`, answers are its replies."""
+"""Streams by WebSocket at `/v1/models/MODEL:stream`; each message is the body of a `:predict`."""
 
 import asyncio
 import json
@@ -51,20 +51,20 @@ NORMAL: Final = 1000
 CLOSE_CODES: Final[Mapping[type[ServingError], int]] = {
     NotAvailable: 1001,  # "going away"
     QueueFull: 1013,  # "try again later"
-    ServingError: 1011,  # what kept the server from going on
+    ServingError: 1011,  # the server cannot go on
 }
-"""By the error that a stream ends with. Source: RFC 6455 section 7.4.1, and IANA's list."""
+"""Close codes by the stream's final error. Source: RFC 6455 section 7.4.1, and IANA's list."""
 OPTIONS: Final = ("in_flight", "drop_oldest")
 
 
 class Upgrades:
-    """Answers requests for a WebSocket.
+    """Answers requests that open a WebSocket.
 
     Args of the constructor:
-        plane: knows the models.
+        plane: has the models.
         streams: answers the messages.
         limit: bytes of the largest message.
-        any_origin: pages of other origins may open one, too.
+        any_origin: pages of other origins may open a WebSocket, too.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class Upgrades:
         self._any_origin = any_origin
 
     async def answer(self, request: Request, _: bool) -> Answer:
-        """Go over to the WebSocket, or refuse it."""
+        """Switch the connection to a WebSocket, or refuse it."""
         try:
             return self._switch(request)
         except UpgradeRequired as error:
@@ -118,7 +118,7 @@ class Upgrades:
     async def _serve(
         self, head: RequestHead, model: ModelSpec, options: StreamOptions, channel: Channel
     ) -> None:
-        # Here: whoever opens no WebSocket needs no library for it.
+        # Imported here: a server without WebSockets does not need the library.
         from ie_serving.server.transport.websocket.session import Session
 
         task = asyncio.current_task()
@@ -140,7 +140,7 @@ class Upgrades:
         else:
             await session.close(NORMAL)
         finally:
-            # Tasks and generators refer to each other: the session waits for the garbage collector.
+            # Tasks and generators form cycles, so the session lives until garbage collection.
             session.release()
 
 
@@ -171,7 +171,7 @@ def _reader(
         asked: PredictBody | SlicedBody | None = parse_at_once(body)
         if asked is None:
             asked = await in_thread(parse_predict, body)
-            size = max(size, LARGE_BODY)  # to decode it takes long, too
+            size = max(size, LARGE_BODY)  # decoding takes long, so it is done in a thread
         name, decode = asked.signature_name, asked.decode
         return InferRequest(model, name, decode, size, asked.decode_at_once, (), head)
 
@@ -179,7 +179,7 @@ def _reader(
 
 
 async def _say(session: "Session", answer: Answered[Buffer]) -> None:
-    """Send an answer, or why there is no room for it: others of the stream go on."""
+    """Send an answer, or the error that it is too large for the budget; the stream goes on."""
     try:
         await session.send(_text(answer))
     except (QueueFull, RequestTooLarge) as error:

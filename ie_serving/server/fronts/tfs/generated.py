@@ -1,6 +1,6 @@
-"""`gen_json` and `gen_client`: a request made up from a model's metadata, and what sends it.
+"""`gen_json` and `gen_client`: a sample request made from a model's metadata, and client programs.
 
-simple_tensorflow_serving has routes of these names. Here the request is one of `:predict`.
+simple_tensorflow_serving has routes of these names. Here the sample is a body of `:predict`.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -21,19 +21,19 @@ TEXT: Final = "text/plain; charset=utf-8"
 LANGUAGE, SIGNATURE = "language", "signature_name"
 
 Ask = Callable[[Callable[[Servable], call.Call]], call.Call]
-"""Gives what a function makes of the version that is meant. Raises ServingError."""
+"""Applies a function to the version that the request names. Raises ServingError."""
 
 
 def page(asked: Route, address: str, ask: Ask) -> Page | Awaitable[Page]:
-    """Answer one of both routes.
+    """Answer a request to either route.
 
     Args:
-        asked: which, with its query.
+        asked: the route, with its query.
         address: of this server, as the caller reached it.
         ask: see `Ask`.
 
     Raises:
-        ServingError: no such model, language or parameter, or nothing can be made up for it.
+        ServingError: unknown model, language or parameter, or no sample can be made for the model.
     """
     given = parameters(asked)
 
@@ -46,7 +46,7 @@ def page(asked: Route, address: str, ask: Ask) -> Page | Awaitable[Page]:
 
 
 def written(asked: Route, given: Mapping[str, str], made: call.Call) -> Page | Awaitable[Page]:
-    """Write the body of a call, or the program that makes it.
+    """Write the body of a call, or a program that makes the call.
 
     Raises:
         InvalidRequest: an unknown language.
@@ -58,13 +58,13 @@ def written(asked: Route, given: Mapping[str, str], made: call.Call) -> Page | A
 
 
 async def _json(body: Pieces) -> Page:
-    # In a thread: unlike a program, it has all elements.
+    # In a thread: unlike a program, the body spells out all elements.
     text = await in_thread(partial(text_of, body))
     return 200, JSON, text.encode()
 
 
 def parameters(asked: Route) -> dict[str, str]:
-    """Give the parameters of the query. Raises: InvalidRequest."""
+    """Parse the parameters of the query. Raises: InvalidRequest."""
     given = dict(parse_qsl(asked.query, keep_blank_values=True))
     known = [SIGNATURE] if asked.verb == "gen_json" else [LANGUAGE, SIGNATURE]
     for name in given:

@@ -1,4 +1,4 @@
-"""What Classify, Regress and MultiInference answer over gRPC: results to bytes."""
+"""Encodes the gRPC replies of Classify, Regress and MultiInference: results to bytes."""
 
 from collections.abc import Callable, Mapping, Sequence
 
@@ -26,7 +26,7 @@ FIELDS: Mapping[Method, tuple[str, Callable[[Outputs, int], Proto]]] = {
     Method.CLASSIFY: ("classification_result", _classified),
     Method.REGRESS: ("regression_result", _regressed),
 }
-"""By method: the field of an InferenceResult that holds its result, and what makes that."""
+"""By method: the field of an InferenceResult for the result, and the function that encodes it."""
 
 
 def encode_classification(results: Results) -> bytes:

@@ -1,4 +1,4 @@
-"""`tensorflow.serving.ModelService`: status, and reloading the configuration. Bytes to bytes."""
+"""`tensorflow.serving.ModelService`: model status, and configuration reload. Bytes to bytes."""
 
 import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
@@ -19,7 +19,7 @@ from ie_serving.wire.tfs import metadata
 from ie_serving.wire.tfs.requests import parse, read_model_spec
 
 MOST_MODELS = 10_000
-"""Models of one reload, far above what one process can serve: each opens its base path."""
+"""Most models of one reload, far above what one process can serve: each opens its base path."""
 
 NAME = "tensorflow.serving.ModelService"
 
@@ -27,20 +27,20 @@ Read = Callable[[Proto], Sequence[ModelConfig]]
 """Reads and checks a ModelServerConfig. Raises ConfigError."""
 
 Check = Callable[[Iterable[str]], None]
-"""Finds what is wrong with base paths. Raises ConfigError with all faults."""
+"""Checks base paths. Raises ConfigError with all faults."""
 
 Apply = Callable[[Sequence[ModelConfig]], Awaitable[None]]
-"""Applies a configuration as a whole or not at all. Raises ServingError."""
+"""Applies a configuration completely or not at all. Raises ServingError."""
 
 
 class ModelService:
     """Answers the methods of ModelService.
 
     Args of the constructor:
-        plane: tells the status of models.
-        interface: describes this front end to it.
+        plane: returns the status of models.
+        interface: describes this front end to the data plane.
         read, check_paths, apply: the steps of a reload.
-        reload_allowed: whether clients may change what is served.
+        reload_allowed: whether clients may change the configuration.
     """
 
     def __init__(
@@ -68,20 +68,20 @@ class ModelService:
         }
 
     async def get_model_status(self, payload: Buffer, context: CallContext) -> bytes:
-        """Give the states of one version or of all, highest first."""
+        """Return the states of one version or of all, highest version first."""
         began = time.perf_counter()
         with self._plane.counting_refusals("", self._interface):
             model = _status_model(payload)
         return self._plane.status(model, self._interface, began, metadata.status_response)
 
     async def handle_reload_config_request(self, payload: Buffer, context: CallContext) -> bytes:
-        """Change to another configuration; answers when it serves."""
+        """Change to another configuration; answer when its models serve."""
         if not self._reload_allowed:
             raise Forbidden(
                 "HandleReloadConfigRequest is switched off: change the configuration file",
                 Hint(", or start the server with {server.reload_by_rpc}"),
             )
-        # In a thread: thousands of models take some 10 us each to read and to check.
+        # In a thread: parsing and checking takes some 10 us for each of thousands of models.
         await self._apply(await in_thread(self._wanted, payload))
         response = messages.ReloadConfigResponse()
         response.status.error_code = Code.OK

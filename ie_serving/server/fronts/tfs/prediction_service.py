@@ -1,4 +1,4 @@
-"""`tensorflow.serving.PredictionService` over gRPC: bytes, the data plane, bytes."""
+"""`tensorflow.serving.PredictionService` over gRPC: parse, call the data plane, encode."""
 
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -40,11 +40,11 @@ T = TypeVar("T")
 NAME = "tensorflow.serving.PredictionService"
 
 MOST_TASKS = 1000
-"""Tasks of one MultiInference. Each names another signature, and no model has a tenth of that."""
+"""Most tasks of one MultiInference. Each names another signature; no model has a tenth as many."""
 LARGE_MESSAGE = 16 * 1024
-"""Bytes of a message, other than Predict's, from which it is parsed in a thread. protobuf takes
-0.1 ms for as many bytes of empty Examples; but there may be `MOST_TASKS` tasks among them, each of
-which is read in 1 us."""
+"""Bytes of a message, other than Predict's, from which a thread parses it. protobuf takes 0.1 ms
+for as many bytes of empty Examples; but the message may also have `MOST_TASKS` tasks, each of which
+takes 1 us to read."""
 
 LABELS: Mapping[Api, str] = {
     Api.PREDICT: "Predict",
@@ -61,7 +61,7 @@ def grpc_interface(*, tensor_content: bool, limit_s: float | None) -> Interface[
 
     Args:
         tensor_content: encode outputs as `tensor_content` instead of the typed lists.
-        limit_s: longest time that an inference may take, beside the caller's own deadline.
+        limit_s: longest time in seconds of an inference, beside the caller's own deadline.
     """
     return Interface(
         entrypoint="GRPC",
@@ -77,10 +77,10 @@ class PredictionService:
     """Answers the methods of PredictionService.
 
     Args of the constructor:
-        plane: answers.
+        plane: answers the requests.
         interface: see `grpc_interface`.
-        tells_callers: whether a model may be told who asks. Otherwise no request refers to its
-            call, which would keep what the transport holds of it: 80 MB more in hostile traffic.
+        tells_callers: whether models may see the caller. If not, no request refers to its call,
+            which would keep the transport's data of it alive: 80 MB more in hostile traffic.
     """
 
     def __init__(
@@ -102,7 +102,7 @@ class PredictionService:
         }
 
     def replays(self) -> dict[str, Replay]:
-        """What answers each kind of warm-up record."""
+        """Functions that replay each kind of warm-up record."""
         return {
             "predict_log": self._replay_predict,
             "classify_log": partial(self._replay, Method.CLASSIFY, messages.ClassificationRequest),
@@ -113,7 +113,7 @@ class PredictionService:
     def predict(self, payload: Buffer, context: CallContext) -> Awaitable[bytes]:
         """Run a signature on named tensors."""
         began = time.perf_counter()
-        # As `_read`, without the call: this is done for every small request.
+        # `_read` inline, which saves every small request a call.
         try:
             request = self._parser.parse(payload)
         except Unclear:
@@ -126,20 +126,20 @@ class PredictionService:
         return self._plane.predict(request, self._interface, began)
 
     async def _predict_unclear(self, payload: Buffer, context: CallContext, began: float) -> bytes:
-        """Let protobuf parse a large request of another form than clients write."""
+        """Let protobuf parse a large request that is not in the form that clients usually write."""
         request = await self._read(parse_whole, payload)
         if self._tells_callers:
             request.caller = context
         return await self._plane.predict(request, self._interface, began)
 
     async def classify(self, payload: Buffer, context: CallContext) -> bytes:
-        """Give classes and scores for Examples."""
+        """Return classes and scores for Examples."""
         began = time.perf_counter()
         request = await self._read(partial(_examples, messages.ClassificationRequest), payload)
         return await self._plane.classify(request, self._interface, began, encode_classification)
 
     async def regress(self, payload: Buffer, context: CallContext) -> bytes:
-        """Give a value for each Example."""
+        """Return a value for each Example."""
         began = time.perf_counter()
         request = await self._read(partial(_examples, messages.RegressionRequest), payload)
         return await self._plane.regress(request, self._interface, began, encode_regression)
@@ -159,7 +159,7 @@ class PredictionService:
         return self._plane.metadata(model, self._interface, began, _encode_metadata)
 
     async def _read(self, read: Callable[[Buffer], T], payload: Buffer) -> T:
-        """Parse a request; one that cannot be parsed counts under no model's name."""
+        """Parse a request; count an unparsable one with an empty model name."""
         with self._plane.counting_refusals("", self._interface):
             return await self._parsed(read, payload)
 
@@ -188,7 +188,7 @@ def _encoders(
     servable: Servable, signature: Signature, outputs: Sequence[str], *, tensor_content: bool
 ) -> Mapping[object, Encode[bytes]]:
     made = partial(ResponseEncoder, servable.name, servable.version, tensor_content=tensor_content)
-    # A PredictResponse has one form only.
+    # A PredictResponse has only one form.
     if signature.gives_any:
         return {None: OpenEncoder(signature, outputs, made).encode}
     return {None: made(signature, outputs).encode}
@@ -217,17 +217,17 @@ def _multi(payload: Buffer) -> tuple[ExamplesRequest, list[Task]]:
             " send them in parts"
         )
     tasks = [Task(read_model_spec(task.model_spec), task.method_name) for task in request.tasks]
-    # The tasks name the model; the request itself has no place for it.
+    # The tasks name the model; the request itself has no field for it.
     asked = request.input
     decode = partial(examples_of, asked)
     return ExamplesRequest(ModelSpec(""), "", decode, count_of(asked)), tasks
 
 
 def _metadata_model(payload: Buffer) -> ModelSpec:
-    """Read whose metadata is asked for.
+    """Read which model's metadata a request asks for.
 
     Raises:
-        InvalidRequest: no model is named, or other fields than `signature_def`.
+        InvalidRequest: no model is named, or fields other than `signature_def` are asked for.
     """
     request = parse(messages.GetModelMetadataRequest, payload)
     model = model_spec_of(request)

@@ -1,10 +1,9 @@
-"""TensorFlow Serving's REST API: parse, ask the data plane, phrase.
+"""TensorFlow Serving's REST API: parse, call the data plane, write the reply.
 
-What runs a model comes by POST, and is answered straight from the request that the transport
-gives: it is asked most, and every step counts. Everything else, pages and refusals, is answered
-through Falcon. The grammar of TensorFlow Serving (`rest_routes.py`) matches whole targets, so one
-sink takes all that instead of a router. Pages are in `rest_pages.py`, errors in
-`fronts/rest/pages.py`.
+Requests that run a model are POSTs. They are answered directly from the transport's request, since
+they are the most frequent and every step counts. All else, pages and errors, is answered through
+Falcon. TensorFlow Serving's grammar (`rest_routes.py`) matches whole targets, so one sink takes all
+of that instead of a router. Pages are in `rest_pages.py`, errors in `fronts/rest/pages.py`.
 """
 
 import asyncio
@@ -93,22 +92,22 @@ from ie_serving.wire.tfs import metadata
 from ie_serving.wire.tfs.example import with_context
 
 LARGE_EXAMPLES_BODY = 4 * 1024
-"""Bytes of a body with Examples from which it is parsed in a thread, all of it: an empty Example is
-3 bytes of JSON, and takes 1 us; and what is no strict JSON takes several times as long."""
+"""Bytes of a body with Examples from which a thread parses all of it: an empty Example is 3 bytes
+of JSON and takes 1 us, and lenient JSON takes several times as long."""
 MOST_LABELS = 1 << 20
-"""Bytes of a body with labels: some ten thousand of them, above what anybody gives one model."""
+"""Largest body in bytes of a change of labels: some ten thousand labels; no model has as many."""
 STOPPING: Headers = ((b"connection", b"close"),)
-"""So that clients with a connection ask another server while this one stops."""
+"""Header that makes clients with an open connection use another server while this one stops."""
 
 FalconApp: TypeAlias = "falcon.asgi.App[falcon.asgi.Request, falcon.asgi.Response]"
 Run = Callable[[Request, ModelSpec, float], Awaitable[Buffer | Reply]]
-"""Answers a POST that arrived at that `time.perf_counter()`, by JSON or by a reply of its own."""
+"""Answers a POST that arrived at that `time.perf_counter()`: JSON, or a complete reply."""
 Look = Callable[[ModelSpec, float], Buffer]
 """Answers a GET that arrived at that `time.perf_counter()`."""
 Poll = Callable[[str], Awaitable[None]]
 """Lists a model's repository now; returns when its versions are known. Raises ServingError."""
 Change = Callable[[str, bytes], Awaitable[bytes]]
-"""Changes what a model's name and a body say, and shows it. Raises ServingError."""
+"""Applies a body's changes to the model of that name, and returns it. Raises ServingError."""
 WriteMetadata = Callable[[str, int, Mapping[str, Signature]], bytes]
 """Writes a version's metadata: model name, version, its signatures."""
 
@@ -178,12 +177,12 @@ class RestApi:
         self._rarely = around(Asgi(pages))
 
     async def answer(self, request: Request) -> Answer:
-        """Answer one request, whatever it asks for. See `http1.messages.App`."""
+        """Answer one request of any kind. See `http1.messages.App`."""
         began = time.perf_counter()
         head = request.head
         asked = None
         if head.method == "POST":
-            # What strangers send must not fill the memory: longer targets are parsed each time.
+            # Longer targets are parsed each time, so that unknown clients cannot fill the cache.
             short = len(head.path) + len(head.query) <= LONGEST_REMEMBERED
             asked = (remembered_post if short else posted)(head.path, head.query)
         if asked is None:
@@ -203,11 +202,11 @@ class RestApi:
         return await self.finished(head, reply)
 
     async def finished(self, head: RequestHead, reply: Answer) -> Answer:
-        """Compress a reply that is worth it, and add what the server's state asks for."""
+        """Compress a reply if that is worth it, and add headers for the server's state."""
         if isinstance(reply, Reply) and len(reply.body) >= SMALLEST_COMPRESSED:
             reply = _counted(await compressed(head, reply))
         headers = reply.headers
-        # A client that kept its connection would send the next request to a server that is gone.
+        # A client that kept its connection would send its next request to a stopped server.
         if self._health.phase is Phase.STOPPING:
             headers += STOPPING
         if self._enable_cors and SAME_ORIGIN not in headers:
@@ -217,7 +216,7 @@ class RestApi:
     async def answer_page(
         self, req: falcon.asgi.Request, resp: falcon.asgi.Response | None, **_: object
     ) -> None:
-        """Answer what asks no model to run. Falcon passes both by these names."""
+        """Answer requests that run no model. Falcon passes both arguments by these names."""
         assert resp is not None  # only WebSockets have none, and they have no sink
         target = target_of(req.scope["raw_path"], req.scope["query_string"])
         is_reload = req.method == "POST" and target.lower() == RELOAD
@@ -237,7 +236,7 @@ class RestApi:
 
     def _page(self, request: falcon.asgi.Request) -> Page | Awaitable[Page]:
         path: bytes = request.scope["raw_path"]
-        # First, since metrics may be wanted below /v1/, too.
+        # First, since the metrics path may be below /v1/, too.
         if page := self._pages.get(path):
             return page()
         if path[:4].lower() != b"/v1/":
@@ -260,7 +259,7 @@ class RestApi:
     def _generated(
         self, asked: Route, request: falcon.asgi.Request, began: float
     ) -> Page | Awaitable[Page]:
-        # Here, not above: few servers are ever asked.
+        # Imported here: few servers get such requests.
         from ie_serving.server.fronts.tfs.generated import page
 
         address = f"{'https' if self._secure else 'http'}://{request.get_header('Host') or ''}"
@@ -273,21 +272,21 @@ class RestApi:
             return 404, HTML, NOT_FOUND_PAGE
         try:
             return json_page(*self._health.model_reply(model, self._plane.is_ready(model)))
-        except NotFound:  # whose text names all models, and a probe needs no credentials
+        except NotFound:  # its text lists all models; a probe needs no credentials
             said = f"no such model: {model.name}; GET /v1/models names those that are served"
             return failed(NotFound(said))
 
     async def _predict(self, request: Request, model: ModelSpec, began: float) -> Buffer | Reply:
-        try:  # as `counting_refusals`, without the call: this is done for every small request
+        try:  # `counting_refusals` inline, which saves every small request a call
             body, limit = request.body, self._max_body_bytes
             if body is None or len(body) > limit or b"content-encoding" in request.head.fields:
-                held = Lease(BUDGET)  # until the reply is made: what else refers to it has ended
+                held = Lease(BUDGET)  # ends with the reply: other users of the body are done then
                 body = await read_body(request, limit, held)
             size = len(body)
             asked: PredictBody | SlicedBody | FormBody | None = parse_at_once(body)
             if asked is None:
                 asked = await in_thread(parse_slowly, request.head, body)
-                size = max(size, LARGE_BODY)  # to decode it takes long, too
+                size = max(size, LARGE_BODY)  # decoding takes long, so it is done in a thread
         except ENDED as error:
             self._plane.refused(model.name, error, self._interface, Api.PREDICT)
             raise
@@ -377,7 +376,7 @@ def _models(names: Sequence[str]) -> bytes:
 
 
 def _counted(reply: Reply) -> Reply:
-    """Count a large reply until the client has read it; refuse it where that is too much."""
+    """Count a large reply until the client has read it; refuse it if the budget is too small."""
     try:
         return reply._replace(body=BUDGET.held_with(reply.body))
     except ServingError as error:

@@ -1,4 +1,4 @@
-"""TensorFlow Serving's REST API as the data plane knows it, and how its replies are written."""
+"""Describes TensorFlow Serving's REST API to the data plane, and encodes its replies."""
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -21,11 +21,11 @@ from ie_serving.wire.tfs.predict import chosen
 from ie_serving.wire.tfs.results import classes_of, values_of
 
 LARGE_BODY = 32 * 1024
-"""Bytes of a body from which it is decoded in a thread, unless it holds plain numbers: rows that
-are objects cost about 1.3 ms for each KB."""
+"""Bytes of a body from which a thread decodes it, unless it holds plain numbers: rows that are
+objects take about 1.3 ms for each KB."""
 LARGE_OUTPUT = 32 * 1024
-"""Elements of all outputs from which JSON is written in a thread. Below, that takes less than the
-millisecond for which the event loop may be held."""
+"""Elements in all outputs from which a thread writes the JSON. Fewer take less than 1 ms, the most
+that may block the event loop."""
 LABELS: Mapping[Api, str] = {
     Api.PREDICT: "predict",
     Api.CLASSIFY: "classify",
@@ -34,11 +34,11 @@ LABELS: Mapping[Api, str] = {
     Api.STATUS: "",
     Api.MODELS: "",
 }
-"""What TensorFlow Serving calls them in its metrics: a GET has no name there."""
+"""Names of the APIs in TensorFlow Serving's metrics, which have none for a GET."""
 
 
 def rest_interface(*, limit_s: float) -> Interface[Buffer]:
-    """Describe TensorFlow Serving's REST API to the data plane; no inference outlasts `limit_s`."""
+    """Describe TensorFlow Serving's REST API to the data plane; `limit_s` bounds an inference."""
     return Interface(
         entrypoint="REST",
         labels=LABELS,
@@ -77,7 +77,7 @@ def _open_predictions(outputs: Mapping[str, Array], form: Format) -> Buffer:
 
 
 def _unknown_signature(servable: Servable, name: str) -> InvalidRequest:
-    """Unlike over gRPC an unknown signature is an invalid argument."""
+    """Unlike over gRPC, an unknown signature is an invalid argument."""
     known = servable.signature_names
     return InvalidRequest(
         f'Serving signature name: "{name}" not found in signature def;'
@@ -86,10 +86,10 @@ def _unknown_signature(servable: Servable, name: str) -> InvalidRequest:
 
 
 def classifications(results: Results) -> bytes:
-    """Encode what a Classify has computed."""
+    """Encode the results of a Classify."""
     return encode_classifications(classes_of(results.outputs, results.rows))
 
 
 def regressions(results: Results) -> bytes:
-    """Encode what a Regress has computed."""
+    """Encode the results of a Regress."""
     return encode_regressions(values_of(results.outputs, results.rows))

@@ -1,6 +1,6 @@
-"""`POST /v1/models/NAME:invoke`: the body goes as it came to a model that takes bytes.
+"""`POST /v1/models/NAME:invoke`: passes the raw body to a model that takes bytes.
 
-`core/values/raw_bodies.py` says which do, and what the reply is. TensorFlow Serving has no such
+`core/values/raw_bodies.py` defines which models do, and the reply. TensorFlow Serving has no such
 route.
 """
 
@@ -23,8 +23,8 @@ class Invocations:
     """Answers `:invoke`.
 
     Args of the constructor:
-        plane: answers.
-        rest: the REST API, whose limit, labels and errors hold here too.
+        plane: answers the requests.
+        rest: interface of the REST API, whose limit, labels and errors apply here too.
         max_body_bytes: largest body.
     """
 
@@ -32,7 +32,7 @@ class Invocations:
         self._plane = plane
         self._rest = rest
         self._max_body_bytes = max_body_bytes
-        # One of its own: what is bound for a version differs by interface.
+        # A separate interface, since each version keeps one `Bound` for each interface.
         self._interface: Interface[Reply] = Interface(
             entrypoint=rest.entrypoint,
             labels=rest.labels,
@@ -40,12 +40,12 @@ class Invocations:
             unknown_signature=rest.unknown_signature,
             limit_s=rest.limit_s,
             caller=rest.caller,
-            large_request=INT64_MAX,  # no body takes any time to decode
+            large_request=INT64_MAX,  # raw bodies take no time to decode
         )
 
     async def answer(self, request: Request, model: ModelSpec, began: float) -> Reply:
         """Run `serving_default` on the body of a POST. See `rest.Run`."""
-        held = Lease(BUDGET)  # until the reply is made
+        held = Lease(BUDGET)  # held until the reply is made
         with self._plane.counting_refusals(model.name, self._rest, Api.PREDICT):
             body = await read_body(request, self._max_body_bytes, held)
         asked = InferRequest(model, "", partial(_decoded, body), len(body), None, (), request.head)

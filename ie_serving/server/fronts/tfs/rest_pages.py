@@ -1,4 +1,4 @@
-"""Pages of TensorFlow Serving's REST port that need no model to run, and what probes are told."""
+"""Pages of TensorFlow Serving's REST port that run no model, and replies to probes."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 
@@ -13,11 +13,11 @@ NOT_FOUND_PAGE = (
     b"<HTML><HEAD>\n<TITLE>404 Not Found</TITLE>\n</HEAD><BODY>\n"
     b"<H1>Not Found</H1>\n</BODY></HTML>\n"
 )
-"""What the HTTP library of TensorFlow Serving answers outside of `/v1/`."""
+"""Reply of TensorFlow Serving's HTTP library to paths outside of `/v1/`."""
 
 
 def misrouted(error: InvalidRequest) -> Page:
-    """Phrase why there is no such route."""
+    """Make the reply to a target that matches no route."""
     # TensorFlow Serving answers a version beyond 64 bits without a body.
     if isinstance(error, VersionOverflow):
         return 400, JSON, b""
@@ -25,16 +25,16 @@ def misrouted(error: InvalidRequest) -> Page:
     return METHOD_NOT_ALLOWED if isinstance(error, UnknownMethod) else status, form, body
 
 
-# By the bytes of the path as they were sent, since probes write it alike each time.
+# Keyed by the raw bytes of the path: probes send the same bytes each time.
 def fixed_pages(
     health: Health, metrics: Metrics, metrics_paths: Sequence[str]
 ) -> Mapping[bytes, Callable[[], Page | Awaitable[Page]]]:
-    """Give the pages that are the same for every query, by their paths."""
+    """Return the pages that do not depend on the query, by path."""
     pages: dict[bytes, Callable[[], Page | Awaitable[Page]]] = {
         LIVE.encode(): lambda: json_page(*health.live_reply()),
         READY.encode(): lambda: json_page(*health.ready_reply()),
         STARTUP.encode(): lambda: json_page(*health.startup_reply()),
-        # Amazon SageMaker sends requests as soon as it has answered 200.
+        # Amazon SageMaker sends requests as soon as `/ping` has answered 200.
         PING.encode(): lambda: json_page(*health.ready_reply()),
     }
     for path in metrics_paths:

@@ -1,8 +1,8 @@
-"""What the target of a REST request asks for. Pure.
+"""Parses the target of a REST request. Pure.
 
-Source: the regular expressions and the dispatch of TensorFlow Serving's HTTP handler: the whole
-target, query included, must match, upper and lower case alike, but the last word is compared as it
-is written.
+Source: the regular expressions and the dispatch of TensorFlow Serving's HTTP handler. The whole
+target, query included, must match without regard to case; then the last word is compared with
+regard to case.
 """
 
 import re
@@ -23,7 +23,7 @@ from ie_serving.server.transport.http1.messages import RequestHead
 MODELS = "/v1/models"
 
 _ALL = {MODELS: "models", STATUS: "config", LOG_LEVEL: "log_level", DETAILS: "all_details"}
-"""What is asked of all models together, by its target."""
+"""Verbs of requests about all models, by target."""
 _CHOICE = r"(?:/versions/(\d+)|/labels/([^/:]+))?"
 _POST = re.compile(
     rf"{MODELS}/([^/:]+){_CHOICE}:(classify|regress|predict|invoke|poll|labels)",
@@ -37,13 +37,13 @@ _GET = re.compile(
 
 
 GENERATED = ("gen_json", "gen_client")
-"""Verbs of what is made up for people who write clients (`generated.py`)."""
+"""Verbs that generate samples for people who write clients (`generated.py`)."""
 _OF_A_MODEL = ("metadata", "details", *GENERATED)
-"""Words behind a model in the target of a GET."""
+"""Words that may follow a model in the target of a GET."""
 
 
 LONGEST_REMEMBERED = 256
-"""Characters of a target: what strangers send must not fill the memory."""
+"""Longest target in characters that is cached, so that unknown clients cannot fill the memory."""
 
 
 ALLOWED = "GET, HEAD, POST, OPTIONS"
@@ -51,15 +51,15 @@ ALLOWED = "GET, HEAD, POST, OPTIONS"
 
 
 class UnknownMethod(InvalidRequest):
-    """A method that no target of the API has."""
+    """An HTTP method that no target of the API accepts."""
 
 
 PING = "/ping"
-"""What Amazon SageMaker asks of a container, beside `/invocations` (`fronts/sagemaker`)."""
+"""Amazon SageMaker's health check of a container, beside `/invocations` (`fronts/sagemaker`)."""
 
 
 NOTHING = "nothing"
-"""Verb of a request in `/v1/` for what there is not; `RestApi` refuses it by the same `route`."""
+"""Verb of a request in `/v1/` that matches no route; `RestApi` then refuses it by `route`."""
 
 
 class VersionOverflow(InvalidRequest):
@@ -68,7 +68,7 @@ class VersionOverflow(InvalidRequest):
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """What is asked for.
+    """The parsed target of a request.
 
     Attributes:
         verb: `predict`, `classify`, `regress`, `invoke`, `poll`, `status` or `metadata`; `models`
@@ -76,8 +76,8 @@ class Route:
             `gen_json` and `gen_client`, as in simple_tensorflow_serving. `invoke`, `poll`,
             `stream`, `labels`, `details` and `all_details` are ours. TensorFlow Serving has no
             such routes.
-        model: which servable.
-        query: of `gen_json` and `gen_client`, which alone have one.
+        model: the servable.
+        query: of `gen_json` and `gen_client`, the only verbs with a query.
     """
 
     verb: str
@@ -86,11 +86,11 @@ class Route:
 
 
 def route(method: str, target: str) -> Route:
-    """Read a method and a target below `/v1/`. Clients ask the same again: it is remembered.
+    """Parse a method and a target below `/v1/`. Cached, since clients repeat their targets.
 
     Raises:
         InvalidRequest: `Malformed request: ...`, or the model's name is missing.
-        UnknownMethod: the same by its method.
+        UnknownMethod: no target accepts the method.
         VersionOverflow: the version does not fit 64 bits.
     """
     return (
@@ -101,7 +101,7 @@ def route(method: str, target: str) -> Route:
 def _read(method: str, target: str) -> Route:
     if method == "POST":
         return _post(target)
-    if method in ("GET", "HEAD"):  # the transport leaves the body of a reply to HEAD out
+    if method in ("GET", "HEAD"):  # the transport omits the body of a reply to HEAD
         return _get(target)
     raise UnknownMethod(f"Malformed request: {method} {target}")
 
@@ -110,12 +110,12 @@ _remembered = lru_cache(maxsize=1024)(_read)
 
 
 def target_of(path: bytes, query: bytes) -> str:
-    """Put path and query together as they came."""
+    """Join path and query as received."""
     return (b"%b?%b" % (path, query) if query else path).decode("latin-1")
 
 
 def posted(path: bytes, query: bytes) -> Route | None:
-    """Read the target of a POST; None where it asks no model to run."""
+    """Parse the target of a POST; None if it does not run a model."""
     try:
         return _post(target_of(path, query))
     except InvalidRequest:
@@ -127,25 +127,25 @@ remembered_post = lru_cache(maxsize=1024)(posted)
 
 
 def wanting(metrics_paths: Sequence[str]) -> Wanted:
-    """Give what tells a request's verb, and the model that it names, if any.
+    """Return a function that gives a request's verb, and the model that it names, if any.
 
-    It looks in the same order as `RestApi`: what is not the API's, the pages, is told by its path.
-    It raises NotFound for a path outside of the API that is no page.
+    The function tries routes in the order of `RestApi`, and recognises pages outside of the API by
+    path. It raises NotFound for a path outside of the API that is no page.
     """
     pages = page_verbs(metrics_paths)
     return partial(_wanted, pages=pages)
 
 
 def page_verbs(metrics_paths: Sequence[str]) -> Mapping[bytes, str]:
-    """Say what each page outside of the API is, by its path."""
-    # Metrics last: at a path of health they stand instead of it, as in `rest_pages.fixed_pages`.
+    """Return the verb of each page outside of the API, by path."""
+    # Metrics last: at a path of health they replace it, as in `rest_pages.fixed_pages`.
     health = {path.encode(): "health" for path in (LIVE, READY, STARTUP, PING)}
     return {**health, **{path.encode(): "metrics" for path in metrics_paths}}
 
 
 def _wanted(head: RequestHead, pages: Mapping[bytes, str]) -> tuple[str, str]:
     if head.method == "POST":
-        # Not `remembered_post`: the gate remembers what it has decided, by the same target.
+        # Not `remembered_post`: the gate itself caches its decisions by target.
         asked = posted(head.path, head.query)
         if asked:
             return asked.verb, asked.model.name
@@ -202,19 +202,19 @@ def _get(target: str) -> Route:
 
 
 def _is_chosen(found: re.Match[str], verb: str) -> bool:
-    """Tell whether `verb`, which is about a model as a whole, is asked of one of its versions."""
+    """Return whether a version is named for `verb`, which concerns a model as a whole."""
     return found[4] == verb and bool(found[2] or found[3])
 
 
 def stream_asked(head: RequestHead) -> ModelSpec:
-    """Read whose stream a request asks for; its query has the options. Raises: InvalidRequest."""
+    """Parse which model's stream a request opens; the query has options. Raises: InvalidRequest."""
     return _streamed(target_of(head.path, b""))
 
 
 def _streamed(target: str) -> ModelSpec:
-    # Unlike the grammar of TensorFlow Serving: a query has the options of a stream.
+    # Unlike in TensorFlow Serving's grammar there may be a query: the options of a stream.
     found = _STREAM.fullmatch(target.partition("?")[0])
-    # As `_post`: the last word is compared as it is written.
+    # As in `_post`: the last word is compared with regard to case.
     if not found or not found[4].islower():
         raise _malformed("GET", target)
     return _model(found[1], found[2], found[3])

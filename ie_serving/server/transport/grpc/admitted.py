@@ -1,4 +1,4 @@
-"""Calls whose callers are asked who they are, over our own HTTP/2."""
+"""gRPC calls over our own HTTP/2 on a server that authenticates its callers."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -14,11 +14,11 @@ from ie_serving.server.transport.http2.sender import Sender
 
 
 class AdmittedCalls(Calls):
-    """Opens the calls of those who may call. Who may not is told before its message comes.
+    """Opens the calls of permitted callers; refuses others before their message arrives.
 
     Args of the constructor:
         methods, rules: see `Calls`.
-        admission: chooses what answers.
+        admission: chooses the method.
     """
 
     def __init__(
@@ -36,7 +36,7 @@ class AdmittedCalls(Calls):
         found = self.methods.get(request.path)
         if found is None or request.refusal is not None:
             return request.refusal or UNKNOWN_METHOD
-        # Looked up without a call or an object more: this is done for every request.
+        # Looked up inline, with a plain tuple: every request runs this code.
         who = (request.authorization, request.key, sender.client)
         method = self._decided.get((request.path, who))
         if method is None:

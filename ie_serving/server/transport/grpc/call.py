@@ -1,6 +1,6 @@
-"""gRPC calls, each on one stream: request, answer, deadline, status.
+"""gRPC calls, each on one HTTP/2 stream: request, answer, deadline, status.
 
-Source: "gRPC over HTTP2". Texts of statuses that gRPC's own servers send are theirs.
+Source: "gRPC over HTTP2". Texts of statuses that gRPC's own servers send are the same as theirs.
 """
 
 import asyncio
@@ -42,14 +42,14 @@ from ie_serving.server.transport.http2.sender import Sender
 from ie_serving.server.transport.http2.streams import Stream
 
 JOINED: Final = 32 * 1024
-"""Bytes. Answers up to this size are copied into one buffer with their headers, since a write of
-several buffers costs more than the copy; larger ones are sent from where they lie."""
+"""Largest answer in bytes that is copied into one buffer with its headers: a write of several
+buffers costs more than the copy. Larger ones are sent from their own memory."""
 
 _OPENING = frames.headers(0, replies.HEADERS, ends=False)[:5]
 _ENDING = frames.headers(0, replies.SUCCESS, ends=True)[:5]
-"""Heads of the frames around every answer of one message, up to the stream's number."""
+"""Frame heads around every answer of one message, up to the stream's number."""
 _BEFORE = Struct(f">5sL{len(replies.HEADERS)}sHBBBLBL")
-"""HEADERS, the head of DATA, the prefix of the message."""
+"""HEADERS, the head of DATA, and the prefix of the message."""
 _AFTER = Struct(f">5sL{len(replies.SUCCESS)}s")
 
 UNKNOWN_METHOD = replies.failure(Code.UNIMPLEMENTED, NO_SUCH_METHOD, alone=True)
@@ -58,7 +58,7 @@ UNKNOWN_METHOD = replies.failure(Code.UNIMPLEMENTED, NO_SUCH_METHOD, alone=True)
 class Answered(enum.IntEnum):
     """How much of the answer is sent: headers, then messages, then a status; "gRPC over HTTP2".
 
-    A failure before the headers is sent as the headers ("Trailers-Only").
+    A failure before the headers is sent as a single header block ("Trailers-Only").
     """
 
     NOTHING = enum.auto()
@@ -66,20 +66,20 @@ class Answered(enum.IntEnum):
     ALL = enum.auto()
 
 
-# Until Python 3.12 to look a member of an enum up is a function call, and every call needs these.
+# Before Python 3.12, looking up an enum member is a function call; every call needs these members.
 _NOTHING: Final = Answered.NOTHING
 _ALL: Final = Answered.ALL
 
 
 class Rules(NamedTuple):
-    """What holds for all calls of a server.
+    """Settings for all calls of a server.
 
     Attributes:
         limit: bytes of the largest message.
-        refused: told of each unary call that ends before its method has begun: too large, not to be
-            inflated, too late. Otherwise the metrics would not know of it. One that ends later is
+        refused: called for each unary call that ends before its method has begun, being too large,
+            too late or not inflatable, since the metrics cannot see it. A call that ends later is
             cancelled, with the code that it ends with as message.
-        small: bytes of the largest message that is not counted in the budget while it is worked on.
+        small: largest message in bytes that the budget does not count while it is processed.
     """
 
     limit: int
@@ -95,7 +95,7 @@ class Call(Stream):
         request: its headers.
         sender: of the connection.
         rules: see `Rules`.
-        method: what answers it.
+        method: answers the call.
     """
 
     __slots__ = (
@@ -138,14 +138,14 @@ class Call(Stream):
         """See `CallContext`."""
         if self._deadline is None:
             return None
-        # The loop's clock, which a thread can read as well.
+        # The clock of the event loop, which any thread can read.
         return max(0.0, self._deadline - time.monotonic())
 
     def invocation_metadata(self) -> Fields:
         """See `CallContext`."""
         return tuple(field for field in self._request.fields if field[0][:1] != b":")
 
-    # What the connection says.
+    # Called by the connection.
 
     def receive(self, data: bytes, start: int, stop: int, *, ends: bool) -> None:
         """See `Stream`: a part of the request's messages."""
@@ -156,7 +156,7 @@ class Call(Stream):
         except MessageTooLarge as error:
             self._refuse(too_large(error.length, self._rules.limit))
             return
-        except ServingError as error:  # of the budget
+        except ServingError as error:  # the budget refuses the message
             self._refuse(error)
             return
         for message in messages:
@@ -180,14 +180,14 @@ class Call(Stream):
             self._timer.cancel()
 
     def cancelled(self) -> None:
-        """See `Stream`: nobody waits for the answer."""
+        """See `Stream`: the client no longer waits for the answer."""
         is_late = self._request.is_nearly_late(self.time_remaining())
         self._break_off(Code.DEADLINE_EXCEEDED if is_late else Code.CANCELLED)
 
     def _break_off(self, code: Code) -> None:
-        """End the call, and what works for it; `code` is for the metrics."""
+        """End the call, and cancel its work; `code` is for the metrics."""
         self.finished()
-        # Not kept: a task that was cancelled refers to its frames, and these to the call.
+        # Reference dropped: a cancelled task refers to its frames, and these to the call.
         task, self._task = self._task, None
         if task:
             task.cancel(code)
@@ -197,7 +197,7 @@ class Call(Stream):
         self.fail(Code.UNAVAILABLE, "the server is shutting down; ask again elsewhere")
         self.cancelled()
 
-    # What a subclass does.
+    # Implemented by subclasses.
 
     def _take(self, message: Message) -> None:
         raise NotImplementedError
@@ -215,12 +215,12 @@ class Call(Stream):
         """End the call with a status, unless it has ended."""
         if self._answered is _ALL:
             return
-        # Headers and status are one frame where nothing was sent: Trailers-Only.
+        # If nothing was sent yet, headers and status are one frame: Trailers-Only.
         status = replies.failure(code, text, alone=self._answered is _NOTHING) + self._trailing
         self._sender.finish(self, frames.headers(self.number, status, ends=True))
 
     def _refuse(self, error: Exception) -> None:
-        """End the call with the status of `error`, and whatever still works for it."""
+        """End the call with the status of `error`, and cancel its work."""
         self.fail_with(error)
         self._break_off(code_of(error))
 
@@ -246,7 +246,7 @@ class Call(Stream):
             self._sender.write(frames.headers(self.number, replies.HEADERS, ends=False))
 
     def _send_message(self, message: Buffer) -> None:
-        # It waits for the client, who may never read it.
+        # Counted while it waits for the client, which may never read it.
         self._lease = BUDGET.lease(len(message))
         self._start_reply()
         self._sender.send(self, PREFIX.pack(0, len(message)), message)
@@ -257,7 +257,7 @@ class Call(Stream):
         self._sender.end(self, after)
 
     async def _content(self, message: Message) -> Buffer:
-        """Give a message's bytes, inflated if it is compressed."""
+        """Return a message's bytes, inflated if they are compressed."""
         compressed, content = message
         if not compressed:
             return content
@@ -268,7 +268,7 @@ class Call(Stream):
             raise
 
     def _interrupted(self, error: asyncio.CancelledError) -> None:
-        """Answer when the work was cancelled, but not by this call."""
+        """Answer when the work was cancelled by other code than this call."""
         let_go(error)
         self.fail(Code.CANCELLED, "the server has cancelled the call; ask again")
 
@@ -277,7 +277,7 @@ class Calls:
     """Opens the call of a request.
 
     Args of the constructor:
-        methods: kind of call and what answers it, by path.
+        methods: kind of call and method, by path.
         rules: see `Rules`.
     """
 
@@ -286,7 +286,7 @@ class Calls:
         self.rules = rules
 
     def accept(self, number: int, request: Request, sender: Sender) -> Call | bytes:
-        """Make the call of a stream, or the header block that refuses it."""
+        """Return the call of a stream, or the header block that refuses it."""
         found = self.methods.get(request.path)
         if found is None or request.refusal is not None:
             return request.refusal or UNKNOWN_METHOD
@@ -295,12 +295,12 @@ class Calls:
 
 
 WAITING: Final = 8 * 1024
-"""Bytes that a call itself takes while it waits for its answer: frames of coroutines, and mostly a
-task."""
+"""Bytes of a call while it waits for its answer, without its message: frames of coroutines, and
+mostly a task."""
 
 
 class UnaryCall(Call):
-    """One message in, one message out. Its method is an `Answer`."""
+    """A call with one message in, one message out. Its method is an `Answer`."""
 
     __slots__ = ("_message", "_size")
     _method: Answer
@@ -311,8 +311,8 @@ class UnaryCall(Call):
         self._size = 0  # of the answer with its prefix, once there is one
 
     def receive(self, data: bytes, start: int, stop: int, *, ends: bool) -> None:
-        """See `Call`; a small request, which comes in one piece, is not gathered."""
-        # Most requests are one message in one frame: nothing has to be gathered.
+        """See `Call`; a small request that arrives in one piece is not buffered."""
+        # Most requests are one message in one frame: nothing has to be joined.
         if ends and self._reader is None and stop - start >= PREFIX.size:
             compressed, length = PREFIX.unpack_from(data, start)
             if length == stop - start - PREFIX.size and length <= self._rules.small:
@@ -343,7 +343,7 @@ class UnaryCall(Call):
         super()._refuse(error)
 
     def _wait(self, size: int) -> None:
-        """Count a small message whose answer is not there at once, and the call with it."""
+        """Count a small message, and its call, if the answer is not ready at once."""
         if self._answered is _ALL:
             return
         try:
@@ -352,10 +352,10 @@ class UnaryCall(Call):
             self._refuse(error)
 
     async def _sent_compressed(self, reply: Buffer) -> bool:
-        """Send a reply as the client has sent its request; False where that does not pay."""
+        """Send a reply compressed as the client's request was; False if that does not pay."""
         encoding = self._request.reply_encoding
         smaller = await compressed(reply, encoding)
-        if self._answered is _ALL:  # a deadline has come meanwhile
+        if self._answered is _ALL:  # a deadline has expired meanwhile
             return True
         if smaller is not None:
             self._lease = BUDGET.lease(len(smaller))
@@ -370,8 +370,8 @@ class UnaryCall(Call):
         self._refuse(NotSupported(f"a unary method takes exactly one message; {came} came"))
 
     async def _work(self, message: Message) -> None:
-        """Answer; the reply is sent all at once where it fits."""
-        # The message may be large: only its content is kept while the model works.
+        """Answer; send a reply that fits all at once."""
+        # The message may be large: only its content is kept while the model runs.
         self._message = None
         content: Buffer = b""
         try:
@@ -388,7 +388,7 @@ class UnaryCall(Call):
                 data = (size >> 8, size & 0xFF, frames.DATA, 0, number, 0, len(reply))
                 before = _BEFORE.pack(_OPENING, number, replies.HEADERS, *data)
                 after = self._after or _AFTER.pack(_ENDING, number, replies.SUCCESS)
-                # Joined in one go: each further call would cost as much as the join.
+                # Joined inline: each further call would cost as much as the join.
                 if self._sender.send_whole(self, size, b"".join((before, reply, after))):
                     self._answered = _ALL
                     if self._timer:

@@ -1,4 +1,4 @@
-"""Compressed messages, both ways. Source: "gRPC over HTTP2", Compression Algorithms."""
+"""Compression of gRPC messages, both ways. Source: "gRPC over HTTP2", Compression Algorithms."""
 
 import asyncio
 import zlib
@@ -13,13 +13,13 @@ IDENTITY: Final = b"identity"
 INFLATERS: Final = {b"gzip": inflate.GZIP, b"deflate": inflate.DEFLATE}
 """Window bits for zlib, by `grpc-encoding`."""
 SMALLEST: Final = 1024
-"""Bytes of the smallest reply that is compressed: a smaller one is one packet in either form."""
+"""Bytes of the smallest reply that is compressed: a smaller one fits one packet anyway."""
 _LARGE: Final = 16 * 1024
-"""Bytes of a reply from which it is compressed in a thread: 45 ns a byte."""
+"""Bytes of a reply from which a thread compresses it, at 45 ns a byte."""
 _FASTEST: Final = 1
 _WORTH: Final = 0.9
-"""Part of its size to which a reply must shrink to be sent compressed: to inflate it costs, too.
-Random floats shrink to 93 %."""
+"""Largest ratio of compressed to original size at which a reply is sent compressed, since inflating
+costs the client, too. Random floats shrink to 93 %."""
 
 
 async def inflated(content: Buffer, encoding: bytes, limit: int) -> Buffer:
@@ -28,10 +28,10 @@ async def inflated(content: Buffer, encoding: bytes, limit: int) -> Buffer:
     Args:
         content: of the message.
         encoding: of its call.
-        limit: bytes that it may have inflated.
+        limit: largest inflated size in bytes.
 
     Raises:
-        ServingError: it cannot be inflated, or is too large.
+        ServingError: the message cannot be inflated, or is too large.
     """
     if encoding not in INFLATERS:
         # INTERNAL, as gRPC's rules of compression demand.
@@ -45,7 +45,7 @@ async def inflated(content: Buffer, encoding: bytes, limit: int) -> Buffer:
 
 
 async def compressed(reply: Buffer, encoding: bytes) -> bytes | None:
-    """Compress a reply with an encoding of `INFLATERS`; None where that does not pay."""
+    """Compress a reply with an encoding of `INFLATERS`; None if that does not pay."""
     if len(reply) < SMALLEST:
         return None
     if len(reply) < _LARGE:
@@ -60,7 +60,7 @@ def _compress(reply: Buffer, encoding: bytes) -> bytes | None:
 
 
 def too_large(length: int, limit: int) -> RequestTooLarge:
-    """Make the error of a message of `length` bytes, in gRPC's own words."""
+    """Make the error for a message of `length` bytes, in gRPC's own words."""
     return RequestTooLarge(
         f"Received message larger than max ({length} vs. {limit}): send less at once",
         Hint(", or raise {server.max_message_bytes}"),

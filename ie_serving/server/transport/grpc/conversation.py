@@ -1,9 +1,9 @@
-"""Calls with streams of messages: server-side, client-side and both.
+"""Streaming gRPC calls: server-side, client-side and bidirectional.
 
 A client may send as far ahead of the service as the receive window of its stream allows. The window
-is given back when the service asks for more than has come, and not before, so a client that sends
-faster than it is answered has to wait. Until then what has come stays the bytes that it is: of very
-small messages the objects would take thirty times as much.
+is given back only when the service asks for more than has arrived, so a client that sends faster
+than it is answered has to wait. Until then received data stays raw bytes: as objects, very small
+messages would take thirty times as much memory.
 """
 
 import asyncio
@@ -20,18 +20,18 @@ from ie_serving.server.transport.http2.receive_window import STREAM_WINDOW, Rece
 from ie_serving.server.transport.unread import LEAST_READ, UNREAD_S
 
 STEP: Final = 16 * 1024
-"""Bytes that become messages at a time, when the service asks for the next: 3,000 at most."""
+"""Bytes that are split into messages (3,000 at most) when the service asks for the next one."""
 WAITING: Final = 256
-"""Bytes that a message takes beside its content while it waits."""
+"""Bytes of a waiting message beside its content."""
 ITSELF: Final = 8 * 1024
-"""Bytes that a conversation takes by itself: task, queue, frames of generators."""
+"""Bytes of a conversation without messages: task, queue, frames of generators."""
 _ALL: Final = Answered.ALL
 _NEVER: Final = -1
-"""A window that the connection finds half used never: the service gives it back."""
+"""Window size at which the connection never gives back the window: the service does."""
 
 
 class StreamingCall(Call):
-    """Messages in, messages out. Its method is a `Streaming`."""
+    """A call with a stream of messages each way. Its method is a `Streaming`."""
 
     __slots__ = ("_held", "_sent", "_unread", "_unread_lease", "_watching", "_whole")
     _method: Streaming
@@ -40,8 +40,8 @@ class StreamingCall(Call):
         """See `Stream`."""
         self.receive_window = ReceiveWindow(self.number, STREAM_WINDOW)
         self.receive_window.half = _NEVER
-        self._held = bytearray()  # what has come behind messages that are not read
-        self._whole = False  # all of the request has come, and the end of it is not told yet
+        self._held = bytearray()  # data behind messages that the service has not read
+        self._whole = False  # all of the request has arrived, but the service has not seen its end
         self._unread: asyncio.Queue[Message | None] = asyncio.Queue()
         self._unread_lease = Lease(BUDGET)
         self._sent = asyncio.Event()
@@ -53,7 +53,7 @@ class StreamingCall(Call):
         self._run(self._work())
 
     def receive(self, data: bytes, start: int, stop: int, *, ends: bool) -> None:
-        """See `Call`: parsed at once as long as the service waits for it."""
+        """See `Call`: parsed at once while the service waits for a message."""
         while start < stop and self._is_waited_for():
             end = min(start + STEP, stop)
             super().receive(data, start, end, ends=False)
@@ -91,7 +91,7 @@ class StreamingCall(Call):
         self._held += data
 
     def _go_on(self) -> None:
-        """Make messages of what is held, until there is one for the service."""
+        """Split held data into messages until there is one for the service."""
         while self._held and not self._unread.qsize() and self._answered is not _ALL:
             piece = bytes(self._held[:STEP])
             del self._held[:STEP]
@@ -100,7 +100,7 @@ class StreamingCall(Call):
         self._settle()
 
     def _settle(self) -> None:
-        """Tell the end of the request, or let the client send more, where nothing is held."""
+        """If no data is held, signal the end of the request, or let the client send more."""
         window = self.receive_window
         if self._held or self._answered is _ALL or window is None:
             return
@@ -119,12 +119,12 @@ class StreamingCall(Call):
         self._unread.put_nowait(message)
 
     def _taken(self) -> None:
-        # None ends what `_requests` gives.
+        # None ends the iterator of `_requests`.
         self._unread.put_nowait(None)
 
     async def _work(self) -> None:
         try:
-            # A service that is left midway must clean up now, not when it is collected.
+            # An abandoned service generator must clean up now, not at garbage collection.
             async with aclosing(self._method.converse(self._requests(), self)) as answers:
                 async for reply in answers:
                     await self._reply(reply)
@@ -163,7 +163,7 @@ class StreamingCall(Call):
         self._watching = asyncio.get_running_loop().call_later(UNREAD_S, self._look, left)
 
     def _look(self, before: int) -> None:
-        """Give up a client that has taken next to nothing of what waits for it."""
+        """Abort a client that has taken next to nothing of the data that waits for it."""
         if before - sum(map(len, self.unsent)) < LEAST_READ:
             self._refuse(
                 DeadlineExceeded(f"the reply was not read within {UNREAD_S:g} s; ask again")

@@ -1,10 +1,10 @@
-"""The services over `grpc.aio`: listen, route, turn errors into status codes. Nothing else.
+"""The services over `grpc.aio`: listens, routes, turns errors into status codes.
 
-The transport for whoever needs what `http2/` does not have; several times as costly per call.
+The transport for features that our own `http2/` lacks; several times as costly for each call.
 
 The library holds messages before they are complete, and replies until they are read, and counts
-neither. What it gives us is counted in the budget while it is worked on, and the calls of the
-process are bounded in number. `docs/security.md` says what that leaves open.
+neither. The budget counts a complete message while it is processed, and the number of calls of the
+process is bounded. `docs/guide/security.md` describes the remaining risk.
 """
 
 from __future__ import annotations
@@ -43,22 +43,22 @@ GRPC_CODE = {code: grpc.StatusCode[code.name] for code in Code}
 Context = aio.ServicerContext[bytes, bytes]
 
 MOST_CALLS: Final = 4000
-"""Calls of all connections at a time; one more gets RESOURCE_EXHAUSTED. As many as four connections
-of the own HTTP/2 may have."""
+"""Calls of all connections at a time; more get RESOURCE_EXHAUSTED. As many as four connections of
+the own HTTP/2 may have."""
 MOST_STREAMS: Final = 1000
-"""Calls of one connection at a time, as over the own HTTP/2; clients hold further ones back."""
+"""Calls of one connection at a time, as over the own HTTP/2; clients delay further ones."""
 _MOST_CONNECTIONS: Final = "grpc.max_allowed_incoming_connections"
 CALL: Final = 8 * 1024
-"""Bytes that a call itself takes while it is worked on."""
+"""Bytes of a call while it is processed, without its message."""
 
 
 class Identity(Protocol):
-    """What the server proves itself with, and whom it believes; PEM.
+    """The server's TLS material in PEM.
 
     Attributes:
-        certificate: of the server, and of those between it and the root.
-        key: of the first of them.
-        client_ca: of whom a client's certificate must be; empty: clients need none.
+        certificate: of the server, and the intermediate ones up to the root.
+        key: of the server's certificate.
+        client_ca: authorities that must have signed a client's certificate; empty: none is needed.
     """
 
     @property
@@ -73,14 +73,14 @@ class GrpcioServer:
     """Carries services over `grpc.aio`. See `lifecycle.Listener`.
 
     Args of the constructor:
-        services: what is served.
+        services: the services to serve.
         max_message_bytes: limit of one message, in and out.
         max_idle_s: seconds after which a connection without a call ends; 0 sets no limit.
         max_connections: that one address of the port may have open; further ones are closed at
             once; 0 sets no limit.
         arguments: further channel arguments of the library.
-        identity: gives the present one, in any thread; None: connections are plain.
-        admission: chooses what answers; None: nobody is asked who they are.
+        identity: returns the present TLS material, in any thread; None: plain connections.
+        admission: chooses the method of a call; None: callers are not authenticated.
     """
 
     def __init__(
@@ -98,7 +98,7 @@ class GrpcioServer:
         options = {
             "grpc.max_send_message_length": max_message_bytes,
             "grpc.max_receive_message_length": max_message_bytes,
-            # Every worker binds the address anew, beside the arbiter's reservation (`ports.py`).
+            # Every worker binds the address itself, beside the arbiter's reservation (`ports.py`).
             "grpc.so_reuseport": 1,
             "grpc.max_concurrent_streams": MOST_STREAMS,
             **({"grpc.max_connection_idle_ms": int(max_idle_s * 1000)} if max_idle_s else {}),
@@ -117,13 +117,13 @@ class GrpcioServer:
             )
 
     async def listen(self, bound: Sequence[socket.socket]) -> None:
-        """See `lifecycle.Listener`. The library binds sockets of its own beside those held."""
+        """See `lifecycle.Listener`. The library binds its own sockets beside the arbiter's."""
         for address in map(spelled, bound):
             try:
                 port = self._add_port(address)
             except RuntimeError as error:
                 raise OSError(f"{address}: {error}") from error
-            # Older versions of the library say nothing else.
+            # Older versions of the library report a failure only by port 0.
             if port == 0:
                 raise OSError(f"{address} cannot be bound")
         await self._server.start()
@@ -135,7 +135,7 @@ class GrpcioServer:
 
     @property
     def in_flight(self) -> int:
-        """See `lifecycle.Listener`. Conversations, as a Watch, have no end and are not counted."""
+        """See `lifecycle.Listener`. Streaming calls, such as a Watch, are endless: not counted."""
         return self._working.calls
 
     async def drain(self, timeout_s: float) -> int:
@@ -148,7 +148,7 @@ class GrpcioServer:
 
 
 def _credentials(identity: Callable[[], Identity]) -> grpc.ServerCredentials:
-    """Make credentials that ask for the present identity at each handshake."""
+    """Make credentials that use the present identity at each handshake."""
 
     def configuration() -> grpc.ServerCertificateConfiguration:
         own = identity()
@@ -162,8 +162,8 @@ def _credentials(identity: Callable[[], Identity]) -> grpc.ServerCredentials:
 
 
 def spelled(bound: socket.socket) -> str:
-    """Give a socket's address as gRPC's library spells it."""
-    # Brackets tell the colons of an IPv6 address from the one before the port.
+    """Return a socket's address in the form that gRPC's library wants."""
+    # Brackets separate the colons of an IPv6 address from the one before the port.
     if bound.family == socket.AF_UNIX:
         return f"unix:{bound.getsockname()}"
     host, port = bound.getsockname()[:2]
@@ -171,10 +171,10 @@ def spelled(bound: socket.socket) -> str:
 
 
 class _Working:
-    """The calls that are worked on.
+    """The calls in flight.
 
     Attributes:
-        calls: how many there are.
+        calls: number of them.
     """
 
     def __init__(self) -> None:
@@ -193,7 +193,7 @@ class _Working:
 
 
 Choose = Callable[[Context], Method]
-"""Gives what answers a call. Raises: ServingError."""
+"""Returns the method that answers a call. Raises: ServingError."""
 
 
 def _chooser(service: str, name: str, method: Method, admission: Admission | None) -> Choose:
@@ -204,7 +204,7 @@ def _chooser(service: str, name: str, method: Method, admission: Admission | Non
 
 
 def _credentials_of(context: Context) -> Credentials:
-    """Read what the caller says of itself; the library gives texts, but of binary metadata."""
+    """Read a caller's credentials; the library gives bytes for binary metadata, else text."""
     given = context.invocation_metadata() or ()
     certificate = context.auth_context()
     names = (
@@ -219,7 +219,7 @@ def _credentials_of(context: Context) -> Credentials:
 
 
 def _joined(metadata: Iterable[tuple[str, str | bytes]], name: str) -> bytes | None:
-    """As `request.py` does over the own HTTP/2."""
+    """Join repeated metadata as `request.py` does over the own HTTP/2."""
     values = [value for key, value in metadata if key == name]
     texts = [value.encode() if isinstance(value, str) else value for value in values]
     return b",".join(texts) if texts else None
@@ -253,7 +253,7 @@ def _converse(choose: Choose) -> Callable[[AsyncIterator[bytes], Context], Async
         """Pass messages on in both directions. An error becomes the status, and ends the call."""
         try:
             method = cast(Streaming, choose(context))
-            # A service that is left midway must clean up now, not when it is collected.
+            # An abandoned service generator must clean up now, not at garbage collection.
             async with aclosing(method.converse(requests, context)) as replies:
                 async for reply in replies:
                     yield reply

@@ -1,4 +1,4 @@
-"""gRPC over our own HTTP/2: listen, route, drain."""
+"""gRPC server over our own HTTP/2: listens, routes calls, drains."""
 
 import asyncio
 import socket
@@ -25,22 +25,22 @@ from ie_serving.server.transport.listener import Listener, Sharing, Step
 from ie_serving.server.transport.peer import client_names
 
 CLOSE_S = 1.0
-"""Seconds that clients may take to read the last of their replies at the end of a drain; after them
-the process ends, and what is unread is lost. A client that reads at all needs milliseconds."""
+"""Seconds that clients may take to read the last of their replies at the end of a drain; then the
+process ends, and unread data is lost. A client that reads at all needs milliseconds."""
 
 GREETING_S = 0.5
-"""Seconds that a client whose connection has just been accepted may take to say its first bytes
-before a drain ends the connection: its calls are on their way."""
+"""Seconds that the client of a just accepted connection may take to send its first bytes before a
+drain closes the connection, since its calls are probably on their way."""
 
 SWEEP_S = 15.0
-"""Seconds between two looks for connections without calls; `max_idle_s` is exceeded by so much."""
+"""Seconds between two checks for idle connections; `max_idle_s` may be exceeded by this much."""
 
 
 class Http2Server:
     """Carries services over HTTP/2. See `lifecycle.Listener`.
 
     Args of the constructor:
-        services: what is served.
+        services: the services to serve.
         max_message_bytes: limit of one request message.
         refused: see `call.Rules`.
         busy_poll_s: see `BusyPoll`.
@@ -49,8 +49,8 @@ class Http2Server:
         limit: of the connections of all ports.
         secure: see `handshake.Secure`.
         sharing: see `listener.Sharing`.
-        admission: chooses what answers; None: nobody is asked who they are.
-        calls: what carries a call of one message, and a conversation.
+        admission: chooses the method of a call; None: callers are not authenticated.
+        calls: classes for a unary call and for a streaming one.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class Http2Server:
         self._sweeper: asyncio.TimerHandle | None = None
         self._age: ConnectionAge[Driver] = ConnectionAge(max_age_s, age_grace_s)
         self._busy_poll = BusyPoll(busy_poll_s)
-        # The kind of a call is found here, once, instead of for each call.
+        # The kind of a call is determined here, once for each method instead of for each call.
         methods = {
             path: (calls[isinstance(method, Streaming)], method)
             for path, method in by_path(services).items()
@@ -91,7 +91,7 @@ class Http2Server:
 
     @property
     def in_flight(self) -> int:
-        """See `lifecycle.Listener`. Conversations, as a Watch, have no end and are not counted."""
+        """See `lifecycle.Listener`. Streaming calls, such as a Watch, are endless: not counted."""
         drivers = self._listener.connections
         return sum(isinstance(each, UnaryCall) for driver in drivers for each in driver.streams)
 
@@ -126,7 +126,7 @@ class Http2Server:
         self._listener.closed(driver)
 
     def _sweep(self) -> None:
-        """End connections that have no calls: cheaper than a timer for each."""
+        """End idle connections, in one sweep: cheaper than a timer for each connection."""
         now = time.monotonic()
         for driver in self._listener.connections:
             driver.look_for_calls(now)

@@ -1,4 +1,4 @@
-"""The messages in a request's data. Source: "gRPC over HTTP2", Length-Prefixed-Message."""
+"""Splits a request's data into messages. Source: "gRPC over HTTP2", Length-Prefixed-Message."""
 
 import struct
 
@@ -9,28 +9,28 @@ from ie_serving.core.runtime.budget import BUDGET, SMALL, Lease, leased
 PREFIX = struct.Struct(">BL")
 """Whether the message is compressed, and its length in bytes."""
 VIEWED = SMALL
-"""Bytes. A message is given as a view of memory that is counted in the budget from this size on; a
-smaller one is copied to bytes, which cost less to parse than a view."""
+"""Bytes from which a message is a view of memory that the budget counts; a smaller one is copied to
+bytes, which are cheaper to parse than a view."""
 AHEAD = VIEWED
-"""Bytes of memory that are set aside for a message as soon as its length is announced. For a longer
-one the rest is set aside when so much has come: 5 bytes alone cannot claim a gigabyte."""
+"""Bytes of memory reserved as soon as a message's length is announced. The rest of a longer message
+is reserved after that many bytes have arrived: 5 bytes alone cannot claim a gigabyte."""
 FREE = 4096
-"""Bytes of a message whose rest is still to come that are not counted."""
+"""Bytes of an incomplete message that the budget does not count."""
 STEP = 1 << 18
-"""Bytes by which the count of a message that comes goes ahead of what has come."""
+"""Bytes by which the count of an incomplete message runs ahead of the received bytes."""
 HUGE_PAGE = 2 << 20
 """Bytes of memory that writing one byte may take: numpy asks the kernel for huge pages for arrays
-from 4 MB on, and some kernels give them for any. So much more is counted than is written to."""
+from 4 MB on, and some kernels use them for any. That much more than was written is counted."""
 
 Message = tuple[bool, "bytes | memoryview"]
-"""Whether it is compressed, and its bytes."""
+"""Whether the message is compressed, and its bytes."""
 
 
 class MessageTooLarge(Exception):
-    """A message announces more bytes than are taken.
+    """A message announces more bytes than the limit.
 
     Attributes:
-        length: what it announces.
+        length: the announced length.
     """
 
     def __init__(self, length: int) -> None:
@@ -39,7 +39,7 @@ class MessageTooLarge(Exception):
 
 
 class MessageReader:
-    """Puts the messages of one request together; what comes in one piece is copied once.
+    """Reassembles the messages of one request; a message that arrives in one piece is copied once.
 
     Args of the constructor:
         limit: bytes of the largest message.
@@ -63,16 +63,16 @@ class MessageReader:
         self._filled = 0
         self._length = 0
         self._compressed = False
-        self._counted = 0  # of the message that comes: bytes up to which the budget knows of it
+        self._counted = 0  # bytes of the incomplete message that the budget counts so far
         self._lease: Lease | None = None
 
     @property
     def within(self) -> bool:
-        """Whether a message has begun and not ended."""
+        """Whether a message is incomplete."""
         return bool(self._prefix) or self._memory is not None
 
     def feed(self, data: bytes, start: int, stop: int) -> list[Message]:
-        """Take a piece of data and give the messages that end in it.
+        """Take a piece of data; return the messages that end in it.
 
         Raises:
             MessageTooLarge: the next message is larger than the limit.
@@ -87,7 +87,7 @@ class MessageReader:
         return found
 
     def _begin(self, data: bytes, start: int, stop: int, found: list[Message]) -> int:
-        """Read a prefix, and the message if all of it is here."""
+        """Read a prefix, and the message if it is complete."""
         missing = PREFIX.size - len(self._prefix)
         self._prefix += data[start : min(start + missing, stop)]
         start += missing
@@ -128,28 +128,28 @@ class MessageReader:
         return start + taken
 
     def _grow(self, memory: memoryview) -> memoryview:
-        # For all of the message: what is not written to takes no memory. To copy what has come each
-        # time that it has doubled held the event loop up, by 40 ms for 16 MB.
+        # For the whole message: unwritten memory costs nothing. Growing by doubling copies data,
+        # which blocked the event loop for 40 ms at 16 MB.
         larger = self._get(self._length)
         larger[: self._filled] = memory[: self._filled]
         self._memory = larger
         return larger
 
     def _count(self, filled: int) -> None:
-        """Count what has come, and a step ahead, so that the budget is rarely asked."""
+        """Count the received bytes, and a step ahead, so that the budget is rarely called."""
         upto = min(self._length, filled + STEP)
         lease = self._leased()
         lease.take(min(self._length, upto + HUGE_PAGE) - lease.size)
         self._counted = upto
 
     def _leased(self) -> Lease:
-        """Give the lease of the message that comes: a small one has none."""
+        """Return the lease of the incomplete message: a small one has none."""
         if self._lease is None:
             self._lease = Lease(BUDGET)
         return self._lease
 
     def _get(self, size: int) -> memoryview:
-        """Get memory that costs nothing until it is written to, and keeps the lease with it."""
+        """Get memory that costs nothing until it is written, and that keeps the lease alive."""
         if size < VIEWED:
             return np.empty(size, np.uint8).data
         return leased(size, self._leased()).data

@@ -1,8 +1,8 @@
-"""The header blocks of replies. Sources: RFC 9113 section 8.3.2, "gRPC over HTTP2".
+"""The header blocks of gRPC replies. Sources: RFC 9113 section 8.3.2, "gRPC over HTTP2".
 
 No header enters the connection's HPACK table, so a block is a constant that suits every connection.
-A client may lower the limit of that table, and then the first block of an answer must announce a
-table size within the limit (RFC 7541 section 4.2): every first block announces 0.
+A client may lower the limit of that table; then the first block of an answer must announce a table
+size within the limit (RFC 7541 section 4.2). So every first block announces 0.
 """
 
 from urllib.parse import quote
@@ -22,7 +22,7 @@ Pair = tuple[str, str]
 
 
 def block(*pairs: Pair) -> bytes:
-    """Write headers as HPACK literals, which leave the connection's table as it is."""
+    """Write headers as HPACK literals, which do not change the connection's table."""
     fields = [(name, value, _NEVER_INDEXED) for name, value in pairs]
     return bytes(_encoder.encode(fields, huffman=False))
 
@@ -32,13 +32,13 @@ _GRPC = ("content-type", "application/grpc")
 _ACCEPTS = ("grpc-accept-encoding", "identity, deflate, gzip")
 
 HEADERS = _EMPTY_TABLE + block(_OK, _GRPC, _ACCEPTS)
-"""What begins every reply with a message."""
+"""First header block of every reply with a message."""
 COMPRESSED = {
     name: HEADERS + block(("grpc-encoding", name.decode())) for name in (b"gzip", b"deflate")
 }
-"""The same for a reply with compressed messages, by `grpc-encoding`."""
+"""First header block of a reply with compressed messages, by `grpc-encoding`."""
 SUCCESS = block(("grpc-status", "0"))
-"""What ends it."""
+"""Last header block (trailers) of a successful reply."""
 
 
 def failure(code: Code, text: str, *, alone: bool) -> bytes:
@@ -46,7 +46,7 @@ def failure(code: Code, text: str, *, alone: bool) -> bytes:
 
     Args:
         code: not OK.
-        text: for people; any Unicode. It is cut to what fits into a header.
+        text: for people; any Unicode. Cut to the length that fits into a header.
         alone: no headers were sent before.
     """
     message = quote(cut(text.strip()), safe=_PRINTABLE)
@@ -55,5 +55,5 @@ def failure(code: Code, text: str, *, alone: bool) -> bytes:
 
 
 def refusal(status: int, *pairs: Pair) -> bytes:
-    """Write the headers of a reply that is not gRPC: the request was none."""
+    """Write the headers of a plain HTTP reply to a request that is not gRPC."""
     return _EMPTY_TABLE + block((":status", str(status)), *pairs)

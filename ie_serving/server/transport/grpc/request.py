@@ -1,4 +1,4 @@
-"""What the headers of a gRPC request say. Source: "gRPC over HTTP2", Requests."""
+"""Parses the headers of a gRPC request. Source: "gRPC over HTTP2", Requests."""
 
 import re
 from typing import Final, NamedTuple
@@ -15,22 +15,22 @@ _SECONDS: Final = {b"H": 3600.0, b"M": 60.0, b"S": 1.0, b"m": 1e-3, b"u": 1e-6, 
 
 
 NEARLY_LATE = 0.1
-"""Part of a call's time: a client that resets it in the last tenth counts as one whose deadline has
-come, not as one that has left."""
+"""Last part of a call's time: a client that resets its call then counts as having reached its
+deadline, not as having left."""
 
 
 class Request(NamedTuple):
-    """One call's headers.
+    """The headers of one call.
 
     Attributes:
         path: `/package.Service/Method`.
         encoding: `grpc-encoding`, of messages that are marked as compressed.
-        reply_encoding: the same for messages of the reply: the client asks for it by compressing
-            its own, and says in `grpc-accept-encoding` that it takes it.
+        reply_encoding: encoding of the reply's messages: used if the client compresses its own
+            messages and lists the encoding in `grpc-accept-encoding`.
         timeout_s: `grpc-timeout` in seconds; None without.
         authorization, key: the headers `authorization` and `x-api-key`; None without.
-        fields: all headers, as they came.
-        refusal: header block of the answer to a request that is no call we take; None for a call.
+        fields: all headers, as received.
+        refusal: header block that refuses a request which is no valid call; None for a valid call.
     """
 
     path: bytes
@@ -43,9 +43,9 @@ class Request(NamedTuple):
     refusal: bytes | None = None
 
     def is_nearly_late(self, left_s: float | None) -> bool:
-        """Tell whether so little of its time is left that a client which resets it was too late.
+        """Return whether a client that resets the call now has most likely reached its deadline.
 
-        A client does so at the deadline, by a clock that began before ours.
+        Clients reset a call at its deadline, by a clock that started earlier than ours.
         """
         if self.timeout_s is None or left_s is None:
             return False
@@ -53,7 +53,7 @@ class Request(NamedTuple):
 
 
 def interpret(fields: Fields, refused: str) -> Request:
-    """Read what matters of headers that HTTP/2 allows. See `http2.headers.Interpret`."""
+    """Parse headers that HTTP/2 permits. See `http2.headers.Interpret`."""
     values = dict(fields)
     return Request(
         path=values[b":path"],
@@ -68,10 +68,10 @@ def interpret(fields: Fields, refused: str) -> Request:
 
 
 def _joined(fields: Fields, name: bytes) -> bytes | None:
-    """Give a header that may have come several times as the one line that it stands for.
+    """Join the values of a header that occurs several times into one line.
 
-    RFC 9110, section 5.3. Of credentials the last, or the first, would be as good as any: a proxy
-    that adds its own would let the client choose.
+    RFC 9110, section 5.3. Taking the first or the last of several credentials would let the client
+    choose the one that counts if a proxy adds its own.
     """
     values = [value for each, value in fields if each == name]
     return b",".join(values) if values else None
@@ -90,8 +90,8 @@ def _reply_encoding(values: dict[bytes, bytes]) -> bytes:
 
 
 def _refusal(values: dict[bytes, bytes], refused: str) -> bytes | None:
-    """Refuse what is no gRPC call: by HTTP's means, or gRPC's where the client speaks it."""
-    # Method and type first: clients that are none of gRPC understand these codes alone.
+    """Refuse a request that is no gRPC call: gRPC clients get a gRPC status, others HTTP's."""
+    # Method and type first: other clients understand only HTTP statuses.
     if values[b":method"] != b"POST":
         return replies.refusal(405, ("allow", "POST"))
     if not _CONTENT_TYPE.fullmatch(values.get(b"content-type", b"")):

@@ -1,9 +1,9 @@
-"""The seam between what answers an RPC and the transport that carries it.
+"""The interface between services, which answer RPCs, and the transports that carry them.
 
-An answerer takes the request's bytes and a `CallContext`, returns the reply's bytes, and raises
-errors of `errors.py`; the transport turns those into its status. Neither this nor the services
-know a transport: the same services run on `http2/` and on `grpcio_server.py`, and pass the same
-tests. A call whose client is gone, or whose deadline has passed, is cancelled as an asyncio task.
+A method takes the request's bytes and a `CallContext`, returns the reply's bytes, and raises errors
+of `errors.py`, which the transport turns into its status. Services know no transport: the same ones
+run on `http2/` and on `grpcio_server.py`, and pass the same tests. If a call's client is gone, or
+its deadline has passed, the call is cancelled as an asyncio task.
 """
 
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
@@ -13,14 +13,14 @@ from typing import Any, Protocol, TypeAlias
 from ie_serving.core.values.access import Credentials
 
 NO_SUCH_METHOD = "Method not found!"
-"""What gRPC's own servers answer to a call of an unknown method."""
+"""Reply of gRPC's own servers to a call of an unknown method."""
 
 
 class CallContext(Protocol):
-    """What a transport tells of one call."""
+    """Facts about one call that its transport knows."""
 
     def time_remaining(self) -> float | None:
-        """Seconds until the caller's deadline; None when there is none."""
+        """Seconds until the caller's deadline; None if there is none."""
 
     def invocation_metadata(self) -> Any:  # noqa: ANN401  pairs of key and value
         """Metadata that the caller sent, as pairs."""
@@ -33,8 +33,8 @@ Answer = Callable[[Buffer, CallContext], Awaitable[bytes]]
 """Answers one unary call."""
 
 Converse = Callable[[AsyncIterator[Buffer], CallContext], AsyncGenerator[bytes, None]]
-"""Answers a call of many requests, many replies, or both. As long as it does not ask for the next
-request, the client is held back."""
+"""Answers a call with many requests, many replies, or both. The client has to wait while the method
+does not ask for the next request."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,21 +42,21 @@ class Streaming:
     """A method that is not unary.
 
     Attributes:
-        converse: from the stream of requests to that of replies.
+        converse: turns the stream of requests into that of replies.
     """
 
     converse: Converse
 
 
 Method: TypeAlias = Answer | Streaming
-"""What answers the calls of a method."""
+"""The function, or `Streaming`, that answers the calls of a method."""
 
 Services = Mapping[str, Mapping[str, Method]]
-"""Full service name to method name to what answers it."""
+"""Methods by full service name and method name."""
 
 
 def by_path(services: Services) -> dict[bytes, Method]:
-    """Give every method by its path, as it stands in the headers of a call."""
+    """Return every method by its path, as in the headers of a call."""
     return {
         f"/{service}/{name}".encode(): method
         for service, methods in services.items()
@@ -65,17 +65,17 @@ def by_path(services: Services) -> dict[bytes, Method]:
 
 
 class Admission(Protocol):
-    """Chooses what answers a call by who calls.
+    """Chooses the method of a call by its caller.
 
     Attributes:
-        decided: what `method` gave, and gives again, by its arguments; whatever else is in it.
+        decided: cache of results of `method` by its arguments; it may hold other entries, too.
     """
 
     decided: Mapping[Any, Any]
 
     def method(self, path: bytes, credentials: Credentials) -> Method:
-        """Give what answers a call of a method that is served.
+        """Return the method that answers a call.
 
         Raises:
-            ServingError: the caller may not ask that, or is nobody who is known.
+            ServingError: the caller is unknown, or may not call the method.
         """

@@ -1,7 +1,7 @@
-"""An ASGI application behind the transport: a request becomes a scope and events, and back.
+"""Runs an ASGI application behind the transport: turns a request into a scope and events, and back.
 
-Source: ASGI 3.0, HTTP sub-specification 2.3. The application answers in one piece or in several,
-which are sent as one when the last is there.
+Source: ASGI 3.0, HTTP sub-specification 2.3. The application may send its reply in several pieces;
+the transport sends them as one when the last has come.
 """
 
 import asyncio
@@ -19,25 +19,25 @@ from ie_serving.telemetry.log.logs import Event
 log = logging.getLogger(__name__)
 
 Message = dict[str, Any]
-"""What ASGI passes between server and application."""
+"""Message between ASGI server and application."""
 AsgiApp = Callable[[Any, Any, Any], Coroutine[Any, Any, None]]
 
 
 class Asgi:
-    """Gives requests to an ASGI application."""
+    """Passes requests to an ASGI application."""
 
     def __init__(self, app: AsgiApp) -> None:
         self._app = app
 
     async def __call__(self, request: Request) -> Reply:
-        """Answer. Raises: whatever the application raises before it has replied."""
+        """Answer. Raises: any error that the application raises before it has replied."""
         exchange = _Exchange(request)
         try:
             await self._app(_scope(request), exchange.receive, exchange.send)
         except Exception:
             if exchange.reply is None:
                 raise
-            # The reply is whole, and its client has done nothing wrong: it gets the reply.
+            # The reply is complete, and the client has done nothing wrong: it gets the reply.
             log.exception(Event("ASGI application failed after its reply"))
         if exchange.reply is None:
             raise RuntimeError("the ASGI application has returned without a reply")
@@ -54,7 +54,7 @@ def _scope(request: Request) -> Message:
         "http_version": head.version,
         "method": head.method,
         "scheme": "http",
-        # `path` decoded, as ASGI wants it; who has to tell "%2F" from "/" reads `raw_path`.
+        # `path` is decoded, as ASGI demands; `raw_path` still tells "%2F" from "/".
         "path": unquote(path) if "%" in path else path,
         "raw_path": head.path,
         "query_string": head.query,
@@ -66,7 +66,7 @@ def _scope(request: Request) -> Message:
 
 
 class Asked(enum.Enum):
-    """How much of its request's body the application has been given."""
+    """How much of its request's body the application has received."""
 
     NOTHING = "it has not asked yet"
     SOME = "more is to come"
@@ -74,7 +74,7 @@ class Asked(enum.Enum):
 
 
 class Answered(enum.Enum):
-    """How much of its reply the application has given."""
+    """How much of its reply the application has sent."""
 
     NOTHING = "the head is next"
     HEAD = "the body is next, in one piece or several"
@@ -85,7 +85,7 @@ class _Exchange:
     """One request and its reply, as the application sees them.
 
     Attributes:
-        reply: None until the application has given all of it.
+        reply: None until the application has sent all of it.
     """
 
     def __init__(self, request: Request) -> None:
@@ -97,16 +97,16 @@ class _Exchange:
         self._pieces: list[bytes] = []
 
     async def receive(self) -> Message:
-        """Give the next event of the request.
+        """Return the next event of the request.
 
-        Where the body is still coming the first event is empty, so that an application that asks
-        before it looks at the head, as Falcon does, can refuse the body unread.
+        If the body is still arriving, the first event is empty, so that an application that
+        receives before it checks the head, as Falcon does, can refuse the body unread.
         """
         if self._answered is Answered.ALL:
             return {"type": "http.disconnect"}
         stream = self._request.stream
         if self._asked is Asked.ALL:
-            await asyncio.get_running_loop().create_future()  # until the client leaves: cancelled
+            await asyncio.get_running_loop().create_future()  # cancelled when the client leaves
         if stream is None:
             self._asked = Asked.ALL
             return _event(self._request.body or b"", more=False)
@@ -122,7 +122,7 @@ class _Exchange:
         return _event(piece, more=more)
 
     async def send(self, message: Message) -> None:
-        """Take the reply: its head, then its body in one piece or several."""
+        """Accept the reply: its head, then its body in one piece or several."""
         expected = _TAKEN_IN.get(message["type"])
         if self._answered is not expected:
             raise RuntimeError("a reply is one head and then its body")
@@ -140,7 +140,7 @@ _TAKEN_IN: Final[Mapping[str, Answered]] = {
     "http.response.start": Answered.NOTHING,
     "http.response.body": Answered.HEAD,
 }
-"""The state in which each event of a reply is taken."""
+"""The state in which each event of a reply is permitted."""
 
 
 def _reply(start: Message, pieces: list[bytes]) -> Reply:

@@ -1,4 +1,4 @@
-"""A request's body that comes in pieces, between the connection that reads and the application."""
+"""A request's body that arrives in pieces, between the reading connection and the application."""
 
 import asyncio
 import enum
@@ -9,31 +9,31 @@ from ie_serving.core.values.errors import ServingError
 from ie_serving.server.transport.http1.states import BODY, Body, BodyEvent, after
 
 MOST_UNREAD: Final = 256 * 1024
-"""Bytes of a body that may wait for the application. Beyond it the socket is not read, so that the
-client waits; enough for the application to go on while the next piece is on its way."""
+"""Bytes of a body that may wait for the application; beyond it the socket is not read, so that the
+client waits. Enough for the application to work while the next piece arrives."""
 
 
 STEP: Final = 1 << 18
-"""Bytes by which the count of what is held goes ahead of what has come."""
+"""Bytes by which the count of held data runs ahead of the received bytes."""
 SMALL_PIECE: Final = 1024
-"""Bytes of a piece below which it is joined to the one before: chunks of two bytes would take
-twenty times their size."""
+"""Bytes below which a piece is joined to the previous one: chunks of two bytes would take twenty
+times their size."""
 LARGEST_JOINED: Final = 1 << 16
-"""Bytes up to which small pieces are joined: what grows further is copied at times."""
+"""Bytes up to which small pieces are joined: longer joined pieces would be copied as they grow."""
 
 
 class Source(Protocol):
-    """What a body needs of its connection."""
+    """The part of a connection that a body uses."""
 
     def allow_body(self) -> None:
-        """Tell a client that waits for it to send the body."""
+        """Send 100 Continue to a client that waits for it before it sends the body."""
 
     def balance(self) -> None:
-        """Read on, or let the client wait, by what is unread now."""
+        """Continue or pause reading, depending on the number of unread bytes."""
 
 
 class Wanted(enum.Enum):
-    """What the reader of a body wants of it."""
+    """What the reader of a body waits for."""
 
     PIECES = "each piece as soon as it comes; one that comes when nobody waits is unread"
     REST = "all that is to come, as one, up to a limit"
@@ -42,12 +42,12 @@ class Wanted(enum.Enum):
 class Stream:
     """The pieces of one body. Belongs to one event loop.
 
-    What has come and was not taken is counted in the budget. Beyond it nothing is kept, and whoever
-    reads gets the refusal.
+    Received bytes that were not taken are counted in the budget. If the budget refuses them nothing
+    is kept, and the reader gets the refusal.
 
     Attributes:
-        state: what is still to come.
-        unread: bytes that have come and were not taken.
+        state: of its missing part; see `states.Body`.
+        unread: bytes that were received and not taken.
     """
 
     __slots__ = (
@@ -63,17 +63,17 @@ class Stream:
         self._refused: ServingError | None = None
         self._wanted = Wanted.PIECES
         self._room = 0  # bytes that a reader of the rest still takes
-        self._news: asyncio.Future[None] | None = None  # what a reader waits for
+        self._news: asyncio.Future[None] | None = None  # awaited by a reader
         self.state = Body.HELD_BACK if client_waits else Body.COMING
         self.unread = 0
 
     async def piece(self) -> bytes:
-        """Give what has come since the last call, waiting for some; empty at the end.
+        """Return the bytes received since the last call, or wait for some; empty at the end.
 
-        Where the body breaks off this waits for ever: the connection then cancels the reader.
+        If the body breaks off, this waits for ever: the connection then cancels the reader.
 
         Raises:
-            QueueFull, RequestTooLarge: the budget of bytes has no room.
+            QueueFull, RequestTooLarge: the byte budget is spent.
         """
         self._ask()
         while not self._parts and self.state is not Body.WHOLE and not self._refused:
@@ -81,21 +81,21 @@ class Stream:
         return self._taken()
 
     async def rest(self, limit: int) -> bytes:
-        """Give the rest of the body at once; where it breaks off, see `piece`.
+        """Return the rest of the body at once; if it breaks off, see `piece`.
 
-        The reader is woken once, and not for each of the dozens of pieces in which a body of some
-        MB comes: each time costs a turn of the event loop.
+        The reader is woken once, instead of for each of the dozens of pieces of a body of some MB:
+        each wake-up costs a turn of the event loop.
 
         Args:
-            limit: bytes; when more have come, they are given, and the body is not read further.
+            limit: bytes; if more arrive, they are returned, and the body is not read further.
 
         Raises:
-            QueueFull, RequestTooLarge: the budget of bytes has no room.
+            QueueFull, RequestTooLarge: the byte budget is spent.
         """
         self._ask()
         self._room = limit - self.unread
         self._wanted = Wanted.REST
-        self.unread = 0  # it is wanted, so the client need not wait
+        self.unread = 0  # a reader takes all of it, so the client need not wait
         if self.state is not Body.WHOLE:
             self._source.balance()
         await self._until_enough()
@@ -106,11 +106,11 @@ class Stream:
             while self._room >= 0 and self.state is not Body.WHOLE and not self._refused:
                 await self._change()
         finally:
-            # Whoever comes after a cancelled reader lets the client wait again.
+            # Also after a cancelled reader: the next one lets the client wait again.
             self._wanted = Wanted.PIECES
 
     def feed(self, data: bytes) -> None:
-        """Take a piece."""
+        """Add a received piece."""
         if self._refused:
             return
         self._keep(data)
@@ -125,12 +125,12 @@ class Stream:
             self._wake()
 
     def end(self) -> None:
-        """Take note that the body is complete."""
+        """Record that the body is complete."""
         self._move(BodyEvent.END)
         self._wake()
 
     def break_off(self) -> None:
-        """Take note that no more will come."""
+        """Record that no more will arrive."""
         self._move(BodyEvent.BREAK)
         self._forget()
 
@@ -138,7 +138,7 @@ class Stream:
         self.state = after(BODY, self.state, event)
 
     def _ask(self) -> None:
-        """Tell a client that waits for it to send the body, once."""
+        """Send 100 Continue to a client that waits for it, once."""
         if self.state is Body.HELD_BACK:
             self._move(BodyEvent.ASKED_FOR)
             self._source.allow_body()
@@ -182,7 +182,7 @@ class Stream:
 
 
 def join(parts: list[bytes | bytearray], data: bytes) -> None:
-    """Keep a piece; small ones are joined. The first of the parts always is bytes."""
+    """Append a piece; join small ones. The first of the parts always is bytes."""
     last = parts[-1] if parts and len(data) < SMALL_PIECE else None
     if isinstance(last, bytearray) and len(last) < LARGEST_JOINED:
         last += data

@@ -1,4 +1,4 @@
-"""A connection that has left HTTP/1.1 for another protocol: bytes in, bytes out, both held back."""
+"""A connection that has switched from HTTP/1.1 to another protocol: bytes with flow control."""
 
 import asyncio
 from collections.abc import Callable
@@ -10,18 +10,18 @@ from ie_serving.core.values.errors import ServingError
 from ie_serving.server.transport.unread import LEAST_READ, UNREAD_S
 
 MOST_UNREAD: Final = 64 * 1024
-"""Bytes that may wait to be read. Beyond it the socket is not read, so that the client waits."""
+"""Bytes that may wait to be read; beyond it the socket is not read, so that the client waits."""
 
 
 class Channel(asyncio.Protocol):
     """The bytes of one connection. Belongs to one event loop.
 
     Args of the constructor:
-        transport: of the connection, which from here on tells this object.
-        lost: told when the connection has ended.
+        transport: of the connection; from now on it notifies this object.
+        lost: called when the connection has ended.
 
     Attributes:
-        received, sent: bytes that have come, and that were written.
+        received, sent: numbers of bytes received and written.
     """
 
     def __init__(
@@ -42,10 +42,10 @@ class Channel(asyncio.Protocol):
             transport.resume_reading()
 
     async def read(self, timeout_s: float) -> bytes:
-        """Give what has come, waiting for some; nothing where none comes in time.
+        """Return received bytes, or wait for some; empty if none arrive in time.
 
         Raises:
-            QueueFull, RequestTooLarge: the budget of bytes has no room for it.
+            QueueFull, RequestTooLarge: the byte budget is spent.
             CancelledError: the client has left.
         """
         while not self._unread:
@@ -64,19 +64,19 @@ class Channel(asyncio.Protocol):
         return data
 
     async def write(self, data: bytes) -> None:
-        """Write; wait until the client has read, and abort where it does not: see `UNREAD_S`."""
+        """Write; wait until the client has read; abort if it does not: see `UNREAD_S`."""
         self.put(data)
         if not self._writable.is_set():
             await self._until_read()
 
     def put(self, data: bytes) -> None:
-        """Write a few bytes without a wait, behind whatever the client has not read yet."""
+        """Write a few bytes without waiting, behind data that the client has not read yet."""
         if not self._transport.is_closing():
             self.sent += len(data)
             self._transport.write(data)
 
     def abort(self) -> None:
-        """End the connection without another word."""
+        """Close the connection at once, without a closing message."""
         self._transport.abort()
 
     async def _until_read(self) -> None:

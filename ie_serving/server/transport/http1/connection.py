@@ -1,18 +1,18 @@
 """One client's connection: the driver around the protocol.
 
-It owns the socket, and decides in which order and at which pace things happen; what bytes mean, and
-what may be said, is the protocol's.
+It owns the socket, and decides the order and the pace of reading and writing. The protocol parses
+bytes, and knows which messages are permitted.
 
-- One request is answered at a time. Those that come before it is answered wait, and their client
-  with them: nothing more is read.
-- The application is called inside the callback that brought the last byte, and becomes a task only
-  when it waits, for its batch not even then.
-- After a fault the requests before it are answered still; then the fault, and the end.
-- A client that closes its sending side right behind a request, as `nc -N` does, gets its reply. One
+- One request is answered at a time. While requests wait behind it, nothing more is read, so that
+  their client waits as well.
+- The application is called inside the callback that received the last byte, and becomes a task only
+  when it waits; a wait for its batch needs no task either.
+- After a fault, the requests before it are still answered; then the fault, and the end.
+- A client that closes its sending side right after a request, as `nc -N` does, gets its reply. One
   that closes it later counts as gone, as in nginx and Go's server: its request is cancelled.
-- Of a body that nobody reads the rest is dropped; one that is long, or that its client holds back,
-  ends the connection with the reply.
-- Behind a refusal what still comes is read and dropped for a while, so that the client can read it.
+- The rest of a body that the application does not read is dropped; if it is long, or the client
+  withholds it, the connection ends with the reply.
+- After a refusal, received data is dropped for a while, so that the client can read the refusal.
 """
 
 import asyncio
@@ -62,23 +62,23 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 INPUT_END_S: Final = 0.25
-"""Seconds behind the last byte of a request within which the end of what a client sends belongs to
-it. A client that closes its connection looks the same, but has mostly waited for longer."""
+"""Seconds after the last byte of a request within which the end of the client's data belongs to the
+request. A client that closes its connection looks the same, but has mostly waited longer."""
 SEALED: Final = 64 * 1024
-"""Bytes of a large reply that TLS is given at a time. All at once it would seal it all, a megabyte
-in a millisecond of the event loop, and keep the copy, which the budget does not know, for a client
-that may never read. It is also what may wait within TLS before a reply waits for its client: with
-uvloop's 512 KB a client that reads nothing held 900 KB that are not counted, with this 300."""
+"""Bytes of a large reply that TLS is given at a time. A whole reply at once would be encrypted at
+1 MB per ms of the event loop, and its copy, which the budget does not count, would stay in memory
+for a client that may never read. It is also the most that may wait within TLS before a reply waits
+for its client: with uvloop's 512 KB an idle reader held 900 KB uncounted, with this 300 KB."""
 
 
 class Server(Protocol):
-    """What a connection needs of its server.
+    """The part of the server that a connection uses.
 
     Attributes:
         app: answers requests.
         draining: every connection ends with its next reply.
         outbox: takes small replies.
-        busy_poll: is told of whatever arrives, and tells the time.
+        busy_poll: notified of each arrival; has the time.
         known_heads: heads that were parsed on any connection.
     """
 
@@ -89,10 +89,10 @@ class Server(Protocol):
     known_heads: KnownHeads
 
     def opened(self, connection: "Connection") -> None:
-        """Take note that a connection is open."""
+        """Record that a connection is open."""
 
     def closed(self, connection: "Connection") -> None:
-        """Take note that a connection is lost."""
+        """Record that a connection is lost."""
 
 
 class Connection(asyncio.Protocol):
@@ -105,10 +105,10 @@ class Connection(asyncio.Protocol):
         self._waiting: deque[Request] = deque()
         self._answering: Request | None = None
         self._task: Going | None = None
-        self._coming: Stream | None = None  # the body that is read, unless it is thrown away
-        self._fault: Fault | None = None  # to be answered when nothing waits any more
-        self._seals = False  # whether TLS stands between
-        self._room: asyncio.Future[None] | None = None  # of a reply that waits for its client
+        self._coming: Stream | None = None  # the body that is read, unless it is dropped
+        self._fault: Fault | None = None  # answered after all waiting requests
+        self._seals = False  # whether the connection uses TLS
+        self._room: asyncio.Future[None] | None = None  # awaited by a reply until there is room
         self._heard = server.busy_poll.now()
         self._head_began = self._heard
         # Bytes that wait for the client, and since when their number has not changed.
@@ -127,7 +127,7 @@ class Connection(asyncio.Protocol):
         self._server.opened(self)
 
     def data_received(self, data: bytes) -> None:
-        """Learn what has come, and begin with what is complete."""
+        """Parse received data, and start the requests that are complete."""
         self._heard = self._server.busy_poll.arrived()
         was = self._protocol.reader
         events = self._protocol.receive(data)
@@ -143,7 +143,7 @@ class Connection(asyncio.Protocol):
             self.balance()
 
     def eof_received(self) -> bool:
-        """Write the replies that are held; whether the transport stays open for others."""
+        """Write held replies; return whether the transport stays open for further ones."""
         self._server.outbox.flush()
         if self._seals:  # TLS ends in both directions together
             return False
@@ -151,7 +151,7 @@ class Connection(asyncio.Protocol):
         return at_once and self._protocol.input_closed()
 
     def connection_lost(self, error: Exception | None) -> None:
-        """Cancel what still works for the client."""
+        """Cancel all work for the client."""
         self._protocol.forget()
         self._waiting.clear()
         self._break_off()
@@ -159,15 +159,15 @@ class Connection(asyncio.Protocol):
         self._server.closed(self)
 
     def pause_writing(self) -> None:
-        """Answer no more before the client has read."""
+        """Answer no more until the client has read."""
         self._protocol.filled()
         if self._seals:
             self._room = asyncio.get_running_loop().create_future()
 
     def resume_writing(self) -> None:
-        """Go on answering: the client has taken something."""
+        """Continue to answer: the client has read some data."""
         self._protocol.emptied()
-        # What waits is soon as much as before, by the byte, where TLS is given a reply in pieces.
+        # Reset: with replies in pieces over TLS, the same number of bytes soon waits again.
         self._unsent = (0, self._unsent[1])
         room, self._room = self._room, None
         if room and not room.done():
@@ -184,7 +184,7 @@ class Connection(asyncio.Protocol):
     def balance(self) -> None:
         """Stop reading while requests wait, or while the application leaves a body unread.
 
-        Before it reads on it goes on with what has been read and not looked at.
+        Before reading on, process data that was read but not parsed.
         """
         if self._protocol.writer is Writer.CLOSED:
             return
@@ -204,18 +204,18 @@ class Connection(asyncio.Protocol):
 
     @property
     def in_flight(self) -> int:
-        """Requests that have come and are not answered."""
+        """Number of received requests that are not answered yet."""
         return len(self._waiting) + (self._answering is not None)
 
     def end_if_idle(self) -> None:
-        """Close, unless a request is being read or answered: its reply closes."""
+        """Close, unless a request is being read or answered: then its reply closes."""
         reading = self._protocol.reader not in (Reader.IDLE, Reader.CLOSED)
         waits = self._waiting or self._protocol.rest
         if not (reading or self._answering or waits or self._fault):
             self._end()
 
     def idle_since(self) -> float | None:
-        """See `connection_limit.Limited`; a request that is still coming counts as none."""
+        """See `connection_limit.Limited`; an incomplete request does not count."""
         busy = self._answering or self._waiting or self._fault or self._protocol.rest
         return None if busy or self._protocol.writer is Writer.CLOSED else self._heard
 
@@ -228,20 +228,20 @@ class Connection(asyncio.Protocol):
         self._end()
 
     def cancel(self) -> None:
-        """Cancel what works now; its client is told."""
+        """Cancel the present request; its client gets an error."""
         if self._task:
             self._task.cancel()
 
     def abort(self) -> None:
-        """Close without another word."""
+        """Close at once, without a closing message."""
         self._transport.abort()
 
     def end_if_late(self, now: float, patience_s: float) -> None:
-        """Close when the client has kept the server waiting for more than `patience_s`.
+        """Close if the client has kept the server waiting for more than `patience_s`.
 
-        That is between requests, from the first to the last byte of a head, between two pieces of
-        a body, and while it takes nothing of a reply. One from which nothing is read meanwhile is
-        closed when its client has left, which the event loop would not tell.
+        This covers the time between requests, from the first to the last byte of a head, between
+        two pieces of a body, and while the client reads nothing of a reply. While the connection is
+        not read, the event loop does not report that the client has left; it is closed here then.
         """
         unsent = self._transport.get_write_buffer_size()
         if unsent != self._unsent[0] or not unsent:
@@ -253,9 +253,9 @@ class Connection(asyncio.Protocol):
         if not self._transport.is_reading():
             if has_left(self._transport, once_silent=self._protocol.writer is Writer.SWITCHED):
                 self.abort()
-            return  # it waits for us
+            return  # the client waits for the server
         if self._answering and not self._coming:
-            return  # so does this one
+            return  # this client as well
         since = self._head_began if self._protocol.reader is Reader.HEAD else self._heard
         if now - since > patience_s:
             self._end()
@@ -263,7 +263,7 @@ class Connection(asyncio.Protocol):
     # -- inside ----------------------------------------------------------------------------------
 
     def _take(self, event: Event) -> None:
-        """Act on what is not the usual, a whole request."""
+        """Handle any event other than the usual one, a complete request."""
         if isinstance(event, Request):
             self._coming = Stream(self, client_waits=event.head.expects)
             self._waiting.append(event._replace(stream=self._coming))
@@ -281,7 +281,7 @@ class Connection(asyncio.Protocol):
             self._coming = None
 
     def _break_off(self) -> None:
-        """Know that the body that is coming never ends, and drop its request."""
+        """Drop the request whose body will never be complete."""
         coming, self._coming = self._coming, None
         if coming is None:
             return
@@ -292,7 +292,7 @@ class Connection(asyncio.Protocol):
             self.cancel()
 
     def _proceed(self) -> None:
-        """Begin with the next request: one at a time, and one for each turn of the loop."""
+        """Start the next request: one at a time, and one in each turn of the loop."""
         writer = self._protocol.writer
         if self._answering or (writer is not OPEN and writer is not ENDING):
             return
@@ -300,7 +300,7 @@ class Connection(asyncio.Protocol):
             request = self._waiting.popleft()
             self._answering = request
             task = begin_unawaited(self._answer(request))
-            if task:  # else it has ended already, or another protocol has begun (`_switch`)
+            if task:  # else the request has ended, or another protocol has begun (`_switch`)
                 self._task = task
         elif self._fault:
             self._give_up(self._fault)
@@ -310,7 +310,7 @@ class Connection(asyncio.Protocol):
         self.balance()
 
     def _read_on(self) -> None:
-        """Learn what was read behind requests that have waited."""
+        """Parse data that was read behind waiting requests."""
         if self._protocol.rest and not self._waiting:
             self.data_received(b"")
         self.balance()
@@ -320,10 +320,10 @@ class Connection(asyncio.Protocol):
             reply = await self._server.app(request)
             stream = request.stream
             if self._protocol.writer not in SENDING or (stream and stream.state is Body.BROKEN):
-                raise asyncio.CancelledError  # the application did not heed its cancellation
+                raise asyncio.CancelledError  # the application has suppressed its cancellation
             last = self._server.draining or (stream is not None and _is_left(request.head, stream))
             pieces = self._protocol.send(reply, last=last)
-        except asyncio.CancelledError:  # not passed on: nobody awaits this
+        except asyncio.CancelledError:  # not re-raised: no code awaits this task
             self._give_up(STOPPING if self._server.draining else DEFECT)
             return
         except Exception:
@@ -343,7 +343,7 @@ class Connection(asyncio.Protocol):
             self._go_on(request, reply)
 
     async def _sealed(self, pieces: Sequence[Buffer]) -> bool:
-        """Write over TLS at the pace of the client: what it has not taken stays counted.
+        """Write over TLS at the pace of the client: unread data stays counted.
 
         Returns:
             Whether all is written. If this is cancelled the connection is closed: half a reply is
@@ -353,20 +353,20 @@ class Connection(asyncio.Protocol):
             for piece in pieces:
                 for start in range(0, len(piece), SEALED):
                     self._transport.write(memoryview(piece)[start : start + SEALED])
-                    await (self._room or asyncio.sleep(0))  # others have their turn
-        except asyncio.CancelledError:  # not passed on: nobody awaits this
+                    await (self._room or asyncio.sleep(0))  # lets other tasks run
+        except asyncio.CancelledError:  # not re-raised: no code awaits this task
             self._transport.abort()
             return False
         return True
 
     def _go_on(self, request: Request, reply: Answer) -> None:
-        """Do what is left to do after a reply: mostly nothing, so it is not called."""
+        """Handle the rare work after a reply; not called if there is none."""
         if isinstance(reply, Switch) and self._protocol.writer is Writer.SWITCHED:
             self._switch(request, reply)
             return
         unfinished = request.stream is not None and request.stream.state is not Body.WHOLE
         if unfinished:
-            self._coming = None  # nobody wants the rest of its body
+            self._coming = None  # the rest of its body is not wanted
         if self._protocol.writer is Writer.LAST:
             self._end(lingers=unfinished)
             return
@@ -375,10 +375,10 @@ class Connection(asyncio.Protocol):
         self.balance()
 
     def _switch(self, request: Request, switch: Switch) -> None:
-        """Speak another protocol from here on; its request is being answered until the end."""
+        """Switch to another protocol; the request counts as in flight until that ends."""
         from ie_serving.server.transport.http1.channel import Channel
 
-        # A client that has not heard of the switch speaks HTTP, and nobody listens to that.
+        # Data behind the request is HTTP of a client that does not know of the switch: refuse.
         if self._waiting or self._fault or self._protocol.rest:
             self._end()
             return
@@ -391,22 +391,22 @@ class Connection(asyncio.Protocol):
         try:
             await switch.serve(channel)
         except asyncio.CancelledError:
-            pass  # not passed on: nobody awaits this
+            pass  # not re-raised: no code awaits this task
         except Exception:
             log.exception(logs.Event(FAILED))
         finally:
             self._end(lingers=True)
 
     def _give_up(self, fault: Fault) -> None:
-        """Send a refusal in place of a reply, and end."""
+        """Send a refusal in place of a reply, and close."""
         if self._protocol.writer in SENDING:
             (refusal,) = self._protocol.send(self._fault or fault)
             self._server.outbox.send(self._transport, refusal)
-        # A server that stops does not wait for those whom it refuses.
+        # A stopping server does not wait for clients that it refuses.
         self._end(lingers=not self._server.draining)
 
     def _end(self, *, lingers: bool = False) -> None:
-        """Close once everything written is sent, or, to let the client read it, a little later."""
+        """Close once all written data is sent, or a little later, to let the client read it."""
         self._answering = self._task = None
         self._waiting.clear()
         if self._protocol.writer is Writer.CLOSED and self._transport.is_closing():
@@ -420,9 +420,9 @@ class Connection(asyncio.Protocol):
 
 
 def _is_left(head: RequestHead, stream: Stream) -> bool:
-    """Tell whether the rest of a body that nobody reads is not worth reading."""
+    """Return whether the unread rest of a body is too long, or withheld, to be read and dropped."""
     if stream.state is Body.HELD_BACK:
-        return True  # whether the client sends it now is up to the client; RFC 9110 section 10.1.1
+        return True  # the client is free to send it or not; RFC 9110 section 10.1.1
     length = head.length
     return stream.state is not Body.WHOLE and (length is None or length > MOST_DROPPED)
 

@@ -1,4 +1,4 @@
-"""What is wrong with a request, as status and text for its client."""
+"""Faults of HTTP/1 requests: status and text for the client."""
 
 import logging
 from typing import Final
@@ -13,10 +13,10 @@ log = logging.getLogger(__name__)
 
 LARGEST_HEAD: Final = 64 * 1024
 """Bytes of request line and headers, of trailers, or of a body's chunk extensions; a request with
-more is refused and its connection is closed. Far above the 8 to 32 KB that proxies let through."""
+more is refused and its connection is closed. Far above the 8 to 32 KB that proxies permit."""
 MOST_FIELDS: Final = 1024
-"""Headers of one request; one with more is refused as well. Each costs a microsecond of the event
-loop, and 64 KB could hold 13,000. Apache and Envoy take 100, Node 2,000."""
+"""Most headers of one request; with more it is refused and its connection closed. Each takes 1 us
+of the event loop, and 64 KB could hold 13,000. Apache and Envoy permit 100, Node 2,000."""
 TOO_LARGE: Final = f"The request's headers, trailers or extensions exceed {LARGEST_HEAD} bytes."
 TOO_LONG: Final = f"The request's target exceeds {LARGEST_HEAD} bytes."
 TOO_MANY: Final = f"The request has more than {MOST_FIELDS} headers."
@@ -25,22 +25,22 @@ DEFECT: Final = Fault(500, "Internal Server Error")
 _HTTP2: Final = b"PRI * HTTP/2.0"
 """RFC 9113, section 3.4."""
 _PREFACE: Final = "Pause on PRI/Upgrade"
-"""What the parser says of it, where it comes in pieces."""
+"""The parser's text for the HTTP/2 preface, if it arrives in pieces."""
 _BLANK: Final = "Expected HTTP/, RTSP/ or ICE/"
-"""What it says of a target with a blank in it."""
+"""The parser's text for a target with a blank in it."""
 _TLS: Final = b"\x16"
-"""A record of a handshake; RFC 8446, section 5.1. No method of HTTP has it."""
+"""First byte of a TLS handshake; RFC 8446, section 5.1. No HTTP method begins with it."""
 STOPPING: Final = Fault(503, "The server stops.")
 
 
 def oversized(target: bytes) -> Fault:
-    """Refuse a head that is too large, by its target where that takes more than half of it."""
+    """Make the fault of a too large head: of its target, if that is more than half of it."""
     long = len(target) > LARGEST_HEAD // 2
     return Fault(414, TOO_LONG) if long else Fault(431, TOO_LARGE)
 
 
 class Refused(Exception):
-    """A request that the parser lets through and we do not. Its text goes to the client."""
+    """A request that the parser accepts but we refuse. Its text goes to the client."""
 
     def __init__(self, status: int, text: str) -> None:
         super().__init__(text)
@@ -49,7 +49,7 @@ class Refused(Exception):
 
 
 def mistaken(data: bytes) -> Fault | None:
-    """Tell a client by the first bytes that it has sent that this is not the port it means."""
+    """Return a hint for a client whose first bytes show that it means another port."""
     if data.startswith(_HTTP2):
         return _speaks_http2()
     if data.startswith(_TLS):
@@ -66,7 +66,7 @@ def _speaks_http2() -> Fault:
 
 
 def refusal_of(error: httptools.HttpParserError) -> Fault:
-    """Give the reply to a request that the parser refused, or that we refused while it parsed."""
+    """Return the reply to a request that the parser, or our own check during parsing, refused."""
     cause = error.__context__ if isinstance(error, httptools.HttpParserCallbackError) else None
     if isinstance(cause, Refused):
         return Fault(cause.status, cause.text)

@@ -1,7 +1,7 @@
-"""What the head of a request has to say beyond its syntax: version, host, transfer encoding.
+"""Rules for the head of a request beyond its syntax: version, host, transfer encoding.
 
-Source: RFC 9112 sections 2.3, 3.2 and 6.1; RFC 9110 section 7.2. Asked for heads that are not known
-yet (`known_heads.py`), so their cost does not count.
+Source: RFC 9112 sections 2.3, 3.2 and 6.1; RFC 9110 section 7.2. Applied only to heads that are not
+cached yet (`known_heads.py`), so their cost does not matter.
 """
 
 import re
@@ -14,14 +14,14 @@ from ie_serving.server.transport.http1.messages import Headers
 _HOST: Final = re.compile(
     rb"(?:\[[0-9A-Za-z:._~!$&'()*+,;=%-]+\]|[0-9A-Za-z._~!$&'()*+,;=%-]*)(?::[0-9]*)?"
 )
-"""A name, an IPv4 or an IPv6 address, and a port; empty where the target has no authority."""
+"""A name, an IPv4 or an IPv6 address, and a port; empty if the target has no authority."""
 
 
 def spoken(version: str) -> str:
-    """Give the version that is spoken with a client of this one: 1.2 and above understand 1.1.
+    """Return the version used with a client of this version: 1.2 and above understand 1.1.
 
     Raises:
-        Refused: it is not a version of HTTP/1.
+        Refused: not a version of HTTP/1.
     """
     major, _, minor = version.partition(".")
     if major != "1":
@@ -30,9 +30,9 @@ def spoken(version: str) -> str:
 
 
 def by_name(headers: list[tuple[bytes, bytes]]) -> dict[bytes, bytes]:
-    """Give the value of each header; of one that comes several times a list. RFC 9110 section 5.3.
+    """Return the value of each header, or a list if it occurs several times. RFC 9110 section 5.3.
 
-    It takes a time in proportion to the headers, also where all have one name.
+    The time is proportional to the number of headers, also if all have one name.
     """
     fields = dict(headers)
     if len(fields) == len(headers):
@@ -44,12 +44,12 @@ def by_name(headers: list[tuple[bytes, bytes]]) -> dict[bytes, bytes]:
 
 
 def check_host(version: str, headers: Headers | list[tuple[bytes, bytes]]) -> None:
-    """Refuse what proxies could route otherwise than we read it.
+    """Refuse requests that proxies could route differently from our reading.
 
     Raises:
-        Refused: there is no Host, more than one, or one that is none.
+        Refused: there is no Host, more than one, or an invalid one.
     """
-    # Section 3.2: with two of them a proxy may route by one, and we answer by the other.
+    # Section 3.2: with two of them a proxy may use one, and we the other.
     hosts = [value for name, value in headers if name == b"host"]
     if not hosts and version == "1.0":
         return
@@ -60,20 +60,20 @@ def check_host(version: str, headers: Headers | list[tuple[bytes, bytes]]) -> No
 
 
 def is_chunked(version: str, fields: Mapping[bytes, bytes]) -> bool:
-    """Tell whether the body comes in chunks.
+    """Return whether the body comes in chunks.
 
     Raises:
-        Refused: by its encoding nobody can tell where the body ends, or what it holds.
+        Refused: the transfer encoding leaves the end of the body, or its content, undefined.
     """
     encoding = fields.get(b"transfer-encoding")
     if encoding is None:
         return False
-    # Section 6.1: a proxy of HTTP/1.0 may have passed the header on without knowing it, and then it
-    # sees the end of the body elsewhere.
+    # Section 6.1: a proxy of HTTP/1.0 may have passed the header on without understanding it, and
+    # then sees the end of the body elsewhere.
     if version == "1.0":
         raise Refused(400, "HTTP/1.0 knows no Transfer-Encoding: speak HTTP/1.1.")
-    # Section 6.3: where chunked is not the last coding nobody knows the end of the body. What lies
-    # behind it could be smuggled in as a request of its own.
+    # Section 6.3: unless chunked is the last coding, the end of the body is undefined. Data behind
+    # it could be smuggled in as a separate request.
     codings = [coding.strip() for coding in encoding.lower().split(b",")]
     if codings.count(b"chunked") != 1 or codings[-1] != b"chunked":
         raise Refused(400, "A body with a Transfer-Encoding ends with chunked, named once.")

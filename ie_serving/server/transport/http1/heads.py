@@ -1,4 +1,4 @@
-"""The head of a reply: status line and headers as bytes, checked. `plain` asks for the time.
+"""Writes the head of a reply: status line and headers, checked. Pure, but `plain` reads the clock.
 
 Source: RFC 9110 sections 5.5, 5.6.2 and 6.6.1; RFC 9112 sections 4 and 6.
 """
@@ -15,7 +15,7 @@ from ie_serving.server.transport.http1.messages import Headers
 CONTINUE_HEAD: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
 CLOSE: Final = b"connection: close\r\n"
 KEEP_ALIVE: Final = b"connection: keep-alive\r\n"
-"""Said to clients that speak HTTP/1.0, where it is not the rule."""
+"""Sent to clients of HTTP/1.0, where keeping the connection is not the default."""
 
 _NAME: Final = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 _VALUE: Final = re.compile(rb"[\t\x20-\x7e\x80-\xff]*")
@@ -23,12 +23,12 @@ _REASONS: Final = {status.value: status.phrase for status in HTTPStatus}
 
 
 class Head(NamedTuple):
-    """What an application says before the body.
+    """The head of a reply, as far as the application determines it.
 
     Attributes:
         text: status line and headers, without the empty line that ends a head.
-        closes: the application asks that the connection end with this reply.
-        length: the body's length in bytes as it is announced, if it is.
+        closes: the application wants the connection closed after this reply.
+        length: announced length of the body in bytes, if any.
     """
 
     text: bytes
@@ -38,7 +38,7 @@ class Head(NamedTuple):
 
 @lru_cache(maxsize=1024)
 def head(status: int, headers: Headers) -> Head:
-    """Write a head; replies are much alike, so it is remembered.
+    """Write a head. Cached, since replies have few different heads.
 
     Raises:
         ValueError: a name or value would break out of its line, or frames the body otherwise than
@@ -59,7 +59,7 @@ def head(status: int, headers: Headers) -> Head:
 
 
 def switching(status: int, headers: Headers, lines: bytes) -> bytes:
-    """Write the reply that ends HTTP on a connection: it has no body, and nothing frames it.
+    """Write the reply that ends HTTP on a connection: without body, and without its length.
 
     Raises:
         ValueError: as `head`.
@@ -68,7 +68,7 @@ def switching(status: int, headers: Headers, lines: bytes) -> bytes:
 
 
 def plain(status: int, text: str) -> bytes:
-    """Write the whole of a reply that refuses a request and ends the connection."""
+    """Write a complete reply that refuses a request and ends the connection."""
     body = f"{text}\n".encode()
     headers = (
         (b"content-type", b"text/plain; charset=utf-8"),
@@ -80,5 +80,5 @@ def plain(status: int, text: str) -> bytes:
 
 @lru_cache(maxsize=2)
 def date(second: int) -> bytes:
-    """Give the line of the `date` header for a second of the Unix time; written once a second."""
+    """Return the line of the `date` header for a second of the Unix time; written once a second."""
     return f"date: {formatdate(second, usegmt=True)}\r\n".encode()

@@ -1,7 +1,7 @@
-"""What a connection holds of requests that have come in part or wait, counted in the budget.
+"""Counts in the budget the bytes of a connection's incomplete and waiting requests.
 
-What is small is not counted, so that the usual request costs nothing here: one that comes whole, or
-whose body comes in two or three reads.
+Small amounts are not counted, so that a usual request costs nothing here: one that arrives whole,
+or whose body arrives in two or three reads.
 """
 
 from collections.abc import Iterable
@@ -13,20 +13,20 @@ from ie_serving.server.transport.http1.faults import MOST_FIELDS, TOO_MANY, Refu
 from ie_serving.server.transport.http1.messages import RequestHead
 
 GATHERED: Final = 64 * 1024
-"""Bytes of the largest body that is kept until it is whole, so that the application need not wait
-for it. A larger one the application reads as it comes, or refuses by its head. A body of 64 KB
-mostly comes in one read of the socket, which brings up to 256 KB, and is little to hold for a
-connection whose client is slow."""
+"""Largest body in bytes that is buffered until complete, so that the application need not wait for
+it. The application reads a larger one as it arrives, or refuses it by its head. A body of 64 KB
+mostly arrives in one read of the socket, which returns up to 256 KB, and is little memory for a
+connection with a slow client."""
 FREE: Final = 8 * 1024
 """Bytes of a connection that are not counted."""
 STEP: Final = 8 * 1024
-"""Bytes by which the count goes ahead, so that what drips is not counted with every byte."""
+"""Bytes by which the count runs ahead, so that slowly arriving data is not counted byte by byte."""
 FREE_FIELDS: Final = 32
-"""Headers of a request that are not counted, and by how many more are."""
+"""Headers of a request that are not counted; further ones are counted in steps of as many."""
 FIELD_BYTES: Final = 320
-"""Bytes that a header takes: two strings, their pair, and its place among those by name."""
+"""Bytes of memory for a header: two strings, their pair, and its place in the mapping by name."""
 REQUEST_BYTES: Final = 1024
-"""Bytes that a request takes that waits, beside its headers."""
+"""Bytes of memory for a waiting request, beside its headers."""
 
 
 class Holding:
@@ -39,37 +39,37 @@ class Holding:
 
     @property
     def size(self) -> int:
-        """Bytes that are counted."""
+        """Number of counted bytes."""
         return self._lease.size
 
     def count(self, held: int) -> None:
-        """Count what is held now. Raises: QueueFull, RequestTooLarge, there is no room for it."""
+        """Count the bytes held now. Raises: QueueFull, RequestTooLarge: the budget is spent."""
         if held > max(FREE, self.size):
             self._lease.take(held + STEP - self.size)
         else:
             self.settle(held)
 
     def settle(self, held: int) -> None:
-        """Give back what is not held any more."""
+        """Return to the budget the bytes that are no longer held."""
         wanted = held + STEP if held > FREE else 0
         if wanted < self.size:
             self._lease.give(self.size - wanted)
 
 
 def room_for_head(lease: Lease | None, size: int) -> Lease | None:
-    """Count a head of `size` bytes that is complete, where it is large.
+    """Count a complete head of `size` bytes, if it is large.
 
     Raises:
-        Refused: the budget of bytes has no room.
+        Refused: the byte budget is spent.
     """
     return _with_room(lease, size) if size > FREE else lease
 
 
 def room_for_fields(lease: Lease | None, room: int) -> Lease:
-    """Count `FREE_FIELDS` more headers of a request that has `room`.
+    """Count `FREE_FIELDS` more headers of a request that has `room` so far.
 
     Raises:
-        Refused: these are too many, or the budget of bytes has no room.
+        Refused: the headers are too many, or the byte budget is spent.
     """
     if room == MOST_FIELDS:
         raise Refused(431, TOO_MANY)
@@ -86,9 +86,9 @@ def _with_room(lease: Lease | None, size: int) -> Lease:
 
 
 def waiting_bytes(heads: Iterable[RequestHead]) -> int:
-    """Estimate what requests take that wait, without headers that have their own lease.
+    """Estimate the bytes of waiting requests, without headers that have their own lease.
 
-    A body of unknown length counts as the largest that is gathered, since it is not asked for.
+    A body of unknown length counts as the largest that is buffered, since its size is not tracked.
     """
     return sum(
         REQUEST_BYTES

@@ -1,4 +1,4 @@
-"""What passes between protocol, driver and application: requests and replies as values."""
+"""Requests and replies as values, which protocol, driver and application exchange."""
 
 from collections.abc import Callable, Coroutine, Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 from ie_serving.core.runtime.budget import Lease
 from ie_serving.server.transport.http1.body import Stream
 
-if TYPE_CHECKING:  # imported when a connection leaves HTTP
+if TYPE_CHECKING:  # imported when a connection switches to another protocol
     from ie_serving.server.transport.http1.channel import Channel
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
 Headers: TypeAlias = tuple[tuple[bytes, bytes], ...]
 """Lower-case names and values, in the order in which they were sent."""
 Address: TypeAlias = tuple[str, int] | None
-"""Host and port; None where the socket has no such thing."""
+"""Host and port; None for sockets without them."""
 
 
 class Ends(NamedTuple):
@@ -21,7 +21,7 @@ class Ends(NamedTuple):
 
     Attributes:
         client, server: their addresses.
-        names: in the client's certificate, which TLS has verified; none without one.
+        names: in the client's certificate, verified by TLS; none without one.
     """
 
     client: Address = None
@@ -33,21 +33,21 @@ NO_ENDS: Final = Ends()
 
 
 class RequestHead(NamedTuple):
-    """The head of a request. Equal requests share one, so nobody changes it.
+    """The head of a request. Equal requests share one object, so it is never changed.
 
     Attributes:
         method: in capitals.
-        path: as it was sent, escapes included, without scheme and host.
-        query: what stands behind the question mark, or nothing.
+        path: as sent, escapes included, without scheme and host.
+        query: the part behind the question mark, or empty.
         version: `1.1` or `1.0`.
         headers: all of them.
         fields: values by name; those of a name that was sent several times are joined by commas,
             which means the same (RFC 9110 section 5.3).
-        length: bytes of the body; None where only its end will tell.
+        length: bytes of the body; None if only its end will tell.
         keep_alive: another request may follow on the connection.
-        expects: the client sends the body when it is told to (`Expect: 100-continue`).
-        lease: of the memory of the headers, where they are many.
-        upgrade: protocols that the client offers to go over to (RFC 9110 section 7.8).
+        expects: `Expect: 100-continue`: the client waits for 100 Continue before it sends the body.
+        lease: of the memory of the headers, if they are many.
+        upgrade: protocols that the client offers to switch to (RFC 9110 section 7.8).
     """
 
     method: str
@@ -64,12 +64,12 @@ class RequestHead(NamedTuple):
 
 
 class Request(NamedTuple):
-    """A request, as the protocol gives it and as the application takes it.
+    """A request, as the protocol parses it and as the application receives it.
 
     Attributes:
         head: its head.
-        body: the whole body; None for one that comes in pieces.
-        stream: gives the pieces.
+        body: the whole body; None if it arrives in pieces.
+        stream: yields the pieces.
         ends: of the connection.
     """
 
@@ -80,21 +80,21 @@ class Request(NamedTuple):
 
 
 class Piece(NamedTuple):
-    """A part of the body of the newest request, which comes in pieces."""
+    """A part of the body of the newest request, which arrives in pieces."""
 
     data: bytes
 
 
 class End(NamedTuple):
-    """The body of the newest request has come to its end."""
+    """The body of the newest request is complete."""
 
 
 class Fault(NamedTuple):
-    """What the client sends is no request, or none that this server takes. The last event.
+    """The client's data is no request, or none that this server accepts. The last event.
 
     Attributes:
-        status: of the reply that is owed for it.
-        text: its body.
+        status: of the reply to it.
+        text: body of that reply.
     """
 
     status: int
@@ -102,22 +102,22 @@ class Fault(NamedTuple):
 
 
 class Broken(NamedTuple):
-    """A fault in a body whose request is answered already: there is nothing left to say."""
+    """A fault in the body of a request that is answered already: no reply can follow."""
 
 
 Event: TypeAlias = Request | Piece | End | Fault | Broken
-"""What a client has sent."""
+"""An event that the protocol parses from a client's data."""
 
 
 class Reply(NamedTuple):
-    """The whole reply to one request.
+    """The complete reply to one request.
 
     Attributes:
-        status: HTTP's, of a final reply: 200 and above.
-        headers: without those that frame the reply or end the connection, save that `connection:
-            close` is heeded and a `content-length` that is true is taken.
-        body: sent as it is; not changed while the reply is on its way.
-        lines: header lines, with their ends, that no other reply has: they are sent as they are.
+        status: HTTP status of a final reply: 200 and above.
+        headers: without those for framing and connection, except that `connection: close` is
+            respected and a correct `content-length` is accepted.
+        body: sent as it is; not changed until the reply is sent.
+        lines: header lines, with their ends, that only this reply has: sent as they are.
     """
 
     status: int
@@ -127,13 +127,13 @@ class Reply(NamedTuple):
 
 
 class Switch(NamedTuple):
-    """The reply to an offered upgrade, behind which another protocol is spoken.
+    """The reply that accepts an offered upgrade; another protocol follows it.
 
     Attributes:
         status: 101.
         headers: as of a `Reply`, which has no others.
-        body: nothing.
-        serve: speaks it, until the connection is to end. Cancelled when the client leaves.
+        body: empty.
+        serve: runs the protocol, until the connection ends. Cancelled when the client leaves.
         lines: as of a `Reply`.
     """
 
@@ -147,11 +147,11 @@ class Switch(NamedTuple):
 Answer: TypeAlias = Reply | Switch
 
 App: TypeAlias = Callable[[Request], Coroutine[Any, Any, Answer]]
-"""Answers a request. Called as soon as it has come, and cancelled when its client leaves."""
+"""Answers a request. Called as soon as the request has arrived; cancelled if its client leaves."""
 
 
 class Continue(NamedTuple):
-    """The interim reply to a client that expects to be told to go on."""
+    """The interim reply (100 Continue) to a client that waits for it before it sends the body."""
 
 
 CONTINUE: Final = Continue()

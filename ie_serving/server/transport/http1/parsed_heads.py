@@ -1,4 +1,4 @@
-"""What the parser has found in the head of a request."""
+"""Makes a `RequestHead` from the parser's results, and checks it."""
 
 from typing import Final
 
@@ -16,7 +16,7 @@ SEPARATORS: Final = 4
 
 
 def size_of(headers: Fields) -> int:
-    """Give the bytes that headers took in their head."""
+    """Return the bytes that headers took in their head."""
     return sum(len(name) + len(value) + SEPARATORS for name, value in headers)
 
 
@@ -27,10 +27,10 @@ def request_head(
     lease: Lease | None,
     upgrade: bytes,
 ) -> RequestHead:
-    """Give a head whose end the parser has met.
+    """Make the head that the parser has just completed.
 
     Raises:
-        Refused: it does not say what it has to, or what nobody may say.
+        Refused: the head lacks a required header, or has a forbidden one.
     """
     version = spoken(parser.get_http_version())
     check_host(version, headers)
@@ -46,7 +46,7 @@ def request_head(
         fields=fields,
         length=None if chunked else int(fields.get(b"content-length", 0)),
         keep_alive=parser.should_keep_alive(),
-        # RFC 9110 section 10.1.1: a client that speaks HTTP/1.0 knows no 100.
+        # RFC 9110 section 10.1.1: HTTP/1.0 has no status 100.
         expects=version == "1.1" and fields.get(b"expect", b"").lower() == b"100-continue",
         lease=lease,
         upgrade=upgrade,
@@ -54,12 +54,12 @@ def request_head(
 
 
 def offered(headers: Fields) -> bytes:
-    """Give the protocols of the header `upgrade`, which `without_upgrade` leaves out."""
+    """Return the protocols in the header `upgrade`, which `without_upgrade` leaves out."""
     return by_name(headers).get(b"upgrade", b"")
 
 
 def without_upgrade(parser: "httptools.HttpRequestParser", url: bytes, headers: Fields) -> bytes:
-    """Give the bytes of a head as if it offered no other protocol."""
+    """Return the bytes of a head without its offer of another protocol."""
     version = parser.get_http_version().encode()
     lines = [b"%b %b HTTP/%b" % (parser.get_method(), url, version)]
     lines += [b"%b: %b" % pair for pair in headers if pair[0] != b"upgrade"]

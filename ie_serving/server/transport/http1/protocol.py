@@ -1,19 +1,19 @@
 """HTTP/1.1 without a socket: bytes become events, replies become bytes.
 
-httptools (llhttp) parses, strictly: it refuses both lengths at once, two lengths, folded headers,
-bare line feeds and other ways to make two readers see two different requests. Beyond it
+httptools (llhttp) parses strictly: it refuses a length beside chunks, two lengths, folded headers,
+bare line feeds and other ways to make two readers see two different requests. In addition
 
-- a head, trailers and chunk extensions have a size limit, and a head a number of headers;
-- the head of a request has to say certain things (`head_rules.py`);
+- heads, trailers and chunk extensions have a size limit, and a head has a limit of headers;
+- the head of a request has to fulfil the rules of `head_rules.py`;
 - an offered upgrade, as Java's HTTP client sends it, is ignored (RFC 9110 section 7.8): the parser
-  would stop there, so the head is given to a new one without it;
+  would stop there, so a new parser gets the head without the offer;
 - a head that was parsed before is not parsed again (`known_heads.py`), since clients send the same
   few hundred bytes with every request;
-- behind requests that wait nothing more is parsed: the rest of a read is kept as bytes, which take
-  a tenth of what they mean. What a connection holds of requests that have come in part, or wait, is
-  counted in the budget (`holding.py`).
+- nothing behind waiting requests is parsed: the rest of a read is kept as bytes, which take a tenth
+  of the memory of the parsed requests. The budget counts the bytes of incomplete and of waiting
+  requests (`holding.py`).
 
-Which moves there are, and why, is in `states.py`.
+`states.py` lists all permitted moves, and why.
 """
 
 import time
@@ -87,30 +87,30 @@ from ie_serving.server.transport.http1.states import (
 )
 
 JOINED: Final = 64 * 1024
-"""Bytes of the largest body of a reply that is copied behind its head, to be one write. Beyond it
-the copy costs more than the second buffer of a `writev`."""
+"""Largest body in bytes of a reply that is copied behind its head for a single write. Above it the
+copy costs more than the second buffer of a `writev`."""
 PARSED: Final = 16 * 1024
-"""Bytes of a body of unknown length that the parser is given at a time: after each the limit of
-what is no body is looked at, which the parser does not know."""
+"""Bytes of a body of unknown length that the parser gets at a time: after each, the number of bytes
+outside of the body is checked, which the parser does not limit."""
 PARSED_AT_ONCE: Final = 2 * 1024
-"""The same between two requests and within a head: after each it is looked at whether requests
-wait. As long as most small requests, and as little as 80 of the smallest."""
+"""The same between two requests and within a head: after each, the protocol checks whether requests
+wait. It is as long as most small requests, and as 80 of the smallest."""
 FRAMING: Final = 16
-"""Bytes that a chunk may take beside its data without being counted: a size and two ends of lines.
-What is longer holds extensions."""
+"""Bytes that a chunk may take beside its data without being counted: a size and two line ends.
+Anything longer has extensions."""
 
 
 class Protocol:
-    """One connection's two halves.
+    """The two halves of one connection.
 
     Args of the constructor:
         known: heads that were parsed before, on any connection.
 
     Attributes:
-        ends: given with each request.
-        reader: what the client is in the middle of sending.
-        writer: what may still be sent to it.
-        rest: bytes behind requests that wait; `receive` goes on with them, be it with nothing new.
+        ends: passed on with each request.
+        reader: state of the client's data.
+        writer: state of our replies.
+        rest: bytes behind waiting requests; the next `receive` parses them, even without new data.
     """
 
     def __init__(self, known: KnownHeads) -> None:
@@ -122,11 +122,11 @@ class Protocol:
         self._parser = self._new_parser()
         self._events: list[Event] = []
         self._unanswered: deque[RequestHead] = deque()
-        self._unparsed = 0  # bytes since the last head or end of a request that are no body
+        self._unparsed = 0  # bytes outside of bodies since the last head or end of a request
         self._url = b""
         self._headers: list[tuple[bytes, bytes]] = []
-        self._text = b""  # of a head that may be remembered
-        self._upgrade = b""  # what a head offers that is parsed again without it
+        self._text = b""  # of a head that may be cached
+        self._upgrade = b""  # protocols offered by a head that is parsed again without them
         self._head: RequestHead
         self._parts: list[bytes | bytearray] = []
         self._gathered = 0
@@ -135,7 +135,7 @@ class Protocol:
         self._fields_lease: Lease | None = None
 
     def receive(self, data: bytes) -> Sequence[Event]:
-        """Take what has come from the client; give what it means. After a fault: nothing."""
+        """Parse data from the client; return its events. After a fault: none."""
         if self.reader is IDLE and not self.rest:
             end = data.find(BLANK_LINE, 0, LONGEST) + len(BLANK_LINE)
             self._text = data[:end]
@@ -146,15 +146,15 @@ class Protocol:
         return () if self.reader is Reader.CLOSED else self._parse(data)
 
     def send(self, said: Answer | Continue | Fault, *, last: bool = False) -> Sequence[Buffer]:
-        """Put what is to be said into bytes, which the caller writes in this order.
+        """Turn a message into bytes, which the caller writes in this order.
 
         Args:
-            said: to the oldest request without a reply, to one whose body waits, or to a fault.
+            said: reply to the oldest unanswered request, 100 Continue, or reply to a fault.
             last: end the connection with this reply.
 
         Raises:
-            ValueError: headers are not to be sent, or the body is not as long as they say.
-            IllegalMoveError: nothing may be sent, or no request is without a reply.
+            ValueError: headers must not be sent, or contradict the length of the body.
+            IllegalMoveError: nothing may be sent, or no request is unanswered.
         """
         if isinstance(said, Reply):
             return self._reply(said, last)
@@ -168,15 +168,15 @@ class Protocol:
         return (plain(said.status, said.text),)
 
     def filled(self) -> None:
-        """Begin nothing more: the client does not read what is sent."""
+        """Start no further request: the client does not read the replies."""
         self.writer = after(WRITER, self.writer, Write.FILLED)
 
     def emptied(self) -> None:
-        """Go on: the client reads again."""
+        """Continue: the client reads again."""
         self.writer = after(WRITER, self.writer, Write.EMPTIED)
 
     def input_closed(self) -> bool:
-        """Know that nothing more comes; whether there is a whole request that waits for its reply.
+        """Record that the client sends no more; return whether a complete request is unanswered.
 
         The last of the replies then ends the connection.
         """
@@ -187,7 +187,7 @@ class Protocol:
         return True
 
     def settle(self) -> None:
-        """Count no longer what the requests took that have waited."""
+        """Return to the budget the bytes of requests that have waited."""
         self._holding.settle(self._held())
 
     def close(self) -> None:
@@ -198,7 +198,7 @@ class Protocol:
         self.writer = after(WRITER, self.writer, Write.CLOSE)
 
     def forget(self) -> None:
-        """Close, and drop the parser: it holds methods of this object."""
+        """Close, and drop the parser, which refers to methods of this object."""
         self.close()
         del self._parser
 
@@ -228,7 +228,7 @@ class Protocol:
             return (written,)
         return (written + body,) if len(body) <= JOINED else (written, body)
 
-    # -- the slower way: what is not one request with a head that is known ------------------------
+    # -- the slow path: any data other than one request with a cached head -----------------------
 
     def _parse(self, data: bytes) -> Sequence[Event]:
         rest = memoryview(self.rest + data if self.rest else data)
@@ -245,7 +245,7 @@ class Protocol:
                 self._fail(mistaken(data) or refusal_of(error))
         if self.reader is not IDLE or len(self._unanswered) > 1 or self._holding.size:
             self._count(rest)
-        events, self._events = self._events, []  # whose memory is theirs who are given them
+        events, self._events = self._events, []  # the caller owns their memory from now on
         return events
 
     def _count(self, rest: memoryview) -> None:
@@ -258,12 +258,12 @@ class Protocol:
             self._fail(Fault(429, str(error)))
 
     def _held(self) -> int:
-        """Estimate the bytes of what waits, or has come in part."""
+        """Estimate the bytes of waiting and incomplete requests."""
         head = self._unparsed if self.reader is Reader.HEAD else 0
         return len(self.rest) + head + self._gathered + waiting_bytes(self._unanswered)
 
     def _drop(self) -> None:
-        """Keep nothing of what will not be a request."""
+        """Drop data that will not become a request."""
         self.rest = b""
         self._headers, self._parts = [], []
         self._gathered = 0
@@ -292,7 +292,7 @@ class Protocol:
 
     def _new_parser(self) -> "httptools.HttpRequestParser":
         parser = httptools.HttpRequestParser(self)
-        parser.set_dangerous_leniencies(lenient_version=True)  # `spoken` is the judge
+        parser.set_dangerous_leniencies(lenient_version=True)  # `spoken` checks the version
         return parser
 
     def _fail(self, fault: Fault) -> None:
@@ -303,10 +303,10 @@ class Protocol:
         self._drop()
         self._events.append(BROKEN if answered else fault)
 
-    # -- from the parser -------------------------------------------------------------------------
+    # -- called by the parser --------------------------------------------------------------------
 
     def on_message_begin(self) -> None:
-        """Begin a head."""
+        """Start a head."""
         if self.reader is not Reader.IDLE:
             self._text = b""  # the head began in an earlier read, or behind another request
         self.reader = after(READER, self.reader, Read.HEAD_BEGINS)
@@ -316,11 +316,11 @@ class Protocol:
         self._fields_lease = None
 
     def on_url(self, url: bytes) -> None:
-        """Take the target, or a piece of it."""
+        """Add the target, or a piece of it."""
         self._url += url
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Take a header; nobody asked for trailers."""
+        """Add a header; ignore trailers."""
         if self.reader is not Reader.HEAD:
             return
         if len(self._headers) == self._room:
@@ -328,12 +328,12 @@ class Protocol:
         self._headers.append((name.lower(), value.rstrip(b" \t")))
 
     def _make_room(self) -> None:
-        self._text = b""  # it is too large to be remembered
+        self._text = b""  # too large to be cached
         self._fields_lease = room_for_fields(self._fields_lease, self._room)
         self._room += FREE_FIELDS
 
     def on_headers_complete(self) -> None:
-        """Know what is asked for, and what body is to come."""
+        """Make the head, and decide how its body is received."""
         parser = self._parser
         if parser.should_upgrade():
             if parser.get_method() == b"CONNECT":
@@ -356,11 +356,11 @@ class Protocol:
             self.reader = after(READER, self.reader, Read.SMALL)
 
     def on_chunk_header(self) -> None:
-        """Count no framing but extensions."""
+        """Exclude the framing of a chunk from the count, but not its extensions."""
         self._unparsed -= FRAMING
 
     def on_body(self, data: bytes) -> None:
-        """Keep a piece, or pass it on."""
+        """Buffer a piece, or pass it on."""
         self._unparsed -= len(data)
         if self.reader is Reader.STREAMING:
             self._events.append(Piece(data))
@@ -378,7 +378,7 @@ class Protocol:
         return body
 
     def on_message_complete(self) -> None:
-        """Give the request, or the end of its body."""
+        """Emit the request, or the end of its body."""
         if self.reader is Reader.HEAD:
             return  # the head is parsed again, without the upgrade
         self._unparsed = 0
@@ -388,7 +388,7 @@ class Protocol:
             self._unanswered.append(self._head)
             self._events.append(Request(self._head, self._body(), None, self.ends))
         ended = Read.END if self._head.keep_alive else Read.LAST_END
-        del self._head  # which, and the memory of its headers, is the request's from here on
+        del self._head  # the request owns the head, and the memory of its headers, from now on
         self.reader = after(READER, self.reader, ended)
 
     def _pass_on(self, event: Read) -> None:

@@ -1,7 +1,7 @@
-"""An HTTP/1.1 server on sockets that are bound already: listen, look after connections, drain.
+"""An HTTP/1.1 server on sockets that are already bound: listens, watches connections, drains.
 
-`protocol.py` knows HTTP, `connection.py` drives it, and the application is given each request as a
-value (`messages.py`); one that speaks ASGI stands behind `asgi.py`.
+`protocol.py` implements HTTP, `connection.py` drives it, and the application gets each request as a
+value (`messages.py`); an ASGI application runs behind `asgi.py`.
 """
 
 import asyncio
@@ -19,17 +19,16 @@ from ie_serving.server.transport.listener import Listener, Sharing, Step
 from ie_serving.server.transport.outbox import Outbox
 
 Connect: TypeAlias = Callable[[Server], Connection]
-"""Makes what carries the requests of one connection."""
+"""Makes the object that carries the requests of one connection."""
 KEEP_ALIVE_S: Final = 75.0
-"""Seconds that a client may keep the server waiting, above all between requests; then its
-connection is closed. Longer than the 60 s of common load balancers, which must be the ones that
-close."""
+"""Seconds that a client may keep the server waiting, mostly between requests; then its connection
+is closed. Longer than the 60 s of common load balancers, which have to be the ones that close."""
 LINGER_S: Final = 0.5
-"""Seconds that idle connections stay open when the server drains, so that their clients close them
-or send what is on its way; then they are closed."""
+"""Seconds that idle connections stay open when the server drains, so that their clients can close
+them or finish sending a request; then they are closed."""
 _SWEEP_S: Final = 5.0
-"""Seconds between two looks for clients that keep the server waiting; a limit may be exceeded by so
-much."""
+"""Seconds between two checks for clients that keep the server waiting; a limit may be exceeded by
+this much."""
 _CANCELLED_S: Final = 1.0
 """Seconds that cancelled requests may take to answer; then their connections are cut."""
 
@@ -38,19 +37,19 @@ class HttpServer:
     """Serves one application.
 
     Args of the constructor, beside the attributes:
-        carrier: makes what carries a connection's requests.
+        carrier: makes the object that carries a connection's requests.
         busy_poll_s: see `BusyPoll`.
         keep_alive_s: see `KEEP_ALIVE_S`.
         limit: of connections.
-        secure: agrees upon TLS; None: it is plain.
+        secure: the TLS of the port; None: plain connections.
         sharing: of accepted connections between workers.
 
     Attributes:
         app: the application.
         draining: every connection ends with its next reply.
         outbox: takes small replies.
-        busy_poll: waits for the next request.
-        known_heads: heads of requests that were parsed before.
+        busy_poll: polls for the next request.
+        known_heads: cache of parsed heads of requests.
     """
 
     def __init__(
@@ -94,7 +93,7 @@ class HttpServer:
         self.draining = True
         await self._listener.drain(
             (
-                # To close an idle connection now would lose a request that is on its way.
+                # Closing an idle connection at once would lose a request in transit.
                 Step(lambda _: None, LINGER_S),
                 Step(Connection.end_if_idle, timeout_s),
             )
@@ -122,7 +121,7 @@ class HttpServer:
         return self._carrier(self)
 
     def _sweep(self) -> None:
-        """Look for clients that keep the server waiting: cheaper than a timer for each."""
+        """Check for clients that keep the server waiting: cheaper than a timer for each."""
         now = self.busy_poll.now()
         for connection in self._listener.connections:
             connection.end_if_late(now, self._keep_alive_s)

@@ -1,36 +1,35 @@
-"""The two halves of an HTTP/1.1 connection, and a large body, as states and tables of events.
+"""State tables of an HTTP/1.1 connection: its two halves, and a large body.
 
 An HTTP/1.1 connection carries requests one after the other in one direction, and replies in the
 same order in the other (RFC 9112 section 9.3). The halves advance almost independently: a client
 may send its next requests before it has its first reply ("pipelining", section 9.3.2), and a
-server may reply before the request's body has come to its end, and must then read the rest or close
+server may reply before the request's body is complete, and must then read the rest or close
 (section 9.3). So each half has a state of its own:
 
-    Reader          what the client is in the middle of sending
-    Writer          what may still be sent to the client
+    Reader          state of the client's data
+    Writer          state of our replies
 
     IDLE ──HEAD_BEGINS──> HEAD ──SMALL──> GATHERING ──END──> IDLE, or by LAST_END to CLOSED
                             └───LARGE──> STREAMING ──END──> IDLE, or by LAST_END to CLOSED
 
     OPEN ──REPLY──> OPEN        OPEN ──LAST_REPLY──> LAST ──CLOSE──> CLOSED
-    OPEN ──FILLED──> FULL ──EMPTIED──> OPEN, and what OPEN may send may FULL as well
+    OPEN ──FILLED──> FULL ──EMPTIED──> OPEN; FULL may send the same messages as OPEN
     OPEN ──INPUT_CLOSED──> ENDING ──REPLY──> ENDING, and by LAST_REPLY to LAST
     OPEN ──SWITCH──> SWITCHED ──CLOSE──> CLOSED
 
 A small body is gathered, so that the application gets it together with the head and never waits for
-it; a large body, or one of unknown length that turns out to be large, is passed on in pieces as it
-comes, and has states of its own:
+it. A large body, or one of unknown length that turns out to be large, is passed on in pieces as it
+arrives, and has states of its own:
 
-    Body            what is still to come of it
+    Body            state of its missing part
 
     HELD_BACK ──ASKED_FOR──> COMING ──END──> WHOLE, or by BREAK to BROKEN
 
-Whatever is wrong in what the client sends closes the reader at once (`FAULT`): behind a
-fault nobody can tell where the next request would begin (section 11.2, request smuggling). The
-writer stays open, since the requests before the fault are still owed their replies, and then the
-fault its own.
+Any fault in the client's data closes the reader at once (`FAULT`), since it is not known where the
+next request would begin (section 11.2, request smuggling). The writer stays open: the requests
+before the fault still get their replies, and then the fault its own.
 
-The tables hold every move that is allowed. A move that is not in them raises, and changes nothing.
+The tables hold all permitted moves. Any other move raises an error, and changes nothing.
 """
 
 import enum
@@ -42,7 +41,7 @@ Happening = TypeVar("Happening", bound=enum.Enum)
 
 
 class Reader(enum.Enum):
-    """What the client is in the middle of sending."""
+    """State of the client's data."""
 
     IDLE = "between two requests"
     HEAD = "in a request line or header; section 3 and 5"
@@ -52,7 +51,7 @@ class Reader(enum.Enum):
 
 
 class Read(enum.Enum):
-    """What moves the reader."""
+    """Events of the reader."""
 
     HEAD_BEGINS = "the first byte of a request line"
     SMALL = "a head has ended; its body, if any, is small or of unknown length"
@@ -65,7 +64,7 @@ class Read(enum.Enum):
 
 
 class Writer(enum.Enum):
-    """What may still be sent to the client."""
+    """State of our replies."""
 
     OPEN = "replies, in the order of the requests"
     FULL = "the reply to what has begun; no more is begun before the client has read"
@@ -76,7 +75,7 @@ class Writer(enum.Enum):
 
 
 class Write(enum.Enum):
-    """What moves the writer."""
+    """Events of the writer."""
 
     CONTINUE = "an interim reply 100; RFC 9110 section 10.1.1"
     REPLY = "a reply, after which the connection goes on"
@@ -90,7 +89,7 @@ class Write(enum.Enum):
 
 
 class Body(enum.Enum):
-    """What is still to come of a body that is passed on in pieces."""
+    """State of a body that is passed on in pieces."""
 
     HELD_BACK = "all of it, once its client is told to send it; RFC 9110 section 10.1.1"
     COMING = "pieces"
@@ -99,7 +98,7 @@ class Body(enum.Enum):
 
 
 class BodyEvent(enum.Enum):
-    """What moves a body."""
+    """Events of a body."""
 
     ASKED_FOR = "the application reads, so its client was told to send it"
     END = "its last piece has come"
@@ -168,7 +167,7 @@ WRITER: Final[Mapping[Writer, Mapping[Write, Writer]]] = {
     },
     Writer.SWITCHED: {Write.CLOSE: Writer.CLOSED},
     Writer.LAST: {
-        Write.FILLED: Writer.LAST,  # the end waits for the socket by itself
+        Write.FILLED: Writer.LAST,  # closing waits for the socket anyway
         Write.EMPTIED: Writer.LAST,
         Write.CLOSE: Writer.CLOSED,
     },
@@ -195,11 +194,11 @@ HEAD: Final = Reader.HEAD
 OPEN: Final = Writer.OPEN
 ENDING: Final = Writer.ENDING
 SENDING: Final = (Writer.OPEN, Writer.FULL, Writer.ENDING)
-"""For what is asked with every request: to look up a member of an enum costs as much as a call."""
+"""For a check at every request: looking up an enum member costs as much as a call."""
 
 
 class IllegalMoveError(Exception):
-    """A defect of the caller: its event has no place in the present state."""
+    """A defect of the caller: its event is not permitted in the present state."""
 
     def __init__(self, state: enum.Enum, event: enum.Enum) -> None:
         super().__init__(f"{event} is not allowed in {state}: {event.value}; {state.value}")
@@ -208,7 +207,7 @@ class IllegalMoveError(Exception):
 def after(
     table: Mapping[State, Mapping[Happening, State]], state: State, event: Happening
 ) -> State:
-    """Give the state after `event`. Raises: IllegalMoveError, the table has no such move."""
+    """Return the state after `event`. Raises: IllegalMoveError: the table has no such move."""
     try:
         return table[state][event]
     except KeyError:

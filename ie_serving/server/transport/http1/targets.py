@@ -1,10 +1,10 @@
-"""What stands between method and version of a request. Source: RFC 9112 section 3.2."""
+"""Parses the target of a request line. Source: RFC 9112 section 3.2."""
 
 import httptools
 
 
 def target(url: bytes) -> tuple[bytes, bytes]:
-    """Give path and query of a request's target, as they were sent.
+    """Return path and query of a request's target, as sent.
 
     Raises:
         httptools.HttpParserInvalidURLError: neither a path nor a URL.

@@ -3,10 +3,10 @@
     receive(bytes) ──> frames ──> HEADERS: accept a Stream ──> DATA: Stream.receive
     Sender.out     <── frames <── Sender.send, end, reset <── the stream's answer
 
-No socket, loop or thread is known here, and time only by the clock that is handed in. Events are
-calls of a `Stream`'s methods instead of objects: a small call has three, and objects for them would
-cost more than the rest of the protocol. Where frames end is `reader.py`'s; which of them is allowed
-when, and what follows, are tables (`rules.py`, `states.py`).
+The connection uses no socket, loop or thread, and only the clock that it is given. Events are calls
+of a `Stream`'s methods instead of objects: a small call has three, and objects for them would cost
+more than the rest of the protocol. `reader.py` finds the ends of frames; tables say which frames
+are permitted when, and what follows (`rules.py`, `states.py`).
 """
 
 import logging
@@ -55,10 +55,10 @@ _GOODBYE = b"goodbye."
 """Payload of the PING by which a client shows that it knows of the GOAWAY before it."""
 
 Accept: TypeAlias = Callable[[int, Any, Sender], Stream | bytes]
-"""Takes the number of a stream and what `Interpret` made of its request; gives the stream, or the
+"""Takes the number of a stream and `Interpret`'s result for its request; returns the stream, or the
 header block that refuses it."""
 
-# Until Python 3.12 to look a member of an enum up is a function call, and every call needs these.
+# Before Python 3.12, looking up an enum member is a function call; every call needs these members.
 _OPEN = StreamState.OPEN
 _CLOSING = Life.CLOSING
 _END_RECEIVED = StreamEvent.END_RECEIVED
@@ -70,12 +70,12 @@ class Connection(FrameReader):
     Args of the constructor:
         interpret: see `Interpret`.
         accept: see `Accept`.
-        wake: called when there is something to write and no bytes are being read.
-        clock: seconds, only growing.
+        wake: called when there is something to write while no bytes are being read.
+        clock: monotonic, in seconds.
 
     Attributes:
         life: see `Life`.
-        streams: those that are open, and how others were closed.
+        streams: the open ones, and how the others were closed.
     """
 
     def __init__(
@@ -92,26 +92,26 @@ class Connection(FrameReader):
         self._window = ReceiveWindow(0, CONNECTION_WINDOW)
         self._headers = HeaderReader(interpret)
 
-    # What the driver says.
+    # Called by the driver.
 
     def drain(self) -> None:
-        """Take no new streams soon, and end when those that are open have ended; section 6.8.
+        """Soon take no new streams, and end when the open ones have ended; section 6.8.
 
-        The client is told first, and its answer to a ping then tells that it knows: a request that
-        was on its way meanwhile is still taken. For a client that does not answer, the driver's
-        clock calls `goaway_known`.
+        The client is notified first, and its answer to a ping shows that it knows; requests that
+        were in transit until then are still taken. If a client does not answer, the driver calls
+        `goaway_known` after a time limit.
         """
         if self._move(LifeEvent.DRAIN) is Life.OPEN:
             self.sender.write(frames.goaway(frames.LAST_STREAM, ErrorCode.NO_ERROR))
             self.sender.write(frames.ping(_GOODBYE))
 
     def goaway_known(self) -> None:
-        """Refuse new streams: the client knows that the server stops, or is not waited for."""
+        """Refuse new streams: the client knows that the server stops, or did not answer in time."""
         if self._move(LifeEvent.GOAWAY_KNOWN) is Life.DRAINING:
             self.sender.write(frames.goaway(max(0, self.streams.last), ErrorCode.NO_ERROR))
 
     def stop(self) -> None:
-        """Have every stream answered now, then end."""
+        """Make every stream answer now, then end."""
         for stream in list(self.streams.open.values()):
             stream.stop()
         if self.life is Life.DRAINING:
@@ -119,7 +119,7 @@ class Connection(FrameReader):
         self._move(LifeEvent.DONE)
 
     def resumed(self) -> None:
-        """Go on: the client reads again. Give back the windows that were kept meanwhile."""
+        """Continue: the client reads again. Give back the windows that were withheld meanwhile."""
         self.sender.apply(Flow.RESUME)
         windows = [stream.receive_window for stream in self.streams.open.values()]
         for window in (self._window, *filter(None, windows)):
@@ -127,7 +127,7 @@ class Connection(FrameReader):
                 self.sender.write(window.renew())
 
     def end_if_done(self) -> None:
-        """End once the last stream has ended and all is written."""
+        """End once the last stream has ended and all data is written."""
         if self.life is Life.CLOSING and not self.streams.open and self.sender.idle:
             self._move(LifeEvent.DONE)
 
@@ -139,7 +139,7 @@ class Connection(FrameReader):
         self.sender.apply(Flow.LOST)
 
     def _move(self, event: LifeEvent) -> Life:
-        """Go to the next state of the connection; give the last."""
+        """Move to the next state of the connection; return the last."""
         before, self.life = self.life, LIFE[self.life][event]
         if self.life >= Life.CLOSED:
             self._expect = Expect.NOTHING
@@ -151,7 +151,7 @@ class Connection(FrameReader):
         return before
 
     def _fail(self, fault: ConnectionFault) -> None:
-        """Tell what was wrong, and end: the frames that follow mean nothing any more."""
+        """Report the fault, and end: later frames cannot be interpreted any more."""
         log.info(Event("gRPC client sent away", code=fault.code.name, cause=fault.text))
         self._say_last(frames.goaway(max(0, self.streams.last), fault.code, fault.text))
 
@@ -159,7 +159,7 @@ class Connection(FrameReader):
         self.sender.write(last)
         self._move(LifeEvent.FAULT)
 
-    # What the frames mean.
+    # Handling of frames.
 
     def _on_preface(self, *, valid: bool) -> None:
         """See `FrameReader`."""
@@ -174,7 +174,7 @@ class Connection(FrameReader):
 
     def _begin_data(self, flags: int, number: int, length: int, content: int) -> Stream | None:
         """See `FrameReader`: the windows, the stream's state, `content-length`."""
-        # Counted first: the client counts data that we drop, too.
+        # Counted first, since the client also counts data that we drop.
         window = self._window
         window.left -= length
         if window.left < window.half:
@@ -185,7 +185,7 @@ class Connection(FrameReader):
             self._guard.count(content < SMALL_DATA)
             self._judge(frames.DATA, number, ends=bool(ends))
             return None
-        # An empty frame that ends a request is how clients in .NET, Node and Rust end theirs.
+        # Exempt: an empty frame that ends a request; clients in .NET, Node and Rust send one.
         if not ends and content < SMALL_DATA:
             self._guard.count()
         if (not ends or stream.receive_window) and not self._count_data(stream, length):
@@ -223,9 +223,9 @@ class Connection(FrameReader):
             self.sender.write(window.renew())
 
     def _count_data(self, stream: Stream, length: int) -> bool:
-        """Count data of a request that is longer than one frame. False: it was reset."""
+        """Count data of a request that is longer than one frame. False: the stream was reset."""
         window = stream.receive_window
-        # Made here, since the usual request is one frame and needs no window of its own.
+        # Made only here, since the usual request is one frame and needs no window of its own.
         if window is None:
             window = stream.receive_window = ReceiveWindow(stream.number, STREAM_WINDOW)
         window.left -= length
@@ -246,7 +246,7 @@ class Connection(FrameReader):
         return True
 
     def _judge(self, kind: int, number: int, *, ends: bool = False) -> bool:
-        """Apply the verdict by the stream's state; whether the frame is to be handled."""
+        """Apply the verdict for the stream's state; return whether to handle the frame."""
         verdict = judge(kind, number, self.streams.state_of(number))
         if verdict is Verdict.STREAM_CLOSED:
             self._reset(number, ErrorCode.STREAM_CLOSED)
@@ -255,15 +255,15 @@ class Connection(FrameReader):
         return verdict is Verdict.TAKE
 
     def _blame(self, number: int, code: ErrorCode, text: str) -> None:
-        """End a stream that is open; else the connection: other streams cannot be reset."""
+        """End an open stream; for any other, end the connection: only open ones can be reset."""
         if number not in self.streams.open:
             raise ConnectionFault(code, text)
         self._reset(number, code)
 
     def _reset(self, number: int, code: ErrorCode, *, ends: bool = False) -> None:
-        """End a stream on which the client broke the protocol.
+        """Reset a stream on which the client broke the protocol.
 
-        That counts as if the client had reset it: both drop a call for which work was done.
+        The flood guard counts it like a reset by the client: both drop a call with work done.
         """
         self._guard.count()
         self.sender.reset(number, code, ends=ends)
@@ -272,7 +272,7 @@ class Connection(FrameReader):
         self, flags: int, number: int, block: bytes, *, depends_on_itself: bool = False
     ) -> None:
         """See `FrameReader`: the headers of a new stream, or the trailers of one."""
-        # Decoded even where it is refused below: the table must follow the client's.
+        # Decoded even if it is refused below: our HPACK table must follow the client's.
         head = self._headers.known.get(block) or self._headers.decode(block)
         if not number & 1:
             raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, "a client's streams are odd")
@@ -281,7 +281,7 @@ class Connection(FrameReader):
         if number <= streams.last:
             self._on_trailers(number, head.fields, ends=ends)
             return
-        # Clients leave no gaps as a rule, so the numbers that were used need not be kept.
+        # Clients usually leave no gaps, so only gaps have to be recorded.
         if number != streams.last + 2:
             streams.skip(number)
         streams.last = number
@@ -299,7 +299,7 @@ class Connection(FrameReader):
             if not ends:
                 self.sender.reset(number, ErrorCode.NO_ERROR, ends=False)
             return
-        # Set here and not by a constructor: the call has one of its own, and two cost more.
+        # Set here instead of in a constructor: the call has its own, and two cost more.
         stream.number = number
         stream.state = _OPEN
         stream.send_window = self.sender.initial_window
@@ -320,7 +320,7 @@ class Connection(FrameReader):
             self.streams.close(stream.number, _END_RECEIVED)
 
     def _on_trailers(self, number: int, fields: Fields, *, ends: bool) -> None:
-        """Section 8.1: trailers end a request. gRPC has no use for what they say."""
+        """Section 8.1: trailers end a request. gRPC does not use their content."""
         stream = self.streams.open.get(number)
         if stream is None or stream.state is not _OPEN:
             self._guard.count()
@@ -333,13 +333,13 @@ class Connection(FrameReader):
     # The other frames, sections 6.3 to 6.9.
 
     def _on_control(self, kind: int, flags: int, number: int, payload: bytes) -> None:
-        """See `FrameReader`. GOAWAY and frames of types that are not known ask for nothing."""
+        """See `FrameReader`. GOAWAY and frames of unknown types need no handling."""
         handler = _HANDLERS.get(kind)
         if handler and (number == 0 or self._judge(kind, number)):
             handler(self, flags, number, payload)
 
     def _on_priority(self, _flags: int, number: int, payload: bytes) -> None:
-        """Priorities are no longer in use; section 5.3.2. Only nonsense is refused."""
+        """Priorities are obsolete; section 5.3.2. Only malformed ones are refused."""
         if frames.read_number(payload) & frames.LAST_STREAM == number:
             self._blame(number, ErrorCode.PROTOCOL_ERROR, "a stream that depends on itself")
 
@@ -357,7 +357,7 @@ class Connection(FrameReader):
         values = frames.read_settings(payload)
         size = values.get(frames.INITIAL_WINDOW_SIZE, self.sender.initial_window)
         if size != self.sender.initial_window:
-            # Each open stream is work, for a frame of 15 bytes.
+            # A frame of 15 bytes causes work for each open stream.
             self._guard.count(len(self.streams.open) // STREAMS_PER_FRAME)
             self.sender.widen_all(size)
         self.sender.frame = values.get(frames.MAX_FRAME_SIZE, self.sender.frame)
@@ -390,4 +390,4 @@ _HANDLERS: Mapping[int, Callable[[Connection, int, int, bytes], None]] = {
     frames.PING: Connection._on_ping,
     frames.WINDOW_UPDATE: Connection._on_window_update,
 }
-"""What handles each type of frame."""
+"""Handler of each type of frame."""

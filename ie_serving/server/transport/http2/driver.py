@@ -1,4 +1,4 @@
-"""The socket around a `Connection`: reads, writes in batches, takes turns, keeps time limits."""
+"""The driver of a `Connection`: owns the socket, batches writes, takes turns, keeps time limits."""
 
 import asyncio
 import time
@@ -13,11 +13,11 @@ from ie_serving.server.transport.http2.streams import Stream
 from ie_serving.server.transport.peer import client_address
 
 HIGH_WATER: Final = 256 * 1024
-"""Bytes that wait in the socket's buffer for a slow client before its streams pause."""
+"""Bytes in the socket's buffer for a slow client from which its streams pause."""
 
 MOST_HELD: Final = 16
-"""Frames that are held until the turn of the event loop ends. With as many they are written at
-once: the client reads the first replies to a batch of requests while the last are encoded."""
+"""Frames that are held until the turn of the event loop ends; as many are written at once, so that
+the client reads the first replies to a batch of requests while the last are encoded."""
 
 LIMITS_S: Final = {
     Life.PREFACE: 20.0,
@@ -27,14 +27,14 @@ LIMITS_S: Final = {
 }
 """Seconds that a connection may stay in a state, and what follows.
 
-PREFACE: a client that says nothing is dropped. DRAINING: one that does not answer the ping gets its
-further calls refused. CLOSED: one that does not read the last of its replies is dropped. FAILED:
-what the client still sends is read and dropped, then the socket closes; if it closed at once, the
+PREFACE: a client that sends nothing is dropped. DRAINING: if the client does not answer the ping,
+its further calls are refused. CLOSED: a client that does not read its last replies is dropped.
+FAILED: data from the client is read and dropped, then the socket closes; if it closed at once, the
 kernel would reset the connection, and the client might never read the reason.
 """
 
 
-# Until Python 3.12 to look a member of an enum up is a function call, and every call needs these.
+# Before Python 3.12, looking up an enum member is a function call; every call needs these members.
 _PAUSED: Final = Writing.PAUSED
 _OPEN: Final = Life.OPEN
 
@@ -46,8 +46,8 @@ class Driver(asyncio.Protocol):
         interpret, accept: see `Connection`.
         opened: called when the connection has a transport.
         closed: called when the connection has ended.
-        arrived: called whenever the client has sent something.
-        clock: seconds, only growing; by it a turn ends.
+        arrived: called whenever data from the client arrives.
+        clock: monotonic, in seconds; limits the length of a turn.
     """
 
     def __init__(
@@ -68,11 +68,11 @@ class Driver(asyncio.Protocol):
         self._rest = b""
         self._holds = False
         self._idle_since = time.monotonic()
-        self._last_seen = -1  # the number of the last stream that `look_for_calls` has seen
+        self._last_seen = -1  # number of the last stream that `look_for_calls` has seen
         self._timed: Life | None = None
         self._timer: asyncio.TimerHandle | None = None
 
-    # What asyncio calls.
+    # Called by asyncio.
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Wait for the client's preface."""
@@ -83,11 +83,11 @@ class Driver(asyncio.Protocol):
         self._follow()
 
     def data_received(self, data: bytes) -> None:
-        """Work on what the client has sent for at most `reader.TURN_S`; keep the rest for later."""
+        """Process received data for at most `reader.TURN_S`; keep the rest for later."""
         self._arrived()
         if self._rest:
-            # The client sends faster than we work. Keep this too, and read no more before all of it
-            # is done: then the socket's buffer fills, and the client has to wait.
+            # Data arrives faster than it is processed. Keep it, and read no more before all of it
+            # is processed: the socket's buffer fills, and the client has to wait.
             self._rest += data
             if self._transport:
                 self._transport.pause_reading()
@@ -98,11 +98,11 @@ class Driver(asyncio.Protocol):
         self._flush()
 
     def pause_writing(self) -> None:
-        """The client does not read."""
+        """Pause: the client does not read."""
         self._connection.sender.apply(Flow.PAUSE)
 
     def resume_writing(self) -> None:
-        """The client reads again."""
+        """Continue: the client reads again."""
         self._connection.resumed()
         self._flush()
 
@@ -115,16 +115,16 @@ class Driver(asyncio.Protocol):
         self._connection.lost()
         self._closed(self)
 
-    # What the server asks and calls.
+    # Called by the server.
 
     def name_client(self, names_of: Callable[[asyncio.BaseTransport], tuple[str, ...]]) -> None:
-        """Have those who accept calls know the names in the client's certificate."""
+        """Make the names in the client's certificate available when calls are accepted."""
         if self._transport:
             self._connection.sender.client = names_of(self._transport)
 
     @property
     def streams(self) -> Collection[Stream]:
-        """Those that are open."""
+        """The open streams."""
         return self._connection.streams.open.values()
 
     def drain(self) -> None:
@@ -133,19 +133,19 @@ class Driver(asyncio.Protocol):
         self._flush()
 
     def drain_if_greeted(self) -> None:
-        """The same, unless the client has not said yet what it speaks."""
+        """Drain, unless the client has not sent its first bytes yet."""
         if self._connection.life is not Life.PREFACE:
             self.drain()
 
     def stop(self) -> None:
-        """Have every call answered now, then close."""
+        """Answer every call now, then close."""
         self._connection.stop()
         self._flush()
 
     # Idleness.
 
     def idle_since(self) -> float | None:
-        """See `connection_limit.Limited`: since about when no call was open."""
+        """See `connection_limit.Limited`: approximate time since which no call was open."""
         connection = self._connection
         busy = connection.streams.open or connection.life not in (Life.PREFACE, Life.OPEN)
         return None if busy else self._idle_since
@@ -155,18 +155,18 @@ class Driver(asyncio.Protocol):
         return client_address(self._transport)
 
     def end_idle(self) -> None:
-        """See `connection_limit.Limited`: a call that is under way is still taken."""
+        """See `connection_limit.Limited`: a call in transit is still taken."""
         self.drain()
 
     def abort(self) -> None:
-        """Close without another word."""
+        """Close at once, without a closing message."""
         if self._transport:
             self._transport.abort()
 
     def look_for_calls(self, now: float) -> None:
-        """Take note whether calls have come since the last look; pings are none.
+        """Record whether calls have begun since the last check; pings do not count.
 
-        Looked for now and then, so that a call costs nothing for it.
+        Checked periodically, so that it costs a call nothing.
         """
         streams = self._connection.streams
         streams.settle()
@@ -176,7 +176,7 @@ class Driver(asyncio.Protocol):
     # Turns.
 
     def _go_on(self) -> None:
-        """Take what was left of the last turn: other connections have had theirs."""
+        """Process the rest of the last turn, after the turns of other connections."""
         rest, self._rest = self._rest, b""
         if not self._transport or not rest:
             return
@@ -188,7 +188,7 @@ class Driver(asyncio.Protocol):
         self._flush()
 
     def _write_soon(self) -> None:
-        """Write with what else this turn brings: a batch of requests is answered in one."""
+        """Write at the end of this turn: a batch of requests is answered in one write."""
         if len(self._connection.sender.out) >= MOST_HELD:
             self._flush()
         elif not self._holds:
@@ -200,12 +200,12 @@ class Driver(asyncio.Protocol):
         self._flush()
 
     def _flush(self) -> None:
-        """Write what is due, as far as the client reads, and follow the connection's state."""
+        """Write pending data, as far as the client reads, and follow the connection's state."""
         sender, transport = self._connection.sender, self._transport
         if transport is None:
             return
         if sender.out and sender.state is not _PAUSED:
-            # One write for many answers: to wake the client costs more than the write.
+            # One write for many answers: waking the client costs more than the write.
             transport.write(b"".join(sender.out))
             sender.out.clear()
         while sender.waiting and sender.state is not _PAUSED and (pieces := sender.turn()):
@@ -221,7 +221,7 @@ class Driver(asyncio.Protocol):
     # Time limits.
 
     def _follow(self) -> None:
-        """Do what the state of the connection asks for, once."""
+        """Act on a new state of the connection, once."""
         self._connection.end_if_done()
         life = self._connection.life
         if life is self._timed:
@@ -242,7 +242,7 @@ class Driver(asyncio.Protocol):
             self._transport.abort()
 
     def _close(self) -> None:
-        """Close when all that was said has been sent, whether or not the client reads now."""
+        """Close when all data has been sent, whether or not the client reads now."""
         assert self._transport
         self._transport.write(b"".join(self._connection.sender.out))
         self._connection.sender.out.clear()

@@ -1,4 +1,4 @@
-"""HTTP/2 frames: numbers, layout, and those that the server writes. Source: RFC 9113."""
+"""HTTP/2 frames: numbers, layout, and writers for the frames of the server. Source: RFC 9113."""
 
 import enum
 import struct
@@ -24,16 +24,16 @@ MAX_FRAME_SIZE = 0x5
 MAX_HEADER_LIST_SIZE = 0x6
 
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
-# In bytes: the defaults that hold until SETTINGS or WINDOW_UPDATE change them, and the largest
-# values that these may set. Sections 6.5.2 and 6.9.1.
+# In bytes: defaults that apply until SETTINGS or WINDOW_UPDATE change them, and the largest values
+# that these may set. Sections 6.5.2 and 6.9.1.
 DEFAULT_WINDOW = 65_535
 DEFAULT_FRAME = 16_384
 LARGEST_FRAME_SETTING = (1 << 24) - 1
 LARGEST_WINDOW = (1 << 31) - 1
 LAST_STREAM = (1 << 31) - 1
-"""The highest stream number, and the mask that takes a reserved bit off."""
+"""The highest stream number, and the mask that removes the reserved bit."""
 PRIORITY_BYTES = 5
-"""Length of the priority that HEADERS may begin with; section 6.2."""
+"""Length of the priority at the start of HEADERS, if it has one; section 6.2."""
 
 _SETTING = struct.Struct(">HL")
 _NUMBER = struct.Struct(">L")
@@ -110,13 +110,13 @@ def headers(stream: int, block: bytes, *, ends: bool) -> bytes:
 
 
 def read_number(payload: bytes) -> int:
-    """Read the 32 bits that are all of a WINDOW_UPDATE frame, or begin a PRIORITY frame."""
+    """Read the 32 bits that make up a WINDOW_UPDATE frame, or begin a PRIORITY frame."""
     number: int = _NUMBER.unpack_from(payload)[0]
     return number
 
 
 def read_settings(payload: bytes) -> dict[int, int]:
-    """Read the values of a SETTINGS frame; of one that comes again, the last.
+    """Read the values of a SETTINGS frame; the last one of a repeated setting counts.
 
     Raises:
         ConnectionFault: a value is out of its range.
@@ -138,14 +138,14 @@ def _check_setting(name: int, value: int) -> None:
 
 
 def depends_on(flags: int, payload: bytes) -> int | None:
-    """Read which stream HEADERS depend on; section 6.2. None: they do not say."""
+    """Read the stream that HEADERS depend on; section 6.2. None: they name none."""
     if not flags & WITH_PRIORITY:
         return None
     return read_number(payload[1:] if flags & PADDED else payload) & LAST_STREAM
 
 
 def unpadded(flags: int, payload: bytes) -> bytes:
-    """Take padding and priority off the payload of a DATA or HEADERS frame; section 6.1, 6.2.
+    """Remove padding and priority from the payload of a DATA or HEADERS frame; section 6.1, 6.2.
 
     Raises:
         ConnectionFault: there is more padding than payload.

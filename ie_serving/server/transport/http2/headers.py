@@ -1,8 +1,8 @@
-"""The header blocks of requests: HPACK, and what HTTP/2 allows in them.
+"""Reads the header blocks of requests: HPACK, and HTTP/2's rules for headers.
 
-Clients compress the headers of their requests to the same few bytes once their table holds them:
-such a block is decoded once and found by its bytes from then on, as long as the table stays as it
-is. What the requests mean is found by `interpret`, once for each such block.
+Clients compress the headers of their requests to the same few bytes once their table holds them.
+Such a block is decoded once and then looked up by its bytes, as long as the table does not change.
+`interpret` is called once for each such block.
 
 Sources: RFC 9113 section 8, RFC 7541.
 """
@@ -24,40 +24,40 @@ from ie_serving.server.transport.http2.hpack_reader import (
 )
 
 LARGEST_HEADERS = 64 * 1024
-"""Bytes of one request's headers that we announce to take. Each header counts as its name, its
-value and 32 bytes (section 6.5.2). A request with more is refused and the connection goes on; what
-the refusal says is up to `Interpret`. Proxies allow 8 to 64 KB."""
+"""Bytes of one request's headers that we announce to accept. Each header counts as its name, its
+value and 32 bytes (section 6.5.2). A request with more is refused, in the words of `Interpret`, and
+the connection goes on. Proxies permit 8 to 64 KB."""
 LARGEST_BLOCK = LARGEST_HEADERS * 3 // 2
 """Bytes of headers, or of the block that holds them, beyond which the connection ends with
 ENHANCE_YOUR_CALM: to keep the table, a block must be decoded to its end, which costs up to 0.2 us a
 byte, or 5 us a field: 20 ms of the event loop."""
 MOST_KNOWN = 256
-"""Header blocks that are remembered for one connection, with what they mean: at most 256 KB of
-blocks. For one more all are forgotten, which costs less than to find the oldest."""
+"""Header blocks, with their meaning, in the cache of one connection: at most 256 KB of blocks. One
+more empties the cache, which costs less than finding the oldest."""
 LONGEST_KNOWN = 1024
-"""Bytes of the longest header block that is remembered. A longer one is decoded each time."""
+"""Longest header block in bytes that is cached. Longer ones are decoded each time."""
 MOST_FIELDS = 64
-"""Fields of a block that is remembered. One byte of a block may stand for a field of 4 KB, so the
-length of the block alone would not bound the memory. Calls have about ten."""
+"""Most fields of a cached block. One byte of a block may stand for a field of 4 KB: the length of
+the block alone would not bound the memory. Calls have about ten."""
 
 Fields: TypeAlias = tuple[tuple[bytes, bytes], ...]
 
 Interpret: TypeAlias = Callable[[Fields, str], Any]
-"""Gives what a request means to whoever serves it; the second argument says why its headers are
-refused, and is empty where they are not."""
+"""Interprets a request for the code that serves it; the second argument says why the headers are
+refused, and is empty if they are not."""
 HELD_FOR_EACH = 4
-"""Bytes of memory for each byte of large headers, by the way in which they are counted: a field is
-a pair of two strings, and takes 130 bytes where it counts 36."""
+"""Bytes of memory for each counted byte of large headers: a field is a pair of two strings, and
+takes 130 bytes where it counts as 36."""
 
 _NAME = re.compile(rb"[!#$%&'*+.^_`|~0-9a-z-]+")
 _BAD_IN_VALUES: Final = (b"\0", b"\r", b"\n ", b"\n\t", b" \n", b"\t\n")
-"""What must not stand in values that are joined by line feeds; section 8.2.1."""
+"""Sequences that must not occur in values that are joined by line feeds; section 8.2.1."""
 _VALUES: Final[Mapping[bytes, re.Pattern[bytes]]] = {
     b":path": re.compile(b".+", re.DOTALL),
     b"content-length": re.compile(rb"\d{1,18}"),
     b"te": re.compile(b"trailers"),
 }
-"""What the values of some fields have to be; section 8.3.1, 8.1.1 and 8.2.2."""
+"""Permitted values of some fields; section 8.3.1, 8.1.1 and 8.2.2."""
 _PSEUDO = {b":method", b":scheme", b":path", b":authority"}
 _REQUIRED = {b":method", b":scheme", b":path"}
 _OF_CONNECTIONS = {
@@ -73,10 +73,10 @@ class Head(NamedTuple):
     """One header block.
 
     Attributes:
-        fields: all of it, as it came; counted in the budget where they are large.
-        malformed: HTTP/2 forbids it as the headers of a request; section 8.1.1.
-        content_length: bytes of DATA that it announces; None without.
-        request: what `interpret` made of it; None where it is malformed.
+        fields: all headers, as sent; the budget counts large ones.
+        malformed: HTTP/2 forbids these headers in a request; section 8.1.1.
+        content_length: announced bytes of DATA; None without.
+        request: result of `interpret`; None if malformed.
     """
 
     fields: Fields
@@ -92,7 +92,7 @@ class HeaderReader:
         interpret: see `Interpret`.
 
     Attributes:
-        known: blocks that were decoded before, and mean the same again. Look here first.
+        known: cache of decoded blocks with an unchanged meaning; callers look here first.
     """
 
     def __init__(self, interpret: Interpret) -> None:
@@ -101,10 +101,10 @@ class HeaderReader:
         self.known: dict[bytes, Head] = {}
 
     def decode(self, block: bytes) -> Head:
-        """Decode a block that is not known.
+        """Decode a block that is not cached.
 
         Raises:
-            ConnectionFault: it cannot be decoded, and so no later one can.
+            ConnectionFault: the block cannot be decoded, and so no later one can.
         """
         before = self._reader.version
         try:
@@ -114,7 +114,7 @@ class HeaderReader:
         except Undecodable as error:
             raise ConnectionFault(ErrorCode.COMPRESSION_ERROR, f"headers: {error}") from error
         head = self._head(fields, is_large=len(block) > LONGEST_KNOWN)
-        # A block that changed the table means something else when it comes again.
+        # A block that changed the table has another meaning when it comes again.
         if before != self._reader.version:
             self.known.clear()
         elif len(block) <= LONGEST_KNOWN and len(fields) <= MOST_FIELDS:
@@ -149,7 +149,7 @@ class _Counted(tuple[tuple[bytes, bytes], ...]):
 
 
 def _counted(fields: Fields, size: int) -> tuple[Fields, str]:
-    """Count large headers, which a call keeps until it ends; say why that cannot be."""
+    """Count large headers, which a call keeps until it ends; return why the budget refuses them."""
     try:
         lease = BUDGET.lease(size)
     except ServingError as error:
@@ -169,7 +169,7 @@ def malformed_fields(fields: Fields) -> bool:
     return not (_names_of_fields(tuple([name for name, _ in fields])) and _values_allowed(fields))
 
 
-# Requests differ in values, seldom in names.
+# Requests often have the same names, and differ in values only.
 @lru_cache(maxsize=64)
 def _names_of_request(names: tuple[bytes, ...]) -> bool:
     pseudo = [name for name in names if name[:1] == b":"]
@@ -187,7 +187,7 @@ def _names_of_fields(names: tuple[bytes, ...]) -> bool:
 
 
 def _values_allowed(fields: Fields) -> bool:
-    # One look at all of them costs a tenth of one look at each.
+    # One search in all values takes a tenth of the time of one search in each.
     joined = b"\n".join((b"", *[value for _, value in fields], b""))
     return (
         joined.count(b"\n") == len(fields) + 1

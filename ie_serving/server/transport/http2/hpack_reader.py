@@ -1,8 +1,8 @@
-"""The reading half of HPACK for one connection. Source: RFC 7541; tables of the library `hpack`.
+"""HPACK decoder for one connection. Source: RFC 7541; the tables are those of the library `hpack`.
 
 Behind a proxy the headers of each call differ: request ids, trace contexts, deadlines. The decoder
-of the library takes four times as long for such a block: it asks for each field whether to log it,
-copies the rest of the block for each literal, and follows Huffman codes by half bytes.
+of the library takes four times as long for such a block: for each field it checks whether to log,
+for each literal it copies the rest of the block, and it decodes Huffman codes by half bytes.
 """
 
 from typing import Final, TypeAlias
@@ -20,7 +20,7 @@ Field: TypeAlias = tuple[bytes, bytes]
 OVERHEAD: Final = 32
 """Bytes that an entry counts beside its name and value; section 4.1."""
 MOST_TABLE: Final = 4096
-"""Bytes of the table: the default of SETTINGS_HEADER_TABLE_SIZE, which we leave as it is."""
+"""Bytes of the table: the default of SETTINGS_HEADER_TABLE_SIZE, which we do not change."""
 
 _NONE: Final = (b"", b"")
 _STATIC: Final = (_NONE, *HeaderTable.STATIC_TABLE)  # indices begin with 1
@@ -29,11 +29,11 @@ _FIRST: Final = len(_STATIC)
 
 
 class Undecodable(Exception):
-    """A block that cannot be decoded, and after it no other: the tables differ from now on."""
+    """A block that cannot be decoded; no later one can be, since the tables differ from now on."""
 
 
 class TooManyFields(Undecodable):
-    """A block that is not decoded to its end, since it has more fields than are taken."""
+    """A block that is not decoded to its end, because it has more fields than permitted."""
 
 
 class HpackReader:
@@ -43,7 +43,7 @@ class HpackReader:
         most_fields: of one block.
 
     Attributes:
-        version: grows whenever the table changes, so that a block may mean something else.
+        version: grows whenever the table changes, after which a block may have another meaning.
     """
 
     __slots__ = ("_most", "_most_fields", "_size", "_table", "version")
@@ -56,7 +56,7 @@ class HpackReader:
         self._most = MOST_TABLE
 
     def decode(self, block: bytes) -> list[Field]:
-        """Give the fields of a block. Raises: Undecodable, TooManyFields."""
+        """Return the fields of a block. Raises: Undecodable, TooManyFields."""
         try:
             return self._decode(block)
         except IndexError:
@@ -65,7 +65,7 @@ class HpackReader:
     def _decode(self, block: bytes) -> list[Field]:
         fields: list[Field] = []
         table, position, end = self._table, 0, len(block)
-        # One turn more than there may be fields, in which a block of that many is seen to end.
+        # One iteration more than the permitted fields, which finds the end of a block of that many.
         for _ in range(self._most_fields + 1):
             if position >= end:
                 return fields
@@ -103,7 +103,7 @@ class HpackReader:
         return self._table[index], position
 
     def _add(self, name: bytes, value: bytes) -> None:
-        """Section 4.4: one that is larger than the table empties it."""
+        """Section 4.4: an entry larger than the table empties it."""
         self._table.insert(_FIRST, (name, value))
         self._size += len(name) + len(value) + OVERHEAD
         self.version += 1
@@ -127,7 +127,7 @@ class HpackReader:
 
 
 def _number(block: bytes, position: int, most: int) -> tuple[int, int]:
-    """Read a number, and where it ends; `most` is its prefix with all bits set. Section 5.1."""
+    """Read a number; return it and its end; `most` is its prefix with all bits set. Section 5.1."""
     number = block[position] & most
     position += 1
     if number < most:
@@ -142,7 +142,7 @@ def _number(block: bytes, position: int, most: int) -> tuple[int, int]:
 
 
 def _string(block: bytes, position: int) -> tuple[bytes, int]:
-    """Read a string, and where it ends. Section 5.2."""
+    """Read a string; return it and its end. Section 5.2."""
     coded = block[position] & 0x80
     length, start = _number(block, position, 0x7F)
     stop = start + length
@@ -153,9 +153,9 @@ def _string(block: bytes, position: int) -> tuple[bytes, int]:
 
 
 class _Steps(dict[int, tuple[int, bytes, int]]):
-    """What one byte of Huffman code does: the next state, what it ends, and whether all may end.
+    """Transitions of the Huffman decoder by state and byte: next state, output, whether it may end.
 
-    By state and byte, found when it is met first: of 65,536 some thousand are.
+    Computed when first needed: of 65,536 some thousand are.
     """
 
     def __missing__(self, key: int) -> tuple[int, bytes, int]:

@@ -1,8 +1,8 @@
-"""Framing: the bytes of one connection become frames. Source: RFC 9113 sections 3.4, 4 and 6.10.
+"""Framing: splits the bytes of one connection into frames. Source: RFC 9113 sections 3.4, 4, 6.10.
 
-What a frame means is a subclass's; here is where each ends, whether its type may stand there, has
-that length, and comes that often. The payload of DATA is passed on as it comes, so that a large
-message is copied once, whatever the size of its frames; every other frame is gathered first.
+This class finds the end of each frame, and checks its type, length and frequency; a subclass
+handles the frame. The payload of DATA is passed on as it arrives, so that a large message is copied
+once, whatever the size of its frames; every other frame is buffered until complete.
 """
 
 from abc import ABC, abstractmethod
@@ -21,11 +21,11 @@ from ie_serving.server.transport.http2.states import WRITER, Expect, Flow
 from ie_serving.server.transport.http2.streams import Stream
 
 TURN_S = 0.001
-"""Seconds of work for what one connection has sent before what it has caused is written and other
-connections get their turn. Replies to requests that were read together wait for each other no
-longer than this, and one client cannot silence others by sending much at once."""
+"""Seconds of work on one connection's data before the results are written and other connections get
+their turn. Replies to requests that were read together are delayed at most this long by each other,
+and a client that sends much at once does not block other clients."""
 
-# Members of enums that every call needs: until Python 3.12 to look one up is a function call.
+# Before Python 3.12, looking up an enum member is a function call; every call needs these members.
 _FRAME = Expect.FRAME
 _READING = Flow.READING
 _READ = Flow.READ
@@ -33,7 +33,7 @@ _BLOCK_FLAGS = frames.PADDED | frames.WITH_PRIORITY | frames.END_HEADERS
 
 
 class _Payload(NamedTuple):
-    """A DATA frame of which a part has come: bytes that are missing, and its head."""
+    """An incomplete DATA frame: the number of missing bytes, and its head."""
 
     missing: int
     flags: int
@@ -41,7 +41,7 @@ class _Payload(NamedTuple):
 
 
 class _Block(NamedTuple):
-    """A header block of which a part has come.
+    """An incomplete header block.
 
     Attributes:
         flags, number: of the HEADERS frame.
@@ -60,7 +60,7 @@ _NO_BLOCK = _Block(0, 0, b"", depends_on_itself=False)
 
 
 _unpack_head = frames.HEAD.unpack_from
-"""Bound once: it is called for each frame of each connection."""
+"""Bound once, since it is called for each frame of each connection."""
 
 
 class FrameReader(ABC):
@@ -68,10 +68,10 @@ class FrameReader(ABC):
 
     Args of the constructor:
         sender: of the connection.
-        clock: seconds, only growing.
+        clock: monotonic, in seconds.
 
     Attributes:
-        sender: holds what is to be written.
+        sender: holds data to be written.
     """
 
     def __init__(self, sender: Sender, clock: Callable[[], float]) -> None:
@@ -80,16 +80,16 @@ class FrameReader(ABC):
         self._clock = clock
         self._expect = Expect.PREFACE
         self._partial = bytearray()
-        self._lease: Lease | None = None  # of a large frame in it
+        self._lease: Lease | None = None  # of a large frame in `_partial`
         self._needed = 0
         self._payload = _NO_PAYLOAD
         self._block = _NO_BLOCK
 
     def receive(self, data: bytes) -> bytes:
-        """Take what the client has sent; it may end anywhere within a frame.
+        """Process data from the client, which may end anywhere within a frame.
 
         Returns:
-            What is left when the turn is over: to be given again, before anything else.
+            The rest when the turn is over, to be passed again before any other data.
         """
         if self._partial:
             data = self._whole(data)
@@ -106,10 +106,10 @@ class FrameReader(ABC):
         return data[position:]
 
     def _read(self, data: bytes) -> int:
-        """Read until the end or the end of the turn; give where.
+        """Read up to the end of the data or of the turn; return the position.
 
-        The two frames that make up a small request are known here, so that they cost little; every
-        other frame is judged by the table. DATA does not end a turn: it is cheap, and a large
+        The two frames of a small request are handled here directly, so that they cost little; every
+        other frame goes through the table. DATA does not end a turn: it is cheap, and a large
         message should not wait for turns.
         """
         position, end = 0, len(data)
@@ -148,7 +148,7 @@ class FrameReader(ABC):
         return position
 
     def _keep(self, data: bytes, position: int, needed: int) -> int:
-        """Keep a piece until it is `needed` bytes long."""
+        """Keep a piece until it has `needed` bytes."""
         if needed >= SMALL:
             self._count(needed)
         self._partial += data[position:]
@@ -156,9 +156,9 @@ class FrameReader(ABC):
         return len(data)
 
     def _whole(self, data: bytes) -> bytes:
-        """Join `data` to the piece that was kept; give nothing while that is too short."""
-        # A bytearray grows in place, so a frame that comes byte by byte costs no more than
-        # one that comes whole.
+        """Append `data` to the kept piece; return nothing while that is too short."""
+        # A bytearray grows in place, so a frame that arrives byte by byte costs no more than one
+        # that arrives whole.
         self._partial += data
         if len(self._partial) < self._needed:
             return b""
@@ -168,21 +168,21 @@ class FrameReader(ABC):
         return data
 
     def _forget(self) -> None:
-        """Drop a frame whose rest never comes."""
+        """Drop an incomplete frame."""
         self._partial.clear()
         self._lease = None
 
     def _count(self, size: int) -> None:
-        """Count a large frame that is gathered, which is no data of a call."""
+        """Count a large buffered frame that is not data of a call."""
         try:
             self._lease = BUDGET.lease(size)
         except ServingError as error:
             raise ConnectionFault(ErrorCode.ENHANCE_YOUR_CALM, str(error)) from error
 
     def _read_preface(self, data: bytes, _position: int) -> int:
-        """Section 3.4: what a client sends before anything else."""
+        """Section 3.4: the preface, which a client sends before any other data."""
         preface = frames.PREFACE
-        # Compared as it comes: a client of another protocol may wait for our answer.
+        # Compared byte by byte as it arrives: a client of another protocol may wait for a reply.
         if data[: len(preface)] != preface[: len(data)]:
             self._on_preface(valid=False)
             return len(data)
@@ -198,13 +198,13 @@ class FrameReader(ABC):
     # DATA, section 6.1.
 
     def _begin_payload(self, flags: int, number: int, length: int) -> None:
-        """Begin a DATA frame of which a part has come."""
+        """Begin an incomplete DATA frame."""
         self._begin_data(flags, number, length, length)
         self._payload = _Payload(length, flags, number)
         self._expect = Expect.PAYLOAD
 
     def _read_payload(self, data: bytes, position: int) -> int:
-        """Pass on what is there of a DATA frame that is longer than what was read."""
+        """Pass on the received part of an incomplete DATA frame."""
         missing, flags, number = self._payload
         stream = self._taker(number)
         stop = min(position + missing, len(data))
@@ -228,13 +228,13 @@ class FrameReader(ABC):
     # Any other frame, by the table.
 
     def _on_frame(self, kind: int, flags: int, number: int, payload: bytes) -> None:
-        """Judge a frame by its row, in the order that `rules.py` tells; then handle it."""
+        """Check a frame by its row, in the order that `rules.py` describes; then handle it."""
         _check_size(kind, len(payload))
         rule = RULES.get(kind, EXTENSION)
         self._check_expected(kind, flags, rule.name)
         if number == 0 if rule.place is Place.STREAM else number and rule.place is Place.CONNECTION:
             raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, f"{rule.name} on stream {number}")
-        # Counted before the handler works, so that frames which are refused count, too.
+        # Counted before it is handled, so that refused frames count, too.
         if rule.weight:
             self._guard.count(rule.weight)
         if not rule.least <= len(payload) <= rule.most or len(payload) % rule.unit:
@@ -249,7 +249,7 @@ class FrameReader(ABC):
             self._on_control(kind, flags, number, payload)
 
     def _check_expected(self, kind: int, flags: int, name: str) -> None:
-        """Refuse what may not come now, whatever it is."""
+        """Refuse a frame of a type that is not permitted at this point."""
         if self._expect is Expect.SETTINGS:
             if kind != frames.SETTINGS or flags & frames.ACK:
                 raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, "the first frame must be SETTINGS")
@@ -259,7 +259,7 @@ class FrameReader(ABC):
             raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, f"{name} where it must not be")
 
     def _refuse_size(self, kind: int, number: int, text: str) -> None:
-        if kind != frames.PRIORITY:  # the only type whose length is its stream's fault; section 6.3
+        if kind != frames.PRIORITY:  # the only type whose wrong length is a stream error; 6.3
             raise ConnectionFault(ErrorCode.FRAME_SIZE_ERROR, text)
         self._blame(number, ErrorCode.FRAME_SIZE_ERROR, text)
 
@@ -267,7 +267,7 @@ class FrameReader(ABC):
 
     def _on_headers(self, flags: int, number: int, payload: bytes) -> None:
         block = frames.unpadded(flags, payload)
-        # The stream is refused later: its block must be decoded first, to keep the table.
+        # Refused later: the block must be decoded first, to keep the table up to date.
         depends_on_itself = frames.depends_on(flags, payload) == number
         if flags & frames.END_HEADERS:
             self._on_block(flags, number, block, depends_on_itself=depends_on_itself)
@@ -289,19 +289,19 @@ class FrameReader(ABC):
         else:
             self._block = first._replace(fragments=block)
 
-    # What a subclass does.
+    # Implemented by the subclass.
 
     @abstractmethod
     def _on_preface(self, *, valid: bool) -> None:
-        """Know whether the client speaks HTTP/2."""
+        """Handle the preface; `valid`: the client speaks HTTP/2."""
 
     @abstractmethod
     def _on_first_settings(self) -> None:
-        """Know that the client's preface has ended with SETTINGS, which are handled next."""
+        """Handle the end of the client's preface, before its SETTINGS are handled."""
 
     @abstractmethod
     def _on_data(self, data: bytes, start: int, stop: int, flags: int, number: int) -> None:
-        """Take a DATA frame without padding, whose payload is data[start:stop]."""
+        """Handle a DATA frame without padding, whose payload is data[start:stop]."""
 
     @abstractmethod
     def _begin_data(self, flags: int, number: int, length: int, content: int) -> Stream | None:
@@ -314,34 +314,34 @@ class FrameReader(ABC):
             content: of its data: padding does not count toward `content-length`.
 
         Returns:
-            The stream that takes the data; None where it is dropped.
+            The stream that takes the data; None if the data is dropped.
         """
 
     @abstractmethod
     def _taker(self, number: int) -> Stream | None:
-        """Give the stream that takes the rest of a DATA frame; None where it is dropped."""
+        """Return the stream that takes the rest of a DATA frame; None if that is dropped."""
 
     @abstractmethod
     def _pass_on(self, stream: Stream, data: bytes, start: int, stop: int, flags: int) -> None:
-        """Give a stream the last of a DATA frame: data[start:stop]."""
+        """Pass the last part of a DATA frame to a stream: data[start:stop]."""
 
     @abstractmethod
     def _on_block(
         self, flags: int, number: int, block: bytes, *, depends_on_itself: bool = False
     ) -> None:
-        """Take a whole header block."""
+        """Handle a complete header block."""
 
     @abstractmethod
     def _on_control(self, kind: int, flags: int, number: int, payload: bytes) -> None:
-        """Take a frame other than DATA, HEADERS and CONTINUATION."""
+        """Handle a frame other than DATA, HEADERS and CONTINUATION."""
 
     @abstractmethod
     def _blame(self, number: int, code: ErrorCode, text: str) -> None:
-        """End a stream that is open; else the connection: other streams cannot be reset."""
+        """End an open stream; for any other, end the connection: only open ones can be reset."""
 
     @abstractmethod
     def _fail(self, fault: ConnectionFault) -> None:
-        """End the connection: the frames that follow mean nothing any more."""
+        """End the connection: later frames cannot be interpreted any more."""
 
 
 _READERS: Mapping[Expect, Callable[[FrameReader, bytes, int], int]] = {
@@ -349,11 +349,11 @@ _READERS: Mapping[Expect, Callable[[FrameReader, bytes, int], int]] = {
     Expect.PAYLOAD: FrameReader._read_payload,
     Expect.NOTHING: FrameReader._read_nothing,
 }
-"""What reads bytes that are not the start of a frame."""
+"""Reader of bytes that are not the start of a frame, by state."""
 
 
 def _check_size(kind: int, length: int) -> None:
-    """Refuse a frame by its head where it would be gathered for nothing."""
+    """Refuse a frame by its head, before it is buffered, if its length is wrong for its type."""
     if length > LARGEST_FRAME:
         raise ConnectionFault(ErrorCode.FRAME_SIZE_ERROR, f"frame above {LARGEST_FRAME} bytes")
     if kind in (frames.HEADERS, frames.CONTINUATION) and length > LARGEST_BLOCK:

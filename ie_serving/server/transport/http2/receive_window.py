@@ -1,8 +1,8 @@
-"""The windows of what the client sends; RFC 9113 section 5.2 and 6.9.
+"""Receive windows: how much the client may send; RFC 9113 section 5.2 and 6.9.
 
-What has come is given back to the client once half of a window is used, whether or not a service
-has read it: what a call may hold is limited by the size of messages, not by windows. Nothing is
-given back while the client does not read what we send, so such a client cannot send without end.
+Once half of a window is used, the received bytes are given back to the client, whether or not a
+service has read them: the message size limits what a call may hold, not the window. Nothing is
+given back while the client does not read our frames, so that such a client cannot send without end.
 """
 
 from ie_serving.server.transport.http2 import frames
@@ -10,7 +10,7 @@ from ie_serving.server.transport.http2.rules import LARGEST_FRAME
 
 STREAM_WINDOW = 4 << 20
 """Bytes of one request that a client may send ahead of our WINDOW_UPDATE; more resets the stream
-with FLOW_CONTROL_ERROR. At 100 ms of round trip it allows 40 MB/s."""
+with FLOW_CONTROL_ERROR. At 100 ms of round trip it permits 40 MB/s."""
 CONNECTION_WINDOW = 16 << 20
 """The same for all requests of a connection together; more ends the connection."""
 
@@ -18,11 +18,11 @@ assert LARGEST_FRAME <= STREAM_WINDOW // 2  # the first frame of a request fits,
 
 
 class ReceiveWindow:
-    """What the client may still send, on one stream or on the connection.
+    """Bytes that the client may still send, on one stream or on the connection.
 
     Attributes:
-        left: bytes; negative when the client has sent more than it may.
-        half: renew the window when `left` is below.
+        left: these bytes; negative if the client has sent more than permitted.
+        half: the window is renewed when `left` is below.
     """
 
     __slots__ = ("_number", "_size", "half", "left")
@@ -34,7 +34,7 @@ class ReceiveWindow:
         self.half = size // 2
 
     def renew(self) -> bytes:
-        """Give back what was used: the WINDOW_UPDATE frame that says so."""
+        """Give back the used bytes; return the WINDOW_UPDATE frame for that."""
         used = self._size - self.left
         self.left = self._size
         return frames.window_update(self._number, used)

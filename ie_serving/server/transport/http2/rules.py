@@ -1,8 +1,8 @@
-"""The frame types: where each may stand, how long it may be, what it costs. Source: RFC 9113.
+"""Table of frame types: permitted place and length, and cost. Source: RFC 9113.
 
-A frame is judged in the order of a row: is it on a stream or on the connection as it must be, has
-it a length that its type allows, does the flood guard bear it, and what does the state of its
-stream make of it. A fault on a stream that is open ends that stream; all others end the connection
+A frame is checked in the order of a row: is it on a stream or on the connection, as its type
+demands; is its length permitted; does the flood guard permit it; and what verdict follows from the
+state of its stream. A fault on an open stream ends that stream; all others end the connection
 (section 5.4: a stream that is not open cannot be reset).
 """
 
@@ -23,12 +23,12 @@ class Place(enum.Enum):
 
 
 class Verdict(enum.Enum):
-    """What a frame is answered with in a state of its stream."""
+    """Response to a frame in a state of its stream."""
 
     TAKE = enum.auto()
-    """It is handled."""
+    """The frame is handled."""
     DROP = enum.auto()
-    """It was under way when the stream was closed: it is decoded, counted, and then ignored."""
+    """The frame was in transit when the stream was closed: decoded, counted, and then ignored."""
     STREAM_CLOSED = enum.auto()
     """RST_STREAM with STREAM_CLOSED; section 5.1, half-closed (remote)."""
     CONNECTION_CLOSED = enum.auto()
@@ -43,11 +43,11 @@ class Rule(NamedTuple):
     Attributes:
         name: as RFC 9113 spells it.
         section: of RFC 9113.
-        place: where it may stand; anywhere else is a PROTOCOL_ERROR.
-        least, most, unit: its length lies between the first two and is a multiple of the third,
-            in bytes; else FRAME_SIZE_ERROR.
+        place: where it is permitted; anywhere else is a PROTOCOL_ERROR.
+        least, most, unit: its length in bytes lies between the first two and is a multiple of the
+            third; else FRAME_SIZE_ERROR.
         weight: how often the flood guard counts it.
-        states: verdict by the state of the stream that it is on.
+        states: verdict by the state of its stream.
     """
 
     name: str
@@ -61,8 +61,8 @@ class Rule(NamedTuple):
 
 
 LARGEST_FRAME = 1 << 20
-"""Bytes of the largest frame that we announce to take: large messages need few frames, and what
-must be whole before it is read needs no more memory than this. Larger is a FRAME_SIZE_ERROR."""
+"""Bytes of the largest frame that we announce to accept: large messages need few frames, and frames
+that are buffered need no more memory than this. A larger one is a FRAME_SIZE_ERROR."""
 
 _S = StreamState
 _V = Verdict
@@ -72,7 +72,7 @@ _ON_DATA = {
     _S.IDLE: _V.CONNECTION_PROTOCOL,  # 5.1: only HEADERS and PRIORITY in the idle state
     _S.OPEN: _V.TAKE,
     _S.HALF_CLOSED_REMOTE: _V.STREAM_CLOSED,  # 6.1
-    _S.HALF_CLOSED_LOCAL: _V.DROP,  # it is answered
+    _S.HALF_CLOSED_LOCAL: _V.DROP,  # already answered
     _S.ENDED: _V.CONNECTION_CLOSED,
     _S.RESET: _V.DROP,
     _S.SKIPPED: _V.CONNECTION_CLOSED,
@@ -82,7 +82,7 @@ _ON_HEADERS = {
     _S.IDLE: _V.TAKE,  # 6.2: opens the stream
     _S.SKIPPED: _V.CONNECTION_PROTOCOL,  # 5.1.1: numbers only grow
 }
-_ON_CONTROL = {  # 5.1: may be under way when a stream is closed
+_ON_CONTROL = {  # 5.1: may be in transit when a stream is closed
     **dict.fromkeys(StreamState, _V.DROP),
     _S.IDLE: _V.CONNECTION_PROTOCOL,
     _S.OPEN: _V.TAKE,
@@ -106,17 +106,17 @@ RULES: Mapping[int, Rule] = {
 }
 
 EXTENSION = Rule("unknown", "5.5", Place.EITHER, *_ANY, 1, _ALWAYS)
-"""Frames of other types are ignored, wherever they stand."""
+"""Frames of unknown types are ignored everywhere."""
 
 _FAULTS = {
     Verdict.CONNECTION_PROTOCOL: frames.ErrorCode.PROTOCOL_ERROR,
     Verdict.CONNECTION_CLOSED: frames.ErrorCode.STREAM_CLOSED,
 }
-"""The verdicts that end the connection, and the code that its GOAWAY gives."""
+"""The verdicts that end the connection, with the error code of its GOAWAY."""
 
 
 def judge(kind: int, number: int, state: StreamState) -> Verdict:
-    """Give the verdict on a frame of stream `number`.
+    """Return the verdict on a frame of stream `number`.
 
     Raises:
         ConnectionFault: the verdict is that the connection ends.

@@ -1,7 +1,7 @@
-"""The writing half of a connection: at once where the windows allow it, in turns where not.
+"""Sender of a connection: sends at once if the windows permit it, otherwise the streams take turns.
 
-Bytes gather in `out`, and data that waits for a window in its stream; whoever owns the socket takes
-them from here and says when it wants no more. Source: RFC 9113 section 5.2 and 6.9.
+Bytes gather in `out`, and data that waits for a window gathers in its stream; the owner of the
+socket takes them from here, and pauses the sender. Source: RFC 9113 section 5.2 and 6.9.
 """
 
 from collections import deque
@@ -20,11 +20,11 @@ from ie_serving.server.transport.http2.states import (
 from ie_serving.server.transport.http2.streams import Buffer, Stream, Streams
 
 TURN = 256 * 1024
-"""Bytes that one stream sends before the next gets its turn: large enough that a write costs little
-beside its bytes, small enough that a small reply waits less than a millisecond for a large one."""
+"""Bytes that one stream sends before the next gets its turn: enough that a write costs little
+beside its bytes, few enough that a small reply waits less than 1 ms for a large one."""
 MOST_UNSENT = 5000
-"""Frames other than DATA that wait for a client which does not read. With more it is dropped
-without a word: it would not read that either. They take about 5 MB."""
+"""Frames other than DATA that wait for a client which does not read. With more, the client is
+dropped without a GOAWAY, which it would not read either. They take about 5 MB."""
 
 _THIS_TURN = Writing.THIS_TURN
 _PAUSED = Writing.PAUSED
@@ -37,18 +37,18 @@ class Sender:
 
     Args of the constructor:
         streams: of the connection.
-        wake: called when there is something to write and no bytes are being read.
+        wake: called when there is something to write while no bytes are being read.
 
     Attributes:
-        out: frames to be written before anything else.
+        out: frames to be written before any others.
         waiting: streams whose data or end waits for its turn, in the order of turns.
         state: see `Writing`.
         initial_window: window of streams that are opened from now on.
-        frame: bytes of the largest payload of a frame that the client takes.
+        frame: largest payload in bytes of a frame that the client accepts.
         early: streams that were answered before their request has ended; see `stop_requests`.
         sent: answers, and DATA frames of long answers, that were sent so far.
         client: names in the certificate of the client.
-        peer: the client's address, as the socket has it, where there is a socket.
+        peer: the client's address, as the socket has it, if there is a socket.
     """
 
     def __init__(self, streams: Streams, wake: Callable[[], None]) -> None:
@@ -65,7 +65,7 @@ class Sender:
         self.client: tuple[str, ...] = ()
         self.peer: object = None
 
-    # What the connection and its driver say.
+    # Called by the connection and its driver.
 
     def apply(self, event: Flow) -> None:
         """Move to the next state of the writer."""
@@ -75,7 +75,7 @@ class Sender:
             self.out.clear()
 
     def turn(self) -> list[Buffer]:
-        """Take what the next stream may send in its turn; empty where no window allows any."""
+        """Return what the next stream may send in its turn; empty if no window permits any."""
         while self.waiting:
             stream = next(iter(self.waiting))
             if stream.unsent and self._window <= 0:
@@ -87,9 +87,9 @@ class Sender:
         return []
 
     def stop_requests(self) -> None:
-        """Tell the client to send no more of requests that were answered before their end.
+        """Ask the client to stop sending requests that were answered before their end.
 
-        Called when everything that was read together is handled: the end may have been in it.
+        Called when all data that was read together is handled, since the end may be in it.
         """
         early, self.early = self.early, []
         for stream in early:
@@ -98,13 +98,13 @@ class Sender:
 
     @property
     def idle(self) -> bool:
-        """Whether all is written."""
+        """Whether all data is written."""
         return not self.out and not self.waiting
 
-    # What streams send.
+    # Called by streams.
 
     def write(self, frame: bytes) -> None:
-        """Send frames that no window governs."""
+        """Send frames that no window limits."""
         if self.state is Writing.OVER:
             return
         self.out.append(frame)
@@ -115,16 +115,16 @@ class Sender:
         """Send a whole answer, the last of its stream.
 
         Args:
-            stream: it is not told that it has finished.
+            stream: its `finished` is not called.
             size: bytes of its one DATA frame.
             written: all frames of the answer.
 
         Returns:
-            False, and nothing is sent, where it does not fit into one frame and the windows, or
-            would overtake what waits.
+            False, and nothing is sent, if the answer exceeds one frame or the windows, or would
+            overtake waiting data.
         """
         if (
-            # A small answer must not overtake what waits, or large ones would never be sent.
+            # A small answer must not overtake waiting ones, or large ones would never be sent.
             size > stream.send_window
             or size > self._window
             or size > self.frame
@@ -140,7 +140,7 @@ class Sender:
         return True
 
     def send(self, stream: Stream, *pieces: Buffer) -> None:
-        """Send data as soon as the windows allow it; headers were sent before."""
+        """Send data as soon as the windows permit it; headers were sent before."""
         stream.unsent.extend(piece for piece in pieces if piece)
         self._await_turn(stream)
 
@@ -150,7 +150,7 @@ class Sender:
         self._await_turn(stream)
 
     def finish(self, stream: Stream, trailers: bytes) -> None:
-        """Send the frame that ends a stream, instead of the data that it still has to send."""
+        """Send the frame that ends a stream, in place of its remaining data."""
         self.forget(stream)
         self._end(stream)
         stream.finished()
@@ -166,7 +166,7 @@ class Sender:
 
         Args:
             number: of the stream.
-            code: why.
+            code: reason.
             ends: the client has sent all of a stream that is not open.
         """
         stream = self._streams.open.pop(number, None)
@@ -176,14 +176,14 @@ class Sender:
             self.forget(stream)
             stream.cancelled()
         if not ends:
-            # The client may not know yet: what it sends until then is dropped, not punished.
+            # The client may not know yet: its frames until then are dropped, not punished.
             self._streams.remember_reset(number)
         self.write(frames.rst_stream(number, code))
 
     # The client's windows.
 
     def widen_connection(self, increment: int) -> None:
-        """Take more data for the connection.
+        """Widen the connection's send window.
 
         Raises:
             ConnectionFault: the window becomes too large.
@@ -193,7 +193,7 @@ class Sender:
             raise ConnectionFault(ErrorCode.FLOW_CONTROL_ERROR, "window above 2^31-1")
 
     def widen(self, stream: Stream, increment: int) -> bool:
-        """Take more data for a stream; less, where SETTINGS shrink it. False: it is too large."""
+        """Widen a stream's send window; SETTINGS may also shrink it. False: it is too large."""
         stream.send_window += increment
         if stream.send_window > frames.LARGEST_WINDOW:
             return False
@@ -202,7 +202,7 @@ class Sender:
         return True
 
     def widen_all(self, size: int) -> None:
-        """Apply a new initial window to the streams that are open; section 6.9.2.
+        """Apply a new initial window to the open streams; section 6.9.2.
 
         Raises:
             ConnectionFault: a window becomes too large.
@@ -222,7 +222,7 @@ class Sender:
             self._wake()
 
     def _end(self, stream: Stream) -> None:
-        """Know that the answer is whole."""
+        """Record that the answer is complete."""
         self.sent += 1
         stream.state = STREAM[stream.state][_END_SENT]
         if stream.state is _ENDED:
@@ -231,7 +231,7 @@ class Sender:
             self.early.append(stream)
 
     def _turn_of(self, stream: Stream) -> list[Buffer]:
-        """Take as much of one stream as its turn and the windows allow."""
+        """Return as much data of one stream as its turn and the windows permit."""
         room = min(TURN, self._window, stream.send_window)
         pieces: list[Buffer] = []
         while stream.unsent and room > 0:
@@ -240,7 +240,7 @@ class Sender:
             self._window -= size
             stream.send_window -= size
             self.sent += 1
-        # Trailers need no window: they go with the last data.
+        # Trailers need no window: they are sent with the last data.
         if not stream.unsent and stream.trailers is not None:
             pieces.append(stream.trailers)
             self._end(stream)
@@ -253,7 +253,7 @@ class Sender:
 
 
 def _take(unsent: "deque[Buffer]", room: int, number: int, pieces: list[Buffer]) -> int:
-    """Move up to `room` bytes from `unsent` to `pieces`, as one DATA frame; give its size."""
+    """Move up to `room` bytes from `unsent` to `pieces`, as one DATA frame; return its size."""
     place = len(pieces)
     size = 0
     while unsent and size < room:

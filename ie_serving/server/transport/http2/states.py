@@ -1,9 +1,9 @@
-"""What states a connection, its reader, its writer and its streams have. Source: RFC 9113.
+"""State tables of an HTTP/2 connection, its reader, its writer and its streams. Source: RFC 9113.
 
 Four small machines, each an enum and a table from state and event to the next state. An event that
 a row does not name is illegal: looking it up raises KeyError and changes nothing. The states of a
 stream are those of section 5.1. A server that never pushes needs no reserved states, but `closed`
-is three: what a late frame means depends on how the stream was closed.
+is three: the meaning of a late frame depends on how the stream was closed.
 
                      begin
               idle ────────> open ──────end sent──────> half-closed (local)
@@ -23,29 +23,29 @@ class Life(enum.IntEnum):
     """A connection, from accepted to closed; sections 3.4, 5.4.1 and 6.8."""
 
     PREFACE = enum.auto()
-    """The client has not said that it speaks HTTP/2; section 3.4."""
+    """The client has not sent its preface; section 3.4."""
     OPEN = enum.auto()
     """Streams may be opened."""
     DRAINING = enum.auto()
-    """GOAWAY that names the highest stream, and PING, are sent. The client may not know yet, so
-    streams may still be opened: a graceful shutdown as section 6.8 describes it."""
+    """GOAWAY that names the highest stream, and PING, are sent. The client may not know yet, so it
+    may still open streams: the graceful shutdown of section 6.8."""
     CLOSING = enum.auto()
     """GOAWAY that names the last stream is sent; further streams are refused."""
     CLOSED = enum.auto()
-    """Everything is said; the socket is to be closed."""
+    """All frames are written; the socket has to be closed."""
     FAILED = enum.auto()
-    """The reason is said, by GOAWAY with an error code; section 5.4.1. What comes is dropped."""
+    """GOAWAY with an error code is sent; section 5.4.1. Further data is dropped."""
 
 
 class LifeEvent(enum.IntEnum):
-    """What moves a connection from one `Life` to the next."""
+    """Events of a connection's `Life`."""
 
     PREFACE_READ = enum.auto()
     """The client's preface was read."""
     DRAIN = enum.auto()
     """The server stops."""
     GOAWAY_KNOWN = enum.auto()
-    """The client knows that the server stops, or had its time to know."""
+    """The client knows that the server stops, or has had its time to answer."""
     DONE = enum.auto()
     """The last stream has ended, or was ended."""
     FAULT = enum.auto()
@@ -76,7 +76,7 @@ LIFE: Mapping[Life, Mapping[LifeEvent, Life]] = {
         LifeEvent.DONE: Life.CLOSED,
         **_ENDS,
     },
-    # What the server or a stream still says of a connection that has ended changes nothing.
+    # Late events of the server or a stream do not change a connection that has ended.
     Life.CLOSED: {
         LifeEvent.DRAIN: Life.CLOSED,
         LifeEvent.DONE: Life.CLOSED,
@@ -91,7 +91,7 @@ LIFE: Mapping[Life, Mapping[LifeEvent, Life]] = {
 
 
 class Expect(enum.IntEnum):
-    """What the reader expects next."""
+    """Data that the reader expects next."""
 
     PREFACE = enum.auto()
     """24 bytes; section 3.4."""
@@ -100,7 +100,7 @@ class Expect(enum.IntEnum):
     FRAME = enum.auto()
     """A frame of any type."""
     PAYLOAD = enum.auto()
-    """The rest of a DATA frame, which is passed on as it comes; section 6.1."""
+    """The rest of a DATA frame, which is passed on as it arrives; section 6.1."""
     CONTINUATION = enum.auto()
     """More of a header block, and nothing else on any stream; section 6.10."""
     NOTHING = enum.auto()
@@ -108,24 +108,24 @@ class Expect(enum.IntEnum):
 
 
 class Writing(enum.IntEnum):
-    """What the writer does with what is to be sent."""
+    """State of the writer, which decides when data is sent."""
 
     THIS_TURN = enum.auto()
-    """Answers are written at the end of the turn of the event loop that brings them."""
+    """Answers are written at the end of the turn of the event loop in which they are made."""
     GATHERING = enum.auto()
-    """Bytes are being read: what answers them is written together afterwards."""
+    """Bytes are being read: their answers are written together afterwards."""
     PAUSED = enum.auto()
-    """The client does not read; what is to be sent waits."""
+    """The client does not read; data to be sent waits."""
     OVER = enum.auto()
-    """The socket is gone; what is to be sent is dropped."""
+    """The socket is closed; data to be sent is dropped."""
 
 
 class Flow(enum.IntEnum):
-    """What moves the writer from one state to the next."""
+    """Events of the writer."""
 
-    READING = enum.auto()  # bytes have come, and their frames are handled one by one
+    READING = enum.auto()  # bytes have arrived, and their frames are handled one by one
     READ = enum.auto()  # all of them are handled, or the turn is over
-    PAUSE = enum.auto()  # more waits for the client than the socket is to hold
+    PAUSE = enum.auto()  # more data waits for the client than the socket's buffer should hold
     RESUME = enum.auto()  # the client has read most of it
     LOST = enum.auto()  # the socket is closed
 
@@ -152,39 +152,39 @@ WRITER: Mapping[Writing, Mapping[Flow, Writing]] = {
         Flow.RESUME: Writing.THIS_TURN,
         Flow.LOST: Writing.OVER,
     },
-    # Calls end after their connection, and nobody reads what they still say.
+    # Calls end after their connection, and what they send then is dropped.
     Writing.OVER: dict.fromkeys(Flow, Writing.OVER),
 }
 
 
 class StreamState(enum.IntEnum):
-    """A stream; section 5.1."""
+    """State of a stream; section 5.1."""
 
     IDLE = enum.auto()
-    """Its number is above every number that was used, or even."""
+    """Its number is higher than all used ones, or even."""
     OPEN = enum.auto()
-    """The request comes; the answer may have begun."""
+    """The request is incomplete; the answer may have begun."""
     HALF_CLOSED_REMOTE = enum.auto()
-    """The client has sent END_STREAM: the request is whole."""
+    """The client has sent END_STREAM: the request is complete."""
     HALF_CLOSED_LOCAL = enum.auto()
-    """The answer is whole, the request is not. Lasts until the end of a turn: then the client is
-    told by RST_STREAM with NO_ERROR to send no more; section 8.1."""
+    """The answer is complete, the request is not. Lasts until the end of a turn: then RST_STREAM
+    with NO_ERROR asks the client to stop sending; section 8.1."""
     ENDED = enum.auto()
-    """Closed, and the client has said so itself by END_STREAM or RST_STREAM: it sends no more."""
+    """Closed, also by END_STREAM or RST_STREAM of the client, so it sends no more."""
     RESET = enum.auto()
-    """Closed by our RST_STREAM while the client was sending: what was under way is dropped."""
+    """Closed by our RST_STREAM while the client was sending: frames in transit are dropped."""
     SKIPPED = enum.auto()
-    """Closed without having been used: a higher number was used before; section 5.1.1."""
+    """Closed without use: a higher number was used before; section 5.1.1."""
 
 
 class StreamEvent(enum.IntEnum):
-    """What moves a stream from one state to the next."""
+    """Events of a stream."""
 
     BEGIN = enum.auto()  # HEADERS with a new number
-    END_RECEIVED = enum.auto()  # a frame with END_STREAM: the request is whole
-    END_SENT = enum.auto()  # the same of ours: the answer is whole
+    END_RECEIVED = enum.auto()  # a frame with END_STREAM: the request is complete
+    END_SENT = enum.auto()  # our frame with END_STREAM: the answer is complete
     RESET_RECEIVED = enum.auto()  # RST_STREAM: the client wants no answer
-    RESET_SENT = enum.auto()  # the same of ours: the request is refused, or wanted no further
+    RESET_SENT = enum.auto()  # our RST_STREAM: the request is refused, or its rest not wanted
 
 
 STREAM: Mapping[StreamState, Mapping[StreamEvent, StreamState]] = {
@@ -198,7 +198,7 @@ STREAM: Mapping[StreamState, Mapping[StreamEvent, StreamState]] = {
     StreamState.HALF_CLOSED_REMOTE: {
         StreamEvent.END_SENT: StreamState.ENDED,
         StreamEvent.RESET_RECEIVED: StreamState.ENDED,
-        StreamEvent.RESET_SENT: StreamState.ENDED,  # nothing of the request is under way
+        StreamEvent.RESET_SENT: StreamState.ENDED,  # nothing of the request is in transit
     },
     StreamState.HALF_CLOSED_LOCAL: {
         StreamEvent.END_RECEIVED: StreamState.ENDED,

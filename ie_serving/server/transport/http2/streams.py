@@ -11,34 +11,34 @@ from ie_serving.server.transport.http2.states import STREAM, StreamEvent, Stream
 Buffer: TypeAlias = bytes | memoryview
 
 MOST_STREAMS = 1000
-"""Streams of one connection that may be open at a time; we announce it, clients hold further ones
-back by themselves, and one more is refused with REFUSED_STREAM."""
+"""Streams of one connection that may be open at a time; we announce it, so clients delay further
+ones, and one more is refused with REFUSED_STREAM."""
 FREE_STREAMS = 20
-"""Of these, those that are not counted in the budget."""
+"""Streams of these that the budget does not count."""
 STEP = 70
-"""Streams that are counted at a time."""
+"""Step in which further streams are counted."""
 STREAM_BYTES = 2048
-"""Bytes that a stream holds by itself, until it is answered; measured were 1,850."""
+"""Bytes of a stream without its data, until it is answered; measured were 1,850."""
 MOST_RESET = 2 * MOST_STREAMS
-"""Streams that we reset which are remembered for each connection. The oldest is forgotten for a new
-one: what is still under way on it then ends the connection. At most `MOST_STREAMS` are open at a
-time, and a client hears of a reset before it has opened as many again."""
+"""Streams that we have reset which each connection remembers. A further one replaces the oldest:
+late frames on that one then end the connection. At most `MOST_STREAMS` are open at a time, and a
+client receives a reset before it has opened as many again."""
 MOST_GAPS = 100
-"""Gaps between the numbers of streams that are remembered. Beyond it, HEADERS in the oldest gap end
-the connection with STREAM_CLOSED instead of PROTOCOL_ERROR."""
+"""Gaps between stream numbers that are remembered. Beyond it, HEADERS in the oldest gap end the
+connection with STREAM_CLOSED instead of PROTOCOL_ERROR."""
 
 
 class Stream:
-    """One stream, and what its frames mean to whoever serves it: a subclass.
+    """One stream; a subclass handles its events for the code that serves it.
 
-    The connection sets the attributes when it takes the stream, and calls the methods.
+    The connection sets the attributes when it accepts the stream, and calls the methods.
 
     Attributes:
         number: identifier of the stream.
         state: see `StreamState`.
-        send_window: bytes that the client takes on it; negative after SETTINGS that shrink it.
+        send_window: bytes that the client accepts on it; negative after SETTINGS that shrink it.
         receive_window: of a request that is longer than one frame, else None.
-        content_left: bytes of DATA that `content-length` still promises; None without.
+        content_left: bytes of DATA still missing from `content-length`; None without.
         unsent: data that waits for the client's windows.
         trailers: the frame that ends the answer once all data is sent; None while it goes on.
     """
@@ -61,16 +61,16 @@ class Stream:
     trailers: bytes | None
 
     def begun(self) -> None:
-        """The stream is open; its answer may begin before its request has come."""
+        """The stream is open; its answer may begin before its request is complete."""
 
     def receive(self, data: bytes, start: int, stop: int, *, ends: bool) -> None:
-        """data[start:stop] has come, the last of the request if `ends`."""
+        """data[start:stop] has arrived, the last of the request if `ends`."""
 
     def input_ended(self) -> None:
         """The request has ended without further data: by its headers or by trailers."""
 
     def all_sent(self) -> None:
-        """No data of the answer waits any more."""
+        """No data of the answer waits any longer."""
 
     def finished(self) -> None:
         """The end of the answer is sent."""
@@ -79,16 +79,16 @@ class Stream:
         """The stream was reset by either side, or the client is gone."""
 
     def stop(self) -> None:
-        """The server does not wait any longer: answer now, with a failure."""
+        """The server stops: answer now, with a failure."""
 
 
 class Streams:
-    """Which streams there are, and how those that are closed were closed.
+    """The streams of a connection: the open ones, and how the others were closed.
 
     Attributes:
         open: streams by number, from their first HEADERS until both sides have ended them.
         last: highest number that the client has used.
-        room: how many may be open, before `grow` is asked for more.
+        room: number that may be open before `grow` has to be called.
     """
 
     __slots__ = ("_lease", "_reset", "_skipped", "last", "open", "room")
@@ -102,22 +102,22 @@ class Streams:
         self._skipped: deque[range] = deque(maxlen=MOST_GAPS)
 
     def state_of(self, number: int) -> StreamState:
-        """Give the state of any stream, by its number."""
+        """Return the state of any stream, by its number."""
         stream = self.open.get(number)
         if stream is not None:
             return stream.state
-        # Even numbers are a server's, and we open no streams.
+        # Even numbers are for the server's streams, and we open none.
         if number > self.last or not number & 1:
             return StreamState.IDLE
         if number in self._reset:
             return StreamState.RESET
-        # Last, since a gap is rare: then what is left was used and has ended.
+        # Checked last, since gaps are rare: any other number was used and has ended.
         if any(number in gap for gap in self._skipped):
             return StreamState.SKIPPED
         return StreamState.ENDED
 
     def grow(self) -> bool:
-        """Make room for more streams; False where there are enough, or no memory is left."""
+        """Make room for more streams; False if the limit is reached, or the budget is spent."""
         if self.room >= MOST_STREAMS:
             return False
         try:
@@ -128,24 +128,24 @@ class Streams:
         return True
 
     def settle(self) -> None:
-        """Give back the room that is not used."""
+        """Return unused room to the budget."""
         while self.room - STEP >= max(FREE_STREAMS, len(self.open)):
             self.room -= STEP
             self._lease.give(STEP * STREAM_BYTES)
 
     def skip(self, number: int) -> None:
-        """Close the numbers between the last that was used and `number`; section 5.1.1."""
+        """Close the numbers between the last used one and `number`; section 5.1.1."""
         self._skipped.append(range(self.last + 2, number, 2))
 
     def remember_reset(self, number: int) -> None:
-        """Know that frames of a stream that we reset may be under way."""
-        # Dicts keep their order, so the first is the oldest.
+        """Remember a stream that we have reset, since frames of it may be in transit."""
+        # Dicts keep insertion order, so the first is the oldest.
         if len(self._reset) >= MOST_RESET:
             del self._reset[next(iter(self._reset))]
         self._reset[number] = None
 
     def close(self, number: int, event: StreamEvent) -> None:
-        """Know that the client has ended a stream that was answered or reset before."""
+        """Record that the client has ended a stream that was answered or reset before."""
         self._reset.pop(number, None)
         stream = self.open.get(number)
         if stream is not None and stream.state is StreamState.HALF_CLOSED_LOCAL:

@@ -18,16 +18,16 @@ class UpgradeRequired(InvalidRequest):
 
 
 def accepted(head: RequestHead, *, any_origin: bool) -> Headers:
-    """Give the headers that accept a handshake.
+    """Return the headers that accept a handshake.
 
     Args:
         head: of the request.
-        any_origin: pages of other origins may open one, too.
+        any_origin: pages of other origins may open a WebSocket, too.
 
     Raises:
-        UpgradeRequired: it is no handshake, or not of version 13.
-        InvalidRequest: its key is none, or it has a body.
-        Forbidden: a browser says that a page of another origin asks.
+        UpgradeRequired: not a handshake, or not of version 13.
+        InvalidRequest: the key is invalid, or the request has a body.
+        Forbidden: the browser names a page of another origin.
     """
     fields = head.fields
     offered = [each.strip() for each in head.upgrade.lower().split(b",")]
@@ -35,7 +35,7 @@ def accepted(head: RequestHead, *, any_origin: bool) -> Headers:
         raise UpgradeRequired("a stream is a WebSocket: ask for it by Upgrade: websocket")
     if fields.get(b"sec-websocket-version", b"") != VERSION:
         raise UpgradeRequired("Sec-WebSocket-Version is not 13, the one version that is spoken")
-    # What comes behind the head belongs to the WebSocket.
+    # Data behind the head belongs to the WebSocket.
     if head.length != 0:
         raise InvalidRequest("the request for a WebSocket has no body")
     if not any_origin:
@@ -54,14 +54,14 @@ def _accept(key: bytes) -> bytes:
         size = 0
     if size != _KEY_BYTES:
         raise InvalidRequest("Sec-WebSocket-Key is not 16 bytes in base64")
-    # By the protocol: it proves that the server knows it, and protects nothing.
+    # As the protocol demands: it proves that the server knows WebSockets, and protects nothing.
     return base64.b64encode(hashlib.sha1(key + _GUID, usedforsecurity=False).digest())
 
 
 def _check_origin(origin: bytes | None, host: bytes) -> None:
-    """Refuse pages of other origins: of a WebSocket, unlike of a request, a browser lets them read.
+    """Refuse pages of other origins: unlike with a request, a browser lets them read a WebSocket.
 
-    It sends the user's certificate or password along, whosever page asks.
+    The browser sends the user's certificate or password along for any page.
     """
     if origin is not None and origin.lower().partition(b"://")[2] != host.lower():
         raise Forbidden(

@@ -1,8 +1,8 @@
 """The messages of one WebSocket, over wsproto. Source: RFC 6455 sections 5 to 7.
 
-wsproto knows frames: masks, lengths, fragments, UTF-8, control frames, and the close codes of what
-breaks the protocol. Here are the limits, the pings, and turns for the other connections. No
-extension is agreed upon, so nothing is inflated.
+wsproto implements frames: masks, lengths, fragments, UTF-8, control frames, and close codes for
+protocol errors. This module adds limits, pings, and turns for the other connections. No extension
+is negotiated, so nothing is inflated.
 """
 
 import asyncio
@@ -23,24 +23,24 @@ from ie_serving.core.runtime.budget import BUDGET, SMALL, Lease
 from ie_serving.server.transport.http1.channel import Channel
 
 PING_S: Final = 20.0
-"""Seconds in which nothing comes after which the client is asked whether it is there; after as many
-more without a word the connection is ended."""
+"""Seconds without received data after which the client gets a ping; after as many more without data
+the connection is closed."""
 STEP: Final = 4 * 1024
-"""Bytes that are looked at in a row: 700 frames without content, which take some milliseconds."""
+"""Bytes that are parsed at a time: 700 frames without content, which take some milliseconds."""
 TURN_S: Final = 0.001
-"""Seconds after which other connections have their turn."""
+"""Seconds of work after which other connections get their turn."""
 LONGEST_REASON: Final = 123
-"""Bytes of a reason; section 5.5: a control frame holds 125, and 2 are the code."""
+"""Most bytes of a reason; section 5.5: a control frame holds 125, of these 2 for the code."""
 TOO_BIG: Final = 1009
 COPIES: Final = 2
-"""How often a large reply is counted until it is read: its frame, and what TLS makes of that."""
+"""How often the budget counts a large reply until it is read: its frame, and TLS's copy of that."""
 
 
 class Session:
-    """One WebSocket, whose handshake is done.
+    """One WebSocket after its handshake.
 
     Args of the constructor:
-        channel: carries it.
+        channel: carries its bytes.
         limit: bytes of the largest message.
         over: called when the client has closed it, or broken the protocol.
     """
@@ -53,14 +53,14 @@ class Session:
         self._parts: list[bytes] = []
         self._size = 0
         self._lease = Lease(BUDGET)
-        self._asked = False  # whether it is there; nothing has come since
+        self._asked = False  # a ping was sent, and no data has come since
         self._since = time.perf_counter()
 
     async def messages(self) -> AsyncGenerator[bytes, None]:
-        """Give each message, text or binary, when it is whole. Never ends: see `over`.
+        """Yield each complete message, text or binary. Never ends: see `over`.
 
         Raises:
-            QueueFull, RequestTooLarge: the budget of bytes has no room for it.
+            QueueFull, RequestTooLarge: the byte budget is spent.
         """
         while True:
             data = await self._more()
@@ -74,10 +74,10 @@ class Session:
                 await self._let_others()
 
     async def send(self, text: bytes) -> None:
-        """Send a text message; wait as long as the client does not read.
+        """Send a text message; wait while the client does not read.
 
         Raises:
-            QueueFull, RequestTooLarge: the budget of bytes has no room for it; nothing is sent.
+            QueueFull, RequestTooLarge: the byte budget is spent; nothing is sent.
         """
         if self._frames.state is ConnectionState.OPEN:
             lease = BUDGET.lease(COPIES * len(text) if len(text) >= SMALL else 0)
@@ -87,13 +87,13 @@ class Session:
             lease.release()
 
     async def close(self, code: int, reason: str = "") -> None:
-        """Say why it ends, unless the client knows."""
+        """Send the reason of the end, unless the client has closed already."""
         if self._frames.state is ConnectionState.OPEN:
             cut = reason.encode()[:LONGEST_REASON].decode("utf-8", "ignore")
             await self._write(CloseConnection(code=code, reason=cut))
 
     def release(self) -> None:
-        """Give back what was gathered of a message that will not be whole any more."""
+        """Return to the budget the bytes of an incomplete message."""
         self._parts, self._size = [], 0
         self._lease.release()
 
@@ -112,11 +112,11 @@ class Session:
             self._channel.abort()
             return
         self._asked = True
-        # Without a wait: a client that is gone reads nothing, and would be waited for.
+        # Does not wait: a client that is gone would never read the ping.
         self._channel.put(self._frames.send(Ping()))
 
     async def _is_end_of_message(self, event: Event) -> bool:
-        """Act on an event; whether a message is whole with it."""
+        """Handle an event; return whether it completes a message."""
         if isinstance(event, (TextMessage, BytesMessage)):
             return await self._gather(event.data, event.message_finished)
         if isinstance(event, Ping):
@@ -138,13 +138,13 @@ class Session:
         return finished
 
     async def _end(self, event: CloseConnection) -> None:
-        """Answer the client's close, or close for what it has broken; nothing is read any more."""
+        """Answer the client's close, or close after a protocol error; read nothing any more."""
         if self._frames.state is ConnectionState.REMOTE_CLOSING:
             await self._write(event.response())
         elif self._frames.state is ConnectionState.OPEN:
             await self.close(event.code, event.reason or "")
         self._over()
-        await asyncio.get_running_loop().create_future()  # until whoever is told cancels this
+        await asyncio.get_running_loop().create_future()  # until the code behind `over` cancels it
 
     async def _write(self, event: Event) -> None:
         await self._channel.write(self._frames.send(event))

@@ -52,7 +52,7 @@ GIF is refused. `picture` returns its input `x` of shape `[-1, 1, 2, 3]`.
 
     curl -F x=@cat.jpg -F x=@dog.png http://localhost:8501/v1/models/resnet:predict
 
-What images cost is bounded: [security.md](security.md).""",
+What images cost is bounded: [attacks](../attacks.md).""",
         [
             ok("rows", "picture", rows(f"[{IMAGE}]"), predictions(TWO_PIXELS), RULE, IMAGES),
             ok(

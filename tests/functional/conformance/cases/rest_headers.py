@@ -210,7 +210,7 @@ INVALID_ARGUMENT, FAILED_PRECONDITION and OUT_OF_RANGE 400, UNAUTHENTICATED 401,
 403, NOT_FOUND 404, ABORTED and ALREADY_EXISTS 409, RESOURCE_EXHAUSTED 429, CANCELLED 499, UNKNOWN,
 INTERNAL and DATA_LOSS 500, UNIMPLEMENTED 501, UNAVAILABLE 503, DEADLINE_EXCEEDED 504. A body over
 the server's limit, which TensorFlow Serving does not have, is 413; a sequence that cannot start
-since the one before it is ending is 412 ([sequences.md](sequences.md)).
+since the one before it is ending is 412 ([sequences](../../guide/sequences.md)).
 
 A request with several faults gets the error of the first: route, JSON, top level,
 `signature_name`'s type, servable, signature, `instances` or `inputs`, values, execution.""",

@@ -127,8 +127,8 @@ ROUTES = Section(
 | `GET /v1/models/NAME/metadata` | signatures; also of `/versions/N` and `/labels/LABEL` |
 | `GET /v1/models` | the list of models |
 | `GET /v1/config` | the state of each version of every model, as OpenVINO Model Server has it |
-| `POST /v1/config/reload` | reload, then the same: [operations.md](operations.md) |
-| `POST /v1/log_level` | another log level; `GET` tells it: [operations.md](operations.md) |
+| `POST /v1/config/reload` | reload, then the same: [more](../../guide/administration.md) |
+| `POST /v1/log_level` | another log level; `GET` tells it: [more](../../guide/administration.md) |
 
 The whole target, query included, is compared without regard to case, except for the verb after the
 colon and the word `metadata`. Names and labels are percent-decoded afterwards.""",

@@ -1,4 +1,4 @@
-"""docs/migration.md has a row for every flag and platform of simple_tensorflow_serving."""
+"""The guide has a row for every flag and platform of simple_tensorflow_serving."""
 
 import re
 from pathlib import Path
@@ -6,11 +6,12 @@ from pathlib import Path
 from ie_serving.compat.stfs.dialect import DRIVERS, RETIRED
 from ie_serving.compat.stfs.flags import FLAGS
 
-PAGE = (Path(__file__).parents[4] / "docs" / "migration.md").read_text()
-SECTION = PAGE.partition("\n## simple_tensorflow_serving\n")[2].partition("\n## ")[0]
+PAGE = (
+    Path(__file__).parents[4] / "docs" / "guide" / "migration-simple-tensorflow-serving.md"
+).read_text()
 NAMED = {
     name
-    for line in SECTION.splitlines()
+    for line in PAGE.splitlines()
     if line.startswith("| `")
     for name in re.findall(r"`([^`]+)`", line.split(" | ")[0])
 }

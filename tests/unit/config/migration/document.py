@@ -1,4 +1,4 @@
-"""The tables of docs/migration.md; `tests/unit/config/document.py` writes them."""
+"""The tables of docs/guide/migration-*.md; `tests/unit/config/document.py` writes them."""
 
 from collections.abc import Callable, Iterable, Mapping
 

@@ -62,7 +62,7 @@ TOP = (
         ' "outputs": [{"data_item": "y", "alias": "y"}]}],'
         ' "outputs": [{"y": {"node_name": "n", "data_item": "y"}}]}]',
         "models.ModelConfig.name=p",
-        "[graphs](graphs.md#pipelines-of-openvino-model-server) has what differs",
+        "[graphs](graphs-of-other-servers.md#pipelines-of-openvino-model-server) has what differs",
     ),
     already(
         "custom_node_library_config_list",
@@ -73,7 +73,8 @@ TOP = (
         "mediapipe_config_list",
         '[{"name": "g", "base_path": "graph"}]',
         "models.ModelConfig.name=g",
-        "[graphs](graphs.md#graphs-of-mediapipe) has the calculators; any other is refused",
+        "[graphs](graphs-of-other-servers.md#graphs-of-mediapipe) has the calculators;"
+        " any other is refused",
     ),
     no_effect(
         "custom_loader_config_list",

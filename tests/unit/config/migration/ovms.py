@@ -177,7 +177,7 @@ VARIABLES = (
         "S3_ENDPOINT",
         "minio:9000",
         "storage.s3.endpoint=http://minio:9000",
-        "a [public](storage.md#encryption-on-the-way) address without a scheme is HTTPS",
+        "a [public](stores.md#encryption-on-the-way) address without a scheme is HTTPS",
     ),
     already("AWS_PROFILE", "p", "the same, by the library of AWS itself"),
     taken("GOOGLE_APPLICATION_CREDENTIALS", "/g", "storage.gcs.credentials=/g"),

@@ -1,7 +1,7 @@
 """One row for each flag and variable of another server: what it does here.
 
-The rows are the tables of docs/migration.md (`make configuration` writes them), and the tests of
-this directory: a row says how the word is given, and what must then follow.
+The rows are the tables of docs/guide/migration-*.md (`make configuration` writes them), and the
+tests of this directory: a row says how the word is given, and what must then follow.
 """
 
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""Each row of the keys of configuration files in docs/migration.md does what it says."""
+"""Each row of the keys of configuration files in docs/guide/migration-*.md does what it says."""
 
 from collections.abc import Callable, Iterable
 from pathlib import Path

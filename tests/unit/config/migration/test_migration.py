@@ -1,4 +1,4 @@
-"""Each row of the three servers in docs/migration.md does what it says."""
+"""Each row of the three servers in docs/guide/migration-*.md does what it says."""
 
 import contextlib
 import dataclasses

@@ -1,4 +1,4 @@
-"""Which addresses are public: the table of docs/storage.md, and what looks like one of its rows."""
+"""Which addresses are public: the table of docs/guide/stores.md, and what looks like its rows."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The stream of docs/streams.md, as it is printed there, in a thread and in a process."""
+"""The stream of docs/guide/streams.md, as it is printed there, in a thread and in a process."""
 
 import re
 from collections.abc import AsyncIterator
@@ -11,7 +11,7 @@ import pytest
 from ie_serving.core.values.callers import Caller
 from tests.unit.engines.python.kernels import served
 
-PAGE = (Path(__file__).parents[4] / "docs" / "streams.md").read_text()
+PAGE = (Path(__file__).parents[4] / "docs" / "guide" / "streams.md").read_text()
 (PEAKS,) = re.findall(r"```python\n(class Peaks:.*?)```", PAGE, re.DOTALL)
 
 

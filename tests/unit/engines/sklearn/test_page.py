@@ -1,4 +1,4 @@
-"""The first example of docs/own-code.md runs as printed, and what it says of skops holds."""
+"""The first example of docs/guide/libraries.md runs as printed, and what it says of skops holds."""
 
 import re
 from pathlib import Path
@@ -12,7 +12,7 @@ from tests.unit.engines.asking import answer
 skops_io = pytest.importorskip("skops.io")
 from sklearn.utils import all_estimators  # noqa: E402 (with the extra alone)
 
-PAGE = Path(__file__).parents[4] / "docs" / "own-code.md"
+PAGE = Path(__file__).parents[4] / "docs" / "guide" / "libraries.md"
 
 
 async def test_the_first_example(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,7 +17,7 @@ from ie_serving.models.version.states import (
     VersionLife,
 )
 
-DESIGN = Path(__file__).resolve().parents[4] / "docs" / "design.md"
+DESIGN = Path(__file__).resolve().parents[4] / "docs" / "design" / "versions.md"
 
 TABLE = """\
 stage       clients see   event       next stage
@@ -50,7 +50,7 @@ abandoned   UNLOADING     fetched  -> abandoned
 draining    UNLOADING     freed    -> freed
 freed       END
 """
-"""What the two tables say. Whoever changes them changes this text and docs/design.md with them."""
+"""What the two tables say; docs/design/versions.md says the same."""
 
 PATHS = {
     Stage.QUEUED: [],

@@ -1,7 +1,7 @@
 """Integers that OpenVINO's CPU plugin would compute wrongly, and what is done about them at load.
 
 The plugin computes integers in 32 bits, and many operations in float32, which rounds above 2**24.
-Measured with OpenVINO 2026.4; `docs/openvino-faults.md` lists them, and
+Measured with OpenVINO 2026.4; `docs/reference/openvino-faults.md` lists them, and
 `tests/unit/engines/openvino/faults/integers` compares each with numpy. By the setting `integers`:
 
 - `exact`: such operations become others that are exact. Where a result cannot be held, or a divisor

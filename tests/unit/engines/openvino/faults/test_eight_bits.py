@@ -44,6 +44,11 @@ def quantized_constant(values: Array) -> ov.Node:
     return quantized(op.constant(values.astype(np.float32)), -127, 127, 255)
 
 
+def uneven_constant(values: Array) -> ov.Node:
+    """In a range that lies around other numbers than 0."""
+    return quantized(op.constant(values.astype(np.float32)), -200, 55)
+
+
 def of(tmp_path: Path, second: ov.Node) -> Path:
     x = given("x", ROWS, SIZE)
     y = op.matmul(quantized(x, 0, 255), second, False, False)
@@ -59,13 +64,14 @@ def inputs() -> Array:
     return x
 
 
-@pytest.mark.parametrize("second", [constant, quantized_constant])
-@pytest.mark.parametrize("largest", [64, 65, 127])
+@pytest.mark.parametrize("second", [constant, quantized_constant, uneven_constant])
+@pytest.mark.parametrize("largest", [40, 64, 65, 127])
 async def test_sums_of_products_are_right(tmp_path: Path, largest: int, second: object) -> None:
     values = weights(largest)
     model = load(of(tmp_path, second(values)))  # type: ignore[operator]
     answer = await run(model, {"x": inputs()})
-    np.testing.assert_allclose(answer["y"], inputs() @ values.astype(np.float32), rtol=1e-4)
+    right = np.clip(values.astype(np.float32), None, 55 if second is uneven_constant else None)
+    np.testing.assert_allclose(answer["y"], inputs() @ right, rtol=1e-4)
 
 
 async def test_two_inputs_of_8_bits_are_multiplied_right(tmp_path: Path) -> None:

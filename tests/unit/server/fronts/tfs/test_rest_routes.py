@@ -1,4 +1,4 @@
-"""What a target asks for: TensorFlow Serving's grammar, section by section of docs/api.md."""
+"""What a target asks for: TensorFlow Serving's grammar; docs/reference/api/rest.md has it."""
 
 from contextlib import suppress
 

@@ -29,11 +29,16 @@ class OnDemand(Generic[T]):
             # Shielded: a client that disconnects must not cancel it for the others that wait.
             return await asyncio.shield(opened)
         except Exception:
-            self._opened = None
+            if self._opened is opened:  # else another request tries again already
+                self._opened = None
             raise
 
     def close(self) -> None:
         """Close the resource, if it was opened."""
         opened, self._opened = self._opened, None
-        if opened and opened.done() and not opened.cancelled() and not opened.exception():
+        if opened:
+            opened.add_done_callback(self._closed) if not opened.done() else self._closed(opened)
+
+    def _closed(self, opened: "asyncio.Future[T]") -> None:
+        if not opened.cancelled() and not opened.exception():
             self._closes(opened.result())

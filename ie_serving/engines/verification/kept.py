@@ -29,6 +29,10 @@ FOLDER = "verdicts"
 """Name of the folder: `engines.kept` looks after files, and leaves folders alone."""
 
 
+RULES = 2
+"""Raised where models are compared in another way: verdicts of before no longer count."""
+
+
 class Verdicts:
     """The verdict of one model, for these packages, options and this kind of processor.
 
@@ -68,7 +72,7 @@ class Verdicts:
             if int(digest) != zlib.crc32(body.encode()):
                 return None
             return _findings(json.loads(body))
-        except (OSError, ValueError):  # none, or damaged
+        except (OSError, ValueError, LookupError, TypeError):  # none, damaged, or of other code
             return None
 
     def _write(self, found: Findings) -> None:
@@ -99,7 +103,7 @@ def _key(file: Path, options: EngineOptions, package: str) -> str:
     files = sorted(each for each in file.parent.iterdir() if each.is_file())
     model = [(each.name, each.stat().st_size, crc32_of(each)) for each in files]
     releases = [__version__, version("openvino"), package, version(package)]
-    told = (file.name, model, releases, repr(options), _processor())
+    told = (RULES, file.name, model, releases, repr(options), _processor())
     return sha256(repr(told).encode("utf-8", "surrogateescape")).hexdigest()[:32]
 
 

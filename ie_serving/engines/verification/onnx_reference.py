@@ -8,7 +8,7 @@ import onnxruntime
 from ie_serving.core.values.errors import LoadFailed
 from ie_serving.core.values.tensors import Array, TensorSpec
 from ie_serving.engines.generated import Dim, Input
-from ie_serving.engines.onnxruntime.driver import LIBRARY, one_line
+from ie_serving.engines.onnxruntime.driver import EXACT_SUMS, LIBRARY, one_line
 from ie_serving.engines.onnxruntime.session import Failure, SessionRequest
 from ie_serving.engines.onnxruntime.specs import Node, input_specs, outputs_of
 from ie_serving.engines.verification.comparison import Tensors
@@ -33,6 +33,7 @@ class OnnxReference:
         onnxruntime.set_default_logger_severity(4)
         # Weights in another order pay off after many inferences, and here there are few.
         options.add_session_config_entry("session.disable_prepacking", "1")
+        options.add_session_config_entry(*EXACT_SUMS)
         # The server compiles the model meanwhile, and two threads would wait for its own.
         options.intra_op_num_threads = 1
         try:

@@ -150,6 +150,10 @@ class _Child:
         if process is None:
             return 0, ""
         with process, self._said:
+            # What it has not read is written once more by `close`, and fails once more.
+            with suppress(BrokenPipeError):
+                if process.stdin:
+                    process.stdin.close()
             with suppress(subprocess.TimeoutExpired):
                 process.wait(DYING_S)
             process.kill()

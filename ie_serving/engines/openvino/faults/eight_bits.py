@@ -6,7 +6,7 @@ beyond 64 is computed in float32 there, which takes longer. Quantizers that know
 within 64 (NNCF calls that its overflow fix), and such models stay in 8 bits.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 
 import numpy as np
@@ -68,10 +68,21 @@ def _may_saturate(model: ov.Model) -> bool:
     quantized = [node for node in nodes if node.get_type_name() == QUANTIZED]
     if all(_weights(node) is not None for node in quantized):
         return False
-    return any(_beyond(node) for node in nodes)
+    known = _known(nodes)
+    return any(_beyond(node, known) for node in nodes)
 
 
-def _beyond(node: ov.Node) -> bool:
+def _known(nodes: Sequence[ov.Node]) -> set[str]:
+    """Name the operations that follow from constants alone."""
+    known: set[str] = set()
+    for node in nodes:
+        sources = [value.get_node().get_name() for value in node.input_values()]
+        if node.get_type_name() == "Constant" or (sources and known.issuperset(sources)):
+            known.add(node.get_name())
+    return known
+
+
+def _beyond(node: ov.Node, known: set[str]) -> bool:
     kind = node.get_type_name()
     if kind == "Constant":
         element = node.get_output_element_type(0)
@@ -81,13 +92,9 @@ def _beyond(node: ov.Node) -> bool:
     if kind == QUANTIZED:
         weights = _weights(node)
         return weights is not None and round(_steps(node, weights)) > LARGEST
-    # Both may be of 8 bits with any values.
-    return kind in PRODUCTS and all(map(_is_activation, node.input_values()[:2]))
-
-
-def _is_activation(value: ov.Output) -> bool:
-    node = value.get_node()
-    return node.get_type_name() == QUANTIZED and _weights(node) is None
+    # Without weights both operands may be of 8 bits with any values, whatever moves them before.
+    operands = node.input_values()[:2] if kind in PRODUCTS else ()
+    return bool(operands) and not any(each.get_node().get_name() in known for each in operands)
 
 
 def _weights(node: ov.Node) -> Array | None:

@@ -148,10 +148,10 @@ def _transforms() -> Ask:
 
 def _transforms_back() -> Ask:
     bound = _transforms()
-    return lambda node, here: bound(_with_size(node), here)
+    return lambda node, here: bound(_with_size(node, here), here)
 
 
-def _with_size(node: ov.Node) -> ov.Node:
+def _with_size(node: ov.Node, here: Visit) -> ov.Node:
     """Say how many numbers an `IRDFT` gives where that follows from an open size: it may be 0."""
     shape, held = node.get_input_partial_shape(0), _optional(node, 2)
     asked = known_input(node, 2)
@@ -167,6 +167,8 @@ def _with_size(node: ov.Node) -> ov.Node:
     )
     made = op.irdft(node.input_value(0), axes, sizes)
     replace_node(node, made)
+    if node.get_name() in here.sources:  # what follows from its values still follows from them
+        here.sources.add(made.get_name())
     return made
 
 

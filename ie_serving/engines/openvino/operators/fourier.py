@@ -6,7 +6,14 @@ from openvino.frontend import NodeContext
 
 from ie_serving.engines.onnx_file import Node
 from ie_serving.engines.openvino.graphs.constants import float32, int64, value_of
-from ie_serving.engines.openvino.operators.reading import floats, given, rank_of, size_of, sizes
+from ie_serving.engines.openvino.operators.reading import (
+    floats,
+    given,
+    in_rank,
+    rank_of,
+    size_of,
+    sizes,
+)
 
 SINCE = 20
 """Opset from which on the axis is an input, which OpenVINO's front end does not read."""
@@ -51,7 +58,7 @@ def _place(node: NodeContext, axis: ov.Output | None, places: int) -> int | None
         place = 1  # by opset 17, which is -2 by opset 20
     else:
         raise ValueError("the file does not say its axis")
-    return place % (places + 1)
+    return in_rank(place, places + 1)
 
 
 def _among(axis: ov.Output | None, places: int) -> ov.Node:

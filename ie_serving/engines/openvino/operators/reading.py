@@ -59,6 +59,13 @@ def part(output: Operand, begin: int, end: int, axis: int) -> ov.Node:
     return op.slice(output, int64([begin]), int64([end]), int64([1]), int64([axis]))
 
 
+def in_rank(axis: int, rank: int) -> int:
+    """Count an axis from the front. Raises: ValueError, it is out of range."""
+    if not -rank <= axis < rank:
+        raise ValueError(f"axis {axis} is out of range for a rank of {rank}")
+    return axis % rank
+
+
 def by_axis(data: ov.Output, axis: ov.Output, along: Callable[[int], ov.Node]) -> ov.Node:
     """Compute along an axis that a request may choose.
 
@@ -72,6 +79,6 @@ def by_axis(data: ov.Output, axis: ov.Output, along: Callable[[int], ov.Node]) -
     rank = rank_of(data)
     known = value_of(axis.get_node())
     if known is not None:
-        return along(int(known.item()) % rank)
+        return along(in_rank(int(known.item()), rank))
     each = [op.unsqueeze(along(place), int64(0)) for place in range(rank)]
     return op.gather(op.concat(each, 0), op.reshape(axis, int64([]), False), int64(0))

@@ -9,6 +9,7 @@ from ie_serving.engines.openvino.operators.reading import (
     LAST,
     floats,
     given,
+    in_rank,
     number,
     rank_of,
     size_of,
@@ -119,7 +120,7 @@ def tensor_scatter(node: NodeContext) -> list[ov.Output]:
     """
     cache, update, places = node.get_input(0), node.get_input(1), given(node, 2)
     rank = rank_of(cache)
-    axis = int(node.get_attribute("axis", -2)) % rank
+    axis = in_rank(int(node.get_attribute("axis", -2)), rank)
     if places is None:
         places = op.broadcast(int64(0), sizes(cache, [0])).output(0)
     longest, length = (op.squeeze(sizes(each, [axis])) for each in (cache, update))

@@ -217,3 +217,29 @@ def test_scores_that_are_masked_are_refused(tmp_path: Path, how: str, is_served:
     else:
         with pytest.raises(LoadFailed, match=r'negative infinity in its output "qk_matmul_output"'):
             OnnxRuntimeEngine().compile(tmp_path, EngineOptions())
+
+
+async def test_sums_of_products_of_8_bits_are_not_cut_off(tmp_path: Path) -> None:
+    """As they are on CPUs without VNNI, unless the session is told otherwise."""
+    weights = np.random.default_rng(0).integers(60, 128, (64, 8)).astype(np.int8)
+    nodes = [
+        helper.make_node("Cast", ["x"], ["u"], to=TensorProto.UINT8),
+        helper.make_node("MatMulInteger", ["u", "w"], ["i"]),
+        helper.make_node("Cast", ["i"], ["y"], to=TensorProto.FLOAT),
+    ]
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 64])
+    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 8])
+    graph = helper.make_graph(nodes, "sums", [x], [y], [onnx.numpy_helper.from_array(weights, "w")])
+    opsets = [helper.make_opsetid("", 17)]
+    file = tmp_path / "model.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=8), str(file))
+    model = OnnxRuntimeEngine().compile(tmp_path, EngineOptions())
+    try:
+        answer = await model.infer(
+            model.signatures[SERVING_DEFAULT],
+            {"x": np.full((1, 64), 255, np.float32)},
+            lambda outputs: outputs["y"].copy(),
+        )
+    finally:
+        model.close()
+    assert answer.tolist() == (255.0 * weights.sum(0, dtype=np.float64))[None].tolist()

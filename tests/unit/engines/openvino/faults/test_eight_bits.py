@@ -1,6 +1,7 @@
 """Products of quantized models are right on CPUs that add them up in 16 bits, too."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import openvino as ov
@@ -83,6 +84,27 @@ async def test_two_inputs_of_8_bits_are_multiplied_right(tmp_path: Path) -> None
     answer = await run(
         load(tmp_path / "1"),
         {"x": np.full((2, 64), 255, np.float32), "z": np.full((64, 8), 127, np.float32)},
+    )
+    np.testing.assert_allclose(answer["y"], 64 * 255 * 127, rtol=1e-4)
+
+
+@pytest.mark.parametrize(
+    "moved",
+    [
+        lambda z: op.transpose(z, op.constant([1, 0])),
+        lambda z: op.relu(op.reshape(z, op.constant([64, 8]), False)),
+    ],
+    ids=["transposed", "reshaped"],
+)
+async def test_so_are_inputs_that_are_moved_before(tmp_path: Path, moved: Any) -> None:
+    x, z = given("x", 2, 64), given("z", 8, 64)
+    y = op.matmul(quantized(x, 0, 255), moved(quantized(z, -127, 127, 255)), False, False)
+    y.output(0).set_names({"y"})
+    (tmp_path / "1").mkdir()
+    ov.save_model(ov.Model([y], [x, z], "m"), tmp_path / "1" / "m.xml", compress_to_fp16=False)
+    answer = await run(
+        load(tmp_path / "1"),
+        {"x": np.full((2, 64), 255, np.float32), "z": np.full((8, 64), 127, np.float32)},
     )
     np.testing.assert_allclose(answer["y"], 64 * 255 * 127, rtol=1e-4)
 

@@ -286,3 +286,15 @@ async def test_scales_of_a_request_leave_the_axes_alone(tmp_path: Path, mode: st
     assert answer["y"].shape == (1, 1, 4, 3)
     with pytest.raises(InvalidTensor, match="more than"):
         await run(model, {"x": np.array([1e5, 1e5], np.float32)})
+
+
+async def test_repeats_that_follow_from_a_transform_are_held(tmp_path: Path) -> None:
+    """The guard of the transform's own size puts another operation in its place."""
+    x = parameter("x", [-1, 2])
+    first = op.constant(np.array([0], np.int64))
+    most = op.reduce_max(op.irdft(x, first), first, True)
+    rows = op.tile(op.constant(np.ones(1024, np.float32)), op.convert(most, "i64"))
+    model = load(save(tmp_path, [result("y", op.reduce_sum(rows, first, False))], [x]))
+    inputs = np.array([[4e6, 0], [0, 0], [0, 0]], np.float32)
+    with pytest.raises(InvalidRequest, match="is asked for more than"):
+        await run(model, {"x": inputs})

@@ -70,3 +70,10 @@ def test_products_along_an_open_axis_are_refused(tmp_path: Path) -> None:
     )
     with pytest.raises(LoadFailed, match="CumProd is not computed where size 1 of an input is not"):
         load(tmp_path)
+
+
+def test_an_axis_of_the_file_that_is_out_of_range_is_refused(tmp_path: Path) -> None:
+    node = helper.make_node("CumProd", ["x", "a"], ["y"])
+    write(tmp_path, node, {"x": floats(3, 2)}, {}, {"a": np.array(5)})
+    with pytest.raises(LoadFailed, match="axis 5 is out of range"):
+        load(tmp_path)

@@ -134,10 +134,17 @@ def _know_no_sizes(node: ov.Node, _: Visit) -> None:
 
 
 def _fill_masks(node: ov.Node, _: Visit) -> None:
-    """Let each mask have an entry for each beginning; those that lack mean 0."""
+    """Let each mask have an entry for each beginning; those that lack mean 0.
+
+    An ellipsis alone cuts nothing off, and ends the process.
+    """
     count = node.get_input_partial_shape(1)[0]
     masks = node.get_attributes()
     if count.is_dynamic or not any(masks["ellipsis_mask"]):
+        return
+    if count.get_length() == 1:
+        data = node.input_value(0)
+        replace_node(node, op.convert(data, data.get_element_type()))
         return
     for name, mask in masks.items():
         node.set_attribute(name, [*mask, *[0] * (count.get_length() - len(mask))])

@@ -482,3 +482,15 @@ async def test_the_mean_of_small_integers_is_that_of_all(
     most = np.iinfo(dtype.numpy).max
     values = np.array([[most, most, most - 3], [0, 0, 2]], dtype.numpy)
     assert (await run(model, {"x": values}))["y"].tolist() == [most - 1, 0]
+
+
+@pytest.mark.parametrize("shape", [[4], [-1], [4, 3]])
+async def test_an_ellipsis_alone_cuts_nothing_off(tmp_path: Path, shape: list[int]) -> None:
+    x = parameter("x", shape)
+    cuts = [parameter(name, [1], DataType.INT64) for name in ("begin", "end", "step")]
+    y = op.strided_slice(x, *cuts, [0], [0], [0], [1], [1])
+    model = load(save(tmp_path, [result("y", y)], [x, *cuts]))
+    values = np.arange(4 * (3 if len(shape) == 2 else 1), dtype=np.float32).reshape(-1, *shape[1:])
+    one = {name: np.array([number]) for name, number in (("begin", 2), ("end", 4), ("step", 1))}
+    answer = await run(model, {"x": values, **one})
+    assert answer["y"].tolist() == values.tolist()

@@ -228,7 +228,8 @@ REFUSED: Sequence[Rule[Ask]] = (
             ("ISTFT", (2, 3, 4)),
             ("PriorBox PriorBoxClustered StringTensorPack", (0, 1)),
             ("STFT", (2, 3)),
-            ("Slice SliceScatter", (4,)),
+            ("Slice", (4,)),
+            ("SliceScatter", (2, 3, 4, 5)),
         )
     ),
     Rule("regions_without_their_channels_write_elsewhere", "RegionYolo", _refuse_few_channels),

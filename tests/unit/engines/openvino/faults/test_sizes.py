@@ -8,6 +8,7 @@ import numpy as np
 import openvino as ov
 import pytest
 from openvino import opset13 as op
+from openvino import opset15
 
 from ie_serving.core.values.errors import InvalidRequest, InvalidTensor, LoadFailed
 from ie_serving.core.values.tensors import DataType
@@ -298,3 +299,15 @@ async def test_repeats_that_follow_from_a_transform_are_held(tmp_path: Path) -> 
     inputs = np.array([[4e6, 0], [0, 0], [0, 0]], np.float32)
     with pytest.raises(InvalidRequest, match="is asked for more than"):
         await run(model, {"x": inputs})
+
+
+@pytest.mark.parametrize("chosen", range(2, 5))
+def test_a_slice_that_is_overwritten_lies_where_the_model_says(tmp_path: Path, chosen: int) -> None:
+    """Where a request says it, and there are three dimensions, the compile ended the process."""
+    x, rows = parameter("x", [4, 4, 4]), parameter("rows", [4, 2, 2])
+    place = parameter("place", [2], DataType.INT64)
+    ends = [op.constant(np.array(each)) for each in ([1, 1], [3, 3], [1, 1], [1, 2])]
+    ends[chosen - 2] = place
+    y = opset15.slice_scatter(x, rows, *ends)
+    with pytest.raises(LoadFailed, match="make them constants"):
+        load(save(tmp_path, [result("y", y)], [x, rows, place]))

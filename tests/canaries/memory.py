@@ -771,3 +771,19 @@ def places_of_no_coordinates_read_elsewhere() -> bool:
     ask = compiled([op.gather_nd(x, at)], [x, at])
     rows = floats([1, 2], [3, 4])
     return ask(rows, np.zeros((3, 0), np.int32))[0].tolist() != [rows.tolist()] * 3
+
+
+@fault(
+    "`EmbeddingBagOffsets`, `EmbeddingBagOffsetsSum` whose default index is a value of a request "
+    "take for an empty bag a row at an index that memory held before, or fail",
+    done="such a model is refused (`limits.py`)",
+    where="graphs with it; none",
+    tests=("test_sizes.py::test_the_row_of_an_empty_bag_is_the_models",),
+    no_canary="it depends on what memory held before",
+)
+def a_default_row_is_read_from_elsewhere() -> bool:
+    table, ids, begins, default = port("f32", 5, 14), port("i32", 2), port("i32", 2), port("i32")
+    bags = op.embedding_bag_offsets(table, ids, begins, default)
+    ask = compiled([bags], [table, ids, begins, default])
+    rows = np.ones((5, 14), np.float32)
+    return bool(ask(rows, ints(1, 3), ints(0, 0), np.array(-1, np.int32))[0][0].any())

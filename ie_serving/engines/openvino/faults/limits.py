@@ -232,6 +232,11 @@ REFUSED: Sequence[Rule[Ask]] = (
             ("SliceScatter", (2, 3, 4, 5)),
         )
     ),
+    Rule(
+        "a_default_row_is_read_from_elsewhere",
+        "EmbeddingBagOffsets EmbeddingBagOffsetsSum",
+        _refuse_chosen(3),
+    ),
     Rule("regions_without_their_channels_write_elsewhere", "RegionYolo", _refuse_few_channels),
 )
 """Operations that are not served where a request may choose the inputs of these numbers."""

@@ -311,3 +311,12 @@ def test_a_slice_that_is_overwritten_lies_where_the_model_says(tmp_path: Path, c
     y = opset15.slice_scatter(x, rows, *ends)
     with pytest.raises(LoadFailed, match="make them constants"):
         load(save(tmp_path, [result("y", y)], [x, rows, place]))
+
+
+def test_the_row_of_an_empty_bag_is_the_models(tmp_path: Path) -> None:
+    """Where a request chose it, the row was that of an index which memory held before."""
+    table, default = parameter("table", [5, 3]), parameter("default", [], DataType.INT32)
+    ids, begins = (parameter(name, [2], DataType.INT32) for name in ("ids", "begins"))
+    y = opset15.embedding_bag_offsets(table, ids, begins, default)
+    with pytest.raises(LoadFailed, match="make them constants"):
+        load(save(tmp_path, [result("y", y)], [table, ids, begins, default]))

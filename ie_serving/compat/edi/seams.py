@@ -9,7 +9,7 @@ from ie_serving.engines.listed import Listed
 from ie_serving.server.fronts.rest.routes import Routes
 
 if TYPE_CHECKING:
-    from ie_serving.server.fronts.other_servers import Front, RestParts
+    from ie_serving.server.fronts.other_servers import Chain, RestParts
 
 
 def drivers() -> Sequence[Listed]:
@@ -25,11 +25,11 @@ def takes_whole_body(directory: Path) -> bool:
     return described(directory) is not None
 
 
-def with_routes(front: "Front", parts: "RestParts") -> "Front":
-    """Put the route before `front` where packages may be run."""
+def with_routes(chain: "Chain", parts: "RestParts") -> "Chain":
+    """Put the route before `chain` where packages may be run."""
     if not parts.settings.engine.allow_python:
-        return front
+        return chain
     from ie_serving.compat.edi.routes import VERB, EdiRoutes, model_asked
 
     made = Routes(model_asked, lambda model: (VERB, model), lambda: EdiRoutes(parts.api))
-    return front.behind(made)
+    return chain.behind(made)

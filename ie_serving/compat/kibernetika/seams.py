@@ -8,7 +8,7 @@ from ie_serving.engines.hooks import HookOptions
 from ie_serving.server.fronts.rest.routes import Routes
 
 if TYPE_CHECKING:
-    from ie_serving.server.fronts.other_servers import Front, RestParts
+    from ie_serving.server.fronts.other_servers import Chain, RestParts
 
 
 def around(engine: Engine, options: EngineOptions) -> Engine:
@@ -17,11 +17,11 @@ def around(engine: Engine, options: EngineOptions) -> Engine:
     return Chained(hooked) if options.of(HookOptions).chain else hooked
 
 
-def with_routes(front: "Front", parts: "RestParts") -> "Front":
-    """Put the route before `front` where one model answers all."""
+def with_routes(chain: "Chain", parts: "RestParts") -> "Chain":
+    """Put the route before `chain` where one model answers all."""
     server = parts.settings.server
     if not server.answering_model:
-        return front
+        return chain
     from ie_serving.compat.kibernetika.predict_route import (
         VERB,
         PredictRoute,
@@ -35,4 +35,4 @@ def with_routes(front: "Front", parts: "RestParts") -> "Front":
         interface = predict_interface(limit_s=server.rest_timeout_s)
         return PredictRoute(parts.api, parts.plane, interface, model, max_body_bytes=most)
 
-    return front.behind(Routes(asked, lambda _: (VERB, model), made))
+    return chain.behind(Routes(asked, lambda _: (VERB, model), made))

@@ -12,7 +12,7 @@ from ie_serving.server.fronts.rest.routes import Routes
 
 if TYPE_CHECKING:
     from ie_serving.config.dialects.importing import Translated
-    from ie_serving.server.fronts.other_servers import Front, RestParts
+    from ie_serving.server.fronts.other_servers import Chain, RestParts
 
 
 def drivers() -> Sequence[Listed]:
@@ -31,11 +31,11 @@ def models_of(directory: Path) -> Mapping[str, frozenset[int]] | None:
     return dict.fromkeys(models_in(file.read_text("utf-8")), frozenset[int]())
 
 
-def with_routes(front: "Front", parts: "RestParts") -> "Front":
-    """Put the route before `front` where the configuration has a pipeline."""
+def with_routes(chain: "Chain", parts: "RestParts") -> "Chain":
+    """Put the route before `chain` where the configuration has a pipeline."""
     graphs = (model.graph for model in parts.settings.models)
     if not any(graph and graph.file == FILE for graph in graphs):
-        return front
+        return chain
     from ie_serving.compat.konduit.routes import VERB, KonduitRoutes, model_asked
 
     most = parts.settings.server.max_message_bytes
@@ -43,7 +43,7 @@ def with_routes(front: "Front", parts: "RestParts") -> "Front":
     def made() -> KonduitRoutes:
         return KonduitRoutes(parts.api, parts.plane, parts.interface, max_body_bytes=most)
 
-    return front.behind(Routes(model_asked, lambda model: (VERB, model), made))
+    return chain.behind(Routes(model_asked, lambda model: (VERB, model), made))
 
 
 def translated(path: Path, top: Mapping[str, Any]) -> "Translated | None":

@@ -5,14 +5,14 @@ from typing import TYPE_CHECKING
 from ie_serving.server.fronts.rest.routes import Routes
 
 if TYPE_CHECKING:
-    from ie_serving.server.fronts.other_servers import Front, RestParts
+    from ie_serving.server.fronts.other_servers import Chain, RestParts
 
 
-def with_routes(front: "Front", parts: "RestParts") -> "Front":
-    """Put the routes before `front` where a model answers invocations."""
+def with_routes(chain: "Chain", parts: "RestParts") -> "Chain":
+    """Put the routes before `chain` where a model answers invocations."""
     server = parts.settings.server
     if not server.invocations_model:
-        return front
+        return chain
     from ie_serving.compat.sagemaker.routes import VERB, SageMakerRoutes, asked
 
     model, most = server.invocations_model, server.max_message_bytes
@@ -20,4 +20,4 @@ def with_routes(front: "Front", parts: "RestParts") -> "Front":
     def made() -> SageMakerRoutes:
         return SageMakerRoutes(parts.api, parts.plane, parts.interface, model, max_body_bytes=most)
 
-    return front.behind(Routes(asked, lambda _: (VERB, ""), made))
+    return chain.behind(Routes(asked, lambda _: (VERB, ""), made))

@@ -13,18 +13,18 @@ from ie_serving.server.fronts.rest.routes import Routes
 
 if TYPE_CHECKING:
     from ie_serving.config.dialects.importing import Translated
-    from ie_serving.server.fronts.other_servers import Front, RestParts
+    from ie_serving.server.fronts.other_servers import Chain, RestParts
 
 PLATFORM: Final = "platform"
 """A key by which an entry of a list of models is this server's."""
 PICKLE: Final = "pickles are read: give --allow_pickle"
 
 
-def with_routes(front: "Front", parts: "RestParts") -> "Front":
-    """Put the API before `front` where the server was started as this one."""
+def with_routes(chain: "Chain", parts: "RestParts") -> "Chain":
+    """Put the API before `chain` where the server was started as this one."""
     server = parts.settings.server
     if server.old_front != STFS:
-        return front
+        return chain
     from ie_serving.compat.stfs.front.front import StfsFront
     from ie_serving.compat.stfs.front.routes import asked, verb_of
 
@@ -38,7 +38,7 @@ def with_routes(front: "Front", parts: "RestParts") -> "Front":
             secure=parts.secure,
         )
 
-    return front.behind(Routes(asked, verb_of, made))
+    return chain.behind(Routes(asked, verb_of, made))
 
 
 def translated(path: Path, top: Mapping[str, Any]) -> "Translated | None":

@@ -1,6 +1,7 @@
-"""The onnxruntime engine, for ONNX graphs with operators of `ai.onnx.ml` (trees, scalers, ...).
+"""The onnxruntime engine: ONNX graphs that OpenVINO lacks operators for, or answers otherwise.
 
-They come from scikit-learn, XGBoost and LightGBM by their converters; OpenVINO has none of them.
+Of those of `ai.onnx.ml` (trees, scalers, ...), which converters of scikit-learn, XGBoost and
+LightGBM write, OpenVINO has none.
 The library is an extra of this package and is imported when a version needs it.
 """
 
@@ -124,8 +125,8 @@ def _library(model: Path) -> ModuleType:
         import onnxruntime  # an extra, and 60 MB: only where a version needs it
     except ImportError as error:
         raise LoadFailed(
-            f"{model.name} has operators of {DOMAIN}, which {LIBRARY} computes, and that is not"
-            f" installed: {INSTALL}"
+            f"{model.name} needs {LIBRARY}, as every model with operators of {DOMAIN} does, and"
+            f" {LIBRARY} is not installed: {INSTALL}"
         ) from error
     library: ModuleType = onnxruntime
     return library

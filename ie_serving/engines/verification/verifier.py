@@ -8,7 +8,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -55,7 +55,10 @@ class Verifier:
         Returns:
             Answers of the second engine alone, of a model that is large.
         """
-        child = self._idle.pop() if self._idle else _Child()
+        try:  # one step: another load may take the last one meanwhile
+            child = self._idle.pop()
+        except IndexError:
+            child = _Child()
         scratch = Scratch()
         try:
             return _compared(child, Task(file, options, large, LIMIT_S, scratch.path))
@@ -125,20 +128,26 @@ class _Child:
         if self._process is not None and self._process.poll() is None:
             return self._process
         self.kill()
-        reads, self._lifeline = os.pipe()
-        # What libraries write is no line of our log.
-        self._said = tempfile.TemporaryFile()  # noqa: SIM115  closed when the process has ended
-        with SPARE_CPU.everywhere():
-            # In a session of its own: Ctrl-C is for the server, whose end it sees.
-            self._process = subprocess.Popen(
-                (*COMMAND, str(reads)),
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=self._said,
-                pass_fds=[reads],
-                start_new_session=True,
-            )
-        os.close(reads)
+        with ExitStack() as undone:
+            reads, lifeline = os.pipe()
+            undone.callback(os.close, lifeline)
+            # What libraries write is no line of our log.
+            said = undone.enter_context(tempfile.TemporaryFile())
+            try:
+                with SPARE_CPU.everywhere():
+                    # In a session of its own: Ctrl-C is for the server, whose end it sees.
+                    self._process = subprocess.Popen(
+                        (*COMMAND, str(reads)),
+                        stdin=subprocess.PIPE,
+                        stdout=subprocess.PIPE,
+                        stderr=said,
+                        pass_fds=[reads],
+                        start_new_session=True,
+                    )
+            finally:
+                os.close(reads)
+            undone.pop_all()  # `ended` closes both
+        self._lifeline, self._said = lifeline, said
         return self._process
 
     def ended(self) -> tuple[int, str]:

@@ -18,15 +18,15 @@ from ie_serving.server.fronts.tfs.rest_routes import wanting
 from ie_serving.server.transport.http1.messages import App, Buffer
 
 
-class Front(NamedTuple):
+class Chain(NamedTuple):
     """The application that answers every request, and the function that classifies requests."""
 
     answer: App
     wanted: Wanted
 
-    def behind(self, routes: Routes[Any]) -> "Front":
+    def behind(self, routes: Routes[Any]) -> "Chain":
         """Return this front with `routes` before it."""
-        return Front(routes.before(self.answer), routes.wanted(self.wanted))
+        return Chain(routes.before(self.answer), routes.wanted(self.wanted))
 
 
 class RestParts(NamedTuple):
@@ -49,17 +49,17 @@ class RestParts(NamedTuple):
     secure: bool
 
 
-AddRoutes = Callable[[Front, RestParts], Front]
+AddRoutes = Callable[[Chain, RestParts], Chain]
 """Puts routes before a front; returns the front unchanged if the settings ask for none."""
 
 
 def front_of(
     settings: Settings, api: RestApi, plane: DataPlane, served: ServedModels, *, secure: bool
-) -> Front:
+) -> Chain:
     """Put the wanted routes before the REST API. Arguments: see `RestParts`."""
     interface = rest_interface(limit_s=settings.server.rest_timeout_s)
     parts = RestParts(settings, api, plane, served, interface, secure)
-    front = Front(api.answer, wanting(settings.server.metrics_paths))
+    chain = Chain(api.answer, wanting(settings.server.metrics_paths))
     for add in added("routes"):
-        front = cast("AddRoutes", add)(front, parts)
-    return front
+        chain = cast("AddRoutes", add)(chain, parts)
+    return chain

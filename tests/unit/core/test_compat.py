@@ -39,6 +39,11 @@ def test_each_place_can_be_imported() -> None:
         assert callable(imported(place)), place
 
 
+@pytest.mark.parametrize("what", ["words", "kernels"])
+def test_no_two_folders_have_the_same_name(what: str) -> None:
+    assert len(by_name(what)) == sum(len(getattr(each, what)) for each in registered())
+
+
 def test_a_folder_that_is_gone_adds_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     with_all = {what: len(list(added(what))) for what in ("routes", "drivers", "importing")}
     there = importlib.util.find_spec

@@ -14,14 +14,12 @@ import openvino as ov
 import openvino.opset15 as op
 
 from ie_serving.engines.openvino.graphs.bodies import bodies
-from ie_serving.engines.openvino.graphs.constants import Operand, int64
+from ie_serving.engines.openvino.graphs.constants import LAST, Operand, int64
 from ie_serving.engines.openvino.graphs.rewiring import replace_node
 from ie_serving.engines.openvino.graphs.rules import Visit
 from ie_serving.engines.openvino.graphs.sources import is_among, note_source
 from ie_serving.engines.openvino.graphs.walk import operations
 
-LAST = 2**31 - 1
-"""An end behind all places of an axis; the plugin computes ends in 32 bits."""
 _AXES_OF_SLICE = 4
 
 

@@ -14,7 +14,14 @@ import numpy as np
 import openvino as ov
 import openvino.opset15 as op
 
-from ie_serving.engines.openvino.graphs.constants import Operand, float32, int32, int64, known_input
+from ie_serving.engines.openvino.graphs.constants import (
+    LAST,
+    Operand,
+    float32,
+    int32,
+    int64,
+    known_input,
+)
 from ie_serving.engines.openvino.graphs.flags import Flag, title
 from ie_serving.engines.openvino.graphs.rewiring import replace_node
 from ie_serving.engines.openvino.graphs.rules import Ask, Rule, Visit
@@ -261,9 +268,6 @@ def _floats(sizes: Operand) -> ov.Node:
 
 def _shape_of(node: ov.Node, number: int = 0) -> ov.Node:
     return op.shape_of(node.input_value(number), "i64")
-
-
-LAST = 2**31 - 1
 
 
 def _between(sizes: ov.Node, begin: int, end: int) -> ov.Node:

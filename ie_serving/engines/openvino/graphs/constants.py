@@ -9,6 +9,9 @@ from numpy.typing import ArrayLike
 
 from ie_serving.core.values.tensors import Array
 
+LAST = 2**31 - 1
+"""An end behind all places of an axis; the plugin computes ends in 32 bits."""
+
 Operand: TypeAlias = "ov.Node | ov.Output"
 """An operand of an operation: a node stands for its only output."""
 

@@ -4,9 +4,8 @@ import openvino as ov
 import openvino.opset15 as op
 from openvino.frontend import NodeContext
 
-from ie_serving.engines.openvino.graphs.constants import float32, int64
+from ie_serving.engines.openvino.graphs.constants import LAST, float32, int64
 from ie_serving.engines.openvino.operators.reading import (
-    LAST,
     by_axis,
     floats,
     number,

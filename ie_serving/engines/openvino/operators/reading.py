@@ -11,9 +11,6 @@ from ie_serving.engines.openvino.graphs.constants import Operand, int32, int64, 
 Convert = Callable[[NodeContext], list[ov.Output]]
 """From an operator to its outputs. A ValueError says why it is not computed."""
 
-LAST = 2**31 - 1
-"""An end behind all places of an axis."""
-
 
 def given(node: NodeContext, place: int) -> ov.Output | None:
     """Give an input; None where the file leaves it out."""

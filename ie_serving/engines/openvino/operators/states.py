@@ -4,9 +4,8 @@ import openvino as ov
 import openvino.opset15 as op
 from openvino.frontend import NodeContext
 
-from ie_serving.engines.openvino.graphs.constants import Operand, float32, int64
+from ie_serving.engines.openvino.graphs.constants import LAST, Operand, float32, int64
 from ie_serving.engines.openvino.operators.reading import (
-    LAST,
     floats,
     given,
     in_rank,

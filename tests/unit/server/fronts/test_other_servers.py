@@ -11,7 +11,7 @@ from ie_serving.config.settings import ServerSettings, Settings
 from ie_serving.core.values.errors import NotFound
 from ie_serving.engines.base import EngineOptions
 from ie_serving.models.configuration import Graph, ModelConfig
-from ie_serving.server.fronts.other_servers import Front, front_of
+from ie_serving.server.fronts.other_servers import Chain, front_of
 from ie_serving.server.transport.http1.messages import RequestHead
 
 EDI, KONDUITS, KIBERNETIKA, STFS_FRONT = ROUTES = [
@@ -28,7 +28,7 @@ class Api:
     def answer(self) -> None: ...
 
 
-def front(*models: ModelConfig, allow_python: bool = False, **server: Any) -> Front:
+def front(*models: ModelConfig, allow_python: bool = False, **server: Any) -> Chain:
     settings = Settings(
         server=ServerSettings(**server),
         models=models,

@@ -787,3 +787,18 @@ def a_default_row_is_read_from_elsewhere() -> bool:
     ask = compiled([bags], [table, ids, begins, default])
     rows = np.ones((5, 14), np.float32)
     return bool(ask(rows, ints(1, 3), ints(0, 0), np.array(-1, np.int32))[0][0].any())
+
+
+@fault(
+    "`IRDFT` of more numbers than its frequencies give leaves a part of its output as it was in "
+    "memory",
+    done="zeros take the place of the frequencies that lack (`rewrites.py`)",
+    where="graphs with it and a size; a `Pad`, none where it has nothing to add",
+    tests=("test_rewrites.py::test_frequencies_that_lack_are_zeros",),
+)
+def frequencies_that_lack_are_read_elsewhere() -> bool:
+    x = port("f32", 4, 5, 2)
+    ask = compiled([op.irdft(x, const([0, 1]), const([4, 12]))], [x])
+    parts = np.random.default_rng(0).standard_normal((4, 5, 2)).astype(np.float32)
+    right = np.fft.irfftn(parts[..., 0] + 1j * parts[..., 1], s=(4, 12), axes=(0, 1))
+    return not np.allclose(ask(parts)[0], right, atol=1e-4)

@@ -133,6 +133,29 @@ def _know_no_sizes(node: ov.Node, _: Visit) -> None:
         replace(node.output(0), empty.output(0))
 
 
+def _give_all_frequencies(node: ov.Node, _: Visit) -> None:
+    """Add zeros for frequencies that the asked size needs and the input lacks."""
+    data, axes, rank = (
+        node.input_value(0),
+        known_input(node, 1),
+        rank_of(node.get_input_partial_shape(0)),
+    )
+    if node.get_input_size() < 3 or axes is None or rank is None:
+        return
+    sizes = op.convert(node.input_value(2), "i64")
+    # Axes are counted without the two parts of a number, which are the last dimension.
+    places = int64(np.where(axes < 0, axes + rank - 1, axes))
+    has = op.gather(op.shape_of(data), places, int64(0))
+    # Of the last axis one side is given; -1 asks for as many as there are.
+    is_last = op.constant(np.arange(axes.size) == axes.size - 1)
+    one_side = op.add(op.divide(sizes, int64(2)), int64(1))
+    lacks = op.maximum(op.subtract(op.select(is_last, one_side, sizes), has), int64(0))
+    none = int64([0] * rank)
+    zeros = op.scatter_update(none, places, lacks, int64(0))
+    nothing = op.convert(float32(0.0), data.get_element_type())
+    node.input(0).replace_source_output(op.pad(data, none, zeros, "constant", nothing).output(0))
+
+
 def _fill_masks(node: ov.Node, _: Visit) -> None:
     """Let each mask have an entry for each beginning; those that lack mean 0.
 
@@ -377,6 +400,7 @@ READ: Sequence[Rule[Ask]] = (
     Rule("nan_is_greater", "Greater", _turn_around(op.less)),
     Rule("nan_is_greater", "GreaterEqual", _turn_around(op.less_equal)),
     Rule("strings_are_freed_twice", "Identity", _copy_strings),
+    Rule("frequencies_that_lack_are_read_elsewhere", "IRDFT", _give_all_frequencies),
     Rule("what_a_branch_gives_is_overwritten", "If", _keep_outputs),
     Rule("a_box_at_the_threshold_is_left_out", "NonMaxSuppression", _suppress_only_above),
     Rule("the_greatest_of_infinities_is_finite", "ReduceMax ReduceMin", _reach_infinity),

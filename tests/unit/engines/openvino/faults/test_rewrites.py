@@ -494,3 +494,30 @@ async def test_an_ellipsis_alone_cuts_nothing_off(tmp_path: Path, shape: list[in
     one = {name: np.array([number]) for name, number in (("begin", 2), ("end", 4), ("step", 1))}
     answer = await run(model, {"x": values, **one})
     assert answer["y"].tolist() == values.tolist()
+
+
+@pytest.mark.parametrize("chosen", [True, False])
+@pytest.mark.parametrize("shape", [[4, 5, 2], [-1, -1, 2]])
+@pytest.mark.parametrize(
+    ("axes", "size"),
+    [
+        ([0, 1], [4, 8]),
+        ([0, 1], [4, 12]),
+        ([0, 1], [6, 8]),
+        ([-1], [13]),
+        ([1, 0], [6, 9]),
+        ([0, 1], [2, 4]),
+    ],
+)
+async def test_frequencies_that_lack_are_zeros(
+    tmp_path: Path, shape: list[int], axes: list[int], size: list[int], chosen: bool
+) -> None:
+    x, sizes = parameter("x", shape), parameter("sizes", [len(size)], DataType.INT64)
+    asked = sizes if chosen else op.constant(np.array(size))
+    y = op.irdft(x, op.constant(np.array(axes)), asked)
+    model = load(save(tmp_path, [result("y", y)], [x, sizes] if chosen else [x]))
+    parts = np.random.default_rng(0).standard_normal((4, 5, 2)).astype(np.float32)
+    given = {"x": parts, "sizes": np.array(size)} if chosen else {"x": parts}
+    right = np.fft.irfftn(parts[..., 0] + 1j * parts[..., 1], s=size, axes=axes)
+    answer = await run(model, given)
+    np.testing.assert_allclose(answer["y"], right, atol=1e-4)

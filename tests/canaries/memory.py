@@ -802,3 +802,19 @@ def frequencies_that_lack_are_read_elsewhere() -> bool:
     parts = np.random.default_rng(0).standard_normal((4, 5, 2)).astype(np.float32)
     right = np.fft.irfftn(parts[..., 0] + 1j * parts[..., 1], s=(4, 12), axes=(0, 1))
     return not np.allclose(ask(parts)[0], right, atol=1e-4)
+
+
+@fault(
+    "`StridedSlice` whose values decide how many ends there are ends the process where there are "
+    "none, also where the load measures sizes",
+    done="ends and steps are reshaped to as many as there are beginnings, before the inference "
+    "(`shared_sizes.py`)",
+    where="`Slice` and `StridedSlice` of which values decide a size; a `Reshape` of a few numbers",
+    tests=("test_shared_sizes.py::test_ends_of_other_axes_are_refused",),
+)
+def ends_of_other_axes_end_the_process() -> bool:
+    x, chosen = port("i64", -1, -1), port("boolean", -1)
+    ends = op.add(op.squeeze(op.non_zero(chosen, "i64"), const([0])), const(1))
+    y = op.strided_slice(x, const([0, 0]), ends, const([1, 1]), [0, 0], [0, 0], [0, 0], [0, 0], [])
+    ask = compiled([y], [x, chosen])
+    return not fails(ask, whole(*range(16)).reshape(4, 4), np.array([False, False]))

@@ -171,6 +171,12 @@ def _of_gather(node: ov.Node, twin: ov.Node) -> Iterator[Shared]:
             yield _Size(0, place), _Size(1, place)
 
 
+def _of_cuts(node: ov.Node, twin: ov.Node) -> Iterator[Shared]:
+    """As many axes have an end and a step as have a beginning."""
+    for number in range(2, node.get_input_size()):
+        yield _Size(1, 0), _Size(number, 0)
+
+
 def _of(*shared: Shared) -> Hold:
     """Hold the same sizes, whatever the attributes and the numbers of dimensions are."""
 
@@ -195,6 +201,7 @@ _RULES: Rules[Hold] = Rules(
         Rule(_PRODUCT, "MatMul", _sharing(_of_matmul)),
         Rule(_PRODUCT, "ROIAlign", _of((_Size(1, 0), _Size(2, 0)))),
         Rule(_PRODUCT, "ScaledDotProductAttention", _sharing(_of_attention)),
+        Rule("ends_of_other_axes_end_the_process", "Slice StridedSlice", _sharing(_of_cuts)),
         Rule("a_scatter_writes_behind_its_rows", "ScatterElementsUpdate", _hold_places),
     )
 )

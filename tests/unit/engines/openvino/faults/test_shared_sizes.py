@@ -238,3 +238,19 @@ async def test_a_scatter_reaches_no_farther_than_its_data(tmp_path: Path) -> Non
             await run(model, {"x": data, "at": np.zeros((1, columns), np.int32)})
         fits = await run(model, {"x": data, "at": np.zeros((5, 2), np.int32)})
         assert fits["y"].tolist() == [[0, 0], [1, 1], [1, 1]]
+
+
+@pytest.mark.parametrize("cut", ["slice", "strided_slice"])
+async def test_ends_of_other_axes_are_refused(tmp_path: Path, cut: str) -> None:
+    x, ends = parameter("x", [-1, -1]), parameter("ends", [-1])
+    count = op.convert(chosen(ends, -1), "i64")
+    begins, steps = (op.constant(np.array([each] * 2)) for each in (0, 1))
+    masks = [[0, 0]] * 4 + [[]] if cut == "strided_slice" else []
+    y = getattr(op, cut)(x, begins, count, steps, *masks)
+    model = load(save(tmp_path, [result("y", y)], [x, ends]))
+    values = np.arange(16, dtype=np.float32).reshape(4, 4)
+    for few in ([0, 0, 0], [0, 2, 0], [1, 2, 3]):
+        with pytest.raises((InvalidRequest, InvalidTensor)):
+            await run(model, {"x": values, "ends": np.array(few, np.float32)})
+        answer = await run(model, {"x": values, "ends": np.array([2, 0, 3], np.float32)})
+        assert answer["y"].tolist() == values[:2, :3].tolist()

@@ -13,10 +13,10 @@ from ie_serving.config.files import access_file, tls_files
 from ie_serving.config.files.followed import FollowedConfig
 from ie_serving.config.files.text_proto import from_message
 from ie_serving.config.settings import ServerSettings, Settings
-from ie_serving.config.values.words import log_level
 from ie_serving.core.compat import added
 from ie_serving.core.runtime.budget import BUDGET
 from ie_serving.core.runtime.machine_share import SHARE
+from ie_serving.core.settings.words import log_level
 from ie_serving.core.values.access import Caller
 from ie_serving.engines.base import Engine
 from ie_serving.engines.graph.engine import WithGraphs

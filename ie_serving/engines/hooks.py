@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from ie_serving.core.settings.declaration import setting
 from ie_serving.engines.base import EngineOptions
-from ie_serving.engines.kernels import Place
+from ie_serving.engines.kernels import FILE, Place
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,7 +36,16 @@ class Link:
 class HookOptions:
     """Python code around a model."""
 
-    place: Place | None = None
+    place: Place | None = setting(
+        None,
+        FILE,
+        "Python code around the model, preprocess, postprocess or process as of"
+        " kibernetika-serving, in the version directory, else beside the configuration, or"
+        " absolute; needs allow_python",
+        "hooks.py",
+        shown="none",
+        word="hooks",
+    )
     """None: there is none."""
 
     chain: tuple[Link, ...] = ()

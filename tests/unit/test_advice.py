@@ -16,8 +16,7 @@ from ie_serving.compat.stfs import flags as stfs_flags
 from ie_serving.config.dialects import ie_serving, manage, own_flags, tensorflow_model_server
 from ie_serving.config.dialects.environment import ENDPOINTS_OF_BOTO3
 from ie_serving.config.dialects.tfs_flags import FLAGS
-from ie_serving.config.schema.catalogue import names_in_tensorflow_model_server
-from ie_serving.config.schema.storage import STORES
+from ie_serving.config.schema.catalogue import STORES, names_in_tensorflow_model_server
 from ie_serving.core.values.hints import Hint
 
 PACKAGE = Path(__file__).resolve().parents[2] / "ie_serving"

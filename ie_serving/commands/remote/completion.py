@@ -60,7 +60,7 @@ def _words() -> Mapping[str, Words]:
     # Here, not above: settings take a tenth of a second that no other of these commands needs.
     from ie_serving.commands import gen
     from ie_serving.config.dialects import bridge, kernel_run, keys, own_flags
-    from ie_serving.config.schema.server import SERVER
+    from ie_serving.config.schema.catalogue import SERVER
 
     others = {"gen": gen, "key": keys, "kernel": kernel_run, "bridge": bridge}
     found = {name: _of(parser_of(name)) for name in MEANINGS}

@@ -14,8 +14,8 @@ from typing import Any, Final
 from ie_serving.compat.konduit import FILE
 from ie_serving.compat.konduit.pipeline.definition import MODEL, MODELS, PYTHON, read
 from ie_serving.config.files.json_file import TOP_KEYS, ConfigFile, Findings, listed_models
-from ie_serving.config.values.faults import Faults
-from ie_serving.config.values.words import resolved
+from ie_serving.core.settings.faults import Faults
+from ie_serving.core.settings.words import resolved
 from ie_serving.core.values.errors import ConfigError
 from ie_serving.engines.base import EngineOptions
 from ie_serving.models.configuration import Graph, ModelConfig

@@ -9,10 +9,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from ie_serving.config.schema.setting import BOOLEAN
-from ie_serving.config.values import numbers, words
-from ie_serving.config.values.faults import Faults, Parser, fault
-from ie_serving.config.values.structures import mapping
+from ie_serving.core.settings import numbers, words
+from ie_serving.core.settings.faults import Faults, Parser, fault
+from ie_serving.core.settings.kinds import BOOLEAN
+from ie_serving.core.settings.structures import mapping
 from ie_serving.core.values.errors import ConfigError
 from ie_serving.core.values.nearest import nearest
 
@@ -96,7 +96,7 @@ FLAGS: Final = (
     StfsFlag(
         name="enable_ssl",
         parse=_switch,
-        form=BOOLEAN,
+        form=BOOLEAN.form,
         default=False,
         meaning="encrypt the port, by the next two files",
     ),
@@ -150,7 +150,7 @@ FLAGS: Final = (
     StfsFlag(
         name="reload_models",
         parse=_switch,
-        form=BOOLEAN,
+        form=BOOLEAN.form,
         default=True,
         meaning="look for new versions every 10 s",
     ),
@@ -173,7 +173,7 @@ FLAGS: Final = (
     StfsFlag(
         name="enable_auth",
         parse=_switch,
-        form=BOOLEAN,
+        form=BOOLEAN.form,
         default=False,
         meaning="answer one user alone, on every route but /health",
         place="server.enable_auth",
@@ -197,7 +197,7 @@ FLAGS: Final = (
     StfsFlag(
         name="enable_cors",
         parse=_switch,
-        form=BOOLEAN,
+        form=BOOLEAN.form,
         default=True,
         meaning="let pages of other sites ask",
         place="server.enable_cors",
@@ -205,7 +205,7 @@ FLAGS: Final = (
     StfsFlag(
         name=B64,
         parse=_switch,
-        form=BOOLEAN,
+        form=BOOLEAN.form,
         default=True,
         meaning='{"b64": ...} is always read as bytes',
         works=False,
@@ -213,14 +213,14 @@ FLAGS: Final = (
     StfsFlag(
         name="download_inference_images",
         parse=_never,
-        form=BOOLEAN,
+        form=BOOLEAN.form,
         default=False,
         meaning="true is refused: what clients send is never kept on disk",
     ),
     StfsFlag(
         name="debug",
         parse=_switch,
-        form=BOOLEAN,
+        form=BOOLEAN.form,
         default=False,
         meaning="log more",
     ),
@@ -283,7 +283,7 @@ def _parser() -> argparse.ArgumentParser:
         allow_abbrev=False,
     )
     for flag in FLAGS:
-        bare = {"nargs": "?", "const": "true"} if flag.form == BOOLEAN else {}
+        bare = {"nargs": "?", "const": "true"} if flag.form == BOOLEAN.form else {}
         text = f"{flag.meaning} ({'no effect' if not flag.works else f'default: {flag.default}'})"
         parser.add_argument(f"--{flag.name}", metavar=flag.form, help=text, **bare)  # type: ignore[arg-type]
     return parser

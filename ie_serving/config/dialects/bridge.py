@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from urllib.parse import quote
 
-from ie_serving.config.values import numbers
+from ie_serving.core.settings import numbers
 from ie_serving.core.values.errors import ConfigError
 from ie_serving.core.values.hosts import host_of, is_public
 

@@ -8,8 +8,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ie_serving.config.values import kernels, structures, words
-from ie_serving.config.values.faults import Faults
+from ie_serving.core.settings import structures, words
+from ie_serving.core.settings.faults import Faults
+from ie_serving.engines import kernels
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.kernels import KernelOptions
 

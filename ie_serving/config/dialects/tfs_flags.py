@@ -11,8 +11,9 @@ from typing import Any
 
 from ie_serving.config.schema.catalogue import BY_TFS
 from ie_serving.config.settings import ServerSettings
-from ie_serving.config.values import channel, numbers, words
-from ie_serving.config.values.faults import Parser
+from ie_serving.config.values import channel
+from ie_serving.core.settings import numbers, words
+from ie_serving.core.settings.faults import Parser
 from ie_serving.core.values.errors import ConfigError
 from ie_serving.core.values.integers import INT32_MAX, INT64_MAX
 from ie_serving.engines.openvino.options import OpenVinoOptions

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ie_serving.config.values.faults import Faults
+from ie_serving.core.settings.faults import Faults
 
 COMMAND = "verify"
 AGAINST = ("tensorflow", "onnxruntime", "litert", "torch")

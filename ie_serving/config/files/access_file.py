@@ -22,7 +22,7 @@ from ie_serving.config.files import source
 from ie_serving.config.schema import closed
 from ie_serving.config.settings import ServerSettings
 from ie_serving.config.values import tokens
-from ie_serving.config.values.faults import Faults, shown
+from ie_serving.core.settings.faults import Faults, shown
 from ie_serving.core.values import hashes
 from ie_serving.core.values.access import EVERY_RIGHT, Caller, Right
 from ie_serving.core.values.errors import ConfigError

@@ -1,104 +1,143 @@
-"""The settings of callers and their rights."""
+"""The settings of TLS, of callers and of their rights."""
 
-from ie_serving.config.schema.setting import BOOLEAN, Setting
-from ie_serving.config.values import tokens, words
+from dataclasses import dataclass
 
-ACCESS: tuple[Setting, ...] = (
-    Setting(
-        place="server.api_key_file",
-        parse=words.text,
-        form="FILE",
-        meaning="who may do what: a line for each key, user or client certificate, as `ie_serving"
-        " key new` prints; read again when it changes. Both ports then answer nobody else",
-        example="/etc/ie_serving/keys",
-        flag="api_key_file",
-        variables=("API_KEY_FILE",),
-    ),
-    Setting(
-        place="server.jwt_keys",
-        parse=tokens.keys_place,
-        form="FILE|URL",
-        meaning="keys (a JSON Web Key Set) that an issuer signs tokens with; lines jwt:CLAIM=VALUE"
-        " of the file of keys say what their bearers may do. A URL is asked every 5 minutes",
-        example="https://login.example.com/keys",
-        flag="jwt_keys",
-    ),
-    Setting(
-        place="server.jwt_issuer",
-        parse=words.text,
-        form="TEXT",
-        meaning="issuer of these tokens: their claim iss",
-        example="https://login.example.com/",
-        flag="jwt_issuer",
-    ),
-    Setting(
-        place="server.jwt_audience",
-        parse=words.text,
-        form="TEXT",
-        meaning="audience of these tokens: their claim aud names it, or one of several with commas",
-        example="ie_serving",
-        flag="jwt_audience",
-    ),
-    Setting(
-        place="server.jwt_algorithms",
-        parse=tokens.algorithms,
-        form="NAMES",
-        default="RS256,ES256",
-        meaning="algorithms that they may be signed by: some of RS256, RS384, RS512, PS256, PS384,"
+from ie_serving.config.values import tokens
+from ie_serving.core.settings import words
+from ie_serving.core.settings.declaration import Kind, setting
+from ie_serving.core.settings.kinds import BOOLEAN, FILE, TEXT, choice
+
+
+@dataclass(frozen=True, kw_only=True)
+class Access:
+    """Which certificates the ports have, and who may call them."""
+
+    tls_certificate: str = setting(
+        "",
+        FILE,
+        "PEM file with the server's certificate, then those between it and the root; both ports"
+        " are then encrypted. The files are read again when they change",
+        "/etc/ie_serving/tls/tls.crt",
+        variables="TLS_CERTIFICATE",
+    )
+    """File; empty: the ports are plain, unless `ssl_config_file` is given."""
+
+    tls_key: str = setting(
+        "",
+        FILE,
+        "PEM file with the certificate's key, without a password",
+        "/etc/ie_serving/tls/tls.key",
+        variables="TLS_KEY",
+    )
+    tls_client_ca: str = setting(
+        "",
+        FILE,
+        "PEM file with the authorities of clients: a client without a certificate of theirs is"
+        " refused",
+        "/etc/ie_serving/tls/clients.crt",
+        variables="TLS_CLIENT_CA",
+    )
+    """File; empty: clients need no certificate."""
+
+    tls_client_crl: str = setting(
+        "",
+        FILE,
+        "PEM file with the revoked certificates of each of these authorities",
+        "/etc/ie_serving/tls/clients.crl",
+        variables="TLS_CLIENT_CRL",
+    )
+    ssl_config_file: str = setting(
+        "",
+        FILE,
+        "TensorFlow Serving's SSLConfig in text form, instead of the files before",
+        "/etc/ie_serving/ssl.config",
+        tfs="ssl_config_file",
+    )
+    # Kubernetes' probes have no certificate of their own.
+    tls_ports: str = setting(
+        "both",
+        choice("both", "grpc", "rest"),
+        "which port is encrypted; the other one is plain",
+        "grpc",
+        variables="TLS_PORTS",
+    )
+    api_key_file: str = setting(
+        "",
+        FILE,
+        "who may do what: a line for each key, user or client certificate, as `ie_serving key"
+        " new` prints; read again when it changes. Both ports then answer nobody else",
+        "/etc/ie_serving/keys",
+        variables="API_KEY_FILE",
+    )
+    """Empty, and no `enable_auth`: callers need no credentials."""
+
+    jwt_keys: str = setting(
+        "",
+        Kind(tokens.keys_place, "FILE|URL"),
+        "keys (a JSON Web Key Set) that an issuer signs tokens with; lines jwt:CLAIM=VALUE of"
+        " the file of keys say what their bearers may do. A URL is asked every 5 minutes",
+        "https://login.example.com/keys",
+    )
+    jwt_issuer: str = setting(
+        "", TEXT, "issuer of these tokens: their claim iss", "https://login.example.com/"
+    )
+    jwt_audience: str = setting(
+        "",
+        TEXT,
+        "audience of these tokens: their claim aud names it, or one of several with commas",
+        "ie_serving",
+    )
+    # Issuers' usual algorithms. Shared secrets are not supported: the server would hold them.
+    jwt_algorithms: tuple[str, ...] = setting(
+        ("RS256", "ES256"),
+        Kind(tokens.algorithms, "NAMES"),
+        "algorithms that they may be signed by: some of RS256, RS384, RS512, PS256, PS384,"
         " PS512, ES256, ES384, ES512, EdDSA",
-        example="ES256",
-        flag="jwt_algorithms",
-    ),
-    Setting(
-        place="server.jwt_leeway_s",
-        parse=tokens.leeway,
-        form="SECONDS",
-        meaning="seconds by which the clocks of issuer and server may differ, 300 at most",
-        example="60",
-        flag="jwt_leeway_seconds",
-    ),
-    Setting(
-        place="server.open_health",
-        parse=words.boolean,
-        form=BOOLEAN,
-        meaning="answer probes of health without credentials; false asks for the right read",
-        example="false",
-        flag="open_health",
-    ),
-    Setting(
-        place="server.page",
-        parse=words.boolean,
-        form=BOOLEAN,
-        meaning="show people the models, their states, rates and errors at / of the REST port, and"
-        " let them try requests; false answers 404 there",
-        example="false",
-        flag="page",
-    ),
+        "ES256",
+        shown="RS256,ES256",
+    )
+    # Clocks that are set over the network differ by less than a second; those that are not, by more
+    # than any leeway. RFC 7519 has "no more than a few minutes".
+    jwt_leeway_s: float = setting(
+        30.0,
+        Kind(tokens.leeway, "SECONDS"),
+        "seconds by which the clocks of issuer and server may differ, 300 at most",
+        "60",
+    )
+    # Kubernetes' probes have no credentials of their own.
+    open_health: bool = setting(
+        True, BOOLEAN, "answer probes of health without credentials; false asks for the right read"
+    )
+    # It shows only data that its caller has access to, and sends no request before it is opened.
+    page: bool = setting(
+        True,
+        BOOLEAN,
+        "show people the models, their states, rates and errors at / of the REST port, and let"
+        " them try requests; false answers 404 there",
+    )
     # Words of simple_tensorflow_serving, whose user may do everything.
-    Setting(
-        place="server.enable_auth",
-        parse=words.boolean,
-        form=BOOLEAN,
-        meaning="answer only callers with credentials: the one user of the next two flags, who has"
-        " every right, and those of the file",
-        example="true",
-        flag="enable_auth",
-    ),
-    Setting(
-        place="server.auth_username",
-        parse=words.text,
-        form="TEXT",
-        meaning="name of that user",
-        example="admin",
-        flag="auth_username",
-    ),
-    Setting(
-        place="server.auth_password",
-        parse=words.unchecked,
-        form="TEXT",
-        meaning="password of that user, which everyone on this machine can see among its"
-        " processes: better a line of the file",
-        example="a-long-one",
-        flag="auth_password",
-    ),
-)
+    enable_auth: bool = setting(
+        False,
+        BOOLEAN,
+        "answer only callers with credentials: the one user of the next two flags, who has every"
+        " right, and those of the file",
+    )
+    auth_username: str = setting("", TEXT, "name of that user", "admin")
+    auth_password: str = setting(
+        "",
+        Kind(words.unchecked, "TEXT"),
+        "password of that user, which everyone on this machine can see among its processes:"
+        " better a line of the file",
+        "a-long-one",
+        is_secret=True,
+    )
+
+    @property
+    def has_tls(self) -> bool:
+        """Whether a port is encrypted."""
+        return bool(self.tls_certificate or self.ssl_config_file)
+
+    @property
+    def has_access(self) -> bool:
+        """Whether callers need credentials."""
+        return bool(self.api_key_file or self.enable_auth)

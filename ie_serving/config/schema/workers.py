@@ -1,30 +1,13 @@
-"""The settings of workers, and the models that several workers cannot serve as one server."""
+"""Refuses models that several workers cannot serve as one server."""
 
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from ie_serving.config.schema.setting import Setting
 from ie_serving.config.settings import ServerSettings, Settings
-from ie_serving.config.values import numbers
 from ie_serving.core.values.errors import ConfigError
 from ie_serving.core.values.hints import Hint
 from ie_serving.engines.sequences import Sequences
 from ie_serving.models.configuration import ModelConfig
-
-MOST: Final = 256
-"""Workers: far more than are of use, since each has every model."""
-
-WORKERS = Setting(
-    place="server.workers",
-    parse=numbers.integer(1, MOST),
-    form="N",
-    meaning="processes that serve as one server, each with every model; they divide processors,"
-    " memory budget and connections among them",
-    example="4",
-    flag="workers",
-    variables=("IE_SERVING_WORKERS",),
-    ovms=("grpc_workers", "rest_workers"),
-)
 
 
 def check(settings: Settings) -> None:

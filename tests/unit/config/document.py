@@ -1,7 +1,7 @@
 """Writes the tables of docs/ that come from declarations.
 
-What stands between `<!-- NAME: begin -->` and `<!-- NAME: end -->` comes from the declarations in
-`ie_serving/config/schema` and, of built-in steps, in `ie_serving/engines/steps/registry.py`;
+What stands between `<!-- NAME: begin -->` and `<!-- NAME: end -->` comes from the declarations of
+settings on their fields and, of built-in steps, in `ie_serving/engines/steps/registry.py`;
 everything else is written by hand. `make configuration`.
 """
 
@@ -15,12 +15,8 @@ from ie_serving.config.dialects.tfs_flags import FLAGS as TFS_FLAGS
 from ie_serving.config.dialects.tfs_flags import Kind, TfsFlag
 from ie_serving.config.files.json_file import TOP_KEYS
 from ie_serving.config.schema import foreign
-from ie_serving.config.schema.catalogue import SETTINGS
-from ie_serving.config.schema.model import MODEL
-from ie_serving.config.schema.server import SERVER
-from ie_serving.config.schema.setting import Setting
-from ie_serving.config.schema.storage import GCS, MINIO, S3
-from ie_serving.config.schema.tune import TUNE
+from ie_serving.config.schema.catalogue import GCS, MINIO, MODEL, S3, SERVER, SETTINGS, TUNE
+from ie_serving.core.settings.declaration import Setting
 from ie_serving.core.values.hints import Hint
 from ie_serving.engines.steps.declaration import REQUIRED, BuiltIn, Inputs, Option
 from ie_serving.engines.steps.registry import TABLE as STEPS

@@ -8,10 +8,11 @@ import openvino as ov
 from openvino import layout_helpers
 from openvino.preprocess import PrePostProcessor
 
+from ie_serving.core.settings.numbers import Dimension
 from ie_serving.core.values.errors import InvalidTensor, LoadFailed
 from ie_serving.core.values.images import RGB
 from ie_serving.core.values.tensors import BY_OPENVINO, Array, DataType, Signature, TensorSpec
-from ie_serving.engines.base import Dimension, EngineOptions
+from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.openvino.interface import mixed_rows, preprocess
 from ie_serving.engines.openvino.interface.draft import Draft, Tensor
 from ie_serving.engines.openvino.interface.memory_estimate import check_room

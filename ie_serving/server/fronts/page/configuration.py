@@ -1,4 +1,4 @@
-"""The configuration in force, setting by setting as `config/schema/` declares them; no secrets.
+"""The configuration in force, setting by setting as their fields declare them; no secrets.
 
 A secret is recognised by its name, and by its field, which the class's own `repr` leaves out. All
 other values are masked like a line of the log.
@@ -9,11 +9,9 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final
 
-from ie_serving.config.schema.model import MODEL
-from ie_serving.config.schema.server import SERVER
-from ie_serving.config.schema.setting import OWNERS, Setting
-from ie_serving.config.schema.storage import STORES
+from ie_serving.config.schema.catalogue import MODEL, OWNERS, SERVER, STORES
 from ie_serving.config.settings import ServerSettings
+from ie_serving.core.settings.declaration import Setting
 from ie_serving.core.values.hints import name_of
 from ie_serving.models.configuration import ModelConfig
 from ie_serving.storage.options import StorageOptions

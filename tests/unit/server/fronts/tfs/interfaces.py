@@ -6,7 +6,7 @@ from typing import Any, Protocol
 import numpy as np
 import orjson
 
-from ie_serving.config.values.words import log_level
+from ie_serving.core.settings.words import log_level
 from ie_serving.core.values.codes import Code
 from ie_serving.core.values.requests import ModelSpec
 from ie_serving.inference.plane import DataPlane

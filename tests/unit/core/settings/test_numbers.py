@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ie_serving.config.values import numbers
-from ie_serving.config.values.faults import Parser
+from ie_serving.core.settings import numbers
+from ie_serving.core.settings.faults import Parser
 from ie_serving.core.values.errors import ConfigError
 
 

@@ -4,14 +4,10 @@ from typing import Any
 
 import pytest
 
-from ie_serving.config.values.faults import Parser
-from ie_serving.config.values.structures import (
-    json_text,
-    plugin_config,
-    version_labels,
-    version_policy,
-)
+from ie_serving.core.settings.faults import Parser
+from ie_serving.core.settings.structures import json_text, plugin_config
 from ie_serving.core.values.errors import ConfigError
+from ie_serving.models.configuration import version_labels, version_policy
 from ie_serving.models.repository.version_policy import All, Latest, Specific
 
 

@@ -4,12 +4,11 @@ from typing import Any
 
 import pytest
 
-from ie_serving.config.values import preprocessing
-from ie_serving.config.values.faults import Parser
-from ie_serving.config.values.preprocessing import color_format, layout, mean, precision, scale
+from ie_serving.core.settings.faults import Parser
 from ie_serving.core.values.errors import ConfigError
 from ie_serving.core.values.tensors import BY_OPENVINO
-from ie_serving.engines.preprocessing import Pair
+from ie_serving.engines import preprocessing
+from ie_serving.engines.preprocessing import Pair, color_format, layout, mean, precision, scale
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from ie_serving.config.values import words
-from ie_serving.config.values.faults import Parser
+from ie_serving.core.settings import words
+from ie_serving.core.settings.faults import Parser
 from ie_serving.core.values.errors import ConfigError
 
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from ie_serving.config.values.sizes import batch_sizes
 from ie_serving.core.values.errors import ConfigError
+from ie_serving.engines.batching import batch_sizes
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 from typing import Final
 
-from ie_serving.config.values.faults import Parser, fault
+from ie_serving.core.settings.faults import Parser, fault
 from ie_serving.core.values.errors import ConfigError
 from ie_serving.core.values.names import too_long
 

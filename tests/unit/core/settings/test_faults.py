@@ -2,8 +2,8 @@
 
 import pytest
 
-from ie_serving.config.values.faults import Faults, fault
-from ie_serving.config.values.numbers import port
+from ie_serving.core.settings.faults import Faults, fault
+from ie_serving.core.settings.numbers import port
 from ie_serving.core.values.errors import ConfigError
 
 

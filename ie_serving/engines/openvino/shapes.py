@@ -6,12 +6,13 @@ A dimension is a size, -1 for any, or `low:high`. Text of 2020 is taken as it wa
 
 import re
 from collections.abc import Mapping
+from typing import Final
 
-from ie_serving.config.values.faults import Faults, fault
-from ie_serving.config.values.numbers import ANY, size_range, whole
-from ie_serving.config.values.structures import json_text
+from ie_serving.core.settings.declaration import Kind
+from ie_serving.core.settings.faults import Faults, fault
+from ie_serving.core.settings.numbers import ANY, Dimension, size_range, whole
+from ie_serving.core.settings.structures import json_text
 from ie_serving.core.values.integers import INT32_MAX
-from ie_serving.engines.base import Dimension
 
 Dimensions = tuple[Dimension, ...]
 Shape = Mapping[str, Dimensions | str] | Dimensions | str
@@ -42,6 +43,9 @@ def shape(value: object, place: str) -> Shape:
     if isinstance(value, Mapping):
         return _by_input(value, place)
     return _dimensions(value, place)
+
+
+SHAPE: Final = Kind(shape, "(N,..)|auto|{INPUT:(N,..)|auto}")
 
 
 def _from_text(value: str, place: str) -> Shape:

@@ -3,16 +3,17 @@
 import math
 import re
 
-from ie_serving.config.values.faults import Parser, fault
+from ie_serving.core.settings.faults import Parser, fault
 from ie_serving.core.values.errors import ConfigError
 from ie_serving.core.values.integers import INT32_MAX, INT64_MAX
-from ie_serving.engines.base import Dimension
 
 LONGEST_S = INT32_MAX
 """Longest time in seconds; a longer one is refused. That is 68 years, which every timer of the
 platform can hold."""
 LARGEST_PORT = 65535
 """A TCP port has 16 bits; a larger number is refused."""
+Dimension = int | tuple[int, int]
+"""A fixed size, -1 for any, or an inclusive range."""
 ANY = -1
 """A batch size or dimension that may be any."""
 

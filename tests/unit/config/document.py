@@ -12,7 +12,7 @@ from pathlib import Path
 from ie_serving.config.dialects import ovms, own_flags
 from ie_serving.config.dialects.tensorflow_model_server import ENTRY_POINT_VARIABLES
 from ie_serving.config.dialects.tfs_flags import FLAGS as TFS_FLAGS
-from ie_serving.config.dialects.tfs_flags import Kind, TfsFlag
+from ie_serving.config.dialects.tfs_flags import TfsFlag
 from ie_serving.config.files.json_file import TOP_KEYS
 from ie_serving.config.schema import foreign
 from ie_serving.config.schema.catalogue import GCS, MINIO, MODEL, S3, SERVER, SETTINGS, TUNE
@@ -102,14 +102,14 @@ def store(settings: Iterable[Setting]) -> str:
 
 def tensorflow_model_server() -> str:
     rows = (
-        (flag(f.name), f.kind.value, tfs_default(f), f.meaning or "accepted without effect")
+        (flag(f.name), f.kind, tfs_default(f), f.meaning or "accepted without effect")
         for f in TFS_FLAGS
     )
     return table(("flag", "type", "default", "meaning"), rows)
 
 
 def tfs_default(each: TfsFlag) -> str:
-    text = str(each.default).lower() if each.kind is Kind.BOOL else str(each.default)
+    text = str(each.default).lower() if each.kind == "bool" else str(each.default)
     return code(text) if text else "none"
 
 

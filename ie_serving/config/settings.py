@@ -14,7 +14,7 @@ from ie_serving.config.schema.access import Access
 from ie_serving.config.schema.limits import Limits
 from ie_serving.config.schema.telling import Telling
 from ie_serving.core.settings import numbers, words
-from ie_serving.core.settings.declaration import Kind, setting
+from ie_serving.core.settings.declaration import Kind
 from ie_serving.core.settings.kinds import (
     BOOLEAN,
     COUNT,
@@ -41,20 +41,15 @@ class ServerSettings(Access, Limits, Telling):
 
     # 0 is off instead of "any free port": clients could not know which one it was.
     # The port of 2020; the original's is 8500.
-    port: int = setting(9000, PORT, "gRPC port; 0 is off", "9000", tfs="port", ovms="port")
-    rest_port: int = setting(
-        0, PORT, "REST port; 0 is off", "8000", tfs="rest_api_port", ovms="rest_port"
+    port: int = PORT.setting(9000, "gRPC port; 0 is off", "9000", tfs="port", ovms="port")
+    rest_port: int = PORT.setting(
+        0, "REST port; 0 is off", "8000", tfs="rest_api_port", ovms="rest_port"
     )
-    host: str = setting(
-        "",
-        Kind(words.address, "ADDRESS"),
-        "address that both ports listen on",
-        "127.0.0.1",
-        shown="every IPv6 and IPv4 address",
+    host: str = Kind(words.address, "ADDRESS").setting(
+        "", "address that both ports listen on", "127.0.0.1", shown="every IPv6 and IPv4 address"
     )
-    grpc_host: str = setting(
+    grpc_host: str = Kind(words.addresses, "ADDRESS,..").setting(
         "",
-        Kind(words.addresses, "ADDRESS,.."),
         "addresses that the gRPC port listens on",
         "127.0.0.1",
         shown="those of both ports",
@@ -63,9 +58,8 @@ class ServerSettings(Access, Limits, Telling):
     )
     """Addresses of the gRPC port, separated by commas; empty takes `host`."""
 
-    rest_host: str = setting(
+    rest_host: str = Kind(words.addresses, "ADDRESS,..").setting(
         "",
-        Kind(words.addresses, "ADDRESS,.."),
         "addresses that the REST port listens on",
         "127.0.0.1",
         shown="those of both ports",
@@ -74,24 +68,21 @@ class ServerSettings(Access, Limits, Telling):
     )
     """Addresses of the REST port, separated by commas; empty takes `host`."""
 
-    grpc_socket_path: str = setting(
+    grpc_socket_path: str = FILE.setting(
         "",
-        FILE,
         "UNIX socket on which gRPC is served, beside the port or instead of it",
         "/run/ie_serving/grpc.sock",
         tfs="grpc_socket_path",
     )
-    rest_socket_path: str = setting(
+    rest_socket_path: str = FILE.setting(
         "",
-        FILE,
         "UNIX socket on which REST is served, beside the port or instead of it",
         "/run/ie_serving/rest.sock",
     )
     # A second one has every model once more in memory, which only small models on many processors
     # are worth.
-    workers: int = setting(
+    workers: int = whole(1, MOST_WORKERS).setting(
         1,
-        whole(1, MOST_WORKERS),
         "processes that serve as one server, each with every model; they divide processors,"
         " memory budget and connections among them",
         "4",
@@ -101,18 +92,14 @@ class ServerSettings(Access, Limits, Telling):
     # At most a millisecond: beyond it the loop would hold a processor and win nothing.
     # Longer than a client on the same machine needs to ask again, so that the loop does not sleep
     # in between; docs/guide/performance.md has what that wins.
-    busy_poll_us: int = setting(
-        200,
-        whole(0, 1000, "MICROSECONDS"),
-        "microseconds that the server looks for the next request before it sleeps",
-        "0",
+    busy_poll_us: int = whole(0, 1000, "MICROSECONDS").setting(
+        200, "microseconds that the server looks for the next request before it sleeps", "0"
     )
-    enable_cors: bool = setting(
-        False, BOOLEAN, "add CORS headers to REST replies", tfs="rest_api_enable_cors_support"
+    enable_cors: bool = BOOLEAN.setting(
+        False, "add CORS headers to REST replies", tfs="rest_api_enable_cors_support"
     )
-    poll_wait_s: float = setting(
+    poll_wait_s: float = POLL_WAIT.setting(
         1.0,
-        POLL_WAIT,
         "seconds between two listings of a repository; 0 or less lists once, at start",
         "0.5",
         word="file_system_poll_wait_seconds",
@@ -121,9 +108,8 @@ class ServerSettings(Access, Limits, Telling):
         variables="FILE_SYSTEM_POLL_WAIT_SECONDS",
     )
     # OpenVINO Model Server has one interval for both; the original reads the file once by default.
-    config_poll_wait_s: float = setting(
+    config_poll_wait_s: float = POLL_WAIT.setting(
         1.0,
-        POLL_WAIT,
         "seconds between two looks at the configuration file; 0 or less reads it once",
         "10",
         shown="as for repositories",
@@ -131,43 +117,39 @@ class ServerSettings(Access, Limits, Telling):
         ovms="file_system_poll_wait_seconds",
     )
     # As OpenVINO Model Server.
-    sequence_cleaner_poll_wait_minutes: int = setting(
+    sequence_cleaner_poll_wait_minutes: int = whole(0, numbers.LONGEST_S // 60, "MINUTES").setting(
         5,
-        whole(0, numbers.LONGEST_S // 60, "MINUTES"),
         "minutes between two scans of stateful models for sequences without a request since the"
         " scan before, which are dropped; 0 never looks",
         "10",
         ovms="sequence_cleaner_poll_wait_minutes",
     )
     # A load balancer goes on sending for a while after readiness has gone false.
-    drain_delay_s: float = setting(
-        0.0, DELAY, "seconds that a stopping server still takes connections, no longer ready", "5"
+    drain_delay_s: float = DELAY.setting(
+        0.0, "seconds that a stopping server still takes connections, no longer ready", "5"
     )
     # Kubernetes' grace period, after which it kills; deploy/ allows more than both drain times.
-    drain_timeout_s: float = setting(
+    drain_timeout_s: float = DELAY.setting(
         30.0,
-        DELAY,
         "seconds that requests in flight may still take when a version or the server stops",
         "20",
     )
     # One version compiles with all processors while the second is fetched or read.
-    load_threads: int = setting(
-        2, COUNT, "versions that are compiled at a time", "4", tfs="num_load_threads"
+    load_threads: int = COUNT.setting(
+        2, "versions that are compiled at a time", "4", tfs="num_load_threads"
     )
     # A load cannot be interrupted; its waiters can give up.
     # A large model on a busy machine may well take minutes: only its owner knows what is too long.
-    load_timeout_s: float = setting(
+    load_timeout_s: float = DELAY.setting(
         0.0,
-        DELAY,
         "seconds after which a load counts as failed, waiting for its turn included; it goes on,"
         " and the version serves if it ends well; 0 sets no limit",
         "600",
     )
     # Typed lists cost both sides more than bytes that are copied. 2020 let its users choose, and so
     # does the original, which answers in lists by default.
-    tensor_content: bool = setting(
+    tensor_content: bool = BOOLEAN.setting(
         True,
-        BOOLEAN,
         "encode gRPC outputs as tensor_content; false uses the typed lists",
         tfs="enable_serialization_as_tensor_content",
         variables="SERIALIZATION_FUNCTION",
@@ -180,17 +162,15 @@ class ServerSettings(Access, Limits, Telling):
         ),
     )
     # As the server of 2020 and OpenVINO Model Server; `tensorflow_model_server` sets the other.
-    rest_metadata: str = setting(
+    rest_metadata: str = choice("camel", "snake").setting(
         "camel",
-        choice("camel", "snake"),
         "names in REST metadata: modelSpec and signatureDef, as the server of 2020 and OpenVINO"
         " Model Server have them, or model_spec and signature_def, as TensorFlow Serving",
         "snake",
     )
     # Prometheus' default path, on by default so that metrics exist when they are needed.
-    metrics_path: str = setting(
+    metrics_path: str = Kind(words.metrics_path, "PATH").setting(
         "/metrics",
-        Kind(words.metrics_path, "PATH"),
         "REST path of the Prometheus metrics",
         "/monitoring/prometheus/metrics",
         tfs="monitoring_config_file",
@@ -198,42 +178,38 @@ class ServerSettings(Access, Limits, Telling):
     )
     """Empty serves none."""
 
-    invocations_model: str = setting(
+    invocations_model: str = TEXT.setting(
         "",
-        TEXT,
         "model that answers POST /invocations, as Amazon SageMaker asks for them beside GET /ping",
         "resnet",
     )
     # A label of a version that does not serve makes requests fail; rollouts that set labels before
     # versions need it.
-    labels_for_unavailable: bool = setting(
+    labels_for_unavailable: bool = BOOLEAN.setting(
         False,
-        BOOLEAN,
         "let a new version label name a version that is not AVAILABLE yet",
         word="allow_version_labels_for_unavailable_models",
         tfs="allow_version_labels_for_unavailable_models",
     )
     # Off as in the original: SavedModels of TensorFlow 2 call every method predict.
-    method_name_check: bool = setting(
+    method_name_check: bool = BOOLEAN.setting(
         False,
-        BOOLEAN,
         "refuse a signature whose method does not fit the RPC",
         word="enable_signature_method_name_check",
         tfs="enable_signature_method_name_check",
     )
     # By default a path that cannot be listed is taken for a misspelt one, and ends the start.
-    allow_unavailable_models: bool = setting(
-        False, BOOLEAN, "start although a repository cannot be listed, and wait for it"
+    allow_unavailable_models: bool = BOOLEAN.setting(
+        False, "start although a repository cannot be listed, and wait for it"
     )
     # Thousands of models take a while, and most answer long before the last one does.
     # Readiness probes of the original's users take an open port for a server that has loaded.
-    open_ports_early: bool = setting(
-        False, BOOLEAN, "open the ports before the models are loaded; those that are ready answer"
+    open_ports_early: bool = BOOLEAN.setting(
+        False, "open the ports before the models are loaded; those that are ready answer"
     )
     # A rollout waits for readiness: this lets it go on without a broken model.
-    ready_after_s: float | None = setting(
+    ready_after_s: float | None = DELAY.setting(
         None,
-        DELAY,
         "seconds after which the server is ready although some model has never served; 0 waits"
         " for none",
         "300",
@@ -241,28 +217,25 @@ class ServerSettings(Access, Limits, Telling):
     )
     # An unmounted volume looks like this, and is more frequent than an owner who removes all
     # versions of a model but keeps it configured.
-    unload_when_empty: bool = setting(
-        False, BOOLEAN, "unload a model when its repository becomes empty; false keeps what serves"
+    unload_when_empty: bool = BOOLEAN.setting(
+        False, "unload a model when its repository becomes empty; false keeps what serves"
     )
     """Believe a repository that is empty after it was not; else that is an unmounted volume."""
 
     # A version is immutable to most users, and two of it in memory may be more than there is room.
-    reload_changed_versions: bool = setting(
+    reload_changed_versions: bool = BOOLEAN.setting(
         False,
-        BOOLEAN,
         "load a version anew, beside itself, when its files change while it serves; false warns",
     )
     # As in the original, where a model with records is replayed and one without loads as ever.
-    warmup: bool = setting(
+    warmup: bool = BOOLEAN.setting(
         True,
-        BOOLEAN,
         "replay assets.extra/tf_serving_warmup_requests of a version before it serves",
         word="enable_model_warmup",
         tfs="enable_model_warmup",
     )
-    warmup_iterations: int = setting(
+    warmup_iterations: int = COUNT.setting(
         1,
-        COUNT,
         "how often each warm-up record is replayed",
         "3",
         word="num_request_iterations_for_warmup",
@@ -314,9 +287,8 @@ class Settings:
     server: ServerSettings
     models: tuple[ModelConfig, ...]
 
-    config_path: Path | None = setting(
+    config_path: Path | None = FILE.setting(
         None,
-        FILE,
         "configuration file, JSON or TensorFlow Serving's text form; it is watched",
         "config/every_key.json",
         shown="required",
@@ -333,31 +305,23 @@ class Settings:
 class TuneSettings:
     """The settings of `ie_serving tune`: flags of the command, beside those of `check`."""
 
-    requests: Path | None = setting(
+    requests: Path | None = Kind(words.existing_file, "FILE").setting(
         None,
-        Kind(words.existing_file, "FILE"),
         "requests that are asked: a golden.json, or a TFRecord file of PredictionLog",
         "recorded.tfrecord",
         shown="those of the version, else random numbers",
     )
-    latency_ms: float = setting(
-        0.0,
-        Kind(numbers.milliseconds, "MILLISECONDS"),
-        "time within which 99 of 100 requests are to be answered",
-        "20",
-        shown="any",
+    latency_ms: float = Kind(numbers.milliseconds, "MILLISECONDS").setting(
+        0.0, "time within which 99 of 100 requests are to be answered", "20", shown="any"
     )
-    seconds: float = setting(
-        60.0, TIMEOUT, "how long it may take, compiling included; what has begun is ended", "300"
+    seconds: float = TIMEOUT.setting(
+        60.0, "how long it may take, compiling included; what has begun is ended", "300"
     )
-    concurrency: int = setting(
-        8, whole(1, 1024), "callers that ask at a time, each one request after the other", "32"
+    concurrency: int = whole(1, 1024).setting(
+        8, "callers that ask at a time, each one request after the other", "32"
     )
-    output: Path | None = setting(
-        None,
-        Kind(words.file_to_write, "FILE"),
-        "file to write the keys and what was measured to, as JSON",
-        "tuned.json",
+    output: Path | None = Kind(words.file_to_write, "FILE").setting(
+        None, "file to write the keys and what was measured to, as JSON", "tuned.json"
     )
 
 

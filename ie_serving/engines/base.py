@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from ie_serving.core.settings import structures, words
-from ie_serving.core.settings.declaration import Kind, setting
+from ie_serving.core.settings.declaration import Kind
 from ie_serving.core.settings.kinds import BOOLEAN, choice, whole
 
 if TYPE_CHECKING:
@@ -43,64 +43,50 @@ argument: other layers lie between the layer that batches and the program that i
 class EngineOptions:
     """How one model is compiled; the engine's part of a model's configuration."""
 
-    driver: str = setting(
+    driver: str = DRIVER.setting(
         AUTO,
-        DRIVER,
         "library that runs the model, or a driver of another package; auto: by the files, and"
         " onnxruntime for ONNX with operators of ai.onnx.ml",
         "openvino",
     )
-    params: Mapping[str, object] = setting(
+    params: Mapping[str, object] = Kind(structures.params, "JSON").setting(
         {},
-        Kind(structures.params, "JSON"),
         "what the driver is told beyond the files; docs/guide/libraries.md has the words of each",
         '{"inputs": {"text": {"dtype": "string", "shape": [-1]}}}',
         shown="{}",
     )
     # Each infer request has tensors of its own: far fewer than 100,000 exhaust any memory.
-    nireq: int = setting(
-        0,
-        whole(0, 100_000),
-        "infer requests run at once; 0 lets the engine choose",
-        "4",
-        ovms="nireq",
+    nireq: int = whole(0, 100_000).setting(
+        0, "infer requests run at once; 0 lets the engine choose", "4", ovms="nireq"
     )
-    image_inputs: bool = setting(
-        True,
-        BOOLEAN,
-        "take JPEG, PNG or WebP as strings for inputs of four dimensions with 1 or 3 channels",
+    image_inputs: bool = BOOLEAN.setting(
+        True, "take JPEG, PNG or WebP as strings for inputs of four dimensions with 1 or 3 channels"
     )
     """Take encoded images for inputs that look like images. Other inputs, and numbers, do not
     change; `false` keeps untrusted data from the image decoders."""
 
-    verify: str = setting(
+    verify: str = choice("auto", "off", "require").setting(
         AUTO,
-        choice("auto", "off", "require"),
         "compare ONNX models with onnxruntime and TFLite with LiteRT before they serve: where"
         " these are installed; never; always, so that OpenVINO serves nothing that was not"
         " compared",
         "require",
     )
     # For measuring, and for where `auto` chooses wrongly.
-    execution: str = setting(
-        "auto",
-        choice("auto", "inline", "async"),
-        "infer on the event loop or beside it; auto: short inferences on it",
-        "async",
+    execution: str = choice("auto", "inline", "async").setting(
+        "auto", "infer on the event loop or beside it; auto: short inferences on it", "async"
     )
     # Of the server, not of a model: the right to write a repository or the configuration must not
     # include the right to run code here.
-    allow_pickle: bool = setting(
+    allow_pickle: bool = BOOLEAN.setting(
         False,
-        BOOLEAN,
         "read models from pickles (*.pkl, *.joblib), which may run any code when read",
         word="",
         flag="allow_pickle",
         tfs="allow_pickle",
     )
-    allow_python: bool = setting(
+    allow_python: bool = BOOLEAN.setting(
         False,
-        BOOLEAN,
         "run Python code that a model names or brings along",
         word="",
         flag="allow_python",

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from ie_serving.core.settings.declaration import Kind, setting
+from ie_serving.core.settings.declaration import Kind
 from ie_serving.core.settings.faults import fault
 from ie_serving.core.settings.kinds import COUNT, whole
 from ie_serving.core.settings.numbers import whole as whole_number
@@ -36,9 +36,8 @@ def _listed(value: str) -> Sequence[str]:
 class Batching:
     """Rules of one model, for each of its signatures. Rows are counted, not requests."""
 
-    max_batch_size: int = setting(
+    max_batch_size: int = whole(0, INT32_MAX, "ROWS").setting(
         0,
-        whole(0, INT32_MAX, "ROWS"),
         "gather requests into batches of at most so many rows; longer requests are split; 0"
         " gathers none",
         "32",
@@ -46,34 +45,27 @@ class Batching:
     """Most rows of a batch, a longer request is split; 0 takes the last of the allowed sizes, and
     gathers nothing where there are none."""
 
-    batch_timeout_micros: int = setting(
+    batch_timeout_micros: int = whole(0, INT32_MAX, "MICROSECONDS").setting(
         0,
-        whole(0, INT32_MAX, "MICROSECONDS"),
         "longest time that a batch is gathered for a free lane while another lane works; a"
         " request that finds the model idle goes at once",
         "1000",
     )
-    allowed_batch_sizes: tuple[int, ...] = setting(
+    allowed_batch_sizes: tuple[int, ...] = Kind(batch_sizes, "[ROWS,..]").setting(
         (),
-        Kind(batch_sizes, "[ROWS,..]"),
         "sizes that batches are filled up to, increasing; the largest is max_batch_size",
         "[8,16,32]",
         shown="any",
     )
     # A client that waits longer for its turn than a hundred batches take has mostly given up.
-    max_enqueued_batches: int = setting(
+    max_enqueued_batches: int = COUNT.setting(
         100,
-        COUNT,
         "full batches whose rows may wait for each signature; beyond, requests get"
         " RESOURCE_EXHAUSTED or 429",
         "10",
     )
-    num_batch_threads: int = setting(
-        0,
-        whole(0, 1000),
-        "batches of a signature that are inferred at a time (lanes)",
-        "2",
-        shown="nireq",
+    num_batch_threads: int = whole(0, 1000).setting(
+        0, "batches of a signature that are inferred at a time (lanes)", "2", shown="nireq"
     )
     """Batches inferred at a time; 0 takes as many as the engine has infer requests."""
 

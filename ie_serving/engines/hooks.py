@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from ie_serving.core.settings.declaration import setting
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.kernels import FILE, Place
 
@@ -36,9 +35,8 @@ class Link:
 class HookOptions:
     """Python code around a model."""
 
-    place: Place | None = setting(
+    place: Place | None = FILE.setting(
         None,
-        FILE,
         "Python code around the model, preprocess, postprocess or process as of"
         " kibernetika-serving, in the version directory, else beside the configuration, or"
         " absolute; needs allow_python",

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Final
 
-from ie_serving.core.settings.declaration import Kind, setting
+from ie_serving.core.settings.declaration import Kind
 from ie_serving.core.settings.faults import Faults, fault
 from ie_serving.core.settings.kinds import choice, whole
 from ie_serving.core.settings.numbers import integer, timeout
@@ -117,9 +117,8 @@ INSTANCES: Final = Kind(instances, "JSON")
 class KernelOptions:
     """Whether Python code answers for a model, and how it is run."""
 
-    place: Place | None = setting(
+    place: Place | None = PLACE.setting(
         None,
-        PLACE,
         "Python code that answers for the model: a class, function or object with predict, in"
         " the version directory, else beside the configuration, or absolute; needs allow_python",
         "kernel.py:Scale",
@@ -129,22 +128,17 @@ class KernelOptions:
     """None: the files of the version are run by a driver."""
 
     # A call that hangs takes a thread for good: of its own model, not of the others.
-    isolation: str = setting(
+    isolation: str = choice(INLINE, THREAD, PROCESS).setting(
         THREAD,
-        choice(INLINE, THREAD, PROCESS),
         "run the kernel in threads of its own, inline in those that all models share, or in"
         " processes of its own, which may crash; never on the event loop",
         "inline",
     )
-    max_concurrency: int = setting(
-        1,
-        whole(1, 1000),
-        "calls of the kernel that run at a time, or batches of calls; its processes",
-        "4",
+    max_concurrency: int = whole(1, 1000).setting(
+        1, "calls of the kernel that run at a time, or batches of calls; its processes", "4"
     )
-    instances: Instances | None = setting(
+    instances: Instances | None = INSTANCES.setting(
         None,
-        INSTANCES,
         "processes of the kernel, of isolation process: min always, up to max while calls wait;"
         " one beyond min is ended after idle_seconds (60) without a call",
         '{"min": 1, "max": 4, "idle_seconds": 60}',
@@ -152,16 +146,14 @@ class KernelOptions:
     )
     """Processes that come and go with the load; None: as many as `max_concurrency`."""
 
-    memory_limit_mb: int = setting(
+    memory_limit_mb: int = whole(0, INT32_MAX, "MB").setting(
         0,
-        whole(0, INT32_MAX, "MB"),
         "private memory that a process of the kernel may take, of isolation process; a call that"
         " needs more gets RESOURCE_EXHAUSTED or 429; 0 sets no limit",
         "2000",
     )
-    timeout_ms: float = setting(
+    timeout_ms: float = whole(0, INT32_MAX, "MILLISECONDS").setting(
         0.0,
-        whole(0, INT32_MAX, "MILLISECONDS"),
         "longest time of a call of the kernel, waiting for its turn included; beyond it is"
         " DEADLINE_EXCEEDED or 504; 0 sets no limit",
         "2000",

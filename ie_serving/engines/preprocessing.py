@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from ie_serving.core.settings.declaration import Kind, setting
+from ie_serving.core.settings.declaration import Kind
 from ie_serving.core.settings.faults import Faults, fault
 from ie_serving.core.settings.kinds import choice
 from ie_serving.core.settings.structures import json_text
@@ -162,42 +162,37 @@ PRECISION: Final = Kind(precision, "CLIENT:MODEL")
 class Preprocessing:
     """One model's part; see `EngineOptions.own`."""
 
-    layout: Pair | Mapping[str, Pair] | None = setting(
+    layout: Pair | Mapping[str, Pair] | None = LAYOUT.setting(
         None,
-        LAYOUT,
         "order of dimensions that clients send and get, and the model's; one alone says which"
         " dimension is the batch (N) and which the channels (C)",
         "NHWC:NCHW",
         shown="the model's",
         ovms="layout",
     )
-    mean: tuple[float, ...] = setting(
+    mean: tuple[float, ...] = MEAN.setting(
         (),
-        MEAN,
         "subtracted from the input: one number, or one for each channel of the model",
         "[123.675,116.28,103.53]",
         shown="none",
         ovms="mean",
     )
-    scale: tuple[float, ...] = setting(
+    scale: tuple[float, ...] = SCALE.setting(
         (),
-        SCALE,
         "what the input is divided by, after the mean",
         "[58.395,57.12,57.375]",
         shown="none",
         ovms="scale",
     )
-    color_format: Pair | None = setting(
+    color_format: Pair | None = COLOR_FORMAT.setting(
         None,
-        COLOR_FORMAT,
         "order of colours that clients send, and the model's: RGB or BGR",
         "BGR:RGB",
         shown="the model's",
         ovms="color_format",
     )
-    precision: Pair | None = setting(
+    precision: Pair | None = PRECISION.setting(
         None,
-        PRECISION,
         "element type that clients send, and the one that mean and scale are computed in",
         "uint8:fp32",
         shown="the model's",
@@ -205,9 +200,8 @@ class Preprocessing:
     )
     """Element type, by OpenVINO's names, such as `u8` and `f32`."""
 
-    resize: str = setting(
+    resize: str = choice(*RESIZES).setting(
         "",
-        choice(*RESIZES),
         "take images of any height and width, and resize them to those of the model; layout says"
         " which dimensions they are",
         "linear",

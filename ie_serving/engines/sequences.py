@@ -5,7 +5,6 @@ Field names are those of OpenVINO Model Server.
 
 from dataclasses import dataclass
 
-from ie_serving.core.settings.declaration import setting
 from ie_serving.core.settings.kinds import BOOLEAN, whole
 
 
@@ -13,30 +12,26 @@ from ie_serving.core.settings.kinds import BOOLEAN, whole
 class Sequences:
     """How one model's state (`ReadValue`, `Assign`) is kept beyond an inference."""
 
-    stateful: bool = setting(
+    stateful: bool = BOOLEAN.setting(
         False,
-        BOOLEAN,
         "keep the model's state between the requests of a sequence, which name it by"
         " sequence_id; without it each request begins with the initial state",
         ovms="stateful",
     )
-    idle_sequence_cleanup: bool = setting(
+    idle_sequence_cleanup: bool = BOOLEAN.setting(
         True,
-        BOOLEAN,
         "drop sequences without a request between two scans of the server; needs stateful",
         ovms="idle_sequence_cleanup",
     )
-    max_sequence_number: int = setting(
+    max_sequence_number: int = whole(0, 2**32 - 1).setting(
         500,
-        whole(0, 2**32 - 1),
         "sequences that a version keeps at a time; a further one gets UNAVAILABLE or 503; needs"
         " stateful",
         "10000",
         ovms="max_sequence_number",
     )
-    low_latency_transformation: bool = setting(
+    low_latency_transformation: bool = BOOLEAN.setting(
         False,
-        BOOLEAN,
         "make state of what loops and recurrent operations carry from round to round; needs"
         " stateful",
         ovms="low_latency_transformation",

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from ie_serving.core.settings import words
-from ie_serving.core.settings.declaration import REQUIRED, Kind, setting
+from ie_serving.core.settings.declaration import REQUIRED, Kind
 from ie_serving.core.settings.faults import Faults, fault
 from ie_serving.core.settings.kinds import POLL_WAIT
 from ie_serving.core.settings.numbers import positive, version
@@ -103,54 +103,43 @@ class Graph:
 class ModelConfig:
     """One model: where its versions lie, which are served, and how they are compiled."""
 
-    name: str = setting(
+    name: str = Kind(words.name, "TEXT").setting(
         REQUIRED,
-        Kind(words.name, "TEXT"),
         "name in requests",
         "resnet",
         flag="model_name",
         tfs="model_name",
         ovms="model_name name",
     )
-    base_path: str = setting(
+    base_path: str = Kind(words.text, "PATH|URL").setting(
         REQUIRED,
-        Kind(words.text, "PATH|URL"),
         "directory or URL whose numeric sub-directories are the versions",
         "s3://models/resnet",
         flag="model_path",
         tfs="model_base_path",
         ovms="model_path base_path",
     )
-    version_policy: VersionPolicy = setting(
+    version_policy: VersionPolicy = VERSION_POLICY.setting(
         Latest(),
-        VERSION_POLICY,
         "versions that are served: latest (N newest), all, or specific",
         '{"specific": {"versions": [1, 3]}}',
         shown='{"latest": {"num_versions": 1}}',
         word="model_version_policy",
         ovms="model_version_policy",
     )
-    version_labels: Mapping[str, int] = setting(
-        {},
-        VERSION_LABELS,
-        'labels, each with its version, such as {"stable": 3}',
-        '{"stable": 3}',
-        shown="{}",
+    version_labels: Mapping[str, int] = VERSION_LABELS.setting(
+        {}, 'labels, each with its version, such as {"stable": 3}', '{"stable": 3}', shown="{}"
     )
     # No flag: where one model is served, the server's interval is its own.
-    poll_wait_s: float | None = setting(
+    poll_wait_s: float | None = POLL_WAIT.setting(
         None,
-        POLL_WAIT,
         "seconds between two listings of this model's repository; 0 lists once",
         "60",
         shown="the server's",
         flag="",
     )
-    ready_marker: str = setting(
-        "",
-        Kind(words.file_name, "FILE"),
-        "file that must lie in a version directory before it is loaded",
-        "READY",
+    ready_marker: str = Kind(words.file_name, "FILE").setting(
+        "", "file that must lie in a version directory before it is loaded", "READY"
     )
     engine: EngineOptions = field(default_factory=EngineOptions)
     graph: "Graph | None" = None

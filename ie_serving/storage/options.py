@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from ie_serving.core.settings import words
-from ie_serving.core.settings.declaration import REQUIRED, Kind, setting
+from ie_serving.core.settings.declaration import REQUIRED, Kind
 from ie_serving.core.settings.kinds import BOOLEAN, BYTES, choice
 
 ANY_TEXT: Final = Kind(words.unchecked, "TEXT")
@@ -24,18 +24,16 @@ SECRET: Final = Kind(words.unchecked, "SECRET")
 class S3Options:
     """How `s3://` is reached."""
 
-    endpoint: str = setting(
+    endpoint: str = ENDPOINT.setting(
         "",
-        ENDPOINT,
         "another store, host:port or with http:// or https://",
         "https://minio.storage.svc:9000",
         shown="AWS",
         ovms="S3_ENDPOINT",
         variables="S3_ENDPOINT",
         merges={
-            "https": setting(
+            "https": BOOLEAN.setting(
                 True,
-                BOOLEAN,
                 "false: no TLS for an endpoint without a scheme",
                 "0",
                 variables="S3_USE_HTTPS",
@@ -43,18 +41,16 @@ class S3Options:
         },
     )
     # Most SDKs of AWS read the first; its command line and boto3 the second.
-    region: str = setting(
+    region: str = ANY_TEXT.setting(
         "",
-        ANY_TEXT,
         "region; a store other than AWS needs none",
         "eu-west-1",
         shown="the profile's",
         ovms="AWS_REGION",
         variables="AWS_REGION AWS_DEFAULT_REGION",
     )
-    access_key: str = setting(
+    access_key: str = ANY_TEXT.setting(
         "",
-        ANY_TEXT,
         "access key",
         "AKIAIOSFODNN7EXAMPLE",
         shown="the credential chain",
@@ -64,9 +60,8 @@ class S3Options:
     )
     """Empty walks the rest of the credential chain."""
 
-    secret_key: str = setting(
+    secret_key: str = SECRET.setting(
         "",
-        SECRET,
         "its secret",
         "SECRET",
         shown="the credential chain",
@@ -74,9 +69,8 @@ class S3Options:
         variables="AWS_SECRET_ACCESS_KEY",
         is_secret=True,
     )
-    session_token: str = setting(
+    session_token: str = SECRET.setting(
         "",
-        SECRET,
         "token of keys that expire",
         "SECRET",
         shown="the credential chain",
@@ -86,35 +80,32 @@ class S3Options:
     )
     # Without it a public bucket is read with the credentials that the chain finds, and a store
     # refuses unknown keys even where it requires none.
-    anonymous: bool = setting(
-        False, BOOLEAN, "true: unsigned requests, for public buckets", "1", variables="S3_ANONYMOUS"
+    anonymous: bool = BOOLEAN.setting(
+        False, "true: unsigned requests, for public buckets", "1", variables="S3_ANONYMOUS"
     )
     # botocore's own names, which grow with its versions.
-    signature: str = setting(
+    signature: str = ANY_TEXT.setting(
         "",
-        ANY_TEXT,
         "signature version, s3v4 or s3",
         "s3v4",
         shown="boto3's choice",
         variables="S3_SIGNATURE",
     )
-    addressing: str = setting(
+    addressing: str = choice("auto", "path", "virtual").setting(
         "auto",
-        choice("auto", "path", "virtual"),
         "where the bucket stands; auto: in the path with an endpoint, in the host at AWS",
         "path",
         variables="S3_ADDRESSING_STYLE",
     )
-    ca_bundle: str = setting(
+    ca_bundle: str = ANY_FILE.setting(
         "",
-        ANY_FILE,
         "file of trusted authorities",
         "/etc/ssl/store/ca.crt",
         shown="the system's",
         variables="AWS_CA_BUNDLE",
     )
-    verify: bool = setting(
-        True, BOOLEAN, "false: accept any certificate", "0", variables="S3_VERIFY_SSL"
+    verify: bool = BOOLEAN.setting(
+        True, "false: accept any certificate", "0", variables="S3_VERIFY_SSL"
     )
     endpoint_variable: str = "S3_ENDPOINT"
     """Name of the variable that sets the endpoint, for advice; without an endpoint boto3 reads its
@@ -125,9 +116,8 @@ class S3Options:
 class GcsOptions:
     """How `gs://` is reached."""
 
-    credentials: str = setting(
+    credentials: str = ANY_FILE.setting(
         "",
-        ANY_FILE,
         "key or federation file",
         "/etc/gcs/key.json",
         shown="the default credentials",
@@ -137,13 +127,12 @@ class GcsOptions:
     """Key or federation file, which google-auth reads; with one, requests are never anonymous as a
     last resort."""
 
-    anonymous: bool = setting(
-        False, BOOLEAN, "true: no credentials, for public buckets", "1", variables="GCS_ANONYMOUS"
+    anonymous: bool = BOOLEAN.setting(
+        False, "true: no credentials, for public buckets", "1", variables="GCS_ANONYMOUS"
     )
     # The variable that Google's client itself reads.
-    endpoint: str = setting(
+    endpoint: str = ENDPOINT.setting(
         "",
-        ENDPOINT,
         "an emulator, asked without credentials",
         "http://localhost:4443",
         shown="Google",
@@ -155,54 +144,36 @@ class GcsOptions:
 class MinioOptions:
     """How `minio://` is reached."""
 
-    endpoint: str = setting(
+    endpoint: str = ENDPOINT.setting(
         "",
-        ENDPOINT,
         "the store; http:// or https:// before it says whether it has TLS",
         "minio.storage.svc:9000",
         shown="required",
         variables="MINIO_ENDPOINT",
     )
-    access_key: str = setting(
-        "",
-        ANY_TEXT,
-        "access key",
-        "reader",
-        shown="anonymous",
-        variables="MINIO_ACCESS_KEY",
-        is_secret=True,
+    access_key: str = ANY_TEXT.setting(
+        "", "access key", "reader", shown="anonymous", variables="MINIO_ACCESS_KEY", is_secret=True
     )
-    secret_key: str = setting(
-        "",
-        SECRET,
-        "its secret",
-        "SECRET",
-        shown="anonymous",
-        variables="MINIO_SECRET_KEY",
-        is_secret=True,
+    secret_key: str = SECRET.setting(
+        "", "its secret", "SECRET", shown="anonymous", variables="MINIO_SECRET_KEY", is_secret=True
     )
-    secure: bool = setting(
-        True,
-        BOOLEAN,
-        "false: no TLS for an endpoint without a scheme",
-        "0",
-        variables="MINIO_SECURE",
+    secure: bool = BOOLEAN.setting(
+        True, "false: no TLS for an endpoint without a scheme", "0", variables="MINIO_SECURE"
     )
     # MinIO's own default, for servers that were given no other.
-    region: str = setting(
-        "us-east-1", ANY_TEXT, "region of the server", "us-east-1", variables="MINIO_REGION"
+    region: str = ANY_TEXT.setting(
+        "us-east-1", "region of the server", "us-east-1", variables="MINIO_REGION"
     )
     # MinIO's own client reads the second.
-    ca_bundle: str = setting(
+    ca_bundle: str = ANY_FILE.setting(
         "",
-        ANY_FILE,
         "file of trusted authorities",
         "/etc/ssl/minio/ca.crt",
         shown="the system's",
         variables="MINIO_CA_BUNDLE SSL_CERT_FILE",
     )
-    verify: bool = setting(
-        True, BOOLEAN, "false: accept any certificate", "0", variables="MINIO_VERIFY_SSL"
+    verify: bool = BOOLEAN.setting(
+        True, "false: accept any certificate", "0", variables="MINIO_VERIFY_SSL"
     )
 
 
@@ -210,9 +181,8 @@ class MinioOptions:
 class StorageOptions:
     """Settings of every backend and of the local cache."""
 
-    cache_dir: Path = setting(
+    cache_dir: Path = Kind(words.directory, "PATH").setting(
         REQUIRED,
-        Kind(words.directory, "PATH"),
         "directory for copies of remote repositories; when given, for compiled models too",
         "/var/cache/ie_serving",
         shown="ie_serving in the user's cache, copies only",
@@ -220,17 +190,15 @@ class StorageOptions:
     )
     # No limit by default: evicting copies needed after the next restart is a worse surprise than a
     # full disk, which is reported.
-    cache_size_bytes: int = setting(
+    cache_size_bytes: int = BYTES.setting(
         0,
-        BYTES,
         "bytes at which the least recently used copies are evicted; 0 sets no limit",
         "10737418240",
     )
     # 400 kbit/s: below it a model of 100 MB takes more than half an hour, and an error is better
     # than that wait. Slower links exist, so the limit can be lowered.
-    min_download_bytes_per_s: int = setting(
+    min_download_bytes_per_s: int = BYTES.setting(
         50_000,
-        BYTES,
         "bytes a second below which a download ends, to be tried again; 0 sets no limit",
         "5000",
         word="min_download_bytes_per_second",

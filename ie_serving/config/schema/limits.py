@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ie_serving.config.values import channel
-from ie_serving.core.settings.declaration import Kind, setting
+from ie_serving.core.settings.declaration import Kind
 from ie_serving.core.settings.kinds import BOOLEAN, BYTES, DELAY, TIMEOUT, choice, whole
 from ie_serving.core.values.integers import INT32_MAX
 
@@ -16,73 +16,62 @@ class Limits:
     # gRPC counts the bytes of a message in 32 bits.
     # gRPC's own default of 4 MiB refuses a batch of images; the messages of a process are bounded
     # by its memory in any case.
-    max_message_bytes: int = setting(
+    max_message_bytes: int = whole(1, INT32_MAX, "BYTES").setting(
         1 << 30,
-        whole(1, INT32_MAX, "BYTES"),
         "largest gRPC message and REST body in bytes; gzip over REST may grow to 8 MiB or a"
         " hundredfold, whichever is more, and to 100 MiB at most",
         "67108864",
     )
-    memory_budget_bytes: int = setting(
+    memory_budget_bytes: int = BYTES.setting(
         0,
-        BYTES,
         "bytes that requests and unread replies of both ports may hold together; further ones"
         " are refused. 0 takes half of the memory of the cgroup, or of the machine",
         "1073741824",
         shown="half of the memory",
     )
     # grpcio is the fallback for a client that our own HTTP/2 does not understand.
-    grpc_transport: str = setting(
+    grpc_transport: str = choice("http2", "grpcio").setting(
         "http2",
-        choice("http2", "grpcio"),
         "what carries gRPC: the server's own HTTP/2 or grpcio's, several times as costly",
         "grpcio",
     )
     # A Kubernetes Service balances connections, and gRPC's clients keep theirs: without an age new
     # servers get no calls.
     # As gRPC's own default: a connection stays as long as its client wants.
-    grpc_max_connection_age_s: float = setting(
+    grpc_max_connection_age_s: float = DELAY.setting(
         0.0,
-        DELAY,
         "seconds after which a gRPC connection takes no new calls, more or less a tenth; 0 lets"
         " it live for ever",
         "300",
     )
-    grpc_max_connection_age_grace_s: float = setting(
-        0.0,
-        DELAY,
-        "seconds that its calls may still take then; 0 waits until they have ended",
-        "30",
+    grpc_max_connection_age_grace_s: float = DELAY.setting(
+        0.0, "seconds that its calls may still take then; 0 waits until they have ended", "30"
     )
     # Clients reconnect at their next call; the connection of a vanished client does not hold a
     # descriptor for ever. gRPC's own default is to keep idle connections.
-    grpc_max_connection_idle_s: float = setting(
+    grpc_max_connection_idle_s: float = DELAY.setting(
         3600.0,
-        DELAY,
         "seconds without a call, pings do not count, after which a gRPC connection ends; 0 lets"
         " it live for ever",
         "300",
     )
     # As in the original, whose deployments change models by this call, without credentials.
-    reload_by_rpc: bool = setting(
+    reload_by_rpc: bool = BOOLEAN.setting(
         True,
-        BOOLEAN,
         "let clients change the models by HandleReloadConfigRequest, reload by POST"
         " /v1/config/reload, poll by POST .../NAME:poll, and set labels and the log level; false"
         " answers PERMISSION_DENIED",
     )
     # Off: the budget of bytes already bounds running requests, and requests that wait for a model.
-    max_in_flight_requests: int = setting(
+    max_in_flight_requests: int = whole(0, 1_000_000).setting(
         0,
-        whole(0, 1_000_000),
         "requests that run a model, of both ports and all models, that are taken at a time; one"
         " more gets 429 or RESOURCE_EXHAUSTED. Streams do not count",
         "500",
         shown="no limit",
     )
-    max_connections: int = setting(
+    max_connections: int = whole(0, 1_000_000).setting(
         0,
-        whole(0, 1_000_000),
         "connections of both ports that may be open; for one more those idle longest are closed."
         " grpcio counts its port alone, and closes the new one. 0 takes 10000, or what the limit"
         " of open files allows",
@@ -92,18 +81,18 @@ class Limits:
     """0 takes 10,000, or fewer where the limit of files is lower (`commands/tune.py`)."""
 
     # Off: behind a proxy or a load balancer all clients have one address.
-    max_connections_per_address: int = setting(
+    max_connections_per_address: int = whole(0, 1_000_000).setting(
         0,
-        whole(0, 1_000_000),
         "connections of both ports that one address (of IPv6 a network of 64 bits) may have"
         " open, where no proxy is in front; for one more its own that is idle longest is closed."
         " Not over grpcio",
         "100",
         shown="no limit",
     )
-    grpc_channel_arguments: Mapping[str, int | str] = setting(
+    grpc_channel_arguments: Mapping[str, int | str] = Kind(
+        channel.arguments, "NAME=VALUE,.."
+    ).setting(
         {},
-        Kind(channel.arguments, "NAME=VALUE,.."),
         "gRPC's channel arguments; the server's own HTTP/2 takes grpc.max_connection_age_ms,"
         " grpc.max_connection_age_grace_ms and grpc.max_connection_idle_ms, grpcio all",
         "grpc.max_connection_age_ms=300000",
@@ -115,17 +104,15 @@ class Limits:
 
     # Without any limit, a client that sets no deadline could hold an infer request for ever.
     # As in the original, whose clients expect an answer or an error by then.
-    rest_timeout_s: float = setting(
+    rest_timeout_s: float = TIMEOUT.setting(
         30.0,
-        TIMEOUT,
         "longest time in seconds that one REST inference may take, waiting included; also a poll",
         "5",
         tfs="rest_api_timeout_in_ms",
     )
     # 0 leaves it to the client, as the original does: its deadline comes with each call.
-    grpc_timeout_s: float = setting(
+    grpc_timeout_s: float = DELAY.setting(
         0.0,
-        DELAY,
         "longest time in seconds that one gRPC inference may take, beside the deadline that the"
         " client sets; 0 sets no limit",
         "5",

@@ -7,7 +7,7 @@ them.
 from dataclasses import dataclass
 
 from ie_serving.core.settings import words
-from ie_serving.core.settings.declaration import Kind, setting
+from ie_serving.core.settings.declaration import Kind
 from ie_serving.core.settings.kinds import BOOLEAN, FILE, HTTP_URL, choice
 
 
@@ -17,72 +17,63 @@ class Telling:
 
     # The words of both other servers are taken, so that their manifests start this one.
     # A container's environment may carry a word that was meant for another program.
-    log_level: str = setting(
+    log_level: str = Kind(words.log_level, "|".join(words.LOG_LEVELS)).setting(
         "INFO",
-        Kind(words.log_level, "|".join(words.LOG_LEVELS)),
         "least severe lines that are logged",
         "debug",
         ovms="log_level",
         variables="LOG_LEVEL",
         reads=words.log_level_or_info,
     )
-    log_path: str = setting(
+    log_path: str = FILE.setting(
         "",
-        FILE,
         "file that log lines are appended to as well",
         "/var/log/ie_serving.log",
         ovms="log_path",
         variables="LOG_PATH",
     )
-    log_format: str = setting(
+    log_format: str = choice("text", "json").setting(
         "text",
-        choice("text", "json"),
         "form of the log lines: text as in 2020, or one JSON object a line",
         "json",
         variables="LOG_FORMAT",
     )
     # As TensorFlow Serving and OpenVINO Model Server, which have none.
-    access_log: str = setting(
+    access_log: str = FILE.setting(
         "",
-        FILE,
         "file that a line is appended to for each request; - is standard output",
         "-",
         variables="ACCESS_LOG",
     )
-    otlp_endpoint: str = setting(
+    otlp_endpoint: str = HTTP_URL.setting(
         "",
-        HTTP_URL,
         "OpenTelemetry collector that spans of requests are sent to, by OTLP over HTTP, at"
         " /v1/traces below it; needs the extra otel",
         "http://collector:4318",
         variables="OTEL_EXPORTER_OTLP_ENDPOINT",
     )
-    otlp_traces_endpoint: str = setting(
+    otlp_traces_endpoint: str = HTTP_URL.setting(
         "",
-        HTTP_URL,
         "the same, with its path as it is",
         "http://collector:4318/v1/traces",
         variables="OTEL_EXPORTER_OTLP_TRACES_ENDPOINT",
     )
     # Checked only for values other than the default, and only with an endpoint.
-    otlp_protocol: str = setting(
+    otlp_protocol: str = Kind(words.text, "http/protobuf").setting(
         "http/protobuf",
-        Kind(words.text, "http/protobuf"),
         "protocol of OTLP; no other one is spoken, so a start with another one is refused",
         "http/protobuf",
         variables="OTEL_EXPORTER_OTLP_TRACES_PROTOCOL OTEL_EXPORTER_OTLP_PROTOCOL",
     )
-    otel_disabled: bool = setting(
+    otel_disabled: bool = BOOLEAN.setting(
         False,
-        BOOLEAN,
         "trace nothing although there is an endpoint",
         word="otel_sdk_disabled",
         variables="OTEL_SDK_DISABLED",
     )
     # Off: it tells every client how long other clients' requests delay its own.
-    server_timing: bool = setting(
+    server_timing: bool = BOOLEAN.setting(
         False,
-        BOOLEAN,
         "tell in the header Server-Timing of each REST reply how long decoding, waiting,"
         " inference and encoding took",
     )

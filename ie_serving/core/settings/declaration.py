@@ -1,6 +1,6 @@
 """A setting is declared once, on the field that holds its value.
 
-    rest_port: int = setting(0, PORT, "REST port; 0 is off", "8000", tfs="rest_api_port")
+    rest_port: int = PORT.setting(0, "REST port; 0 is off", "8000", tfs="rest_api_port")
 
 Parsers, flags, keys, variables, `--help`, checks, the words of errors and the tables of `docs/`
 follow from it: `config/schema/catalogue.py` collects the declarations of all owners.
@@ -22,25 +22,14 @@ REQUIRED: Final[Any] = dataclasses.MISSING
 """In place of a default, where there must be a value."""
 
 
-class Kind(NamedTuple):
-    """What values a setting takes.
-
-    Attributes:
-        parse: reads text, or JSON where the setting has a key, and checks it.
-        form: how a value is written; that of a number names its unit.
-    """
-
-    parse: Parser[Any]
-    form: str
-
-
 @dataclass(frozen=True, kw_only=True)
 class Setting:
     """One setting, as its declaration and its owner say.
 
     Attributes:
         place: owner and field, such as `server.port`; also its name in a `core.values.hints.Hint`.
-        parse, form: see `Kind`.
+        parse: reads text, or JSON where it has a key, and checks it.
+        form: how a value is written; that of a number names its unit.
         meaning: its effect.
         example: a useful value as text.
         shown_default: as people read it.
@@ -90,65 +79,74 @@ class Setting:
         return f"{self.meaning} ({default})"
 
 
-def setting(
-    default: T,
-    kind: Kind,
-    meaning: str,
-    example: str = "",
-    *,
-    shown: str = "",
-    word: str | None = None,
-    flag: str | None = None,
-    tfs: str = "",
-    ovms: str = "",
-    variables: str = "",
-    reads: Parser[Any] | None = None,
-    for_all: bool = False,
-    is_secret: bool = False,
-    merges: Mapping[str, Any] = NOTHING,
-) -> T:
-    """Declare a setting on its field of a dataclass; see `Setting`.
+class Kind(NamedTuple):
+    """What values a setting takes.
 
-    Args:
-        default: of the field, or `REQUIRED`.
-        kind: of its values.
-        meaning: its effect, for help and docs.
-        example: a useful value as text; of a boolean, by default, the other one.
-        shown: the default as people read it; `required` where people must give a value.
-        word: its flag and its key; by default the field's name with its unit spelt out.
-        flag: where it differs from the key; empty for none.
-        tfs: flag of `tensorflow_model_server`.
-        ovms: words of OpenVINO Model Server, with blanks between them.
-        variables: their names, with blanks between them.
-        reads: how a variable's text is read.
-        for_all: whether a flag sets it for all models of a file.
-        is_secret: whether the owner's `repr` leaves the value out.
-        merges: declarations of settings by name, whose values go into this field as well.
+    Attributes:
+        parse, form: see `Setting`.
     """
-    is_needed = shown == "required" or (default is REQUIRED and not shown)
-    made = Setting(
-        parse=kind.parse,
-        form=kind.form,
-        meaning=meaning,
-        example=example or _written(not default),
-        shown_default="required" if is_needed else shown or _written(default),
-        required=is_needed,
-        tfs=tfs,
-        variables=tuple(variables.split()),
-        reads=reads,
-        ovms=tuple(ovms.split()),
-        for_all=for_all,
-    )
-    said: dict[str, Any] = {"setting": made, "word": word, "flag": flag, "merges": merges}
-    if default is REQUIRED:
-        value: dict[str, Any] = {}
-    elif isinstance(default, dict):
-        value = {"default_factory": default.copy}
-    else:
-        value = {"default": default}
-    # Of the field the dataclass makes a value.
-    found: T = dataclasses.field(**value, repr=not is_secret, metadata=said)
-    return found
+
+    parse: Parser[Any]
+    form: str
+
+    def setting(
+        self,
+        default: T,
+        meaning: str,
+        example: str = "",
+        *,
+        shown: str = "",
+        word: str | None = None,
+        flag: str | None = None,
+        tfs: str = "",
+        ovms: str = "",
+        variables: str = "",
+        reads: Parser[Any] | None = None,
+        for_all: bool = False,
+        is_secret: bool = False,
+        merges: Mapping[str, Any] = NOTHING,
+    ) -> T:
+        """Declare a setting of this kind, on its field of a dataclass; see `Setting`.
+
+        Args:
+            default: of the field, or `REQUIRED`.
+            meaning: see `Setting`.
+            example: a useful value as text; of a boolean, by default, the other one.
+            shown: the default as people read it; `required` where people must give a value.
+            word: its flag and its key; by default the field's name with its unit spelt out.
+            flag: where it differs from the key; empty for none.
+            tfs: see `Setting`.
+            ovms: with blanks between them.
+            variables: with blanks between them.
+            reads: see `Setting`.
+            for_all: see `Setting`.
+            is_secret: whether the owner's `repr` leaves the value out.
+            merges: declarations of settings by name, whose values go into this field as well.
+        """
+        is_needed = shown == "required" or (default is REQUIRED and not shown)
+        made = Setting(
+            parse=self.parse,
+            form=self.form,
+            meaning=meaning,
+            example=example or _written(not default),
+            shown_default="required" if is_needed else shown or _written(default),
+            required=is_needed,
+            tfs=tfs,
+            variables=tuple(variables.split()),
+            reads=reads,
+            ovms=tuple(ovms.split()),
+            for_all=for_all,
+        )
+        said: dict[str, Any] = {"setting": made, "word": word, "flag": flag, "merges": merges}
+        if default is REQUIRED:
+            value: dict[str, Any] = {}
+        elif isinstance(default, dict):
+            value = {"default_factory": default.copy}
+        else:
+            value = {"default": default}
+        # Of the field the dataclass makes a value.
+        found: T = dataclasses.field(**value, repr=not is_secret, metadata=said)
+        return found
 
 
 def declared(name: str, owner: type, *, flags: bool = False, keys: bool = False) -> list[Setting]:

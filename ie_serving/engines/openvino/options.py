@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ie_serving.core.settings import numbers, structures, words
-from ie_serving.core.settings.declaration import Kind, setting
+from ie_serving.core.settings.declaration import Kind
 from ie_serving.core.settings.kinds import BOOLEAN, choice
 from ie_serving.core.settings.numbers import Dimension
 from ie_serving.engines.openvino.shapes import SHAPE, Shape
@@ -22,9 +22,8 @@ ACCURACY = "ACCURACY"
 class OpenVinoOptions:
     """How OpenVINO compiles one model."""
 
-    batch_size: Dimension | None = setting(
+    batch_size: Dimension | None = Kind(numbers.batch_size, "N|N:M|auto").setting(
         None,
-        Kind(numbers.batch_size, "N|N:M|auto"),
         "first dimension of every input, or what layout calls N; a range; auto takes any;"
         " ignored beside shape",
         "auto",
@@ -34,9 +33,8 @@ class OpenVinoOptions:
     """Batch dimension of every input: a number, -1 for any (`auto`), a range; None keeps the
     model's. It is the first dimension, or N in `layout`."""
 
-    shape: Shape | None = setting(
+    shape: Shape | None = SHAPE.setting(
         None,
-        SHAPE,
         "input shapes: sizes, -1 for any, low:high for a range; auto takes any",
         "(1,3,224,224)",
         shown="the model's",
@@ -45,16 +43,14 @@ class OpenVinoOptions:
     """New input shapes: by input name, one for the only input, `auto` for any, None to keep."""
 
     # Only the device's plugin knows which names it takes; it refuses others at load.
-    target_device: str = setting(
+    target_device: str = Kind(words.text, "DEVICE").setting(
         "CPU",
-        Kind(words.text, "DEVICE"),
         "OpenVINO device, such as CPU, GPU, AUTO or HETERO:GPU,CPU",
         "HETERO:GPU,CPU",
         ovms="target_device",
     )
-    plugin_config: Mapping[str, str] = setting(
+    plugin_config: Mapping[str, str] = Kind(structures.plugin_config, "JSON").setting(
         {},
-        Kind(structures.plugin_config, "JSON"),
         'device properties, such as {"NUM_STREAMS": "2"}',
         '{"NUM_STREAMS": "2"}',
         shown="{}",
@@ -62,9 +58,8 @@ class OpenVinoOptions:
     )
     """Device properties, passed on as they are; names of 2020 are translated."""
 
-    inference_precision: str = setting(
+    inference_precision: str = choice("f32", "bf16", "f16", "auto").setting(
         "",
-        choice("f32", "bf16", "f16", "auto"),
         "precision that the device computes in; auto: a lower one than f32 where requests show"
         " at load that it is faster, and within precision_tolerance",
         "f32",
@@ -75,9 +70,8 @@ class OpenVinoOptions:
     """`f32`, `bf16` or `f16`. `auto`, and empty for a CPU, are for the layer above the engine,
     which tries the lower ones on requests; empty for other devices keeps their own choice."""
 
-    precision_tolerance: float = setting(
+    precision_tolerance: float = Kind(numbers.share, "SHARE").setting(
         0.01,
-        Kind(numbers.share, "SHARE"),
         "largest difference from f32 with which inference_precision auto takes a lower"
         " precision, as a share of the largest number of each output",
         "0.002",
@@ -85,9 +79,8 @@ class OpenVinoOptions:
         for_all=True,
     )
     # Exact: a wrong number looks like any other, and models that compute with large ones are few.
-    integers: str = setting(
+    integers: str = choice("exact", "fast", "refuse").setting(
         "exact",
-        choice("exact", "fast", "refuse"),
         "operations on integers that OpenVINO computes wrongly (above 2^24, beyond 32 bits; 8"
         " bits without VNNI): exact mends them, or refuses the request; fast leaves them; refuse"
         " does not serve the model",
@@ -95,9 +88,8 @@ class OpenVinoOptions:
         for_all=True,
     )
     # Of a model, since a model may need it; once loaded, it is there for other models too.
-    cpu_extension: str = setting(
+    cpu_extension: str = Kind(words.library, "FILE").setting(
         "",
-        Kind(words.library, "FILE"),
         "library with operations that OpenVINO lacks; it is loaded into the server and stays",
         "libmine.so",
         shown="none",
@@ -105,9 +97,8 @@ class OpenVinoOptions:
         variables="CPU_EXTENSION",
         for_all=True,
     )
-    prefer_tflite_model: bool = setting(
+    prefer_tflite_model: bool = BOOLEAN.setting(
         False,
-        BOOLEAN,
         "of a version that holds a *.tflite and another model too, serve the *.tflite",
         tfs="prefer_tflite_model",
     )

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from ie_serving.core.settings import words
-from ie_serving.core.settings.declaration import Kind, setting
+from ie_serving.core.settings.declaration import Kind
 from ie_serving.core.settings.kinds import BOOLEAN, BYTES
 
 
@@ -12,9 +12,8 @@ class TensorFlowOptions:
     """Whether TensorFlow may run what nothing else here can, and with what."""
 
     # Off: it takes half a gigabyte and seconds, and a refusal by OpenVINO should be noticed.
-    fallback: bool = setting(
+    fallback: bool = BOOLEAN.setting(
         False,
-        BOOLEAN,
         "let TensorFlow run the signatures of a SavedModel that nothing else here can, in a"
         " process of its own; needs ie_serving[tensorflow]",
         word="tensorflow_fallback",
@@ -23,18 +22,16 @@ class TensorFlowOptions:
     )
     """Off unless asked for: a process of TensorFlow takes half a gigabyte and seconds to start."""
 
-    custom_op_paths: tuple[str, ...] = setting(
+    custom_op_paths: tuple[str, ...] = Kind(words.files, "FILE,..").setting(
         (),
-        Kind(words.files, "FILE,.."),
         "libraries of custom operations that TensorFlow's process loads",
         "zero_out.so",
         shown="none",
         tfs="custom_op_paths",
         for_all=True,
     )
-    memory_bytes: int = setting(
+    memory_bytes: int = BYTES.setting(
         0,
-        BYTES,
         "private memory in bytes that TensorFlow's process of one version may take; 0 sets no"
         " limit",
         "4294967296",

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from ie_serving.config.schema.catalogue import SETTINGS
 from ie_serving.core.settings import words
-from ie_serving.core.settings.declaration import REQUIRED, declared, fields_of, setting
+from ie_serving.core.settings.declaration import REQUIRED, declared, fields_of
 from ie_serving.core.settings.kinds import BOOLEAN, DELAY, PORT, TEXT
 from ie_serving.core.values.errors import ConfigError
 
@@ -37,12 +37,12 @@ def test_any_value_is_read_or_refused_with_its_place(name: str, value: object) -
 class Owner:
     """Settings of each form of a default."""
 
-    name: str = setting(REQUIRED, TEXT, "what it does", "x")
-    port: int = setting(9000, PORT, "what it does", "1")
-    enable_cors: bool = setting(False, BOOLEAN, "what it does")
-    rest_timeout_s: float = setting(30.0, DELAY, "what it does", "1")
-    log_path: str = setting("", TEXT, "what it does", "x")
-    host: str = setting("", TEXT, "what it does", "x", shown="every address")
+    name: str = TEXT.setting(REQUIRED, "what it does", "x")
+    port: int = PORT.setting(9000, "what it does", "1")
+    enable_cors: bool = BOOLEAN.setting(False, "what it does")
+    rest_timeout_s: float = DELAY.setting(30.0, "what it does", "1")
+    log_path: str = TEXT.setting("", "what it does", "x")
+    host: str = TEXT.setting("", "what it does", "x", shown="every address")
 
 
 DECLARED = {each.field: each for each in declared("server", Owner, flags=True)}

@@ -45,14 +45,14 @@ def job_of(directory: Path, options: EngineOptions, scratch: Scratch) -> str:
             "params": options.params,
             "scratch": str(scratch.path),
             "memory_bytes": own.memory_limit_mb * 1_000_000,
+            "log": logs.chosen(),
         }
     )
 
 
 def load(job: Job) -> Loaded:
     """Load a kernel, in its process. Raises: Fault."""
-    # A restarted process has no logging yet.
-    logs.configure("INFO")
+    logs.configure(**job["log"])
     options = EngineOptions(params=job["params"], allow_python=True)
     options = options.having(KernelOptions(place=Place(**job["place"])))
     options = options.having(AtHand(job["model"]))

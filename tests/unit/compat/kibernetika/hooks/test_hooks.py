@@ -249,6 +249,16 @@ async def test_a_client_is_told_of_its_own_fault(model: Open) -> None:
     assert (await said(made, z=ROWS)).startswith("INVALID_ARGUMENT: input size does not match")
 
 
+async def test_a_model_that_a_hook_asks_wrongly_is_the_hooks_fault(
+    model: Open, caplog: pytest.LogCaptureFixture
+) -> None:
+    made = model("def process(inputs, ctx):\n    return ctx.drivers[0].predict({'no': [1.0]})")
+    text = await said(made, x=ROWS)
+    assert text.startswith("INTERNAL: hook") and "failed: InvalidRequest: input size" in text
+    (record,) = [each for each in caplog.records if "kernel failed" in each.message]
+    assert record.exc_info
+
+
 async def test_a_hook_that_hangs_is_given_up(model: Open) -> None:
     code = "import threading\ndef process(inputs, ctx):\n    threading.Event().wait()"
     text = "DEADLINE_EXCEEDED: the hooks did not answer within 50 ms (timeout_ms of the model)"

@@ -225,8 +225,8 @@ def _signature(
     """Give what clients see: what the file declares, else what no hook can have changed."""
     first, last = stages[0], stages[-1]
     own = functions.process is not None
-    inputs: Specs = {} if own or first.pre else first.model.signature.inputs
-    outputs: Specs = {} if own or last.post or may_skip else last.model.signature.outputs
+    inputs: Specs = {} if own or first.pre else first.model.shown.inputs
+    outputs: Specs = {} if own or last.post or may_skip else last.model.shown.outputs
     if last.model.link.outputs:
         outputs = {k: v for k, v in outputs.items() if k in last.model.link.outputs}
     if isinstance(functions.described, Mapping):

@@ -155,6 +155,8 @@ class Turn:
             return found
         if isinstance(found, Mapping):
             return dict(found)
+        if isinstance(found, tuple) and len(found) == 2 and isinstance(found[1], HookContext):
+            return self._by_name(found[0])
         has = "nothing" if found is None else f"a {type(found).__name__}"
         file = self._turns.file
         return ServingError(f"{self.name} of {file} returned {has}; expected a dict by name")

@@ -15,7 +15,7 @@ from ie_serving.core.values.codes import Code
 from ie_serving.core.values.errors import LoadFailed
 from ie_serving.core.values.tensors import Array, DataType, TensorSpec
 from ie_serving.engines.base import EngineOptions
-from ie_serving.engines.kernels import KernelOptions, Place
+from ie_serving.engines.kernels import PROCESS, KernelOptions, Place
 from ie_serving.engines.others import AtHand
 from ie_serving.engines.process.link import Fault, Segment
 from ie_serving.engines.process.worker import Job, Loaded
@@ -54,7 +54,7 @@ def load(job: Job) -> Loaded:
     """Load a kernel, in its process. Raises: Fault."""
     logs.configure(**job["log"])
     options = EngineOptions(params=job["params"], allow_python=True)
-    options = options.having(KernelOptions(place=Place(**job["place"])))
+    options = options.having(KernelOptions(place=Place(**job["place"]), isolation=PROCESS))
     options = options.having(AtHand(job["model"]))
     scratch = Scratch(path=Path(job["scratch"]))
     try:

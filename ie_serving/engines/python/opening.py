@@ -11,7 +11,7 @@ from ie_serving.core.runtime.scratch import Scratch
 from ie_serving.core.values.errors import LoadFailed
 from ie_serving.engines import declared
 from ie_serving.engines.base import EngineOptions
-from ie_serving.engines.kernels import KernelOptions, Place
+from ie_serving.engines.kernels import PROCESS, KernelOptions, Place
 from ie_serving.engines.others import AtHand
 from ie_serving.engines.python import ovms, pyovms
 from ie_serving.engines.python.context import LoadContext, kernel_scratch
@@ -101,6 +101,7 @@ def _context(directory: Path, options: EngineOptions, scratch: Scratch) -> LoadC
         version=int(directory.name) if directory.name.isdecimal() else None,
         path=directory,
         params=own_params(options.params),
+        own_process=options.of(KernelOptions).isolation == PROCESS,
         _scratch=scratch,
     )
 

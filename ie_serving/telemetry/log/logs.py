@@ -65,7 +65,7 @@ def chosen() -> Mapping[str, str]:
 def hear(place: str) -> None:
     """Log what the code of users logs whose paths begin with `place`, at the server's level."""
     _users.append(place)
-    if _chosen:  # else `configure` follows
+    if _chosen and len(_users) == 1:  # the level is set: by an earlier version, or by `configure`
         _set(level())
 
 

@@ -323,7 +323,7 @@ KONDUIT_SERVING = (
     Example(243, "DOCUMENTPARSER", "other steps of images and boxes, `DOCUMENTPARSER`, video"),
     Example(246, "importCode", f"{KONDUIT}::test_import_code_runs_once"),
     Example(246, "pythonCodePath", f"{KONDUIT_FILE}::test_paths_of_scripts_begin_at_the_file"),
-    Example(246, "CONDA, VENV, CUSTOM", "`CONDA`, `VENV`, `CUSTOM` are refused"),
+    Example(246, "CONDA, VENV, CUSTOM", "also for `CONDA`, `VENV`, `CUSTOM`"),
     Example(
         247, "variables of each request", f"{KONDUIT}::test_each_request_has_variables_of_its_own"
     ),

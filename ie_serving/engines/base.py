@@ -55,6 +55,8 @@ class EngineOptions:
         '{"inputs": {"text": {"dtype": "string", "shape": [-1]}}}',
         shown="{}",
     )
+    """Types are those of JSON."""
+
     # Each infer request has tensors of its own: far fewer than 100,000 exhaust any memory.
     nireq: int = whole(0, 100_000).setting(
         0, "infer requests run at once; 0 lets the engine choose", "4", ovms="nireq"

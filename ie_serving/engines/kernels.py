@@ -127,13 +127,17 @@ class KernelOptions:
     )
     """None: the files of the version are run by a driver."""
 
-    # A call that hangs takes a thread for good: of its own model, not of the others.
     isolation: str = choice(INLINE, THREAD, PROCESS).setting(
-        THREAD,
+        "",
         "run the kernel in threads of its own, inline in those that all models share, or in"
         " processes of its own, which may crash; never on the event loop",
         "inline",
+        shown=f"{THREAD}; {PROCESS} for packages of IBM EDI",
     )
+    """Empty: threads of its own, so that a call that hangs takes none of other models, or processes
+    if the kernel was written for a server that gives each its own."""
+
+    # Few authors think of threads.
     max_concurrency: int = whole(1, 1000).setting(
         1, "calls of the kernel that run at a time, or batches of calls; its processes", "4"
     )
@@ -152,6 +156,8 @@ class KernelOptions:
         " needs more gets RESOURCE_EXHAUSTED or 429; 0 sets no limit",
         "2000",
     )
+    """MB are 10^6 bytes."""
+
     timeout_ms: float = whole(0, INT32_MAX, "MILLISECONDS").setting(
         0.0,
         "longest time of a call of the kernel, waiting for its turn included; beyond it is"

@@ -170,6 +170,8 @@ class Preprocessing:
         shown="the model's",
         ovms="layout",
     )
+    """Of the only input, or by name of an input or output."""
+
     mean: tuple[float, ...] = MEAN.setting(
         (),
         "subtracted from the input: one number, or one for each channel of the model",
@@ -177,6 +179,8 @@ class Preprocessing:
         shown="none",
         ovms="mean",
     )
+    """In the model's order of colours."""
+
     scale: tuple[float, ...] = SCALE.setting(
         (),
         "what the input is divided by, after the mean",
@@ -184,6 +188,8 @@ class Preprocessing:
         shown="none",
         ovms="scale",
     )
+    """One number, or one for each channel."""
+
     color_format: Pair | None = COLOR_FORMAT.setting(
         None,
         "order of colours that clients send, and the model's: RGB or BGR",

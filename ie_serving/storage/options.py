@@ -40,6 +40,8 @@ class S3Options:
             )
         },
     )
+    """As a URL."""
+
     # Most SDKs of AWS read the first; its command line and boto3 the second.
     region: str = ANY_TEXT.setting(
         "",
@@ -138,6 +140,7 @@ class GcsOptions:
         shown="Google",
         variables="STORAGE_EMULATOR_HOST",
     )
+    """As a URL."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -151,6 +154,8 @@ class MinioOptions:
         shown="required",
         variables="MINIO_ENDPOINT",
     )
+    """Host and port, without the scheme."""
+
     access_key: str = ANY_TEXT.setting(
         "", "access key", "reader", shown="anonymous", variables="MINIO_ACCESS_KEY", is_secret=True
     )
@@ -203,6 +208,8 @@ class StorageOptions:
         "5000",
         word="min_download_bytes_per_second",
     )
+    """Over a minute."""
+
     s3: S3Options = S3Options()
     gcs: GcsOptions = GcsOptions()
     minio: MinioOptions = MinioOptions()

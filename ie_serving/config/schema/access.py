@@ -67,6 +67,8 @@ class Access:
         " the file of keys say what their bearers may do. A URL is asked every 5 minutes",
         "https://login.example.com/keys",
     )
+    """Empty: no token is believed."""
+
     jwt_issuer: str = TEXT.setting(
         "", "issuer of these tokens: their claim iss", "https://login.example.com/"
     )

@@ -29,6 +29,8 @@ class Limits:
         "1073741824",
         shown="half of the memory",
     )
+    """What 0 takes: `server/process/memory_limit.py`."""
+
     # grpcio is the fallback for a client that our own HTTP/2 does not understand.
     grpc_transport: str = choice("http2", "grpcio").setting(
         "http2",

@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 
 from ie_serving.config.files.followed import FollowedConfig
 from ie_serving.config.files.succession import Applied
-from ie_serving.config.schema.workers import check_models
+from ie_serving.config.schema.contradictions import check_models
 from ie_serving.config.settings import ServerSettings
 from ie_serving.models.admin.poll_requests import Poll
 from ie_serving.models.admin.reload_requests import ReloadRequests

@@ -70,11 +70,6 @@ class BridgeOptions:
             yield "API key", server
 
 
-def is_asked(argv: Sequence[str]) -> bool:
-    """Tell whether a command line starts a bridge instead of a server."""
-    return list(argv[:1]) == [COMMAND]
-
-
 def parse(argv: Sequence[str], environ: Mapping[str, str]) -> BridgeOptions:
     """Read the command line.
 

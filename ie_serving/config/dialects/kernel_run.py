@@ -36,11 +36,6 @@ class KernelRun:
     raw: bool
 
 
-def is_asked(argv: Sequence[str]) -> bool:
-    """Tell whether a command line runs a kernel instead of serving."""
-    return list(argv[:1]) == [COMMAND]
-
-
 def parse(argv: Sequence[str]) -> KernelRun:
     """Read the command line, without the program's name.
 

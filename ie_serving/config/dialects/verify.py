@@ -35,11 +35,6 @@ class Verify:
     precision: str
 
 
-def is_asked(argv: Sequence[str]) -> bool:
-    """Tell whether a command line compares a version instead of serving."""
-    return list(argv[:1]) == [COMMAND]
-
-
 def parse(argv: Sequence[str]) -> Verify:
     """Read the command line, without the program's name.
 

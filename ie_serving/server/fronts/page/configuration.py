@@ -9,7 +9,7 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final
 
-from ie_serving.config.schema.catalogue import MODEL, OWNERS, SERVER, STORES
+from ie_serving.config.schema.catalogue import MODEL, OWN, SERVER, STORES
 from ie_serving.config.settings import ServerSettings
 from ie_serving.core.settings.declaration import Setting
 from ie_serving.core.values.hints import name_of
@@ -39,8 +39,7 @@ def configuration(server: ServerSettings, storage: StorageOptions) -> list[dict[
 
 def of_model(config: ModelConfig) -> list[dict[str, Any]]:
     """Describe the settings of one model that differ from their defaults."""
-    kinds = {setting.owner for setting in MODEL} - {"model", "engine"}
-    own: dict[str, Any] = {owner: config.engine.of(OWNERS[owner]) for owner in kinds}
+    own: dict[str, Any] = {owner: config.engine.of(kind) for owner, kind in OWN.items()}
     shown = _described(MODEL, {"model": config, "engine": config.engine, **own})
     return [each for each in shown if each["changed"]]
 

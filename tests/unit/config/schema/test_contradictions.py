@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from ie_serving.config.schema.workers import check, check_models
+from ie_serving.config.schema.contradictions import check, check_models
 from ie_serving.config.settings import ServerSettings, Settings
 from ie_serving.core.values.errors import ConfigError
 from ie_serving.engines.base import EngineOptions

@@ -50,7 +50,7 @@ def test_each_backend_says_what_to_do(advice: dict[Trouble, str], never: set[Tro
 
 
 def test_a_damaged_transfer_from_google_is_called_so() -> None:
-    remote = gcs.GcsRemote(GcsOptions(anonymous=True), Location("gs://b/m", "b", "m/"))
+    remote = gcs.GcsRemote(Location("gs://b/m", "b", "m/"), GcsOptions(anonymous=True))
     with pytest.raises(Corrupted) as caught, remote._client("read 1/m.bin"):
         raise DataCorruption(None, "Checksum mismatch")
     assert "the bytes that arrived are not those that the store promises" in str(caught.value)

@@ -1,7 +1,6 @@
 """All settings, in the order in which help and docs show them, and their names in each command."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from typing import Final
 
 from ie_serving.config.settings import ServerSettings, Settings, TuneSettings
@@ -59,11 +58,14 @@ _SERVER_ORDER: Final = (
 )
 
 
+_STARTS: Final = frozenset((*_MODEL_ORDER, *_SERVER_ORDER))
+
+
 def _in_order(starts: tuple[str, ...]) -> Iterator[Setting]:
     for start in starts:
         is_within = False
         for each in _DECLARED[start.partition(".")[0]]:
-            if each.place in (*_MODEL_ORDER, *_SERVER_ORDER):
+            if each.place in _STARTS:
                 is_within = each.place == start
             if is_within:
                 yield _with_drivers(each) if each.place == "engine.driver" else each
@@ -71,7 +73,7 @@ def _in_order(starts: tuple[str, ...]) -> Iterator[Setting]:
 
 def _with_drivers(setting: Setting) -> Setting:
     """Add the names of drivers, which are not known where the setting is declared."""
-    return replace(setting, parse=drivers.parse_name, form="|".join(drivers.names()))
+    return setting._replace(parse=drivers.parse_name, form="|".join(drivers.names()))
 
 
 (CONFIG_PATH,) = _DECLARED["settings"]

@@ -11,7 +11,8 @@ from ie_serving.core.settings.declaration import Kind
 from ie_serving.core.settings.kinds import BOOLEAN, FILE, HTTP_URL, choice
 
 
-@dataclass(frozen=True, kw_only=True)
+# Without methods: `ServerSettings` makes its own, of all fields, and making some takes time at start.
+@dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
 class Telling:
     """What is logged, and told of requests."""
 

@@ -8,7 +8,6 @@ follow from it: `config/schema/catalogue.py` collects the declarations of all ow
 
 import dataclasses
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple, TypeVar
 
 from ie_serving.core.settings.faults import Parser
@@ -22,8 +21,7 @@ REQUIRED: Final[Any] = dataclasses.MISSING
 """In place of a default, where there must be a value."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Setting:
+class Setting(NamedTuple):
     """One setting, as its declaration and its owner say.
 
     Attributes:
@@ -46,20 +44,20 @@ class Setting:
         merged: whether the value goes into another setting's field instead of one of its own.
     """
 
-    place: str = ""
     parse: Parser[Any]
     form: str
     meaning: str
     example: str
     shown_default: str
     required: bool
-    flag: str = ""
     tfs: str
-    key: str = ""
     variables: tuple[str, ...]
     reads: Parser[Any] | None
     ovms: tuple[str, ...]
     for_all: bool
+    place: str = ""
+    flag: str = ""
+    key: str = ""
     merged: bool = False
 
     @property
@@ -166,10 +164,10 @@ def declared(name: str, owner: type, *, flags: bool = False, keys: bool = False)
         word = _spelt(field.name) if said["word"] is None else said["word"]
         flag = word if said["flag"] is None else said["flag"]
         words = {"flag": flag if flags else "", "key": word if keys else ""}
-        found.append(replace(said["setting"], place=f"{name}.{field.name}", **words))
+        found.append(said["setting"]._replace(place=f"{name}.{field.name}", **words))
         for merged, other in said["merges"].items():
             made = other.metadata["setting"]
-            found.append(replace(made, place=f"{name}.{merged}", merged=True))
+            found.append(made._replace(place=f"{name}.{merged}", merged=True))
     return found
 
 

@@ -73,7 +73,7 @@ class SeveralWorkers:
         self._known: Sequence[Known] = ()
         self._level = 0
         self._own_level: Callable[[str], None] = logs.change
-        self.others = ListedPeers(lambda: self._known, member.changed)
+        self.others = ListedPeers(self._shown, member.changed, member.show_changes)
         self._born = time.monotonic_ns()
 
     def over(self, models: ModelManager, metrics: Metrics) -> "SeveralWorkers":
@@ -145,10 +145,14 @@ class SeveralWorkers:
         strictly = how is How.ALL_OR_NOTHING
         await self._models.apply(configs, all_or_nothing=strictly, agreed=agreed)
 
+    def _shown(self) -> list[Known]:
+        self._member.read_boards()
+        return [board.statuses for board in self._member.open.values()]
+
     def _look(self) -> None:
         """Read the other workers' boards; let models switch to versions that became ready there."""
         before = self._known
-        self._known = [board.statuses for board in self._member.open.values()]
+        self._known = self._shown()
         # The objects are identical while no board has changed: this runs at each message, for
         # example for each connection, and comparing a thousand models takes milliseconds.
         if [*map(id, before)] == [*map(id, self._known)]:

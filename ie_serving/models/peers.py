@@ -62,14 +62,22 @@ class ListedPeers:
     Args of the constructor:
         known: gives those of each other worker that takes requests, as they are known now.
         changed: told that a version of this worker may have another state.
+        show: shows them the present states of this worker's versions.
     """
 
-    def __init__(self, known: Callable[[], Collection[Known]], changed: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        known: Callable[[], Collection[Known]],
+        changed: Callable[[], None],
+        show: Callable[[], None] = lambda: None,
+    ) -> None:
         self._known = known
         self._changed = changed
+        self._show = show
 
     def statuses(self, model: str, own: list[VersionStatus]) -> list[VersionStatus]:
-        """See `Peers`."""
+        """See `Peers`: any other worker that is asked after this reply says the same, or newer."""
+        self._show()
         return merged([own, *(known.get(model, ()) for known in self._known())])
 
     def shared(self, model: str, versions: Collection[int]) -> Collection[int]:

@@ -9,6 +9,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing, suppress
+from itertools import cycle, islice
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -32,6 +33,8 @@ from tests.process import PATIENCE_S, until
 
 CLIENTS = 16
 DEATHS = 3
+MOST_ASKED = 50_000
+"""Requests until a new version is AVAILABLE: a minute of them at least."""
 SOON_S = 3.0
 """Seconds for an answer of a worker that is not stopped."""
 IMAGE = tf.make_tensor_proto(np.zeros((1, 64), np.float32))
@@ -196,13 +199,26 @@ def test_a_version_is_available_where_every_worker_answers_with_it(
     until(lambda: answers(clients) == {2})
 
 
+def test_a_version_that_one_connection_reports_available_is_available_to_all(
+    server: Server, clients: list[Client], repository: Path
+) -> None:
+    """From the first reply that says so. Asked without a pause: it is a matter of milliseconds."""
+    for _ in range(3):
+        version = newest(repository) + 1
+        shutil.copytree(SAMPLE / "1", repository / str(version))
+        asked = islice(cycle(clients), MOST_ASKED)
+        next(each for each in asked if version in each.available())
+        assert [version in each.available() for each in clients] == [True] * CLIENTS
+
+
 def test_a_poll_reaches_every_worker(
     server: Server, clients: list[Client], repository: Path
 ) -> None:
-    shutil.copytree(SAMPLE / "1", repository / "3")
+    version = newest(repository) + 1
+    shutil.copytree(SAMPLE / "1", repository / str(version))
     assert server.rest.post("/v1/models/digits:poll").status_code == 200
-    until(lambda: 3 in clients[0].available())
-    assert {client.predict(version=3) for client in clients} == {3}
+    until(lambda: version in clients[0].available())
+    assert {client.predict(version=version) for client in clients} == {version}
 
 
 def test_the_file_changes_every_worker(

@@ -45,7 +45,8 @@ class Crew:
 
     Attributes:
         boards: what each worker publishes to the others (`member.py`).
-        shown: number of writes to each board, by which others notice a change.
+        shown: number that grows at the beginning and at the end of each write to a board, by which
+            others notice a change; odd while the board is being written.
         configurations, answering: what each worker leaves to its replacement.
         applied: number of the configuration that each worker has applied last (`ledger.py`).
         beats: grows each second while the event loop of a worker runs (`member.py`).
@@ -99,7 +100,7 @@ class Crew:
             with suppress(OSError):
                 os.close(descriptor)
         self.taken[slot] = self.given_to(slot)
-        self.shown[slot] += 1
+        self.shown[slot] += 2 - self.shown[slot] % 2
         for other in range(self.size):
             if other != slot:
                 self.mailboxes.send(other, LOOK)

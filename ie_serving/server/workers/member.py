@@ -39,6 +39,8 @@ on its event loop takes milliseconds, but a library import or unpickling in a th
 interpreter for seconds. Counted in own beats, not in seconds of a clock, which goes on while the
 whole server is suspended. Shorter than the limit of a REST request."""
 
+_NOT_SEEN: Final = -1
+
 Handler = Callable[..., Awaitable[None]]
 """Answers one kind of call: receives the line and the arguments, and sends its answers."""
 
@@ -85,7 +87,7 @@ class Member:
         self.slot = slot
         self.boards: Mapping[int, Board] = {}
         self._own = Board(pid=os.getpid())
-        self._seen = [-1] * crew.size
+        self._seen = [_NOT_SEEN] * crew.size
         self._heard = crew.beats.all()
         self._missed = [0] * crew.size
         self._handlers: dict[str, Handler] = {}
@@ -161,32 +163,43 @@ class Member:
             await self._news.wait()
 
     def look(self) -> None:
+        """Read the boards that have changed, and tell those who watch."""
+        self.read_boards()
+        for watcher in self._watchers:
+            watcher()
+        self._news.set()
+
+    def read_boards(self) -> None:
         """Read the boards that have changed."""
         boards = dict(self.boards)
         for slot, times in enumerate(self.crew.shown.all()):
             if slot == self.slot or times == self._seen[slot]:
                 continue
-            self._seen[slot] = times
+            # An odd number: the board is being written, so it is read again next time.
+            self._seen[slot] = _NOT_SEEN if times % 2 else times
             if content := self.crew.boards[slot].read():
                 boards[slot] = pickle.loads(content)
             else:
                 boards.pop(slot, None)
         self.boards = boards
-        for watcher in self._watchers:
-            watcher()
-        self._news.set()
+
+    def show_changes(self) -> None:
+        """Publish now what `changed` has been told."""
+        if self._writing:
+            self._write()
 
     def _write(self) -> None:
         if self._writing:
             self._writing.cancel()
             self._writing = None
         self._own = replace(self._own, statuses=self._statuses())
+        shown = self.crew.shown
+        shown[self.slot] += 1
         try:
             self.crew.boards[self.slot].write(pickle.dumps(self._own))
         except OSError as error:
             log.warning(Event("board not written", cause=error.strerror))
-            return
-        self.crew.shown[self.slot] += 1
+        shown[self.slot] += 1
         for slot in range(self.crew.size):
             if slot != self.slot:
                 self.crew.mailboxes.send(slot, LOOK)

@@ -150,6 +150,31 @@ async def test_a_board_is_seen_by_others(members: list[Member]) -> None:
     assert first.open[1].statuses == {"m": [VersionStatus(1, State.AVAILABLE, "")]}
 
 
+async def test_a_board_that_is_read_while_it_is_written_is_read_again(
+    members: list[Member], crew: Crew
+) -> None:
+    """Else a worker could show a state longer than another one that has read it a moment later."""
+    reader, _ = members
+    crew.shown[1] += 1
+    reader.read_boards()
+    crew.boards[1].write(pickle.dumps(Board(pid=7)))
+    reader.read_boards()
+    assert reader.boards[1].pid == 7
+    crew.shown[1] += 1
+
+
+async def test_what_has_changed_is_shown_at_once_where_a_status_tells_it(
+    members: list[Member],
+) -> None:
+    first, second = members
+    first.changed()
+    before = second.crew.shown[0]
+    first.show_changes()
+    assert second.crew.shown[0] == before + 2
+    first.show_changes()
+    assert second.crew.shown[0] == before + 2, "nothing has changed"
+
+
 async def test_the_lowest_slot_that_takes_requests_is_the_first(members: list[Member]) -> None:
     first, second = members
     assert second.is_first
@@ -199,7 +224,7 @@ async def test_a_worker_without_a_sign_of_life_is_not_waited_for(
     asking = Member(crew, 1)
     asking.begin(dict)
     crew.boards[0].write(pickle.dumps(Board(pid=7, phase=Phase.OPEN)))
-    crew.shown[0] += 1
+    crew.shown[0] += 2
     await asyncio.wait_for(asking.until(lambda: 0 in asking.open), PATIENCE_S)
     assert not asking.is_first
     asked = await asking.call(0, "anything")
@@ -230,7 +255,7 @@ async def test_who_was_asked_waits_no_longer_for_one_that_stops(
     asked.answer("wait", wait)
     asked.begin(dict)
     crew.boards[0].write(pickle.dumps(Board(pid=7, phase=Phase.OPEN)))
-    crew.shown[0] += 1
+    crew.shown[0] += 2
     here, there = socket.socketpair()
     line = await Line.over(here)
     line.tell(("wait", ()))

@@ -8,7 +8,6 @@ all workers (`server/workers`). A server with one worker builds none of this.
 import asyncio
 import logging
 import pickle
-import time
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Any, Final, NamedTuple
@@ -25,7 +24,7 @@ from ie_serving.models.peers import Known, ListedPeers, gained_or_lost
 from ie_serving.server.process.handover import Left
 from ie_serving.server.transport.connection_limit import ConnectionLimit
 from ie_serving.server.workers.changes import Agreed, Changes, How
-from ie_serving.server.workers.counted import Counted, Counts
+from ie_serving.server.workers.counted import Counted, Numbers
 from ie_serving.server.workers.ledger import Ledger
 from ie_serving.server.workers.line import Line, Silent
 from ie_serving.server.workers.member import Member, Phase
@@ -74,7 +73,6 @@ class SeveralWorkers:
         self._level = 0
         self._own_level: Callable[[str], None] = logs.change
         self.others = ListedPeers(self._shown, member.changed, member.show_changes)
-        self._born = time.monotonic_ns()
 
     def over(self, models: ModelManager, metrics: Metrics) -> "SeveralWorkers":
         """See `Workers`."""
@@ -83,7 +81,8 @@ class SeveralWorkers:
             self._member, self._ledger, self._apply_here, partial(check_models, self._server)
         )
         self._member.answer(PAGE, partial(_answer, self._told))
-        self._counted = Counted(self._member.crew, self._member.check_process)
+        self._counted = Counted(self._member.crew, self._member.slot)
+        self._telling = asyncio.Lock()
         self._own_page = metrics.own_page
         metrics.united = self._page
         return self
@@ -231,28 +230,27 @@ class SeveralWorkers:
         workers = 1 + len(self._member.open)
         asked = _heard(self._member.ask_all(PAGE, limit_s=PAGE_S))
         found = await _all(self._told(), asked)
-        counts = await asyncio.to_thread(_counts, found)
-        gone = await self._counted.of_the_gone(counts)
-        pages, whole = [each.page for each in found], len(found) >= workers
-        return await asyncio.to_thread(partial(summed, pages, gone, whole=whole))
+        whole = len(found) >= workers
+        return await asyncio.to_thread(self._united, found, whole=whole)
+
+    def _united(self, found: Sequence["_Told"], *, whole: bool) -> bytes:
+        gone = self._counted.of_the_gone({each.slot: each.before for each in found})
+        return summed([each.page for each in found], gone, whole=whole)
 
     async def _told(self) -> "_Told":
-        # Before the page is written: a request that comes meanwhile gets the same page.
-        now = time.monotonic_ns()
-        return _Told(self._member.slot, self._born, now, await self._own_page())
+        # One at a time: the counters of an older page must not be stored after those of a newer.
+        async with self._telling:
+            page = await self._own_page()
+            self._counted.store(await asyncio.to_thread(counted, page))
+        return _Told(self._member.slot, page, self._counted.before)
 
 
 class _Told(NamedTuple):
-    """The metrics of one worker; see `Counts`."""
+    """The metrics of one worker; `before` is that of `Counted`."""
 
     slot: int
-    born: int
-    told: int
     page: bytes
-
-
-def _counts(found: Sequence[_Told]) -> dict[int, Counts]:
-    return {each.slot: Counts(each.born, each.told, counted(each.page)) for each in found}
+    before: Numbers
 
 
 async def _answer(work: Callable[..., Awaitable[Any]], line: Line, *arguments: Any) -> None:  # noqa: ANN401

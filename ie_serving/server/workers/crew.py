@@ -53,8 +53,7 @@ class Crew:
         connections: number of each worker's connections, or NOT_ACCEPTING (`spread.py`).
         given, taken: connections that were handed over: from one slot to another (a row for each
             giver), and how many each has received.
-        counted: each worker's counters when they were read last (`counted.py`).
-        counting: file whose lock is held while `counted` is read and written.
+        counted: each slot's counters when they were told last (`counted.py`).
         log_level: number of the level that was last requested; 0: none was.
         turn: file whose lock is held while the configuration of all is changed (`turn.py`).
     """
@@ -65,7 +64,7 @@ class Crew:
         self.boards: Sequence[Place] = [place() for _ in range(size)]
         self.configurations: Sequence[Place] = [place() for _ in range(size)]
         self.answering: Sequence[Place] = [place() for _ in range(size)]
-        self.counted = place()
+        self.counted: Sequence[Place] = [place() for _ in range(size)]
         self.shown = Numbers(size)
         self.applied = Numbers(size)
         self.beats = Numbers(size)
@@ -73,7 +72,7 @@ class Crew:
         self.given = Numbers(size * size)
         self.taken = Numbers(size)
         self.log_level = Numbers(1)
-        self.turn, self.counting = _nameless(), _nameless()
+        self.turn = _nameless()
 
     @property
     def has_accepting(self) -> bool:

@@ -26,8 +26,8 @@ from ie_serving.server.transport.connection_limit import ConnectionLimit
 from ie_serving.server.workers.changes import Agreed, Changes, How
 from ie_serving.server.workers.counted import Counted, Numbers
 from ie_serving.server.workers.ledger import Ledger
-from ie_serving.server.workers.line import Line, Silent
-from ie_serving.server.workers.member import Member, Phase
+from ie_serving.server.workers.member import Member, Phase, Silent
+from ie_serving.server.workers.questions import Questions
 from ie_serving.server.workers.spread import Spread
 from ie_serving.telemetry.log import logs
 from ie_serving.telemetry.metrics.page import Metrics
@@ -66,6 +66,7 @@ class SeveralWorkers:
     def __init__(self, member: Member, ledger: Left, server: ServerSettings) -> None:
         assert isinstance(ledger, Ledger)  # the arbiter makes member and ledger, or neither
         self._member = member
+        self._questions = Questions(member)
         self.among = self
         self._ledger = ledger
         self._server = server
@@ -80,7 +81,7 @@ class SeveralWorkers:
         self._changes = Changes(
             self._member, self._ledger, self._apply_here, partial(check_models, self._server)
         )
-        self._member.answer(PAGE, partial(_answer, self._told))
+        self._questions.answer(PAGE, self._told)
         self._counted = Counted(self._member.crew, self._member.slot)
         self._telling = asyncio.Lock()
         self._own_page = metrics.own_page
@@ -104,19 +105,16 @@ class SeveralWorkers:
         self._member.watch(self._follow_level)
         self._look()
         await config.start()
-        self._changes.begin(config, self._newest)
-        await self._changes.catch_up()
+        await self._changes.begin(config, self._newest)
         self._spread.expect()
-        self._member.enter(Phase.OPEN)
+        self._member.show(phase=Phase.OPEN)
         if not is_replacement:
             await self._together()
 
     async def _together(self) -> None:
         size = self._member.crew.size - 1
         try:
-            await asyncio.wait_for(
-                self._member.until(lambda: len(self._member.open) == size), TOGETHER_S
-            )
+            await self._member.until(lambda: len(self._member.open) == size, TOGETHER_S)
         except asyncio.TimeoutError:
             return
 
@@ -169,20 +167,20 @@ class SeveralWorkers:
 
     def poll_all(self, own: Poll) -> Poll:
         """See `Workers`."""
-        self._member.answer(POLL, partial(_answer, own))
+        self._questions.answer(POLL, own)
 
         async def poll(model: str) -> None:
-            await _all(own(model), self._member.ask_all(POLL, model, limit_s=POLL_S))
+            await _all(own(model), self._questions.ask_all(POLL, model, limit_s=POLL_S))
 
         return poll
 
     def reload_all(self, own: ReloadRequests) -> Callable[[], Awaitable[bool]]:
         """See `Workers`."""
-        self._member.answer(VERSIONS, partial(_answer, own.versions))
+        self._questions.answer(VERSIONS, own.versions)
 
         async def reload() -> bool:
             is_new = await own.file()  # which changes all workers
-            asked = self._member.ask_all(VERSIONS, limit_s=RELOAD_S)
+            asked = self._questions.ask_all(VERSIONS, limit_s=RELOAD_S)
             return any(await _all(own.versions(), asked)) or is_new
 
         return reload
@@ -194,12 +192,12 @@ class SeveralWorkers:
         async def follow() -> None:
             self._follow_level()
 
-        self._member.answer(LEVEL, partial(_answer, follow))
+        self._questions.answer(LEVEL, follow)
 
         async def change(level: str) -> None:
             self._level = self._member.crew.log_level[0] = getattr(logging, level)
             own(level)
-            await _heard(self._member.ask_all(LEVEL, limit_s=LEVEL_S))
+            await _heard(self._questions.ask_all(LEVEL, limit_s=LEVEL_S))
 
         return change
 
@@ -219,7 +217,7 @@ class SeveralWorkers:
 
         async def ready() -> None:
             await own()
-            member.enter(Phase.READY)
+            member.show(phase=Phase.READY)
             await member.until(lambda: all(b.phase >= Phase.READY for b in member.open.values()))
 
         return ready
@@ -228,7 +226,7 @@ class SeveralWorkers:
 
     async def _page(self) -> bytes:
         workers = 1 + len(self._member.open)
-        asked = _heard(self._member.ask_all(PAGE, limit_s=PAGE_S))
+        asked = _heard(self._questions.ask_all(PAGE, limit_s=PAGE_S))
         found = await _all(self._told(), asked)
         whole = len(found) >= workers
         return await asyncio.to_thread(self._united, found, whole=whole)
@@ -251,10 +249,6 @@ class _Told(NamedTuple):
     slot: int
     page: bytes
     before: Numbers
-
-
-async def _answer(work: Callable[..., Awaitable[Any]], line: Line, *arguments: Any) -> None:  # noqa: ANN401
-    line.tell(await work(*arguments))
 
 
 async def _all(own: Awaitable[Any], others: Awaitable[list[Any]]) -> list[Any]:

@@ -8,6 +8,7 @@ import socket
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, suppress
 from itertools import cycle, islice
 from pathlib import Path
@@ -290,6 +291,26 @@ def test_a_killed_worker_is_replaced_and_costs_the_others_no_request(
     assert statuses >= CLIENTS
     assert counted(server, "ie_serving_requests_total", **asked) == statuses
     until(lambda: min(connections(server).values()) >= CLIENTS // 4)
+
+
+@pytest.mark.parametrize("victim", [0, 1])
+def test_a_worker_that_dies_during_a_change_leaves_all_with_one_configuration(
+    server: Server, clients: list[Client], repository: Path, victim: int
+) -> None:
+    """Whether it leads the change or follows it; the next change is made by all."""
+    clients[0].reload(digits=repository)
+    with ThreadPoolExecutor(1) as pool:
+        change = pool.submit(clients[0].reload, digits=repository, raced=SAMPLE)
+        server.line("model=raced .*stage=compiling")
+        os.kill(sorted(server.pids()[1:])[victim], signal.SIGKILL)
+        server.line("worker ended and is replaced")
+        server.line(READY)
+        change.exception(PATIENCE_S)
+    told = (grpc.StatusCode.OK, grpc.StatusCode.NOT_FOUND)
+    until(lambda: {refusal(each, "raced") for each in clients} in ({told[0]}, {told[1]}))
+    clients[-1].reload(digits=repository, next=SAMPLE)
+    assert answers(clients, "next") == {2}
+    assert {refusal(each, "raced") for each in clients} == {grpc.StatusCode.NOT_FOUND}
 
 
 def test_counters_neither_fall_nor_count_twice_while_workers_die(

@@ -1,49 +1,57 @@
-"""Changes the configuration of all workers in two phases: all prepare, then all commit.
+"""Changes the configuration of all workers: one of them leads each change, the others follow it.
 
-    asked worker                            every other one
-    takes its turn
-    "change", number, models       ──>      prepares: loads what is new
+    leader                                  every other worker
+    takes the lock
+    shows the change on its board  ──>      prepares: loads what is new
     prepares as well
-                                   <──      prepared, or the error, which ends the change
-    commits: names change hands
-    commit                         ──>      commits
-                                   <──      done
-    releases its turn
+                                   <──      shows that it is prepared, or why it cannot be
+    all are prepared: commits,
+    and writes it to the ledger    ──>      commits
+                                   <──      writes it to the ledger
+    takes the change off its board
+    releases the lock
 
-A change that is not all-or-nothing needs no preparation. A worker that dies is skipped: its
-replacement begins with the configuration that was committed last (`ledger.py`). A stopped or hung
-worker is skipped as well if there is nothing to prepare, and catches up when it continues; else
-the change is refused, since that worker would answer differently from the rest. If the asked worker
-is stopped or hangs, the others undo their preparation, and further changes are refused with an
-error that names it. If it dies between two commits, the others see by the change numbers that they
-are behind, and apply the change themselves.
+Any worker can lead; the lock of the kernel decides which one does, and goes with its process. A
+worker that finds by the ledger that it is behind applies the newest configuration by itself. So:
+
+- The leader dies, hangs or gives up before it commits: the others see that its board no longer has
+  the change, or that the leader is silent, and undo their preparation.
+- The leader dies after it has committed: the others see the commit in the ledger, and commit.
+- A worker that dies is not waited for: its replacement begins with the newest configuration.
+- A silent worker refuses a change that has to be prepared, since it would answer differently from
+  the rest. A change that is not all-or-nothing is made without it, and it catches up.
 """
 
 import asyncio
+import fcntl
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+import os
+import pickle
+import struct
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager, suppress
 from enum import Enum
 from functools import partial
-from typing import Any, Final, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
-from ie_serving.core.values.errors import ServingError
+from ie_serving.core.values.errors import NotAvailable, ServingError, portable
 from ie_serving.server.workers.ledger import Ledger
-from ie_serving.server.workers.line import Gone, Line, Silent
-from ie_serving.server.workers.member import Member
-from ie_serving.server.workers.turn import Turn
+from ie_serving.server.workers.member import Answer, Board, Change, Member
 from ie_serving.telemetry.log.logs import Event
 
 log = logging.getLogger(__name__)
 
-CHANGE: Final = "change"
-PREPARED: Final = "prepared"
-COMMIT: Final = "commit"
-DONE: Final = "done"
 LOADING_S: Final = 3600.0
 """Seconds that other workers may take to load, above any load; the caller's deadline is shorter."""
 COMMIT_S: Final = 10.0
 """Seconds for a commit, which takes milliseconds; then the change is answered without that worker.
 Less than the limit of a REST request, whose client would be told that nothing has changed."""
+ASK_S: Final = 0.02
+"""Seconds between two tries to get the lock: the kernel does not notify. Changes take longer, and
+rarely does one wait."""
+LONGEST_S: Final = 600.0
+"""Seconds that a change waits for the lock while others load models; then it fails."""
 
 Configs = Sequence[Any]
 Agreed = Callable[[], Awaitable[None]]
@@ -75,6 +83,14 @@ class Followed(Protocol):
     seen: str | None
 
 
+class _Wanted(NamedTuple):
+    """The body of a change: its kind, all models, and the digest of the configuration file."""
+
+    how: How
+    configs: Configs
+    seen: str | None
+
+
 class Changes:
     """Changes the configuration of all workers. Lives on one event loop.
 
@@ -96,15 +112,16 @@ class Changes:
         self._ledger = ledger
         self._apply = apply
         self._check = check
-        self._turn = Turn(member.crew.turn, member.check_process)
+        self._lock = ConfigLock(member.crew.lock, member.check_process)
+        self._changing = asyncio.Lock()  # this worker leads or follows one change at a time
         self._followed: Followed | None = None
-        self._catching_up: asyncio.Task[None] | None = None
-        self._following = 0
+        self._following: asyncio.Task[None] | None = None
         self._not_applied = ""
-        member.answer(CHANGE, self._follow)
 
-    def begin(self, followed: Followed, newest: Callable[[], tuple[Configs, str | None]]) -> None:
-        """Check from now on whether this worker has missed a change.
+    async def begin(
+        self, followed: Followed, newest: Callable[[], tuple[Configs, str | None]]
+    ) -> None:
+        """Catch up with the other workers, and follow their changes from now on.
 
         Args:
             followed: the configuration file.
@@ -112,6 +129,9 @@ class Changes:
         """
         self._followed = followed
         self._newest = newest
+        # After a change in progress, whose leader may not wait for this worker.
+        async with self._lock.held():
+            await self._catch_up()
         self._member.watch(self._look)
 
     async def change(self, how: How, make: Callable[[], Configs]) -> None:
@@ -124,104 +144,125 @@ class Changes:
         Raises:
             ServingError: the configuration cannot be applied; no worker has changed.
         """
-        async with self._turn.taken():
+        async with self._lock.held(), self._changing:
+            await self._catch_up()
             configs = make()
             self._check(configs)
-            number = self._ledger.newest + 1
+            if how is not How.BY_MODEL:
+                for slot in self._member.open:
+                    self._member.check(slot)
             seen = self._followed.seen if self._followed else None
-            ask = partial(self._ask_all, number, configs, seen, how)
-            if how is How.BY_MODEL:
-                await self._apply(how, configs, partial(self._numbered, number, seen))
-                await _done(await ask())
-            else:
-                await self._in_two_steps(number, how, configs, seen, await ask())
+            await self._lead(_Wanted(how, configs, seen))
 
-    async def _in_two_steps(
-        self, number: int, how: How, configs: Configs, seen: str | None, lines: list[Line]
-    ) -> None:
-        waits = [asyncio.ensure_future(line.hear(LOADING_S)) for line in lines]
-        for wait in waits:
-            wait.add_done_callback(_look_at)
-
-        async def agreed() -> None:
-            await _without_gone(waits)
-            await self._numbered(number, seen)
-
+    async def _lead(self, wanted: _Wanted) -> None:
+        number = self._member.crew.changes[0] = self._member.crew.changes[0] + 1
+        self._member.show(change=Change(number, pickle.dumps(wanted)))
         try:
-            await self._apply(how, configs, agreed)
-            # No await between this worker's commit and the message to the others.
-            for line in lines:
-                line.tell(COMMIT)
-            await _done(lines)
+            agreed = partial(self._all_agreed, number, wanted)
+            await self._apply(wanted.how, wanted.configs, agreed)
+            self._member.show()
+            await self._all_done(number)
         finally:
-            for wait in waits:
-                wait.cancel()
-            _close(lines)
+            self._member.show(change=None)
 
-    async def _ask_all(
-        self, number: int, configs: Configs, seen: str | None, how: How
-    ) -> list[Line]:
-        lines: list[Line] = []
-        try:
-            for slot in self._member.open:
-                if line := await self._ask(slot, number, configs, seen, how):
-                    lines.append(line)
-        except BaseException:  # also cancellation: only this frame refers to the lines
-            _close(lines)
-            raise
-        return lines
+    async def _all_agreed(self, number: int, wanted: _Wanted) -> None:
+        if wanted.how is not How.BY_MODEL:
+            try:
+                await self._member.until(partial(self._are_prepared, number), LOADING_S)
+            except asyncio.TimeoutError:
+                raise NotAvailable(f"other workers have loaded for {LOADING_S:g} s") from None
+        self._commit(number, wanted)
 
-    async def _ask(
-        self, slot: int, number: int, configs: Configs, seen: str | None, how: How
-    ) -> Line | None:
-        """Ask one worker; None if the change is made without it. Raises: Silent."""
-        try:
-            return await self._member.call(slot, CHANGE, number, configs, seen, how)
-        except (Gone, Silent) as error:
-            log.warning(Event("worker not heard", verb=CHANGE, cause=error))
-            if isinstance(error, Silent) and how is not How.BY_MODEL:
-                raise
-            return None
+    def _are_prepared(self, number: int) -> bool:
+        """Return whether all other workers are prepared. Raises: ServingError, if one cannot be."""
+        for slot, board in self._member.open.items():
+            self._member.check(slot)
+            if error := _refusal(board, number):
+                raise error
+        return all(board.answer.number == number for board in self._member.open.values())
 
-    async def _numbered(self, number: int, seen: str | None) -> None:
-        """Record the number of the change, in the step that commits it."""
+    def _commit(self, number: int, wanted: _Wanted) -> None:
+        """Take note of the number that the models, which commit now, write to the ledger."""
         self._ledger.number = number
         if self._followed is not None:
-            self._followed.seen = seen
+            self._followed.seen = wanted.seen
 
-    async def _follow(
-        self, line: Line, number: int, configs: Configs, seen: str | None, how: How
-    ) -> None:
-        async def agreed() -> None:
-            if how is not How.BY_MODEL:
-                line.tell(PREPARED)
-                await line.hear(LOADING_S)
-            await self._numbered(number, seen)
+    async def _all_done(self, number: int) -> None:
+        """Wait until all others have committed; log those that have not."""
+        with suppress(asyncio.TimeoutError):
+            await self._member.until(lambda: not self._awaited(number), COMMIT_S)
+        for slot, board in self._member.open.items():
+            if not self._ledger.has(slot, number):
+                cause = _refusal(board, number) or f"{self._member.name_of(slot)} has not changed"
+                log.warning(Event("worker not heard", verb="change", cause=cause))
 
-        self._following += 1
-        try:
-            await self._apply(how, configs, agreed)
-        finally:
-            self._following -= 1
-        line.tell(DONE)
+    def _awaited(self, number: int) -> bool:
+        return any(
+            not self._ledger.has(slot, number)
+            and not _refusal(board, number)
+            and not self._member.is_silent(slot)
+            for slot, board in self._member.open.items()
+        )
+
+    # -- changes that another worker leads ---------------------------------------------------
 
     def _look(self) -> None:
-        """Change to the newest configuration if this worker has missed it."""
-        is_busy = self._following or (self._catching_up and not self._catching_up.done())
-        if self._ledger.is_behind and not is_busy:
-            self._catching_up = asyncio.ensure_future(self.catch_up())
+        """Follow another worker's change, or catch up with a change that was missed."""
+        is_idle = self._following is None or self._following.done()
+        if is_idle and (self._shown() or self._ledger.is_behind):
+            self._following = asyncio.ensure_future(self._follow())
 
-    async def catch_up(self) -> None:
-        """Change to the newest configuration if another worker has applied it without this one."""
+    def _shown(self) -> Change | None:
+        """Return the change that another worker leads; None if this one has followed it already."""
+        changes = (board.change for board in self._member.boards.values())
+        new = [each for each in changes if each and each.number > self._member.own.answer.number]
+        return max(new, key=lambda each: each.number, default=None)
+
+    async def _follow(self) -> None:
+        async with self._changing:
+            change = self._shown()
+            if change is None or change.number > self._ledger.newest:
+                await self._catch_up()
+            if change is not None:
+                self._member.show(answer=await self._followed_to(change))
+
+    async def _followed_to(self, change: Change) -> Answer:
+        """Take part in a change to its end; return the answer that remains."""
+        wanted: _Wanted = pickle.loads(change.body)
         try:
-            # After a change in progress, which may be about to reach this worker.
-            async with self._turn.taken():
-                if self._ledger.is_behind:
-                    number = self._ledger.newest
-                    configs, seen = self._newest()
-                    log.warning(Event("change missed, made now", number=number))
-                    agreed = partial(self._numbered, number, seen)
-                    await self._apply(How.BY_MODEL, configs, agreed)
+            agreed = partial(self._agreed, change.number, wanted)
+            await self._apply(wanted.how, wanted.configs, agreed)
+        except Exception as error:
+            return Answer(change.number, portable(error))
+        return Answer(change.number)
+
+    async def _agreed(self, number: int, wanted: _Wanted) -> None:
+        self._member.show(answer=Answer(number))
+        await self._member.until(lambda: self._ledger.newest >= number or self._is_over(number))
+        if self._ledger.newest < number:
+            raise NotAvailable("the worker that changed the configuration did not go on")
+        self._commit(number, wanted)
+
+    def _is_over(self, number: int) -> bool:
+        """Return whether no worker leads the change any more."""
+        return not any(
+            board.change and board.change.number == number and not self._member.is_silent(slot)
+            for slot, board in self._member.boards.items()
+        )
+
+    async def _catch_up(self) -> None:
+        """Change to the newest configuration if other workers have applied it without this one."""
+        if self._followed is None or not self._ledger.is_behind:
+            return
+        number = self._ledger.newest
+        log.warning(Event("change missed, made now", number=number))
+
+        async def agreed() -> None:
+            self._commit(number, wanted)
+
+        try:
+            wanted = _Wanted(How.BY_MODEL, *self._newest())
+            await self._apply(wanted.how, wanted.configs, agreed)
         except ServingError as error:
             # Tried each second, logged once for each cause.
             if str(error) != self._not_applied:
@@ -231,37 +272,62 @@ class Changes:
             self._not_applied = ""
 
 
-def _close(lines: Sequence[Line]) -> None:
-    for line in lines:
-        line.close()
+def _refusal(board: Board, number: int) -> ServingError | None:
+    return board.answer.error if board.answer.number == number else None
 
 
-async def _done(lines: Sequence[Line]) -> None:
-    """Wait until all others have committed; log their errors."""
-    await asyncio.gather(*map(_committed, lines))
+class ConfigLock:
+    """The lock whose holder leads a change. Lives on one event loop of each worker.
+
+    The kernel releases the lock when its process dies. POSIX locks belong to processes, so workers
+    do not share a lock although they have inherited the same file (fcntl(2)).
+
+    Args of the constructor:
+        file: shared by all workers.
+        check: raises NotAvailable if the process that holds the lock is stopped or hangs.
+    """
+
+    def __init__(self, file: int, check: Callable[[int], None]) -> None:
+        self._file = file
+        self._check = check
+        self._here = asyncio.Lock()
+
+    @asynccontextmanager
+    async def held(self) -> AsyncIterator[None]:
+        """Hold the lock during the body.
+
+        Raises:
+            NotAvailable: the holder is stopped or hangs, or holds the lock for too long.
+        """
+        async with self._here:
+            until = time.monotonic() + LONGEST_S
+            while not self._taken():
+                holder = self._holder()
+                self._check(holder)
+                if time.monotonic() > until:
+                    raise NotAvailable(
+                        f"worker process {holder} has made another change for {LONGEST_S:g} s, and"
+                        " is not done; ask again later"
+                    )
+                await asyncio.sleep(ASK_S)
+            try:
+                yield
+            finally:
+                fcntl.lockf(self._file, fcntl.LOCK_UN)
+
+    def _taken(self) -> bool:
+        try:
+            fcntl.lockf(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            return False
+        return True
+
+    def _holder(self) -> int:
+        """Return the process that holds the lock; 0 if none does any more."""
+        asked = struct.pack(_LOCK, fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
+        kind, *_, pid = struct.unpack(_LOCK, fcntl.fcntl(self._file, fcntl.F_GETLK, asked))
+        return 0 if kind == fcntl.F_UNLCK else int(pid)
 
 
-def _look_at(wait: "asyncio.Future[Any]") -> None:
-    """Retrieve an error that came after another one, so that asyncio does not log it."""
-    if not wait.cancelled():
-        wait.exception()
-
-
-async def _committed(line: Line) -> None:
-    try:
-        await line.hear(COMMIT_S)
-    except ServingError as error:
-        log.warning(Event("worker not heard", verb=CHANGE, cause=error))
-    finally:
-        line.close()
-
-
-async def _without_gone(waits: Sequence["asyncio.Future[Any]"]) -> None:
-    """Wait until all workers that have not died are prepared. Raises: ServingError."""
-    pending: set[asyncio.Future[Any]] = set(waits)
-    while pending:
-        done, pending = await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
-        for wait in done:
-            error = wait.exception()
-            if error is not None and not isinstance(error, Gone):
-                raise error
+_LOCK: Final = "hhlli"
+"""`struct flock` of fcntl(2): type, whence, start, length, pid."""

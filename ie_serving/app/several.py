@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Any, Final, NamedTuple
 
+from ie_serving.app.workers import Workers
 from ie_serving.config.files.followed import FollowedConfig
 from ie_serving.config.files.succession import Applied
 from ie_serving.config.schema.workers import check_models
@@ -51,21 +52,12 @@ TOGETHER_S: Final = 30.0
 first to open them would get all clients that connect meanwhile. After that it opens them alone."""
 
 
-class SeveralWorkers:
-    """Several workers, as `workers.Workers` describes them. Lives on one event loop.
+class SeveralWorkers(Workers):
+    """Several workers. Lives on one event loop; methods of `Workers` are described there."""
 
-    Args of the constructor:
-        member: this worker.
-        ledger: the configurations that the workers have applied.
-        server: the settings, the same in all workers.
-
-    Attributes:
-        others, among: see `Workers`.
-    """
-
-    def __init__(self, member: Member, ledger: Left, server: ServerSettings) -> None:
-        assert isinstance(ledger, Ledger)  # the arbiter makes member and ledger, or neither
-        self._member = member
+    def __init__(self, ledger: Left, server: ServerSettings) -> None:
+        assert isinstance(ledger, Ledger)  # the arbiter makes it where it starts several workers
+        self._member = member = Member(ledger.crew, ledger.slot)
         self._questions = Questions(member)
         self.among = self
         self._ledger = ledger

@@ -18,19 +18,20 @@ class Ledger:
         is_first: the whole server starts: copies of others do not apply to this worker.
 
     Attributes:
+        crew, slot: as given.
         number: of the change that this worker has applied last.
     """
 
     def __init__(self, crew: Crew, slot: int, *, is_first: bool) -> None:
-        self._crew = crew
-        self._slot = slot
+        self.crew = crew
+        self.slot = slot
         self._is_first = is_first
         self.number = 0
 
     @property
     def newest(self) -> int:
         """Number of the last change that any worker has applied."""
-        return max(self._crew.applied.all())
+        return max(self.crew.applied.all())
 
     @property
     def is_behind(self) -> bool:
@@ -39,7 +40,7 @@ class Ledger:
 
     def has(self, slot: int, number: int) -> bool:
         """Return whether a worker has applied a change, or a later one."""
-        return self._crew.applied[slot] >= number
+        return self.crew.applied[slot] >= number
 
     def read(self) -> bytes:
         """Return the newest copy, and record its number as applied here."""
@@ -48,22 +49,22 @@ class Ledger:
 
     def newest_copy(self) -> bytes:
         """Return the newest copy, this worker's own among equals; empty if there is none."""
-        applied = self._crew.applied.all()
+        applied = self.crew.applied.all()
         newest = max(applied)
         slots = [slot for slot, number in enumerate(applied) if number == newest]
-        return _first_of(self._crew.configurations[slot] for slot in self._own_first(slots))
+        return _first_of(self.crew.configurations[slot] for slot in self._own_first(slots))
 
     def _own_first(self, slots: Iterable[int]) -> list[int]:
-        return sorted(slots, key=lambda slot: slot != self._slot)
+        return sorted(slots, key=lambda slot: slot != self.slot)
 
     def write(self, data: bytes, /) -> None:
         """Replace this worker's copy. Raises: OSError, and the previous copy stays."""
-        self._crew.configurations[self._slot].write(data)
-        self._crew.applied[self._slot] = self.number
+        self.crew.configurations[self.slot].write(data)
+        self.crew.applied[self.slot] = self.number
 
     def clear(self) -> None:
         """Forget the own copy."""
-        self._crew.configurations[self._slot].clear()
+        self.crew.configurations[self.slot].clear()
 
 
 class Answering:

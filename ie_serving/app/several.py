@@ -10,7 +10,7 @@ import logging
 import pickle
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from ie_serving.app.workers import Workers
 from ie_serving.config.files.followed import FollowedConfig
@@ -27,7 +27,7 @@ from ie_serving.server.transport.connection_limit import ConnectionLimit
 from ie_serving.server.workers.changes import Agreed, Changes, How
 from ie_serving.server.workers.counted import Counted, Numbers
 from ie_serving.server.workers.ledger import Ledger
-from ie_serving.server.workers.member import Member, Phase, Silent
+from ie_serving.server.workers.member import Member, Phase
 from ie_serving.server.workers.questions import Questions
 from ie_serving.server.workers.spread import Spread
 from ie_serving.telemetry.log import logs
@@ -162,7 +162,7 @@ class SeveralWorkers(Workers):
         self._questions.answer(POLL, own)
 
         async def poll(model: str) -> None:
-            await _all(own(model), self._questions.ask_all(POLL, model, limit_s=POLL_S))
+            await self._questions.ask_all(POLL, model, limit_s=POLL_S)
 
         return poll
 
@@ -172,8 +172,7 @@ class SeveralWorkers(Workers):
 
         async def reload() -> bool:
             is_new = await own.file()  # which changes all workers
-            asked = self._questions.ask_all(VERSIONS, limit_s=RELOAD_S)
-            return any(await _all(own.versions(), asked)) or is_new
+            return any(await self._questions.ask_all(VERSIONS, limit_s=RELOAD_S)) or is_new
 
         return reload
 
@@ -187,9 +186,8 @@ class SeveralWorkers(Workers):
         self._questions.answer(LEVEL, follow)
 
         async def change(level: str) -> None:
-            self._level = self._member.crew.log_level[0] = getattr(logging, level)
-            own(level)
-            await _heard(self._questions.ask_all(LEVEL, limit_s=LEVEL_S))
+            self._member.crew.log_level[0] = getattr(logging, level)
+            await self._questions.ask_all(LEVEL, limit_s=LEVEL_S, of_silent=False)
 
         return change
 
@@ -218,8 +216,7 @@ class SeveralWorkers(Workers):
 
     async def _page(self) -> bytes:
         workers = 1 + len(self._member.open)
-        asked = _heard(self._questions.ask_all(PAGE, limit_s=PAGE_S))
-        found = await _all(self._told(), asked)
+        found = await self._questions.ask_all(PAGE, limit_s=PAGE_S, of_silent=False)
         whole = len(found) >= workers
         return await asyncio.to_thread(self._united, found, whole=whole)
 
@@ -241,24 +238,3 @@ class _Told(NamedTuple):
     slot: int
     page: bytes
     before: Numbers
-
-
-async def _all(own: Awaitable[Any], others: Awaitable[list[Any]]) -> list[Any]:
-    """Await both; return all answers. Raises: the first error, after all have ended."""
-    first, answers = await asyncio.gather(_caught(own), others)
-    for answer in (first, *answers):
-        if isinstance(answer, Exception):
-            raise answer
-    return [first, *answers]
-
-
-async def _heard(answers: Awaitable[list[Any]]) -> list[Any]:
-    """Return the answers of the workers that did answer; the caller can do without the others."""
-    return [answer for answer in await answers if not isinstance(answer, Silent)]
-
-
-async def _caught(own: Awaitable[Any]) -> Any:  # noqa: ANN401
-    try:
-        return await own
-    except Exception as error:
-        return error

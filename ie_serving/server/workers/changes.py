@@ -25,10 +25,7 @@ worker that finds by the ledger that it is behind applies the newest configurati
 import asyncio
 import fcntl
 import logging
-import os
 import pickle
-import struct
-import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from enum import Enum
@@ -42,16 +39,12 @@ from ie_serving.telemetry.log.logs import Event
 
 log = logging.getLogger(__name__)
 
-LOADING_S: Final = 3600.0
-"""Seconds that other workers may take to load, above any load; the caller's deadline is shorter."""
 COMMIT_S: Final = 10.0
 """Seconds for a commit, which takes milliseconds; then the change is answered without that worker.
 Less than the limit of a REST request, whose client would be told that nothing has changed."""
 ASK_S: Final = 0.02
 """Seconds between two tries to get the lock: the kernel does not notify. Changes take longer, and
 rarely does one wait."""
-LONGEST_S: Final = 600.0
-"""Seconds that a change waits for the lock while others load models; then it fails."""
 
 Configs = Sequence[Any]
 Agreed = Callable[[], Awaitable[None]]
@@ -112,7 +105,7 @@ class Changes:
         self._ledger = ledger
         self._apply = apply
         self._check = check
-        self._lock = ConfigLock(member.crew.lock, member.check_process)
+        self._lock = ConfigLock(member.crew.lock, self._check_leader)
         self._changing = asyncio.Lock()  # this worker leads or follows one change at a time
         self._followed: Followed | None = None
         self._following: asyncio.Task[None] | None = None
@@ -167,10 +160,7 @@ class Changes:
 
     async def _all_agreed(self, number: int, wanted: _Wanted) -> None:
         if wanted.how is not How.BY_MODEL:
-            try:
-                await self._member.until(partial(self._are_prepared, number), LOADING_S)
-            except asyncio.TimeoutError:
-                raise NotAvailable(f"other workers have loaded for {LOADING_S:g} s") from None
+            await self._member.until(partial(self._are_prepared, number))
         self._commit(number, wanted)
 
     def _are_prepared(self, number: int) -> bool:
@@ -205,6 +195,12 @@ class Changes:
         )
 
     # -- changes that another worker leads ---------------------------------------------------
+
+    def _check_leader(self) -> None:
+        """See that the worker that leads a change is not silent. Raises: Silent."""
+        for slot, board in self._member.boards.items():
+            if board.change:
+                self._member.check(slot)
 
     def _look(self) -> None:
         """Follow another worker's change, or catch up with a change that was missed."""
@@ -284,31 +280,20 @@ class ConfigLock:
 
     Args of the constructor:
         file: shared by all workers.
-        check: raises NotAvailable if the process that holds the lock is stopped or hangs.
+        check: raises NotAvailable if the worker that leads a change is stopped or hangs.
     """
 
-    def __init__(self, file: int, check: Callable[[int], None]) -> None:
+    def __init__(self, file: int, check: Callable[[], None]) -> None:
         self._file = file
         self._check = check
         self._here = asyncio.Lock()
 
     @asynccontextmanager
     async def held(self) -> AsyncIterator[None]:
-        """Hold the lock during the body.
-
-        Raises:
-            NotAvailable: the holder is stopped or hangs, or holds the lock for too long.
-        """
+        """Hold the lock during the body. Raises: NotAvailable, as `check`."""
         async with self._here:
-            until = time.monotonic() + LONGEST_S
             while not self._taken():
-                holder = self._holder()
-                self._check(holder)
-                if time.monotonic() > until:
-                    raise NotAvailable(
-                        f"worker process {holder} has made another change for {LONGEST_S:g} s, and"
-                        " is not done; ask again later"
-                    )
+                self._check()
                 await asyncio.sleep(ASK_S)
             try:
                 yield
@@ -321,13 +306,3 @@ class ConfigLock:
         except OSError:
             return False
         return True
-
-    def _holder(self) -> int:
-        """Return the process that holds the lock; 0 if none does any more."""
-        asked = struct.pack(_LOCK, fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
-        kind, *_, pid = struct.unpack(_LOCK, fcntl.fcntl(self._file, fcntl.F_GETLK, asked))
-        return 0 if kind == fcntl.F_UNLCK else int(pid)
-
-
-_LOCK: Final = "hhlli"
-"""`struct flock` of fcntl(2): type, whence, start, length, pid."""

@@ -50,12 +50,8 @@ class Ledger:
     def newest_copy(self) -> bytes:
         """Return the newest copy, this worker's own among equals; empty if there is none."""
         applied = self.crew.applied.all()
-        newest = max(applied)
-        slots = [slot for slot, number in enumerate(applied) if number == newest]
-        return _first_of(self.crew.configurations[slot] for slot in self._own_first(slots))
-
-    def _own_first(self, slots: Iterable[int]) -> list[int]:
-        return sorted(slots, key=lambda slot: slot != self.slot)
+        slots = sorted(range(self.crew.size), key=lambda slot: (-applied[slot], slot != self.slot))
+        return _first_of(self.crew.configurations[slot] for slot in slots)
 
     def write(self, data: bytes, /) -> None:
         """Replace this worker's copy. Raises: OSError, and the previous copy stays."""

@@ -7,7 +7,7 @@ import pickle
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from ie_serving.core.values.errors import NotAvailable, ServingError
 from ie_serving.core.values.versions import VersionStatus
@@ -46,9 +46,8 @@ class Phase(IntEnum):
     """It accepts requests, and every model has served."""
 
 
-@dataclass(frozen=True)
-class Change:
-    """A change of the configuration of all workers, which one of them makes at a time.
+class Change(NamedTuple):
+    """A change of the configuration of all workers, which one of them leads.
 
     Attributes:
         number: of the change: above those of all changes before it.
@@ -59,8 +58,7 @@ class Change:
     body: bytes
 
 
-@dataclass(frozen=True)
-class Answer:
+class Answer(NamedTuple):
     """A worker's answer to a change.
 
     Attributes:
@@ -80,15 +78,15 @@ class Board:
         pid: of its process.
         phase: of the worker.
         statuses: of its versions, by the model's name.
-        change: the change that this worker makes at present.
-        answer: to the last change that another worker has made.
+        change: the change that this worker leads at present.
+        answer: to the last change that another worker has led.
     """
 
     pid: int = 0
     phase: Phase = Phase.STARTING
     statuses: Mapping[str, Sequence[VersionStatus]] = field(default_factory=dict)
     change: Change | None = None
-    answer: Answer = Answer(0)
+    answer: Answer = field(default=Answer(0))
 
 
 class Member:
@@ -257,12 +255,6 @@ class Member:
             f" stopped or hangs; continue it (kill -CONT {pid}) or end it (kill -KILL {pid}), which"
             " lets another one take its place, and ask again"
         )
-
-    def check_process(self, pid: int) -> None:
-        """Check that the worker of a process is not silent. Raises: Silent."""
-        for slot, board in self.boards.items():
-            if board.pid == pid:
-                self.check(slot)
 
     def name_of(self, slot: int) -> str:
         """Name the worker of `slot` in errors."""

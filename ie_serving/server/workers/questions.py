@@ -52,18 +52,32 @@ class Questions:
         """Register `handler` for questions of `verb`."""
         self._handlers[verb] = handler
 
-    async def ask_all(self, verb: str, *arguments: Any, limit_s: float) -> list[Any]:  # noqa: ANN401
-        """Ask all others that accept requests, concurrently; return answers, and errors as values.
+    async def ask_all(
+        self,
+        verb: str,
+        *arguments: Any,  # noqa: ANN401
+        limit_s: float,
+        of_silent: bool = True,
+    ) -> list[Any]:
+        """Ask this worker and all others that accept requests, concurrently; return the answers.
 
-        Workers that die or do not answer in time are left out, with a log line. A silent worker is
-        logged, too, and its error is among the values.
+        Workers that die or do not answer in time are left out, with a log line.
+
+        Raises: the first error, after all have ended; that of a silent worker only if `of_silent`.
         """
-        asked = [self.ask(slot, verb, *arguments, limit_s=limit_s) for slot in self._member.open]
-        answers = await asyncio.gather(*asked, return_exceptions=True)
-        for error in answers:
-            if isinstance(error, (Gone, Silent)):
-                log.warning(Event("worker not heard", verb=verb, cause=error))
-        return [answer for answer in answers if not isinstance(answer, Gone)]
+        others = (self.ask(slot, verb, *arguments, limit_s=limit_s) for slot in self._member.open)
+        own = self._handlers[verb](*arguments)
+        answers = []
+        for answer in await asyncio.gather(own, *others, return_exceptions=True):
+            is_silent = isinstance(answer, Silent)
+            if is_silent or isinstance(answer, Gone):
+                log.warning(Event("worker not heard", verb=verb, cause=answer))
+            if not isinstance(answer, Gone) and (of_silent or not is_silent):
+                answers.append(answer)
+        for answer in answers:
+            if isinstance(answer, BaseException):
+                raise answer
+        return answers
 
     async def ask(self, slot: int, verb: str, *arguments: Any, limit_s: float) -> Any:  # noqa: ANN401
         """Ask one worker.

@@ -98,6 +98,7 @@ def stop(worker: Worker) -> None:
 
 def die(worker: Worker, crew: Crew) -> None:
     worker.member.end()
+    worker.member.crew = worker.ledger.crew = Crew(WORKERS, Handover)  # it reaches none any more
     crew.left(worker.member.slot)
 
 

@@ -240,6 +240,7 @@ def test_a_reload_by_rpc_reaches_every_worker_before_it_is_answered(
     clients: list[Client], repository: Path
 ) -> None:
     clients[0].reload(digits=repository, by_rpc=SAMPLE)
+    assert [client.available("by_rpc") for client in clients] == [[2]] * CLIENTS
     assert answers(clients, "by_rpc") == {2}
     clients[-1].reload(digits=repository)
     assert {refusal(each, "by_rpc") for each in clients} == {grpc.StatusCode.NOT_FOUND}

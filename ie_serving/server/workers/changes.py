@@ -125,6 +125,7 @@ class Changes:
         # After a change in progress, whose leader may not wait for this worker.
         async with self._lock.held():
             await self._catch_up()
+        self._member.show(applied=self._ledger.number)
         self._member.watch(self._look)
 
     async def change(self, how: How, make: Callable[[], Configs]) -> None:
@@ -153,7 +154,7 @@ class Changes:
         try:
             agreed = partial(self._all_agreed, number, wanted)
             await self._apply(wanted.how, wanted.configs, agreed)
-            self._member.show()
+            self._member.show(applied=number)
             await self._all_done(number)
         finally:
             self._member.show(change=None)
@@ -182,13 +183,13 @@ class Changes:
         with suppress(asyncio.TimeoutError):
             await self._member.until(lambda: not self._awaited(number), COMMIT_S)
         for slot, board in self._member.open.items():
-            if not self._ledger.has(slot, number):
+            if board.applied < number:
                 cause = _refusal(board, number) or f"{self._member.name_of(slot)} has not changed"
                 log.warning(Event("worker not heard", verb="change", cause=cause))
 
     def _awaited(self, number: int) -> bool:
         return any(
-            not self._ledger.has(slot, number)
+            board.applied < number
             and not _refusal(board, number)
             and not self._member.is_silent(slot)
             for slot, board in self._member.open.items()
@@ -219,8 +220,8 @@ class Changes:
             change = self._shown()
             if change is None or change.number > self._ledger.newest:
                 await self._catch_up()
-            if change is not None:
-                self._member.show(answer=await self._followed_to(change))
+            answer = await self._followed_to(change) if change else self._member.own.answer
+            self._member.show(answer=answer, applied=self._ledger.number)
 
     async def _followed_to(self, change: Change) -> Answer:
         """Take part in a change to its end; return the answer that remains."""

@@ -38,10 +38,6 @@ class Ledger:
         """Whether another worker has applied a change that this one has not."""
         return self.newest > self.number
 
-    def has(self, slot: int, number: int) -> bool:
-        """Return whether a worker has applied a change, or a later one."""
-        return self.crew.applied[slot] >= number
-
     def read(self) -> bytes:
         """Return the newest copy, and record its number as applied here."""
         self.number = self.newest

@@ -80,6 +80,7 @@ class Board:
         statuses: of its versions, by the model's name.
         change: the change that this worker leads at present.
         answer: to the last change that another worker has led.
+        applied: number of the change that this worker has applied last.
     """
 
     pid: int = 0
@@ -87,6 +88,7 @@ class Board:
     statuses: Mapping[str, Sequence[VersionStatus]] = field(default_factory=dict)
     change: Change | None = None
     answer: Answer = field(default=Answer(0))
+    applied: int = 0
 
 
 class Member:
@@ -217,10 +219,10 @@ class Member:
             self._writing.cancel()
             self._writing = None
         self._own = replace(self._own, statuses=self._statuses())
-        shown = self.crew.shown
+        content, shown = pickle.dumps(self._own), self.crew.shown
         shown[self.slot] += 1
         try:
-            self.crew.boards[self.slot].write(pickle.dumps(self._own))
+            self.crew.boards[self.slot].write(content)
         except OSError as error:
             log.warning(Event("board not written", cause=error.strerror))
         shown[self.slot] += 1

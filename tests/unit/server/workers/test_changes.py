@@ -218,6 +218,22 @@ async def test_a_worker_that_hangs_is_left_out_where_nothing_is_prepared(
     assert await hanging.serves("b")
 
 
+async def test_a_worker_that_has_missed_a_change_catches_up_before_it_leads_the_next(
+    workers: list[Worker],
+) -> None:
+    """Labels, for example, are set in the configuration that all have."""
+    *others, hanging = workers
+    stop(hanging)
+    slot, member = hanging.member.slot, others[0].member
+    await member.until(lambda: member.is_silent(slot), PATIENCE_S)
+    await others[0].change(How.BY_MODEL, "a")
+    hanging.member.begin(dict)
+    await member.until(lambda: not member.is_silent(slot), PATIENCE_S)
+    edit = hanging.changes.change(How.LABELS, lambda: [f"{hanging.served} b"])
+    await asyncio.wait_for(edit, PATIENCE_S)
+    assert served(workers) == ["a b", "a b", "a b"]
+
+
 async def test_a_worker_that_dies_is_not_waited_for(workers: list[Worker], crew: Crew) -> None:
     *others, dying = workers
     dying.prepares.clear()

@@ -97,9 +97,8 @@ class SeveralWorkers(Workers):
         self._member.watch(self._follow_level)
         self._look()
         await config.start()
-        await self._changes.begin(config, self._newest)
         self._spread.expect()
-        self._member.show(phase=Phase.OPEN)
+        await self._changes.begin(config, self._newest)
         if not is_replacement:
             await self._together()
 

@@ -34,7 +34,7 @@ from typing import Any, Final, NamedTuple, Protocol
 
 from ie_serving.core.values.errors import NotAvailable, ServingError, portable
 from ie_serving.server.workers.ledger import Ledger
-from ie_serving.server.workers.member import Answer, Board, Change, Member
+from ie_serving.server.workers.member import Answer, Board, Change, Member, Phase
 from ie_serving.telemetry.log.logs import Event
 
 log = logging.getLogger(__name__)
@@ -114,7 +114,7 @@ class Changes:
     async def begin(
         self, followed: Followed, newest: Callable[[], tuple[Configs, str | None]]
     ) -> None:
-        """Catch up with the other workers, and follow their changes from now on.
+        """Enter the phase OPEN, and have the newest configuration from now on.
 
         Args:
             followed: the configuration file.
@@ -122,11 +122,11 @@ class Changes:
         """
         self._followed = followed
         self._newest = newest
-        # After a change in progress, whose leader may not wait for this worker.
-        async with self._lock.held():
-            await self._catch_up()
-        self._member.show(applied=self._ledger.number)
         self._member.watch(self._look)
+        # Open before it looks: the leader of a change sees that, or this worker sees its commit.
+        self._member.show(phase=Phase.OPEN, applied=self._ledger.number)
+        async with self._changing:
+            await self._catch_up()
 
     async def change(self, how: How, make: Callable[[], Configs]) -> None:
         """Change all workers to another configuration; return when each has changed.
@@ -220,8 +220,9 @@ class Changes:
             change = self._shown()
             if change is None or change.number > self._ledger.newest:
                 await self._catch_up()
-            answer = await self._followed_to(change) if change else self._member.own.answer
-            self._member.show(answer=answer, applied=self._ledger.number)
+            if change is not None:
+                answer = await self._followed_to(change)
+                self._member.show(answer=answer, applied=self._ledger.number)
 
     async def _followed_to(self, change: Change) -> Answer:
         """Take part in a change to its end; return the answer that remains."""
@@ -235,8 +236,8 @@ class Changes:
 
     async def _agreed(self, number: int, wanted: _Wanted) -> None:
         self._member.show(answer=Answer(number))
-        await self._member.until(lambda: self._ledger.newest >= number or self._is_over(number))
-        if self._ledger.newest < number:
+        await self._member.until(lambda: self._ledger.has(number) or self._is_over(number))
+        if not self._ledger.has(number):
             raise NotAvailable("the worker that changed the configuration did not go on")
         self._commit(number, wanted)
 
@@ -267,6 +268,7 @@ class Changes:
             self._not_applied = str(error)
         else:
             self._not_applied = ""
+            self._member.show(applied=number)
 
 
 def _refusal(board: Board, number: int) -> ServingError | None:

@@ -38,6 +38,10 @@ class Ledger:
         """Whether another worker has applied a change that this one has not."""
         return self.newest > self.number
 
+    def has(self, number: int) -> bool:
+        """Return whether the change of this number is the last that some worker has applied."""
+        return number in self.crew.applied.all()
+
     def read(self) -> bytes:
         """Return the newest copy, and record its number as applied here."""
         self.number = self.newest

@@ -11,7 +11,7 @@ from ie_serving.server.process.handover import Handover
 from ie_serving.server.workers.changes import Agreed, Changes, Configs, How
 from ie_serving.server.workers.crew import Crew
 from ie_serving.server.workers.ledger import Ledger
-from ie_serving.server.workers.member import Member, Phase, Silent
+from ie_serving.server.workers.member import Member, Silent
 
 PATIENCE_S = 10.0
 BOTH = pytest.mark.parametrize("how", [How.BY_MODEL, How.ALL_OR_NOTHING])
@@ -22,7 +22,7 @@ class Worker:
     """A worker with its models.
 
     Attributes:
-        served: the models.
+        had: the models that were served, the last ones at present.
         prepares: blocks preparations while it is not set.
         commits: blocks what follows the commit of the leader while it is not set.
         refusal: why nothing can be prepared.
@@ -33,7 +33,7 @@ class Worker:
     def __init__(self, crew: Crew, slot: int) -> None:
         self.member = Member(crew, slot)
         self.ledger = Ledger(crew, slot, is_first=False)
-        self.served = self.ledger.read().decode()
+        self.had = [self.ledger.read().decode()]
         self.changes = Changes(self.member, self.ledger, self._apply, lambda configs: None)
         self.prepares, self.commits = asyncio.Event(), asyncio.Event()
         self.prepares.set()
@@ -42,10 +42,13 @@ class Worker:
         self.prepared = 0
         self.seen: str | None = None
 
+    @property
+    def served(self) -> str:
+        return self.had[-1]
+
     async def open(self) -> None:
         self.member.begin(dict)
         await self.changes.begin(self, self._newest)
-        self.member.show(phase=Phase.OPEN)
 
     async def change(self, how: How, served: str) -> None:
         await asyncio.wait_for(self.changes.change(how, lambda: [served]), PATIENCE_S)
@@ -63,7 +66,7 @@ class Worker:
             raise self.refusal
         self.prepared += 1
         await agreed()
-        (self.served,) = configs
+        self.had += configs
         self.ledger.write(self.served.encode())
         await self.commits.wait()
 
@@ -152,6 +155,21 @@ async def test_what_the_client_gives_up_is_undone(workers: list[Worker]) -> None
     workers[2].prepares.set()
     await workers[1].change(How.ALL_OR_NOTHING, "b")
     assert served(workers) == ["b", "b", "b"]
+
+
+async def test_a_worker_that_is_late_has_nothing_that_was_given_up(workers: list[Worker]) -> None:
+    """Also where the next change, which needs no preparation, is made meanwhile without it."""
+    leader, other, late = workers
+    late.prepares.clear()
+    change = asyncio.ensure_future(leader.change(How.ALL_OR_NOTHING, "a"))
+    await until(other)
+    change.cancel()
+    await asyncio.gather(change, return_exceptions=True)
+    change = asyncio.ensure_future(leader.change(How.BY_MODEL, "b"))
+    assert await other.serves("b")
+    late.prepares.set()
+    await change
+    assert [each.had for each in workers] == [["", "b"]] * WORKERS
 
 
 async def test_a_leader_that_dies_before_the_commit_leaves_nothing(

@@ -9,7 +9,6 @@ import asyncio
 import logging
 import pickle
 from collections.abc import Awaitable, Callable, Sequence
-from functools import partial
 from typing import Final, NamedTuple
 
 from ie_serving.app.workers import Workers
@@ -70,9 +69,7 @@ class SeveralWorkers(Workers):
     def over(self, models: ModelManager, metrics: Metrics) -> "SeveralWorkers":
         """See `Workers`."""
         self._models = models
-        self._changes = Changes(
-            self._member, self._ledger, self._apply_here, partial(check_models, self._server)
-        )
+        self._changes = Changes(self._member, self._ledger, self._apply_here, self._newest)
         self._questions.answer(PAGE, self._told)
         self._counted = Counted(self._member.crew, self._member.slot)
         self._telling = asyncio.Lock()
@@ -90,7 +87,7 @@ class SeveralWorkers(Workers):
 
     async def begin(self, config: FollowedConfig) -> None:
         """See `Workers`."""
-        is_replacement = config.is_replacement
+        self._config = config
         self._follow_level()
         self._member.begin(self._models.served.own_statuses)
         self._member.watch(self._look)
@@ -98,8 +95,8 @@ class SeveralWorkers(Workers):
         self._look()
         await config.start()
         self._spread.expect()
-        await self._changes.begin(config, self._newest)
-        if not is_replacement:
+        await self._changes.begin()
+        if not config.is_replacement:
             await self._together()
 
     async def _together(self) -> None:
@@ -109,9 +106,13 @@ class SeveralWorkers(Workers):
         except asyncio.TimeoutError:
             return
 
-    def _newest(self) -> tuple[Sequence[ModelConfig], str | None]:
+    def _newest(self) -> "_Wanted":
         applied: Applied = pickle.loads(self._ledger.newest_copy())
-        return applied.desired, applied.seen
+        return _Wanted(applied.desired, applied.seen)
+
+    def _wanted(self, configs: Sequence[ModelConfig]) -> "_Wanted":
+        check_models(self._server, configs)
+        return _Wanted(configs, self._config.seen)
 
     def leads(self) -> bool:
         """Return whether this worker is the one that watches the configuration file."""
@@ -120,18 +121,22 @@ class SeveralWorkers(Workers):
     async def apply(self, configs: Sequence[ModelConfig], *, all_or_nothing: bool) -> None:
         """Change all workers to another configuration; see `ModelManager.apply`."""
         how = How.ALL_OR_NOTHING if all_or_nothing else How.BY_MODEL
-        await self._changes.change(how, lambda: configs)
+        await self._changes.change(how, lambda: self._wanted(configs))
 
     async def relabel(self, edit: Edit) -> None:
         """Change labels in all workers; see `ModelManager.relabel`."""
-        await self._changes.change(How.LABELS, lambda: edit(self._models.desired))
+        await self._changes.change(How.LABELS, lambda: self._wanted(edit(self._models.desired)))
 
-    async def _apply_here(self, how: How, configs: Sequence[ModelConfig], agreed: Agreed) -> None:
+    async def _apply_here(self, how: How, wanted: "_Wanted", agreed: Agreed) -> None:
+        async def commit() -> None:
+            await agreed()
+            self._config.seen = wanted.seen
+
         if how is How.LABELS:
-            await self._models.relabel(lambda _: configs, agreed=agreed)
+            await self._models.relabel(lambda _: wanted.configs, agreed=commit)
             return
         strictly = how is How.ALL_OR_NOTHING
-        await self._models.apply(configs, all_or_nothing=strictly, agreed=agreed)
+        await self._models.apply(wanted.configs, all_or_nothing=strictly, agreed=commit)
 
     def _shown(self) -> list[Known]:
         self._member.read_boards()
@@ -229,6 +234,13 @@ class SeveralWorkers(Workers):
             page = await self._own_page()
             self._counted.store(await asyncio.to_thread(counted, page))
         return _Told(self._member.slot, page, self._counted.before)
+
+
+class _Wanted(NamedTuple):
+    """A configuration of all workers, with the digest of the file that was applied last."""
+
+    configs: Sequence[ModelConfig]
+    seen: str | None
 
 
 class _Told(NamedTuple):

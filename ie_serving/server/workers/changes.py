@@ -26,11 +26,11 @@ import asyncio
 import fcntl
 import logging
 import pickle
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from enum import Enum
 from functools import partial
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final
 
 from ie_serving.core.values.errors import NotAvailable, ServingError, portable
 from ie_serving.server.workers.ledger import Ledger
@@ -46,7 +46,8 @@ ASK_S: Final = 0.02
 """Seconds between two tries to get the lock: the kernel does not notify. Changes take longer, and
 rarely does one wait."""
 
-Configs = Sequence[Any]
+Wanted = Any
+"""What all workers change to, of a class that pickle can copy."""
 Agreed = Callable[[], Awaitable[None]]
 """Awaited when all is prepared, just before names change hands; raises to undo the change."""
 
@@ -62,26 +63,8 @@ class How(Enum):
     """Changes labels only; refused unless the versions of the labels serve."""
 
 
-Apply = Callable[[How, Configs, Agreed], Awaitable[None]]
+Apply = Callable[[How, Wanted, Agreed], Awaitable[None]]
 """Changes this worker. Raises: ServingError, and then nothing has changed."""
-
-
-class Followed(Protocol):
-    """Follows the configuration file.
-
-    Attributes:
-        seen: digest of the content that was applied last; None without a file.
-    """
-
-    seen: str | None
-
-
-class _Wanted(NamedTuple):
-    """The body of a change: its kind, all models, and the digest of the configuration file."""
-
-    how: How
-    configs: Configs
-    seen: str | None
 
 
 class Changes:
@@ -91,78 +74,61 @@ class Changes:
         member: this worker.
         ledger: numbers of changes.
         apply: changes this worker.
-        check: raises ServingError for a configuration that several workers cannot serve.
+        newest: returns what some worker has changed to last.
     """
 
     def __init__(
-        self,
-        member: Member,
-        ledger: Ledger,
-        apply: Apply,
-        check: Callable[[Configs], None],
+        self, member: Member, ledger: Ledger, apply: Apply, newest: Callable[[], Wanted]
     ) -> None:
         self._member = member
         self._ledger = ledger
         self._apply = apply
-        self._check = check
+        self._newest = newest
         self._lock = ConfigLock(member.crew.lock, self._check_leader)
         self._changing = asyncio.Lock()  # this worker leads or follows one change at a time
-        self._followed: Followed | None = None
         self._following: asyncio.Task[None] | None = None
         self._not_applied = ""
 
-    async def begin(
-        self, followed: Followed, newest: Callable[[], tuple[Configs, str | None]]
-    ) -> None:
-        """Enter the phase OPEN, and have the newest configuration from now on.
-
-        Args:
-            followed: the configuration file.
-            newest: returns the models that were configured last, and the digest of the file then.
-        """
-        self._followed = followed
-        self._newest = newest
+    async def begin(self) -> None:
+        """Enter the phase OPEN, and have the newest configuration from now on."""
         self._member.watch(self._look)
         # Open before it looks: the leader of a change sees that, or this worker sees its commit.
         self._member.show(phase=Phase.OPEN, applied=self._ledger.number)
         async with self._changing:
             await self._catch_up()
 
-    async def change(self, how: How, make: Callable[[], Configs]) -> None:
+    async def change(self, how: How, make: Callable[[], Wanted]) -> None:
         """Change all workers to another configuration; return when each has changed.
 
         Args:
             how: see `How`.
-            make: makes the configuration; called when no other change is in progress.
+            make: returns what to change to; called when no other change is in progress.
 
         Raises:
             ServingError: the configuration cannot be applied; no worker has changed.
         """
         async with self._lock.held(), self._changing:
             await self._catch_up()
-            configs = make()
-            self._check(configs)
+            wanted = make()
             if how is not How.BY_MODEL:
                 for slot in self._member.open:
                     self._member.check(slot)
-            seen = self._followed.seen if self._followed else None
-            await self._lead(_Wanted(how, configs, seen))
+            await self._lead(how, wanted)
 
-    async def _lead(self, wanted: _Wanted) -> None:
+    async def _lead(self, how: How, wanted: Wanted) -> None:
         number = self._member.crew.changes[0] = self._member.crew.changes[0] + 1
-        self._member.show(change=Change(number, pickle.dumps(wanted)))
+        self._member.show(change=Change(number, pickle.dumps((how, wanted))))
         try:
-            agreed = partial(self._all_agreed, number, wanted)
-            await self._apply(wanted.how, wanted.configs, agreed)
+            await self._apply(how, wanted, partial(self._all_agreed, how, number))
             self._member.show(applied=number)
             await self._all_done(number)
         finally:
             self._member.show(change=None)
 
-    async def _all_agreed(self, number: int, wanted: _Wanted) -> None:
-        if wanted.how is not How.BY_MODEL:
+    async def _all_agreed(self, how: How, number: int) -> None:
+        if how is not How.BY_MODEL:
             await self._member.until(partial(self._are_prepared, number))
-        self._commit(number, wanted)
+        self._ledger.number = number  # which the models, that commit now, write to the ledger
 
     def _are_prepared(self, number: int) -> bool:
         """Return whether all other workers are prepared. Raises: ServingError, if one cannot be."""
@@ -171,12 +137,6 @@ class Changes:
             if error := _refusal(board, number):
                 raise error
         return all(board.answer.number == number for board in self._member.open.values())
-
-    def _commit(self, number: int, wanted: _Wanted) -> None:
-        """Take note of the number that the models, which commit now, write to the ledger."""
-        self._ledger.number = number
-        if self._followed is not None:
-            self._followed.seen = wanted.seen
 
     async def _all_done(self, number: int) -> None:
         """Wait until all others have committed; log those that have not."""
@@ -226,20 +186,19 @@ class Changes:
 
     async def _followed_to(self, change: Change) -> Answer:
         """Take part in a change to its end; return the answer that remains."""
-        wanted: _Wanted = pickle.loads(change.body)
+        how, wanted = pickle.loads(change.body)
         try:
-            agreed = partial(self._agreed, change.number, wanted)
-            await self._apply(wanted.how, wanted.configs, agreed)
+            await self._apply(how, wanted, partial(self._agreed, change.number))
         except Exception as error:
             return Answer(change.number, portable(error))
         return Answer(change.number)
 
-    async def _agreed(self, number: int, wanted: _Wanted) -> None:
+    async def _agreed(self, number: int) -> None:
         self._member.show(answer=Answer(number))
         await self._member.until(lambda: self._ledger.has(number) or self._is_over(number))
         if not self._ledger.has(number):
             raise NotAvailable("the worker that changed the configuration did not go on")
-        self._commit(number, wanted)
+        self._ledger.number = number
 
     def _is_over(self, number: int) -> bool:
         """Return whether no worker leads the change any more."""
@@ -250,17 +209,16 @@ class Changes:
 
     async def _catch_up(self) -> None:
         """Change to the newest configuration if other workers have applied it without this one."""
-        if self._followed is None or not self._ledger.is_behind:
+        if not self._ledger.is_behind:
             return
         number = self._ledger.newest
         log.warning(Event("change missed, made now", number=number))
 
         async def agreed() -> None:
-            self._commit(number, wanted)
+            self._ledger.number = number
 
         try:
-            wanted = _Wanted(How.BY_MODEL, *self._newest())
-            await self._apply(wanted.how, wanted.configs, agreed)
+            await self._apply(How.BY_MODEL, self._newest(), agreed)
         except ServingError as error:
             # Tried each second, logged once for each cause.
             if str(error) != self._not_applied:

@@ -8,7 +8,7 @@ import pytest
 
 from ie_serving.core.values.errors import LoadFailed, NotAvailable, ServingError
 from ie_serving.server.process.handover import Handover
-from ie_serving.server.workers.changes import Agreed, Changes, Configs, How
+from ie_serving.server.workers.changes import Agreed, Changes, How
 from ie_serving.server.workers.crew import Crew
 from ie_serving.server.workers.ledger import Ledger
 from ie_serving.server.workers.member import Member, Silent
@@ -27,20 +27,18 @@ class Worker:
         commits: blocks what follows the commit of the leader while it is not set.
         refusal: why nothing can be prepared.
         prepared: how many changes this worker has prepared.
-        seen: see `Followed`.
     """
 
     def __init__(self, crew: Crew, slot: int) -> None:
         self.member = Member(crew, slot)
         self.ledger = Ledger(crew, slot, is_first=False)
         self.had = [self.ledger.read().decode()]
-        self.changes = Changes(self.member, self.ledger, self._apply, lambda configs: None)
+        self.changes = Changes(self.member, self.ledger, self._apply, self._newest)
         self.prepares, self.commits = asyncio.Event(), asyncio.Event()
         self.prepares.set()
         self.commits.set()
         self.refusal: ServingError | None = None
         self.prepared = 0
-        self.seen: str | None = None
 
     @property
     def served(self) -> str:
@@ -48,25 +46,25 @@ class Worker:
 
     async def open(self) -> None:
         self.member.begin(dict)
-        await self.changes.begin(self, self._newest)
+        await self.changes.begin()
 
     async def change(self, how: How, served: str) -> None:
-        await asyncio.wait_for(self.changes.change(how, lambda: [served]), PATIENCE_S)
+        await asyncio.wait_for(self.changes.change(how, lambda: served), PATIENCE_S)
 
     async def serves(self, served: str) -> bool:
         await self.member.until(lambda: self.served == served, PATIENCE_S)
         return True
 
-    def _newest(self) -> tuple[Configs, str | None]:
-        return [self.ledger.newest_copy().decode()], None
+    def _newest(self) -> str:
+        return self.ledger.newest_copy().decode()
 
-    async def _apply(self, how: How, configs: Sequence[str], agreed: Agreed) -> None:
+    async def _apply(self, how: How, wanted: str, agreed: Agreed) -> None:
         await self.prepares.wait()
         if self.refusal:
             raise self.refusal
         self.prepared += 1
         await agreed()
-        self.had += configs
+        self.had.append(wanted)
         self.ledger.write(self.served.encode())
         await self.commits.wait()
 
@@ -247,7 +245,7 @@ async def test_a_worker_that_has_missed_a_change_catches_up_before_it_leads_the_
     await others[0].change(How.BY_MODEL, "a")
     hanging.member.begin(dict)
     await member.until(lambda: not member.is_silent(slot), PATIENCE_S)
-    edit = hanging.changes.change(How.LABELS, lambda: [f"{hanging.served} b"])
+    edit = hanging.changes.change(How.LABELS, lambda: f"{hanging.served} b")
     await asyncio.wait_for(edit, PATIENCE_S)
     assert served(workers) == ["a b", "a b", "a b"]
 

@@ -54,9 +54,14 @@ class Ledger:
         return _first_of(self.crew.configurations[slot] for slot in slots)
 
     def write(self, data: bytes, /) -> None:
-        """Replace this worker's copy. Raises: OSError, and the previous copy stays."""
-        self.crew.configurations[self.slot].write(data)
-        self.crew.applied[self.slot] = self.number
+        """Replace this worker's copy. Raises: OSError, and other workers' copies are read."""
+        try:
+            self.crew.configurations[self.slot].write(data)
+        except OSError:
+            self.clear()  # the previous copy must not pass for the newest
+            raise
+        finally:
+            self.crew.applied[self.slot] = self.number
 
     def clear(self) -> None:
         """Forget the own copy."""

@@ -1,6 +1,7 @@
 """What workers share, over real sockets and files: mailboxes, boards, questions, ledger, lock."""
 
 import asyncio
+import errno
 import fcntl
 import os
 import pickle
@@ -124,6 +125,27 @@ def test_of_equally_new_ones_a_replacement_takes_its_own(crew: Crew) -> None:
     for slot in range(3):
         Ledger(crew, slot, is_first=True).write(b"of %d" % slot)
     assert Ledger(crew, 2, is_first=False).read() == b"of 2"
+
+
+def test_a_copy_that_cannot_be_written_does_not_pass_for_the_newest(
+    crew: Crew, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The number counts all the same: the others commit as well."""
+    first, second = (Ledger(crew, slot, is_first=True) for slot in (0, 1))
+    first.write(b"before")
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "pwrite", _no_memory)
+        first.number = 1
+        with pytest.raises(OSError, match="memory"):
+            first.write(b"after")
+    assert second.has(1)
+    second.number = 1
+    second.write(b"after")
+    assert Ledger(crew, 0, is_first=False).read() == b"after"
+
+
+def _no_memory(*_: object) -> int:
+    raise OSError(errno.ENOMEM, "no memory")
 
 
 def test_versions_that_answered_are_known_from_others(crew: Crew) -> None:

@@ -1,4 +1,4 @@
-"""What a change of the configuration promises, whoever dies, hangs or refuses, and when."""
+"""What a change of the configuration promises where a worker dies, hangs or refuses, and when."""
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence

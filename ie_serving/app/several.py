@@ -224,16 +224,16 @@ class SeveralWorkers(Workers):
         whole = len(found) >= workers
         return await asyncio.to_thread(self._united, found, whole=whole)
 
-    def _united(self, found: Sequence["_Told"], *, whole: bool) -> bytes:
+    def _united(self, found: Sequence["_WorkerPage"], *, whole: bool) -> bytes:
         gone = self._counted.of_the_gone({each.slot: each.before for each in found})
         return summed([each.page for each in found], gone, whole=whole)
 
-    async def _told(self) -> "_Told":
+    async def _told(self) -> "_WorkerPage":
         # One at a time: the counters of an older page must not be stored after those of a newer.
         async with self._telling:
             page = await self._own_page()
             self._counted.store(await asyncio.to_thread(counted, page))
-        return _Told(self._member.slot, page, self._counted.before)
+        return _WorkerPage(self._member.slot, page, self._counted.before)
 
 
 class _Wanted(NamedTuple):
@@ -243,7 +243,7 @@ class _Wanted(NamedTuple):
     seen: str | None
 
 
-class _Told(NamedTuple):
+class _WorkerPage(NamedTuple):
     """The metrics of one worker; `before` is that of `Counted`."""
 
     slot: int

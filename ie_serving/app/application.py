@@ -26,7 +26,7 @@ from ie_serving.engines.tensorflow.fallback import TensorFlowFallback
 from ie_serving.inference.asked_models import AskedModels
 from ie_serving.inference.examples import ExampleCodec
 from ie_serving.inference.golden import Golden, in_turn
-from ie_serving.inference.noted import handing_on, plane_of
+from ie_serving.inference.observed import handing_on
 from ie_serving.inference.plane import DataPlane
 from ie_serving.inference.sequences import open_to_clients
 from ie_serving.inference.warmup import WarmUp
@@ -141,7 +141,7 @@ class ServingApplication:
     def _make_interfaces(self, server: ServerSettings) -> None:
         """Make the data plane, and the interface through which each front end calls it."""
         self._data_plane = partial(
-            plane_of(noted=server.tells_of_requests),
+            DataPlane,
             metrics=self._metrics,
             codec=ExampleCodec(parse_examples, serialize_examples),
             method_name_check=server.method_name_check,

@@ -8,7 +8,7 @@ from ie_serving.core.settings.declaration import Kind
 from ie_serving.core.settings.kinds import BOOLEAN, FILE, TEXT, choice
 
 
-# Without methods: `ServerSettings` makes its own, of all fields, and making some takes time at start.
+# Without methods: `ServerSettings` makes its own, and making them takes time at the start.
 @dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
 class Access:
     """Which certificates the ports have, and who may call them."""

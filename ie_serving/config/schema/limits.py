@@ -9,7 +9,7 @@ from ie_serving.core.settings.kinds import BOOLEAN, BYTES, DELAY, TIMEOUT, choic
 from ie_serving.core.values.integers import INT32_MAX
 
 
-# Without methods: `ServerSettings` makes its own, of all fields, and making some takes time at start.
+# Without methods: `ServerSettings` makes its own, and making them takes time at the start.
 @dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
 class Limits:
     """What clients may send, hold open and wait for."""

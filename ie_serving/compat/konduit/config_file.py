@@ -135,7 +135,7 @@ def models(
             _choose_model(step, origin, paths, place, faults)
         elif step["@type"] == PYTHON:
             _resolve_paths(step["pythonConfig"], origin)
-    for name in paths.keys() - known.keys():
+    for name in [each for each in paths if each not in known]:
         yield ModelConfig(name=name, base_path=paths[name], engine=engine)
     graph = Graph(text=json.dumps(top[KEY]), file=FILE)
     yield ModelConfig(name=NAME, base_path=f"konduit:{NAME}", graph=graph, engine=engine)

@@ -85,8 +85,3 @@ class Telling:
         base = self.otlp_endpoint.rstrip("/")
         found = self.otlp_traces_endpoint or (f"{base}/v1/traces" if base else "")
         return "" if self.otel_disabled else found
-
-    @property
-    def tells_of_requests(self) -> bool:
-        """Whether an access log, traces or `Server-Timing` report each request."""
-        return bool(self.access_log or self.traces_url or self.server_timing)

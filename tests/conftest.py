@@ -1,6 +1,7 @@
 """Settings of all tests, and the output of their processes in the report of a failure."""
 
 import gc
+import os
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +14,9 @@ from tests.exporting import export
 
 # What a shell starts in the background ignores Ctrl-C, and so would the processes of the tests.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# Read when the first of these libraries is imported, by a test.
+os.environ.update(process.ONE_THREAD)
 
 # The machines are shared: how long one example takes says nothing about the code. Nor does how many
 # examples a filter drops in one run, which is chance.

@@ -35,6 +35,10 @@ processors with the questions; a wait gets longer by a hundredth of a second at 
 NONE = r"(?!)"
 """A pattern that is found nowhere."""
 
+ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
+"""Environment of the tests alone: beside others, threads of the libraries that they compare with
+took up to 70 times the processor time of one, spinning. What a test starts is free to choose."""
+
 TAIL = 80
 """Lines of each process in the report of a failure: a traceback and what led to it."""
 
@@ -73,7 +77,7 @@ class Process:
             stderr=subprocess.STDOUT,
             text=True,
             errors="replace",
-            env={**os.environ, **(env or {})},
+            env={**{n: v for n, v in os.environ.items() if n not in ONE_THREAD}, **(env or {})},
             cwd=cwd,
             start_new_session=True,
         )

@@ -29,8 +29,9 @@ CONNECT_PAUSE_S = 0.05
 server listens. Shorter would burn processor time that the starting server needs."""
 
 ASK_PAUSE_S = 0.01
-"""Between two questions of `until`. Asked without a pause, what is waited for has to share two
-processors with the questions; a wait gets longer by a hundredth of a second at the most."""
+ASK_SHARE, MOST_ASK_PAUSE_S = 0.1, 0.05
+"""Between two questions of `until`: a share of what has been waited, within these bounds. Asked
+without a pause, what is waited for has to share two processors with the questions."""
 
 NONE = r"(?!)"
 """A pattern that is found nowhere."""
@@ -213,10 +214,11 @@ def _bound(family: int, host: str, port: int) -> socket.socket:
 
 def until(holds: Callable[[], bool], patience_s: float = PATIENCE_S) -> None:
     """Ask again until `holds`: for what announces itself to nobody."""
-    deadline = time.monotonic() + patience_s
+    begun = time.monotonic()
     while not holds():
-        assert time.monotonic() < deadline, "did not happen in time"
-        time.sleep(ASK_PAUSE_S)
+        waited = time.monotonic() - begun
+        assert waited < patience_s, "did not happen in time"
+        time.sleep(min(max(ASK_PAUSE_S, ASK_SHARE * waited), MOST_ASK_PAUSE_S))
 
 
 def report() -> list[tuple[str, str]]:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests import process
+from tests import pairwise, process
 from tests.exporting import export
 
 # What a shell starts in the background ignores Ctrl-C, and so would the processes of the tests.
@@ -26,8 +26,9 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
 )
 settings.register_profile("thorough", settings.get_profile("shared machines"), max_examples=500)
-settings.load_profile("shared machines")
-"""100 examples of each property, others at each run; `make fuzz` takes `thorough`."""
+settings.register_profile("few", settings.get_profile("shared machines"), max_examples=25)
+settings.load_profile("few")
+"""25 examples of each property, others at each run; `make fuzz` takes `thorough`."""
 
 
 @pytest.fixture(scope="session")
@@ -57,6 +58,11 @@ def pytest_collection(session: pytest.Session) -> Iterator[object]:
     finally:
         gc.freeze()
         gc.enable()
+
+
+@pytest.hookimpl(tryfirst=True)  # what is marked here is left out behind it
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    pairwise.thin(items)
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

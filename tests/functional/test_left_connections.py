@@ -141,7 +141,7 @@ REST: Mapping[str, Sequence[Step]] = {
         (upgrade("waiting"), SWITCHED),
         (message("waiting") * 400, b""),
     ],
-    "an answer is unread": [(upgrade("large"), SWITCHED), (message("large") * 8, 64)],
+    "an answer is unread": [(upgrade("large"), SWITCHED), (message("large") * 3, 64)],
     "a WebSocket is closed": [(upgrade("waiting"), SWITCHED), (b"\x88\x80\0\0\0\0", b"\x88\0")],
     "a WebSocket is refused": [(upgrade("waiting"), SWITCHED), (b"\x83\x80\0\0\0\0", b"\x88")],
 }

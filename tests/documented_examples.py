@@ -65,7 +65,7 @@ KIBERNETIKA = (
     Example(
         40,
         "--webrtc, --input-name, --output-name, kstreaming",
-        "refused; not there: video is not served",
+        "no effect, said by a warning: video is not served",
     ),
     Example(
         46,
@@ -240,7 +240,7 @@ EDI_KERNELS = (
     ),
     Example(167, "README.md beside it", "need not be there"),
     Example(168, "model.json", f"{EDI}::test_the_kernel_is_told_of_its_package"),
-    Example(174, "POST /auth/token", "`Authorization` alone, by `--api_key_file`"),
+    Example(174, "POST /auth/token", "`user_token`, `access_token` and `service_token`"),
     Example(
         175,
         "POST /dlim/v1/inference/{model}",
@@ -323,7 +323,7 @@ KONDUIT_SERVING = (
     Example(243, "DOCUMENTPARSER", "other steps of images and boxes, `DOCUMENTPARSER`, video"),
     Example(246, "importCode", f"{KONDUIT}::test_import_code_runs_once"),
     Example(246, "pythonCodePath", f"{KONDUIT_FILE}::test_paths_of_scripts_begin_at_the_file"),
-    Example(246, "CONDA, VENV, CUSTOM", "`CONDA`, `VENV`, `CUSTOM` are refused"),
+    Example(246, "CONDA, VENV, CUSTOM", "also for `CONDA`, `VENV`, `CUSTOM`"),
     Example(
         247, "variables of each request", f"{KONDUIT}::test_each_request_has_variables_of_its_own"
     ),

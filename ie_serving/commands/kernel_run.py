@@ -45,7 +45,7 @@ def _body(asked: KernelRun) -> bytes:
 
 
 async def _asked(asked: KernelRun, body: bytes) -> bytes:
-    raw = asked.raw or any(takes(asked.directory) for takes in added("raw_kernels"))
+    raw = asked.raw or any(takes(asked.directory) for takes in added("foreign_kernels"))
     name = asked.directory.parent.name if asked.directory.name.isdecimal() else asked.directory.name
     model = load(asked.directory, asked.options.having(AtHand(name)))
     try:

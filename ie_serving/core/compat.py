@@ -30,10 +30,12 @@ class Additions:
         drivers: returns rows of the table in `engines.listed`.
         kernels: by the name of a file beside a kernel: runs it, as
             `engines.python.opening.opened`; returns None if it is not that server's.
-        raw_kernels: whether the kernel in a directory takes the whole body of a request.
+        foreign_kernels: whether the kernel in a directory is that server's: it takes the whole body
+            of a request, and has a process of its own where no setting says otherwise.
         around: puts an engine around that of a model; see `app.engine_stack.layered`.
         models_of: names the models that a version calls; see `models.graph_dependencies.ModelsOf`.
         routes: puts routes before the REST API; see `server.fronts.other_servers.AddRoutes`.
+        token_headers: further headers, in lower case, by which REST clients say who they are.
         one_model: restricts a gRPC service to one model; see `app.application`.
         tensors: decodes inputs of `:predict` in that server's form; see `wire.json.request`.
     """
@@ -43,7 +45,8 @@ class Additions:
     importing: str = ""
     drivers: str = ""
     kernels: Mapping[str, str] = field(default_factory=dict)
-    raw_kernels: str = ""
+    foreign_kernels: str = ""
+    token_headers: tuple[str, ...] = ()
     around: str = ""
     models_of: str = ""
     routes: str = ""

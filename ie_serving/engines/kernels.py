@@ -66,8 +66,9 @@ class KernelOptions:
     place: Place | None = None
     """None: the files of the version are run by a driver."""
 
-    # A call that hangs takes a thread for good: of its own model, not of the others.
-    isolation: str = THREAD
+    isolation: str = ""
+    """Empty: threads of its own, so that a call that hangs takes none of other models, or processes
+    if the kernel was written for a server that gives each its own."""
 
     max_concurrency: int = 1
     """Calls at a time: few authors think of threads."""

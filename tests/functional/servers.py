@@ -15,7 +15,11 @@ from tests.process import PATIENCE_S, Process, free_ports
 ROOT = Path(__file__).resolve().parents[2]
 SAMPLE = ROOT / "examples" / "models" / "digits"
 READY = "gRPC server listens on port"
-REST_FLAGS = {"tensorflow_model_server": "--rest_api_port", "kserving": "--http-port"}
+REST_FLAGS = {
+    "tensorflow_model_server": "--rest_api_port",
+    "kserving": "--http-port",
+    "kuberlab-serving": "--http-port",
+}
 """What a command calls its REST port, where not --rest_port."""
 LOADED = "state=AVAILABLE"
 """In the log for each version; the ports open after the last."""

@@ -52,6 +52,7 @@ class Limits:
         return {"limit": self.limit, "loads": len(loads)}
 """
 SCALE = """
+import logging
 import threading
 import numpy as np
 
@@ -60,6 +61,10 @@ def metadata():
     return {"inputs": {"x": numbers}, "outputs": {"y": numbers}}
 
 def scale(x, params):
+    logging.info("root of %s", params["factor"])
+    logging.getLogger("mine").info("mine of %s", params["factor"])
+    logging.getLogger(__name__).info("module of %s", params["factor"])
+    logging.getLogger("mine").debug("debug of %s", params["factor"])
     return x * np.float32(params["factor"])
 
 def broken(x):
@@ -216,7 +221,10 @@ def test_grpc_tells_metadata_and_deadline(server: Server) -> None:
     x.tensor_content = np.float32(-2).tobytes()
     with pytest.raises(grpc.RpcError) as raised:
         server.prediction.Predict(request, PATIENCE_S)
-    assert raised.value.code() is grpc.StatusCode.NOT_FOUND
+    # A fault of the kernel's own: its client has named no such model.
+    assert raised.value.code() is grpc.StatusCode.INTERNAL
+    assert "kernel Asker failed: NotFound: " in raised.value.details()
+    server.line(r"ctx\.models\[\"nobody\"\]\.predict")
 
 
 def test_hooks_know_the_deadline_wherever_they_run_and_ask(server: Server) -> None:
@@ -294,6 +302,14 @@ def test_a_kernel_that_is_not_there_is_its_models_status(server: Server) -> None
 
 def test_a_kernel_in_a_process_of_its_own_answers(server: Server) -> None:
     assert ask(server, "apart", [1.0, 2.0]).json() == {"outputs": [4.0, 8.0]}
+
+
+@pytest.mark.parametrize(("model", "factor"), [("scale", 3), ("apart", 4)])
+def test_what_a_kernel_logs_at_info_is_in_the_log(server: Server, model: str, factor: int) -> None:
+    assert ask(server, model, [1.0]).json() == {"outputs": [float(factor)]}
+    for logger in ("root", "mine", "module"):
+        server.line(rf" - INFO - {logger} of {factor}")
+    assert "debug of" not in server.log
 
 
 def test_the_metadata_is_the_kernels(server: Server) -> None:

@@ -22,6 +22,13 @@ from tests.functional.servers import Server
 from tests.process import PATIENCE_S
 
 PAGE = Path(__file__).parents[2] / "docs" / "guide" / "migration-kibernetika-serving.md"
+ELSEWHERE = """
+from ml_serving.utils import helpers
+
+def process(inputs, ctx):
+    found = helpers.predict_grpc({"cm": inputs["rows"].tolist()}, inputs["at"][0].decode())
+    return {"name": found["name"], "total": found["probabilities"].sum(axis=1)}
+"""
 PRINTED = """
 def first(inputs, ctx):
     ctx.file = inputs.get("input")
@@ -265,6 +272,24 @@ def test_the_rest_of_the_server_answers_beside_it(server: Server) -> None:
     row = server.rest.post("/v1/models/default:predict", json={"instances": [{"cm": flower}]})
     assert row.json()["predictions"][0]["name"] == "versicolor"
     assert "OpenVINO has no MYRIAD any more" in server.log
+
+
+def test_a_hook_asks_the_model_of_another_server(server: Server, tmp_path: Path) -> None:
+    (tmp_path / "hooks.py").write_text(ELSEWHERE)
+    flags = ("--driver=null", "--model-path=any", "--hooks", str(tmp_path / "hooks.py"))
+    asking = Server("kuberlab-serving", *flags)
+    rows = np.float32(FLOWERS[::50])
+    try:
+        asking.ready()
+        at = np.array([f"127.0.0.1:{server.port}".encode()], object)
+        reply = asking.prediction.Predict(request("", rows=rows, at=at), timeout=PATIENCE_S)
+        assert [each.decode() for each in reply.outputs["name"].string_val] == NAMES
+        with pytest.raises(grpc.RpcError) as raised:
+            asking.prediction.Predict(request("", rows=rows[0], at=at), timeout=PATIENCE_S)
+        assert raised.value.code() is grpc.StatusCode.INTERNAL
+        assert f"127.0.0.1:{server.port} answered IN" in raised.value.details()
+    finally:
+        asking.close()
 
 
 def test_the_pages_commands_do_what_it_says(tmp_path: Path) -> None:

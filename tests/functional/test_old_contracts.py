@@ -2,10 +2,12 @@
 
 import base64
 import gzip
+import hashlib
 import json
 import re
 from collections.abc import Iterator
 from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,6 +16,7 @@ import pytest
 import yaml
 from tensorflow_serving.apis import predict_pb2
 
+from ie_serving.core.values.hashes import of_password
 from tests.functional.servers import ROOT, Server
 
 ECHO = """
@@ -56,13 +59,17 @@ def doubling() -> onnx.ModelProto:
     return onnx.helper.make_model(graph, opset_imports=[opset], ir_version=9)
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    root = tmp_path_factory.mktemp("old")
+def write_package(root: Path) -> None:
     package = root / "echo" / "1"
     package.mkdir(parents=True)
     (package / "kernel.py").write_text(ECHO)
     (package / "model.json").write_text('{"name": "echo", "kernel_path": "kernel.py"}')
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    root = tmp_path_factory.mktemp("old")
+    write_package(root)
     onnx.save(doubling(), root / "double.onnx")
     models = [{"config": {"name": "echo", "base_path": "echo"}}]
     config = {**documented(), "host": "localhost", "model_config_list": models}
@@ -114,9 +121,47 @@ def test_a_kernel_answers_over_grpc(server: Server) -> None:
     assert given.string_val == [b"over gRPC"]
 
 
+TOKEN = "/dlim/v1/auth/token"
+
+
+def test_a_client_of_edi_asks_for_a_token_and_sends_it(tmp_path: Path) -> None:
+    """As `ibm-wmla` and the published page of a browser do it."""
+    write_package(tmp_path)
+    digest = hashlib.sha256(b"right").hexdigest()
+    password = f"scrypt:2:1:1:{'00' * 16}:{of_password(b'secret', bytes(16), 2, 1, 1).hex()}"
+    (tmp_path / "keys").write_text(f"ann predict * sha256:{digest}\nbob predict * {password}\n")
+    flags = "--model_name=echo", f"--model_path={tmp_path / 'echo'}", "--enable_cors=true"
+    keys = f"--api_key_file={tmp_path / 'keys'}"
+    with closing(Server("ie_serving", "model", *flags, keys, "--allow_python")) as server:
+        rest = server.ready().rest
+        assert rest.post(TOKEN, auth=("bob", "wrong")).status_code == 401
+        token = rest.post(TOKEN, auth=("bob", "secret")).json()["user_token"]
+        again = rest.post(f"{TOKEN}/inference", headers={"X-Auth-Token": token}).json()
+        for name, value in (
+            ("X-Auth-Token", again["service_token"]),
+            ("X-User-Token", token),
+            ("X-User-Token", "right"),
+        ):
+            reply = rest.post(f"{INFERENCE}/echo", content="1", headers={name: value})
+            assert (reply.status_code, reply.text) == (200, "1")
+        for name, value in (("X-User-Token", "wrong"), ("X-Auth-Token", ""), ("X-Token", "right")):
+            reply = rest.post(f"{INFERENCE}/echo", content="1", headers={name: value})
+            assert reply.status_code == 401
+        asked = {"origin": "http://a.example", "access-control-request-headers": "x-user-token"}
+        reply = rest.request("OPTIONS", f"{INFERENCE}/echo", headers=asked)
+        assert (reply.status_code, reply.headers["access-control-allow-origin"]) == (200, "*")
+        assert "X-User-Token" in reply.headers["access-control-allow-headers"]
+
+
+def test_without_keys_any_token_will_do(server: Server) -> None:
+    token = server.rest.post(TOKEN).json()["access_token"]
+    reply = server.rest.post(f"{INFERENCE}/echo", content="1", headers={"X-Auth-Token": token})
+    assert (reply.status_code, reply.text) == (200, "1")
+
+
+INFERENCE = "/dlim/v1/inference"
 OF_ONE_MODEL = ("operation/start", "operation/stop", "instance", "readme", "streaming")
 OTHERS = (
-    *(("POST", f"auth/token{more}") for more in ("", "/inference")),
     *((method, "model") for method in ("GET", "POST")),
     *((method, "model/echo") for method in ("GET", "PUT", "DELETE")),
     *((method, f"model/echo/{more}") for method in ("GET", "PUT") for more in OF_ONE_MODEL),

@@ -30,6 +30,7 @@ def restored_logging() -> Iterator[None]:
     root, ours = logging.getLogger(), logging.getLogger(logs.OWN)
     levels, handlers = (root.level, ours.level), list(root.handlers)
     yield
+    logs._chosen.clear()
     logging.captureWarnings(False)
     root.handlers[:] = handlers
     root.setLevel(levels[0])

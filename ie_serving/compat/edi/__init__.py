@@ -8,6 +8,7 @@ def register() -> Additions:
     return Additions(
         drivers=f"{__name__}.seams:drivers",
         kernels={"model.json": f"{__name__}.package.kernel:opened"},
-        raw_kernels=f"{__name__}.seams:takes_whole_body",
+        foreign_kernels=f"{__name__}.seams:is_package",
+        token_headers=("x-auth-token", "x-user-token"),
         routes=f"{__name__}.seams:with_routes",
     )

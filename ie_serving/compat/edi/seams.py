@@ -14,11 +14,11 @@ if TYPE_CHECKING:
 
 def drivers() -> Sequence[Listed]:
     """Give the rows of the table of drivers."""
-    marks = {"kernel.py": re.compile(b""), "model.json": re.compile(rb'"kernel_path"\s*:')}
+    marks = {"model.json": re.compile(rb'"kernel_path"\s*:')}
     return [Listed(name="edi", place=f"{__package__}.package.driver:load", marks=marks)]
 
 
-def takes_whole_body(directory: Path) -> bool:
+def is_package(directory: Path) -> bool:
     """Tell whether a directory is a package, whose kernel reads the body in whatever form."""
     from ie_serving.compat.edi.package.package_files import described
 
@@ -26,10 +26,9 @@ def takes_whole_body(directory: Path) -> bool:
 
 
 def with_routes(chain: "Chain", parts: "RestParts") -> "Chain":
-    """Put the route before `chain` where packages may be run."""
+    """Put the routes before `chain` where packages may be run."""
     if not parts.settings.engine.allow_python:
         return chain
-    from ie_serving.compat.edi.routes import VERB, EdiRoutes, model_asked
+    from ie_serving.compat.edi.routes import EdiRoutes, asked
 
-    made = Routes(model_asked, lambda model: (VERB, model), lambda: EdiRoutes(parts.api))
-    return chain.behind(made)
+    return chain.behind(Routes(asked, lambda found: found, lambda: EdiRoutes(parts.api)))

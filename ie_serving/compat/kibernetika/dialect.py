@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from ie_serving.compat.kibernetika.hooks.links import DRIVERS, link_of
+from ie_serving.compat.kibernetika.hooks.unrun import fault
 from ie_serving.config.dialects import environment
 from ie_serving.config.schema.catalogue import names_in_ie_serving
 from ie_serving.config.schema.server import SERVER
@@ -33,9 +34,12 @@ NAME = "default"
 FILE = "chain.json"
 """Of the version that stands for the chain, which no store has."""
 
-DEAD = {"http_server_command": "this server answers HTTP itself"}
-REFUSED = ("webrtc", "input_name", "output_name")
-"""Flags of video, which is not served."""
+_VIDEO = "video is not served; single frames are"
+DEAD = {
+    "http_server_command": "this server answers HTTP itself",
+    **dict.fromkeys(("webrtc", "input_name", "output_name"), _VIDEO),
+}
+"""Flags without effect, and why."""
 
 
 def parse(argv: Sequence[str], environ: Mapping[str, str]) -> Parsed:
@@ -47,16 +51,17 @@ def parse(argv: Sequence[str], environ: Mapping[str, str]) -> Parsed:
 
     Raises:
         ConfigError: every fault, with its flag.
-        SystemExit: 0 after `--help`, 2 when argparse cannot tell flags apart.
+        SystemExit: 0 after `--help`, 2 when argparse cannot tell flags apart, 1 for a fault of the
+            file of hooks.
     """
     given = _parser().parse_args(argv)
     faults = Faults()
-    for name in REFUSED:
-        if getattr(given, name) is not None:
-            flag = name.replace("_", "-")
-            faults.add(f"--{flag}", "video is not served: let a client send single frames")
     options = _options(given.option, faults)
-    warnings = [f"--{n.replace('_', '-')} has no effect: {DEAD[n]}" for n in DEAD if vars(given)[n]]
+    warnings = [
+        f"--{n.replace('_', '-')} has no effect: {DEAD[n]}"
+        for n in DEAD
+        if vars(given)[n] is not None
+    ]
     links = _links(given, options, warnings, faults)
     hooks = _hooks(given.hooks, faults)
     variables = environment.read(SERVER, environ, faults)
@@ -69,6 +74,8 @@ def parse(argv: Sequence[str], environ: Mapping[str, str]) -> Parsed:
     stores = fields_of("storage", variables)
     storage = environment.storage_options(environ, faults, **stores)
     faults.check()
+    if hooks is not None and (why := fault(Path(hooks.file), len(links))):
+        raise SystemExit(f"kibernetika-serving: error: {why}")
     # Whoever names hooks wants them to run.
     engine = EngineOptions(allow_python=hooks is not None or _brings_class(links))
     return Parsed(
@@ -113,12 +120,17 @@ def _parser() -> argparse.ArgumentParser:
         help="option of the drivers and of the hooks; may repeat",
     )
     parser.add_argument("--port", default="9000", help="gRPC port (default: 9000)")
-    parser.add_argument("--http-enable", action="store_true", help="answer HTTP, too")
-    parser.add_argument("--http-port", default="9001", help="HTTP port (default: 9001)")
-    parser.add_argument("--http-server-command", metavar="CMD", help="accepted without effect")
-    for name in REFUSED:
-        parser.add_argument(f"--{name.replace('_', '-')}", nargs="?", const="", help="refused")
+    parser.add_argument(*_both("http-enable"), action="store_true", help="answer HTTP, too")
+    parser.add_argument(*_both("http-port"), default="9001", help="HTTP port (default: 9001)")
+    for name in DEAD:
+        flags = _both(name.replace("_", "-"))
+        parser.add_argument(*flags, nargs="?", const="", help="accepted without effect")
     return parser
+
+
+def _both(name: str) -> tuple[str, str]:
+    """Give both spellings of a flag; users write either."""
+    return f"--{name}", f"--{name.replace('-', '_')}"
 
 
 def _port(text: str, flag: str, faults: Faults) -> int:

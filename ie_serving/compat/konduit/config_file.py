@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from ie_serving.compat.konduit import FILE
+from ie_serving.compat.konduit.pipeline import definition
 from ie_serving.compat.konduit.pipeline.definition import MODEL, MODELS, PYTHON, read
 from ie_serving.config.files.json_file import TOP_KEYS, ConfigFile, Findings, listed_models
 from ie_serving.config.values.faults import Faults
@@ -76,9 +77,10 @@ def is_konduit(top: object) -> bool:
 
 
 def in_camel_case(top: Mapping[str, Any]) -> dict[str, Any]:
-    """Name the words beside the pipeline as JSON does: YAML has them in snake case."""
+    """Name Konduit's words as JSON does: YAML has them in snake case."""
     camel = {re.sub("[A-Z]", lambda found: f"_{found[0].lower()}", key): key for key in KEYS}
-    return {camel.get(key, key): value for key, value in top.items()}
+    found = {camel.get(key, key): value for key, value in top.items()}
+    return {**found, KEY: definition.in_camel_case(found[KEY])}
 
 
 def rest_port(top: Mapping[str, Any], faults: Faults) -> int:

@@ -103,7 +103,7 @@ class _Pipeline:
             step["outputs"] = renamed
         scope, items, levels = self._scope(name), dict[str, str](), dict[str, int]()
         for input_, source in _pairs(node["inputs"]):
-            ref = self._ref(source)
+            ref = self._ref(source, name)
             depth = min(len(scope), len(self._gives(source["node_name"])))
             step["in"][input_] = f"item.{input_}" if depth else ref
             items |= {input_: ref} if depth else {}
@@ -167,11 +167,12 @@ class _Pipeline:
         # Of a source that is not there the graph tells.
         return self._scopes.get(source, ()) + own
 
-    def _ref(self, source: Mapping[str, Any]) -> str:
+    def _ref(self, source: Mapping[str, Any], taker: str = "") -> str:
         node, item = source["node_name"], source["data_item"]
         if node == REQUEST and item not in self._inputs:
             known = ", ".join(self._inputs)
-            raise _Wrong(".inputs", f'lack "{item}", which a node takes; there is {known}')
+            who = f'node "{taker}"' if taker else "an output"
+            raise _Wrong(".inputs", f'lack "{item}", which {who} takes; there is {known}')
         return f"{node}.{item}"
 
 

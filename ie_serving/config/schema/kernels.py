@@ -44,6 +44,7 @@ _OTHERS: tuple[Setting, ...] = (
         place="kernel.isolation",
         parse=words.one_of(INLINE, THREAD, PROCESS),
         form=f"{INLINE}|{THREAD}|{PROCESS}",
+        default=f"{THREAD}; {PROCESS} for packages of IBM EDI",
         meaning="run the kernel in threads of its own, inline in those that all models share, or in"
         " processes of its own, which may crash; never on the event loop",
         example="inline",

@@ -43,7 +43,12 @@ class ServingError(Exception):
     """Base of all errors whose text may be shown to a client.
 
     Its arguments are parts of the text; a `Hint` among them becomes words when the text is shown.
+
+    Attributes:
+        of_asked: a kernel or hook asked another model, which raised this.
     """
+
+    of_asked = False
 
     def __str__(self) -> str:
         return "".join(map(str, self.args))

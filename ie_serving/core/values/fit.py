@@ -217,7 +217,7 @@ def _wrong_shape(array: Array, spec: TensorSpec) -> str:
     else:
         start = f"The input data is incorrect. Obtained shape {got}, required shape {wanted}"
     any_size = ", where -1 takes any size" if -1 in wanted else ""
-    return f"{start}: the model expects input {spec}{any_size}"
+    return f"{start}: the model expects input {spec}{any_size}{spec.advice}"
 
 
 def _completed(signature: Signature, inputs: Mapping[str, Array]) -> Mapping[str, Array]:

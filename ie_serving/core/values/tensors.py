@@ -84,6 +84,7 @@ class TensorSpec:
             this format are mostly trained with.
         apart: added by the server beside the model: its shape is unrelated to the other tensors.
         json: each string is a JSON text, which REST writes as the value that it stands for.
+        advice: end of the sentence that refuses a wrong shape: what the operator may do.
     """
 
     name: str
@@ -96,6 +97,7 @@ class TensorSpec:
     colours: str = RGB
     apart: bool = False
     json: bool = False
+    advice: str = ""
 
     def __str__(self) -> str:
         shape = "any shape" if self.shape is None else f"({', '.join(map(str, self.shape))})"

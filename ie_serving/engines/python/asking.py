@@ -1,16 +1,22 @@
 """`ctx.models`: lets a kernel call other models of its server, from any thread."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
+from contextlib import contextmanager
 from dataclasses import dataclass
 from threading import BoundedSemaphore
 from typing import Any, Protocol
 
-from ie_serving.core.values.errors import DeadlineExceeded, PreconditionFailed, QueueFull
+from ie_serving.core.values.errors import (
+    DeadlineExceeded,
+    PreconditionFailed,
+    QueueFull,
+    ServingError,
+)
 from ie_serving.core.values.requests import ModelSpec
-from ie_serving.core.values.tensors import Array, TensorSpec
+from ie_serving.core.values.tensors import Array, Signature, TensorSpec
 from ie_serving.engines.others import Others
 from ie_serving.engines.python.outputs import array_of
 from ie_serving.engines.python.waits import ASKER, Slot
@@ -23,6 +29,16 @@ limit: ten minutes, as long as the slowest models answer. Beyond, something hang
 _SHARED = BoundedSemaphore(SHARED_THREADS - 1)
 """Shared threads in which kernels may wait for other models at a time; a further call is refused.
 One thread stays free for the called models: otherwise no call could make progress."""
+
+
+@contextmanager
+def marked() -> Iterator[None]:
+    """Mark errors of an asked model: whether the client is to blame depends on what asked it."""
+    try:
+        yield
+    except ServingError as error:
+        error.of_asked = True
+        raise
 
 
 class Asker(Protocol):
@@ -59,12 +75,16 @@ class ModelHandle:
     @property
     def inputs(self) -> Mapping[str, TensorSpec]:
         """The model's inputs, by name."""
-        return self._models.others.signature(self._spec).inputs
+        return self._signature().inputs
 
     @property
     def outputs(self) -> Mapping[str, TensorSpec]:
         """The model's outputs, by name."""
-        return self._models.others.signature(self._spec).outputs
+        return self._signature().outputs
+
+    def _signature(self) -> Signature:
+        with marked():
+            return self._models.others.signature(self._spec)
 
     def predict(self, inputs: Mapping[str, Any]) -> Mapping[str, Array]:
         """Call the model, and wait for its answer.
@@ -95,7 +115,8 @@ class ModelHandle:
         left_s = self._asker.time_left()
         answer = asyncio.wrap_future(self._ask(inputs))
         try:
-            return await asyncio.wait_for(answer, LONGEST_S if left_s is None else left_s)
+            with marked():
+                return await asyncio.wait_for(answer, LONGEST_S if left_s is None else left_s)
         except asyncio.TimeoutError:
             raise self._late(left_s) from None
 
@@ -103,7 +124,8 @@ class ModelHandle:
         left_s = self._asker.time_left()
         asked = self._ask(inputs)
         try:
-            return asked.result(LONGEST_S if left_s is None else left_s)
+            with marked():
+                return asked.result(LONGEST_S if left_s is None else left_s)
         except (TimeoutError, FutureTimeout):  # one class since Python 3.11
             asked.cancel()
             raise self._late(left_s) from None

@@ -7,7 +7,13 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Se
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from ie_serving.core.values.errors import QueueFull, ServingError
+from ie_serving.core.values.errors import (
+    DeadlineExceeded,
+    LoadFailed,
+    NotAvailable,
+    QueueFull,
+    ServingError,
+)
 from ie_serving.core.values.tensors import Array
 from ie_serving.engines.python.context import Context, failure
 from ie_serving.engines.python.outputs import Specs, checked
@@ -19,6 +25,9 @@ log = logging.getLogger(__name__)
 
 Inputs = Mapping[str, Array]
 
+_LATER = (DeadlineExceeded, NotAvailable, QueueFull)
+"""Errors of an asked model that its asker's client gets as well, since it may ask again."""
+
 _TAKING = threading.Lock()
 """Held for the moment in which a call takes its answer; one for all, since that takes no time."""
 
@@ -29,6 +38,18 @@ def read_only(inputs: Inputs) -> Inputs:
     for view in views.values():
         view.flags.writeable = False
     return views
+
+
+def for_client(error: BaseException) -> ServingError | None:
+    """Give an error that users' code meant for its client; None for a fault of that code.
+
+    What it asks another model is its own: that model's refusal says nothing of the client's
+    request. A failure of that model is INTERNAL for both.
+    """
+    if not isinstance(error, ServingError) or isinstance(error, LoadFailed):
+        return None
+    is_answer = not error.of_asked or type(error) is ServingError or isinstance(error, _LATER)
+    return error if is_answer else None
 
 
 class Call:
@@ -91,10 +112,8 @@ class Call:
         """Answer with the class and text of the kernel's exception; the log has its place."""
         # Without the traceback, whose frames would keep the inputs until the next collection of
         # garbage: they refer to this call, and it to the error.
-        if isinstance(error, ServingError):
-            outcome = error.with_traceback(None)
-        else:
-            outcome = self._unforeseen(error)
+        meant = for_client(error)
+        outcome = meant.with_traceback(None) if meant else self._unforeseen(error)
         self._take(outcome)  # an earlier reply stays
 
     def finish(self, given: object) -> None:

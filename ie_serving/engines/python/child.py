@@ -15,7 +15,7 @@ from ie_serving.core.values.codes import Code
 from ie_serving.core.values.errors import LoadFailed
 from ie_serving.core.values.tensors import Array, DataType, TensorSpec
 from ie_serving.engines.base import EngineOptions
-from ie_serving.engines.kernels import KernelOptions, Place
+from ie_serving.engines.kernels import PROCESS, KernelOptions, Place
 from ie_serving.engines.others import AtHand
 from ie_serving.engines.process.link import Fault, Segment
 from ie_serving.engines.process.worker import Job, Loaded
@@ -45,16 +45,16 @@ def job_of(directory: Path, options: EngineOptions, scratch: Scratch) -> str:
             "params": options.params,
             "scratch": str(scratch.path),
             "memory_bytes": own.memory_limit_mb * 1_000_000,
+            "log": logs.chosen(),
         }
     )
 
 
 def load(job: Job) -> Loaded:
     """Load a kernel, in its process. Raises: Fault."""
-    # A restarted process has no logging yet.
-    logs.configure("INFO")
+    logs.configure(**job["log"])
     options = EngineOptions(params=job["params"], allow_python=True)
-    options = options.having(KernelOptions(place=Place(**job["place"])))
+    options = options.having(KernelOptions(place=Place(**job["place"]), isolation=PROCESS))
     options = options.having(AtHand(job["model"]))
     scratch = Scratch(path=Path(job["scratch"]))
     try:

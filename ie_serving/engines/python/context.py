@@ -97,12 +97,14 @@ class LoadContext:
         version: its number; None where the directory's name is no number.
         path: the version's directory, read-only.
         params: of the model's entry, with the types of JSON.
+        own_process: the kernel has a process of its own: its environment, its working directory.
     """
 
     name: str
     version: int | None
     path: Path
     params: Mapping[str, Any]
+    own_process: bool = False
     log: logging.Logger = field(default=log)
     _scratch: Scratch = field(default_factory=kernel_scratch, repr=False)
 

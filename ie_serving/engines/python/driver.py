@@ -3,22 +3,24 @@
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from ie_serving.core.compat import added
 from ie_serving.core.values.errors import LoadFailed
 from ie_serving.core.values.hints import Hint
 from ie_serving.core.values.tensors import SERVING_DEFAULT, Signature
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.batching import Batching
-from ie_serving.engines.kernels import INLINE, PROCESS, KernelOptions
+from ie_serving.engines.kernels import INLINE, PROCESS, THREAD, KernelOptions, Place
 from ie_serving.engines.openvino.unsupported import refuse_unsupported
 from ie_serving.engines.others import AtHand
 from ie_serving.engines.python.calls import InProcess
 from ie_serving.engines.python.daemons import DaemonThreads
 from ie_serving.engines.python.fleet import Fleet, Running
 from ie_serving.engines.python.model import KernelModel
-from ie_serving.engines.python.opening import opened, own_params
+from ie_serving.engines.python.opening import found, opened, own_params
 from ie_serving.engines.run import forks
 from ie_serving.engines.run.program import INFER_THREADS
 
@@ -33,13 +35,22 @@ def load(directory: Path, options: EngineOptions) -> KernelModel:
     # Checked before the import: importing a module runs its code.
     if not options.allow_python:
         raise LoadFailed(f"kernel {own.place} asks to run Python code", PYTHON)
+    isolation = own.isolation or _usual(own.place, directory)
+    options = options.having(replace(own, isolation=isolation))
     with ExitStack() as undone:
-        if own.isolation != PROCESS:
+        if isolation != PROCESS:
             return _model(_in_threads(directory, options, undone), options, undone)
         # Imported here: only a kernel in a process needs it.
         from ie_serving.engines.python.remote import begin
 
         return _model(begin(directory, options, undone), options, undone)
+
+
+def _usual(place: Place, directory: Path) -> str:
+    """Give the isolation that the author of a kernel counts on."""
+    home = found(place, directory).parent
+    is_foreign = not place.name and any(takes(home) for takes in added("foreign_kernels"))
+    return PROCESS if is_foreign else THREAD
 
 
 def _in_threads(directory: Path, options: EngineOptions, undone: ExitStack) -> Running:

@@ -11,13 +11,13 @@ from ie_serving.core.runtime.scratch import Scratch
 from ie_serving.core.values.errors import LoadFailed
 from ie_serving.engines import declared
 from ie_serving.engines.base import EngineOptions
-from ie_serving.engines.kernels import KernelOptions, Place
+from ie_serving.engines.kernels import PROCESS, KernelOptions, Place
 from ie_serving.engines.others import AtHand
 from ie_serving.engines.python import ovms, pyovms
 from ie_serving.engines.python.context import LoadContext, kernel_scratch
 from ie_serving.engines.python.kernel import Kernel, kernel_of
 from ie_serving.engines.python.own_modules import OwnModules
-from ie_serving.engines.python.requirements import check
+from ie_serving.engines.python.requirements import NAME, lacking
 from ie_serving.engines.run import forks
 from ie_serving.engines.run.function import one_line
 from ie_serving.telemetry.log.logs import Event
@@ -45,13 +45,13 @@ def opened(
     place = options.of(KernelOptions).place
     assert place is not None  # the driver has looked
     file = found(place, directory)
-    # Before the import, which would fail at the first missing package and name no other.
-    check(file.parent)
     ctx = _context(directory, options, scratch or kernel_scratch())
     undone.callback(ctx.close)
     forks.watch()
-    with telling(place):
+    lacks = lacking(file.parent)
+    with telling(place, lacks):
         kernel = forks.call(str(place), _kernel, file, place, ctx, options, undone)
+    warn(place, lacks)
     undone.callback(_close, kernel)
     return kernel
 
@@ -101,6 +101,7 @@ def _context(directory: Path, options: EngineOptions, scratch: Scratch) -> LoadC
         version=int(directory.name) if directory.name.isdecimal() else None,
         path=directory,
         params=own_params(options.params),
+        own_process=options.of(KernelOptions).isolation == PROCESS,
         _scratch=scratch,
     )
 
@@ -111,8 +112,13 @@ def own_params(params: Mapping[str, Any]) -> dict[str, Any]:
 
 
 @contextmanager
-def telling(place: Place) -> Iterator[None]:
-    """Report an exception of loading code by its class and text; the log has the traceback."""
+def telling(place: Place, lacks: str) -> Iterator[None]:
+    """Report an exception of loading code by its class and text; the log has the traceback.
+
+    Args:
+        place: of the code.
+        lacks: see `requirements.lacking`; told where an import fails.
+    """
     try:
         yield
     except LoadFailed:
@@ -121,7 +127,18 @@ def telling(place: Place) -> Iterator[None]:
     except BaseException as error:
         log.warning(Event("kernel failed to load", kernel=place), exc_info=error)
         cause = f"{type(error).__name__}: {one_line(error)}"
+        if lacks and isinstance(error, ImportError):
+            cause += (
+                f"; {NAME} asks for {lacks}; nothing is installed by the server: install it with"
+                " pip in the server's environment and start the server again"
+            )
         raise LoadFailed(f"kernel {place} cannot be loaded: {cause}") from error
+
+
+def warn(place: Place, lacks: str) -> None:
+    """Log the requirements that a loaded version lacks, if there are any."""
+    if lacks:
+        log.warning(Event("requirements not met", kernel=place, file=NAME, lacking=lacks))
 
 
 def _close(kernel: Kernel) -> None:

@@ -20,10 +20,12 @@ from importlib.machinery import (
     ModuleSpec,
     SourceFileLoader,
 )
-from importlib.util import module_from_spec, spec_from_file_location
+from importlib.util import find_spec, module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import MappingProxyType, ModuleType
 from typing import Any
+
+from ie_serving.telemetry.log import logs
 
 _numbers = itertools.count(1)
 
@@ -50,6 +52,7 @@ class OwnModules:
         package.__path__ = [str(directory)]
         sys.modules[self._package] = package
         sys.meta_path.insert(0, self._finder)  # before the one that reads any path
+        logs.hear(str(directory))
 
     def load(self, file: Path) -> ModuleType:
         """Run a file as a module. Raises whatever it raises."""
@@ -64,9 +67,12 @@ class OwnModules:
 
     def close(self) -> None:
         """Forget them all."""
-        if self._finder in sys.meta_path:
-            sys.meta_path.remove(self._finder)
-        for name in [each for each in sys.modules if f"{each}.".startswith(f"{self._package}.")]:
+        if self._finder not in sys.meta_path:
+            return
+        sys.meta_path.remove(self._finder)
+        logs.unhear(str(self._directory))
+        # A list first: threads that import change the dict meanwhile.
+        for name in [n for n in list(sys.modules) if f"{n}.".startswith(f"{self._package}.")]:
             # Cycles between functions and their module would stay until the next garbage
             # collection, which may be minutes away.
             vars(sys.modules.pop(name)).clear()
@@ -95,10 +101,17 @@ class OwnModules:
 
     def _has(self, top: str) -> bool:
         if top not in self._beside:
-            # A directory without that file is one of assets, and may be called as a library is.
             files = (f"{top}.py", f"{top}/__init__.py", *(f"{top}{e}" for e in EXTENSION_SUFFIXES))
-            self._beside[top] = any((self._directory / file).is_file() for file in files)
+            is_regular = any((self._directory / file).is_file() for file in files)
+            self._beside[top] = is_regular or self._has_folder(top)
         return self._beside[top]
+
+    def _has_folder(self, top: str) -> bool:
+        """Tell whether a folder without `__init__.py` is meant: as in Python, after all libraries.
+
+        It may as well be one of assets, called as a library is.
+        """
+        return (self._directory / top).is_dir() and find_spec(top) is None
 
 
 def _shim(shims: Mapping[str, ModuleType], name: str, fromlist: Sequence[str] | None) -> ModuleType:

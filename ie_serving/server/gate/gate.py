@@ -5,6 +5,7 @@ from functools import partial
 
 from ie_serving.config.credentials import AccessMaterial, TlsMaterial
 from ie_serving.config.settings import ServerSettings
+from ie_serving.core.compat import registered
 from ie_serving.server.gate import rights
 from ie_serving.server.gate.access import Access
 from ie_serving.server.gate.certificates import HTTP1, HTTP2, Certificates
@@ -67,7 +68,8 @@ class Gate:
         if self._access is None:
             return app
         needs = rights.needs(rights.REST, open_health=self._open_health)
-        return RestGuard(app, self._access, needs, wanted, phrase, refused).answer
+        headers = [name.encode() for each in registered() for name in each.token_headers]
+        return RestGuard(app, self._access, needs, wanted, phrase, refused, headers).answer
 
     def grpc(
         self, services: Services, services_for: ServicesFor, refused: Refused

@@ -1,6 +1,6 @@
 """Access control over REST, before the application, by the head of a request alone."""
 
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, Final
 
 from ie_serving.core.values.access import Credentials, Models, Need
@@ -35,6 +35,8 @@ class RestGuard:
         wanted: see `Wanted`.
         phrase: see `Phrase`.
         refused: called for each request that is refused.
+        token_headers: headers that stand for a missing `authorization`, as clients of other servers
+            send them: a key, or the whole value of that header.
     """
 
     def __init__(
@@ -45,8 +47,10 @@ class RestGuard:
         wanted: Wanted,
         phrase: Phrase,
         refused: Callable[[BaseException], None],
+        token_headers: Sequence[bytes] = (),
     ) -> None:
         self._app = app
+        self._token_headers = token_headers
         self._access = access
         self._needs = needs
         self._wanted = wanted
@@ -58,11 +62,18 @@ class RestGuard:
         head = request.head
         fields = head.fields
         # A plain tuple equals `Credentials` and is cheaper to make: every request needs one.
-        credentials = (fields.get(b"authorization"), fields.get(b"x-api-key"), request.ends.names)
+        given = fields.get(b"authorization")
+        credentials = (given or self._token(fields), fields.get(b"x-api-key"), request.ends.names)
         asked = (credentials, head.method, head.path, head.query)
         if asked in self._access.decisions:
             return self._app(request)
         return self._judged(request, Credentials(*credentials), asked)
+
+    def _token(self, fields: Mapping[bytes, bytes]) -> bytes | None:
+        for name in self._token_headers:
+            if token := fields.get(name):
+                return token if b" " in token else b"Bearer " + token
+        return fields.get(b"authorization")
 
     async def _judged(self, request: Request, credentials: Credentials, asked: object) -> Answer:
         try:

@@ -2,9 +2,9 @@
 
     2026-11-21 09:00:00,123 - ie_serving.models.version.loader - INFO - version loaded model=m ...
 
-This is the line format of 2020; `json_lines.py` has the other one. Only this server's own loggers
-follow the chosen level. All others log at WARNING or above, since storage clients print credentials
-at DEBUG.
+This is the line format of 2020; `json_lines.py` has the other one. The loggers of this server
+follow the chosen level, and so does what users' code logs by any logger, unless it sets a level of
+its own. Libraries log at WARNING or above, since storage clients print credentials at DEBUG.
 """
 
 import logging
@@ -21,6 +21,10 @@ __all__ = ["MASK", "OWN", "Event", "configure", "mask", "render"]
 
 OWN = "ie_serving"
 log = logging.getLogger(__name__)
+_users: list[str] = []
+"""Beginnings of the paths of users' code, once for each version that runs it."""
+_chosen: dict[str, str] = {}
+"""Path and form of the last `configure`; empty before."""
 FORMAT = "%(asctime)s - %(name)s - %(levelname)s - %(message)s"
 
 
@@ -43,12 +47,31 @@ def configure(level: str, path: str = "", form: str = "text") -> None:
         handlers.append(_file_handler(path))
     root = logging.getLogger()
     _remove_ours(root)
+    _chosen.update(path=path, form=form)
     for handler in handlers:
         handler.setFormatter(FORMS[form]())
+        handler.addFilter(_is_heard)
         root.addHandler(handler)
     _set(level)
     # Python's warnings have several lines of text, which a reader of JSON could not parse.
     logging.captureWarnings(form == "json")
+
+
+def chosen() -> Mapping[str, str]:
+    """Return the arguments by which `configure` makes the same log in a child process."""
+    return {"level": level(), **_chosen}
+
+
+def hear(place: str) -> None:
+    """Log what the code of users logs whose paths begin with `place`, at the server's level."""
+    _users.append(place)
+    if _chosen and len(_users) == 1:  # the level is set: by an earlier version, or by `configure`
+        _set(level())
+
+
+def unhear(place: str) -> None:
+    """Take one `hear` back."""
+    _users.remove(place)
 
 
 def level() -> str:
@@ -65,8 +88,18 @@ def change(level: str) -> None:
 
 
 def _set(level: str) -> None:
-    logging.getLogger().setLevel(max(logging.WARNING, getattr(logging, level)))
+    # Records of libraries are made below WARNING only where there is users' code, whose loggers may
+    # have any name; `_is_heard` then drops them.
+    least = logging.NOTSET if _users else logging.WARNING
+    logging.getLogger().setLevel(max(least, getattr(logging, level)))
     logging.getLogger(OWN).setLevel(level)
+
+
+def _is_heard(record: logging.LogRecord) -> bool:
+    """Tell whether a record is one of ours, of users' code, or important."""
+    if record.levelno >= logging.WARNING or f"{record.name}.".startswith(f"{OWN}."):
+        return True
+    return record.pathname.startswith(tuple(_users))
 
 
 # Handlers of others (pytest, an embedding program) stay: ours are recognised by their formatter.

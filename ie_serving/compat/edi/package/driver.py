@@ -15,10 +15,12 @@ from ie_serving.engines.python.model import KernelModel
 def load(directory: Path, options: EngineOptions) -> KernelModel:
     """Make the model of a package. See `engines.listed.Load`."""
     check_known(options, (), "edi")
-    if package_files.described(directory) is None:
+    description = package_files.described(directory)
+    if description is None:
         raise LoadFailed(
-            f"driver edi runs packages of IBM EDI: expected {package_files.KERNEL} and a"
-            f' {package_files.DESCRIPTION} with "{package_files.KERNEL_PATH}"'
+            f"driver edi runs packages of IBM EDI: expected a {package_files.DESCRIPTION} with"
+            f' "{package_files.KERNEL_PATH}"'
         )
-    own = dataclasses.replace(options.of(KernelOptions), place=Place(file=package_files.KERNEL))
+    place = Place(file=package_files.kernel_file(directory, description))
+    own = dataclasses.replace(options.of(KernelOptions), place=place)
     return driver.load(directory, options.having(own))

@@ -4,6 +4,7 @@ It takes and gives one text, the bodies of request and reply.
 """
 
 import itertools
+import os
 from collections.abc import Sequence
 from contextlib import ExitStack
 from functools import partial
@@ -43,15 +44,17 @@ def opened(directory: Path, ctx: LoadContext, undone: ExitStack) -> Kernel | Non
             "params: a kernel of IBM EDI takes none; write them into"
             f" {package_files.DESCRIPTION}, as attributes"
         )
-    file = package_files.kernel_file(description)
-    if not (directory / file).is_file():
-        raise LoadFailed(f"{package_files.DESCRIPTION} names {file}, which is not in the package")
-    own = package_files.linked(directory, ctx)
-    modules = OwnModules(own, shims(package_files.environment(description, own, ctx)))
+    file = package_files.kernel_file(directory, description)
+    own = package_files.copied(directory, ctx)
+    variables = package_files.environment(description, own, ctx)
+    if ctx.own_process:  # where libraries and child processes see the variables as well
+        os.environ.update(variables)
+        os.chdir(own)
+    modules = OwnModules(own, shims({} if ctx.own_process else variables))
     undone.callback(modules.close)
     kernel = _only_kernel(modules.load(own / file), file)()
     text = package_files.description_text(description, directory, own, ctx)
-    kernel.on_kernel_start(KernelContext(f"{ctx.name}-{ctx.version}", text))
+    kernel.on_kernel_start(KernelContext(package_files.instance_id(ctx), text))
     name = type(kernel).__name__
     return Kernel(
         name=name,

@@ -1,11 +1,13 @@
-"""A package of IBM EDI: `kernel.py` with `model.json`, and what its kernel is told of it.
+"""A package of IBM EDI: a kernel with `model.json`, and what its kernel is told of it.
 
-The kernel sees a directory of its own with links to the package: some samples write into theirs,
-and delete it at the end.
+The kernel sees a copy of the package: a deployment of its own, into which some samples write, and
+which some delete at the end.
 """
 
-import datetime
 import json
+import os
+import shutil
+import time
 import uuid
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,7 +17,6 @@ from ie_serving.core.values.errors import LoadFailed
 from ie_serving.engines.python.context import LoadContext
 
 DESCRIPTION: Final = "model.json"
-KERNEL: Final = "kernel.py"
 KERNEL_PATH: Final = "kernel_path"
 """Key by which a `model.json` is EDI's: other libraries write files of this name as well."""
 ROUTE: Final = "/dlim/v1/inference/"
@@ -39,29 +40,37 @@ def described(directory: Path) -> Mapping[str, Any] | None:
     return found if isinstance(found, Mapping) and KERNEL_PATH in found else None
 
 
-def kernel_file(description: Mapping[str, Any]) -> str:
+CREATOR: Final = "ie_serving"
+
+
+def kernel_file(directory: Path, description: Mapping[str, Any]) -> str:
     """Name the kernel's file, relative to the package.
 
     Raises:
-        LoadFailed: it would lie elsewhere.
+        LoadFailed: it lies elsewhere, or is not there.
     """
     given = description[KERNEL_PATH]
     path = Path(str(given))
     if not isinstance(given, str) or path.is_absolute() or ".." in path.parts:
         raise LoadFailed(
             f"{DESCRIPTION}: {KERNEL_PATH} is {given!r}; expected a file of the package, such as"
-            f' "{KERNEL}"'
+            ' "kernel.py"'
         )
+    if not (directory / path).is_file():
+        raise LoadFailed(f"{DESCRIPTION} names {path}, which is not in the package")
     return str(path)
 
 
-def linked(directory: Path, ctx: LoadContext) -> Path:
-    """Make the directory that the kernel sees."""
+def copied(directory: Path, ctx: LoadContext) -> Path:
+    """Copy the package for the kernel, which may write to all of it."""
     made = ctx.scratch_dir / (ctx.name or directory.name).replace("/", "_")
-    made.mkdir()
-    for each in directory.iterdir():
-        (made / each.name).symlink_to(each.resolve())
+    shutil.copytree(directory, made, copy_function=_copy)
     return made
+
+
+def _copy(source: str, target: str) -> None:
+    shutil.copy(source, target)
+    os.chmod(target, os.stat(target).st_mode | 0o200)
 
 
 def environment(
@@ -79,26 +88,36 @@ def environment(
         raise LoadFailed(
             f'{DESCRIPTION}: mk_environments is {given!r}; expected a list of {{"name", "value"}}'
         ) from None
-    return {**own, "REDHARE_MODEL_PATH": str(package), "REDHARE_MODEL_NAME": ctx.name}
+    instance = instance_id(ctx)
+    return {
+        **own,
+        "REDHARE_MODEL_PATH": str(package),
+        "REDHARE_MODEL_NAME": ctx.name,
+        "REDHARE_MODEL_CREATOR": CREATOR,
+        "MSD_POD_NAME": instance,
+        "TASK_JOB_ID": instance.rpartition("-")[2],
+    }
+
+
+def instance_id(ctx: LoadContext) -> str:
+    """Name this kernel among all: a further process of it has another name."""
+    return f"{ctx.name}-{ctx.version}-{os.getpid()}"
 
 
 def description_text(
     description: Mapping[str, Any], directory: Path, package: Path, ctx: LoadContext
 ) -> str:
     """Write the description as a kernel reads it: the file's, and what EDI adds at a start."""
-    now = datetime.datetime.now(datetime.timezone.utc)
     files = [each.stat() for each in directory.rglob("*") if each.is_file()]
-    changed = datetime.datetime.fromtimestamp(
-        max((each.st_mtime for each in files), default=0.0), datetime.timezone.utc
-    )
+    changed = int(max((each.st_mtime for each in files), default=0.0))
     added = {
         "uid": str(uuid.uuid4()),
         "size": sum(each.st_size for each in files),
-        "create_time": changed.isoformat(timespec="seconds"),
-        "last_updated_time": changed.isoformat(timespec="seconds"),
-        "started_at": now.isoformat(timespec="seconds"),
-        "creator": "ie_serving",
+        "create_time": changed,
+        "last_updated_time": changed,
+        "started_at": int(time.time()),
+        "creator": CREATOR,
         "service_uri": f"{ROUTE}{ctx.name}",
         "model_path": str(package),
     }
-    return json.dumps({**description, **added})
+    return json.dumps({"attributes": [], "mk_environments": [], **description, **added})

@@ -165,11 +165,13 @@ class Kernel:
 def shims(environment: Mapping[str, str]) -> Mapping[str, ModuleType]:
     """Make the modules that one kernel's own files import in place of EDI's.
 
-    `os` is among them, with an environment of the kernel's own: several kernels share a process.
+    `os` is among them, with an environment of the kernel's own, where several kernels share a
+    process; without variables it is the process's.
     """
     api, version = ModuleType("redhareapi"), ModuleType("redhareapiversion")
     vars(api).update(Kernel=Kernel, KernelContext=KernelContext, TaskContext=TaskContext)
-    return {"redhareapi": api, "redhareapiversion": version, **_os_with(environment)}
+    own_os = _os_with(environment) if environment else {}
+    return {"redhareapi": api, "redhareapiversion": version, **own_os}
 
 
 def _os_with(environment: Mapping[str, str]) -> Mapping[str, ModuleType]:

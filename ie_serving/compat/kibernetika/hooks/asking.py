@@ -16,7 +16,7 @@ from ie_serving.compat.kibernetika.hooks.linked import LinkedModel, arrays_of, p
 from ie_serving.core.values.errors import DeadlineExceeded, LoadFailed, ServingError
 from ie_serving.core.values.tensors import Array
 from ie_serving.engines.layers import own_loop
-from ie_serving.engines.python.asking import LONGEST_S
+from ie_serving.engines.python.asking import LONGEST_S, marked
 
 log = logging.getLogger(__name__)
 
@@ -46,6 +46,10 @@ class Asking:
                 "a hook asked a model on the event loop, which would wait for itself; from now on"
                 " it runs in a thread: send the request again, or set execution to async"
             )
+        with marked():
+            return self._answer(model, inputs)
+
+    def _answer(self, model: LinkedModel, inputs: Mapping[str, Any]) -> dict[str, Array]:
         inputs = arrays_of(inputs, plain)  # here, not on the event loop: lists may be long
         if self.loop is None:
             return own_loop.run(model.infer(inputs))

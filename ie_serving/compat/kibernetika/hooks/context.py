@@ -34,6 +34,13 @@ class HookContext:
         self._began = time.time()
         self._caller = caller
 
+    @property
+    def driver(self) -> object:
+        """The model, if there is one alone. Raises: AttributeError."""
+        if len(self.drivers) != 1:
+            raise AttributeError(f"there are {len(self.drivers)} models: take one of ctx.drivers")
+        return self.drivers[0]
+
     # Cached properties, which attributes of the hooks' own may hide, and most hooks ask for none.
     @cached_property
     def deadline(self) -> float | None:

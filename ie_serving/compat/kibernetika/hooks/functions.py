@@ -4,27 +4,34 @@
     preprocess(inputs)               preprocess(inputs, ctx)         the same with **kwargs
     postprocess(outputs)             ...                             process(inputs, ctx)
 
-`preprocess` and `postprocess` may be lists with an entry for each model, None for no hook.
+`preprocess` and `postprocess` may be lists with an entry for each model, None for no hook. A hook
+may return `(tensors, ctx)` as well. A postprocess may be a generator: the hook behind it then gets
+an iterator over the dicts; without one there has to be a single dict.
 """
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from types import CodeType, ModuleType
-from typing import Any
+from typing import Any, cast
 
 from ie_serving.compat.kibernetika.hooks.context import HookContext
-from ie_serving.core.values.errors import LoadFailed
+from ie_serving.core.values.errors import LoadFailed, ServingError
 
 Tensors = Mapping[str, Any]
 """Inputs or outputs by name: arrays, and whatever else hooks return."""
 Call = Callable[[dict[str, Any], HookContext], object]
 Known = Mapping[str, Any]
+_JSON = (str, int, float, list, tuple, dict, type(None))
+"""Types of parameters that `json.dumps` takes."""
 
 INIT, UPDATE = "init_hook", "update_hook"
 PRE, POST, PROCESS = "preprocess", "postprocess", "process"
 NAMES = (INIT, UPDATE, PRE, POST, PROCESS)
 CONTEXT_NAMES = ("ctx", "context", "_", "_ctx")
+ANSWERS = "ml-serving-answers"
+"""Key of the dicts that a generator has yielded, on their way to the next hook."""
 IGNORE = "ml-serving-ignore"
 """Key by which a preprocess says that its model is not to be run."""
 
@@ -66,13 +73,22 @@ def functions_of(module: ModuleType, extras: Sequence[Known]) -> Functions:
     Raises:
         LoadFailed: naming the function, what it takes and what was expected.
     """
-    found = {name: getattr(module, name) for name in NAMES if hasattr(module, name)}
+    found: dict[str, Any] = {name: getattr(module, name) for name in NAMES if hasattr(module, name)}
     if not found.keys() & {PRE, POST, PROCESS}:
         raise LoadFailed(f"the file of hooks has none of {PRE}, {POST} and {PROCESS}: define one")
     describe = getattr(module, "metadata", None)
+    pre, post = (entries(name, found.get(name), len(extras)) for name in (PRE, POST))
+    # Answers that a postprocess yields go to the preprocess behind it, if there is one.
+    yields = [_generates(post[at]) and pre[at + 1] is not None for at in range(len(pre) - 1)]
     return Functions(
-        pre=_each(PRE, found.get(PRE), extras),
-        post=_each(POST, found.get(POST), extras),
+        pre=[
+            _hook(_label(PRE, found, at), pre[at], each, iterates=iterates)
+            for at, (each, iterates) in enumerate(zip(extras, (False, *yields), strict=True))
+        ],
+        post=[
+            _hook(_label(POST, found, at), post[at], each, yields=yielding)
+            for at, (each, yielding) in enumerate(zip(extras, (*yields, False), strict=True))
+        ],
         process=Hook(PROCESS, bound(PROCESS, found[PROCESS], extras[0]))
         if PROCESS in found
         else None,
@@ -82,14 +98,13 @@ def functions_of(module: ModuleType, extras: Sequence[Known]) -> Functions:
     )
 
 
-def _each(name: str, given: object, extras: Sequence[Known]) -> list[Hook | None]:
-    """Give the hook of each model."""
-    count = len(extras)
+def entries(name: str, given: object, count: int) -> Sequence[object]:
+    """Give the entry of each model; None for no hook."""
     if given is None:
         return [None] * count
     if not isinstance(given, list | tuple):
         if count == 1:
-            return [Hook(name, bound(name, given, extras[0]))]
+            return [given]
         raise LoadFailed(
             f"{name} is one function, and there are {count} models: write a list of {count}, with"
             " None for a model without a hook"
@@ -99,21 +114,69 @@ def _each(name: str, given: object, extras: Sequence[Known]) -> list[Hook | None
             f"{name} has {len(given)} entries, and there are {count} models: write one for each,"
             " None for a model without a hook"
         )
-    return [
-        None if each is None else Hook(f"{name}[{at}]", bound(f"{name}[{at}]", each, extras[at]))
-        for at, each in enumerate(given)
-    ]
+    return given
+
+
+def _label(name: str, found: Known, at: int) -> str:
+    return f"{name}[{at}]" if isinstance(found.get(name), list | tuple) else name
+
+
+def _hook(
+    name: str,
+    function: object,
+    extras: Known,
+    *,
+    yields: bool = False,
+    iterates: bool = False,
+) -> Hook | None:
+    """Make one hook.
+
+    Args:
+        name: for errors.
+        function: the hook; None for none.
+        extras: what it gets as `**kwargs`.
+        yields: the next hook takes all that the generator `function` yields.
+        iterates: the hook takes what the generator before it has yielded.
+    """
+    if function is None:
+        return None
+    call = bound(name, function, extras)
+    if _generates(function):
+        call = partial(_yielded, name, call, yields)
+    return Hook(name, partial(_iterating, call) if iterates else call)
+
+
+def _generates(function: object) -> bool:
+    return callable(function) and inspect.isgeneratorfunction(inspect.unwrap(function))
+
+
+def _yielded(
+    name: str, call: Call, several: bool, tensors: dict[str, Any], ctx: HookContext
+) -> object:
+    """Run a generator to its end: its one dict, or all of them for a hook that iterates."""
+    answers: list[object] = list(cast("Iterable[object]", call(tensors, ctx)))
+    if several:
+        return {ANSWERS: answers}
+    if len(answers) != 1:
+        raise ServingError(
+            f"{name} yielded {len(answers)} answers, and no hook iterates over them: yield one"
+        )
+    return answers[0]
+
+
+def _iterating(call: Call, tensors: dict[str, Any], ctx: HookContext) -> object:
+    return call(cast("dict[str, Any]", iter(tensors[ANSWERS])), ctx)
 
 
 def bound(name: str, function: object, extras: Known) -> Call:
     """Give what calls a hook in whichever of its four forms it is written.
 
     Raises:
-        LoadFailed: it has another form, or a decorator hides which.
+        LoadFailed: it has another form.
     """
     if not callable(function):
         raise LoadFailed(f"{name} is a {type(function).__name__}; expected a function")
-    parameters = _parameters(name, function)
+    parameters = _parameters(function)
     places = [each for each in parameters if each.kind in _BY_PLACE]
     required = [each.name for each in places if each.default is each.empty]
     lone = [p for p in parameters if p.kind is p.KEYWORD_ONLY and p.default is p.empty]
@@ -137,19 +200,26 @@ def bound(name: str, function: object, extras: Known) -> Call:
 
 
 _BY_PLACE = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+_TENSORS = inspect.Parameter("tensors", inspect.Parameter.POSITIONAL_OR_KEYWORD)
 _FIRST = {PRE: "inputs", POST: "outputs", PROCESS: "inputs"}
 
 
-def _parameters(name: str, function: Callable[..., object]) -> list[inspect.Parameter]:
-    """Give the parameters behind all decorators that tell what they wrap."""
-    parameters = _own_parameters(inspect.unwrap(function))
-    if any(each.kind is each.VAR_POSITIONAL for each in parameters):
-        raise LoadFailed(
-            f"{name} takes (*{next(p.name for p in parameters if p.kind is p.VAR_POSITIONAL)}), by"
-            " which it cannot be told whether it takes ctx: if that is a decorator, let it use"
-            " functools.wraps"
-        )
-    return parameters
+def _parameters(function: Callable[..., object]) -> list[inspect.Parameter]:
+    """Give the parameters behind all decorators that tell what they wrap.
+
+    A decorator without `functools.wraps` tells by its closure: the one function there. Else
+    `*args` takes the tensors alone.
+    """
+    own = _own_parameters(inspect.unwrap(function))
+    if not any(each.kind is each.VAR_POSITIONAL for each in own):
+        return own
+    wrapped = [cell.cell_contents for cell in getattr(function, "__closure__", None) or ()]
+    functions = [each for each in wrapped if inspect.isroutine(each) and each is not function]
+    if len(functions) == 1:
+        return _parameters(functions[0])
+    named = [each for each in own if each.kind is not each.VAR_POSITIONAL]
+    tensors = [] if any(each.kind in _BY_PLACE for each in named) else [_TENSORS]
+    return [*tensors, *named]
 
 
 def _own_parameters(function: Callable[..., object]) -> list[inspect.Parameter]:
@@ -164,14 +234,16 @@ def with_params(name: str, function: object) -> Callable[[HookContext, Known], o
     """Give what calls `init_hook` or `update_hook`, with ctx or without.
 
     Raises:
-        LoadFailed: it is no function, or a decorator hides what it takes; when it is called: it
-            takes what nobody gives.
+        LoadFailed: it is no function; when it is called: it takes what is not given.
     """
     if not callable(function):
         raise LoadFailed(f"{name} is a {type(function).__name__}; expected a function")
-    parameters = _parameters(name, function)
+    parameters = _parameters(function)
     names = {each.name for each in parameters if each.kind is not each.VAR_KEYWORD}
     takes_rest = _takes_rest(parameters)
+    # Authors write the rest as JSON: objects are for code that mentions their names.
+    code = getattr(inspect.unwrap(function), "__code__", None)
+    asked = names | (mentioned(code) if code else set())
 
     def call(ctx: HookContext, params: Known) -> object:
         first = parameters[0] if parameters and parameters[0].kind in _BY_PLACE else None
@@ -189,7 +261,10 @@ def with_params(name: str, function: object) -> Callable[[HookContext, Known], o
                 f"{name} takes {', '.join(lacking)}, which is not given; given are"
                 f" {', '.join(sorted(params))}"
             )
-        return function(*taken, **{k: v for k, v in params.items() if takes_rest or k in names})
+        rest = {k for k, v in params.items() if k in asked or isinstance(v, _JSON)}
+        return function(
+            *taken, **{k: params[k] for k in params if k in (rest if takes_rest else names)}
+        )
 
     return call
 

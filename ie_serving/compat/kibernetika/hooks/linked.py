@@ -2,13 +2,14 @@
 
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from ie_serving.core.values.errors import InvalidRequest, LoadFailed, ServingError
 from ie_serving.core.values.fit import Exact, exact, fit, fits, shed
-from ie_serving.core.values.tensors import SERVING_DEFAULT, Array, Signature
+from ie_serving.core.values.tensors import SERVING_DEFAULT, Array, Signature, TensorSpec
 from ie_serving.engines.base import CompiledModel
 from ie_serving.engines.hooks import Link
 from ie_serving.engines.python.outputs import array_of
@@ -29,13 +30,17 @@ class LinkedModel:
     Attributes:
         link: as it was given.
         signature: that is asked; without inputs and outputs where it echoes.
+        shown: to clients that no hook stands before: with any number of rows where they are run in
+            parts.
     """
 
     def __init__(self, link: Link, compiled: CompiledModel | None) -> None:
         self.link = link
         self.compiled = compiled
         self.signature = _signature(link, compiled) if compiled else _ANY
-        self._rows = self._fixed_rows() if link.flexible else 0
+        fixed = self._fixed_rows()
+        self._rows = fixed if link.flexible else 0
+        self.shown = self._shown(fixed) if fixed else self.signature
         self._exact = None if self._rows or link.outputs else _exact(self.signature)
 
     def start(self, inputs: Mapping[str, Any]) -> Coroutine[Any, Any, dict[str, Array]]:
@@ -85,6 +90,14 @@ class LinkedModel:
         size = sizes.pop() if len(sizes) == 1 else -1
         return max(size, 0)
 
+    def _shown(self, rows: int) -> Signature:
+        own = self.signature
+        if not self._rows:
+            told = {name: replace(spec, advice=_ADVICE) for name, spec in own.inputs.items()}
+            return replace(own, inputs=told)
+        inputs, outputs = (_any_rows(specs, rows) for specs in (own.inputs, own.outputs))
+        return replace(own, inputs=inputs, outputs=outputs)
+
     async def _in_parts(self, arrays: Mapping[str, Array]) -> dict[str, Array]:
         """Run a request of any number of rows, as many at a time as the model takes."""
         rows = self._rows
@@ -107,6 +120,18 @@ class LinkedModel:
                 " takes"
             )
         return np.concatenate([part[name] for part in found])
+
+
+_ADVICE = "; the option flexible_batch_size=true takes any number of rows"
+
+
+def _any_rows(specs: Mapping[str, TensorSpec], rows: int) -> dict[str, TensorSpec]:
+    return {
+        name: replace(spec, shape=(-1, *spec.shape[1:]))
+        if spec.shape and spec.shape[0] == rows
+        else spec
+        for name, spec in specs.items()
+    }
 
 
 _ANY = Signature(SERVING_DEFAULT, {}, {}, is_open=True)

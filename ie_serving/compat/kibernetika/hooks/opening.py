@@ -24,10 +24,10 @@ from ie_serving.engines.base import Engine, EngineOptions
 from ie_serving.engines.hooks import HookOptions, Link
 from ie_serving.engines.kernels import KernelOptions, Place
 from ie_serving.engines.python.driver import PYTHON
-from ie_serving.engines.python.opening import found, telling
+from ie_serving.engines.python.opening import found, telling, warn
 from ie_serving.engines.python.outputs import Specs
 from ie_serving.engines.python.own_modules import OwnModules
-from ie_serving.engines.python.requirements import check
+from ie_serving.engines.python.requirements import lacking
 from ie_serving.engines.run import forks
 from ie_serving.telemetry.log.logs import Event
 
@@ -69,6 +69,8 @@ class _Opening:
     freed: ExitStack
     models: "WeakSet[LinkedModel]" = field(default_factory=WeakSet)
     """All that are loaded: hooks may load further ones at any time, and free them."""
+    lacks: str = ""
+    """Requirements of the hooks that the server lacks."""
 
     def model(self, own: HookOptions) -> HookedModel:
         """Load everything."""
@@ -79,17 +81,20 @@ class _Opening:
         functions, names = Functions(pre=[None] * len(models), post=[None] * len(models)), set()
         if own.place is not None:
             file = found(own.place, self.directory, "the file of hooks")
-            check(file.parent)  # before the import, which would fail at the first missing package
             load_driver = loader(asking, self._for_hooks, self.freed)
             modules = OwnModules(file.parent, shims(load_driver))
             self.freed.callback(modules.close)
-            with telling(own.place):
+            self.lacks = lacking(file.parent)
+            with telling(own.place, self.lacks):
                 names = mentioned(compile(file.read_bytes(), str(file), "exec"))
                 forks.watch()
                 functions = forks.call(str(file), functions_of, modules.load(file), known)
         asking.blocks = bool(names & {"predict", "predict_hooks"})
         made = self._made(str(own.place or ""), models, functions, asking, names)
-        return self._begun(made, own.place, functions, known)
+        begun = self._begun(made, own.place, functions, known)
+        if own.place is not None:
+            warn(own.place, self.lacks)
+        return begun
 
     def _made(
         self,
@@ -130,7 +135,7 @@ class _Opening:
         """Call `init_hook`, and let later parameters come to `update_hook`."""
         if functions.init is not None:
             assert place is not None  # it stands in the file
-            with telling(place):
+            with telling(place, self.lacks):
                 made.global_ctx = functions.init(made.context(), known[0])
         if functions.update is not None:
             made.update = partial(_update, made, functions, known, self.options)
@@ -220,8 +225,8 @@ def _signature(
     """Give what clients see: what the file declares, else what no hook can have changed."""
     first, last = stages[0], stages[-1]
     own = functions.process is not None
-    inputs: Specs = {} if own or first.pre else first.model.signature.inputs
-    outputs: Specs = {} if own or last.post or may_skip else last.model.signature.outputs
+    inputs: Specs = {} if own or first.pre else first.model.shown.inputs
+    outputs: Specs = {} if own or last.post or may_skip else last.model.shown.outputs
     if last.model.link.outputs:
         outputs = {k: v for k, v in outputs.items() if k in last.model.link.outputs}
     if isinstance(functions.described, Mapping):

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from ie_serving.compat.kibernetika.hooks.asking import LoadedModel
 from ie_serving.core.values.errors import InvalidRequest, InvalidTensor
 from ie_serving.core.values.images import COLOURED
 from ie_serving.core.values.tensors import Array
@@ -24,9 +25,10 @@ def shims(load_driver: Callable[[str], type]) -> dict[str, ModuleType]:
     Args:
         load_driver: gives the class of a driver by its name.
     """
-    helpers = _module("ml_serving.utils.helpers", load_image, get_param, boolean_string)
+    tools = (load_image, get_param, boolean_string, predict_grpc)
+    helpers = _module("ml_serving.utils.helpers", *tools)
     driver = _module("ml_serving.drivers.driver")
-    vars(driver)["load_driver"] = load_driver
+    vars(driver).update(load_driver=load_driver, ServingDriver=LoadedModel)
     utils, drivers = _module("ml_serving.utils"), _module("ml_serving.drivers")
     vars(utils)["helpers"] = helpers
     vars(drivers).update(driver=driver, load_driver=load_driver)
@@ -71,13 +73,22 @@ def load_image(inputs: Mapping[str, Any], key: str, rgb: bool = True) -> tuple[A
     return np.array(pixels if rgb else pixels[..., ::-1]), False
 
 
-def get_param(inputs: Mapping[str, Any], key: str, raw_bytes: bool = False) -> Any:  # noqa: ANN401
-    """Give an input as a plain value: of one element that, of several a list; None without it.
+def get_param(
+    inputs: Mapping[str, Any],
+    key: str,
+    default: Any = None,  # noqa: ANN401  whatever authors say
+    raw_bytes: bool = False,
+) -> Any:  # noqa: ANN401
+    """Give an input as a plain value: of one element that, of several a list.
 
-    Texts come as `str`, or as they are with `raw_bytes`.
+    Args:
+        inputs: of the request.
+        key: name of the input.
+        default: given where there is no such input.
+        raw_bytes: texts come as they are, and not as `str`.
     """
-    if key not in inputs:
-        return None
+    if inputs.get(key) is None:
+        return default
     array = np.asarray(inputs[key])
     values = [each if raw_bytes else _text(each) for each in array.ravel().tolist()]
     return values[0] if len(values) == 1 else values
@@ -85,6 +96,14 @@ def get_param(inputs: Mapping[str, Any], key: str, raw_bytes: bool = False) -> A
 
 def _text(value: object) -> object:
     return value.decode() if isinstance(value, bytes) else value
+
+
+def predict_grpc(inputs: Mapping[str, Any], address: str) -> dict[str, Array]:
+    """Ask another server's model, whose name is empty, at `host:port`. Raises: NotAvailable."""
+    # Imported here: few hooks ask elsewhere.
+    from ie_serving.compat.kibernetika.hooks.elsewhere import predict
+
+    return predict(inputs, address)
 
 
 def boolean_string(text: object) -> bool:

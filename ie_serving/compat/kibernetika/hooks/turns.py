@@ -20,6 +20,7 @@ from ie_serving.compat.kibernetika.hooks.context import HookContext
 from ie_serving.compat.kibernetika.hooks.functions import Hook
 from ie_serving.core.values.errors import NotAvailable, QueueFull, ServingError
 from ie_serving.core.values.fit import ARRAY
+from ie_serving.engines.python.calls import for_client
 from ie_serving.engines.python.daemons import DaemonThreads
 from ie_serving.engines.run import forks
 from ie_serving.engines.run.function import one_line
@@ -154,14 +155,16 @@ class Turn:
             return found
         if isinstance(found, Mapping):
             return dict(found)
+        if isinstance(found, tuple) and len(found) == 2 and isinstance(found[1], HookContext):
+            return self._by_name(found[0])
         has = "nothing" if found is None else f"a {type(found).__name__}"
         file = self._turns.file
         return ServingError(f"{self.name} of {file} returned {has}; expected a dict by name")
 
     def _failed(self, error: BaseException, ctx: HookContext) -> ServingError:
         """Give the request's error. Whoever ends the program in a hook ends the request alone."""
-        if isinstance(error, ServingError):
-            return error
+        if (meant := for_client(error)) is not None:
+            return meant
         name = f"{self._turns.file}:{self.name}"
         log.error(Event("kernel failed", kernel=name, request_id=ctx.request_id), exc_info=error)
         text = f"hook {name} failed: {type(error).__name__}: {one_line(error)}"

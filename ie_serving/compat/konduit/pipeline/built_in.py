@@ -22,7 +22,9 @@ Run = Callable[[Data, Named], Data]
 def _rows(data: Data, step: Step) -> Array:
     """Give the array that a step is about, as rows. Raises: InvalidRequest."""
     arrays = [n for n, v in data.items() if isinstance(v, np.ndarray) and v.dtype.kind in "iuf"]
-    name = step.keys.get("inputName") or (arrays[0] if len(arrays) == 1 else "")
+    listed = step.keys.get("inputNames")
+    named = step.keys.get("inputName") or (listed[0] if isinstance(listed, list) else listed)
+    name = named or (arrays[0] if len(arrays) == 1 else "")
     if name not in data:
         there = ", ".join(data) or "nothing"
         raise InvalidRequest(f'inputName "{name}" is not there: name one of {there}')
@@ -98,6 +100,8 @@ _VGG: Final = (123.68, 116.779, 103.939)
 def to_array(step: Step) -> Run:
     """Make the input of a model of pictures. Source: ImageToNDArrayConfig."""
     config = step.keys.get("config") or {}
+    if step.keys.get("metadata"):
+        raise LoadFailed("metadata: facts about pictures are not added to the data: remove it")
     if not isinstance(config, Mapping):
         raise LoadFailed("config: expected an object")
     options = _tensor_options(config)

@@ -7,6 +7,7 @@ Source: Konduit Serving's classes of pipelines and steps, as its JSON names them
 """
 
 import json
+import re
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -21,8 +22,11 @@ MODEL: Final = "model"
 
 PYTHON, LOGGING = "PYTHON", "LOGGING"
 MERGE, ANY, SWITCH, SWITCH_OUTPUT = "MERGE", "ANY", "SWITCH", "SWITCH_OUTPUT"
-MODELS: Final = ("ONNX", "TENSORFLOW")
+MODELS: Final = ("ONNX", "TENSORFLOW", "ND4JTENSORFLOW")
 """Types whose `modelUri` is a model of this server."""
+
+_OF_AUTHORS: Final = frozenset({"names", "classColors", "ioInputs", "ioOutputs"})
+"""Keys of objects whose own keys are names that the author chose."""
 
 
 @dataclass(frozen=True)
@@ -48,11 +52,14 @@ KINDS: Mapping[str, Kind] = {
         (),
         (
             *("inputName", "returnLabel", "returnIndex", "returnProb", "labelName", "indexName"),
-            *("probName", "labels", "topN", "allProbabilities"),
+            # The last as in an example of its documents, for the first.
+            *("probName", "labels", "topN", "allProbabilities", "inputNames"),
         ),
     ),
     "REGRESSION_OUTPUT": Kind(("names",), ("inputName",)),
-    "IMAGE_TO_NDARRAY": Kind(("config",), ("keys", "outputNames", "keepOtherValues")),
+    "IMAGE_TO_NDARRAY": Kind(
+        ("config",), ("keys", "outputNames", "keepOtherValues", "metadata", "metadataKey")
+    ),
     "IMAGE_RESIZE": Kind(
         ("height", "width"),
         ("inputNames", "outputNames", "aspectRatioHandling", "keepOtherValues"),
@@ -163,6 +170,34 @@ def read(given: object, place: str) -> Pipeline:
     return Pipeline(steps=_ordered(found, output, place), output=output)
 
 
+def in_camel_case(given: Any) -> Any:  # noqa: ANN401 (whatever JSON has)
+    """Name the keys of a pipeline as its JSON does: its YAML has them in snake case."""
+    if not isinstance(given, Mapping):
+        return given
+    steps = given.get("steps")
+    if isinstance(steps, list):
+        steps = [_camel(each) for each in steps]
+    elif isinstance(steps, Mapping):
+        steps = {name: _camel(each) for name, each in steps.items()}
+    return {**{_camel_word(key): value for key, value in given.items()}, "steps": steps}
+
+
+def _camel(given: Any, *, of_author: bool = False) -> Any:  # noqa: ANN401
+    if isinstance(given, list):
+        return [_camel(each) for each in given]
+    if not isinstance(given, Mapping):
+        return given
+    found = {}
+    for key, value in given.items():
+        name = key if of_author else _camel_word(key)
+        found[name] = _camel(value, of_author=name in _OF_AUTHORS)
+    return found
+
+
+def _camel_word(key: Any) -> Any:  # noqa: ANN401 (YAML has keys of all types)
+    return re.sub("_([a-z])", lambda found: found[1].upper(), key) if isinstance(key, str) else key
+
+
 def models_in(text: str) -> Collection[str]:
     """Name the models of a pipeline; none where it cannot be read, which its load says."""
     try:
@@ -220,8 +255,8 @@ def _step(
         advice = REFUSED.get(type_, f"{_WRITE}; there are {known}{nearest(type_, KINDS)}")
         faults.append(f"{place}.@type: steps of type {type_} are not supported: {advice}")
         return
-    # Konduit writes what is not set as null.
-    written = {key: value for key, value in given.items() if value is not None}
+    # Konduit writes what is not set as null, and constants as an empty object.
+    written = {k: v for k, v in given.items() if v is not None and (k, v) != ("constants", {})}
     keys = {key: value for key, value in written.items() if key not in ("@type", "@input")}
     faults += [f"{place}.{fault}" for fault in _wrong_keys(type_, kind, keys)]
     yield Step(name=name, type=type_, inputs=inputs, keys=keys)

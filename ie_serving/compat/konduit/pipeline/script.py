@@ -5,6 +5,7 @@ beside those of the import code: nothing that one request sets is seen by the ne
 """
 
 import json
+import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +16,9 @@ import numpy as np
 
 from ie_serving.compat.konduit.data import Data, Image, written
 from ie_serving.core.values.errors import InvalidRequest, LoadFailed, ServingError
+from ie_serving.telemetry.log.logs import Event
+
+log = logging.getLogger(__name__)
 
 _KEYS: Final = frozenset(
     {
@@ -28,7 +32,8 @@ _KEYS: Final = frozenset(
 )
 _OF_THIS_SERVER: Final = ("JAVACPP", "PYTHON", "STATIC")
 """`pythonConfigType` of scripts that the server's own Python can run."""
-
+_OF_OTHERS: Final = ("CONDA", "VENV", "CUSTOM")
+"""Of scripts that had a Python of their own, whose libraries this one may have as well."""
 
 CHANNELS: Final = 3
 """Of pictures that are written as PNG for a script: red, green, blue."""
@@ -95,12 +100,16 @@ def _check(given: Mapping[str, Any]) -> None:
     unknown = sorted(given.keys() - _KEYS)
     if unknown:
         raise LoadFailed(f"pythonConfig: {unknown[0]} is not supported: remove it")
-    kind = given.get("pythonConfigType", _OF_THIS_SERVER[0])
-    if str(kind).upper() not in _OF_THIS_SERVER:
-        raise LoadFailed(
+    kind = str(given.get("pythonConfigType", _OF_THIS_SERVER[0]))
+    if kind.upper() in _OF_OTHERS:
+        cause = (
             f"pythonConfigType is {kind}: the server's own Python runs scripts; install in it what"
-            " they import, and remove the key"
+            " they import"
         )
+        log.warning(Event("option without effect", model="pipeline", cause=cause))
+    elif kind.upper() not in _OF_THIS_SERVER:
+        known = ", ".join((*_OF_THIS_SERVER, *_OF_OTHERS))
+        raise LoadFailed(f"pythonConfigType is {kind}; expected {known}")
 
 
 def _compiled(given: Mapping[str, Any], key: str) -> CodeType | None:

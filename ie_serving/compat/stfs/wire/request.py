@@ -101,9 +101,9 @@ class StfsBody:
         if _are_files(value):
             return strings([self._file(file, spec) for file in value])
         if spec.dtype is DataType.STRING:
-            return decode_tensor(_decoded(value) if self._decodes else value, DataType.STRING)
+            return decode_tensor(_decoded(value, texts=self._decodes), DataType.STRING)
         if spec.image is not None and isinstance(_first(value), str | dict):
-            return decode_tensor(_decoded(value), DataType.STRING)
+            return decode_tensor(_decoded(value, texts=True), DataType.STRING)
         return _numbers(value, spec.dtype)
 
     def _file(self, file: bytes, spec: TensorSpec) -> bytes:
@@ -177,12 +177,12 @@ def _first(value: Json) -> Json:
     return value
 
 
-def _decoded(value: Json, ranks: int = MAX_RANK) -> Json:
-    """Replace texts by what `decode_tensor` reads as bytes; other alphabets and objects too."""
+def _decoded(value: Json, ranks: int = MAX_RANK, *, texts: bool) -> Json:
+    """Give base64 of either alphabet as `decode_tensor` reads it: in objects, or in texts too."""
     if isinstance(value, list):
         # Deeper lists are no tensor, which `decode_tensor` says.
-        return [_decoded(each, ranks - 1) for each in value] if ranks else value
-    if isinstance(value, str):
+        return [_decoded(each, ranks - 1, texts=texts) for each in value] if ranks else value
+    if isinstance(value, str) and texts:
         return {"b64": value.translate(_STANDARD)}
     if is_base64(value):
         return {"b64": value["b64"].translate(_STANDARD)}

@@ -68,8 +68,6 @@ def test_pairs_are_a_chain_in_their_order(tmp_path: Path) -> None:
         ),
         (["--hooks", "/no/hooks.py"], "--hooks: /no/hooks.py: no such file"),
         (["--hooks", "hooks.txt"], "--hooks: "),
-        (["--webrtc"], "--webrtc: video is not served"),
-        (["--input-name", "x"], "--input-name: video is not served"),
         (["-o", "flexible_batch_size=no"], "flexible_batch_size=no: expected true or false"),
     ],
 )
@@ -85,15 +83,48 @@ def test_an_unknown_driver_is_answered_with_the_list() -> None:
 
 
 def test_what_has_no_effect_is_said() -> None:
-    line = ["--driver", "onnx", "--model-path", "m", "--http-server-command", "x"]
+    line = ["--driver", "onnx", "--model-path", "m", "--http_server_command", "x"]
+    line += ["--webrtc", "--input-name=x", "--http_enable", "--http_port=9002"]
     line += ["--driver", "tensorflow", "--model-path", "m.pb", "-o", "inputs=x"]
     parsed = parse([*line, "-o", "runtime_backend=NNP", "-o", "device=MYRIAD"], {})
     assert [each.partition(":")[0] for each in parsed.warnings] == [
         "--http-server-command has no effect",
+        "--webrtc has no effect",
+        "--input-name has no effect",
         "device=MYRIAD",
         "runtime_backend=NNP",
         "inputs has no effect",
     ]
+
+
+@pytest.mark.parametrize(
+    ("code", "text"),
+    [
+        ("x = 1\ndef process(inputs ctx): ...", "hooks.py, line 2: SyntaxError: invalid syntax"),
+        ("def preprocess(x, y, z): ...", "hooks.py, line 1: preprocess takes (x, y, z); expected"),
+        (
+            "\nfrom a import b\n\ndef f(x: b, n=b): ...\npreprocess = [f, None]",
+            "hooks.py, line 5: preprocess has 2 entries, and there are 1 models",
+        ),
+        (
+            "from a import b\n\ndef f(x: b, n=b): ...\npostprocess = [f]",
+            "hooks.py, line 4: postprocess takes (x, n=None); expected (outputs)",
+        ),
+    ],
+)
+def test_a_fault_of_the_code_ends_the_start(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], code: str, text: str
+) -> None:
+    (tmp_path / "hooks.py").write_text(code)
+    with pytest.raises(SystemExit) as raised:
+        parse(["--model-path", "m.xml", "--hooks", str(tmp_path / "hooks.py")], {})
+    assert isinstance(raised.value.code, str) and text in raised.value.code
+
+
+def test_what_only_the_run_can_tell_is_left_to_it(tmp_path: Path) -> None:
+    code = "@b\ndef preprocess(a, b, c): ...\ntry:\n    pass\nfinally:\n    process = c\n"
+    (tmp_path / "hooks.py").write_text(code)
+    assert parse(["--model-path", "m.xml", "--hooks", str(tmp_path / "hooks.py")], {})
 
 
 def test_variables_of_the_environment_count_beside_the_flags() -> None:

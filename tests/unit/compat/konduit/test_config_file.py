@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 
 from ie_serving.compat.konduit import FILE
+from ie_serving.compat.konduit.pipeline.definition import read
+from ie_serving.compat.konduit.pipeline.steps import made
 from ie_serving.config.dialects import ie_serving
 from ie_serving.config.files import source
 from ie_serving.config.files.json_file import ConfigFile, parse_config_file
@@ -57,6 +59,62 @@ def test_yaml_has_the_words_of_the_server_in_snake_case(tmp_path: Path) -> None:
         "host has no effect: addresses are named by flags of the server",
         "staticContentRoot has no effect: no static pages are served",
     )
+
+
+PRINTED = """
+host: localhost
+use_ssl: false
+pipeline:
+  steps:
+    read:
+      '@type': IMAGE_TO_NDARRAY
+      '@input': input
+      config: {height: 28, width: 28, data_type: FLOAT, include_minibatch_dim: true,
+               channel_layout: GRAYSCALE, list_handling: NONE, normalization: {type: SCALE}}
+      keys: [image]
+      output_names: [in_put]
+      keep_other_values: true
+      metadata: false
+      metadata_key: '@ImageToNDArrayMetadata'
+    my_model:
+      '@type': ND4JTENSORFLOW
+      '@input': read
+      input_names: [in_put]
+      output_names: [out_put]
+      constants: {}
+      model_uri: m
+    my_names:
+      '@type': CLASSIFIER_OUTPUT
+      '@input': my_model
+      input_name: out_put
+      return_index: true
+      label_name: label
+      top_n: null
+      labels: ["0", "1"]
+    my_script:
+      '@type': PYTHON
+      '@input': my_names
+      python_config:
+        python_config_type: CONDA
+        python_code: "a_b = 1"
+        io_inputs: {in_put: {python_type: numpy.ndarray, secondary_type: NONE, type: NDARRAY}}
+        io_outputs: {a_b: {name: a_b, python_type: int, type: INT64}}
+  output_step: my_script
+"""
+
+
+def test_the_keys_of_steps_may_be_in_snake_case(tmp_path: Path) -> None:
+    """As `konduit config` prints them; names that the author chose stay."""
+    (tmp_path / "c.yaml").write_text(PRINTED)
+    *_, default = source.read(tmp_path / "c.yaml").models
+    assert default.graph
+    steps = {step.name: step for step in read(json.loads(default.graph.text), "p").steps}
+    assert steps["my_model"].keys["inputNames"] == ["in_put"]
+    assert steps["my_names"].keys["inputName"] == "out_put"
+    config = steps["my_script"].keys["pythonConfig"]
+    assert (config["ioInputs"].keys(), config["ioOutputs"].keys()) == ({"in_put"}, {"a_b"})
+    for step in steps.values():
+        made(step)
 
 
 def test_the_port_of_the_file_is_that_of_rest(tmp_path: Path) -> None:

@@ -1,7 +1,9 @@
 """Python code that answers for a model: how it is found, loaded, kept apart and closed."""
 
 import gc
+import re
 import sys
+import threading
 import weakref
 from pathlib import Path
 
@@ -14,6 +16,7 @@ from ie_serving.engines.kernels import KernelOptions, Place
 from ie_serving.engines.openvino.options import OpenVinoOptions
 from ie_serving.engines.python.driver import load
 from ie_serving.engines.python.model import KernelModel
+from ie_serving.engines.python.own_modules import OwnModules
 from tests.unit.engines.asking import answer, strings, told
 from tests.unit.engines.python.kernels import SCALE, served, written
 
@@ -175,18 +178,69 @@ async def test_a_file_is_found_in_the_version_then_beside_the_configuration(
     [
         ("numpy>=1\n# a remark\nskops ; python_version < '3'\n-r other.txt", ""),
         ("numpy>=1 \\\n    --hash=sha256:00", ""),
-        ("numpy<1", r"numpy<1 \([\d.]+ is installed\); nothing is installed by the server"),
+        ("numpy<1", r"numpy<1 \([\d.]+ is installed\)"),
         ("no-such-package==2", r"no-such-package==2 \(not installed\)"),
-        ("==", r"requirements\.txt: '==' is no requirement"),
+        ("git+https://example.com/a.git@main", r"git\+https://\S+ \(unknown\)"),
     ],
 )
-def test_requirements_are_checked(tmp_path: Path, line: str, fault: str) -> None:
+def test_requirements_that_are_lacking_explain_an_import_that_fails(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, line: str, fault: str
+) -> None:
     (tmp_path / "requirements.txt").write_text(line)
-    if not fault:
-        served(tmp_path, SCALE).close()
-        return
-    with pytest.raises(LoadFailed, match=fault):
-        served(tmp_path, SCALE)
+    served(tmp_path, SCALE).close()
+    told = [each.message for each in caplog.records if "requirements not met" in each.message]
+    assert len(told) == bool(fault) and all(re.search(fault, each) for each in told)
+    lacking = f"; requirements.txt asks for {fault}; nothing is installed" if fault else "$"
+    with pytest.raises(LoadFailed, match=f"No module named 'no_such_module'{lacking}"):
+        served(tmp_path, f"import no_such_module\n{SCALE}")
+
+
+async def test_a_folder_beside_the_file_needs_no_init(
+    tmp_path: Path, opened: list[KernelModel]
+) -> None:
+    """As in Python: unless a library has its name, which assets may be called by."""
+    code = """
+        import numpy, parts.tool, parts.inner.deep
+        from parts import tool
+        from parts.inner.deep import B
+        def metadata():
+            number = {"dtype": "int64", "shape": []}
+            return {"inputs": {"x": number}, "outputs": {"y": number}}
+        def step(x):
+            return parts.tool.A * 10 + B + numpy.int64(tool.A == parts.tool.A)
+        """
+    written(tmp_path / "parts", "A = 2", "tool.py")
+    written(tmp_path / "parts/inner", "B = 3", "deep.py")
+    written(tmp_path / "numpy", "", "weights.txt")
+    model = served(tmp_path, code, "step")
+    opened.append(model)
+    assert (await answer(model, x=0))["y"] == 24
+
+
+def test_closing_while_modules_are_imported_fails_for_none(tmp_path: Path) -> None:
+    ended, faults = threading.Event(), []
+
+    def importing() -> None:
+        for number in range(1_000_000):
+            if ended.is_set():
+                return
+            sys.modules[f"of_a_test_{number % 4096}"] = sys
+            sys.modules.pop(f"of_a_test_{(number + 2048) % 4096}", None)
+
+    other = threading.Thread(target=importing)
+    other.start()
+    try:
+        for _ in range(300):
+            try:
+                OwnModules(tmp_path).close()
+            except RuntimeError as error:
+                faults.append(error)
+    finally:
+        ended.set()
+        other.join()
+        for name in [each for each in list(sys.modules) if each.startswith("of_a_test_")]:
+            del sys.modules[name]
+    assert not faults
 
 
 async def test_versions_share_nothing(tmp_path: Path, opened: list[KernelModel]) -> None:

@@ -45,16 +45,16 @@ async def test_who_leaves_leaves_nothing_behind(front: str) -> None:
     interface = predict_interface(limit_s=1.0)
     kibernetika = PredictRoute(waiting, waiting, interface, "m", max_body_bytes=99)
     konduit = KonduitRoutes(waiting, waiting, NEVER, max_body_bytes=99)
-    fronts: dict[str, tuple[str, Any]] = {
-        "edi": ("/dlim/v1/inference/m", EdiRoutes(waiting)),
-        "konduit": ("/predict", konduit),
-        "kibernetika": ("/predict/m", kibernetika),
+    fronts: dict[str, tuple[str, Any, Any]] = {
+        "edi": ("/dlim/v1/inference/m", EdiRoutes(waiting), ("invoke", "m")),
+        "konduit": ("/predict", konduit, "m"),
+        "kibernetika": ("/predict/m", kibernetika, "m"),
     }
-    path, answering = fronts[front]
+    path, answering, found = fronts[front]
     fields = {b"content-type": b"application/json"}
     body = b'{"inputs": {"x": {"dtype": 1, "data": [1]}}}'
     head = RequestHead("POST", path.encode(), b"", "1.1", (), fields, len(body), True, False)
-    leaving = asyncio.ensure_future(answering.answer(Request(head, body), "m"))
+    leaving = asyncio.ensure_future(answering.answer(Request(head, body), found))
     await asyncio.wait_for(waiting.begun.wait(), 5)
     leaving.cancel()
     with pytest.raises(asyncio.CancelledError) as kept:

@@ -72,6 +72,8 @@ def test_what_is_not_used_is_not_imported(
     [
         ("POST", "/predict", ("invoke", "default")),
         ("POST", "/dlim/v1/inference/a%20b", ("invoke", "a b")),
+        ("OPTIONS", "/dlim/v1/inference/a", ("preflight", "")),
+        ("POST", "/dlim/v1/auth/token", ("server", "")),
         ("POST", "/v1/models/m:predict", ("predict", "m")),
         ("POST", "/", ("ask", "")),
         ("GET", "/", ("models", "")),

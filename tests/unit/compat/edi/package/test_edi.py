@@ -4,6 +4,8 @@ import asyncio
 import base64
 import json
 import os
+import re
+import time
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -143,17 +145,22 @@ async def test_a_task_has_the_methods_of_the_contract(echo: KernelModel) -> None
 
 async def test_the_kernel_is_told_of_its_package(echo: KernelModel) -> None:
     told, *ids = json.loads(await asked(echo, "told"))
-    assert ids == ["echo-3", "echo-3"]
+    instance = ids[0]
+    assert ids == [instance] * 2 and re.fullmatch(r"echo-3-\d+", instance)
     assert {name: told[name] for name in DESCRIPTION if name != "model_path"} == {
         name: value for name, value in DESCRIPTION.items() if name != "model_path"
     }
     added = {"uid", "size", "create_time", "last_updated_time", "started_at", "creator"}
     assert told.keys() - DESCRIPTION.keys() == {*added, "service_uri"}
+    times = [told[name] for name in ("create_time", "last_updated_time", "started_at")]
+    assert times == sorted(times) and all(type(each) is int for each in times)
+    assert time.time() - 600 < times[0]  # seconds, as its documents print them
     assert told["service_uri"] == "/dlim/v1/inference/echo"
     env = json.loads(await asked(echo, "env"))
     assert env == {
         "REDHARE_MODEL_PATH": told["model_path"],
         "REDHARE_MODEL_NAME": "echo",
+        "REDHARE_MODEL_CREATOR": told["creator"],
         "OWN": "mine",
         "there": ["README.md", "kernel.py", "model.json"],
     }
@@ -270,13 +277,56 @@ async def test_calls_that_wait_are_one_chain(tmp_path: Path) -> None:
     assert sorted(given) == ["a of 1", "b of 1", "c of 2", "d of 3", "e of 4"]
 
 
-async def test_a_kernel_in_a_process_of_its_own(tmp_path: Path) -> None:
-    place = KernelOptions(place=Place(file="kernel.py"), isolation="process")
+async def test_a_kernel_in_a_thread_has_variables_of_its_own(tmp_path: Path) -> None:
+    place = KernelOptions(place=Place(file="kernel.py"), isolation="thread")
     model = compiled(package(tmp_path / "3"), options().having(place))
     env = json.loads(await asked(model, "env"))
     answer = await asked(model, "a")
     model.close()
     assert (env["REDHARE_MODEL_NAME"], env["OWN"], answer) == ("echo", "mine", "a of 1")
+    assert "OWN" not in os.environ
+
+
+WRITING = """
+import json, os, subprocess
+from redhareapi import Kernel
+
+class Notes(Kernel):
+    def on_kernel_start(self, kernel_context):
+        told = json.loads(kernel_context.get_model_description())
+        assert told["attributes"] == [] and told["mk_environments"] == []
+        os.environ["SET_HERE"] = "seen"
+        os.chdir(told["model_path"])
+        with open("notes.txt", "a") as file:
+            file.write(" more")
+
+    def on_task_invoke(self, task):
+        child = subprocess.run(["sh", "-c", "echo $SET_HERE $TASK_JOB_ID $MSD_POD_NAME"],
+                               capture_output=True, text=True).stdout.split()
+        task.set_output_data(json.dumps([open("notes.txt").read(), *child]))
+
+    def on_kernel_shutdown(self):
+        Kernel.log_info("told when it shuts down")
+"""
+
+
+async def test_a_package_is_a_deployment_of_its_own(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """It may write to its files; variables and working directory are the process's."""
+    directory = tmp_path / "1"
+    directory.mkdir()
+    (directory / "ping.py").write_text(WRITING)
+    (directory / "notes.txt").write_text("some")
+    (directory / "notes.txt").chmod(0o444)
+    (directory / "model.json").write_text('{"name": "n", "kernel_path": "ping.py"}')
+    here = Path.cwd()
+    for _ in range(2):  # nothing is left of the first one
+        with closing(compiled(directory)) as model:
+            notes, seen, job, pod = json.loads(await asked(model, "{}"))
+            assert (notes, seen, pod) == ("some more", "seen", f"echo-1-{job}")
+    assert (directory / "notes.txt").read_text() == "some" and Path.cwd() == here
+    assert capfd.readouterr().err.count("INFO - told when it shuts down") == 2
 
 
 def test_a_shutdown_that_deletes_the_package_deletes_links(tmp_path: Path) -> None:

@@ -99,11 +99,99 @@ async def test_a_flexible_batch_takes_any_number_of_rows(tmp_path: Path, rows: i
     made = chained(
         tmp_path, "", ("openvino", linear(tmp_path / "m", 2.0, rows=rows)), options=options
     )
-    stage = made._stages[0].model
+    assert told(made) == {"x": "float [-1, 4]", "y": "float [-1, 4]"}
     try:
         for count in (1, 3, 7):
             x = np.random.default_rng(count).random((count, 4), np.float32)
-            assert np.array_equal((await stage.infer({"x": x}))["y"], x * 2)
+            assert np.array_equal((await answer(made, x=x))["y"], x * 2)
+    finally:
+        made.close()
+
+
+async def test_a_fixed_batch_names_the_option(tmp_path: Path) -> None:
+    made = chained(tmp_path, "", ("openvino", linear(tmp_path / "m", 2.0, rows=1)))
+    try:
+        with pytest.raises(ServingError, match=r"batch size 7, .*; the option flexible_batch_size"):
+            await answer(made, x=np.ones((7, 4), np.float32))
+    finally:
+        made.close()
+
+
+DECORATED = """
+import logging
+
+LOG = logging.getLogger(__name__)
+
+def noisy(inner):
+    def decorator(*args):
+        LOG.info("Running %s", inner.__name__)
+        return inner(*args)
+    return decorator
+
+def init_hook(**params):
+    LOG.info(params)
+
+@noisy
+def before(inputs):
+    return {"x": inputs["x"] + 1}
+
+@noisy
+def after(outputs, ctx):
+    return {"x": outputs["x"] * 2, "models": len(ctx.drivers)}
+
+preprocess = [before, None]
+postprocess = [None, after]
+"""
+
+
+async def test_hooks_behind_a_decorator_that_hides_them(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """In the form in which kibernetika-serving's documentation prints them."""
+    caplog.set_level("INFO")
+    made = chained(tmp_path, DECORATED, ("null", "any"), ("null", "any2"))
+    try:
+        found = await answer(made, x=ROWS)
+        assert np.array_equal(found["x"], (ROWS + 1) * 2) and found["models"] == 2
+    finally:
+        made.close()
+    assert "Running before" in caplog.text and "Running after" in caplog.text
+
+
+GENERATORS = """
+def faces(outputs):
+    for row in outputs["y"]:
+        yield {"y": row}
+
+def gathered(answers, ctx):
+    import numpy as np
+    return {"x": np.stack([each["y"] for each in answers])}
+
+def one(outputs, ctx):
+    yield {"z": outputs["y"] + 1}
+
+preprocess = [None, gathered]
+postprocess = [faces, one]
+"""
+
+
+async def test_what_a_generator_yields_is_for_the_next_hook(tmp_path: Path) -> None:
+    pairs = [("openvino", linear(tmp_path / str(n), 2.0)) for n in range(2)]
+    made = chained(tmp_path, GENERATORS, *pairs)
+    try:
+        for _ in range(3):  # in a thread, then on the event loop
+            assert np.array_equal((await answer(made, x=ROWS))["z"], ROWS * 4 + 1)
+    finally:
+        made.close()
+
+
+async def test_a_client_gets_one_answer_of_a_generator(tmp_path: Path) -> None:
+    code = "def postprocess(outputs):\n    yield from ({'y': row} for row in outputs['y'])"
+    made = chained(tmp_path, code, ("openvino", linear(tmp_path / "m", 2.0)))
+    try:
+        assert np.array_equal((await answer(made, x=ROWS[:1]))["y"], ROWS[0] * 2)
+        with pytest.raises(ServingError, match="postprocess yielded 2 answers, and no hook"):
+            await answer(made, x=ROWS)
     finally:
         made.close()
 

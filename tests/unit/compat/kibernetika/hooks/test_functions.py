@@ -48,6 +48,14 @@ def with_both(x: Any, ctx: Any, **kwargs: Any) -> Any:
     return x, ctx, kwargs
 
 
+def places_alone(*args: Any) -> Any:
+    return args
+
+
+def place_and_places(x: Any, *args: Any) -> Any:
+    return x, args
+
+
 @pytest.mark.parametrize(
     ("function", "result"),
     [
@@ -57,6 +65,11 @@ def with_both(x: Any, ctx: Any, **kwargs: Any) -> Any:
         (with_both, ({"a": 1}, CTX, EXTRAS)),
         (logged(one), {"a": 1}),
         (logged(with_ctx), ({"a": 1}, CTX)),
+        (hidden(one), {"a": 1}),
+        (hidden(with_ctx), ({"a": 1}, CTX)),
+        (hidden(hidden(with_ctx)), ({"a": 1}, CTX)),
+        (places_alone, ({"a": 1},)),
+        (place_and_places, ({"a": 1}, ())),
         pytest.param(
             logged(with_both), ({"a": 1}, CTX, {}), id="a decorator without kwargs gets none"
         ),
@@ -85,7 +98,6 @@ def keyword(x: Any, *, threshold: float) -> Any: ...
         (own_setting, "preprocess takes (x: Any, threshold: float = 0.5); expected (inputs)"),
         (nothing, "preprocess takes (nothing); expected (inputs)"),
         (keyword, "preprocess takes (x: Any, threshold: float); expected (inputs)"),
-        (hidden(one), "preprocess takes (*args), by which it cannot be told whether it takes ctx"),
         ("text", "preprocess is a str; expected a function"),
     ],
 )
@@ -145,6 +157,22 @@ def init_names(ctx: Any, threshold: str, shape: str = "4") -> Any:
 )
 def test_init_takes_the_context_or_not(function: Callable[..., Any], result: Any) -> None:
     assert with_params("init_hook", function)(CTX, EXTRAS) == result
+
+
+def test_the_rest_of_the_parameters_can_be_written_as_json() -> None:
+    """Authors log them so; an object comes to those that name it."""
+    given = {**EXTRAS, "driver": object(), "model_inputs": {"x": [1]}}
+
+    def named(driver: Any, **params: Any) -> Any:
+        return driver, params
+
+    def mentioning(**params: Any) -> Any:
+        return params["driver"]
+
+    rest = {key: value for key, value in given.items() if key != "driver"}
+    assert with_params("init_hook", init_params)(CTX, given) == rest
+    assert with_params("init_hook", named)(CTX, given) == (given["driver"], rest)
+    assert with_params("init_hook", mentioning)(CTX, given) is given["driver"]
 
 
 def test_init_may_take_what_is_given_alone() -> None:

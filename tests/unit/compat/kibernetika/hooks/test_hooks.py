@@ -249,6 +249,39 @@ async def test_a_client_is_told_of_its_own_fault(model: Open) -> None:
     assert (await said(made, z=ROWS)).startswith("INVALID_ARGUMENT: input size does not match")
 
 
+async def test_what_published_hooks_use_is_there(model: Open) -> None:
+    made = model(
+        """
+        from ml_serving.drivers import driver
+        from ml_serving.utils.helpers import get_param
+
+        def ask(drv: driver.ServingDriver, x):
+            return drv.predict({"x": x})["y"]
+
+        def process(inputs, ctx):
+            texts = {"style": get_param(inputs, "style", None), "size": get_param(inputs, "n", 4),
+                     "t": get_param(inputs, "t"),
+                     "raw": get_param(inputs, "t", raw_bytes=True).hex()}
+            return {"y": ask(ctx.driver, inputs["x"]), **{k: str(v) for k, v in texts.items()}}, ctx
+        """
+    )
+    for _ in range(2):
+        found = await answer(made, x=ROWS, t=strings("ab"))
+        assert np.array_equal(found["y"], ROWS * 2 + 1)
+        texts = [found[name].item() for name in ("style", "size", "raw", "t")]
+        assert texts == [b"None", b"4", b"6162", b"ab"]
+
+
+async def test_a_model_that_a_hook_asks_wrongly_is_the_hooks_fault(
+    model: Open, caplog: pytest.LogCaptureFixture
+) -> None:
+    made = model("def process(inputs, ctx):\n    return ctx.drivers[0].predict({'no': [1.0]})")
+    text = await said(made, x=ROWS)
+    assert text.startswith("INTERNAL: hook") and "failed: InvalidRequest: input size" in text
+    (record,) = [each for each in caplog.records if "kernel failed" in each.message]
+    assert record.exc_info
+
+
 async def test_a_hook_that_hangs_is_given_up(model: Open) -> None:
     code = "import threading\ndef process(inputs, ctx):\n    threading.Event().wait()"
     text = "DEADLINE_EXCEEDED: the hooks did not answer within 50 ms (timeout_ms of the model)"
@@ -311,7 +344,6 @@ def test_nothing_runs_without_consent(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("code", "text"),
     [
-        ("def preprocess(*args): ...", "preprocess takes (*args)"),
         ("import nothing_of_this_name", "hooks.py cannot be loaded: ModuleNotFoundError"),
         (
             "def init_hook(**p):\n    raise ValueError('no labels')\ndef process(x): ...",

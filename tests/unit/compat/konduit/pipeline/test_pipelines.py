@@ -297,7 +297,7 @@ def test_only_scripts_need_consent(tmp_path: Path) -> None:
     ("step", "fault"),
     [
         (python("c = (", "a:int", ""), 'step "1" (PYTHON) cannot be loaded: SyntaxError'),
-        (python("c = 1", "", "", pythonConfigType="CONDA"), "pythonConfigType is CONDA"),
+        (python("c = 1", "", "", pythonConfigType="JULIA"), "pythonConfigType is JULIA"),
         (python("c = 1", "", "", importCode="import nothere"), "No module named 'nothere'"),
         (
             {"@type": "PYTHON", "pythonConfig": {"ioInputs": {"a": {"pythonType": "set"}}}},

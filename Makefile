@@ -29,7 +29,7 @@ IN_PARALLEL := --numprocesses $(TEST_WORKERS) --max-worker-restart 1 --dist load
 ALL ?=
 DEPLOYED = deploy Dockerfile pyproject.toml ie_serving/commands ie_serving/config/schema ie_serving/wire/clients \
 	ie_serving/server/fronts/page $(shell grep -rlE --include=*.py 'mark\.deployed|tests\.functional\.deployed' tests)
-HAVE_CHANGED = $(shell git diff --quiet $$(git merge-base HEAD main) -- $(DEPLOYED) || echo yes)
+HAVE_CHANGED = $(shell git diff --quiet $$(git merge-base HEAD main 2> /dev/null) -- $(DEPLOYED) || echo yes)
 
 BUILD_INPUTS := pyproject.toml setup.py $(wildcard ie_serving/wire/protobuf/protos/*.proto)
 SOURCES := ie_serving tests examples benchmarks deploy setup.py

@@ -8,6 +8,7 @@ import contextlib
 import os
 import queue
 import re
+import select
 import signal
 import socket
 import subprocess
@@ -219,6 +220,18 @@ def until(holds: Callable[[], bool], patience_s: float = PATIENCE_S) -> None:
         waited = time.monotonic() - begun
         assert waited < patience_s, "did not happen in time"
         time.sleep(min(max(ASK_PAUSE_S, ASK_SHARE * waited), MOST_ASK_PAUSE_S))
+
+
+def ended(pid: int) -> bool:
+    """Wait until a process has ended; False when it does not."""
+    try:
+        handle = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return True
+    try:
+        return bool(select.select([handle], [], [], PATIENCE_S)[0])
+    finally:
+        os.close(handle)
 
 
 def report() -> list[tuple[str, str]]:

@@ -8,7 +8,7 @@ from typing import cast
 
 from ie_serving.app import engine_stack, transports
 from ie_serving.app.repositories import Repositories, Repository
-from ie_serving.app.workers import workers_of
+from ie_serving.app.workers import Workers
 from ie_serving.config.files import access_file, tls_files
 from ie_serving.config.files.followed import FollowedConfig
 from ie_serving.config.files.text_proto import from_message
@@ -26,7 +26,7 @@ from ie_serving.engines.tensorflow.fallback import TensorFlowFallback
 from ie_serving.inference.asked_models import AskedModels
 from ie_serving.inference.examples import ExampleCodec
 from ie_serving.inference.golden import Golden, in_turn
-from ie_serving.inference.noted import handing_on, plane_of
+from ie_serving.inference.observed import handing_on
 from ie_serving.inference.plane import DataPlane
 from ie_serving.inference.sequences import open_to_clients
 from ie_serving.inference.warmup import WarmUp
@@ -68,7 +68,6 @@ from ie_serving.server.process.ports import BOTH, GRPC, REST
 from ie_serving.server.process.tuning import most_connections
 from ie_serving.server.transport.address_limit import limit_of
 from ie_serving.server.transport.grpc.services import Answer, Services
-from ie_serving.server.workers.member import Member
 from ie_serving.storage.backends.by_url import check_urls
 from ie_serving.storage.options import StorageOptions
 from ie_serving.telemetry.log.logs import Event
@@ -92,10 +91,10 @@ class ServingApplication:
         storage: StorageOptions,
         handovers: Handovers,
         notes: LoadNotes,
-        member: Member | None = None,
+        workers: Workers,
     ) -> None:
         server = settings.server
-        self._workers = workers_of(member, handovers, server)
+        self._workers = workers
         self._gate = Gate(
             server,
             tls_files.read,
@@ -142,7 +141,7 @@ class ServingApplication:
     def _make_interfaces(self, server: ServerSettings) -> None:
         """Make the data plane, and the interface through which each front end calls it."""
         self._data_plane = partial(
-            plane_of(noted=server.tells_of_requests),
+            DataPlane,
             metrics=self._metrics,
             codec=ExampleCodec(parse_examples, serialize_examples),
             method_name_check=server.method_name_check,

@@ -26,7 +26,6 @@ from ie_serving.server.process import gunicorn_app
 from ie_serving.server.process.deadly_loads import LoadNotes
 from ie_serving.server.process.handover import Handover, Handovers
 from ie_serving.server.process.lifecycle import Application
-from ie_serving.server.workers.member import Member
 from ie_serving.storage.backends.by_url import check_urls, open_storage
 from ie_serving.storage.options import StorageOptions
 from ie_serving.telemetry.log import logs
@@ -258,10 +257,15 @@ def _build(
     settings: Settings,
     handovers: Handovers,
     notes: LoadNotes,
-    member: Member | None,
     *,
     storage: StorageOptions,
 ) -> Application:
     from ie_serving.app.application import ServingApplication
+    from ie_serving.app.workers import Workers
 
-    return ServingApplication(settings, storage, handovers, notes, member)
+    workers = Workers()
+    if settings.server.workers > 1:
+        from ie_serving.app.several import SeveralWorkers  # a single worker does not need it
+
+        workers = SeveralWorkers(handovers.configuration, settings.server)
+    return ServingApplication(settings, storage, handovers, notes, workers)

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, suppress
+from itertools import cycle, islice
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -33,6 +34,8 @@ from tests.process import PATIENCE_S, until
 
 CLIENTS = 16
 DEATHS = 3
+MOST_ASKED = 50_000
+"""Requests until a new version is AVAILABLE: a minute of them at least."""
 SOON_S = 3.0
 """Seconds for an answer of a worker that is not stopped."""
 PLAINLY: Any = {"timeout": SOON_S, "verify": PLAIN}
@@ -199,13 +202,26 @@ def test_a_version_is_available_where_every_worker_answers_with_it(
     until(lambda: answers(clients) == {2})
 
 
+def test_a_version_that_one_connection_reports_available_is_available_to_all(
+    server: Server, clients: list[Client], repository: Path
+) -> None:
+    """From the first reply that says so. Asked without a pause: it is a matter of milliseconds."""
+    for _ in range(3):
+        version = newest(repository) + 1
+        shutil.copytree(SAMPLE / "1", repository / str(version))
+        asked = islice(cycle(clients), MOST_ASKED)
+        next(each for each in asked if version in each.available())
+        assert [version in each.available() for each in clients] == [True] * CLIENTS
+
+
 def test_a_poll_reaches_every_worker(
     server: Server, clients: list[Client], repository: Path
 ) -> None:
-    shutil.copytree(SAMPLE / "1", repository / "3")
+    version = newest(repository) + 1
+    shutil.copytree(SAMPLE / "1", repository / str(version))
     assert server.rest.post("/v1/models/digits:poll").status_code == 200
-    until(lambda: 3 in clients[0].available())
-    assert {client.predict(version=3) for client in clients} == {3}
+    until(lambda: version in clients[0].available())
+    assert {client.predict(version=version) for client in clients} == {version}
 
 
 def test_the_file_changes_every_worker(
@@ -226,6 +242,7 @@ def test_a_reload_by_rpc_reaches_every_worker_before_it_is_answered(
     clients: list[Client], repository: Path
 ) -> None:
     clients[0].reload(digits=repository, by_rpc=SAMPLE)
+    assert [client.available("by_rpc") for client in clients] == [[2]] * CLIENTS
     assert answers(clients, "by_rpc") == {2}
     clients[-1].reload(digits=repository)
     assert {refusal(each, "by_rpc") for each in clients} == {grpc.StatusCode.NOT_FOUND}
@@ -277,6 +294,26 @@ def test_a_killed_worker_is_replaced_and_costs_the_others_no_request(
     assert statuses >= CLIENTS
     assert counted(server, "ie_serving_requests_total", **asked) == statuses
     until(lambda: min(connections(server).values()) >= CLIENTS // 4)
+
+
+@pytest.mark.parametrize("victim", [0, 1])
+def test_a_worker_that_dies_during_a_change_leaves_all_with_one_configuration(
+    server: Server, clients: list[Client], repository: Path, victim: int
+) -> None:
+    """Whether it leads the change or follows it; the next change is made by all."""
+    clients[0].reload(digits=repository)
+    with ThreadPoolExecutor(1) as pool:
+        change = pool.submit(clients[0].reload, digits=repository, raced=SAMPLE)
+        server.line("model=raced .*stage=compiling")
+        os.kill(sorted(server.pids()[1:])[victim], signal.SIGKILL)
+        server.line("worker ended and is replaced")
+        server.line(READY)
+        change.exception(PATIENCE_S)
+    told = (grpc.StatusCode.OK, grpc.StatusCode.NOT_FOUND)
+    until(lambda: {refusal(each, "raced") for each in clients} in ({told[0]}, {told[1]}))
+    clients[-1].reload(digits=repository, next=SAMPLE)
+    assert answers(clients, "next") == {2}
+    assert {refusal(each, "raced") for each in clients} == {grpc.StatusCode.NOT_FOUND}
 
 
 def test_counters_neither_fall_nor_count_twice_while_workers_die(

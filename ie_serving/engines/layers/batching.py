@@ -28,7 +28,7 @@ from ie_serving.engines.layers.gathering import Rules
 from ie_serving.engines.layers.queue import Queue, Record
 from ie_serving.engines.layers.row_trial import refused_by_shapes, refused_by_trial
 from ie_serving.telemetry.log.logs import Event
-from ie_serving.telemetry.request.watch import Told
+from ie_serving.telemetry.request.entry import ReportBatch
 
 log = logging.getLogger(__name__)
 
@@ -84,14 +84,18 @@ class BatchingEngine(EngineAround):
         engine: compiles.
         record: called for each batch of the models.
         read: reads the parameters of a version.
-        told: called with each batch and its requests; None where traces are off.
+        report: called with each batch and its requests; None where traces are off.
     """
 
     def __init__(
-        self, engine: Engine, record: Record, read: ReadParameters, told: Told | None = None
+        self,
+        engine: Engine,
+        record: Record,
+        read: ReadParameters,
+        report: ReportBatch | None = None,
     ) -> None:
         super().__init__(engine)
-        self._queue = _queues(told)
+        self._queue = partial(Queue, report=report)
         self._record = record
         self._read = read
 
@@ -163,16 +167,6 @@ def _check_room(signature: Signature, sizes: Sequence[int]) -> None:
             f" requests together may take {BUDGET.limit}: leave that size out",
             Hint(", or raise {server.memory_budget_bytes}"),
         )
-
-
-def _queues(told: Told | None) -> Callable[..., Queue]:
-    """Give the function that makes queues."""
-    if told is None:
-        return Queue
-    # Here: few servers tell of requests.
-    from ie_serving.engines.layers.noted_queue import NotedQueue
-
-    return partial(NotedQueue, told)
 
 
 def most_rows(signature: Signature) -> int | None:

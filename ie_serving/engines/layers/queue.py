@@ -30,6 +30,7 @@ from ie_serving.engines.layers.joining import (
     together,
 )
 from ie_serving.telemetry.log.logs import Event
+from ie_serving.telemetry.request.entry import CURRENT, Entry, ReportBatch, current
 
 log = logging.getLogger(__name__)
 
@@ -62,10 +63,11 @@ class Record(Protocol):
 
 
 class _Waiting(Direct[Arrays]):
-    """The request of a `Part`: its inputs, and the future of its outputs."""
+    """The request of a `Part`: its inputs, the future of its outputs, and what observes it."""
 
-    __slots__ = ("inputs",)
+    __slots__ = ("entry", "inputs")
     inputs: Arrays
+    entry: Entry | None
 
 
 Parts = Sequence[Part[_Waiting]]
@@ -81,6 +83,7 @@ class Queue:
         record: called for each batch.
         most_rows: of one request; more are refused. 0 takes any, in pieces.
         brief_s: seconds of an inference below which requests are not gathered on an idle model.
+        report: called with each batch whose requests are observed; None where no request is.
     """
 
     def __init__(
@@ -91,7 +94,9 @@ class Queue:
         record: Record,
         most_rows: int = 0,
         brief_s: float = BRIEF_S,
+        report: ReportBatch | None = None,
     ) -> None:
+        self._report = report
         self._model = model
         self._signature = signature
         self._names = list(signature.inputs)
@@ -168,6 +173,10 @@ class Queue:
                 waiting = _Waiting()
                 waiting.inputs = piece
                 parts.append(Part(waiting, count, form, since))
+        if self._report is not None:
+            entry = current()
+            for part in parts:
+                part.content.entry = entry
         self._gatherer.add(parts)
         if self._gatherer.waiting >= self._rules.rows:
             self._send_due()  # a full batch has nothing to wait for
@@ -243,7 +252,9 @@ class Queue:
         if not waiting:
             return (), {}
         try:
-            return waiting, await self._infer(waiting)
+            if self._report is None:
+                return waiting, await self._infer(waiting)
+            return waiting, await self._infer_observed(waiting, self._report)
         except Exception as error:
             if len(waiting) == 1:
                 _fail(waiting[0], error)
@@ -266,6 +277,20 @@ class Queue:
         if len(given) > 1 or rows != size:
             check_rows(outputs, size)
         return outputs
+
+    async def _infer_observed(self, parts: Parts, report: ReportBatch) -> Arrays:
+        """Infer, and report the requests that shared the batch, with the batch's steps."""
+        asked = [(part.content.entry, part.since) for part in parts]
+        members = [(each, since) for each, since in asked if each and each.parts is not None]
+        # The task has the context of the request during which the batch was sent.
+        own = Entry()
+        own.began, own.parts = now(), []
+        CURRENT.set(own if members else None)
+        try:
+            return await self._infer(parts)
+        finally:
+            if members:
+                report(own, members)
 
     def _note_failure(self, error: Exception) -> None:
         self._record.apart()

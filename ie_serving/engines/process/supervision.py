@@ -11,7 +11,9 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextvars import copy_context
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TypeVar
 
 from ie_serving.core.runtime.backoff import Backoff
@@ -75,7 +77,9 @@ class Supervisor:
         self._why = ""
         self._failures = 0
         self._due = 0.0
-        self._thread = threading.Thread(target=self._supervise, name="tensorflow", daemon=True)
+        # In this context, whose events name the model and version that the process is for.
+        run = partial(copy_context().run, self._supervise)
+        self._thread = threading.Thread(target=run, name="tensorflow", daemon=True)
 
     def start(self) -> Message:
         """Start the process, wait until it has loaded its job, and return what it found.

@@ -9,6 +9,7 @@ import logging
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextvars import copy_context
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -147,7 +148,7 @@ class _Load:
         beside = ThreadPoolExecutor(1, "compare")
         made: Made = Future()
         began = time.perf_counter()
-        found = beside.submit(self._findings, made)
+        found = beside.submit(copy_context().run, self._findings, made)
         beside.shutdown(wait=False)  # a model that OpenVINO refuses waits for no comparison
         try:
             model = self._engine.compile(self._file.parent, self._options)

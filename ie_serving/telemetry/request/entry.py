@@ -5,6 +5,7 @@ the request adds facts. Without observers there are no entries.
 """
 
 import time
+from collections.abc import Callable, Sequence
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -125,6 +126,9 @@ class Entry:
         if self.parts is not None and len(self.parts) < MOST_PARTS:
             self.parts.append(part)
 
+
+ReportBatch = Callable[[Entry, Sequence[tuple[Entry, float]]], None]
+"""Called for a batch that has ended; see `watch.Watch.batch`."""
 
 CURRENT: ContextVar[Entry | None] = ContextVar("entry", default=None)
 """The entry of the present request. It stays set after the request has ended, since eagerly started

@@ -39,7 +39,7 @@ NONE = r"(?!)"
 
 ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
 """Environment of the tests alone: beside others, threads of the libraries that they compare with
-took up to 70 times the processor time of one, spinning. What a test starts is free to choose."""
+spin, which is processor time that the others lack. What a test starts is free to choose."""
 
 TAIL = 80
 """Lines of each process in the report of a failure: a traceback and what led to it."""

@@ -31,6 +31,8 @@ from tests.functional.deployed import (
 from tests.functional.servers import ROOT
 from tests.process import output_of
 
+pytestmark = pytest.mark.deployed
+
 KSERVE = ROOT / "deploy" / "kserve"
 FILES = sorted(
     [*MANIFESTS.glob("*/*.yaml"), *KSERVE.glob("*.yaml"), ROOT / "deploy/verify_client.yaml"]

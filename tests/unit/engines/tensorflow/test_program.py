@@ -18,8 +18,8 @@ from ie_serving.core.values.tensors import Array, DataType, Signature, TensorSpe
 from ie_serving.engines.process.protocol import text, words
 from ie_serving.engines.process.supervision import Supervisor
 from ie_serving.engines.tensorflow.program import TensorFlowProgram
-from tests.process import PATIENCE_S
-from tests.unit.engines.process.processes import Begin, ended, task
+from tests.process import PATIENCE_S, ended
+from tests.unit.engines.process.processes import Begin, task
 
 
 def spec(name: str, dtype: DataType) -> TensorSpec:

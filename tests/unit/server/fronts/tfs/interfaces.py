@@ -148,7 +148,7 @@ class Rest:
             rest_interface(limit_s=3600 if limit_s is None else limit_s),
             Metrics(),
             self.health,
-            max_body_bytes=1 << 20,
+            max_body_bytes=1 << 22,
             enable_cors=False,
             metrics_paths=(),
             poll=poll,

@@ -251,10 +251,10 @@ class ServingApplication:
         return {REST: rest, GRPC: grpc, BOTH: partial(self._both, rest, grpc)}
 
     def _both(self, *prepare: Callable[[], MakeListener]) -> MakeListener:
-        from ie_serving.server.transport.shared_port import Server, SharedPort
+        from ie_serving.server.transport.shared_port import ProtocolServer, SharedPort
 
         # Both can take over accepted sockets. grpcio cannot: the configuration refuses it here.
-        rest, grpc = (cast("Callable[[], Server]", each()) for each in prepare)
+        rest, grpc = (cast("Callable[[], ProtocolServer]", each()) for each in prepare)
         limit, secure = self._connections, self._gate.secure(BOTH)
         return lambda: SharedPort(rest(), grpc(), limit, secure, self._sharing)
 

@@ -14,7 +14,7 @@ from ie_serving.config.schema.access import Access
 from ie_serving.config.schema.limits import Limits
 from ie_serving.config.schema.telling import Telling
 from ie_serving.core.settings import numbers, words
-from ie_serving.core.settings.declaration import Kind
+from ie_serving.core.settings.declaration import SettingKind
 from ie_serving.core.settings.kinds import (
     BOOLEAN,
     COUNT,
@@ -45,10 +45,10 @@ class ServerSettings(Access, Limits, Telling):
     rest_port: int = PORT.setting(
         0, "REST port; 0 is off", "8000", tfs="rest_api_port", ovms="rest_port"
     )
-    host: str = Kind(words.address, "ADDRESS").setting(
+    host: str = SettingKind(words.address, "ADDRESS").setting(
         "", "address that both ports listen on", "127.0.0.1", shown="every IPv6 and IPv4 address"
     )
-    grpc_host: str = Kind(words.addresses, "ADDRESS,..").setting(
+    grpc_host: str = SettingKind(words.addresses, "ADDRESS,..").setting(
         "",
         "addresses that the gRPC port listens on",
         "127.0.0.1",
@@ -58,7 +58,7 @@ class ServerSettings(Access, Limits, Telling):
     )
     """Addresses of the gRPC port, separated by commas; empty takes `host`."""
 
-    rest_host: str = Kind(words.addresses, "ADDRESS,..").setting(
+    rest_host: str = SettingKind(words.addresses, "ADDRESS,..").setting(
         "",
         "addresses that the REST port listens on",
         "127.0.0.1",
@@ -169,7 +169,7 @@ class ServerSettings(Access, Limits, Telling):
         "snake",
     )
     # Prometheus' default path, on by default so that metrics exist when they are needed.
-    metrics_path: str = Kind(words.metrics_path, "PATH").setting(
+    metrics_path: str = SettingKind(words.metrics_path, "PATH").setting(
         "/metrics",
         "REST path of the Prometheus metrics",
         "/monitoring/prometheus/metrics",
@@ -305,13 +305,13 @@ class Settings:
 class TuneSettings:
     """The settings of `ie_serving tune`: flags of the command, beside those of `check`."""
 
-    requests: Path | None = Kind(words.existing_file, "FILE").setting(
+    requests: Path | None = SettingKind(words.existing_file, "FILE").setting(
         None,
         "requests that are asked: a golden.json, or a TFRecord file of PredictionLog",
         "recorded.tfrecord",
         shown="those of the version, else random numbers",
     )
-    latency_ms: float = Kind(numbers.milliseconds, "MILLISECONDS").setting(
+    latency_ms: float = SettingKind(numbers.milliseconds, "MILLISECONDS").setting(
         0.0, "time within which 99 of 100 requests are to be answered", "20", shown="any"
     )
     seconds: float = TIMEOUT.setting(
@@ -320,7 +320,7 @@ class TuneSettings:
     concurrency: int = whole(1, 1024).setting(
         8, "callers that ask at a time, each one request after the other", "32"
     )
-    output: Path | None = Kind(words.file_to_write, "FILE").setting(
+    output: Path | None = SettingKind(words.file_to_write, "FILE").setting(
         None, "file to write the keys and what was measured to, as JSON", "tuned.json"
     )
 

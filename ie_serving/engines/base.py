@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from ie_serving.core.settings import structures, words
-from ie_serving.core.settings.declaration import Kind
+from ie_serving.core.settings.declaration import SettingKind
 from ie_serving.core.settings.kinds import BOOLEAN, choice, whole
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 Own = TypeVar("Own")
-DRIVER = Kind(words.text, "TEXT")
+DRIVER = SettingKind(words.text, "TEXT")
 """The driver's name; `config/schema/model.py` has the names there are, whose table imports this."""
 AUTO = "auto"
 """Driver of models whose options name none: the first that claims the files."""
@@ -49,7 +49,7 @@ class EngineOptions:
         " onnxruntime for ONNX with operators of ai.onnx.ml",
         "openvino",
     )
-    params: Mapping[str, object] = Kind(structures.params, "JSON").setting(
+    params: Mapping[str, object] = SettingKind(structures.params, "JSON").setting(
         {},
         "what the driver is told beyond the files; docs/guide/libraries.md has the words of each",
         '{"inputs": {"text": {"dtype": "string", "shape": [-1]}}}',

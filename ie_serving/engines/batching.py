@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from ie_serving.core.settings.declaration import Kind
+from ie_serving.core.settings.declaration import SettingKind
 from ie_serving.core.settings.faults import fault
 from ie_serving.core.settings.kinds import COUNT, whole
 from ie_serving.core.settings.numbers import whole as whole_number
@@ -51,7 +51,7 @@ class Batching:
         " request that finds the model idle goes at once",
         "1000",
     )
-    allowed_batch_sizes: tuple[int, ...] = Kind(batch_sizes, "[ROWS,..]").setting(
+    allowed_batch_sizes: tuple[int, ...] = SettingKind(batch_sizes, "[ROWS,..]").setting(
         (),
         "sizes that batches are filled up to, increasing; the largest is max_batch_size",
         "[8,16,32]",

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Final
 
-from ie_serving.core.settings.declaration import Kind
+from ie_serving.core.settings.declaration import SettingKind
 from ie_serving.core.settings.faults import Faults, fault
 from ie_serving.core.settings.kinds import choice, whole
 from ie_serving.core.settings.numbers import integer, timeout
@@ -108,9 +108,9 @@ def file(value: object, where: str) -> Place:
     return found
 
 
-PLACE: Final = Kind(place, "FILE[:NAME]")
-FILE: Final = Kind(file, "FILE")
-INSTANCES: Final = Kind(instances, "JSON")
+PLACE: Final = SettingKind(place, "FILE[:NAME]")
+FILE: Final = SettingKind(file, "FILE")
+INSTANCES: Final = SettingKind(instances, "JSON")
 
 
 @dataclass(frozen=True, kw_only=True)

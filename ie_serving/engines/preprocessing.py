@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from ie_serving.core.settings.declaration import Kind
+from ie_serving.core.settings.declaration import SettingKind
 from ie_serving.core.settings.faults import Faults, fault
 from ie_serving.core.settings.kinds import choice
 from ie_serving.core.settings.structures import json_text
@@ -151,11 +151,11 @@ def _type(word: str) -> str:
     return TYPES.get(low, low if low in TYPES.values() else "")
 
 
-LAYOUT: Final = Kind(layout, "CLIENT:MODEL|{NAME:CLIENT:MODEL}")
-MEAN: Final = Kind(mean, "X|[X,..]")
-SCALE: Final = Kind(scale, "X|[X,..]")
-COLOR_FORMAT: Final = Kind(color_format, "CLIENT:MODEL")
-PRECISION: Final = Kind(precision, "CLIENT:MODEL")
+LAYOUT: Final = SettingKind(layout, "CLIENT:MODEL|{NAME:CLIENT:MODEL}")
+MEAN: Final = SettingKind(mean, "X|[X,..]")
+SCALE: Final = SettingKind(scale, "X|[X,..]")
+COLOR_FORMAT: Final = SettingKind(color_format, "CLIENT:MODEL")
+PRECISION: Final = SettingKind(precision, "CLIENT:MODEL")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -35,7 +35,7 @@ T = TypeVar("T")
 API_OF = {Method.CLASSIFY: Api.CLASSIFY, Method.REGRESS: Api.REGRESS}
 
 
-class Asked:
+class AnsweringVersion:
     """Facts about a request that become known while it is answered.
 
     Attributes:
@@ -229,9 +229,9 @@ class DataPlane:
     @contextmanager
     def counting_refusals(
         self, model: str, interface: Interface[Any] | None = None, api: Api | None = None
-    ) -> Iterator[Asked]:
+    ) -> Iterator[AnsweringVersion]:
         """Count, through `refused`, each error that the body raises while it parses a request."""
-        asked = Asked()
+        asked = AnsweringVersion()
         try:
             yield asked
         except ENDED as error:
@@ -342,7 +342,7 @@ class DataPlane:
     @contextmanager
     def _measured(
         self, interface: Interface[Any], api: Api, model: str, began: float
-    ) -> Iterator[Asked]:
+    ) -> Iterator[AnsweringVersion]:
         """Count the request that the body answers, and its latency if the request succeeds."""
         with self.counting_refusals(model, interface, api) as asked:
             yield asked

@@ -138,7 +138,7 @@ class OpenStreams:
             requests.end()
 
 
-class Streams(Generic[T]):
+class StreamAnswers(Generic[T]):
     """Answers the streams of one front end.
 
     Args of the constructor:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from ie_serving.core.settings import words
-from ie_serving.core.settings.declaration import REQUIRED, Kind
+from ie_serving.core.settings.declaration import REQUIRED, SettingKind
 from ie_serving.core.settings.faults import Faults, fault
 from ie_serving.core.settings.kinds import POLL_WAIT
 from ie_serving.core.settings.numbers import positive, version
@@ -81,8 +81,8 @@ _POLICIES: Mapping[str, Callable[[Mapping[str, Any], str], VersionPolicy]] = {
 }
 
 
-VERSION_POLICY: Final = Kind(version_policy, "JSON")
-VERSION_LABELS: Final = Kind(version_labels, "JSON")
+VERSION_POLICY: Final = SettingKind(version_policy, "JSON")
+VERSION_LABELS: Final = SettingKind(version_labels, "JSON")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,7 +103,7 @@ class Graph:
 class ModelConfig:
     """One model: where its versions lie, which are served, and how they are compiled."""
 
-    name: str = Kind(words.name, "TEXT").setting(
+    name: str = SettingKind(words.name, "TEXT").setting(
         REQUIRED,
         "name in requests",
         "resnet",
@@ -111,7 +111,7 @@ class ModelConfig:
         tfs="model_name",
         ovms="model_name name",
     )
-    base_path: str = Kind(words.text, "PATH|URL").setting(
+    base_path: str = SettingKind(words.text, "PATH|URL").setting(
         REQUIRED,
         "directory or URL whose numeric sub-directories are the versions",
         "s3://models/resnet",
@@ -138,7 +138,7 @@ class ModelConfig:
         shown="the server's",
         flag="",
     )
-    ready_marker: str = Kind(words.file_name, "FILE").setting(
+    ready_marker: str = SettingKind(words.file_name, "FILE").setting(
         "", "file that must lie in a version directory before it is loaded", "READY"
     )
     engine: EngineOptions = field(default_factory=EngineOptions)

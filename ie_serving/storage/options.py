@@ -9,15 +9,15 @@ from pathlib import Path
 from typing import Final
 
 from ie_serving.core.settings import words
-from ie_serving.core.settings.declaration import REQUIRED, Kind
+from ie_serving.core.settings.declaration import REQUIRED, SettingKind
 from ie_serving.core.settings.kinds import BOOLEAN, BYTES, choice
 
-ANY_TEXT: Final = Kind(words.unchecked, "TEXT")
-ANY_FILE: Final = Kind(words.unchecked, "FILE")
+ANY_TEXT: Final = SettingKind(words.unchecked, "TEXT")
+ANY_FILE: Final = SettingKind(words.unchecked, "FILE")
 # A URL has too many right forms to check here; the client's error names the variable.
-ENDPOINT: Final = Kind(words.unchecked, "HOST:PORT|URL")
+ENDPOINT: Final = SettingKind(words.unchecked, "HOST:PORT|URL")
 # A fault would show the value.
-SECRET: Final = Kind(words.unchecked, "SECRET")
+SECRET: Final = SettingKind(words.unchecked, "SECRET")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -186,7 +186,7 @@ class MinioOptions:
 class StorageOptions:
     """Settings of every backend and of the local cache."""
 
-    cache_dir: Path = Kind(words.directory, "PATH").setting(
+    cache_dir: Path = SettingKind(words.directory, "PATH").setting(
         REQUIRED,
         "directory for copies of remote repositories; when given, for compiled models too",
         "/var/cache/ie_serving",

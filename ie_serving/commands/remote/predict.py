@@ -40,7 +40,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     place.add_flags(parser)
 
 
-def run(given: argparse.Namespace, where: place.Place) -> int:
+def run(given: argparse.Namespace, where: place.ServerAddress) -> int:
     """Ask, and write the answer. Raises: Failure."""
     suffix = Path(given.output).suffix.lower()
     if given.output != STANDARD and suffix not in (".json", *ARRAYS):
@@ -53,7 +53,9 @@ def run(given: argparse.Namespace, where: place.Place) -> int:
     return 0
 
 
-def _over_rest(given: argparse.Namespace, where: place.Place, asked: Given) -> "bytes | Arrays":
+def _over_rest(
+    given: argparse.Namespace, where: place.ServerAddress, asked: Given
+) -> "bytes | Arrays":
     rest = Rest(where)
     body = asked.body
     if body is None:
@@ -81,7 +83,9 @@ def _received(progress: Progress, done: int, total: int | None) -> None:
     progress.show(done, total)
 
 
-def _over_grpc(given: argparse.Namespace, where: place.Place, asked: Given) -> "bytes | Arrays":
+def _over_grpc(
+    given: argparse.Namespace, where: place.ServerAddress, asked: Given
+) -> "bytes | Arrays":
     from ie_serving.commands.remote.arrays import ask_over_grpc
 
     with Progress("waiting for the answer", unit=""):

@@ -9,7 +9,7 @@ from google.protobuf.json_format import MessageToDict
 
 from ie_serving.commands.remote.failures import Misused
 from ie_serving.commands.remote.given import Given
-from ie_serving.commands.remote.place import Place
+from ie_serving.commands.remote.place import ServerAddress
 from ie_serving.commands.remote.rpc import PREDICTION, Rpc
 from ie_serving.core.values.tensors import Array, DataType, Signature, TensorSpec, specs_of
 from ie_serving.wire.json.request import Format, parse_predict
@@ -20,12 +20,12 @@ from ie_serving.wire.tfs.tensor_encoder import TensorEncoder, size_of
 from ie_serving.wire.tfs.tensor_proto import decode_tensor
 
 Arrays: TypeAlias = dict[str, Array]
-Choose = Callable[[Place, Mapping[str, Any], str], Signature]
+Choose = Callable[[ServerAddress, Mapping[str, Any], str], Signature]
 """Picks a signature by its name from metadata. Raises Failure."""
 
 
 def ask(
-    given: argparse.Namespace, place: Place, asked: Given, choose: Choose, *, as_json: bool
+    given: argparse.Namespace, place: ServerAddress, asked: Given, choose: Choose, *, as_json: bool
 ) -> bytes | Arrays:
     """Ask a model once; give its answer as JSON, or as arrays.
 

@@ -10,7 +10,7 @@ from ie_serving.core.values.errors import LoadFailed, ServingError
 from ie_serving.core.values.hints import Hint
 from ie_serving.core.values.tensors import SERVING_DEFAULT
 from ie_serving.engines.base import CompiledModel
-from ie_serving.engines.layers.precision_trial import Asked, asked_of
+from ie_serving.engines.layers.precision_trial import TrialRequest, asked_of
 from ie_serving.engines.layers.sample_rows import requests as made_up
 
 MOST_REQUESTS = 200
@@ -21,7 +21,7 @@ _GIVE = Hint("; give recorded ones by {tune.requests}")
 
 async def requests_for(
     model: CompiledModel, directory: Path, file: Path | None, of_file: Read, of_version: Read
-) -> tuple[list[Asked], str]:
+) -> tuple[list[TrialRequest], str]:
     """Give requests that the model answers, and in words what they are.
 
     Raises:
@@ -40,14 +40,14 @@ async def requests_for(
     return [await _random(model)], f"random numbers{_GIVE}"
 
 
-def _of_file(model: CompiledModel, file: Path, read: Read) -> list[Asked]:
+def _of_file(model: CompiledModel, file: Path, read: Read) -> list[TrialRequest]:
     try:
         return asked_of(model, list(islice(read(file), MOST_REQUESTS)))
     except (OSError, ServingError) as error:
         raise LoadFailed(f"{file} cannot be used: {error}") from error
 
 
-async def _answered(model: CompiledModel, asked: Sequence[Asked]) -> list[Asked]:
+async def _answered(model: CompiledModel, asked: Sequence[TrialRequest]) -> list[TrialRequest]:
     """Leave out what the model refuses."""
     found = []
     for each in asked:
@@ -60,13 +60,13 @@ async def _answered(model: CompiledModel, asked: Sequence[Asked]) -> list[Asked]
     return found
 
 
-async def _random(model: CompiledModel) -> Asked:
+async def _random(model: CompiledModel) -> TrialRequest:
     """Make up a request of one row for the default signature, or the first that there is."""
     served = {n: s for n, s in model.signatures.items() if not (s.left_out or s.definition)}
     name = SERVING_DEFAULT if SERVING_DEFAULT in served else min(served)
     problem = ""
     for inputs in made_up(served[name]):
-        asked = Asked("random", name, inputs)
+        asked = TrialRequest("random", name, inputs)
         try:
             await warm(model, [asked])
         except ServingError as error:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from ie_serving.core.settings import numbers, words
-from ie_serving.core.settings.declaration import Kind
+from ie_serving.core.settings.declaration import SettingKind
 from ie_serving.core.settings.faults import Faults, fault
 from ie_serving.core.settings.kinds import BOOLEAN, FILE, TEXT, whole
 from ie_serving.core.settings.structures import mapping
@@ -43,7 +43,7 @@ class StfsFlag:
     """
 
     name: str
-    kind: Kind
+    kind: SettingKind
     default: Any
     meaning: str
     place: str = ""
@@ -75,12 +75,12 @@ def _never(value: object, place: str) -> bool:
     return False
 
 
-SWITCH: Final = Kind(_switch, BOOLEAN.form)
-ANY_TEXT: Final = Kind(words.unchecked, "TEXT")
+SWITCH: Final = SettingKind(_switch, BOOLEAN.form)
+ANY_TEXT: Final = SettingKind(words.unchecked, "TEXT")
 FLAGS: Final = (
     StfsFlag(
         "host",
-        Kind(words.address, "ADDRESS"),
+        SettingKind(words.address, "ADDRESS"),
         "0.0.0.0",
         "address of the HTTP port",
         "server.rest_host",
@@ -98,7 +98,7 @@ FLAGS: Final = (
     StfsFlag("model_name", TEXT, "default", "name of the one model", "model.name"),
     StfsFlag(
         "model_base_path",
-        Kind(words.text, "PATH|URL"),
+        SettingKind(words.text, "PATH|URL"),
         "./model",
         "where its versions lie, or its file",
         "model.base_path",
@@ -111,7 +111,7 @@ FLAGS: Final = (
     ),
     StfsFlag(
         "model_config_file",
-        Kind(words.unchecked, "FILE"),
+        SettingKind(words.unchecked, "FILE"),
         "",
         "several models instead of one",
         "settings.config_path",
@@ -119,14 +119,14 @@ FLAGS: Final = (
     StfsFlag("reload_models", SWITCH, True, "look for new versions every 10 s"),
     StfsFlag(
         "custom_op_paths",
-        Kind(words.unchecked, "DIRECTORY,.."),
+        SettingKind(words.unchecked, "DIRECTORY,.."),
         "",
         "load every *.so of these directories into TensorFlow's process",
         "tensorflow.custom_op_paths",
     ),
     StfsFlag(
         "session_config",
-        Kind(session_options, "JSON"),
+        SettingKind(session_options, "JSON"),
         {},
         "options of TensorFlow's session for GPUs",
         works=False,
@@ -156,14 +156,14 @@ FLAGS: Final = (
     StfsFlag(B64, SWITCH, True, '{"b64": ...} is always read as bytes', works=False),
     StfsFlag(
         "download_inference_images",
-        Kind(_never, BOOLEAN.form),
+        SettingKind(_never, BOOLEAN.form),
         False,
         "true is refused: what clients send is never kept on disk",
     ),
     StfsFlag("debug", SWITCH, False, "log more"),
     StfsFlag(
         "log_level",
-        Kind(words.log_level, "TEXT"),
+        SettingKind(words.log_level, "TEXT"),
         "INFO",
         "log from this level on",
         "server.log_level",

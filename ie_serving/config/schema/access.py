@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from ie_serving.config.values import tokens
 from ie_serving.core.settings import words
-from ie_serving.core.settings.declaration import Kind
+from ie_serving.core.settings.declaration import SettingKind
 from ie_serving.core.settings.kinds import BOOLEAN, FILE, TEXT, choice
 
 
@@ -62,7 +62,7 @@ class Access:
     )
     """Empty, and no `enable_auth`: callers need no credentials."""
 
-    jwt_keys: str = Kind(tokens.keys_place, "FILE|URL").setting(
+    jwt_keys: str = SettingKind(tokens.keys_place, "FILE|URL").setting(
         "",
         "keys (a JSON Web Key Set) that an issuer signs tokens with; lines jwt:CLAIM=VALUE of"
         " the file of keys say what their bearers may do. A URL is asked every 5 minutes",
@@ -79,7 +79,7 @@ class Access:
         "ie_serving",
     )
     # Issuers' usual algorithms. Shared secrets are not supported: the server would hold them.
-    jwt_algorithms: tuple[str, ...] = Kind(tokens.algorithms, "NAMES").setting(
+    jwt_algorithms: tuple[str, ...] = SettingKind(tokens.algorithms, "NAMES").setting(
         ("RS256", "ES256"),
         "algorithms that they may be signed by: some of RS256, RS384, RS512, PS256, PS384,"
         " PS512, ES256, ES384, ES512, EdDSA",
@@ -88,7 +88,7 @@ class Access:
     )
     # Clocks that are set over the network differ by less than a second; those that are not, by more
     # than any leeway. RFC 7519 has "no more than a few minutes".
-    jwt_leeway_s: float = Kind(tokens.leeway, "SECONDS").setting(
+    jwt_leeway_s: float = SettingKind(tokens.leeway, "SECONDS").setting(
         30.0, "seconds by which the clocks of issuer and server may differ, 300 at most", "60"
     )
     # Kubernetes' probes have no credentials of their own.
@@ -108,7 +108,7 @@ class Access:
         " right, and those of the file",
     )
     auth_username: str = TEXT.setting("", "name of that user", "admin")
-    auth_password: str = Kind(words.unchecked, "TEXT").setting(
+    auth_password: str = SettingKind(words.unchecked, "TEXT").setting(
         "",
         "password of that user, which everyone on this machine can see among its processes:"
         " better a line of the file",

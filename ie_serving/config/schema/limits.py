@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ie_serving.config.values import channel
-from ie_serving.core.settings.declaration import Kind
+from ie_serving.core.settings.declaration import SettingKind
 from ie_serving.core.settings.kinds import BOOLEAN, BYTES, DELAY, TIMEOUT, choice, whole
 from ie_serving.core.values.integers import INT32_MAX
 
@@ -92,7 +92,7 @@ class Limits:
         "100",
         shown="no limit",
     )
-    grpc_channel_arguments: Mapping[str, int | str] = Kind(
+    grpc_channel_arguments: Mapping[str, int | str] = SettingKind(
         channel.arguments, "NAME=VALUE,.."
     ).setting(
         {},

@@ -7,7 +7,7 @@ them.
 from dataclasses import dataclass
 
 from ie_serving.core.settings import words
-from ie_serving.core.settings.declaration import Kind
+from ie_serving.core.settings.declaration import SettingKind
 from ie_serving.core.settings.kinds import BOOLEAN, FILE, HTTP_URL, choice
 
 
@@ -18,7 +18,7 @@ class Telling:
 
     # The words of both other servers are taken, so that their manifests start this one.
     # A container's environment may carry a word that was meant for another program.
-    log_level: str = Kind(words.log_level, "|".join(words.LOG_LEVELS)).setting(
+    log_level: str = SettingKind(words.log_level, "|".join(words.LOG_LEVELS)).setting(
         "INFO",
         "least severe lines that are logged",
         "debug",
@@ -60,7 +60,7 @@ class Telling:
         variables="OTEL_EXPORTER_OTLP_TRACES_ENDPOINT",
     )
     # Checked only for values other than the default, and only with an endpoint.
-    otlp_protocol: str = Kind(words.text, "http/protobuf").setting(
+    otlp_protocol: str = SettingKind(words.text, "http/protobuf").setting(
         "http/protobuf",
         "protocol of OTLP; no other one is spoken, so a start with another one is refused",
         "http/protobuf",

@@ -77,7 +77,7 @@ class Setting(NamedTuple):
         return f"{self.meaning} ({default})"
 
 
-class Kind(NamedTuple):
+class SettingKind(NamedTuple):
     """What values a setting takes.
 
     Attributes:

@@ -3,27 +3,27 @@
 from typing import Final
 
 from ie_serving.core.settings import numbers, words
-from ie_serving.core.settings.declaration import Kind
+from ie_serving.core.settings.declaration import SettingKind
 from ie_serving.core.values.integers import INT64_MAX
 
-BOOLEAN: Final = Kind(words.boolean, "true|false")
+BOOLEAN: Final = SettingKind(words.boolean, "true|false")
 """A flag of this kind may stand without a value, which means true."""
-TEXT: Final = Kind(words.text, "TEXT")
-FILE: Final = Kind(words.text, "FILE")
-HTTP_URL: Final = Kind(words.http_url, "URL")
-PORT: Final = Kind(numbers.port, "N")
-COUNT: Final = Kind(numbers.positive, "N")
-BYTES: Final = Kind(numbers.integer(0, INT64_MAX), "BYTES")
-DELAY: Final = Kind(numbers.delay, "SECONDS")
-TIMEOUT: Final = Kind(numbers.timeout, "SECONDS")
-POLL_WAIT: Final = Kind(numbers.poll_wait, "SECONDS")
+TEXT: Final = SettingKind(words.text, "TEXT")
+FILE: Final = SettingKind(words.text, "FILE")
+HTTP_URL: Final = SettingKind(words.http_url, "URL")
+PORT: Final = SettingKind(numbers.port, "N")
+COUNT: Final = SettingKind(numbers.positive, "N")
+BYTES: Final = SettingKind(numbers.integer(0, INT64_MAX), "BYTES")
+DELAY: Final = SettingKind(numbers.delay, "SECONDS")
+TIMEOUT: Final = SettingKind(numbers.timeout, "SECONDS")
+POLL_WAIT: Final = SettingKind(numbers.poll_wait, "SECONDS")
 
 
-def whole(low: int, high: int, form: str = "N") -> Kind:
+def whole(low: int, high: int, form: str = "N") -> SettingKind:
     """Give the kind of whole numbers from `low` to `high`."""
-    return Kind(numbers.integer(low, high), form)
+    return SettingKind(numbers.integer(low, high), form)
 
 
-def choice(*among: str) -> Kind:
+def choice(*among: str) -> SettingKind:
     """Give the kind of one word out of several."""
-    return Kind(words.one_of(*among), "|".join(among))
+    return SettingKind(words.one_of(*among), "|".join(among))

@@ -24,7 +24,7 @@ from ie_serving.engines.base import CompiledModel, Engine, EngineOptions, takes_
 from ie_serving.engines.batching import Batching
 from ie_serving.engines.layers.base import Layer
 from ie_serving.engines.layers.batch_warmup import warm
-from ie_serving.engines.layers.gathering import Rules
+from ie_serving.engines.layers.gathering import BatchRules
 from ie_serving.engines.layers.queue import Queue, Record
 from ie_serving.engines.layers.row_trial import refused_by_shapes, refused_by_trial
 from ie_serving.telemetry.log.logs import Event
@@ -175,11 +175,11 @@ def most_rows(signature: Signature) -> int | None:
     return min(limits, default=None)
 
 
-def rules_of(batching: Batching, at_once: int = 1, most: int | None = None) -> Rules:
+def rules_of(batching: Batching, at_once: int = 1, most: int | None = None) -> BatchRules:
     """Give the rules of the policy, for a model that runs so many inferences and rows at once."""
     rows = batching.rows if most is None else min(batching.rows, most)
     smaller = [size for size in batching.sizes if size < rows]
-    return Rules(
+    return BatchRules(
         rows=rows,
         lanes=batching.num_batch_threads or at_once,
         timeout_s=batching.batch_timeout_micros / 1e6,

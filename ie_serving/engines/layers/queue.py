@@ -16,7 +16,7 @@ from ie_serving.core.runtime.threads import let_go
 from ie_serving.core.values.errors import InvalidRequest, ServingError
 from ie_serving.core.values.tensors import Array, Signature
 from ie_serving.engines.base import GATHERED, CompiledModel
-from ie_serving.engines.layers.gathering import Batch, Gatherer, Part, Rules
+from ie_serving.engines.layers.gathering import Batch, BatchRules, Gatherer, WaitingRows
 from ie_serving.engines.layers.joining import (
     Arrays,
     RowsLost,
@@ -63,14 +63,14 @@ class Record(Protocol):
 
 
 class _Waiting(Direct[Arrays]):
-    """The request of a `Part`: its inputs, the future of its outputs, and what observes it."""
+    """The request of a `WaitingRows`: its inputs, the future of its outputs, its observer."""
 
     __slots__ = ("entry", "inputs")
     inputs: Arrays
     entry: Entry | None
 
 
-Parts = Sequence[Part[_Waiting]]
+Parts = Sequence[WaitingRows[_Waiting]]
 
 
 class Queue:
@@ -90,7 +90,7 @@ class Queue:
         self,
         model: CompiledModel,
         signature: Signature,
-        rules: Rules,
+        rules: BatchRules,
         record: Record,
         most_rows: int = 0,
         brief_s: float = BRIEF_S,
@@ -166,13 +166,13 @@ class Queue:
             # Without a constructor of its own, which would be a call more for each request.
             waiting = _Waiting()
             waiting.inputs = inputs
-            parts = [Part(waiting, rows, form, since)]
+            parts = [WaitingRows(waiting, rows, form, since)]
         else:
             parts = []
             for piece, count in pieces(inputs, rows, self._rules.rows):
                 waiting = _Waiting()
                 waiting.inputs = piece
-                parts.append(Part(waiting, count, form, since))
+                parts.append(WaitingRows(waiting, count, form, since))
         if self._report is not None:
             entry = current()
             for part in parts:
@@ -300,7 +300,7 @@ class Queue:
             log.warning(Event("batching stopped", signature=name, cause=error))
 
 
-def _fail(part: Part[_Waiting], error: Exception) -> None:
+def _fail(part: WaitingRows[_Waiting], error: Exception) -> None:
     if not part.content.done():
         # The frames that it went through have the batch, which has the error by this future. A
         # defect keeps them for the log.

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ie_serving.core.settings import numbers, structures, words
-from ie_serving.core.settings.declaration import Kind
+from ie_serving.core.settings.declaration import SettingKind
 from ie_serving.core.settings.kinds import BOOLEAN, choice
 from ie_serving.core.settings.numbers import Dimension
 from ie_serving.engines.openvino.shapes import SHAPE, Shape
@@ -22,7 +22,7 @@ ACCURACY = "ACCURACY"
 class OpenVinoOptions:
     """How OpenVINO compiles one model."""
 
-    batch_size: Dimension | None = Kind(numbers.batch_size, "N|N:M|auto").setting(
+    batch_size: Dimension | None = SettingKind(numbers.batch_size, "N|N:M|auto").setting(
         None,
         "first dimension of every input, or what layout calls N; a range; auto takes any;"
         " ignored beside shape",
@@ -43,13 +43,13 @@ class OpenVinoOptions:
     """New input shapes: by input name, one for the only input, `auto` for any, None to keep."""
 
     # Only the device's plugin knows which names it takes; it refuses others at load.
-    target_device: str = Kind(words.text, "DEVICE").setting(
+    target_device: str = SettingKind(words.text, "DEVICE").setting(
         "CPU",
         "OpenVINO device, such as CPU, GPU, AUTO or HETERO:GPU,CPU",
         "HETERO:GPU,CPU",
         ovms="target_device",
     )
-    plugin_config: Mapping[str, str] = Kind(structures.plugin_config, "JSON").setting(
+    plugin_config: Mapping[str, str] = SettingKind(structures.plugin_config, "JSON").setting(
         {},
         'device properties, such as {"NUM_STREAMS": "2"}',
         '{"NUM_STREAMS": "2"}',
@@ -70,7 +70,7 @@ class OpenVinoOptions:
     """`f32`, `bf16` or `f16`. `auto`, and empty for a CPU, are for the layer above the engine,
     which tries the lower ones on requests; empty for other devices keeps their own choice."""
 
-    precision_tolerance: float = Kind(numbers.share, "SHARE").setting(
+    precision_tolerance: float = SettingKind(numbers.share, "SHARE").setting(
         0.01,
         "largest difference from f32 with which inference_precision auto takes a lower"
         " precision, as a share of the largest number of each output",
@@ -88,7 +88,7 @@ class OpenVinoOptions:
         for_all=True,
     )
     # Of a model, since a model may need it; once loaded, it is there for other models too.
-    cpu_extension: str = Kind(words.library, "FILE").setting(
+    cpu_extension: str = SettingKind(words.library, "FILE").setting(
         "",
         "library with operations that OpenVINO lacks; it is loaded into the server and stays",
         "libmine.so",

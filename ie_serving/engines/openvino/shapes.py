@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
-from ie_serving.core.settings.declaration import Kind
+from ie_serving.core.settings.declaration import SettingKind
 from ie_serving.core.settings.faults import Faults, fault
 from ie_serving.core.settings.numbers import ANY, Dimension, size_range, whole
 from ie_serving.core.settings.structures import json_text
@@ -45,7 +45,7 @@ def shape(value: object, place: str) -> Shape:
     return _dimensions(value, place)
 
 
-SHAPE: Final = Kind(shape, "(N,..)|auto|{INPUT:(N,..)|auto}")
+SHAPE: Final = SettingKind(shape, "(N,..)|auto|{INPUT:(N,..)|auto}")
 
 
 def _from_text(value: str, place: str) -> Shape:

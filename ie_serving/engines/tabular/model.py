@@ -14,14 +14,14 @@ from ie_serving.engines.openvino.unsupported import refuse_unsupported
 from ie_serving.engines.run import function
 from ie_serving.engines.run.program import CompiledPrograms
 from ie_serving.engines.run.texts import decoded, encoded
-from ie_serving.engines.tabular.form import Form
+from ie_serving.engines.tabular.form import TensorForm
 
 Predict = Callable[[Mapping[str, Array]], Mapping[str, Any]]
 """Computes the outputs of inputs whose texts are Python's; several threads call it at once."""
 
 
 def compiled(
-    form: Form,
+    form: TensorForm,
     predict: Predict,
     options: EngineOptions,
     *,
@@ -50,7 +50,7 @@ def compiled(
     return CompiledPrograms([program], listed=listed, runs_on={SERVING_DEFAULT: library})
 
 
-def answer(form: Form, predict: Predict, inputs: Mapping[str, Array]) -> Mapping[str, Array]:
+def answer(form: TensorForm, predict: Predict, inputs: Mapping[str, Array]) -> Mapping[str, Array]:
     """Compute the outputs of one request.
 
     Raises:
@@ -66,7 +66,7 @@ def answer(form: Form, predict: Predict, inputs: Mapping[str, Array]) -> Mapping
     return {name: _given(outputs[name], spec) for name, spec in form.outputs.items()}
 
 
-def check_rows(form: Form, inputs: Mapping[str, Array]) -> None:
+def check_rows(form: TensorForm, inputs: Mapping[str, Array]) -> None:
     """Refuse a request without rows: most libraries take none. Raises: InvalidTensor."""
     counts = {name: len(array) for name, array in inputs.items()}
     if 0 in counts.values():

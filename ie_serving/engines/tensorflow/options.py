@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from ie_serving.core.settings import words
-from ie_serving.core.settings.declaration import Kind
+from ie_serving.core.settings.declaration import SettingKind
 from ie_serving.core.settings.kinds import BOOLEAN, BYTES
 
 
@@ -22,7 +22,7 @@ class TensorFlowOptions:
     )
     """Off unless asked for: a process of TensorFlow takes half a gigabyte and seconds to start."""
 
-    custom_op_paths: tuple[str, ...] = Kind(words.files, "FILE,..").setting(
+    custom_op_paths: tuple[str, ...] = SettingKind(words.files, "FILE,..").setting(
         (),
         "libraries of custom operations that TensorFlow's process loads",
         "zero_out.so",

@@ -20,7 +20,7 @@ from ie_serving.core.values.hints import Hint
 from ie_serving.core.values.tensors import Evidence, Signature
 from ie_serving.engines.around import EngineAround
 from ie_serving.engines.base import AUTO, CompiledModel, Driver, Engine, EngineOptions
-from ie_serving.engines.generated import Kind
+from ie_serving.engines.generated import ValueKind
 from ie_serving.engines.layers.base import Layer
 from ie_serving.engines.onnx_file import nodes
 from ie_serving.engines.openvino.devices import CPU
@@ -221,7 +221,7 @@ class _Load:
         return self._handing_over(told, found, kinds) if kinds else told
 
     def _handing_over(
-        self, model: CompiledModel, found: Findings, kinds: Sequence[Kind]
+        self, model: CompiledModel, found: Findings, kinds: Sequence[ValueKind]
     ) -> CompiledModel:
         named = " and ".join(kind.value for kind in kinds)
         cause = f"{OPENVINO} may compute requests with {named} wrongly for this model"
@@ -252,7 +252,7 @@ class _Load:
         if not DIVIDES & {node.kind for node in nodes(self._file)}:
             return model
         cause = f"{self._second.library} does not divide the least integer: send others"
-        return HandingOver(model, (Kind.LEAST,), None, cause)
+        return HandingOver(model, (ValueKind.LEAST,), None, cause)
 
     def _by_reference(self, why: str, cause: Exception | None = None) -> CompiledModel:
         """Serve by the second engine, where the driver is left to the server.
@@ -299,7 +299,7 @@ class _Told(Layer):
         super().__init__(inner, signatures)
 
 
-_HANDED_OVER = (Kind.NAN, Kind.INFINITE, Kind.EXTREME, Kind.EMPTY)
+_HANDED_OVER = (ValueKind.NAN, ValueKind.INFINITE, ValueKind.EXTREME, ValueKind.EMPTY)
 """Kinds of requests that may go to another engine than the rest."""
 
 DIVIDES = frozenset({"Div", "Mod"})
@@ -319,7 +319,7 @@ def _wrong(found: Findings, *, refusals: bool) -> str:
         found: of the comparison.
         refusals: whether it is wrong to refuse all requests: another engine may answer them.
     """
-    finite = Kind.FINITE
+    finite = ValueKind.FINITE
     if finite in found.differs:
         return found.differs[finite]
     if found.crashed.get(finite, "").startswith(OPENVINO):

@@ -10,7 +10,7 @@ import pickle
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 
-from ie_serving.server.workers.crew import Crew, Place
+from ie_serving.server.workers.crew import Crew, Keeper
 
 Numbers = Mapping[str, float]
 """Values of counters and histograms, by the name of the sample with its labels."""
@@ -43,7 +43,7 @@ class Counted:
         return _sum([*told.values(), *map(_stored, missing)])
 
 
-def _stored(place: Place) -> Numbers:
+def _stored(place: Keeper) -> Numbers:
     found: Numbers = pickle.loads(place.read() or _NOTHING)
     return found
 

@@ -24,7 +24,7 @@ LONGEST = 64
 _BYTES = 8
 
 
-class Place(Protocol):
+class Keeper(Protocol):
     """Stores bytes that outlive a worker; `server.process.handover.Handover` is one."""
 
     def read(self) -> bytes:
@@ -141,13 +141,13 @@ class Crew:
         changes: number of the change that was begun last.
     """
 
-    def __init__(self, size: int, place: Callable[[], Place]) -> None:
+    def __init__(self, size: int, place: Callable[[], Keeper]) -> None:
         self.size = size
         self.mailboxes = Mailboxes(size)
-        self.boards: Sequence[Place] = [place() for _ in range(size)]
-        self.configurations: Sequence[Place] = [place() for _ in range(size)]
-        self.answering: Sequence[Place] = [place() for _ in range(size)]
-        self.counted: Sequence[Place] = [place() for _ in range(size)]
+        self.boards: Sequence[Keeper] = [place() for _ in range(size)]
+        self.configurations: Sequence[Keeper] = [place() for _ in range(size)]
+        self.answering: Sequence[Keeper] = [place() for _ in range(size)]
+        self.counted: Sequence[Keeper] = [place() for _ in range(size)]
         self.shown = Numbers(size)
         self.applied = Numbers(size)
         self.beats = Numbers(size)

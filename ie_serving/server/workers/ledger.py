@@ -6,7 +6,7 @@ of the highest number, and a worker that has missed a change notices that by the
 
 from collections.abc import Iterable
 
-from ie_serving.server.workers.crew import Crew, Place
+from ie_serving.server.workers.crew import Crew, Keeper
 
 
 class Ledger:
@@ -92,5 +92,5 @@ class Answering:
         self._own.clear()
 
 
-def _first_of(places: Iterable[Place]) -> bytes:
+def _first_of(places: Iterable[Keeper]) -> bytes:
     return next(filter(None, (place.read() for place in places)), b"")

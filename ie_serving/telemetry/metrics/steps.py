@@ -23,7 +23,7 @@ LONGEST_LABEL = 100
 """Characters of a text that are shown on the page."""
 
 
-class Values:
+class ItemSummary:
     """Numbers of one item: count, sum, minimum and maximum."""
 
     def __init__(self) -> None:
@@ -49,7 +49,7 @@ class StepMetrics:
     def __init__(self) -> None:
         self._durations: dict[str, Durations] = {}
         self._lock = threading.Lock()
-        self._values: dict[tuple[str, str], Values] = {}
+        self._values: dict[tuple[str, str], ItemSummary] = {}
         self._labels: dict[tuple[str, str], Counter[str]] = {}
 
     def add(self, step: str, seconds: float) -> None:
@@ -71,7 +71,7 @@ class StepMetrics:
     ) -> None:
         """Add numbers of an item: count, sum, minimum and maximum."""
         with self._lock:
-            self._values.setdefault((step, item), Values()).add(count, total, least, greatest)
+            self._values.setdefault((step, item), ItemSummary()).add(count, total, least, greatest)
 
     def texts(self, step: str, item: str, texts: Mapping[str, int], /) -> None:
         """Add the occurrences of each text of an item."""
@@ -82,7 +82,7 @@ class StepMetrics:
                 known = label in labels or len(labels) < MOST_LABELS
                 labels[label if known else OTHERS] += times
 
-    def values(self) -> list[tuple[str, str, Values]]:
+    def values(self) -> list[tuple[str, str, ItemSummary]]:
         """Return the summaries of numbers, with step and item."""
         with self._lock:
             return [(*where, values) for where, values in self._values.items()]

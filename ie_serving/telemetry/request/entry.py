@@ -33,7 +33,7 @@ def epoch() -> float:
     return time.time() - now()
 
 
-class Part(NamedTuple):
+class RequestPart(NamedTuple):
     """An inference, or a step of a graph, that was run for a request.
 
     Attributes:
@@ -54,7 +54,7 @@ class Part(NamedTuple):
     batch: "Trace | None" = None
 
 
-class Asked(NamedTuple):
+class RequestTarget(NamedTuple):
     """Facts that many requests have in common, so that they are made once.
 
     Attributes:
@@ -101,9 +101,9 @@ class Entry:
     # Defaults in the class, so that making an entry costs no call beyond that of the class.
     id: bytes = b""
     client: object = None
-    asked: Asked = Asked()
+    asked: RequestTarget = RequestTarget()
     trace: "Trace | None" = None
-    parts: list[Part] | None = None
+    parts: list[RequestPart] | None = None
     secure: bool | None = None
     answers: tuple[str, int | None] = NOBODY
     code: str | int = ""
@@ -121,7 +121,7 @@ class Entry:
         """Discard the times of one of many messages, as in a stream."""
         self.started = self.inferred = self.encoded = 0.0
 
-    def add(self, part: Part) -> None:
+    def add(self, part: RequestPart) -> None:
         """Keep a part, if an observer wants parts and their number is below the limit."""
         if self.parts is not None and len(self.parts) < MOST_PARTS:
             self.parts.append(part)

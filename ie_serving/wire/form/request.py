@@ -11,7 +11,7 @@ from typing import Final
 
 from ie_serving.core.values.errors import InvalidRequest
 from ie_serving.core.values.tensors import Array, DataType, Signature, TensorSpec, strings
-from ie_serving.wire.form.multipart import Part, parts_of
+from ie_serving.wire.form.multipart import FormField, parts_of
 from ie_serving.wire.form.reply import MIME, Form, form_of
 from ie_serving.wire.json.document import SIGNATURE_NAME
 from ie_serving.wire.json.open_inputs import open_specs
@@ -35,7 +35,7 @@ class FormBody:
 
     __slots__ = ("_form", "_parts", "media_type", "outputs", "signature_name")
 
-    def __init__(self, parts: Sequence[Part]) -> None:
+    def __init__(self, parts: Sequence[FormField]) -> None:
         # Inputs may have these names, too; a file is never one of these fields.
         self._parts = [part for part in parts if part.is_file or part.name not in FIELDS]
         texts = {name: _texts(parts, name) for name in FIELDS}
@@ -52,7 +52,7 @@ class FormBody:
         Raises:
             InvalidRequest: a field that is no input, a file for numbers, or invalid JSON.
         """
-        fields: dict[str, list[Part]] = {}
+        fields: dict[str, list[FormField]] = {}
         for part in self._parts:
             name = part.name if signature.takes_any else _input_of(part, signature.inputs)
             fields.setdefault(name, []).append(part)
@@ -73,12 +73,12 @@ def parse_form(body: bytes, content_type: bytes) -> FormBody:
     return FormBody(parts_of(body, content_type))
 
 
-def _texts(parts: Sequence[Part], name: str) -> list[str]:
+def _texts(parts: Sequence[FormField], name: str) -> list[str]:
     found = (part.data for part in parts if part.name == name and not part.is_file)
     return [str(data, "utf-8", "replace") for data in found]
 
 
-def _input_of(part: Part, inputs: Mapping[str, TensorSpec]) -> str:
+def _input_of(part: FormField, inputs: Mapping[str, TensorSpec]) -> str:
     if part.name in inputs:
         return part.name
     if len(inputs) == 1 and part.is_file:
@@ -88,7 +88,7 @@ def _input_of(part: Part, inputs: Mapping[str, TensorSpec]) -> str:
 
 
 def _open_specs(
-    fields: Mapping[str, Sequence[Part]], signature: Signature
+    fields: Mapping[str, Sequence[FormField]], signature: Signature
 ) -> Mapping[str, TensorSpec]:
     """Give specs to undeclared fields: files are strings."""
     texts = {
@@ -100,7 +100,7 @@ def _open_specs(
     return {n: told.get(n) or TensorSpec(n, DataType.STRING, None, "") for n in fields}
 
 
-def _decoded(spec: TensorSpec, parts: Sequence[Part]) -> Array:
+def _decoded(spec: TensorSpec, parts: Sequence[FormField]) -> Array:
     takes_bytes = spec.dtype is DataType.STRING or spec.image is not None
     # An input of images takes numbers as well, as JSON; only a file name tells the two apart.
     if takes_bytes and (parts[0].is_file or spec.dtype is DataType.STRING):

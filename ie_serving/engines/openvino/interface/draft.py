@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Tensor:
+class ModelTensor:
     """One input or output of a model, named for clients.
 
     Attributes:
@@ -59,8 +59,8 @@ class Draft:
     name: str
     method: str
     model: ov.Model | None
-    inputs: Sequence[Tensor]
-    outputs: Sequence[Tensor]
+    inputs: Sequence[ModelTensor]
+    outputs: Sequence[ModelTensor]
     beside: "Beside | None" = None
     listed: Signature | None = None
     host: "Plan | None" = None

@@ -14,7 +14,7 @@ from ie_serving.core.values.images import RGB
 from ie_serving.core.values.tensors import BY_OPENVINO, Array, DataType, Signature, TensorSpec
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.openvino.interface import mixed_rows, preprocess
-from ie_serving.engines.openvino.interface.draft import Draft, Tensor
+from ie_serving.engines.openvino.interface.draft import Draft, ModelTensor
 from ie_serving.engines.openvino.interface.memory_estimate import check_room
 from ie_serving.engines.openvino.options import OpenVinoOptions
 from ie_serving.engines.openvino.reshape import InputShape, model_shapes
@@ -166,7 +166,7 @@ def check_shapes(draft: Draft, options: OpenVinoOptions) -> None:
     model_shapes([], _other_inputs(draft), options)
 
 
-def _own_inputs(draft: Draft) -> list[Tensor]:
+def _own_inputs(draft: Draft) -> list[ModelTensor]:
     return [tensor for tensor in draft.inputs if not tensor.parsed]
 
 
@@ -181,7 +181,7 @@ def _other_inputs(draft: Draft) -> list[InputShape]:
     ]
 
 
-def _input_shape(port: ov.Output, tensor: Tensor, steps: Preprocessing) -> InputShape:
+def _input_shape(port: ov.Output, tensor: ModelTensor, steps: Preprocessing) -> InputShape:
     dims = _dims(port.get_partial_shape())
     return InputShape(tensor.names, dims, preprocess.batch_axis(tensor, steps))
 
@@ -214,7 +214,7 @@ def _bound(dim: ov.Dimension) -> tuple[int, int]:
     return dim.get_min_length(), NO_LIMIT if high < 0 else high
 
 
-def _port(port: ov.Output, tensor: Tensor, reshaped: bool, colours: str = RGB) -> Port:
+def _port(port: ov.Output, tensor: ModelTensor, reshaped: bool, colours: str = RGB) -> Port:
     bounds = _bounds(port.get_partial_shape())
     if tensor.declared and not reshaped:
         shape = tensor.shape
@@ -247,7 +247,7 @@ def _ranges(shape: tuple[int, ...] | None, bounds: Bounds | None) -> Bounds | No
     return bounds if ranged else None
 
 
-def _dtype(port: ov.Output, tensor: Tensor) -> DataType:
+def _dtype(port: ov.Output, tensor: ModelTensor) -> DataType:
     name = port.get_element_type().get_type_name()
     if name not in BY_OPENVINO:
         raise LoadFailed(

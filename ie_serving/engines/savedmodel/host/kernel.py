@@ -46,7 +46,7 @@ class Output:
 
 
 @dataclass(frozen=True)
-class Kernel:
+class HostKernel:
     """One operation.
 
     Attributes:
@@ -82,12 +82,12 @@ class Kernel:
         return self.outputs[min(position, len(self.outputs) - 1)].dtype_of(attributes, position)
 
 
-def plain(compute: Compute, *outputs: Output) -> Kernel:
+def plain(compute: Compute, *outputs: Output) -> HostKernel:
     """Make a kernel of an operation whose attributes do not matter."""
-    return Kernel(lambda _: compute, outputs or (Output(),))
+    return HostKernel(lambda _: compute, outputs or (Output(),))
 
 
-def in_thread(kernel: Kernel) -> Kernel:
+def in_thread(kernel: HostKernel) -> HostKernel:
     """Say that a kernel must not run on the event loop, however little it is given."""
     return replace(kernel, in_thread=True)
 

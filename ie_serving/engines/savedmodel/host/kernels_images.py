@@ -20,7 +20,7 @@ from ie_serving.engines.savedmodel.host.allowance import make_room
 from ie_serving.engines.savedmodel.host.attributes import Attributes
 from ie_serving.engines.savedmodel.host.kernel import (
     Compute,
-    Kernel,
+    HostKernel,
     Output,
     in_thread,
 )
@@ -139,12 +139,12 @@ def _is_composed(gif: Any) -> bool:  # noqa: ANN401
 
 _PIXELS = (Output("", DataType.UINT8),)
 
-KERNELS: Mapping[str, Kernel] = MappingProxyType(
+KERNELS: Mapping[str, HostKernel] = MappingProxyType(
     {
         **dict.fromkeys(
-            ("DecodeImage", "DecodeJpeg", "DecodePng"), in_thread(Kernel(_decode, _PIXELS))
+            ("DecodeImage", "DecodeJpeg", "DecodePng"), in_thread(HostKernel(_decode, _PIXELS))
         ),
-        "DecodeBmp": in_thread(Kernel(_decode_bmp, _PIXELS)),
-        "DecodeGif": in_thread(Kernel(_decode_gif, _PIXELS)),
+        "DecodeBmp": in_thread(HostKernel(_decode_bmp, _PIXELS)),
+        "DecodeGif": in_thread(HostKernel(_decode_gif, _PIXELS)),
     }
 )

@@ -11,7 +11,7 @@ from ie_serving.engines.savedmodel.host.allowance import make_room
 from ie_serving.engines.savedmodel.host.attributes import Attributes
 from ie_serving.engines.savedmodel.host.kernel import (
     Compute,
-    Kernel,
+    HostKernel,
     Output,
     in_thread,
 )
@@ -57,6 +57,6 @@ def _between(held: int, wanted: int, aligned: bool, centred: bool) -> tuple[Arra
     return lower, upper, at - floor
 
 
-KERNELS: Mapping[str, Kernel] = MappingProxyType(
-    {"ResizeBilinear": in_thread(Kernel(_bilinear, (Output("", DataType.FP32),)))}
+KERNELS: Mapping[str, HostKernel] = MappingProxyType(
+    {"ResizeBilinear": in_thread(HostKernel(_bilinear, (Output("", DataType.FP32),)))}
 )

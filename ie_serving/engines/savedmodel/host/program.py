@@ -31,7 +31,7 @@ numpy let others run while they compute. Requests that take long wait for those 
 
 
 @dataclass(frozen=True)
-class Step:
+class HostStep:
     """One node.
 
     Attributes:
@@ -93,11 +93,11 @@ class Plan:
 
     slots: list[Any] = field(default_factory=list)
     inputs: dict[str, int] = field(default_factory=dict)
-    before: list[Step] = field(default_factory=list)
+    before: list[HostStep] = field(default_factory=list)
     feeds: dict[str, tuple[int, np.dtype[Any]]] = field(default_factory=dict)
     made: dict[str, tuple[str, Sequence[str]]] = field(default_factory=dict)
     taken: dict[str, int] = field(default_factory=dict)
-    after: list[Step] = field(default_factory=list)
+    after: list[HostStep] = field(default_factory=list)
     outputs: dict[str, tuple[int, np.dtype[Any]]] = field(default_factory=dict)
 
     def operations(self) -> dict[str, str]:
@@ -109,7 +109,7 @@ class Plan:
         return _names([*self.before, *self.after])
 
 
-def _names(steps: Sequence[Step]) -> list[str]:
+def _names(steps: Sequence[HostStep]) -> list[str]:
     return sorted({step.what.split()[0] for step in steps})
 
 
@@ -185,7 +185,7 @@ class HostProgram:
 
     async def _run(
         self,
-        steps: Sequence[Step],
+        steps: Sequence[HostStep],
         slots: list[Any],
         brought: Iterable[int],
         allowance: Allowance,
@@ -228,7 +228,7 @@ def _is_small(arrays: Sequence[Array]) -> bool:
     return sum(len(text) for array in texts for text in array.ravel().tolist()) <= INLINE_BYTES
 
 
-def _run_all(steps: Sequence[Step], slots: list[Any], allowance: Allowance) -> None:
+def _run_all(steps: Sequence[HostStep], slots: list[Any], allowance: Allowance) -> None:
     # Infinities are results, not warnings.
     with np.errstate(all="ignore"), spending(allowance):
         for step in steps:

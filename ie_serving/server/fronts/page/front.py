@@ -14,7 +14,7 @@ from ie_serving.core.runtime.threads import in_thread, let_go
 from ie_serving.server.fronts.page.configuration import configuration
 from ie_serving.server.fronts.page.files import SECURITY, headers_of, read
 from ie_serving.server.fronts.page.models import described
-from ie_serving.server.fronts.page.parts import Parts
+from ie_serving.server.fronts.page.parts import PageSources
 from ie_serving.server.fronts.page.programs import programs
 from ie_serving.server.fronts.page.routes import (
     CONFIGURATION,
@@ -43,7 +43,7 @@ class PageFront:
         parts: the data that the page shows.
     """
 
-    def __init__(self, parts: Parts) -> None:
+    def __init__(self, parts: PageSources) -> None:
         self._parts = parts
         self._state = State(parts.settings.server, parts.served, parts.health, parts.errors)
         self._data: Mapping[str, Callable[[Request, str], Awaitable[Any]]] = {

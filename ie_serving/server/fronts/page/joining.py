@@ -3,7 +3,7 @@
 from ie_serving.config.settings import Settings
 from ie_serving.models.served import ServedModels
 from ie_serving.server.fronts.admin.health import Health
-from ie_serving.server.fronts.page.parts import Parts
+from ie_serving.server.fronts.page.parts import PageSources
 from ie_serving.server.fronts.page.routes import asked
 from ie_serving.server.fronts.rest.routes import Front, Routes, Verb
 from ie_serving.server.transport.http1.messages import RequestHead
@@ -36,7 +36,7 @@ def page_routes(
     def made() -> Front[Verb]:
         from ie_serving.server.fronts.page.front import PageFront
 
-        return PageFront(Parts(settings, storage, served, health, errors))
+        return PageFront(PageSources(settings, storage, served, health, errors))
 
     return Routes(asked if server.page else _never, _itself, made, server.metrics_paths)
 

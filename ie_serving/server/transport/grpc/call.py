@@ -71,7 +71,7 @@ _NOTHING: Final = Answered.NOTHING
 _ALL: Final = Answered.ALL
 
 
-class Rules(NamedTuple):
+class CallSettings(NamedTuple):
     """Settings for all calls of a server.
 
     Attributes:
@@ -94,7 +94,7 @@ class Call(Stream):
         number: of the stream.
         request: its headers.
         sender: of the connection.
-        rules: see `Rules`.
+        rules: see `CallSettings`.
         method: answers the call.
     """
 
@@ -117,7 +117,7 @@ class Call(Stream):
         number: int,
         request: Request,
         sender: Sender,
-        rules: Rules,
+        rules: CallSettings,
         method: Any,  # noqa: ANN401  a subclass knows which
     ) -> None:
         self.number = number
@@ -278,10 +278,12 @@ class Calls:
 
     Args of the constructor:
         methods: kind of call and method, by path.
-        rules: see `Rules`.
+        rules: see `CallSettings`.
     """
 
-    def __init__(self, methods: Mapping[bytes, tuple[type[Call], Any]], rules: Rules) -> None:
+    def __init__(
+        self, methods: Mapping[bytes, tuple[type[Call], Any]], rules: CallSettings
+    ) -> None:
         self.methods = methods
         self.rules = rules
 

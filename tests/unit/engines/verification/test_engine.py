@@ -17,7 +17,7 @@ from onnx import TensorProto, helper, save_model
 from ie_serving.core.values.errors import InvalidTensor, LoadFailed
 from ie_serving.core.values.tensors import SERVING_DEFAULT, Array
 from ie_serving.engines.base import CompiledModel, EngineOptions
-from ie_serving.engines.generated import Kind, Request
+from ie_serving.engines.generated import GeneratedRequest, ValueKind
 from ie_serving.engines.onnxruntime.driver import OnnxRuntimeEngine
 from ie_serving.engines.openvino.compiling.engine import OpenVinoEngine
 from ie_serving.engines.openvino.options import OpenVinoOptions
@@ -28,13 +28,13 @@ from ie_serving.engines.verification.comparison import Answers, Tensors
 from ie_serving.engines.verification.engine import VerifiedEngine
 from ie_serving.engines.verification.handing_over import LARGE
 from ie_serving.engines.verification.kept import Verdicts
-from ie_serving.engines.verification.verdict import Findings, Task
+from ie_serving.engines.verification.verdict import ComparisonTask, Findings
 from ie_serving.engines.verification.verifier import Verifier
 from tests.unit.engines.openvino.models import add_one
 
 RELEASE = "onnxruntime 1.0"
 AGREES = Findings(RELEASE, asked=9)
-DIFFERS = Findings(RELEASE, asked=9, differs={Kind.FINITE: "halves: y is 1, not 2"})
+DIFFERS = Findings(RELEASE, asked=9, differs={ValueKind.FINITE: "halves: y is 1, not 2"})
 
 
 @dataclass
@@ -95,12 +95,12 @@ def ask(model: CompiledModel, *values: float) -> list[float]:
             id="finite values differ",
         ),
         pytest.param(
-            Findings(RELEASE, asked=1, crashed={Kind.FINITE: "OpenVINO ended its process"}),
+            Findings(RELEASE, asked=1, crashed={ValueKind.FINITE: "OpenVINO ended its process"}),
             "onnxruntime, since OpenVINO and onnxruntime 1.0 differ: OpenVINO ended its process",
             id="OpenVINO crashed",
         ),
         pytest.param(
-            Findings(RELEASE, asked=1, crashed={Kind.FINITE: "onnxruntime ended its process"}),
+            Findings(RELEASE, asked=1, crashed={ValueKind.FINITE: "onnxruntime ended its process"}),
             "OpenVINO; compared with onnxruntime 1.0 on 1 requests",
             id="the reference crashed",
         ),
@@ -200,7 +200,7 @@ def test_renamed_tensors_stay_with_openvino(tmp_path: Path) -> None:
 
 
 def test_a_file_that_was_replaced_is_not_read_later(tmp_path: Path) -> None:
-    model = load(write(tmp_path), Findings(RELEASE, asked=3, differs={Kind.NAN: "NaN"}))
+    model = load(write(tmp_path), Findings(RELEASE, asked=3, differs={ValueKind.NAN: "NaN"}))
     write(tmp_path, "Sqrt")
     with pytest.raises(InvalidTensor, match="have changed since it was loaded"):
         ask(model, np.nan)
@@ -208,7 +208,7 @@ def test_a_file_that_was_replaced_is_not_read_later(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("odd", [np.nan, np.inf])
 def test_requests_with_odd_values_are_handed_over(tmp_path: Path, odd: float) -> None:
-    kinds = {Kind.NAN: "NaN", Kind.INFINITE: "inf"}
+    kinds = {ValueKind.NAN: "NaN", ValueKind.INFINITE: "inf"}
     model = load(write(tmp_path), Findings(RELEASE, asked=3, differs=kinds))
     assert ask(model, 1, -1) == [1, 0]
     np.testing.assert_array_equal(ask(model, 1, odd, -1), [1, odd, 0])
@@ -217,7 +217,7 @@ def test_requests_with_odd_values_are_handed_over(tmp_path: Path, odd: float) ->
 
 
 def test_large_inputs_are_looked_at_too(tmp_path: Path) -> None:
-    model = load(write(tmp_path), Findings(RELEASE, asked=3, differs={Kind.NAN: "NaN"}))
+    model = load(write(tmp_path), Findings(RELEASE, asked=3, differs={ValueKind.NAN: "NaN"}))
     values = [1.0] * (LARGE + 1)
     assert ask(model, *values) == values
     np.testing.assert_array_equal(ask(model, *values, np.nan), [*values, np.nan])
@@ -254,7 +254,7 @@ def test_no_request_divides_the_least_integer_by_onnxruntime(tmp_path: Path) -> 
 
 
 def test_what_the_reference_cannot_answer_is_refused(tmp_path: Path) -> None:
-    crashed = {Kind.NAN: "onnxruntime ended its process"}
+    crashed = {ValueKind.NAN: "onnxruntime ended its process"}
     model = load(write(tmp_path), Findings(RELEASE, asked=3, crashed=crashed))
     assert ask(model, 1) == [1]
     assert ask(model, np.inf) == [np.inf]
@@ -265,13 +265,13 @@ def test_what_the_reference_cannot_answer_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("operator", "kinds"),
     [
-        ("ThresholdedRelu", {Kind.NAN, Kind.INFINITE}),
-        ("Relu", {Kind.NAN}),
+        ("ThresholdedRelu", {ValueKind.NAN, ValueKind.INFINITE}),
+        ("Relu", {ValueKind.NAN}),
         ("Identity", set()),
         ("Sqrt", set()),
     ],
 )
-def test_the_real_comparison(tmp_path: Path, operator: str, kinds: set[Kind]) -> None:
+def test_the_real_comparison(tmp_path: Path, operator: str, kinds: set[ValueKind]) -> None:
     """OpenVINO's ReLU of NaN is 0."""
     verifier = Verifier()
     found = verifier.findings(write(tmp_path, operator) / "m.onnx", EngineOptions())
@@ -298,7 +298,7 @@ def test_a_large_model_that_differs_is_not_served(
 ) -> None:
     monkeypatch.setattr(module, "LARGE_BYTES", 1)
     ones = np.ones(3, np.float32)
-    request = Request(Kind.FINITE, "ones", {"x": ones})
+    request = GeneratedRequest(ValueKind.FINITE, "ones", {"x": ones})
     tensors = Tensors(frozenset("x"), frozenset("y"))
     answers = Answers(RELEASE, tensors, [(request, {"y": ones * expected})])
     assert runs_on(load(write(tmp_path), answers)).startswith(served)
@@ -309,7 +309,7 @@ def test_a_large_model_is_asked_once_and_more_while_there_is_time(
     tmp_path: Path, most_s: float, asked: int
 ) -> None:
     ones = np.ones(3, np.float32)
-    request = Request(Kind.FINITE, "ones", {"x": ones})
+    request = GeneratedRequest(ValueKind.FINITE, "ones", {"x": ones})
     answers = Answers(
         RELEASE, Tensors(frozenset("x"), frozenset("y")), [(request, {"y": ones})] * 3
     )
@@ -325,10 +325,12 @@ def test_of_a_large_model_finite_values_alone_are_asked_for(
     monkeypatch.setattr(child, "MORE_SHARE", share)
     monkeypatch.setattr(child, "MOST_SIZES", 1)
     file = write(tmp_path) / "m.onnx"
-    task = Task(file, EngineOptions(), large=True, limit_s=9, scratch=tmp_path / "scratch")
+    task = ComparisonTask(
+        file, EngineOptions(), large=True, limit_s=9, scratch=tmp_path / "scratch"
+    )
     found, _ = child.compare(task, child._Steps(StringIO(), frozenset()))
     assert isinstance(found, Answers)
-    assert {request.kind for request, _ in found.answered} == {Kind.FINITE}
+    assert {request.kind for request, _ in found.answered} == {ValueKind.FINITE}
     assert len({request.label for request, _ in found.answered}) == labels
 
 
@@ -356,7 +358,9 @@ def test_a_verdict_is_kept_until_the_file_changes(tmp_path: Path) -> None:
 
 
 def test_a_verdict_that_is_damaged_is_made_again(tmp_path: Path) -> None:
-    kept = Findings(RELEASE, asked=3, differs={Kind.NAN: "y is 1"}, crashed={Kind.EMPTY: "it"})
+    kept = Findings(
+        RELEASE, asked=3, differs={ValueKind.NAN: "y is 1"}, crashed={ValueKind.EMPTY: "it"}
+    )
     file, options = write(tmp_path / "model") / "m.onnx", EngineOptions()
     assert Verdicts(tmp_path, file, options, "onnxruntime").found(lambda: kept) == kept
     assert Verdicts(tmp_path, file, options, "onnxruntime").found(lambda: AGREES) == kept
@@ -405,7 +409,7 @@ def test_what_could_not_be_compared_is_a_warning(
     [
         (AGREES, "alike"),
         (DIFFERS, "other_engine"),
-        (Findings(RELEASE, asked=3, differs={Kind.NAN: "NaN"}), "handed_over"),
+        (Findings(RELEASE, asked=3, differs={ValueKind.NAN: "NaN"}), "handed_over"),
         (Findings(why_not="so"), "not_compared"),
     ],
 )

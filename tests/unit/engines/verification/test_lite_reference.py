@@ -13,7 +13,7 @@ import pytest
 from ie_serving.core.values.errors import InvalidTensor, LoadFailed
 from ie_serving.core.values.tensors import SERVING_DEFAULT
 from ie_serving.engines.base import CompiledModel, EngineOptions
-from ie_serving.engines.generated import Kind
+from ie_serving.engines.generated import ValueKind
 from ie_serving.engines.layers import own_loop
 from ie_serving.engines.layers.joining import copies
 from ie_serving.engines.onnxruntime.driver import OnnxRuntimeEngine
@@ -52,7 +52,7 @@ def test_each_signature_is_compared_wherever_it_is_declared(
 ) -> None:
     found = findings(odd_exports / name / "1", verifier)
     assert not found.why_not
-    assert Kind.FINITE not in found.differs
+    assert ValueKind.FINITE not in found.differs
     assert found.reference.startswith("LiteRT ")
     # Each signature is asked more than five.
     assert found.asked > (10 if name == "lite" else 5)

@@ -21,7 +21,7 @@ from ie_serving.core.values.errors import ServingError
 from ie_serving.core.values.tensors import SERVING_DEFAULT, Array
 from ie_serving.engines.base import CompiledModel
 from ie_serving.engines.layers.batching import BatchedModel
-from ie_serving.engines.layers.gathering import Rules
+from ie_serving.engines.layers.gathering import BatchRules
 from ie_serving.engines.layers.queue import Queue
 from ie_serving.engines.run.latency_model import LatencyModel
 from ie_serving.engines.run.program import CompiledPrograms, Program
@@ -90,7 +90,7 @@ def in_line(request: Held) -> Model:
 def gathered(request: Held) -> Model:
     """Requests wait for the only lane, to share a batch."""
     inner, _ = in_line(request)
-    queue = Queue(inner, signature(-1, -1), Rules(rows=8), Record())
+    queue = Queue(inner, signature(-1, -1), BatchRules(rows=8), Record())
     return BatchedModel(inner, {SERVING_DEFAULT: queue}, {}), lambda: queue._gatherer.waiting
 
 

@@ -1,6 +1,11 @@
-"""LightGBM's own files: text, as `Booster.save_model` writes it."""
+"""Serves LightGBM's own files: text, as `Booster.save_model` writes it.
+
+The head of a file gives the bytes of each tree (`tree_sizes`); the trees follow, then the line
+`end of trees`. Of a truncated file LightGBM may end the process: `check_whole` refuses it first.
+"""
 
 import logging
+import re
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
@@ -8,10 +13,10 @@ from typing import Any
 
 import numpy as np
 
+from ie_serving.core.values.errors import LoadFailed
 from ie_serving.core.values.tensors import Array, DataType
 from ie_serving.engines import declared
 from ie_serving.engines.base import EngineOptions
-from ie_serving.engines.lightgbm.whole import check_whole
 from ie_serving.engines.run.function import needed, reading
 from ie_serving.engines.run.program import CompiledPrograms
 from ie_serving.engines.run.threads import threads
@@ -23,6 +28,9 @@ from ie_serving.engines.tabular.scores import labelled
 LIBRARY = "lightgbm"
 CLASSIFIES = ("binary", "multiclass", "multiclassova")
 """Objectives whose values are probabilities."""
+
+_SIZES = re.compile(rb"^tree_sizes=([0-9 ]+)\r?$", re.MULTILINE)
+_END = b"end of trees"
 
 
 def load(file: Path, options: EngineOptions) -> CompiledPrograms:
@@ -38,6 +46,23 @@ def load(file: Path, options: EngineOptions) -> CompiledPrograms:
     predict = partial(_predict, booster, bool(form.classes))
     refusals = (lightgbm.basic.LightGBMError,)
     return compiled(form, predict, options, library=LIBRARY, refusals=refusals)
+
+
+def check_whole(content: bytes, file: str) -> None:
+    """Refuse a file that ends before its trees do. Raises: LoadFailed."""
+    head, found, _ = content.partition(b"\nTree=0")
+    if _END not in content:
+        raise LoadFailed(f'{file} was cut: the line "{_END.decode()}" is missing')
+    sizes = _SIZES.search(head)
+    if not found or sizes is None:  # without trees, or of an old version, which reads line by line
+        return
+    at = len(head) + 1
+    for number, size in enumerate(map(int, sizes[1].split())):
+        if not content.startswith(b"Tree=%d" % number, at):
+            raise LoadFailed(f"{file} is damaged: tree {number} is not where its head says")
+        at += size
+    if not content.startswith(_END, at):
+        raise LoadFailed(f"{file} is damaged: its trees do not end where its head says")
 
 
 def _form(booster: Any) -> TensorForm:  # noqa: ANN401  the library's

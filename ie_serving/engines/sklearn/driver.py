@@ -1,7 +1,7 @@
 """scikit-learn, and any object of its kind: what was saved by skops, joblib or pickle."""
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -14,14 +14,17 @@ from ie_serving.engines import declared
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.run.function import needed, one_line
 from ie_serving.engines.run.program import CompiledPrograms
+from ie_serving.engines.run.threads import threads
 from ie_serving.engines.sklearn.files import LIBRARY, read
-from ie_serving.engines.sklearn.jobs import bound_jobs
 from ie_serving.engines.tabular import form as tabular
 from ie_serving.engines.tabular.form import LABEL, PROBABILITIES, Specs, TensorForm, Y
 from ie_serving.engines.tabular.model import compiled
 
 # The matrix of a request has no names; its columns are taken in the order of the training.
 warnings.filterwarnings("ignore", message="X does not have valid feature names")
+
+DEEPEST = 6
+"""Levels of estimators within estimators that are looked through; a search of a pipeline has 3."""
 
 
 def load(file: Path, options: EngineOptions) -> CompiledPrograms:
@@ -34,6 +37,30 @@ def load(file: Path, options: EngineOptions) -> CompiledPrograms:
     form = TensorForm(inputs, *_outputs(estimator, inputs, feed))
     predict = partial(_predict, estimator, form, feed)
     return compiled(form, predict, options, library=LIBRARY)
+
+
+def bound_jobs(estimator: Any, most: int | None = None) -> None:  # noqa: ANN401  any estimator
+    """Lower `n_jobs` of an estimator, and of those within it, to `most` threads.
+
+    Without `most` the limit is the number of threads that the server may use.
+    """
+    limit = most or threads()
+    for each in _within(estimator, DEEPEST):
+        jobs = vars(each).get("n_jobs")
+        if isinstance(jobs, int) and not 0 <= jobs <= limit:
+            each.n_jobs = limit
+
+
+def _within(value: Any, levels: int) -> Iterator[Any]:  # noqa: ANN401
+    if hasattr(value, "__dict__") and hasattr(value, "get_params"):
+        yield value
+        inner: Any = vars(value).values()
+    else:
+        inner = value.values() if isinstance(value, dict) else value
+        inner = inner if isinstance(value, dict | list | tuple) else ()
+    for each in inner if levels else ():
+        if isinstance(each, dict | list | tuple) or hasattr(each, "get_params"):
+            yield from _within(each, levels - 1)
 
 
 def _matrix(estimator: Any) -> Specs:  # noqa: ANN401  any estimator

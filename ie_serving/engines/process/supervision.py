@@ -4,6 +4,7 @@ A dedicated thread starts the process and waits for its end. The thread lives as
 version, since the kernel ends a child together with the thread that made it.
 """
 
+import enum
 import logging
 import math
 import random
@@ -14,13 +15,13 @@ from collections.abc import Callable, Mapping, Sequence
 from contextvars import copy_context
 from dataclasses import dataclass, field
 from functools import partial
+from types import MappingProxyType
 from typing import TypeVar
 
 from ie_serving.core.runtime.backoff import Backoff
 from ie_serving.core.values.errors import LoadFailed, NotAvailable
 from ie_serving.engines.process.child_process import WorkerProcess
 from ie_serving.engines.process.link import Fault, Link, Message, PeerGone, Segment
-from ie_serving.engines.process.states import TRANSITIONS, ProcessEvent, ProcessStage
 from ie_serving.telemetry.log import logs
 
 log = logging.getLogger(__name__)
@@ -36,6 +37,54 @@ STEADY_S = 60.0
 
 BACKOFF = Backoff(first_s=1.0, longest_s=60.0)
 """Of a process that ends again and again: each start takes a processor for seconds."""
+
+
+class ProcessStage(enum.Enum):
+    """Where the process is."""
+
+    STARTING = "starting"
+    """It imports TensorFlow and loads the model. Requests wait."""
+    SERVING = "serving"
+    """It takes requests."""
+    PAUSING = "pausing"
+    """It has ended, and is started again after a while. Requests are refused."""
+    CLOSED = "closed"
+    """The version is unloaded, or its first start failed."""
+
+
+class ProcessEvent(enum.Enum):
+    """Events that move the process to another stage."""
+
+    READY = "ready"
+    DIED = "died"
+    DUE = "due"
+    CLOSE = "close"
+
+
+TRANSITIONS: Mapping[ProcessStage, Mapping[ProcessEvent, ProcessStage]] = MappingProxyType(
+    {
+        ProcessStage.STARTING: {
+            ProcessEvent.READY: ProcessStage.SERVING,
+            ProcessEvent.DIED: ProcessStage.PAUSING,
+            ProcessEvent.CLOSE: ProcessStage.CLOSED,
+        },
+        ProcessStage.SERVING: {
+            ProcessEvent.DIED: ProcessStage.PAUSING,
+            ProcessEvent.CLOSE: ProcessStage.CLOSED,
+        },
+        ProcessStage.PAUSING: {
+            ProcessEvent.DUE: ProcessStage.STARTING,
+            ProcessEvent.CLOSE: ProcessStage.CLOSED,
+        },
+        # The process ends because of the close, and a load may end after it.
+        ProcessStage.CLOSED: {
+            ProcessEvent.READY: ProcessStage.CLOSED,
+            ProcessEvent.DIED: ProcessStage.CLOSED,
+            ProcessEvent.DUE: ProcessStage.CLOSED,
+            ProcessEvent.CLOSE: ProcessStage.CLOSED,
+        },
+    }
+)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ie_serving.engines.process.states import TRANSITIONS, ProcessEvent, ProcessStage
+from ie_serving.engines.process.supervision import TRANSITIONS, ProcessEvent, ProcessStage
 
 
 @pytest.mark.parametrize("stage", ProcessStage)

@@ -13,8 +13,8 @@ from PIL import Image
 
 from ie_serving.core.values.errors import InvalidTensor
 from ie_serving.core.values.tensors import Array
+from ie_serving.engines.steps.boxes import kept, overlaps
 from ie_serving.engines.steps.registry import TABLE
-from ie_serving.engines.steps.suppression import kept, overlaps
 
 
 def run(name: str, inputs: dict[str, Any], **options: object) -> dict[str, Array]:

@@ -139,10 +139,9 @@ STFS = {f"--{flag.name}" for flag in stfs_flags.FLAGS}
     [
         ("environment", set()),
         # `tune` takes a model of a file by its name.
-        ("ie_serving", OWN_IN_BOTH | {"--model_name"}),
+        ("ie_serving", OWN_IN_BOTH | {"--help", "--model_name", "--model_path"}),
         # Its help tells what stands without a command.
         ("own_flags", OWN_IN_BOTH | MANAGE | {"--help", "--model_path"}),
-        ("no_command", OWN_IN_BOTH | {"--help", "--model_name", "--model_path"}),
         ("sagemaker/dialect", OWN_IN_BOTH),
         # It also tells the two commands apart by these.
         ("ovms", OWN_IN_BOTH | {"--config_path", "--model_name", "--model_path"}),
@@ -170,7 +169,7 @@ def test_a_dialect_names_only_flags_of_its_own(module: str, known: set[str]) -> 
 
 
 def test_every_dialect_is_held_to_its_flags() -> None:
-    held = {"environment", "ie_serving", "keys", "manage", "no_command", "ovms", "verify"}
+    held = {"environment", "ie_serving", "keys", "manage", "ovms", "verify"}
     held |= {"bridge", "importing", "kernel_run", "own_flags"}
     held |= {"tensorflow_model_server", "tfs_flags"}
     modules = (PACKAGE / "config" / "dialects").glob("*.py")

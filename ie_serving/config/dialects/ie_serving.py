@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from ie_serving.config.dialects import environment, no_command, ovms
+from ie_serving.config.dialects import environment, ovms
 from ie_serving.config.dialects.own_flags import (
     CHECK,
     CONFIG,
@@ -33,10 +33,14 @@ from ie_serving.config.values import channel
 from ie_serving.core.settings import words
 from ie_serving.core.settings.declaration import Setting, fields_of
 from ie_serving.core.settings.faults import Faults
+from ie_serving.core.values.commands import ASKING, BESIDE
 from ie_serving.core.values.errors import ConfigError
 from ie_serving.core.values.nearest import nearest
 from ie_serving.engines.base import EngineOptions
 from ie_serving.models.configuration import ModelConfig
+
+EXAMPLE = "ie_serving model --model_name resnet --model_path /models/resnet --rest_port 8000"
+_ANSWERED_AT_ONCE = ("-h", "--help", "--version")
 
 
 @dataclass
@@ -111,10 +115,28 @@ def _tuned(
 
 
 def _check_command(argv: Sequence[str]) -> None:
-    """Refuse a line without a command. Raises: ConfigError."""
+    """Refuse a line without a command, which argparse would take from the value of the first flag.
+
+    Raises:
+        ConfigError: no command is given; names each unknown flag too, and shows a valid line.
+    """
+    first = argv[0] if argv else ""
+    if first in OWN_FLAGS or any(each.startswith(first) for each in _ANSWERED_AT_ONCE if first):
+        return
     faults = Faults()
-    flags = {*known_flags(CONFIG), *known_flags(CHECK)}
-    no_command.check_command(argv, tuple(OWN_FLAGS), flags, faults)
+    known = [f"--{flag}" for flag in {*known_flags(CONFIG), *known_flags(CHECK)}]
+    for argument in argv:
+        name = argument.partition("=")[0]
+        if name.startswith("--") and name not in known:
+            faults.add(name, f"no flag has this name{nearest(name, known)}")
+    is_word = bool(first) and not first.startswith("-")
+    place = f"no command {first!r}" if is_word else "no command"
+    meant = nearest(first, [*OWN_FLAGS, *ASKING, *BESIDE]) if is_word else ""
+    faults.add(
+        f"{place}{meant}",
+        f"to ask a running server {', '.join(ASKING)}; to serve, expected {', '.join(OWN_FLAGS)},"
+        f" then its flags, for example: {EXAMPLE}",
+    )
     faults.check()
 
 

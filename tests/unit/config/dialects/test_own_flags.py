@@ -4,7 +4,7 @@ import pytest
 
 from ie_serving import __version__
 from ie_serving.config.dialects import ie_serving, manage, own_flags
-from ie_serving.config.dialects.no_command import EXAMPLE
+from ie_serving.config.dialects.ie_serving import EXAMPLE
 from ie_serving.config.dialects.ovms import ALIASES
 from ie_serving.config.schema import foreign
 from ie_serving.config.schema.catalogue import SERVER

@@ -1,8 +1,8 @@
-"""Keeps OpenVINO from giving the magnitudes of numbers to whoever reads the numbers.
+"""Works around OpenVINO's pass AbsSinking, which gives absolute values to readers of the originals.
 
-A pass of OpenVINO 2026.4, AbsSinking, moves an `Abs` in front of the `Concat` that it reads, and so
-changes what all other operations read of that `Concat`: of `[-1, 2]` they get `[1, 2]`. So each
-`Abs` gets concatenations of its own here, of the magnitudes. That is what the pass means to make.
+The pass of OpenVINO 2026.4 moves an `Abs` in front of the `Concat` that it reads, which changes
+that `Concat` for all its other readers: they get `[1, 2]` instead of `[-1, 2]`. Here each such
+`Abs` is replaced by a separate `Concat` of absolute values, which is what the pass means to make.
 """
 
 from collections.abc import Sequence
@@ -15,9 +15,9 @@ from ie_serving.engines.openvino.graphs.walk import operations
 
 
 def part_absolutes(model: ov.Model) -> None:
-    """Let no `Abs` read a `Concat`, in bodies neither.
+    """Replace each `Abs` of a `Concat`, also in bodies of loops and branches.
 
-    Called when nothing more is added to the graph: checks of integers have `Abs` as well.
+    Call it as the last change to the graph: the checks of integers add `Abs` operations too.
     """
     nodes = operations(model)
     for node in nodes:
@@ -37,7 +37,7 @@ def _part(nodes: Sequence[ov.Node], absolutes: Sequence[ov.Node]) -> None:
             wanted.add(concat.get_name())
             left += [each.get_node() for each in concat.input_values() if _is_concat(each)]
     made: dict[str, ov.Node] = {}
-    for node in nodes:  # what is put together comes before what it is put together to
+    for node in nodes:  # inputs of a Concat come before the Concat
         if node.get_name() in wanted:
             parts = [made.get(_name(each)) or op.abs(each) for each in node.input_values()]
             made[node.get_name()] = op.concat(parts, node.get_attributes()["axis"])

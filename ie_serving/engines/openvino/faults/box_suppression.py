@@ -1,10 +1,10 @@
-"""Boxes of no area under soft suppression, which OpenVINO's CPU plugin computes with NaN.
+"""Guards soft non-maximum suppression against boxes without an area, for which OpenVINO gets NaN.
 
-`NonMaxSuppression` with a sigma lowers the score of a box by how far it overlaps one that was
-chosen: by nothing divided by nothing where both have no area. Measured with OpenVINO 2026.4: scores
-became infinite, and with a score threshold below 0 the call did not return. For TensorFlow such a
-box overlaps nothing (non_max_suppression_op.cc), so it is put where no box is. Boxes are no output,
-so nobody sees it.
+`NonMaxSuppression` with a sigma lowers the score of a box by its overlap with a selected box, which
+is 0 / 0 if both have no area. Measured with OpenVINO 2026.4 on the CPU: scores became infinite, and
+with a score threshold below 0 the call did not return. In TensorFlow a box without an area overlaps
+no other (non_max_suppression_op.cc), so the guard moves such a box away from all others. The
+operation does not output coordinates, so its results do not show the move.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,16 +20,16 @@ from ie_serving.engines.openvino.graphs.flags import Flag, title
 from ie_serving.engines.openvino.graphs.rules import Ask, Rule, Visit
 
 FAR: Final = 2.0**50
-"""Where there are no boxes, and how large those are that are put there. A power of two, so that
+"""Distance at which boxes without an area are placed, and their side there. A power of two, so that
 float32 holds the places of the first 4,000,000 exactly; their area, 2^100, too."""
 FARTHEST: Final = 1e15
-"""What coordinates may be: pixels, or parts of a picture. Below `FAR`."""
+"""Largest absolute coordinate, in pixels or shares of a picture; others are refused."""
 BOXES, SIGMA = 0, 5
 """Inputs of the operation."""
 
 
 def _guard_boxes(node: ov.Node, _: Visit) -> Iterator[Flag]:
-    """Put boxes without an area apart from all others; give a flag for what is no box at all."""
+    """Move boxes without an area away from the others; flag coordinates that are out of range."""
     if _is_soft(node):
         yield _apart(node)
 
@@ -51,7 +51,7 @@ def _apart(node: ov.Node) -> Flag:
     has_area = op.not_equal(op.multiply(height, width), float32(0))
     corners = _PLACES["center" if is_centred else "corner"]
     replace_where_not(node, BOXES, has_area, _far_away(boxes, corners))
-    near = op.less_equal(op.abs(boxes), float32(FARTHEST))  # not so of NaN
+    near = op.less_equal(op.abs(boxes), float32(FARTHEST))  # false for NaN
     cause = f"{title(node)} is given boxes that are no numbers, or farther away than {FARTHEST:g}"
     return Flag.unless(cause, near)
 
@@ -61,7 +61,7 @@ def _column(boxes: ov.Node, place: int) -> ov.Node:
 
 
 def _far_away(boxes: ov.Node, places: tuple[tuple[float, float], ...]) -> ov.Node:
-    """Give as many boxes, shape (boxes, 4), side by side."""
+    """Give a far box for each of `boxes`, side by side, shape (number of boxes, 4)."""
     count = op.gather(op.shape_of(boxes), int64(1), int64(0))
     numbers = op.unsqueeze(op.range(int64(0), count, int64(1), "f32"), int64([1]))
     step, begin = (float32([[pair[at] * FAR for pair in places]]) for at in (0, 1))
@@ -74,7 +74,7 @@ _PLACES: Final[Mapping[str, tuple[tuple[float, float], ...]]] = MappingProxyType
         "center": ((2, 2.5), (0, 1.5), (0, 1), (0, 1)),
     }
 )
-"""By encoding, for each number of a box: how far apart those of two neighbours are, and the first,
-in `FAR`. Corners are y, x, y, x; others the centre's x and y, width, height."""
+"""By encoding, for each of a box's 4 numbers: its step from one far box to the next, and its value
+in the first, in units of `FAR`. Corners are y, x, y, x; others centre x and y, width, height."""
 
 RULES: Sequence[Rule[Ask]] = (Rule("points_are_suppressed", "NonMaxSuppression", _guard_boxes),)

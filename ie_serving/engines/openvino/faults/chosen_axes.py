@@ -1,9 +1,9 @@
-"""Axes that a request chooses, where OpenVINO's CPU plugin takes only those that a model holds.
+"""Supports axes that a request chooses, where OpenVINO's CPU plugin takes only constant axes.
 
-Measured with OpenVINO 2026.4: the plugin compiles no `Unsqueeze` and no reduction whose axes are
-open, since their ranks are, and does not check those of `Slice`. Of how many axes a request sends
-the model declares the number, so that the operation becomes one for all axes. An axis that is out
-of range or is named twice asks for an index out of range, which `indices.py` refuses.
+Measured with OpenVINO 2026.4: the plugin compiles no `Unsqueeze` or reduction whose axes are not
+constant, since the rank is unknown, and does not check the axes of a `Slice`. The model declares
+how many axes a request sends, so the operation is replaced by one for any axes. An axis that is out
+of range, or named twice, becomes an index out of range, which `indices.py` refuses.
 """
 
 from collections.abc import Callable, Collection, Mapping
@@ -24,7 +24,7 @@ _AXES_OF_SLICE = 4
 
 
 def hold_axes(model: ov.Model) -> None:
-    """Replace operations whose axes a request chooses, in bodies too; infer ranks anew."""
+    """Replace operations whose axes a request chooses, in bodies too; then infer ranks again."""
     nodes = operations(model)
     here = Visit(model, from_end=True)
     for node in nodes:
@@ -48,7 +48,7 @@ def _held(node: ov.Node, sources: Collection[str]) -> bool:
 
 
 def _unsqueezed(node: ov.Node) -> ov.Node | None:
-    """Reshape to the sizes among which 1 stands at each axis."""
+    """Reshape the data to its sizes with a 1 inserted at each axis."""
     data, axes = node.input_values()
     count, rank = _chosen(axes), data.get_partial_shape().rank
     if not count or rank.is_dynamic:
@@ -62,7 +62,7 @@ def _unsqueezed(node: ov.Node) -> ov.Node | None:
 
 
 def _reduced(node: ov.Node) -> ov.Node | None:
-    """Keep the axes, and reshape to the sizes of the others."""
+    """Reduce with the axes kept as size 1, then reshape to the sizes of the other axes."""
     data, axes = node.input_values()
     count, rank = _chosen(axes), data.get_partial_shape().rank
     if not count or rank.is_dynamic or node.get_output_partial_shape(0).rank.is_static:
@@ -77,7 +77,7 @@ def _reduced(node: ov.Node) -> ov.Node | None:
 
 
 def _sliced(node: ov.Node) -> ov.Node | None:
-    """Say of every axis where to begin and to end, and the step."""
+    """Give begin, end and step for every axis of the data."""
     data, *limits, axes = node.input_values()
     count, rank = _chosen(axes), data.get_partial_shape().rank
     if not count or rank.is_dynamic:
@@ -93,7 +93,7 @@ def _sliced(node: ov.Node) -> ov.Node | None:
 
 
 def _chosen(axes: ov.Output) -> int:
-    """Count the axes that a request chooses; 0 where it chooses their number, too."""
+    """Count the axes that a request chooses; 0 if it chooses their number too."""
     shape = axes.get_partial_shape()
     if shape.is_dynamic:
         return 0
@@ -101,12 +101,12 @@ def _chosen(axes: ov.Output) -> int:
 
 
 def _marks(axes: ov.Output, count: int, rank: int) -> ov.Node:
-    """Give 1 for each axis that is named, and 0 for the others."""
+    """Give a row with 1 for each axis in `axes`, and 0 for the others."""
     return _marked(_distinct(axes, count, rank), count, rank)
 
 
 def _distinct(axes: ov.Output, count: int, rank: int) -> ov.Node:
-    """Give axes as one row; where one is named twice, axes out of range."""
+    """Give the axes as one row; if one is named twice, give axes out of range instead."""
     row = op.reshape(op.convert(axes, "i64"), int64([count]), False)
     named = op.reduce_sum(_marked(row, count, rank), int64([0]), True)
     return op.select(op.equal(named, int64([count])), row, int64([rank]))
@@ -117,7 +117,7 @@ def _marked(axes: Operand, count: int, rank: int) -> ov.Node:
 
 
 def _others(marks: ov.Node) -> ov.Node:
-    """Count the axes that are not named, up to each."""
+    """Give for each axis how many axes up to it are not marked."""
     return op.cum_sum(op.subtract(int64(1), marks), int64(0))
 
 
@@ -132,7 +132,7 @@ _REDUCTIONS: Mapping[str, Callable[[Operand, Operand, bool], ov.Node]] = Mapping
         "ReduceSum": op.reduce_sum,
     }
 )
-"""By type of operation: makes one, which keeps its axes if it is told so."""
+"""By type of operation: makes one; the last argument keeps the reduced axes as size 1."""
 
 _RULES: Mapping[str, Callable[[ov.Node], ov.Node | None]] = MappingProxyType(
     {
@@ -141,4 +141,4 @@ _RULES: Mapping[str, Callable[[ov.Node], ov.Node | None]] = MappingProxyType(
         **dict.fromkeys(_REDUCTIONS, _reduced),
     }
 )
-"""By type of operation: gives what replaces it; None where its axes are the model's."""
+"""By type of operation: gives its replacement; None if its axes are constants of the model."""

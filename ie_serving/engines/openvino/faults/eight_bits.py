@@ -1,9 +1,9 @@
-"""Products of 8 bits, which CPUs without instructions for their sums (VNNI, AMX) add up in 16 bits.
+"""Detects quantized models whose 8-bit products saturate on CPUs without VNNI or AMX.
 
-There the plugin adds two products of an unsigned and a signed number at a time, and their sum stops
-at 32,767: 2 * 255 * 64 is below it, 2 * 255 * 65 beyond. So a quantized model whose weights go
-beyond 64 is computed in float32 there, which takes longer. Quantizers that know of it keep weights
-within 64 (NNCF calls that its overflow fix), and such models stay in 8 bits.
+On such a CPU the plugin adds two products of an unsigned and a signed number at a time in 16 bits,
+and the sum saturates at 32,767: 2 * 255 * 64 is below it, 2 * 255 * 65 beyond. A quantized model
+with a weight beyond 64 is therefore computed in float32 there, which takes longer. Quantizers that
+avoid saturation keep weights within 64 (NNCF: "overflow fix"), and their models stay in 8 bits.
 """
 
 from collections.abc import Mapping, Sequence
@@ -24,18 +24,18 @@ from ie_serving.engines.openvino.runtime import core
 QUANTIZED = "FakeQuantize"
 PRODUCTS = frozenset({"Convolution", "ConvolutionBackpropData", "GroupConvolution", "MatMul"})
 LARGEST = 64
-"""The largest weight of which two products with 255 have a sum that 16 bits hold."""
+"""Largest weight w for which 2 * 255 * w fits into a signed 16-bit integer."""
 _PASSED = ("Convert", "Reshape", "Squeeze", "Transpose", "Unsqueeze")
-"""What may stand between a constant and its quantization."""
+"""Operations that may stand between a constant and its quantization."""
 IN_FLOATS: Mapping[str, str] = {"LP_TRANSFORMS_MODE": "NO"}
-"""The property of the plugin by which a quantized model is computed in floats."""
+"""Property of the plugin that makes it compute a quantized model in floats."""
 
 
 def properties_for(model: ov.Model, own: OpenVinoOptions) -> Mapping[str, str]:
-    """Give the properties with which 8-bit products of a model do not saturate on this CPU.
+    """Give the compile properties with which a model's 8-bit products do not saturate on this CPU.
 
     Raises:
-        LoadFailed: they would, and the options refuse such models.
+        LoadFailed: they would saturate, and the options refuse such models.
     """
     if own.integers == "fast" or not (_may_saturate(model) and saturates()):
         return {}
@@ -50,7 +50,7 @@ def properties_for(model: ov.Model, own: OpenVinoOptions) -> Mapping[str, str]:
 
 @cache
 def saturates() -> bool:
-    """Ask the plugin, once, for a sum of products of 8 bits that 16 bits do not hold."""
+    """Test once, by an inference, whether the plugin saturates a sum of 8-bit products."""
     x = op.parameter([1, 64], np.float32)
     low, high = float32(0.0), float32(255.0)
     quantized = op.fake_quantize(x, low, high, low, high, 256)
@@ -63,7 +63,7 @@ def saturates() -> bool:
 
 
 def _may_saturate(model: ov.Model) -> bool:
-    """Tell whether inputs of products are quantized, and weights go beyond what is safe."""
+    """Tell whether a product has quantized inputs and a weight beyond `LARGEST`."""
     nodes = list(all_operations(model))
     quantized = [node for node in nodes if node.get_type_name() == QUANTIZED]
     if all(_weights(node) is not None for node in quantized):
@@ -73,7 +73,7 @@ def _may_saturate(model: ov.Model) -> bool:
 
 
 def _known(nodes: Sequence[ov.Node]) -> set[str]:
-    """Name the operations that follow from constants alone."""
+    """Name the operations that depend on constants alone."""
     known: set[str] = set()
     for node in nodes:
         sources = [value.get_node().get_name() for value in node.input_values()]
@@ -92,13 +92,13 @@ def _beyond(node: ov.Node, known: set[str]) -> bool:
     if kind == QUANTIZED:
         weights = _weights(node)
         return weights is not None and round(_steps(node, weights)) > LARGEST
-    # Without weights both operands may be of 8 bits with any values, whatever moves them before.
+    # A product without weights: both operands may hold any 8-bit values.
     operands = node.input_values()[:2] if kind in PRODUCTS else ()
     return bool(operands) and not any(each.get_node().get_name() in known for each in operands)
 
 
 def _weights(node: ov.Node) -> Array | None:
-    """Give the constant that an operation quantizes; None where it quantizes an input."""
+    """Give the constant that an operation quantizes; None if it quantizes an activation."""
     source = node.input_value(0).get_node()
     while source.get_type_name() in _PASSED:
         source = source.input_value(0).get_node()
@@ -106,7 +106,7 @@ def _weights(node: ov.Node) -> Array | None:
 
 
 def _steps(node: ov.Node, weights: Array) -> float:
-    """Give the largest number of 8 bits that quantized weights become, without its sign."""
+    """Give the largest absolute 8-bit value among the quantized weights."""
     levels = int(node.get_attributes()["levels"])
     low, high = known_input(node, 1), known_input(node, 2)
     if low is None or high is None or not (high > low).all():
@@ -114,7 +114,7 @@ def _steps(node: ov.Node, weights: Array) -> float:
     step = (high - low) / (levels - 1)
     try:
         weights = np.clip(weights, low, high)
-        # Where the range does not lie around 0, so do the numbers for it.
+        # For a range that is not centred on 0, the plugin centres the 8-bit values on 0.
         around = np.abs((weights - low) / step - (levels - 1) / 2)
         return float(np.maximum(around, np.abs(weights) / step).max(initial=0))
     except ValueError:  # the weights are transposed in between

@@ -1,22 +1,22 @@
-"""Graphs with which OpenVINO's CPU plugin answers wrongly, found and guarded before the compile.
+"""Finds and guards, before the compile, graphs for which OpenVINO's CPU plugin answers wrongly.
 
 `docs/reference/openvino-faults.md` lists the faults, and
-`tests/unit/engines/openvino/faults/test_hazards.py` shows each. What is found here by the shapes of
-a whole graph:
+`tests/unit/engines/openvino/faults/test_hazards.py` shows each. This module finds the faults that
+follow from the shapes of a whole graph:
 
-- An operation with an empty input is skipped. Unless its output is empty too, it then keeps what an
-  earlier request, or the heap, left in its memory. Where emptiness depends on values, the guarded
-  graph has one more output: a flag for each such operation, raised when that happened. Inside the
+- The plugin skips an operation with an empty input. Unless its output is empty too, the output then
+  holds data of an earlier request, or of the heap. If emptiness depends on values, the guarded
+  graph has one more output: a flag for each such operation, raised when it was skipped. Inside the
   body of a loop or a branch the output is also replaced by zeros, so that no later round reads it.
-- Where one thread and one stream are used, the synchronous `infer` loses the error of an operation
-  that fails, and returns with the outputs of the request before. `start_async` and `wait` raise.
+- With one thread and one stream, the synchronous `infer` loses the error of an operation that
+  fails, and returns the outputs of the previous request. `start_async` and `wait` raise.
 - A failure, or a cancellation, between two operations of a graph with open shapes leaves some of
-  them bound to freed memory, or to the shapes of the request that failed: the next valid ones may
-  be answered from it, or fail.
+  them bound to freed memory, or to the shapes of the request that failed: later valid requests may
+  get answers from that memory, or fail.
 - The state of `ReadValue` and `Assign` belongs to the infer request, not to a client.
 
-What values may do to single operations is kept from answers by the rules of `stages.py`, whose
-flags are in the same output.
+Faults that depend on the values that a single operation gets are guarded by the rules of
+`stages.py`; their flags are in the same output.
 """
 
 from collections.abc import Callable, Collection, Sequence
@@ -50,28 +50,28 @@ from ie_serving.engines.openvino.graphs.weightless import (
 from ie_serving.engines.openvino.interface.specs import Port
 
 TRIED_SIZES = (1, 2, 3, 4, 8, 16, 32, 64, 224, 256)
-"""Sizes for open dimensions, tried in this order until the graph takes one. With fixed inputs every
-shape is known but those that depend on values. If none fits, all open shapes count as such: the
-model is served the safe way, which is slower."""
+"""Sizes for open dimensions, tried in this order until the graph accepts one. With fixed inputs
+only shapes that depend on values stay open. If the graph accepts none, every open shape counts as
+one that depends on values: the model is served the safe way, which is slower."""
 
 STATE = frozenset({"ReadValue", "Assign"})
 
 
 @dataclass(frozen=True)
 class Hazards:
-    """What has to be kept from the answers of one model.
+    """The hazards of one model's graph.
 
     Attributes:
         by_values: some shape depends on values.
         may_fail: some operation may refuse values, and its error must not be lost.
-        spoils: a failure spoils the compiled model: some shapes are open, and some operation may
-            fail. Then it is compiled anew.
+        spoils: a failure spoils the compiled model, which is then compiled again: some shapes are
+            open, and some operation may fail.
         stateful: some state outlives an inference.
-        lasting: how long an inference takes depends on values, not on the inputs' sizes alone.
-        flagged: names of the operations of which the additional, last output holds a flag each:
-            not zero if the operation's output is not of this request.
-        refusals: why a request is refused, for each flag that follows those in that output: not
-            zero if the request is. Without `flagged` and `refusals` there is no such output.
+        lasting: the time of an inference depends on values, not on the inputs' sizes alone.
+        flagged: names of the operations that have a flag in the additional, last output: nonzero
+            if the operation was skipped, so that its output is not of this request.
+        refusals: messages of the flags that follow in the same output: nonzero refuses the
+            request. Without `flagged` and `refusals` the graph has no such output.
     """
 
     by_values: bool = False
@@ -84,17 +84,17 @@ class Hazards:
 
     @property
     def needs_care(self) -> bool:
-        """Whether the synchronous `infer` is not safe; flags alone can be read behind it."""
+        """Whether the synchronous `infer` is not safe. Flags of `refusals` can be read after it."""
         return self.by_values or self.may_fail or self.stateful or bool(self.flagged)
 
     @property
     def refused(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """What requests may be refused for when they are computed."""
+        """The operations that may be skipped, and the messages of refusals, that flags report."""
         return self.flagged, self.refusals
 
     @property
     def by_request(self) -> bool:
-        """Whether a failure may be the fault of the request's values."""
+        """Whether the values of a request may cause a failure."""
         return self.may_fail or self.by_values or bool(self.refusals)
 
 
@@ -106,7 +106,7 @@ def guard(
     integers: str = FAST,
     keeps_nonfinite: bool = False,
 ) -> tuple[Hazards, WeightlessCopy | None]:
-    """Find the hazards of a graph and add to it what detects them. Changes `model`.
+    """Find the hazards of a graph and add the flags that detect them. Changes `model`.
 
     Args:
         model: the graph.
@@ -116,10 +116,10 @@ def guard(
         keeps_nonfinite: refuse NaN and infinity where an operation may lose them.
 
     Returns:
-        The hazards, and a copy of the graph; None where what was added came after it.
+        The hazards, and a copy of the graph; None if operations were added after the copy was made.
 
     Raises:
-        LoadFailed: an operation on integers is to be refused, or requests choose what the plugin
+        LoadFailed: an operation on integers is refused, or requests choose an input that the plugin
             does not check.
     """
     refusals = exact_integers(model, integers)
@@ -150,7 +150,7 @@ def guard(
 
 
 def _hazards(pairs: Sequence[Pair], *, is_open: bool) -> Hazards:
-    """Tell what the operations of a graph are, and what their shapes follow from."""
+    """Find the hazards by the kinds of operations and by what their shapes depend on."""
     types = {node.get_type_name() for node, _, _ in pairs}
     by_values = any(shape.is_dynamic for _, copied, _ in pairs for shape in output_shapes(copied))
     may_fail = not types <= NEVER_FAILS
@@ -164,7 +164,7 @@ def _hazards(pairs: Sequence[Pair], *, is_open: bool) -> Hazards:
 
 
 def _refused_inside(model: ov.Model, names: Collection[str], depth: int = 0) -> list[Flag]:
-    """Clean operations of bodies that may be skipped, and give a flag for each."""
+    """Zero the outputs of operations in bodies when they are skipped, and give a flag for each."""
     flags: list[Flag] = []
     for node in operations(model):
         inner = [_refused_inside(body, names, depth + 1) for body in bodies(node)]
@@ -176,7 +176,7 @@ def _refused_inside(model: ov.Model, names: Collection[str], depth: int = 0) -> 
 
 
 def nothing_left(names: str) -> str:
-    """Say that operations saw nothing."""
+    """Give the message that operations got an empty input."""
     return (
         f"nothing is left for {names} to compute with: for these values an operation before gives"
         " an empty tensor; send others, or let the model handle the empty case"
@@ -185,7 +185,7 @@ def nothing_left(names: str) -> str:
 
 # The flags of all operations fit into one output, which costs one reading of a few bytes.
 def _add_flags(model: ov.Model, flags: list[ov.Node]) -> ov.Node | None:
-    """Add an output that has these flags; give none where there are none."""
+    """Add an output that holds these flags; None without flags."""
     if not flags:
         return None
     output = op.result(op.concat(flags, 0))
@@ -194,9 +194,9 @@ def _add_flags(model: ov.Model, flags: list[ov.Node]) -> ov.Node | None:
 
 
 def skips_empty(node: ov.Node) -> bool:
-    """Tell whether an operation of an empty input might leave a non-empty output as it was.
+    """Tell whether an operation with an empty input may leave a non-empty output unwritten.
 
-    Or give what is not there: the plugin's mean of nothing is 0, TensorFlow's is not a number.
+    Or write another value than TensorFlow: the plugin's mean of nothing is 0, TensorFlow's is NaN.
     """
     name = node.get_type_name()
     if name == "ReduceMean":
@@ -217,7 +217,7 @@ def output_shapes(node: ov.Node) -> list[ov.PartialShape]:
 
 
 def _fix(model: ov.Model, copy: ov.Model, inputs: Sequence[Port]) -> None:
-    """Give the inputs of a copy sizes of which the graph takes all, or leave them open."""
+    """Fix the open input sizes of a copy at a size that the graph accepts, if there is one."""
     if all(port.static for port in inputs):
         return
     if not any(_takes(copy, inputs, size) for size in TRIED_SIZES):
@@ -226,23 +226,23 @@ def _fix(model: ov.Model, copy: ov.Model, inputs: Sequence[Port]) -> None:
 
 
 def _takes(copy: ov.Model, inputs: Sequence[Port], size: int) -> bool:
-    """Fix open sizes at `size`; tell whether the graph takes it."""
+    """Fix open sizes at `size`; tell whether shape inference accepts it."""
     try:
         fix(copy, {port.index: ov.PartialShape(list(port.least(size) or ())) for port in inputs})
-    except RuntimeError:  # as of a convolution whose kernel is larger than this size
+    except RuntimeError:  # such as a convolution whose kernel is larger than this size
         return False
     return True
 
 
-# Shapes of a request that leave something in a body empty are not refused when they are tried: the
-# branch may not be taken, the loop have no round. So in bodies all open sizes count.
+# Shape inference accepts a request whose shapes make a tensor in a body empty: the branch may not
+# be taken, or the loop have no round. So all open sizes in bodies count.
 def _may_be_skipped(pair: Pair) -> bool:
     shown = pair.node if pair.inside else pair.copied
     return skips_empty(pair.node) and any(map(_may_be_empty, input_shapes(shown)))
 
 
 def _may_be_empty(shape: ov.PartialShape) -> bool:
-    """Tell whether an open shape includes one without elements."""
+    """Tell whether an open shape may have no elements."""
     if shape.rank.is_dynamic:
         return True
     return bool(shape.is_dynamic) and any(dim.get_min_length() == 0 for dim in shape)
@@ -251,7 +251,7 @@ def _may_be_empty(shape: ov.PartialShape) -> bool:
 def _skipped(node: ov.Node) -> ov.Node:
     """Give a graph of one int32 that is 1 where an input of `node` is empty and an output not."""
     sizes_in = [_size(each) for each in node.input_values()]
-    # An output that nobody reads shows nothing, whatever it holds.
+    # An output without readers cannot reach an answer.
     read = [out for out in node.outputs() if out.get_target_inputs()]
     sees_nothing = _any(sizes_in, op.equal)
     writes = _any([_size(out) for out in read], op.greater)
@@ -271,14 +271,14 @@ def _any(sizes: Sequence[ov.Node], is_so: Callable[..., ov.Node]) -> ov.Node:
 
 
 def _clean(node: ov.Node) -> ov.Node:
-    """Replace the outputs of `node` by zeros where it was skipped; give the flag that tells."""
+    """Replace the outputs of `node` by zeros if it was skipped; give the flag that it was."""
     outputs = [(out, list(out.get_target_inputs())) for out in node.outputs()]
     skipped = _skipped(node)
     flag = op.squeeze(op.convert(skipped, "boolean"))  # a number, so that outputs keep their rank
     for out, readers in outputs:
         # By way of int32: a constant of every element type cannot be made from numpy.
         zero = op.convert(int32(0), out.get_element_type())
-        # Those of before alone: the selection itself reads the output too.
+        # Only the earlier readers: the Select reads the output too.
         for reader in readers:
             reader.replace_source_output(op.select(flag, zero, out).output(0))
     return skipped

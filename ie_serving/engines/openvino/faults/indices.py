@@ -1,9 +1,9 @@
-"""Indices that a request may choose, kept inside of the tensors that they point into.
+"""Keeps indices that a request may choose inside the tensors that they point into.
 
-The CPU plugin does not check them: a scatter writes beside its tensor and ends the process,
-`GatherElements` and `GatherND` answer from memory beside theirs, `Gather` answers zeros. Measured
-with OpenVINO 2026.4 (`tests/functional/test_indices.py`). In a guarded graph an index
-that is out of range is replaced by 0, and a flag tells of it, so that the request is refused.
+The CPU plugin does not check them: a scatter writes outside its tensor and ends the process,
+`GatherElements` and `GatherND` read memory outside theirs, `Gather` gives zeros. Measured
+with OpenVINO 2026.4 (`tests/functional/test_indices.py`). A guarded graph replaces an index that is
+out of range by 0 and raises a flag, which refuses the request.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -21,9 +21,9 @@ from ie_serving.engines.openvino.graphs.rules import Ask, Rule, Visit
 KEEPS_VALUES = frozenset(
     {"Broadcast", "Reshape", "Slice", "Squeeze", "StridedSlice", "Tile", "Transpose", "Unsqueeze"}
 )
-"""Operations that give nothing but values of their first input."""
+"""Operations whose outputs hold only values of their first input."""
 SMALL = frozenset({"i8", "i16", "i32", "u8", "u16"})
-"""Types of indices that fit into int32; others are computed with as int64."""
+"""Types of indices that fit into int32; others are compared as int64."""
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ def _is_first_gather(node: ov.Node) -> bool:
 
 
 def _surely_inside(node: ov.Node, axes: Sequence[int] | None, negative: bool) -> bool:
-    """Tell whether the indices are known at load and fit for all sizes; empty data is guarded."""
+    """Tell whether the indices are known at load and in range for all sizes of the data but 0."""
     values = _known_values(node.input_value(1).get_node())
     if values is None:
         return False
@@ -85,14 +85,14 @@ def _surely_inside(node: ov.Node, axes: Sequence[int] | None, negative: bool) ->
 
 
 def _known_values(node: ov.Node) -> Array | None:
-    """Give the values among which those of an output are; None where they are not known at load."""
+    """Give the constant whose values an output selects or moves; None if not known at load."""
     while node.get_type_name() in KEEPS_VALUES:
         node = node.input_value(0).get_node()
     return value_of(node)
 
 
 def _least(shape: ov.PartialShape, axes: Sequence[int] | None) -> int:
-    """Give the least size of some dimensions, of those that are not empty."""
+    """Give the least size of some dimensions, at least 1: empty data has its own guard."""
     if shape.rank.is_dynamic or not axes:
         return 1
     return max(1, min(int(shape[axis].get_min_length()) for axis in axes))

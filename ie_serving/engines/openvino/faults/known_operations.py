@@ -1,13 +1,13 @@
-"""What OpenVINO's CPU plugin does with an operation whose input is empty, and which may fail.
+"""Tables of operations by how OpenVINO's CPU plugin handles an empty input, and of those that fail.
 
-Names as `ov.Node.get_type_name()` gives them. An operation that stands in no table is treated with
-caution: a name that is missing makes a model slower, one too many makes it wrong. Measured with
+Names as `ov.Node.get_type_name()` gives them. An operation that is in no table gets the guards: a
+missing name makes a model slower, a wrong name makes its answers wrong. Measured with
 OpenVINO 2026.4 (`tests/unit/engines/openvino/faults/test_hazards.py`).
 """
 
 
 def named(names: str) -> frozenset[str]:
-    """Give the names of a text, which blanks part."""
+    """Split a text of names at blanks."""
     return frozenset(names.split())
 
 
@@ -22,7 +22,7 @@ EMPTY_FROM_EMPTY = named(
     "Slice SoftMax SoftPlus SoftSign Softmax Split Sqrt SquaredDifference Squeeze Subtract "
     "Swish Tan Tanh Tile Transpose Unsqueeze VariadicSplit"
 )
-"""Their output is empty when a tensor that they compute with is: nothing can show through."""
+"""Operations whose output is empty if an input tensor is, so it cannot hold older data."""
 
 COMPUTES_FROM_EMPTY = named(
     "Assign Broadcast Bucketize Concat Constant Einsum If Loop MatMul NonZero OneHot Pad "
@@ -30,11 +30,11 @@ COMPUTES_FROM_EMPTY = named(
     "ReduceMean ReduceMin ReduceProd ReduceSum ScatterElementsUpdate ScatterNDUpdate "
     "ScatterUpdate ShapeOf TensorIterator"
 )
-"""The plugin computes them, rather than skips them, when an input is empty."""
+"""Operations that the plugin computes, rather than skips, if an input is empty."""
 
 ENDS_OF_NOTHING = named("boolean i8 u8 i32")
-"""Element types of which the greatest and the least of nothing are the ends, as in TensorFlow. Of
-others the plugin gives those of 32 bits, or of finite floats, and of the mean always 0."""
+"""Element types whose maximum or minimum of no elements is an end of the type, as in TensorFlow.
+For others the plugin gives an end of int32 or of finite floats; a mean is always 0."""
 
 NEVER_FAILS = (EMPTY_FROM_EMPTY - {"ReverseSequence"}) | named(
     "AdaptiveAvgPool AdaptiveMaxPool AvgPool BatchNormInference BatchToSpace Broadcast "
@@ -45,4 +45,4 @@ NEVER_FAILS = (EMPTY_FROM_EMPTY - {"ReverseSequence"}) | named(
     "ReduceMean ReduceMin ReduceProd ReduceSum RegionYolo ReorgYolo ScaledDotProductAttention "
     "SearchSorted ShapeOf ShuffleChannels SpaceToBatch SpaceToDepth StridedSlice TopK"
 )
-"""They cannot fail once the shapes of their inputs fit. Any other may refuse values."""
+"""Operations that cannot fail once the shapes of their inputs fit. Others may refuse values."""

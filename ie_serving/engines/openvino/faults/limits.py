@@ -1,9 +1,9 @@
-"""Values that OpenVINO's CPU plugin computes places of memory from, and does not check.
+"""Bounds values from which OpenVINO's CPU plugin computes addresses without a check.
 
-Measured with OpenVINO 2026.4: each of them ended the process, or gave what another request had
-left. What models compute (regions of interest, lengths) is bounded in the graph. What they hold
-themselves (axes, blocks, sizes of frames) is not worth that: a model whose requests choose it is
-not served.
+Measured with OpenVINO 2026.4: each of them ended the process, or returned data of another request.
+Values that models usually compute (regions of interest, lengths) are bounded in the graph. Values
+that are usually constants (axes, blocks, sizes of frames) get no guard: a model whose requests
+choose them is not served.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -21,28 +21,28 @@ from ie_serving.engines.openvino.graphs.rules import Ask, Rule, Visit
 from ie_serving.engines.openvino.graphs.sources import is_among
 
 FARTHEST = 16
-"""How far a region may reach, in sizes of its image; models clip them, so that twice is rare. With
-`sampling_ratio` 0 the plugin takes as many samples as a region is large."""
+"""Most that a region may reach, in sizes of its image; models clip regions, so that 2 is rare. With
+`sampling_ratio` 0 the plugin takes a number of samples proportional to a region's size."""
 
 FARTHEST_OFFSET = float(1 << 24)
-"""Of a pixel that `DeformableConvolution` takes; beyond it a float32 has no fractions."""
+"""Largest offset in `DeformableConvolution`, in pixels; beyond it a float32 has no fractions."""
 
 GREATEST = float(np.finfo(np.float32).max)
 
 Row = Callable[[ov.Node], ov.Node]
-"""From an operation to limits, float32, which are broadcast to the input."""
+"""Gives the limits of an operation's input: float32, broadcast to the input."""
 
 
 @dataclass(frozen=True)
 class _Limits:
-    """What one input of an operation may be, both ends included."""
+    """The range of one input of an operation, both ends included."""
 
     number: int
     low: Row
     high: Row
 
     def guard(self, node: ov.Node, _: Visit) -> Iterator[Flag]:
-        """Bound the input, unless the model holds it."""
+        """Bound the input, unless it is a constant of the model."""
         if node.input_value(self.number).get_node().get_type_name() == "Constant":
             return
         values = op.convert(node.input_value(self.number), "f32")
@@ -87,12 +87,12 @@ def _has_its_channels(node: ov.Node) -> bool:
 
 
 def _lengths(number: int) -> Ask:
-    """Bound the lengths of a recurrent layer; in open shapes, where they are ignored, to all."""
+    """Bound a recurrent layer's lengths; open shapes ignore lengths, so only full ones pass."""
 
     def guard(node: ov.Node, here: Visit) -> Iterator[Flag]:
         is_open = node.get_input_partial_shape(0).is_dynamic
-        # Those made of a shape are what exports without lengths write. Those that the model holds
-        # are effective where all sizes are known.
+        # Exports without lengths compute them from a shape. Constant lengths take effect only if
+        # all sizes are known.
         is_held = node.input_value(number).get_node().get_type_name() == "Constant"
         is_in_question = is_open if is_held else is_among(here.sources, node, number)
         if not is_in_question:
@@ -115,7 +115,7 @@ def _lengths(number: int) -> Ask:
 
 
 def _weighed(node: ov.Node, _: Visit) -> Iterator[Flag]:
-    """Let a `Multinomial` draw from rows that it can draw from; else it leaves what was there."""
+    """Flag rows that a `Multinomial` cannot draw from, whose output it would leave unwritten."""
     weights = op.convert(node.input_value(0), "f32")
     best = op.reduce_max(weights, int64([-1]), True)
     # A row may have weights of 0. Their logarithms are minus infinity, or the least float32.
@@ -128,7 +128,7 @@ def _weighed(node: ov.Node, _: Visit) -> Iterator[Flag]:
 
 
 def _chosen(node: ov.Node, here: Visit) -> Iterator[Flag]:
-    """Flag a `TopK` of more values than its axis has: of an empty axis it leaves what was there."""
+    """Flag a `TopK` of more values than its axis has; on an empty axis it writes no output."""
     if not is_among(here.sources, node, 1):
         return
     asked = op.convert(node.input_value(1), "f32")
@@ -152,7 +152,7 @@ def _is_known(node: ov.Node) -> bool:
 def _divided(node: ov.Node, _: Visit) -> Iterator[Flag]:
     """Flag parts that are longer than the whole: a rest of -1 counts as "not known".
 
-    Lengths that the model holds stay as they are: what reads the parts may need their sizes.
+    Lengths that are constants stay as they are: readers of the parts may need their static sizes.
     """
     if _is_known(node):
         return
@@ -172,7 +172,7 @@ def _is(value: float) -> Row:
 
 
 def _size(place: int, less: int = 0) -> Row:
-    """Give a size of the first input, less a number."""
+    """Give the size of the first input at `place`, minus `less`."""
 
     def row(node: ov.Node) -> ov.Node:
         sizes = op.convert(op.shape_of(node.input_value(0)), "f32")
@@ -182,7 +182,7 @@ def _size(place: int, less: int = 0) -> Row:
 
 
 def _reach(node: ov.Node) -> ov.Node:
-    """Give how far regions may reach: beyond that, in pixels of the picture, none is meant."""
+    """Give how far regions may reach, in pixels of the picture."""
     scale = float(node.get_attributes().get("spatial_scale", 1.0)) or 1.0
     longest = op.add(_size(2)(node), _size(3)(node))
     return op.multiply(longest, float32([FARTHEST / abs(scale)]))
@@ -193,12 +193,12 @@ def _backwards(node: ov.Node) -> ov.Node:
 
 
 def _rank(node: ov.Node) -> ov.Node:
-    """Give how many dimensions the first input has, as a number: axes may be one, or a row."""
+    """Give the rank of the first input as a scalar: axes may be a scalar or a row."""
     return op.squeeze(op.convert(op.shape_of(op.shape_of(node.input_value(0))), "f32"))
 
 
 def _with_batch(first: Row, others: Row) -> Row:
-    """Give the limits of regions whose first column is the place in the batch."""
+    """Give the limits of regions whose first column is the index in the batch."""
     return lambda node: op.concat([first(node), *(others(node) for _ in range(4))], 0)
 
 
@@ -239,7 +239,7 @@ REFUSED: Sequence[Rule[Ask]] = (
     ),
     Rule("regions_without_their_channels_write_elsewhere", "RegionYolo", _refuse_few_channels),
 )
-"""Operations that are not served where a request may choose the inputs of these numbers."""
+"""Operations that refuse the model if a request may choose the inputs with these numbers."""
 
 RULES: Sequence[Rule[Ask]] = (
     Rule(_LENGTHS, "GRUSequence RNNSequence", _lengths(2)),

@@ -1,12 +1,12 @@
-"""Rounds of loops that the values of a request decide, bounded.
+"""Bounds the rounds of loops where the values of a request decide them.
 
-A loop of 2^31 rounds holds its thread for half a day, and no deadline ends it: OpenVINO heeds a
-cancellation between two operations only, and a loop is one. In a guarded graph each loop counts its
-rounds, with those of the loops inside of it, and ends at `MOST_ROUNDS`. A flag tells of it, so that
-the request is refused.
+A loop of 2^31 rounds keeps its thread busy for half a day, and no deadline ends it: OpenVINO checks
+for a cancellation only between two operations, and a loop is one operation. In a guarded graph each
+loop counts its rounds, including those of the loops inside it, and ends at `MOST_ROUNDS`; a flag
+then refuses the request.
 
-A loop without any round leaves outputs that hold something of each round, or of the last, as the
-request before left them (measured with OpenVINO 2026.4). So such a request is refused as well.
+After a loop without any round, outputs that collect each round, or take the last, hold the data of
+the previous request (measured with OpenVINO 2026.4). So such a request is refused as well.
 """
 
 from collections.abc import Iterator, Sequence
@@ -30,11 +30,11 @@ from ie_serving.engines.openvino.graphs.rules import Ask, Rule, Visit
 from ie_serving.engines.openvino.graphs.sources import is_among
 
 MOST_ROUNDS = 100_000
-"""Rounds of one loop: about two seconds where its body does next to nothing."""
+"""Most rounds of one loop, about 2 s with a minimal body; beyond it the request is refused."""
 
 
 def _take_out(node: ov.Node, here: Visit) -> Iterator[Flag]:
-    """Take what was found in the bodies of an operation out of them, and bound its rounds."""
+    """Move the flags in the bodies of an operation out of them, and bound its rounds."""
     yield from carried(node, [body.flags for body in here.inner])
     if node.get_type_name() == "Loop":
         yield from _guard_first_round(node)
@@ -44,7 +44,7 @@ def _take_out(node: ov.Node, here: Visit) -> Iterator[Flag]:
 
 
 def _guard_rounds(node: ov.Node, here: Visit) -> Iterator[Flag]:
-    """Count the rounds of a `Loop`, with those inside of it; bound them, with a flag."""
+    """Count the rounds of a `Loop` and of the loops inside it; bound them, with a flag."""
     (body,) = here.inner
     if body.rounds or not _surely_few(node, here):
         count = op.convert(_bounded(node, body.rounds), "i32")
@@ -57,7 +57,7 @@ def _guard_rounds(node: ov.Node, here: Visit) -> Iterator[Flag]:
 
 
 def _guard_first_round(node: ov.Node) -> Iterator[Flag]:
-    """Give a flag where the request decides whether a loop has the round that it needs."""
+    """Give a flag if the request decides whether a loop has any round, and the outputs need one."""
     known = [known_input(node, number) for number in range(2)]
     # A negative count is no limit.
     if not _gives_of_rounds(node) or all(value is not None and value.all() for value in known):
@@ -70,7 +70,7 @@ def _guard_first_round(node: ov.Node) -> Iterator[Flag]:
 
 
 def _gives_of_rounds(node: ov.Node) -> bool:
-    """Tell whether an output holds what rounds have made, and not what is carried through them."""
+    """Tell whether an output holds results of rounds, not a value carried from round to round."""
     carried = {
         each.body_value_index
         for each in node.get_input_descriptions()
@@ -80,7 +80,7 @@ def _gives_of_rounds(node: ov.Node) -> bool:
 
 
 def _surely_few(node: ov.Node, here: Visit) -> bool:
-    """Tell whether the model itself, or the shapes of the inputs, say how many rounds there are."""
+    """Tell whether constants of the model, or the shapes of the inputs, bound the rounds."""
     trips = known_input(node, 0)
     if trips is not None:
         count = int(trips.item())
@@ -90,13 +90,13 @@ def _surely_few(node: ov.Node, here: Visit) -> bool:
 
 
 def _has_no_condition(node: ov.Node) -> bool:
-    """Tell whether a loop goes on until its count is reached."""
+    """Tell whether a loop runs until its count, without a condition that ends it earlier."""
     condition = known_input(_condition(node), 0)
     return condition is not None and bool(condition.all())
 
 
 def _condition(node: ov.Node) -> ov.Node:
-    """Give the result of a loop's body that says whether there is another round."""
+    """Give the result of a loop's body that decides whether another round follows."""
     (body,) = bodies(node)
     return body.get_results()[node.get_special_body_ports()[1]]
 
@@ -109,7 +109,7 @@ def _bounded(node: ov.Node, inside: Sequence[ov.Node]) -> ov.Output:
         condition = _condition(node)
         goes_on = condition.input_value(0)
         few = op.less(count, int32([MOST_ROUNDS]))
-        # Of the condition's own shape, () or (1,), which the plugin expects of it.
+        # The plugin expects the condition's own shape, () or (1,).
         shape = int64(goes_on.get_partial_shape().to_shape())
         both = op.logical_and(goes_on, op.reshape(few, shape, False))
         condition.input(0).replace_source_output(both.output(0))
@@ -119,7 +119,7 @@ def _bounded(node: ov.Node, inside: Sequence[ov.Node]) -> ov.Output:
 
 
 def _summed(node: ov.Node, inner: Sequence[Sequence[ov.Node]]) -> ov.Node:
-    """Give what was counted in the branch that is taken, or in all rounds of a TensorIterator."""
+    """Give the count of the branch that is taken, or of all rounds of a TensorIterator."""
     if node.get_type_name() == BRANCH:
         out = of_branches(node, [reduce(op.add, counts, zeros(1)) for counts in inner])
     else:
@@ -134,4 +134,4 @@ RULES: Sequence[Rule[Ask]] = (
         _take_out,
     ),
 )
-"""Behind all others: the flags of bodies are complete then."""
+"""Applied after all other rules, when the flags of bodies are complete."""

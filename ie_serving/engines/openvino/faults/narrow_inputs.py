@@ -1,9 +1,9 @@
-"""Numbers that the CPU plugin would silently cut to 32 bits.
+"""Refuses input values that the CPU plugin would silently cut to 32 bits.
 
 The plugin converts 64-bit and unsigned 32-bit inputs to int32 before it computes: 2**40 becomes 0.
-Only what goes straight to an output, or is converted to floating point first, keeps all its bits.
-Doubles become floats, and those beyond a float's range, infinity included, its largest one; where
-they are given as floats (`interface/specs.py`) infinity stays.
+Only an input that goes straight to an output, or is first converted to floating point, keeps all
+bits. Doubles become floats, and doubles beyond a float's range, infinity included, the largest
+float; if the server passes doubles as floats (`interface/specs.py`) infinity stays.
 Measured with OpenVINO 2026.4 (`tests/unit/engines/openvino/faults/test_narrow_inputs.py`); what
 the compiled graph does with each input is read from its runtime model.
 """
@@ -38,11 +38,11 @@ def narrowed(compiled: ov.CompiledModel, ports: tuple[Port, ...]) -> list[Port]:
 
 
 def check_range(port: Port, kind: ov.Type, array: Array) -> None:
-    """Refuse values that the engine would change.
+    """Refuse values that the plugin would change.
 
     Args:
         port: of the compiled model.
-        kind: element type that the compiled model takes there.
+        kind: element type that the compiled model takes at this port.
         array: of a request.
 
     Raises:

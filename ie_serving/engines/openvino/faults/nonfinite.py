@@ -1,13 +1,12 @@
-"""NaN and positive infinity of a request, which OpenVINO's CPU plugin loses in some operations.
+"""Keeps NaN and positive infinity of a request where OpenVINO's CPU plugin would lose them.
 
-It takes the greater of two numbers by an instruction that gives the second one where either is NaN,
-so that `Relu` makes 0 of it, and clips exponents by another, so that `Exp` makes it infinite. Which
-operations do so depends on the instructions of the CPU. A graph that looks for NaN at each of them
-takes longer, and few requests carry any. So such a graph is compiled beside the usual one when the
-first request comes that needs it (`engines/run/detour.py`).
+The plugin's maximum instruction returns the second operand if either is NaN, so `Relu` turns NaN
+into 0; its clipping of exponents makes `Exp` turn NaN into infinity. Which operations are affected
+depends on the instruction set of the CPU. A graph with a check at each of them takes longer, and
+few requests contain NaN. So that graph is compiled beside the usual one when the first request
+comes that needs it (`engines/run/detour.py`).
 
-Of an operation that is neither known to keep NaN nor can be made to, a request that gives it some
-is refused.
+A request is refused if NaN or infinity reaches an operation that neither keeps it nor has a rule.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -28,12 +27,12 @@ from ie_serving.engines.run.program import Runs
 
 @dataclass(frozen=True)
 class Nonfinite:
-    """What becomes of NaN and infinity in the requests of a graph; by default what OpenVINO makes.
+    """How a graph treats NaN and infinity in requests; by default as OpenVINO does.
 
     Attributes:
-        kept: this graph is to keep them.
-        elsewhere: compiles one that does; called with the first request that has any, if this graph
-            may lose them. Raises LoadFailed.
+        kept: this graph keeps them.
+        elsewhere: compiles a graph that keeps them; called at the first request that contains any,
+            if this graph may lose them. Raises LoadFailed.
     """
 
     kept: bool = False
@@ -47,24 +46,24 @@ MOVES = named(
     "Select ShapeOf ShuffleChannels Slice SpaceToBatch SpaceToDepth Split Squeeze StridedSlice "
     "TensorIterator Tile Transpose Unsqueeze VariadicSplit"
 )
-"""Operations that pass NaN on as it is. Loops and branches do what their bodies do."""
+"""Operations that pass NaN on unchanged. Loops and branches do what their bodies do."""
 COMPUTES = named(
     "Add AvgPool BatchNormInference Convolution ConvolutionBackpropData CumSum Divide Einsum Equal "
     "Greater GreaterEqual GroupConvolution GroupConvolutionBackpropData IsFinite IsInf IsNaN Less "
     "LessEqual MatMul MVN Multiply Negative NormalizeL2 NotEqual Power ReduceL1 ReduceL2 "
     "ReduceMean ReduceProd ReduceSum SquaredDifference Subtract"
 )
-"""Operations that compute with NaN as IEEE 754 says."""
+"""Operations that compute with NaN as IEEE 754 requires."""
 
 
 def loses_nonfinite(model: ov.Model) -> bool:
-    """Tell whether a graph takes floats, and some operation may lose NaN among them."""
+    """Tell whether a graph has float inputs and an operation that may lose NaN."""
     takes_floats = any(port.get_element_type().is_real() for port in model.inputs)
     return takes_floats and any(map(_may_lose, all_operations(model)))
 
 
 def _refuse_nonfinite(node: ov.Node, _: Visit) -> Iterator[Flag]:
-    """Give a flag for an operation that is given NaN and may lose it."""
+    """Give a flag that is raised if an operation gets NaN or infinity and may lose it."""
     if _may_lose(node) and not _is_changed(node):
         yield _given(node)
 
@@ -77,7 +76,7 @@ def _may_lose(node: ov.Node) -> bool:
 
 
 def _floats(node: ov.Node) -> list[ov.Output]:
-    """List the inputs that are floats and no constants."""
+    """List the inputs that are floats and not constants."""
     return [
         each
         for each in node.input_values()
@@ -90,7 +89,7 @@ def _is_real(output: ov.Output) -> bool:
 
 
 def _is_changed(node: ov.Node) -> bool:
-    # What stands behind an operation is broadcast as numpy does it.
+    # The rules append operations that broadcast as numpy does.
     aligned = node.get_attributes().get("auto_broadcast", "numpy") != "pdpd"
     return aligned and node.get_type_name() in _KEPT
 
@@ -112,7 +111,7 @@ def _is_nan(values: Operand) -> ov.Node:
 
 
 def _is_odd(values: Operand) -> ov.Node:
-    """Tell of each number whether it is NaN or positive infinity."""
+    """Give for each number whether it is NaN or positive infinity."""
     return op.logical_not(op.less(op.convert(values, "f32"), float32(np.inf)))
 
 
@@ -125,20 +124,20 @@ def _kept(keep: Callable[[ov.Node], None]) -> Ask:
 
 
 def _keep_own(node: ov.Node) -> None:
-    """Where a number is NaN its result is."""
+    """Make each result NaN whose operand is NaN."""
     given = node.input_value(0)
     put_behind(node.output(0), lambda y: op.select(_is_nan(given), given, y))
 
 
 def _keep_both(node: ov.Node) -> None:
-    """Where either of two numbers is NaN the result is their sum, which is NaN too."""
+    """Replace each result that has a NaN operand by the operands' sum, which is NaN."""
     one, other = node.input_values()
     either = op.logical_or(_is_nan(one), _is_nan(other))
     put_behind(node.output(0), lambda y: op.select(either, op.add(one, other), y))
 
 
 def _keep_of_axes(node: ov.Node) -> None:
-    """Where one of the reduced numbers is NaN the result is."""
+    """Make each reduction NaN that includes a NaN."""
     given, axes = node.input_values()
     kept = node.get_attributes()["keep_dims"]
     odd = op.reduce_logical_or(_is_nan(given), axes, kept)
@@ -146,7 +145,7 @@ def _keep_of_axes(node: ov.Node) -> None:
 
 
 def _keep_of_row(node: ov.Node) -> None:
-    """Where a row of a softmax holds NaN, or infinity lowered by itself, all of it is NaN."""
+    """Make a row of a softmax NaN if it contains NaN or infinity: infinity less itself is NaN."""
     given = node.input_value(0)
     axis = int64([node.get_attributes()["axis"]])
     odd = op.reduce_logical_or(_is_odd(given), axis, True)
@@ -158,7 +157,7 @@ def _nan_like(output: ov.Output) -> ov.Node:
 
 
 def _unlike_zero(node: ov.Node) -> None:
-    """NaN is true, as all that is not 0."""
+    """Convert NaN to true, like every number that is not 0."""
     given = node.input_value(0)
     zero = op.convert(float32(0), given.get_element_type())
     replace(node.output(0), op.not_equal(given, zero).output(0))
@@ -169,7 +168,7 @@ _OWN = (
     "Gelu HSigmoid HSwish HardSigmoid Log Mish PRelu Relu Round Selu Sigmoid Sign Sin Sinh "
     "SoftPlus SoftSign Sqrt Swish Tan Tanh"
 )
-"""Operations of which each result follows from one number."""
+"""Operations that compute each result from one number."""
 
 KEEPING: Sequence[Rule[Ask]] = (
     Rule("nan_is_lost", _OWN, _kept(_keep_own)),
@@ -178,8 +177,8 @@ KEEPING: Sequence[Rule[Ask]] = (
     Rule("nan_is_lost", "Maximum Minimum", _kept(_keep_both)),
     Rule("nan_is_lost", "ReduceMax ReduceMin", _kept(_keep_of_axes)),
 )
-"""Let NaN and infinity come out of a graph as the operations mean."""
+"""Rules that make operations keep NaN and infinity as their definitions require."""
 _KEPT = named(" ".join(rule.kinds for rule in KEEPING))
 
 REFUSED: Sequence[Rule[Ask]] = (Rule("nan_is_lost", "", _refuse_nonfinite),)
-"""For a graph that `KEEPING` has changed."""
+"""Applied to a graph that `KEEPING` has changed."""

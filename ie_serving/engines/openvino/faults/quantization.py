@@ -1,8 +1,8 @@
-"""Fake quantization of TensorFlow, which rounds halves up; OpenVINO rounds them to even.
+"""Makes fake quantization round halves up, as TensorFlow does; OpenVINO rounds them to even.
 
-Halves are common: of the range 0 to 6 in 256 steps, 1.0 is 42.5 steps. So the ends of what is
-quantized are lowered by a small part of a step, less than float32 tells apart at the last of 256.
-The operation stays the same, and models that are quantized are still computed in 8 bits.
+Halves are common: in the range 0 to 6 with 256 levels, 1.0 is 42.5 steps. So both ends of the input
+range are lowered by a small part of a step, less than float32 resolves at the last of 256 levels.
+The operation stays the same, so quantized models are still computed in 8 bits.
 """
 
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ from ie_serving.engines.openvino.graphs.constants import float32
 from ie_serving.engines.openvino.graphs.rules import Ask, Rule, Visit
 
 _PART = 2.0**-15
-"""Of a step: two roundings of a float32 near 255."""
+"""Part of a step by which the ends are lowered: two roundings of a float32 near 255."""
 
 
 def _round_halves_up(node: ov.Node, _here: Visit) -> None:
@@ -27,4 +27,4 @@ def _round_halves_up(node: ov.Node, _here: Visit) -> None:
 
 
 RULES: Sequence[Rule[Ask]] = (Rule("halves_are_rounded_to_even", "FakeQuantize", _round_halves_up),)
-"""Of graphs that TensorFlow's front end made."""
+"""Applied to graphs that TensorFlow's front end made."""

@@ -1,6 +1,6 @@
-"""`Range`: its length bounded, and none in the wrong direction.
+"""Bounds the length of a `Range`, and guards against a step in the wrong direction.
 
-The CPU plugin takes the length without its sign: from 5 to 0 by steps of 1 it gives 5, 6, 7, 8, 9,
+The CPU plugin ignores the sign of the length: from 5 to 0 by steps of 1 it gives 5, 6, 7, 8, 9,
 where TensorFlow refuses and ONNX gives nothing. Measured with OpenVINO 2026.4.
 """
 
@@ -24,7 +24,7 @@ MOVES = frozenset(
     {"Convert", "Gather", "ReduceMax", "ReduceProd", "ReduceSum", "Reshape", "Slice"}
     | {"Squeeze", "StridedSlice", "Unsqueeze"}
 )
-"""Operations that give no negative number where their inputs, or the first of them, have none."""
+"""Operations without negative results if their inputs, or the first input, have none."""
 INTEGERS = frozenset({"i32", "i64"})
 GREATEST_HALF = 65504
 
@@ -32,7 +32,7 @@ GREATEST_HALF = 65504
 def _guard_range(node: ov.Node, here: Visit) -> Iterator[Flag]:
     """Bound a `Range`; give a flag if its ends are values of a request.
 
-    One in the wrong direction gives nothing, as in ONNX, or is refused.
+    A range in the wrong direction becomes empty, as in ONNX, or is refused.
     """
     if _surely_forward(node):
         return
@@ -43,7 +43,7 @@ def _guard_range(node: ov.Node, here: Visit) -> Iterator[Flag]:
 
 
 def _surely_forward(node: ov.Node) -> bool:
-    """Tell whether it counts upwards from 0 or below to what is never negative, as sizes are."""
+    """Tell whether a range counts upwards from 0 or below to a number that cannot be negative."""
     start, step = known_input(node, 0), known_input(node, 2)
     if start is None or step is None:
         return False
@@ -70,8 +70,8 @@ def _goes_forward(node: ov.Node) -> ov.Node:
     forward = op.greater_equal(_length(node), float32(0))
     if start.get_element_type() != stop.get_element_type() or not _is_integer(start):
         return forward
-    # As integers too: floats show no difference of 1 above 2**24. Ends that are so far apart that
-    # this overflows ask for more than may be asked for.
+    # Compared as integers too: float32 shows no difference of 1 above 2**24. If the difference
+    # overflows, the range is longer than the limit anyway.
     exact = op.multiply(op.convert(op.subtract(stop, start), "f32"), op.convert(step, "f32"))
     return op.logical_and(forward, op.greater_equal(exact, float32(0)))
 
@@ -87,7 +87,7 @@ def _length(node: ov.Node) -> ov.Node:
 
 def _refusal(node: ov.Node, forward: ov.Node | None) -> Flag:
     step = op.convert(node.input_value(2), "f32")
-    # Written so that NaN, of zero steps and infinities, does not fit.
+    # Both comparisons are false for NaN, which steps of 0 and infinities give.
     fits = op.logical_and(
         op.less(_length(node), float32(MOST_ELEMENTS)),
         op.not_equal(step, float32(0)),
@@ -103,7 +103,7 @@ def _refusal(node: ov.Node, forward: ov.Node | None) -> Flag:
 
 
 def _is_half(node: ov.Node, number: int) -> ov.Node:
-    """Tell whether float16 has a number; for others the plugin gives infinities."""
+    """Tell whether a number is in float16's range; for others the plugin gives infinities."""
     given = op.abs(op.convert(node.input_value(number), "f32"))
     return op.less_equal(given, float32(GREATEST_HALF))
 

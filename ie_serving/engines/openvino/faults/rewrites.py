@@ -1,7 +1,7 @@
-"""Operations that OpenVINO's CPU plugin runs wrongly as they stand, changed before the compile.
+"""Replaces, before the compile, operations that OpenVINO's CPU plugin computes wrongly.
 
-`READ` changes the graph as it was read, `SIZED` once the sizes of its inputs are what they will be.
-The canaries that each rule names say what is wrong; `docs/reference/openvino-faults.md` has their
+`READ` changes the graph as it was read, `SIZED` changes it once the sizes of its inputs are final.
+Each rule names a canary that describes the fault; `docs/reference/openvino-faults.md` has their
 texts. Measured with OpenVINO 2026.4 (`tests/unit/engines/openvino/faults/test_rewrites.py`).
 """
 
@@ -31,28 +31,28 @@ _COMPUTED_AS: Mapping[str, str] = {
     **dict.fromkeys(("f16", "f64"), "f32"),
     **dict.fromkeys(("i16", "u16", "u32", "i64", "u64"), "i32"),
 }
-"""Types that the plugin computes in others, and converts back where they are outputs."""
+"""Type in which the plugin computes a type; it converts outputs back."""
 _FLAGS = 2
-"""Number of the output of SparseFillEmptyRows that tells which rows were empty."""
+"""Number of the output of SparseFillEmptyRows with the flags of empty rows."""
 _PLACES = 2
-"""Number of the output of Unique that tells where each element is among the unique ones."""
+"""Number of the output of Unique with the index of each element among the unique ones."""
 
 _STABLE_VALUES = 10
-"""Values up to which a `TopK` is stable whatever the size: 5 of 1,001 take 160 us instead of 105,
-but 300 of 8,400 would take 30 ms instead of 0.6."""
+"""Number of values up to which a `TopK` is made stable for any row length: 5 of 1,001 take 160 us
+instead of 105 us, but 300 of 8,400 would take 30 ms instead of 0.6 ms."""
 _STABLE_SIZE = 256
-"""Elements in a row up to which a `TopK` is stable whatever the number of values."""
+"""Row length up to which a `TopK` is made stable for any number of values."""
 _THRESHOLD, _FILLING = 3, 3
-"""Inputs: of NonMaxSuppression, by how much boxes may overlap; of Pad, what it fills with."""
+"""Inputs: of NonMaxSuppression, the overlap threshold; of Pad, the padding value."""
 _HALF_STEP = 2.0**-24 * 1.001
-"""A float32 plus this part of it, rounded, is the next float32."""
+"""A float32 times 1 plus this, rounded, is the next float32."""
 _LEAST = 1.1754944e-38
-"""Least float32 that the plugin does not take for 0."""
+"""Least float32 that the plugin does not flush to 0."""
 
 _RIGHT_AXES = 3
-"""Axes up to which a `Tile` is right: a size and a repeat for each make six dimensions."""
+"""Rank up to which a `Tile` is right: a size and a repeat for each axis make six dimensions."""
 _TILED_AXES = 2
-"""Axes that one `Tile` may repeat among any number of others."""
+"""Number of axes that one `Tile` of any rank may repeat."""
 
 
 def _gather(node: ov.Node, _: Visit) -> None:
@@ -64,7 +64,7 @@ def _gather(node: ov.Node, _: Visit) -> None:
 
 
 def _give_nothing(node: ov.Node) -> None:
-    """Give what a `Gather` gives of which a size is 0, without any division by it."""
+    """Replace a `Gather` with a size of 0, by which the plugin would divide."""
     data, places, _ = node.input_values()
     at, rank = known_input(node, 2), rank_of(data.get_partial_shape())
     if at is None or rank is None or node.get_attributes().get("batch_dims", 0):
@@ -78,7 +78,7 @@ def _give_nothing(node: ov.Node) -> None:
 
 
 def _gather_without_batch(node: ov.Node) -> None:
-    """Leave out dimensions of a batch that are all 1, by which it gathers the same."""
+    """Drop the batch dimensions of a `Gather` if all are 1; the result is the same."""
     shape = node.get_input_partial_shape(1)
     batch = node.get_attributes().get("batch_dims", 0)
     if not batch or shape.rank.is_dynamic:
@@ -90,9 +90,9 @@ def _gather_without_batch(node: ov.Node) -> None:
 
 
 def _keep_outputs(node: ov.Node, here: Visit) -> None:
-    """Let the outputs of an `If` be results, which share their memory with nothing.
+    """Add the outputs of an `If` as results of the graph, which share no memory.
 
-    Not where the plugin computes the type in another one: then a conversion stands between the two.
+    Not if the plugin computes the type in another one: then it converts between the two.
     """
     for output in node.outputs():
         if output.get_partial_shape().is_dynamic:
@@ -102,7 +102,7 @@ def _keep_outputs(node: ov.Node, here: Visit) -> None:
 
 
 def _convert_inside(node: ov.Node, output: ov.Output, computed: str) -> None:
-    """Convert an output of an `If` to another type inside of its branches, and back behind it."""
+    """Convert an output of an `If` to another type inside its branches, and back after it."""
     kind, readers = output.get_element_type(), list(output.get_target_inputs())
     for number, body in enumerate(bodies(node)):
         (place,) = [
@@ -120,21 +120,21 @@ def _convert_inside(node: ov.Node, output: ov.Output, computed: str) -> None:
 
 
 def _copy_strings(node: ov.Node, _: Visit) -> None:
-    """Reshape strings to the shape that they have: that does not copy them byte by byte."""
+    """Replace by a Reshape to the same shape, which does not copy strings byte by byte."""
     given, taken = node.input_value(0), node.output(0)
     if taken.get_element_type() == ov.Type.string:
         replace(taken, op.reshape(given, op.shape_of(given), special_zero=False).output(0))
 
 
 def _know_no_sizes(node: ov.Node, _: Visit) -> None:
-    """Replace the shape of a number, which has no dimensions, by what it is."""
+    """Replace the shape of a scalar by an empty constant."""
     if rank_of(node.get_input_partial_shape(0)) == 0:
         empty = op.convert(int64([]), node.get_output_element_type(0))
         replace(node.output(0), empty.output(0))
 
 
 def _give_all_frequencies(node: ov.Node, _: Visit) -> None:
-    """Add zeros for frequencies that the asked size needs and the input lacks."""
+    """Add zeros for frequencies that the requested size needs and the input lacks."""
     data, axes, rank = (
         node.input_value(0),
         known_input(node, 1),
@@ -143,10 +143,10 @@ def _give_all_frequencies(node: ov.Node, _: Visit) -> None:
     if node.get_input_size() < 3 or axes is None or rank is None:
         return
     sizes = op.convert(node.input_value(2), "i64")
-    # Axes are counted without the two parts of a number, which are the last dimension.
+    # The last dimension holds the two parts of a complex number and does not count as an axis.
     places = int64(np.where(axes < 0, axes + rank - 1, axes))
     has = op.gather(op.shape_of(data), places, int64(0))
-    # Of the last axis one side is given; -1 asks for as many as there are.
+    # The last axis holds one half of the spectrum; size -1 requests as many as there are.
     is_last = op.constant(np.arange(axes.size) == axes.size - 1)
     one_side = op.add(op.divide(sizes, int64(2)), int64(1))
     lacks = op.maximum(op.subtract(op.select(is_last, one_side, sizes), has), int64(0))
@@ -157,9 +157,9 @@ def _give_all_frequencies(node: ov.Node, _: Visit) -> None:
 
 
 def _fill_masks(node: ov.Node, _: Visit) -> None:
-    """Let each mask have an entry for each beginning; those that lack mean 0.
+    """Extend each mask with 0 to one entry for each begin.
 
-    An ellipsis alone cuts nothing off, and ends the process.
+    An ellipsis alone slices nothing, and ends the process.
     """
     count = node.get_input_partial_shape(1)[0]
     masks = node.get_attributes()
@@ -174,14 +174,14 @@ def _fill_masks(node: ov.Node, _: Visit) -> None:
 
 
 def _convert_flags(node: ov.Node, _: Visit) -> None:
-    """Compare the flags of empty rows with 0: those behind refuse the form that they have."""
+    """Compare the flags of empty rows with 0: operations that read them refuse their form."""
     flags = node.output(_FLAGS)
     if flags.get_target_inputs():
         put_behind(flags, lambda found: op.not_equal(op.convert(found, "i32"), int32(0)))
 
 
 def _tile_in_steps(node: ov.Node, _: Visit) -> None:
-    """Tile a few axes at a time; each step leaves the others as they are."""
+    """Split a `Tile` into several, each of which repeats a few axes."""
     data, repeats = node.input_values()
     rank, count = rank_of(data.get_partial_shape()), repeats.get_partial_shape()[0]
     if rank is None or count.is_dynamic or known_input(node, 1) is not None:
@@ -200,7 +200,7 @@ def _tile_in_steps(node: ov.Node, _: Visit) -> None:
 
 
 def _not_known_as_one(row: ov.Output) -> list[int]:
-    """List the places in a row of integers that may hold another number than 1."""
+    """List the indices of a row of integers whose value is not known to be 1."""
     node = row.get_node()
     ones: list[bool] = []
     for piece in node.input_values() if node.get_type_name() == "Concat" else [row]:
@@ -211,7 +211,7 @@ def _not_known_as_one(row: ov.Output) -> list[int]:
 
 
 def _constant_behind(output: ov.Output) -> Array | None:
-    """Give the value of a constant that was converted or has another rank; else None."""
+    """Give the value of a constant, also through a conversion or a change of rank; else None."""
     node = output.get_node()
     while node.get_type_name() in ("Convert", "Reshape", "Unsqueeze"):
         node = node.input_value(0).get_node()
@@ -219,23 +219,23 @@ def _constant_behind(output: ov.Output) -> Array | None:
 
 
 def _name_the_first(node: ov.Node, _: Visit) -> None:
-    """Tell a `TopK` to be stable where that takes little longer: the first of equal values then."""
+    """Make a `TopK` stable, so that the first of equal values wins, where that costs little."""
     count = known_input(node, 1)
     shape = node.get_input_partial_shape(0)
     size = shape[node.get_attributes()["axis"]] if shape.rank.is_static else ov.Dimension()
     few = count is not None and count.item() <= _STABLE_VALUES
     short = size.is_static and size.get_length() <= _STABLE_SIZE
-    # Those of older operation sets cannot be told.
+    # A TopK of an older operation set has no such attribute.
     if (few or short) and "stable" in node.get_attributes():
         node.set_attribute("stable", True)
-        node.set_attribute("sort", "value")  # what is stable is sorted
+        node.set_attribute("sort", "value")  # a stable TopK has to be sorted
 
 
 def _reach_infinity(node: ov.Node, _: Visit) -> None:
-    """Reduce halves, and double the result: the least finite float becomes infinite by it."""
+    """Halve the data and double the result, which turns the least finite float into infinity."""
     data, output = node.input_value(0), node.output(0)
     kind = data.get_element_type()
-    # Infinities of BF16 are the plugin's greatest numbers already, and compared with as such.
+    # The plugin already takes infinities of BF16 for its greatest numbers, also in comparisons.
     if not kind.is_real() or kind == ov.Type.bf16 or _is_of_softmax(data, output):
         return
     half, two = (op.convert(float32(number), kind) for number in (0.5, 2))
@@ -244,7 +244,7 @@ def _reach_infinity(node: ov.Node, _: Visit) -> None:
 
 
 def _widen_mean(node: ov.Node, _: Visit) -> None:
-    """Compute the mean of 8 bits with 32, which hold its sums."""
+    """Compute the mean of 8-bit integers in 32 bits, which hold its sums."""
     data, axes = node.input_values()
     kind = data.get_element_type()
     if kind not in (ov.Type.i8, ov.Type.u8):
@@ -256,7 +256,7 @@ def _widen_mean(node: ov.Node, _: Visit) -> None:
 
 
 def _is_of_softmax(data: ov.Output, greatest: ov.Output) -> bool:
-    """Tell whether the same numbers are lowered by their greatest alone, which is fused as is."""
+    """Tell whether a maximum is only subtracted from its own data: a softmax, which gets fused."""
     readers = list(greatest.get_target_inputs())
     if len(readers) != 1 or readers[0].get_node().get_type_name() != "Subtract":
         return False
@@ -265,7 +265,7 @@ def _is_of_softmax(data: ov.Output, greatest: ov.Output) -> bool:
 
 
 def _suppress_only_above(node: ov.Node, _: Visit) -> None:
-    """Raise the threshold to the next float."""
+    """Raise the threshold to the next float32, so that an overlap equal to it does not suppress."""
     if node.get_input_size() <= _THRESHOLD:
         return
     threshold, known = node.input_value(_THRESHOLD), known_input(node, _THRESHOLD)
@@ -278,7 +278,7 @@ def _suppress_only_above(node: ov.Node, _: Visit) -> None:
 
 
 def _fill_behind(node: ov.Node, _: Visit) -> None:
-    """Fill with 0, and take the computed number where nothing was taken from the data."""
+    """Pad with 0, then select the computed padding value outside the data."""
     if node.get_input_size() <= _FILLING or node.get_attributes()["pad_mode"] != "constant":
         return
     if known_input(node, _FILLING) is not None:
@@ -291,7 +291,7 @@ def _fill_behind(node: ov.Node, _: Visit) -> None:
 
 
 def _turn_around(compare: Callable[[ov.Output, ov.Output], ov.Node]) -> Ask:
-    """Compare floats the other way round."""
+    """Compare floats with the operands swapped."""
 
     def change(node: ov.Node, _: Visit) -> None:
         one, other = node.input_values()
@@ -302,7 +302,7 @@ def _turn_around(compare: Callable[[ov.Output, ov.Output], ov.Node]) -> Ask:
 
 
 def _say_dilations(node: ov.Node, _: Visit) -> None:
-    """Say that windows have no gaps, where nothing is said."""
+    """Set dilations that are not given to 1."""
     attributes = node.get_attributes()
     if attributes.get("dilations") == []:
         node.set_attribute("dilations", [1] * len(attributes["kernel"]))
@@ -318,7 +318,7 @@ def _find_along_first(node: ov.Node, _: Visit) -> None:
     place = int(axis.item()) % rank
     if place == 0:
         return
-    # Slices keep the order of their own axes, and so their order among each other.
+    # The other axes keep their order, and so the slices keep theirs.
     order = [place, *(each for each in range(rank) if each != place)]
     turned = op.transpose(node.input_value(0), int64(order)).output(0)
     node.input(0).replace_source_output(turned)
@@ -328,21 +328,21 @@ def _find_along_first(node: ov.Node, _: Visit) -> None:
 
 
 def _read_places(node: ov.Node, here: Visit) -> None:
-    """Let something read the place of each element among the unique ones."""
+    """Add a reader of the index of each element among the unique ones."""
     places = node.output(_PLACES)
     if not places.get_target_inputs():
         add_result(here.model, places)
 
 
 def _broadcast_to_nothing(node: ov.Node, _: Visit) -> None:
-    """Give a number as it is where there are no dimensions to broadcast it to."""
+    """Skip the broadcast of a scalar to the shape of a scalar."""
     data, count = node.input_value(0), node.get_input_partial_shape(1)
     if count.is_static and count.to_shape()[0] == 0 and data.get_partial_shape().rank == 0:
         replace(node.output(0), data)
 
 
 def _gather_by_no_coordinates(node: ov.Node, _: Visit) -> None:
-    """Give all of the data for each place."""
+    """Give all data for each index, as a `GatherND` with empty coordinates does."""
     data, places = node.input_values()
     shape = places.get_partial_shape()
     rank = rank_of(shape)
@@ -353,7 +353,7 @@ def _gather_by_no_coordinates(node: ov.Node, _: Visit) -> None:
 
 
 def _quantize_in_steps(node: ov.Node, _: Visit) -> None:
-    """Compute the same by other operations, where the number of channels is open."""
+    """Quantize by elementary operations if the number of channels is open."""
     data, low, high, least, greatest = node.input_values()
     shape = data.get_partial_shape()
     if shape.rank.is_dynamic or not any(
@@ -376,13 +376,13 @@ def _has_open_channels(shape: ov.PartialShape, ends: Sequence[int]) -> bool:
 
 
 def _mask_of_data(node: ov.Node) -> ov.Node:
-    """Tell which elements of a padded tensor are of the data."""
+    """Give true for the elements of a padded tensor that are data, false for padding."""
     shape, before, after = (
         node.get_input_partial_shape(0),
         known_input(node, 1),
         known_input(node, 2),
     )
-    # A constant: the plugin lets others write where it has computed one of constants alone.
+    # As a constant: the plugin reuses the memory of a mask that it computes from constants alone.
     if shape.is_static and before is not None and after is not None:
         mask: Array = np.array(True)
         for size, first, last in zip(shape.to_shape(), before, after, strict=True):

@@ -1,10 +1,9 @@
-"""Shapes that OpenVINO takes when it infers shapes, and an operation of its CPU plugin does not.
+"""Refuses shapes that OpenVINO's shape inference accepts but its CPU plugin cannot compute.
 
-It fails then. Where one thread infers, that is lost, and the answer is that of the request before;
-elsewhere valid requests fail from then on. So such shapes are refused when they are tried. Measured
-with OpenVINO 2026.4 (`test_shape_checks.py`). These are operations of which
-`known_operations.NEVER_FAILS` says that they take whatever is left; after a failure of any other
-the model is compiled anew.
+With one thread the error of such an operation is lost, and the answer is that of the previous
+request; otherwise later valid requests fail. So `running/shape_inference.py` refuses these shapes.
+Measured with OpenVINO 2026.4 (`test_shape_checks.py`). `known_operations.NEVER_FAILS` relies on
+these checks for the operations here; after a failure of any other the model is compiled again.
 """
 
 from collections.abc import Callable
@@ -17,12 +16,12 @@ from ie_serving.engines.openvino.graphs.shapes import elements
 
 
 def unfit(node: ov.Node) -> str | None:
-    """Say why an operation fails with the shapes that it has now; None where it does not."""
+    """Say why an operation fails with its present shapes; None if it does not."""
     return next((rule.do(node) for _, rule in _RULES.of(node)), None)
 
 
 def _asks_beyond(node: ov.Node) -> str | None:
-    """Compare what a `TopK` is asked for with its axis, where both are known."""
+    """Compare the number of values of a `TopK` with the size of its axis, if both are known."""
     if node.get_input_partial_shape(0).rank.is_dynamic:
         return None
     axis = int(node.get_attributes()["axis"])
@@ -34,7 +33,7 @@ def _asks_beyond(node: ov.Node) -> str | None:
 
 
 def _leaves_out_more_than_one(node: ov.Node) -> str | None:
-    """Find an axis that `Squeeze` is to leave out, and that has more than one place, or none."""
+    """Find an axis of a `Squeeze` whose size is not 1."""
     axes = known_input(node, 1)
     shape = node.get_input_partial_shape(0)
     if axes is None or shape.rank.is_dynamic:
@@ -47,9 +46,9 @@ def _leaves_out_more_than_one(node: ov.Node) -> str | None:
 
 
 def _slopes_do_not_fit(node: ov.Node) -> str | None:
-    """Compare the slopes of a `PRelu` with its channels; else they are to be those of each number.
+    """Check that the slopes of a `PRelu` are one for each channel, or broadcast to the values.
 
-    The plugin makes its output larger for them, or fails.
+    For other slopes the plugin enlarges the output, or fails.
     """
     shapes = [node.get_input_partial_shape(number) for number in range(2)]
     if any(shape.is_dynamic for shape in shapes):
@@ -64,7 +63,7 @@ def _slopes_do_not_fit(node: ov.Node) -> str | None:
 
 
 def _makes_other_sizes(node: ov.Node) -> str | None:
-    """Compare the numbers that a `Reshape` is given with those that it is to give."""
+    """Compare the number of elements before and after a `Reshape`."""
     given, made = node.get_input_partial_shape(0), node.get_output_partial_shape(0)
     before, after = elements(given), elements(made)
     if before is None or after is None or before == after:
@@ -90,4 +89,4 @@ _RULES: Rules[Callable[[ov.Node], str | None]] = Rules(
         Rule("too_many_values_are_those_of_another_request", "TopK", _asks_beyond),
     )
 )
-"""What says why an operation fails with its shapes."""
+"""Checks by operation; each says why an operation fails with its shapes, or gives None."""

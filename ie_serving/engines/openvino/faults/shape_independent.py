@@ -1,10 +1,10 @@
-"""Graphs that OpenVINO's CPU plugin computes alike in open and in known shapes.
+"""Finds graphs that give the same answers compiled with open and with static shapes.
 
-Where all sizes are known it goes other ways, of which some give other answers, or end the process.
-With 2026.4, of one row: floats that are cut to 8 bits wrap, instead of ending at the greatest
-number; a `TopK` of several names equal values in another order; quantized NaN become other numbers.
-So what infers a request alone, and not what infers it in a batch, is compiled in known shapes only
-where each operation is one of these, which `test_shape_independent.py` compares.
+With static shapes OpenVINO's CPU plugin uses other kernels; some give other answers, or end the
+process. With 2026.4, for one row: floats converted to 8 bits wrap instead of saturating; a `TopK`
+of several values orders equal ones differently; quantized NaN become other numbers. So the model
+for single requests, unlike the one for batches, is compiled with static shapes only if each
+operation is one of these, which `test_shape_independent.py` compares.
 """
 
 from collections.abc import Callable
@@ -18,7 +18,7 @@ from ie_serving.engines.openvino.graphs.walk import operations
 
 FLOATS = named("f16 f32")
 TYPES = FLOATS | named("i32 i64 boolean")
-"""Element types of what is moved; of others nothing was compared."""
+"""Element types for which operations that move data were compared."""
 MOVES = named(
     "Broadcast Concat Constant Convert Gather Parameter Reshape Result ShapeOf Slice Split Squeeze "
     "StridedSlice Transpose Unsqueeze VariadicSplit"
@@ -29,11 +29,11 @@ COMPUTES = named(
     "Power ReduceMax ReduceMean ReduceSum Relu Sigmoid SoftPlus Softmax Sqrt SquaredDifference "
     "Subtract Swish Tanh TopK"
 )
-"""What is computed of floats. Integers have ways of their own (`integers/exact.py`)."""
+"""Operations compared on floats. Integers have rules of their own (`integers/exact.py`)."""
 
 
 def computes_alike(model: ov.Model) -> bool:
-    """Tell whether each operation is one that is computed alike."""
+    """Tell whether every operation of a graph gives the same with open and with static shapes."""
     return all(map(_is_alike, operations(model)))
 
 
@@ -51,7 +51,7 @@ def _types(tensors: list[ov.Input] | list[ov.Output]) -> set[str]:
 
 
 def _widens(node: ov.Node) -> bool:
-    """Tell whether a `Convert` makes no number that does not fit."""
+    """Tell whether the target type of a `Convert` holds every value of the source type."""
     given, made = node.get_input_element_type(0), node.get_output_element_type(0)
     if made.get_type_name() == "boolean":
         return False
@@ -63,13 +63,13 @@ def _has_no_batch_dimension(node: ov.Node) -> bool:
 
 
 def _takes_the_first(node: ov.Node) -> bool:
-    """Tell whether a `TopK` gives one value, of equal ones the first (`rewrites.py`)."""
+    """Tell whether a `TopK` gives one value, the first among equal ones (`rewrites.py`)."""
     count = known_input(node, 1)
     return count is not None and count.item() == 1 and bool(node.get_attributes().get("stable"))
 
 
 def _names_no_places(node: ov.Node) -> bool:
-    """Tell whether nobody reads where a `MaxPool` found its values."""
+    """Tell whether no operation reads the indices of a `MaxPool`."""
     return node.get_output_size() < 2 or not node.output(1).get_target_inputs()
 
 

@@ -1,14 +1,13 @@
-"""Sizes that two operands share, held together where a request's values decide one.
+"""Checks that two operands agree in a shared size where the values of a request decide one of them.
 
-The CPU plugin reads as many numbers as its weights have, whatever the other operand brings.
-Measured with OpenVINO 2026.4 in FP32: five values that were chosen from a request, times 784
-weights, were answered with the sum of the 784 numbers that lay in memory from the five on, another
-request's among them; with more rows the process ended. So a Reshape to the size that is wanted
-stands in front of such an operand, and refuses numbers that do not fit. So it is with the batches
-of a `Gather`, which answered with rows of another batch or with none, with lengths for
-`CTCGreedyDecoderSeqLen`, with places of regions, and with the scales of a normalization. Sizes that
-follow from the shapes of inputs are checked before (`running/shape_inference.py`); but that of
-indices that `ScatterElementsUpdate` writes beyond its data by, which nothing checks.
+The CPU plugin reads as many numbers as its weights have, even if the other operand has fewer.
+Measured with OpenVINO 2026.4 in FP32: a product of five values selected by a request and 784
+weights summed the 784 numbers that followed in memory, another request's among them; with more rows
+the process ended. So a Reshape to the required size is put before such an operand; it refuses other
+sizes. The same holds for the batches of a `Gather`, which gave rows of another batch or none, for
+lengths of `CTCGreedyDecoderSeqLen`, for the batch indices of regions, and for the scales of a
+normalization. Sizes that follow from input shapes are checked before an inference
+(`running/shape_inference.py`), except the indices of `ScatterElementsUpdate`, which are held here.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -31,19 +30,19 @@ class _Size(NamedTuple):
 
 
 Shared = tuple[_Size, _Size]
-"""Two dimensions that have to be equal."""
+"""Two dimensions that must be equal."""
 Hold: TypeAlias = Callable[[ov.Node, ov.Node], None]
-"""Lets an operation refuse operands that do not fit together, by the same one of a copy."""
+"""Makes an operation refuse operands of unequal sizes; also gets its double in a copy."""
 
 
 def hold_sizes(pairs: Iterable[tuple[ov.Node, ov.Node]]) -> None:
-    """Let operations refuse operands that do not fit together. Changes the graph of the first ones.
+    """Make operations refuse operands of unequal sizes. Changes the graph of the first ones.
 
     Args:
         pairs: each operation, and the same one of a copy whose inputs have fixed shapes.
 
     Raises:
-        LoadFailed: values decide how many dimensions an operand has.
+        LoadFailed: the values of a request decide the rank of an operand.
     """
     for node, twin in pairs:
         for _, rule in _RULES.of(node):
@@ -75,7 +74,7 @@ def _ranks(node: ov.Node, twin: ov.Node) -> list[int]:
 
 
 def _hold(node: ov.Node, twin: ov.Node, one: _Size, other: _Size) -> None:
-    """Reshape the operand whose size values decide to the size of the other one."""
+    """Reshape the operand whose size depends on values to the size of the other operand."""
     if _dimension(twin, one).is_static:
         one, other = other, one
     if _dimension(twin, one).is_static:
@@ -90,13 +89,13 @@ def _hold(node: ov.Node, twin: ov.Node, one: _Size, other: _Size) -> None:
 def _insist(
     node: ov.Node, number: int, pattern: ov.Node, rank: int, *, is_known: bool = False
 ) -> None:
-    """Let an operand have the sizes of `pattern`; what has others is refused."""
+    """Refuse an operand whose sizes differ from `pattern`."""
     given = node.input_value(number)
     if is_known:
         held = op.reshape(given, pattern, True)
     else:
-        # The compile turns one size that it does not know into -1, which takes any. Of two it has
-        # to keep both: the second is 1, made so that it cannot see that.
+        # The compile turns a single unknown size into -1, which accepts any. It has to keep both of
+        # two unknown sizes: the second is 1, computed so that the compile cannot fold it.
         size = op.gather(op.shape_of(given, "i64"), int64([0]), int64(0))
         one = op.subtract(op.add(size, int64([1])), size)
         held = op.squeeze(op.reshape(given, op.concat([pattern, one], 0), True), int64([rank]))
@@ -105,7 +104,7 @@ def _insist(
 
 
 def _hold_places(node: ov.Node, twin: ov.Node) -> None:
-    """Let the indices of a scatter reach no farther than its data, but along the axis."""
+    """Bound the shape of a scatter's indices by that of its data, except along the axis."""
     data, places = (node.get_input_partial_shape(number) for number in range(2))
     axis = known_input(node, 3)
     rank = _ranks(node, twin)[1]
@@ -126,7 +125,7 @@ def _dimension(node: ov.Node, size: _Size) -> ov.Dimension:
 
 
 def _wanted(node: ov.Node, size: _Size) -> ov.Node:
-    """Give a size, shape (1,). In the graph itself: what its copy knows was chosen for a try."""
+    """Give a size, shape (1,), from the graph itself: the copy has input sizes chosen for a try."""
     known = _dimension(node, size)
     if known.is_static:
         return int64([known.get_length()])
@@ -142,14 +141,14 @@ def _of_matmul(node: ov.Node, twin: ov.Node) -> Iterator[Shared]:
 
 
 def _of_attention(node: ov.Node, twin: ov.Node) -> Iterator[Shared]:
-    """Query and key have one width, key and value one length."""
+    """Pair the widths of query and key, and the lengths of key and value."""
     ranks = _ranks(node, twin)
     yield _Size(0, ranks[0] - 1), _Size(1, ranks[1] - 1)
     yield _Size(1, ranks[1] - 2), _Size(2, ranks[2] - 2)
 
 
 def _of_einsum(node: ov.Node, twin: ov.Node) -> Iterator[Shared]:
-    """Give each label's first place with each of its others; `...` stands for what is left."""
+    """Pair each label's first dimension with its others; `...` stands for the other dimensions."""
     equation = str(node.get_attributes()["equation"]).replace(" ", "")
     first: dict[str, _Size] = {}
     for number, (term, rank) in enumerate(
@@ -164,7 +163,7 @@ def _of_einsum(node: ov.Node, twin: ov.Node) -> Iterator[Shared]:
 
 
 def _of_gather(node: ov.Node, twin: ov.Node) -> Iterator[Shared]:
-    """Data and indices have one batch; a negative number of its dimensions counts from the end."""
+    """Pair batch dimensions of data and indices; a negative `batch_dims` counts from the end."""
     if count := int(node.get_attributes().get("batch_dims", 0)):  # most have none
         rank = _ranks(node, twin)[1]
         for place in range(count if count >= 0 else count + rank):
@@ -172,13 +171,13 @@ def _of_gather(node: ov.Node, twin: ov.Node) -> Iterator[Shared]:
 
 
 def _of_cuts(node: ov.Node, twin: ov.Node) -> Iterator[Shared]:
-    """As many axes have an end and a step as have a beginning."""
+    """Pair the numbers of begins, ends and steps."""
     for number in range(2, node.get_input_size()):
         yield _Size(1, 0), _Size(number, 0)
 
 
 def _of(*shared: Shared) -> Hold:
-    """Hold the same sizes, whatever the attributes and the numbers of dimensions are."""
+    """Hold the given sizes, for any attributes and ranks."""
 
     def of_all(node: ov.Node, twin: ov.Node) -> Iterator[Shared]:
         _ranks(node, twin)

@@ -1,10 +1,10 @@
-"""Sizes and steps that the values of a request decide, bounded before anything is allocated.
+"""Bounds sizes and steps that the values of a request decide, before the plugin allocates memory.
 
-The CPU plugin allocates whatever a `Range` or a `Broadcast` is asked for, and divides by a step of
+The CPU plugin allocates any size that a `Range` or a `Broadcast` requests, and divides by a step of
 zero, which ends the process. Measured with OpenVINO 2026.4 (`tests/functional/test_sizes.py`).
-In a guarded graph such a value is replaced by 1, and a flag tells of it, so that the request is
-refused. Sizes that follow from the shapes of inputs are left alone: they grow with the request's
-own bytes. Sizes that do not fit to other inputs are left to the plugin, which refuses them.
+A guarded graph replaces such a value by 1 and raises a flag, which refuses the request. Sizes that
+follow from input shapes have no bound: they grow with the request's own bytes. Sizes that do not
+match other inputs are left to the plugin, which refuses them.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -28,18 +28,18 @@ from ie_serving.engines.openvino.graphs.rules import Ask, Rule, Visit
 from ie_serving.engines.openvino.graphs.sources import is_among
 
 MOST_ELEMENTS = 1 << 26
-"""Elements of one tensor that the values of a request may ask for; in float32 256 MB. It is above
-what models are served with, and a few such requests at once still fit into a small container."""
+"""Most elements of one tensor whose size the values of a request decide: 256 MB in float32; beyond
+it the request is refused. Models need less, and a few such requests fit into a small container."""
 
 
 def refuse_unless(node: ov.Node, fits: ov.Node, cause: str, others: Mapping[int, Operand]) -> Flag:
-    """Give a flag for what an operation is given if it does not fit, and take other inputs then.
+    """Give a flag that is raised where `fits` is false, and replace inputs of the operation there.
 
     Args:
         node: the operation.
         fits: graph of booleans.
-        cause: what is wrong, behind the name of the operation.
-        others: by number, what is taken in place of an input where `fits` does not hold.
+        cause: message for the client, after the name of the operation.
+        others: by number of an input, its replacement where `fits` is false.
     """
     for number, other in others.items():
         replace_where_not(node, number, fits, other)
@@ -47,7 +47,7 @@ def refuse_unless(node: ov.Node, fits: ov.Node, cause: str, others: Mapping[int,
 
 
 def replace_where_not(node: ov.Node, number: int, fits: ov.Node, other: Operand) -> None:
-    """Let an input be `other` where `fits` does not hold."""
+    """Replace an input by `other` where `fits` is false."""
     given = node.input_value(number)
     chosen = op.select(fits, given, op.convert(other, given.get_element_type()))
     node.input(number).replace_source_output(chosen.output(0))
@@ -63,10 +63,10 @@ def _bounds(
     """Bound the inputs of an operation that a request chooses.
 
     Args:
-        numbers: of the inputs that are replaced by 1 where they do not fit.
-        fits: gives a graph of booleans: whether they do.
-        cause: what is wrong where they do not.
-        of_shapes: whether inputs that follow from shapes alone are bounded, too.
+        numbers: of the inputs that are replaced by 1 where `fits` is false.
+        fits: gives a graph of booleans: whether the inputs are in range.
+        cause: message for the client, after the name of the operation.
+        of_shapes: whether inputs that follow from shapes alone are bounded too.
     """
 
     def is_chosen(node: ov.Node, number: int, here: Visit) -> bool:
@@ -83,7 +83,7 @@ def _bounds(
 
 
 def _replaced(node: ov.Node, numbers: Collection[int]) -> list[int]:
-    """Leave the axes of `Interpolate` out: the plugin crashes where these are not constants."""
+    """Leave out the axes of `Interpolate`: the plugin crashes if they are not constants."""
     kind = node.get_type_info()
     axes = 2 if (kind.name, kind.version_id) == ("Interpolate", "opset11") else None
     return [number for number in _present(node, numbers) if number != axes]
@@ -96,7 +96,7 @@ def _present(node: ov.Node, numbers: Collection[int]) -> list[int]:
 def _asks_little(
     numbers: tuple[int, ...], kept: Callable[[ov.Node], Sequence[ov.Node]] = lambda _: ()
 ) -> Ask:
-    """Bound the product of sizes, and of dimensions of the output that are not asked for."""
+    """Bound the product of the requested sizes and of the other output dimensions, `kept`."""
 
     def fits(node: ov.Node) -> ov.Node:
         sizes = [_floats(node.input_value(number)) for number in _present(node, numbers)]
@@ -117,7 +117,7 @@ def _by_count(numbers: tuple[int, ...], count: Callable[[ov.Node], ov.Node]) -> 
 def _steps(number: int) -> Ask:
     def fits(node: ov.Node) -> ov.Node:
         step = op.convert(node.input_value(number), "f32")
-        # The plugin turns steps backwards around, and divides by that: of -2**31 nothing is left.
+        # The plugin negates a negative step and divides by it: -2**31 has no negative in int32.
         turns = op.greater(step, float32(-(2.0**31)))
         return op.logical_and(turns, op.not_equal(step, float32(0.0)))
 
@@ -125,7 +125,7 @@ def _steps(number: int) -> Ask:
 
 
 def _pads() -> Ask:
-    """Bound what `Pad` gives, and what it cuts off: the plugin adds them up in 32 bits."""
+    """Bound the output of `Pad` and the elements it cuts off: the plugin adds both in 32 bits."""
 
     def fits(node: ov.Node) -> ov.Node:
         size = _floats(_shape_of(node))
@@ -139,9 +139,9 @@ def _pads() -> Ask:
 
 
 def _transforms() -> Ask:
-    """Bound the sizes of a Fourier transform: of size 0 the plugin ends the process.
+    """Bound the sizes of a Fourier transform: size 0 makes the plugin end the process.
 
-    That is twice the size less 1 of one frequency, by which models ask for all numbers.
+    Models request all numbers by 2 * (frequencies - 1), which is 0 for one frequency.
     """
 
     def fits(node: ov.Node) -> ov.Node:
@@ -159,7 +159,7 @@ def _transforms_back() -> Ask:
 
 
 def _with_size(node: ov.Node, here: Visit) -> ov.Node:
-    """Say how many numbers an `IRDFT` gives where that follows from an open size: it may be 0."""
+    """Make the output size of an `IRDFT` explicit if it follows from an open size that may be 0."""
     shape, held = node.get_input_partial_shape(0), _optional(node, 2)
     asked = known_input(node, 2)
     if shape.is_static or (held is not None and (asked is None or asked.min() >= 0)):
@@ -167,20 +167,20 @@ def _with_size(node: ov.Node, here: Visit) -> ov.Node:
     axes = node.input_value(1)
     has = _taken(_shape_of(node), axes.get_node())
     last = op.constant(np.arange(axes.get_shape()[0]) == axes.get_shape()[0] - 1)
-    # Of the last axis one side is given, without the middle twice.
+    # The last axis holds one half of the spectrum, of n // 2 + 1 frequencies.
     own = op.select(last, op.multiply(op.subtract(has, int64(1)), int64(2)), has)
     sizes = (
         own if held is None else op.select(op.less(held, int64(0)), own, op.convert(held, "i64"))
     )
     made = op.irdft(node.input_value(0), axes, sizes)
     replace_node(node, made)
-    if node.get_name() in here.sources:  # what follows from its values still follows from them
+    if node.get_name() in here.sources:  # the new operation depends on values as the old one did
         here.sources.add(made.get_name())
     return made
 
 
 def _resized(node: ov.Node) -> ov.Node:
-    """Count what `Interpolate` gives. Opset 4 has sizes and scales, opset 11 one of them."""
+    """Count the elements of an `Interpolate`. Opset 4 has sizes and scales, 11 one of them."""
     attributes = node.get_attributes()
     older = node.get_type_info().version_id == "opset4"
     shape = _floats(_shape_of(node))
@@ -194,9 +194,9 @@ def _resized(node: ov.Node) -> ov.Node:
 
 
 def _transformed(node: ov.Node) -> ov.Node:
-    """Count what a Fourier transform gives, two numbers for each; -1 asks for the size as it is."""
+    """Count the complex numbers of a Fourier transform, each as two; -1 keeps the size."""
     shape = _floats(_shape_of(node))
-    # The last dimension of complex numbers is their two parts.
+    # The last dimension of complex data holds the two parts.
     places = shape if node.get_type_name() == "RDFT" else _between(shape, 0, -1)
     axes = node.input_value(1).get_node()
     asked = _floats(node.input_value(2))
@@ -205,7 +205,7 @@ def _transformed(node: ov.Node) -> ov.Node:
 
 
 def _along(shape: ov.Node, places: ov.Node, axes: ov.Node | None, sizes: ov.Node) -> ov.Node:
-    """Count elements where the sizes of some axes, of all if None are named, become others."""
+    """Count elements after the sizes of some axes, or of all if `axes` is None, are replaced."""
     if axes is None:
         return _product(sizes)
     return op.multiply(op.divide(_product(shape), _product(_taken(places, axes))), _product(sizes))
@@ -216,7 +216,7 @@ def _taken(shape: ov.Node, axes: ov.Node) -> ov.Node:
 
 
 def _broadcast(node: ov.Node) -> ov.Node:
-    """Count what a `Broadcast` gives. Where it goes both ways, the larger of two sizes counts."""
+    """Count the elements of a `Broadcast`; if bidirectional, by the larger of two sizes."""
     asked = _floats(node.input_value(1))
     if node.get_attributes().get("mode") != "bidirectional":
         return _product(asked)
@@ -245,19 +245,19 @@ def _rows_of(node: ov.Node) -> list[ov.Node]:
 
 
 def _filtered(node: ov.Node) -> list[ov.Node]:
-    """Give the batch and the filters of a transposed convolution, whose image is asked for."""
+    """Give batch and filter count of a transposed convolution, whose image size is requested."""
     filters = _floats(_shape_of(node, 1))
     return [*_leading(1)(node), _product(filters)]
 
 
-# As floats: their product has no overflow, and its rounding does not matter beside the bound.
+# In floats a product does not overflow, and its rounding is irrelevant for the bound.
 def _product(sizes: ov.Node) -> ov.Node:
     """Give the product of sizes, those below 1 taken as 1, as a float32 scalar."""
     return op.reduce_prod(op.maximum(sizes, float32(1.0)), int64([0]), False)
 
 
 def _few(count: ov.Node) -> ov.Node:
-    # So that NaN is not few.
+    # False for NaN.
     return op.less_equal(count, float32(MOST_ELEMENTS))
 
 
@@ -299,4 +299,4 @@ RULES: Sequence[Rule[Ask]] = (
     Rule(_ASKED, "RandomUniform", _asks_little((0,))),
     Rule(_ASKED, "Slice StridedSlice", _steps(3)),
 )
-"""The inputs that are sizes or steps, and how they are bounded. Those of `Range`: `ranges.py`."""
+"""Inputs that are sizes or steps, and their bounds. `ranges.py` has those of `Range`."""

@@ -1,6 +1,6 @@
-"""All rules for what OpenVINO gets wrong, in the order of a load: one walk of the graph a stage.
+"""All rules that work around faults of OpenVINO, in the order of a load: one graph walk a stage.
 
-`docs/design/map.md`, section 11, has the passes between them that follow something through a graph.
+`docs/design/data.md` lists the passes over whole graphs that run between these stages.
 """
 
 from ie_serving.engines.openvino.faults import (
@@ -19,15 +19,15 @@ from ie_serving.engines.openvino.graphs.rules import Ask, Rule, Rules
 from ie_serving.engines.openvino.graphs.sources import note_source
 
 TENSORFLOW: Rules[Ask] = Rules(quantization.RULES)
-"""A graph that TensorFlow's front end made. That of ONNX: `reading/onnx_graph.py`."""
+"""For a graph from TensorFlow's front end. `reading/onnx_graph.py` has those for ONNX."""
 READ: Rules[Ask] = Rules(rewrites.READ)
-"""A graph of any front end."""
+"""For a graph from any front end."""
 KEEPING_NONFINITE: Rules[Ask] = Rules(nonfinite.KEEPING)
-"""A graph for requests with NaN or infinity."""
+"""For a graph that keeps NaN and infinity."""
 STRINGS: Rules[Ask] = Rules(strings.RULES)
-"""Behind `READ`, which makes some operations on strings right."""
+"""After `READ`, which corrects some operations on strings."""
 SIZED: Rules[Ask] = Rules(rewrites.SIZED)
-"""Once the sizes of the inputs are what they will be."""
+"""Once the sizes of the inputs are final."""
 
 
 def _values(*first: Rule[Ask]) -> Rules[Ask]:
@@ -45,6 +45,6 @@ def _values(*first: Rule[Ask]) -> Rules[Ask]:
 
 
 VALUES = _values()
-"""What the values of a request may ask of a graph, and of all bodies inside of it."""
+"""Guards against values of requests, in a graph and in all bodies inside it."""
 VALUES_WITH_NONFINITE = _values(*nonfinite.REFUSED)
-"""Behind `KEEPING_NONFINITE`."""
+"""After `KEEPING_NONFINITE`."""

@@ -1,9 +1,9 @@
-"""Operations on strings: those that the CPU plugin does not do right are refused.
+"""Refuses operations on strings that OpenVINO's CPU plugin does not handle correctly.
 
 With OpenVINO 2026.4 `Slice`, `StridedSlice`, `Split`, `VariadicSplit`, `ScatterUpdate`,
-`SliceScatter` and `DepthToSpace` copy strings byte by byte, so that two of them own one memory, and
-the process ends. What is known to be right is taken; every other operation of OpenVINO's own is
-refused before it is tried. Those of extensions, such as tokenizers, are written for strings.
+`SliceScatter` and `DepthToSpace` copy strings byte by byte, so that two strings own one memory and
+the process ends. Operations known to be correct are accepted; every other operation of OpenVINO is
+refused at load. Operations of extensions, such as tokenizers, are made for strings and accepted.
 """
 
 from collections.abc import Sequence
@@ -20,9 +20,9 @@ RIGHT = frozenset(
         *("StringTensorPack", "StringTensorUnpack"),
     }
 )
-"""`test_strings.py` asks each 200 times, with strings that own memory."""
+"""Correct operations; `test_strings.py` runs each 200 times with strings that own memory."""
 _OWN = "opset"
-"""What the version of an operation begins with that is OpenVINO's own."""
+"""Prefix of the version of OpenVINO's own operations."""
 
 
 def _refuse_strings(node: ov.Node, _: Visit) -> None:
@@ -41,4 +41,4 @@ def _has_strings(node: ov.Node) -> bool:
 
 
 RULES: Sequence[Rule[Ask]] = (Rule("strings_are_freed_twice", "", _refuse_strings),)
-"""Behind `rewrites.READ`, which makes some operations right."""
+"""Applied after `rewrites.READ`, which corrects some operations."""

@@ -1,12 +1,12 @@
-"""Sums, products and powers of numbers, which wrap around as TensorFlow's, or are refused.
+"""Makes integer sums, products and powers wrap around as in TensorFlow, or flags them.
 
-The plugin computes them exactly with int32, which wraps around. So do results of 8 and 16 bits once
-they are cut (`steps.cast`): as they stand those of 8 bits saturate, and those of 16 go on with 32.
-Of 64 bits, and of unsigned 32, results that int32 cannot hold are flagged:
+The plugin computes them exactly in int32, which wraps around. `steps.cast` makes results of 8 and
+16 bits wrap too: by default the plugin lets 8 bits saturate and continues 16 bits as 32. For 64
+bits, and unsigned 32, results that int32 cannot hold are flagged:
 
-- A sum left 32 bits where its sign differs from those of both summands; a difference likewise.
-- A product left them where it differs from that of the factors as float32 by more than 2**31: what
-  wraps around differs by 2**32 at least, and rounding by 2**10 at most, or by less than the excess.
+- A sum left 32 bits if its sign differs from those of both summands; a difference likewise.
+- A product left 32 bits if it differs from the product as float32 by more than 2**31: wrapping
+  changes it by at least 2**32, rounding by at most 2**10, or by less than the excess.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -48,7 +48,7 @@ from ie_serving.engines.openvino.graphs.constants import Operand, float32, int32
 from ie_serving.engines.openvino.graphs.rules import Rule
 
 Computed = tuple[Operand, Operand]
-"""A result with int32, and whether it left 32 bits."""
+"""A result in int32, and whether the true result left 32 bits."""
 
 
 def added(a: Operand, b: Operand) -> Computed:
@@ -67,7 +67,7 @@ def multiplied(a: Operand, b: Operand) -> Computed:
     found = op.multiply(a, b)
     rough = op.multiply(op.convert(a, "f32"), op.convert(b, "f32"))
     near = op.abs(op.subtract(op.convert(found, "f32"), rough))
-    # Written so that NaN, of float16, is not near.
+    # NaN, which float16 may give, counts as not near.
     return found, op.logical_not(op.less_equal(near, float32(2.0**31)))
 
 
@@ -87,7 +87,7 @@ def _negated(a: Operand) -> Computed:
 
 def _shifted(a: Operand, b: Operand) -> Computed:
     found = op.bitwise_left_shift(a, b)
-    # What has lost bits to the left is another number once it is shifted back.
+    # A number that lost bits to the left differs from the original after the shift back.
     back = op.logical_not(equal(op.bitwise_right_shift(found, b), a))
     beyond = op.logical_or(is_negative(b), op.greater(b, int32(31)))
     return found, op.logical_or(back, beyond)
@@ -105,13 +105,13 @@ _COMPUTE: Mapping[str, Callable[..., Computed]] = MappingProxyType(
     }
 )
 _LARGE = WIDE | {"i32"}
-"""Element types of integers that float32 does not hold all of."""
+"""Element types with integers that float32 does not hold exactly."""
 COMPUTED = tuple(_COMPUTE)
 """Operations that `computed` knows."""
 
 
 def _computed(node: ov.Node, values: Values) -> Made | None:
-    """Let results of few bits wrap around, and flag those that 32 bits cannot hold."""
+    """Make narrow results wrap around; flag wide ones that 32 bits cannot hold."""
     kind = kind_of(node)
     found_in = values.unwrapped(node)
     check_constants(node, values)
@@ -122,22 +122,22 @@ def _computed(node: ov.Node, values: Values) -> Made | None:
 
 
 def result(node: ov.Node, made: Computed) -> Made:
-    """Give a result as that of an operation, which is flagged where it left 32 bits."""
+    """Give the replacement of an operation's result, flagged where it left 32 bits."""
     kind, (found, left) = kind_of(node), made
     if kind not in WIDE:
         return Made(cast(found, kind, INT32))
-    # Of an unsigned type the plugin holds the half without a sign: a negative result left it.
+    # The plugin holds unsigned types up to 2**31 - 1: a negative result left that range.
     if HELD[kind][0] == 0:
         left = op.logical_or(left, is_negative(found))
     return Made(cast(found, kind, INT32), [(leaves(node), left)])
 
 
 MOST_POWER = 31
-"""Greatest exponent, where it is not known at load: that of 2 above which nothing fits."""
+"""Largest exponent that a request may send, beyond which no power of 2 fits; others are refused."""
 
 
 def _powered(node: ov.Node, values: Values) -> Made | None:
-    """Multiply squares, by the bits of the exponent."""
+    """Compute the power by repeated squaring over the bits of the exponent."""
     check_constants(node, values)
     base, exponent = operands(node)
     low, high = values.bounds(node, 1)
@@ -164,7 +164,7 @@ def _powered(node: ov.Node, values: Values) -> Made | None:
 
 
 def _converted(node: ov.Node, values: Values) -> Made | None:
-    """Flag what 32 bits cannot hold of a type that has it, and cut what few bits do not hold."""
+    """Flag values that 32 bits cannot hold, and wrap those that a narrow target type cannot."""
     kind = str(node.get_output_element_type(0).get_type_name())
     if node.get_input_element_type(0).is_real():
         return _from_real(node, kind)
@@ -187,7 +187,7 @@ def _to_double(node: ov.Node, values: Values) -> Made | None:
         return None
     check_constants(node, values, [0])
     given = as_int32(node.input_value(0))
-    # Exact as float32 is what is at most 2**24 times its lowest bit; of -2**31 that is negative.
+    # Exact in float32: at most 2**24 times the lowest set bit, which is negative for -2**31.
     lowest = op.bitwise_and(given, op.negative(given))
     top = op.bitwise_right_shift(op.subtract(op.abs(given), int32(1)), int32(24))
     rounded = op.logical_and(op.greater_equal(top, lowest), op.greater(lowest, int32(0)))

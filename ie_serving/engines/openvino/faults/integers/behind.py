@@ -1,7 +1,7 @@
-"""Arithmetic behind a reduction: the plugin fuses both and then computes all of it as float32.
+"""Separates reductions from arithmetic on their results; the plugin does both fused, in float32.
 
-Of small integers a reduction stays as it is, but a number that is made of its result may be large.
-Measured with OpenVINO 2026.4: `reduce_max` and a product behind it, of int32.
+A reduction of small integers is exact and stays as it is, but arithmetic on its result may give
+large numbers. Measured with OpenVINO 2026.4: `reduce_max` followed by a product, of int32.
 """
 
 import openvino as ov
@@ -20,12 +20,12 @@ from ie_serving.engines.openvino.faults.integers.steps import sealed
 REDUCING = frozenset(
     {"Einsum", "MatMul", "ReduceL1", "ReduceMax", "ReduceMean", "ReduceMin", "ReduceSum"}
 )
-"""Operations with which arithmetic behind them is fused, also behind what only moves numbers."""
+"""Operations that are fused with arithmetic on their results, also across moves of the data."""
 _FUSED = frozenset({*COMPUTED, "CumSum", "Divide", "FloorMod", "Mod", "Power"})
 
 
 def grows(node: ov.Node, values: Values) -> bool:
-    """Tell whether arithmetic behind a small integer gives one that float32 may not hold."""
+    """Tell whether arithmetic on a result may give an integer that float32 does not hold."""
     if kind_of(node) not in HELD or values.of(node.output(0)).fixed:
         return False
     return any(_is_large(reader, values) for reader in _readers(node))
@@ -45,9 +45,9 @@ def _readers(node: ov.Node) -> list[ov.Node]:
 
 
 def keep_apart(node: ov.Node, values: Values) -> None:
-    """Let all that computes with a result read it by a bitwise Or, which is not fused."""
+    """Put a bitwise Or, which is not fused, between a result and its readers."""
     old = node.output(0)
-    # A result of the graph only gives out: there is nothing to fuse.
+    # A Result of the graph does not compute, so nothing is fused with it.
     readers = [
         each for each in old.get_target_inputs() if each.get_node().get_type_name() != "Result"
     ]

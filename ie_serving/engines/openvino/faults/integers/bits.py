@@ -1,4 +1,4 @@
-"""Bitwise operations: the plugin computes them exactly, but cuts constants to 32 bits."""
+"""Handles bitwise operations: the plugin computes them exactly, but cuts constants to 32 bits."""
 
 from collections.abc import Sequence
 
@@ -22,7 +22,7 @@ from ie_serving.engines.openvino.graphs.rules import Rule
 
 
 def _masked(node: ov.Node, values: Values) -> Made | None:
-    """Use what 32 bits hold of a mask: of a number that is not negative no more is left."""
+    """Cut a constant mask to 32 bits, which gives the same for numbers that are not negative."""
     for i in range(2):
         mask, given = known_input(node, i), node.input_value(1 - i)
         if mask is not None and not _fits(mask).all():
@@ -38,7 +38,7 @@ def _fits(mask: Array) -> Array:
 
 
 def _by_lowest_bits(node: ov.Node, given: Operand, mask: Array) -> Made:
-    """Flag negative numbers where the mask leaves more of them than 32 bits hold."""
+    """Apply the mask's lowest 31 bits; flag negative numbers where the mask has higher bits."""
     fits = _fits(mask)
     lowest = int32(np.where(fits, mask, mask & INT32[1]))
     left = op.logical_and(is_negative(given), op.constant(~fits))
@@ -47,7 +47,7 @@ def _by_lowest_bits(node: ov.Node, given: Operand, mask: Array) -> Made:
 
 
 def _inverted(node: ov.Node, values: Values) -> Made | None:
-    """Cut 16 bits without a sign; of more, what is not given out at once is negative."""
+    """Wrap u16; refuse u32 and u64, which get negative, unless the result is an output."""
     kind = kind_of(node)
     if kind == "u16":
         return Made(cast(op.bitwise_not(as_int32(node.input_value(0))), kind, INT32))

@@ -1,11 +1,10 @@
-"""Between which bounds the integers of a graph lie, as far as the graph tells at load.
+"""Derives, at load, bounds for the integers of a graph.
 
-What is proved: a value lies within the bounds of its operation's inputs and of its element type;
-constants are read. What is assumed: sizes of dimensions, sizes that are computed from these and
-small constants alone, and the rounds of a loop are below 2**24, since their tensors would not fit
-into memory, or their rounds take minutes. An element type has the values that OpenVINO's CPU
-plugin holds of it, those of 32 bits: inputs that do not fit are refused, and so are operations that
-leave them.
+Proved: a value lies within bounds that follow from the bounds of its operation's inputs, from its
+element type, and from constants. Assumed to be below 2**24: sizes of dimensions, sizes computed
+from these and small constants alone, and the rounds of a loop, since larger ones would not fit into
+memory, or take minutes. The bounds of an element type are the 32-bit values that OpenVINO's CPU
+plugin holds: inputs beyond them are refused, and so are operations whose results leave them.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -23,7 +22,7 @@ from ie_serving.engines.openvino.graphs.walk import operations
 Bounds = tuple[int, int]
 
 MOST = (1 << 24) - 1
-"""Greatest integer that is exact as float32, and stays different from all others as such."""
+"""Greatest integer that is exact in float32 and that no other integer is rounded to."""
 INT32: Bounds = (-(1 << 31), (1 << 31) - 1)
 HELD: Mapping[str, Bounds] = MappingProxyType(
     {
@@ -38,23 +37,23 @@ HELD: Mapping[str, Bounds] = MappingProxyType(
         "u64": (0, INT32[1]),
     }
 )
-"""Values that the plugin holds of an element type."""
+"""Least and greatest value that the plugin holds, by element type."""
 WIDE = frozenset({"i64", "u32", "u64"})
-"""Element types of which it holds a part."""
+"""Element types of which the plugin holds only a part."""
 CONVERTS = frozenset({"Convert", "ConvertLike"})
 CHANGING = frozenset({"Parameter", "ReadValue", "RandomUniform", "Multinomial"})
-"""Operations whose values differ between requests, whatever they read."""
+"""Operations whose values differ between requests even if their inputs do not."""
 SMALL: Bounds = (-MOST, MOST)
-"""Bounds of such integers, and of sizes."""
+"""Bounds of integers that are exact in float32, and of sizes."""
 
 
 @dataclass(frozen=True)
 class Known:
-    """What is known of one output.
+    """Facts known at load about one output.
 
     Attributes:
-        bounds: least and greatest value; None for what is no integer.
-        fixed: whether it follows from constants and shapes alone.
+        bounds: least and greatest value; None if the values are not integers.
+        fixed: whether the output follows from constants and shapes alone.
         folded: whether it follows from constants alone: OpenVINO computes it at load, exactly.
     """
 
@@ -64,14 +63,14 @@ class Known:
 
 
 class Values:
-    """What is known of the integers of a graph and of the bodies in it."""
+    """Bounds of the integers of a graph and of the bodies in it."""
 
     def __init__(self, model: ov.Model) -> None:
         self._known: dict[tuple[str, int], Known] = {}
         self._find(model)
 
     def of(self, output: ov.Output) -> Known:
-        """Tell what is known of an output."""
+        """Give the known facts about an output."""
         known = self._known.get(_key(output))
         return known or Known(HELD.get(output.get_element_type().get_type_name()))
 
@@ -82,19 +81,19 @@ class Values:
         return bounds
 
     def unwrapped(self, node: ov.Node) -> Bounds | None:
-        """Give the bounds of an operation's first output before it wraps around, if known."""
+        """Give the bounds of an operation's first output before wrapping around, if known."""
         inputs = [self.of(each).bounds or INT32 for each in node.input_values()]
         return _RULES.get(node.get_type_name(), _unknown)(node, node.output(0), inputs)
 
     def stays(self, node: ov.Node) -> bool:
-        """Tell whether a result is folded at load, or follows from sizes, which are small."""
-        if node.get_type_name() == "Result":  # the plugin cuts what is given out, too
+        """Tell whether a result needs no change: folded at load, or computed from small sizes."""
+        if node.get_type_name() == "Result":  # the plugin cuts outputs too
             return False
         known = self.of(node.output(0))
         if known.folded or not known.fixed:
             return known.folded
         inputs = [self.of(each).bounds for each in node.input_values()]
-        # What models choose to be beyond all sizes is cut, and still is.
+        # A constant that models use as beyond all sizes is still so after the plugin cuts it.
         is_beyond = not all(each is None or is_within(each, INT32) for each in inputs)
         return is_beyond or _are_sizes(node.output(0), inputs)
 
@@ -115,7 +114,7 @@ class Values:
                 self._find(body)
 
     def _enter(self, parameter: ov.Node, outer: Known, taken: Taken) -> None:
-        """Note what a body's input has."""
+        """Note the bounds of a body's input."""
         if outer.bounds is None or taken.step is None:
             return
         low, high = outer.bounds
@@ -133,12 +132,12 @@ def is_within(found: Bounds | None, limits: Bounds) -> bool:
 
 
 def is_small(found: Bounds | None) -> bool:
-    """Tell whether values are known to be exact as float32, each different from all others."""
+    """Tell whether values are known to be exact and distinct in float32."""
     return is_within(found, SMALL)
 
 
 def ends_beyond(found: Bounds) -> list[int]:
-    """Give the ends of int32 to which the plugin cuts some of the values."""
+    """Give the ends of int32 to which the plugin cuts values outside int32."""
     low, high = found
     return [
         end for end, is_cut in zip(INT32, (low < INT32[0], high > INT32[1]), strict=True) if is_cut
@@ -146,12 +145,12 @@ def ends_beyond(found: Bounds) -> list[int]:
 
 
 def count_of(shape: ov.PartialShape) -> int:
-    """Give the most elements that a tensor of this shape has."""
+    """Give the largest number of elements that a tensor of this shape may have."""
     return int(np.prod(shape.to_shape(), dtype=object)) if shape.is_static else MOST
 
 
 def sum_of(node: ov.Node, each: Bounds) -> Bounds:
-    """Give the bounds of sums of elements of the first input, of which each lies within bounds."""
+    """Give the bounds of sums of the first input's elements, each of which lies within `each`."""
     count = count_of(node.get_input_partial_shape(0))
     return min(0, each[0] * count), max(0, each[1] * count)
 
@@ -177,21 +176,21 @@ def _known(node: ov.Node, output: ov.Output, inputs: Sequence[Known]) -> Known:
         return Known(None, fixed, folded)
     bounds = [each.bounds for each in inputs]
     found = _RULES.get(name, _unknown)(node, output, [each or INT32 for each in bounds])
-    # What is folded has all its bits, and so has what is moved: it is refused where it is cut.
+    # Folded and moved values keep all bits, and are refused where the plugin cuts them.
     if not found or not (folded or name in MOVES):
         sizes = fixed and _are_sizes(output, bounds)
         found = _overlap(found or SMALL, SMALL) if sizes else _within(found or held, held)
     return Known(found, fixed, folded)
 
 
-# Of a shape that is known at load: tensors that are as large as an input hold no sizes.
+# Only with a shape known at load: a tensor with an open shape, like an input, holds no sizes.
 def _are_sizes(output: ov.Output, inputs: Sequence[Bounds | None]) -> bool:
     is_static = output.get_partial_shape().is_static
     return is_static and all(each is None or is_small(each) for each in inputs)
 
 
 def _within(found: Bounds, held: Bounds) -> Bounds:
-    """Give bounds that hold after results that are not held have wrapped around."""
+    """Give the bounds after results outside `held` have wrapped around."""
     return found if is_within(found, held) else held
 
 
@@ -215,7 +214,7 @@ def _constant(node: ov.Node, _output: ov.Output, _inputs: Sequence[Bounds]) -> B
 
 
 def _moves(node: ov.Node, _output: ov.Output, inputs: Sequence[Bounds]) -> Bounds | None:
-    # A scatter that adds up or multiplies what comes to the same place may leave all bounds.
+    # A scatter that adds or multiplies values with equal indices may leave any bounds.
     if node.get_attributes().get("reduction", "none") != "none":
         return None
     chosen = [inputs[i] for i in data_inputs(node)]
@@ -225,7 +224,7 @@ def _moves(node: ov.Node, _output: ov.Output, inputs: Sequence[Bounds]) -> Bound
 
 
 def _corners(compute: Callable[[int, int], int]) -> _Rule:
-    """Give the rule of an operation whose extremes are at the extremes of its two inputs."""
+    """Give the rule of an operation whose extremes lie at extremes of its two inputs."""
 
     def rule(_node: ov.Node, _output: ov.Output, inputs: Sequence[Bounds]) -> Bounds:
         values = [compute(a, b) for a in inputs[0] for b in inputs[1]]
@@ -271,14 +270,14 @@ def _floor_mod(_node: ov.Node, _output: ov.Output, inputs: Sequence[Bounds]) -> 
 
 
 def _and(_node: ov.Node, _output: ov.Output, inputs: Sequence[Bounds]) -> Bounds | None:
-    # A number without a sign bit is a mask: nothing above it is left, whatever the other is.
+    # An operand that is not negative acts as a mask: the result is at most that operand.
     tops = [high for low, high in inputs if low >= 0]
     return (0, min(tops)) if tops else None
 
 
 def _clamp(node: ov.Node, _output: ov.Output, inputs: Sequence[Bounds]) -> Bounds:
     (low, high), kept = inputs[0], node.get_attributes()
-    # Infinity stands for no bound, and is no integer.
+    # Infinity means no bound; int() refuses it.
     least, most = (int(np.clip(kept[end], -(2.0**62), 2.0**62)) for end in ("min", "max"))
     return min(max(low, least), most), min(max(low, high, least), max(most, least))
 
@@ -293,7 +292,7 @@ def _range(_node: ov.Node, _output: ov.Output, inputs: Sequence[Bounds]) -> Boun
 
 
 def _extreme(node: ov.Node, _output: ov.Output, inputs: Sequence[Bounds]) -> Bounds | None:
-    """Give the bounds of a greatest or least value; of nothing it is an end of the type's."""
+    """Give the bounds of a maximum or minimum; without elements it is an end of the type."""
     shape = node.get_input_partial_shape(0)
     filled = shape.rank.is_static and all(dim.get_min_length() > 0 for dim in shape)
     return inputs[0] if filled else None
@@ -318,7 +317,7 @@ _DATA: Mapping[str, tuple[int, ...]] = MappingProxyType(
         "Select": (1, 2),
     }
 )
-"""Inputs whose values are in the output; none stands for all. Of others it is the first."""
+"""Inputs whose values are in the output; empty means all. Other operations: the first input."""
 
 MOVES = frozenset(
     {
@@ -328,7 +327,7 @@ MOVES = frozenset(
         *_DATA,
     }
 )
-"""Operations whose outputs have nothing but values of their inputs."""
+"""Operations whose outputs hold only values of their inputs."""
 
 _RULES: Mapping[str, _Rule] = MappingProxyType(
     {
@@ -357,4 +356,4 @@ _RULES: Mapping[str, _Rule] = MappingProxyType(
         "Subtract": _corners(lambda a, b: a - b),
     }
 )
-"""By operation: the bounds of an output by those of the inputs; none where they are not known."""
+"""By operation: the bounds of an output from those of the inputs; no entry if not known."""

@@ -1,8 +1,8 @@
-"""Comparisons, and what is made of them, of integers that the plugin would round to float32.
+"""Makes comparisons of integers exact, and operations based on them; the plugin uses float32.
 
-Two integers are equal where no bit differs. `a < b` where the lesser of both is not `b`; the plugin
-gives the lesser of two exactly. Where one of two lies within 2**24 (`bounds.MOST`), nothing
-changes: rounding moves no other integer onto it, or past it.
+Two integers are equal if no bit differs. `a < b` if the minimum of both is not `b`; the plugin
+computes a minimum exactly. If one of the two lies within 2**24 (`bounds.MOST`), nothing changes:
+rounding moves no other integer onto it, or past it.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -64,15 +64,15 @@ _COMPARE: Mapping[str, tuple[Compare, Compare]] = MappingProxyType(
         "GreaterEqual": (lambda a, b: _less_equal(b, a), op.greater_equal),
     }
 )
-"""By operation: how it is made exact, and how small integers are compared."""
+"""By operation: its exact form, and its form for small integers."""
 
 
 def _compared(node: ov.Node, values: Values) -> Made | None:
-    """Compare two integers; for numbers that no request can hold the answer is known."""
+    """Compare two integers; for constants beyond 32 bits the answer is known at load."""
     exactly, roughly = _COMPARE[node.get_type_name()]
     bounds = [values.bounds(node, i) for i in range(2)]
     beyond = [_beyond(each) for each in bounds]
-    # Only constants are beyond: values of requests that do not fit into 32 bits are refused.
+    # Only constants are beyond 32 bits: such values of requests are refused.
     if any(beyond):
         return Made(roughly(*_signs(node, beyond)).output(0))
     if any(map(is_small, bounds)):
@@ -81,21 +81,21 @@ def _compared(node: ov.Node, values: Values) -> Made | None:
 
 
 def _beyond(bounds: Bounds) -> int:
-    """Give the sign of a constant of which all values are beyond 32 bits, or 0."""
+    """Give the sign of a constant whose values are all beyond 32 bits, else 0."""
     if bounds[0] > INT32[1]:
         return 1
     return -1 if bounds[1] < INT32[0] else 0
 
 
 def _signs(node: ov.Node, beyond: list[int]) -> list[ov.Node]:
-    """Let 0 stand for what fits into 32 bits, and -1 or 1 for what does not; of the same shape."""
+    """Replace operands within 32 bits by 0, and others by -1 or 1, in the same shape."""
     return [
         op.broadcast(int32(sign), op.shape_of(node.input_value(i))) for i, sign in enumerate(beyond)
     ]
 
 
 def _relu(node: ov.Node, values: Values) -> Made | None:
-    """Compute the greater of a number and 0."""
+    """Replace `Relu` by the exact maximum of the number and 0."""
     if is_small(values.bounds(node, 0)):
         return None
     kind = kind_of(node)
@@ -104,7 +104,7 @@ def _relu(node: ov.Node, values: Values) -> Made | None:
 
 
 def _kept(node: ov.Node, values: Values) -> Made | None:
-    """Round what is an integer already, as the front end does to cut quotients: nothing changes."""
+    """Drop the rounding of an integer, which the front end adds to truncate quotients."""
     bounds = values.bounds(node, 0)
     if is_small(bounds):
         return None
@@ -113,9 +113,9 @@ def _kept(node: ov.Node, values: Values) -> Made | None:
 
 
 def _clamped(node: ov.Node, values: Values) -> Made | None:
-    """Bound by integers: the plugin rounds the bounds to float32."""
+    """Clamp to integer bounds: the plugin rounds the bounds to float32."""
     given = node.get_attributes()
-    # Of integers those between two fractions are those between these.
+    # For integers, fractional bounds can be rounded inwards.
     ends = (np.ceil(given["min"]), np.floor(given["max"]))
     low, high = (int(np.clip(end, *INT32)) for end in ends)
     if is_small((low + 1, high)) or is_small(values.bounds(node, 0)):
@@ -125,16 +125,16 @@ def _clamped(node: ov.Node, values: Values) -> Made | None:
 
 
 def _extreme(node: ov.Node, values: Values) -> Made | None:
-    """Find the greatest or least number in two steps, each exact as float32.
+    """Find a maximum or minimum in two steps, each exact in float32.
 
-    First among the numbers without their lowest 8 bits, then among the lowest bits of those that
-    are equal to what was found. Of nothing both steps give the end of int32's range.
+    The first compares numbers without their lowest 8 bits; the second compares the lowest bits of
+    those that the first found equal. Without elements both steps give the end of int32's range.
     """
     if is_small(values.bounds(node, 0)):
         return None
     reduce, other = _EXTREMES[node.get_type_name()]
     given, axes = as_int32(node.input_value(0)), node.input_value(1)
-    # Of the type of the node, by which `known_operations.py` tells whether nothing is refused.
+    # In the node's type, by which `known_operations.py` decides whether to refuse empty data.
     highest, lowest = in_parts(given)
     high = op.convert(highest, kind_of(node))
     most = reduce(high, axes, True)
@@ -151,13 +151,13 @@ def _extreme(node: ov.Node, values: Values) -> Made | None:
 _EXTREMES: Mapping[str, tuple[Callable[..., ov.Node], int]] = MappingProxyType(
     {"ReduceMax": (op.reduce_max, -1), "ReduceMin": (op.reduce_min, LOWEST + 1)}
 )
-"""How each is found, and what stands for the lowest bits of a number that it is not."""
+"""By operation: the reduction, and the lowest bits given to numbers that the first step lost."""
 
 
 def _limited(node: ov.Node, values: Values) -> Made | None:
-    """Keep Maximum and Minimum from being computed as float32 with what is in front of them."""
+    """Keep the plugin from fusing Maximum and Minimum with an input's operation, in float32."""
     bounds = values.of(node.output(0)).bounds or INT32
-    # The lesser of a number and 2**40 is the number, also where the plugin cuts 2**40.
+    # The minimum of a number and 2**40 is the number, also if the plugin cuts 2**40.
     if not is_within(values.unwrapped(node), INT32):
         check_constants(node, values)
     if is_small(bounds) or not any(is_fused(node.input_value(i)) for i in range(2)):
@@ -167,7 +167,7 @@ def _limited(node: ov.Node, values: Values) -> Made | None:
 
 
 def _chosen(node: ov.Node, values: Values) -> Made | None:
-    """Choose by bits: with a comparison in front, the plugin computes Select as float32."""
+    """Select by bit masks: the plugin computes a Select on a comparison as float32."""
     bounds = values.of(node.output(0)).bounds
     if bounds is None or is_small(bounds):
         return None
@@ -180,17 +180,17 @@ def _chosen(node: ov.Node, values: Values) -> Made | None:
 
 
 def _is_stand_in(node: ov.Node) -> bool:
-    """Tell whether all that is done with a choice is to find its greatest or its least number.
+    """Tell whether the result of a Select is only reduced to its maximum or minimum.
 
-    Models choose the end of int64 for what is not to be found. Cut to 32 bits it is still not less
-    than any number, or not greater; `extreme` flags it where nothing else is there to be found.
+    Models select the end of int64 for elements to ignore. Cut to 32 bits it still loses against
+    every number; `_extreme` flags it if there are no others.
     """
     readers = [each.get_node().get_type_name() for each in node.output(0).get_target_inputs()]
     return bool(readers) and set(readers) <= _EXTREMES.keys()
 
 
 def _cut(node: ov.Node, values: Values, i: int) -> ov.Output:
-    """Give an input as int32, with the end of it in place of one number beyond."""
+    """Give an input as int32, with an end of int32 in place of a number beyond it."""
     given, bounds = node.input_value(i), values.bounds(node, i)
     if is_within(bounds, INT32):
         return as_int32(given)
@@ -201,7 +201,7 @@ def _cut(node: ov.Node, values: Values, i: int) -> ov.Output:
 
 
 def to_boolean(node: ov.Node, values: Values) -> Made | None:
-    """Compare with 0: the plugin takes -2**31 for false."""
+    """Convert to boolean by a comparison with 0: the plugin converts -2**31 to false."""
     if values.bounds(node, 0)[0] > INT32[0]:
         return None
     return Made(op.not_equal(as_int32(node.input_value(0)), int32(0)).output(0))

@@ -1,8 +1,8 @@
-"""Quotients and remainders of integers, made of steps that are exact with int32.
+"""Computes quotients and remainders of integers by steps that are exact in int32.
 
 The plugin divides integers as float32: `D(a, b)` is the quotient of the rounded numbers, rounded,
-and cut to an integer (measured: never anything else). It is made exact with n = -|a| and d = -|b|,
-which -2**31 has too, for any a and any b but 0:
+and truncated to an integer (measured: never anything else). With n = -|a| and d = -|b|, which exist
+for -2**31 too, these steps make it exact for any a and any b but 0:
 
 1. q = D(D(n, 2), d), near x = n / 2d. Four roundings, by 2**-24 each, and the halving of an odd
    number let q be at most (x + 1/2) * (1 + 2**-21.9), and less than x by x * 2**-21.9 + 2 at most.
@@ -45,14 +45,14 @@ from ie_serving.engines.openvino.graphs.constants import Operand, int32
 from ie_serving.engines.openvino.graphs.rules import Rule
 
 BYTES = frozenset({"i8", "u8"})
-"""Element types whose quotients the plugin may round instead of cut them."""
+"""Element types whose quotients the plugin may round instead of truncating them."""
 _SHRUNK = 1 << 20
 
 
 def _divided(node: ov.Node, values: Values) -> Made | None:
-    """Divide exactly, and flag a divisor of 0, as TensorFlow does.
+    """Divide exactly, and flag a divisor of 0, which TensorFlow refuses too.
 
-    Quotients are cut, not rounded down, as those of TensorFlow, ONNX and the plugin are.
+    Quotients are truncated, not rounded down, as in TensorFlow, ONNX and the plugin.
     """
     check_constants(node, values)
     bounds = [values.bounds(node, i) for i in range(2)]
@@ -77,7 +77,7 @@ def _may_leave(bounds: list[Bounds]) -> bool:
 
 
 def quotient(a: ov.Output, b: ov.Output, small: bool) -> ov.Node:
-    """Divide int32 by int32, and cut."""
+    """Divide int32 by int32, and truncate."""
     if small:
         return op.divide(a, b)
     found, _ = _magnitudes(a, b)
@@ -85,7 +85,7 @@ def quotient(a: ov.Output, b: ov.Output, small: bool) -> ov.Node:
 
 
 def _remainder(a: ov.Output, b: ov.Output, small: bool) -> ov.Node:
-    """Give what is left of a cut quotient, which has the sign of `a`."""
+    """Give the remainder of a truncated quotient, which has the sign of `a`."""
     if small:
         return op.mod(a, b)
     _, left = _magnitudes(a, b)
@@ -93,11 +93,11 @@ def _remainder(a: ov.Output, b: ov.Output, small: bool) -> ov.Node:
 
 
 def _floor_remainder(a: ov.Output, b: ov.Output, small: bool) -> ov.Node:
-    """Give what is left of a quotient that is rounded down, which has the sign of `b`."""
+    """Give the remainder of a quotient rounded down, which has the sign of `b`."""
     if small:
         return op.floor_mod(a, b)
     left = _remainder(a, b, small)
-    # One of two different signs, none of them 0: the bits of signs differ.
+    # The signs differ and the remainder is not 0.
     differs = op.logical_and(is_negative(op.bitwise_xor(left, b)), op.not_equal(left, int32(0)))
     return op.add(left, op.multiply(b, one_if(differs)))
 
@@ -108,7 +108,7 @@ _PARTS: Mapping[str, Callable[[ov.Output, ov.Output, bool], ov.Node]] = MappingP
 
 
 def _magnitudes(a: ov.Output, b: ov.Output) -> tuple[ov.Node, ov.Node]:
-    """Give |a| // |b|, and what is left of it as a number from -|b| + 1 to 0."""
+    """Give |a| // |b|, and the negated remainder, from -|b| + 1 to 0."""
     n, d = (least(each, op.negative(each)) for each in (a, b))
     rough = op.divide(op.divide(n, int32(2)), d)
     less = op.subtract(rough, op.divide(rough, int32(_SHRUNK)))

@@ -1,13 +1,13 @@
-"""Integers that OpenVINO's CPU plugin would compute wrongly, and what is done about them at load.
+"""Replaces or refuses, at load, integer operations that OpenVINO's CPU plugin computes wrongly.
 
 The plugin computes integers in 32 bits, and many operations in float32, which rounds above 2**24.
 Measured with OpenVINO 2026.4; `docs/reference/openvino-faults.md` lists them, and
 `tests/unit/engines/openvino/faults/integers` compares each with numpy. By the setting `integers`:
 
-- `exact`: such operations become others that are exact. Where a result cannot be held, or a divisor
-  is 0, a flag tells of it, so that the request is refused.
+- `exact`: such operations are replaced by exact ones. A result that 32 bits cannot hold, or a
+  divisor of 0, raises a flag, which refuses the request.
 - `refuse`: a model with such operations is not served.
-- `fast`: nothing is changed.
+- `fast`: nothing changes.
 
 Operations whose values are known to be small (`bounds.py`) stay as they are.
 """
@@ -59,7 +59,7 @@ def exact_integers(model: ov.Model, mode: str) -> list[Flag]:
         Flags of values with which a request is refused.
 
     Raises:
-        LoadFailed: an operation is to be refused.
+        LoadFailed: the mode, or a rule, refuses an operation.
     """
     if mode == FAST or not any(map(_may_be_inexact, all_operations(model))):
         return []
@@ -80,7 +80,7 @@ def _exact(model: ov.Model, values: Values, mode: str) -> list[Flag]:
         made = _made(node, values)
         if made is not None:
             _check(node, mode)
-            # Before other operations read the output: those of the graph say what of it counts.
+            # Before other operations read the output: the graph's readers decide the masks.
             flags += _flags(node, made)
             _replace(node, made, values)
         if made is None or made.output is None:
@@ -131,7 +131,7 @@ _REFUSED = (
     "EmbeddingBagOffsets EmbeddingBagOffsetsSum EmbeddingBagPacked EmbeddingBagPackedSum PRelu"
     " ReduceL2"
 )
-"""Operations that nothing here makes exact."""
+"""Inexact operations without an exact replacement."""
 
 _RULES: Rules[Exact] = Rules(
     moving.RULES,
@@ -143,4 +143,4 @@ _RULES: Rules[Exact] = Rules(
     sums.RULES,
     (Rule("norms", _REFUSED, refuse),),
 )
-"""What makes operations exact that are not; of one type there is one rule at most."""
+"""Rules that make operations exact; at most one for each type of operation."""

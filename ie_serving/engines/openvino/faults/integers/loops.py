@@ -1,4 +1,4 @@
-"""What the bodies of loops are given: what stays the same in each round, and counters."""
+"""Finds what the parameters of loop bodies hold: constants of all rounds, slices, and counters."""
 
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
@@ -10,12 +10,12 @@ from ie_serving.engines.openvino.graphs.constants import value_of
 
 
 class Taken(NamedTuple):
-    """What a parameter of a body is given.
+    """The source of a body's parameter.
 
     Attributes:
-        outer: the input of the operation that its first value comes from.
-        step: by how much it changes with each round; None where that is not known.
-        sliced: whether it is another part of that input in each round.
+        outer: number of the operation's input that gives the first value.
+        step: change of the value in each round; None if not known.
+        sliced: whether each round gets another slice of that input.
     """
 
     outer: int
@@ -24,13 +24,13 @@ class Taken(NamedTuple):
 
 
 def given(node: ov.Node) -> Iterator[tuple[ov.Model, Mapping[int, Taken]]]:
-    """Give the bodies of an operation, with what their parameters are given, by their numbers."""
+    """Give the bodies of an operation, each with the sources of its parameters by number."""
     for body in bodies(node):
         yield body, dict(_given(node, body)) if node.get_type_name() in LOOPS else {}
 
 
 def entering_bodies(node: ov.Node) -> Iterator[int]:
-    """Number the inputs of an operation that its bodies are given."""
+    """Give the numbers of an operation's inputs that enter its bodies."""
     name = node.get_type_name()
     if name == BRANCH:
         yield from range(1, node.get_input_size())
@@ -40,13 +40,13 @@ def entering_bodies(node: ov.Node) -> Iterator[int]:
 
 def _given(node: ov.Node, body: ov.Model) -> Iterator[tuple[int, Taken]]:
     for each in node.get_input_descriptions():
-        # What is merged is the last round's value; what is sliced or stays has those of outside.
+        # A merged parameter gets the previous round's value; others get values from outside.
         step = _step(body, each) if hasattr(each, "body_value_index") else 0
         yield each.body_parameter_index, Taken(each.input_index, step, hasattr(each, "stride"))
 
 
 def _step(body: ov.Model, merged: object) -> int | None:
-    """Give the constant that a parameter grows by with each round, if it is a counter."""
+    """Give the constant by which a counter grows each round; None if it is not a counter."""
     parameter = body.get_parameters()[merged.body_parameter_index]  # type: ignore[attr-defined]
     last = body.get_results()[merged.body_value_index]  # type: ignore[attr-defined]
     value = last.input_value(0).get_node()

@@ -1,9 +1,9 @@
-"""Results that the graph itself leaves out: what is wrong with them is no fault of a request.
+"""Ignores wrong results that the graph itself discards by a `Select`.
 
-`tf.where(tf.math.is_nan(a), 0, tf.cast(a, tf.int64))` casts NaN, which no integer is, and gives 0
-in its place. So a flag of single elements counts where a `Select` chooses them, if all that is done
-with the others is to pass them over; operations of single elements may stand between, since a wrong
-one spoils its own result alone. Whatever else reads a result sees all of it.
+`tf.where(tf.math.is_nan(a), 0, tf.cast(a, tf.int64))` casts NaN, which is not an integer, and gives
+0 in its place. So if all readers of a result lead to a `Select`, only the flags of elements that it
+selects count. Elementwise operations may stand between, since a wrong element affects only its own
+result. Any other reader makes every element count.
 """
 
 from collections.abc import Sequence
@@ -20,16 +20,16 @@ _BY_ELEMENT = frozenset(
     }
 )
 _DEEPEST = 8
-"""Operations, one behind the other, that are looked through."""
+"""Longest chain of operations that is followed; beyond it every element counts."""
 _MOST = 8
-"""Masks of one result; each is an operation or two for every element."""
+"""Most masks of one result, one or two operations each; beyond it every element counts."""
 
 
 def masks(output: ov.Output) -> Sequence[Operand]:
-    """Give where elements of an output count: each mask is of one way on, and any will do.
+    """Give masks, one for each path of readers: an element counts if any mask selects it.
 
     Returns:
-        Booleans that can be broadcast with the output; none where every element counts.
+        Booleans that can be broadcast with the output; none if every element counts.
     """
     found = _masks(output, _DEEPEST)
     return found if len(found) <= _MOST else ()
@@ -64,5 +64,5 @@ def _chosen(node: ov.Node, side: int) -> Operand:
 
 
 def _is_broadcast(node: ov.Node) -> bool:
-    """Tell whether shapes are matched from their ends, as those of a mask are."""
+    """Tell whether shapes broadcast from their ends, as those of a mask do."""
     return str(node.get_attributes().get("auto_broadcast", "numpy")) in ("numpy", "none")

@@ -1,7 +1,7 @@
-"""Operations that only move numbers, or find their places, and constants beyond 32 bits in them.
+"""Handles operations that only move integers, or search for them.
 
-The plugin cuts those, each operation in its own way. `Interpolate` and `ReverseSequence`
-move integers as float32, and `Pad` has the number that it fills up with so.
+The plugin cuts constants beyond 32 bits in them, differently in each operation. `Interpolate` and
+`ReverseSequence` move integers as float32, and `Pad` holds its padding value as float32.
 """
 
 from collections.abc import Mapping, Sequence
@@ -35,21 +35,21 @@ _OF_THEIR_OWN = frozenset(
     {"Ceiling", "Floor", "Pad", "ReverseSequence", "ScatterElementsUpdate", "ScatterNDUpdate"}
     | {"Select"}
 )
-"""Operations that have rules of their own."""
+"""Moving operations that have rules of their own."""
 _FILL = 3
-"""Number of the input of `Pad` that it fills up with."""
+"""Number of the input of `Pad` with the padding value."""
 _ENDS = frozenset({"Slice", "StridedSlice"})
 
 
 def moved(node: ov.Node, values: Values) -> Made | None:
-    """Refuse what moves constants that do not fit, unless they are ends of slices."""
+    """Refuse an operation that moves constants beyond 32 bits, unless they are ends of slices."""
     if node.get_output_element_type(0).get_type_name() in WIDE and not _is_end(node):
         check_constants(node, values, data_inputs(node))
     return None
 
 
 def _is_end(node: ov.Node) -> bool:
-    """Tell whether all that is done with an output is to slice by it: an end may be anywhere."""
+    """Tell whether an output is only used as the end of slices, which may be cut to 32 bits."""
     readers = [each for out in node.outputs() for each in out.get_target_inputs()]
     return all(
         each.get_node().get_type_name() in _ENDS and each.get_index() > 0 for each in readers
@@ -57,7 +57,7 @@ def _is_end(node: ov.Node) -> bool:
 
 
 def _padded(node: ov.Node, values: Values) -> Made | None:
-    """Fill up with 0 bits that make up the number when they are changed back: it is rounded."""
+    """Xor the data with the padding value, pad with 0, and xor again: 0 is not rounded."""
     moved(node, values)
     fills = node.get_attributes()["pad_mode"] == "constant" and node.get_input_size() > _FILL
     if not fills or is_small(values.bounds(node, _FILL)):
@@ -97,11 +97,11 @@ def _resized(node: ov.Node, values: Values) -> Made | None:
 
 
 _SOUGHT: Mapping[str, int] = MappingProxyType({"Bucketize": 0, "SearchSorted": 1})
-"""The input with the numbers whose places are sought; the other one has what they lie between."""
+"""Number of the input with the values to search for; the other input has the boundaries."""
 
 
 def _placed(node: ov.Node, values: Values) -> Made | None:
-    """Flag the ends of int32 where constants are cut to them: no other number is equal to those."""
+    """Flag an end of int32 if constants are cut to it: no other number equals such a constant."""
     sought = _SOUGHT[node.get_type_name()]
     check_constants(node, values, [sought])
     bounds = values.of(node.input_value(1 - sought)).bounds

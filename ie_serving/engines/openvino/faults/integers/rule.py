@@ -1,4 +1,4 @@
-"""What a rule makes of one operation on integers, and what it may refuse."""
+"""Defines a rule's replacement for one integer operation, and its refusals."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -15,13 +15,12 @@ from ie_serving.engines.openvino.graphs.flags import title
 
 @dataclass(frozen=True)
 class Made:
-    """What takes the place of an operation.
+    """The replacement of an operation.
 
     Attributes:
-        output: in place of the operation's own, of the same element type; None where that stays.
-        faults: what was wrong with a request, and where: booleans of any shape.
-        by_element: whether each boolean is of the element of the output at its place, and of no
-            other.
+        output: replaces the operation's output, with the same element type; None keeps it.
+        faults: messages, each with booleans of any shape: true refuses the request.
+        by_element: whether each boolean concerns only the element of the output at its index.
     """
 
     output: ov.Output | None
@@ -30,7 +29,7 @@ class Made:
 
 
 Exact: TypeAlias = "Callable[[ov.Node, Values], Made | None]"
-"""Makes an operation exact; gives None for one that is so as it stands."""
+"""Makes an operation exact; gives None if it is exact already."""
 
 
 def kind_of(node: ov.Node) -> str:
@@ -39,12 +38,12 @@ def kind_of(node: ov.Node) -> str:
 
 
 def check_constants(node: ov.Node, values: Values, numbers: Sequence[int] | None = None) -> None:
-    """Refuse constants that the plugin cuts, where they are computed with.
+    """Refuse an operation that computes with constants that the plugin cuts to 32 bits.
 
     Args:
         node: the operation.
         values: of its graph.
-        numbers: of the inputs that are computed with; None for all.
+        numbers: of the inputs that the operation computes with; None for all.
 
     Raises:
         LoadFailed: naming the operation.
@@ -61,7 +60,7 @@ def check_constants(node: ov.Node, values: Values, numbers: Sequence[int] | None
 
 
 def refuse(node: ov.Node, _values: Values | None = None) -> NoReturn:
-    """Refuse an operation that nothing here makes exact.
+    """Refuse an operation that has no exact replacement.
 
     Raises:
         LoadFailed: naming it.
@@ -71,7 +70,7 @@ def refuse(node: ov.Node, _values: Values | None = None) -> NoReturn:
 
 
 def leaves(node: ov.Node) -> str:
-    """Say that results do not fit into 32 bits."""
+    """Give the message that results do not fit into 32 bits."""
     return (
         f"{named(node)} gives numbers that do not fit into 32 bits, in which OpenVINO computes:"
         " send smaller ones"
@@ -79,6 +78,6 @@ def leaves(node: ov.Node) -> str:
 
 
 def named(node: ov.Node) -> str:
-    """Name an operation, and the element type of what it computes with."""
+    """Name an operation and the element type of its input."""
     number = 1 if node.get_type_name() == "Select" else 0
     return f"{title(node)} of {node.get_input_element_type(number).get_type_name()}"

@@ -1,9 +1,8 @@
-"""Sums of numbers that belong together: those that are scattered, and those of segments.
+"""Flags scatter and segment sums that leave 32 bits.
 
-The plugin adds them up exactly with int32, wrapping around (measured with OpenVINO 2026.4). Whether
-one of 64 bits leaves 32 is found by three more sums, of 11 bits of each number: none of these
-leaves int32 as long as there are fewer than 2**20 numbers, and with the carries they make up the
-whole.
+The plugin adds exactly in int32, wrapping around (measured with OpenVINO 2026.4). Three more sums,
+each of 11 bits of every number, show whether a 64-bit sum leaves 32 bits: none of the three leaves
+int32 with fewer than 2**20 numbers, and with their carries they give the whole sum.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -36,13 +35,13 @@ from ie_serving.engines.openvino.graphs.rules import Rule
 _BITS = 11
 _LOWEST_BITS = (1 << _BITS) - 1
 _HIGHEST = 1 << (31 - 2 * _BITS)
-"""What the highest bits of an int32, its sign among them, stay below."""
+"""Bound of the highest piece of an int32, which includes the sign."""
 _MOST_NUMBERS = 1 << 20
-"""Numbers of 11 bits of which the sum leaves int32."""
+"""Number of 11-bit numbers whose sum may leave int32; from it on the request is refused."""
 
 _Values = Sequence[Operand]
 _Sum = Callable[[ov.Node, _Values], ov.Node]
-"""Adds up numbers in place of those of an operation, by its indices."""
+"""Adds other values than those of an operation by the operation's indices."""
 
 
 def _in_rows(node: ov.Node, values: _Values) -> ov.Node:
@@ -69,15 +68,15 @@ _SUMS: Mapping[str, tuple[_Sum, Sequence[int], int]] = MappingProxyType(
         "ScatterNDUpdate": (_in_rows, (0, 2), 2),
     }
 )
-"""By operation: how it adds up, which inputs, and the input that has as many elements as numbers
-are added up at most, but for one."""
+"""By operation: how it adds, the inputs it adds, and the input whose number of elements, plus one,
+bounds how many numbers one sum has."""
 _EXACT = frozenset({"none", "min", "max"})
 _WEIGHTED = 6
-"""Inputs of an `EmbeddingSegmentsSum` with weights."""
+"""Number of inputs of an `EmbeddingSegmentsSum` with weights."""
 
 
 def gathered(node: ov.Node, values: Values) -> Made | None:
-    """Add up what belongs together; refuse other ways to make one number of several."""
+    """Flag or wrap sums that leave their type; refuse reductions other than sums and extremes."""
     is_sum = node.get_type_name() == "EmbeddingSegmentsSum"
     reduction = node.get_attributes().get("reduction", "sum" if is_sum else "none")
     if reduction in _EXACT:
@@ -96,10 +95,10 @@ def gathered(node: ov.Node, values: Values) -> Made | None:
 
 
 def _stays(node: ov.Node, values: Values) -> bool:
-    """Tell whether sums are known to fit."""
+    """Tell whether sums are known to fit into their type."""
     _, summed, counted = _SUMS[node.get_type_name()]
     most = max(abs(end) for i in summed for end in values.bounds(node, i))
-    # One more for the number that stands there already.
+    # One more for the number that the data already has at the index.
     count = count_of(node.get_input_partial_shape(counted)) + 1
     least = -most * count if _has_negative(node, values) else 0
     return is_within((least, most * count), HELD[kind_of(node)])
@@ -112,7 +111,7 @@ def _has_negative(node: ov.Node, values: Values) -> bool:
 
 
 def _leaves(node: ov.Node, given: _Values) -> ov.Node:
-    """Tell of each sum whether 32 bits cannot hold it."""
+    """Give for each sum whether 32 bits cannot hold it."""
     add_up, _, counted = _SUMS[node.get_type_name()]
     by_place = zip(*(_pieces(each) for each in given), strict=True)
     low, middle, high = (add_up(node, list(pieces)) for pieces in by_place)
@@ -127,7 +126,7 @@ def _leaves(node: ov.Node, given: _Values) -> ov.Node:
 
 
 def _pieces(value: Operand) -> list[ov.Node]:
-    """Cut int32 into its lowest 11 bits, the next 11, and what is above, with the sign."""
+    """Cut int32 into its lowest 11 bits, the next 11, and the rest with the sign."""
     lowest = int32(_LOWEST_BITS)
     middle = op.bitwise_and(_above(value, _BITS), lowest)
     return [op.bitwise_and(value, lowest), middle, _above(value, 2 * _BITS)]

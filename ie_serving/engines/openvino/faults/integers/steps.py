@@ -1,9 +1,9 @@
-"""The operations on int32 that rules make others of; the plugin computes them exactly.
+"""Building blocks of exact replacements: int32 operations that the plugin computes exactly.
 
 Those are, wrapping around: Add, Subtract, Multiply, Negative, CumSum, bitwise And, Or and Xor;
-comparisons with numbers below 2**24; Maximum, Minimum and Select where it does not fuse them with
-an operation in front that it computes as float32 (`FUSED`), since it then computes both so. Shifts
-to the right are exact too, but take 0.3 us an element. Measured with OpenVINO 2026.4.
+comparisons with numbers below 2**24; Maximum, Minimum and Select unless the plugin fuses them with
+a preceding operation that it computes as float32 (`FUSED`), since it then does both in float32.
+Shifts to the right are exact too, but take 0.3 us an element. Measured with OpenVINO 2026.4.
 """
 
 import openvino as ov
@@ -24,14 +24,14 @@ FUSED = frozenset(
         *("Relu", "Select", "Sign"),
     }
 )
-"""Operations behind which Maximum and Minimum may be computed as float32. Maximum and Minimum are
-among them because both together become a Clamp, which is."""
+"""Operations after which Maximum and Minimum may be computed as float32. Maximum and Minimum are
+among them because the two together become a Clamp, which is computed as float32."""
 LOWEST = 255
-"""The lowest 8 bits of an integer."""
+"""Mask of the lowest 8 bits of an integer."""
 
 
 def as_int32(output: ov.Output) -> ov.Output:
-    """Give the values as int32, which all that are held fit into."""
+    """Give the values as int32, which holds all values that the plugin keeps."""
     if output.get_element_type().get_type_name() == "i32":
         return output
     return op.convert(output, "i32").output(0)
@@ -43,16 +43,16 @@ def operands(node: ov.Node) -> list[ov.Output]:
 
 
 def sealed(value: Operand) -> ov.Output:
-    """Keep the plugin from fusing what reads this with what gives it: a bitwise Or is not fused."""
+    """Put a bitwise Or between a value and its readers, so that the plugin does not fuse them."""
     given = output_of(value)
     zero = ov.op.Constant(given.get_element_type(), ov.Shape(), [0])
     return op.bitwise_or(given, zero).output(0)
 
 
 def is_fused(output: ov.Output) -> bool:
-    """Tell whether an operation may be fused with what gives it this input."""
+    """Tell whether a reader of this output may be fused with the operation that computes it."""
     node = output.get_node()
-    while node.get_type_name() in CONVERTS:  # between integers it does nothing, and goes
+    while node.get_type_name() in CONVERTS:  # between integers the plugin removes it
         node = node.input_value(0).get_node()
     return node.get_type_name() in FUSED
 
@@ -62,33 +62,33 @@ def _unfused(value: Operand) -> Operand:
 
 
 def least(a: Operand, b: Operand) -> ov.Node:
-    """Give the lesser of two."""
+    """Give the elementwise minimum."""
     return op.minimum(_unfused(a), _unfused(b))
 
 
 def greatest(a: Operand, b: Operand) -> ov.Node:
-    """Give the greater of two."""
+    """Give the elementwise maximum."""
     return op.maximum(_unfused(a), _unfused(b))
 
 
 def choose(condition: Operand, a: Operand, b: Operand) -> ov.Node:
-    """Give `a` where the condition holds, else `b`: by their bits, which no fusion rounds."""
+    """Give `a` where the condition holds, else `b`, by bit masks, which no fusion rounds."""
     mask = op.select(condition, int32(-1), int32(0))
     return op.bitwise_xor(op.bitwise_and(op.bitwise_xor(a, b), mask), b)
 
 
 def in_parts(value: Operand) -> tuple[ov.Node, ov.Node]:
-    """Give numbers without their lowest 8 bits, and those bits: both are exact as float32."""
+    """Split numbers into all but the lowest 8 bits, and those bits: both are exact in float32."""
     return op.bitwise_and(value, int32(~LOWEST)), op.bitwise_and(value, int32(LOWEST))
 
 
 def equal(a: Operand, b: Operand) -> ov.Node:
-    """Compare exactly: as float32 only 0 is 0."""
+    """Compare the difference in bits with 0: no other integer rounds to 0 in float32."""
     return op.equal(op.bitwise_xor(a, b), int32(0))
 
 
 def is_negative(value: Operand) -> ov.Node:
-    """Tell by the sign, which no rounding changes."""
+    """Give whether numbers are negative; rounding does not change the sign."""
     return op.less(value, int32(0))
 
 

@@ -1,10 +1,10 @@
-"""Sums, means and products of many integers: the plugin adds them up as float32.
+"""Makes sums, means and products of many integers exact; the plugin reduces in float32.
 
-It cumulates with int32, though, exactly and wrapping around: a sum is the last of the cumulative
-sums of a row, and a mean the quotient of that. Where the type has 64 bits, or is unsigned, each
-step is checked as an addition is: a sum is refused if one on the way to it left 32 bits.
+A cumulative sum, however, is exact in int32 and wraps around: a sum is the last of the cumulative
+sums of a row, and a mean the quotient of that. For 64-bit and unsigned types each step is checked
+like an addition: a request is refused if a partial sum leaves 32 bits.
 
-What is estimated is estimated with integers: of reals the plugin may keep 16 bits.
+Estimates use integers, since the plugin may compute reals in 16 bits.
 """
 
 from collections.abc import Sequence
@@ -44,14 +44,14 @@ from ie_serving.engines.openvino.graphs.constants import Operand, float32, int32
 from ie_serving.engines.openvino.graphs.rules import Rule
 
 _LARGE_PRODUCT = 2.0**30
-"""Half of what int32 holds, since the product is estimated with reals."""
+"""Half of int32's range, since the product is estimated in reals."""
 _FACTORS = 1 << 16
-"""Product of the greatest factors up to which a MatMul whose results become floats is left to the
-plugin: those of quantized models have 8 bits."""
+"""Largest product of two factors up to which a MatMul whose results become floats is left to the
+plugin: the factors of quantized models have 8 bits."""
 
 
 def _cumulated(node: ov.Node, values: Values) -> Made | None:
-    """Flag a cumulative sum that leaves 32 bits; the sum before it is its own, less one summand."""
+    """Flag a cumulative sum that leaves 32 bits: the previous sum is this one less one summand."""
     kind = kind_of(node)
     if kind == "i32" or is_within(values.unwrapped(node), HELD[kind]):
         return None
@@ -64,7 +64,7 @@ def _cumulated(node: ov.Node, values: Values) -> Made | None:
 
 
 def _summed(node: ov.Node, values: Values, *, mean: bool = False) -> Made | None:
-    """Add up along one axis after the other; divide by how many there are, if that is not 0."""
+    """Sum along one axis after the other; for a mean, divide by the count unless it is 0."""
     found = sum_of(node, values.bounds(node, 0))
     kind = kind_of(node)
     if is_small(found) and (mean or is_within(found, HELD[kind])):
@@ -87,7 +87,7 @@ def _summed(node: ov.Node, values: Values, *, mean: bool = False) -> Made | None
 
 
 def _axes(node: ov.Node) -> list[int] | None:
-    """Give the axes, counted from the front; None where they are not known at load."""
+    """Give the axes, counted from the front; None if not known at load."""
     axes, shape = known_input(node, 1), node.get_input_partial_shape(0)
     if axes is None or shape.rank.is_dynamic:
         return None
@@ -95,7 +95,7 @@ def _axes(node: ov.Node) -> list[int] | None:
 
 
 def _total(node: ov.Node, axes: Sequence[int]) -> tuple[ov.Output, Operand]:
-    """Give sums, with the axes kept as 1, and whether one of them left 32 bits."""
+    """Give sums with the axes kept as size 1, and whether a partial sum left 32 bits."""
     given = as_int32(node.input_value(0))
     left: Operand = op.constant(np.array(False))
     for axis in axes:
@@ -107,7 +107,7 @@ def _total(node: ov.Node, axes: Sequence[int]) -> tuple[ov.Output, Operand]:
         left = op.logical_or(left, beyond)
         ends = (int64([end]) for end in (-1, np.iinfo(np.int64).max, 1, axis))
         given = op.slice(found, *ends).output(0)
-    # Of an unsigned type the plugin holds the half without a sign: a negative sum has left it.
+    # The plugin holds unsigned types up to 2**31 - 1: a negative sum left that range.
     if HELD[kind_of(node)][0] == 0:
         left = op.logical_or(left, is_negative(given))
     return given, left
@@ -129,13 +129,13 @@ def _count(node: ov.Node, axes: Sequence[int]) -> ov.Node:
 
 
 def _rounded(node: ov.Node) -> tuple[str, Operand]:
-    """Flag sums of which one on the way may have been rounded, by those of the magnitudes."""
+    """Flag sums whose partial sums may have been rounded, by the sum of the magnitudes."""
     sums = op.reduce_sum(_less_magnitude(node.input_value(0)), node.input_value(1), False)
     return _too_large(node), op.less(sums, int32(-MOST))
 
 
 def _less_magnitude(output: ov.Output) -> ov.Node:
-    """Give magnitudes as negative numbers, which -2**31 has too."""
+    """Give negated magnitudes, which exist for -2**31 too."""
     given = as_int32(output)
     return least(given, op.negative(given))
 
@@ -148,7 +148,7 @@ def _too_large(node: ov.Node) -> str:
 
 
 def _matrix(node: ov.Node, values: Values) -> Made | None:
-    """Flag products of which one on the way may have been rounded, by those of the magnitudes."""
+    """Flag matrix products whose partial sums may have been rounded, by those of the magnitudes."""
     factors = [max(map(abs, values.bounds(node, i))) for i in range(2)]
     if factors[0] * factors[1] <= _FACTORS and _becomes_real(node):
         return None
@@ -161,13 +161,13 @@ def _matrix(node: ov.Node, values: Values) -> Made | None:
 
 
 def _einsum(node: ov.Node, values: Values) -> Made:
-    """Flag what a MatMul would be flagged for: the plugin makes one of it."""
+    """Flag an Einsum as a MatMul, into which the plugin converts it."""
     given = [_less_magnitude(each) for each in node.input_values()]
     return _if_exact(node, values, op.einsum(given, node.get_attributes()["equation"]))
 
 
 def _magnitudes(node: ov.Node, values: Values) -> Made | None:
-    """Flag sums of magnitudes that may have been rounded; those of few bits wrap around."""
+    """Flag sums of magnitudes that may have been rounded; narrow ones wrap around."""
     kind, found = kind_of(node), sum_of(node, values.bounds(node, 0))
     of_few_bits = kind not in WIDE | {"i32"}
     most = max(map(abs, found))
@@ -185,7 +185,7 @@ def _magnitudes(node: ov.Node, values: Values) -> Made | None:
 def _if_exact(node: ov.Node, values: Values, sums: ov.Node) -> Made:
     check_constants(node, values)
     most = int32(_most(node))
-    # Of an odd number of factors they are negative. What is beyond int32 is its least number.
+    # With an odd number of factors the sums are negative. Beyond int32 they are its least number.
     wrong = op.logical_or(op.greater(sums, most), op.less(sums, op.negative(most)))
     return Made(None, [(_too_large(node), wrong)])
 
@@ -195,7 +195,7 @@ def _most(node: ov.Node) -> int:
 
 
 def _becomes_real(node: ov.Node) -> bool:
-    """Tell whether nothing sees more of a result than a float32 holds."""
+    """Tell whether all readers of a result convert it to floats."""
     readers = [each.get_node() for each in node.output(0).get_target_inputs()]
     return all(
         each.get_type_name() == "Convert" and each.get_output_element_type(0).is_real()
@@ -204,7 +204,7 @@ def _becomes_real(node: ov.Node) -> bool:
 
 
 def _added_up(node: ov.Node) -> int:
-    """Give how many products make one number."""
+    """Give the number of products in one sum."""
     shape = node.get_input_partial_shape(0)
     if shape.rank.is_dynamic:
         return MOST
@@ -214,10 +214,10 @@ def _added_up(node: ov.Node) -> int:
 
 
 def _product(node: ov.Node, values: Values) -> Made | None:
-    """Flag products of 64 bits that leave 32, and those above 2**30 with them.
+    """Flag 64-bit products that leave 32 bits; this also flags those above 2**30.
 
-    What is behind is kept apart: the plugin computes an addition and the like, fused with a
-    product of int32, as float32.
+    Readers are kept from fusion: the plugin computes an addition or the like, fused with a product
+    of int32, as float32.
     """
     check_constants(node, values)
     kind, given, axes = kind_of(node), node.input_value(0), node.input_value(1)

@@ -11,9 +11,9 @@ import numpy as np
 
 from ie_serving.commands.remote.failures import Misused, Unreachable
 from ie_serving.commands.remote.given import Given
+from ie_serving.commands.remote.metadata import metadata_of
 from ie_serving.commands.remote.place import ServerAddress
 from ie_serving.commands.remote.rest import Rest
-from ie_serving.commands.remote.show_metadata import metadata_of
 from ie_serving.core.values.errors import ServingError
 from ie_serving.core.values.tensors import SERVING_DEFAULT, Array, DataType, Signature, TensorSpec
 from ie_serving.wire.clients.served_signatures import signatures_in

@@ -28,7 +28,7 @@ from ie_serving.inference.examples import ExampleCodec
 from ie_serving.inference.golden import Golden, in_turn
 from ie_serving.inference.observed import handing_on
 from ie_serving.inference.plane import DataPlane
-from ie_serving.inference.sequences import open_to_clients
+from ie_serving.inference.sequence_elsewhere import open_to_clients
 from ie_serving.inference.warmup import WarmUp
 from ie_serving.models.admin.label_changes import LabelChanges
 from ie_serving.models.admin.poll_requests import Poll, PollRequests
@@ -53,7 +53,7 @@ from ie_serving.server.fronts.admin.readiness import Readiness
 from ie_serving.server.fronts.kserve_v2 import grpc_later
 from ie_serving.server.fronts.kserve_v2.grpc_later import LaterInference
 from ie_serving.server.fronts.kserve_v2.joining import kserve_routes
-from ie_serving.server.fronts.page.joining import page_routes
+from ie_serving.server.fronts.page.page_routes import page_routes
 from ie_serving.server.fronts.streams.later import LaterStreams
 from ie_serving.server.fronts.tfs import model_service, prediction_service
 from ie_serving.server.fronts.tfs.model_service import ModelService

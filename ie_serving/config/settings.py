@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from ie_serving.config.schema.access import Access
+from ie_serving.config.schema.access_settings import Access
 from ie_serving.config.schema.limits import Limits
 from ie_serving.config.schema.telling import Telling
 from ie_serving.core.settings import numbers, words

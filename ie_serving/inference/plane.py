@@ -23,7 +23,7 @@ from ie_serving.inference.decoding import decode_examples, decode_large
 from ie_serving.inference.interface import Api, Interface, Results
 from ie_serving.inference.large_reply import Unencoded
 from ie_serving.inference.observed import note_answer
-from ie_serving.inference.sequences import following
+from ie_serving.inference.sequence_elsewhere import following
 from ie_serving.models.served import ServedModels
 from ie_serving.models.version.handle import Servable
 from ie_serving.telemetry.metrics.histogram import SETTLED_AT

@@ -102,7 +102,7 @@ def _answered(directory: Path, case: Case) -> str:
     from ie_serving.engines.base import EngineOptions
     from ie_serving.engines.layers import own_loop
     from ie_serving.engines.layers.joining import copies
-    from ie_serving.engines.openvino.compiling.engine import OpenVinoEngine
+    from ie_serving.engines.openvino.compiling.openvino_engine import OpenVinoEngine
     from ie_serving.engines.openvino.options import OpenVinoOptions
 
     options = EngineOptions(own=(OpenVinoOptions(inference_precision="f32"),))

@@ -14,17 +14,12 @@ from typing import NamedTuple
 import pytest
 
 from ie_serving.server.transport import failed_handshakes
-from ie_serving.telemetry.metrics import (
-    batches,
-    ovms,
-    process,
-    sequences,
-    steps,
-    stores,
-    streams,
-    versions,
-)
+from ie_serving.telemetry.metrics import batches, process, sequences, stores
+from ie_serving.telemetry.metrics import ovms_families as ovms
 from ie_serving.telemetry.metrics import page as metrics
+from ie_serving.telemetry.metrics import step_metrics as steps
+from ie_serving.telemetry.metrics import stream_metrics as streams
+from ie_serving.telemetry.metrics import version_metrics as versions
 
 ROOT = Path(__file__).parents[2]
 REFERENCE = ROOT / "docs" / "reference"

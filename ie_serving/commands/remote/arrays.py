@@ -16,7 +16,7 @@ from ie_serving.commands.remote.place import ServerAddress
 from ie_serving.commands.remote.rest import Rest
 from ie_serving.core.values.errors import ServingError
 from ie_serving.core.values.tensors import SERVING_DEFAULT, Array, DataType, Signature, TensorSpec
-from ie_serving.wire.clients.metadata import signatures_in
+from ie_serving.wire.clients.served_signatures import signatures_in
 
 Arrays: TypeAlias = dict[str, Array]
 
@@ -118,7 +118,7 @@ def ask_over_grpc(
     Raises:
         Failure: it does not answer, or cannot be asked so.
     """
-    from ie_serving.commands.remote import tensors
+    from ie_serving.commands.remote import grpc_predict as tensors
 
     try:
         return tensors.ask(given, place, asked, _chosen, as_json=as_json)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from ie_serving.commands.remote import place
 from ie_serving.commands.remote.failures import Misused, Refused
 from ie_serving.commands.remote.given import Given
-from ie_serving.commands.remote.inputs import FORMATS, STANDARD, read
+from ie_serving.commands.remote.given_inputs import FORMATS, STANDARD, read
 from ie_serving.commands.remote.models import named
 from ie_serving.commands.remote.rest import Rest
 from ie_serving.telemetry.log.progress import Progress, in_pieces

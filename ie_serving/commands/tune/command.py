@@ -15,9 +15,9 @@ from pathlib import Path
 
 from ie_serving.commands.tune import report
 from ie_serving.commands.tune.bench import Bench, Tried
-from ie_serving.commands.tune.requests import requests_for
 from ie_serving.commands.tune.search import Keys, Space, middle, wins
 from ie_serving.commands.tune.tools import Tools
+from ie_serving.commands.tune.tuned_requests import requests_for
 from ie_serving.config.settings import TuneSettings
 from ie_serving.core.values.errors import LoadFailed
 from ie_serving.core.values.hints import Hint

@@ -19,8 +19,8 @@ from ie_serving.engines.run.function import needed, reading
 from ie_serving.engines.run.program import CompiledPrograms
 from ie_serving.engines.run.threads import threads
 from ie_serving.engines.tabular import form as tabular
+from ie_serving.engines.tabular.compiled import compiled
 from ie_serving.engines.tabular.form import LABEL, PROBABILITIES, Specs, TensorForm, X, Y
-from ie_serving.engines.tabular.model import compiled
 
 LIBRARY = "catboost"
 

@@ -22,9 +22,9 @@ from ie_serving.core.values.tensors import Array, Signature
 from ie_serving.engines.around import EngineAround
 from ie_serving.engines.base import CompiledModel, Engine, EngineOptions, takes_ahead
 from ie_serving.engines.batching import Batching
-from ie_serving.engines.layers.base import Layer
 from ie_serving.engines.layers.batch_warmup import warm
 from ie_serving.engines.layers.gathering import BatchRules
+from ie_serving.engines.layers.layer import Layer
 from ie_serving.engines.layers.queue import Queue, Record
 from ie_serving.engines.layers.row_trial import refused_by_shapes, refused_by_trial
 from ie_serving.telemetry.log.logs import Event

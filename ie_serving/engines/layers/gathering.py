@@ -8,8 +8,8 @@ batch is sent while a *lane* is free, that is while fewer batches than lanes are
   (0: as soon as a lane is free), or when rows of other groups make up for the missing ones.
 
 Where the engine can queue a batch beyond the running one (`BatchRules.ahead`), a batch is sent
-ahead as soon as as many rows wait as the last batch had. Sent sooner, it would be smaller than necessary;
-sent later, the engine would idle between the two batches.
+ahead as soon as as many rows wait as the last batch had. Sent sooner, it would be smaller than
+necessary; sent later, the engine would idle between the two batches.
 
 A *turn* is the set of requests that the event loop reads in one iteration. Where inferences run on
 the event loop, each ends before the next request of the turn is read: no lane would ever be busy,

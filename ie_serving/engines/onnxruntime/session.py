@@ -14,8 +14,8 @@ class SessionFailure(Exception):
 class SessionRequest:
     """One inference at a time of a session that several share; the library allows that.
 
-    See `engines.run.request.InferRequest`. Every inference gives new arrays, so a failure leaves
-    nothing behind.
+    See `engines.run.infer_request.InferRequest`. Every inference gives new arrays, so a failure
+    leaves nothing behind.
     """
 
     renews = False

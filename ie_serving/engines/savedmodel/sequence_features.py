@@ -13,7 +13,7 @@ from ie_serving.engines.savedmodel.example_spec import (
     is_default,
 )
 from ie_serving.engines.savedmodel.parser import Parser
-from ie_serving.engines.savedmodel.sequences import DenseList, RaggedList, SequenceSpec
+from ie_serving.engines.savedmodel.sequence_examples import DenseList, RaggedList, SequenceSpec
 from ie_serving.wire.protobuf.messages import Proto
 
 SEQUENCE_PARSERS = frozenset(

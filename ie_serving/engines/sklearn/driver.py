@@ -17,8 +17,8 @@ from ie_serving.engines.run.program import CompiledPrograms
 from ie_serving.engines.run.threads import threads
 from ie_serving.engines.sklearn.files import LIBRARY, read
 from ie_serving.engines.tabular import form as tabular
+from ie_serving.engines.tabular.compiled import compiled
 from ie_serving.engines.tabular.form import LABEL, PROBABILITIES, Specs, TensorForm, Y
-from ie_serving.engines.tabular.model import compiled
 
 # The matrix of a request has no names; its columns are taken in the order of the training.
 warnings.filterwarnings("ignore", message="X does not have valid feature names")

@@ -119,7 +119,7 @@ def compare(
 
 def _compiled(task: ComparisonTask, file: Path) -> CompiledModel:
     # Here, since the reference may refuse the file before, and is imported faster.
-    from ie_serving.engines.openvino.compiling.engine import OpenVinoEngine
+    from ie_serving.engines.openvino.compiling.openvino_engine import OpenVinoEngine
 
     own = task.options.of(OpenVinoOptions)
     own = replace(own, plugin_config={**PLAIN, **own.plugin_config})

@@ -14,7 +14,7 @@ from ie_serving.core.values.errors import InvalidTensor, LoadFailed
 from ie_serving.core.values.tensors import Array, Signature
 from ie_serving.engines.base import CompiledModel
 from ie_serving.engines.generated import ValueKind
-from ie_serving.engines.layers.base import Layer
+from ie_serving.engines.layers.layer import Layer
 from ie_serving.engines.run.on_demand import OnDemand
 
 T = TypeVar("T")

@@ -10,6 +10,7 @@ from collections.abc import Coroutine, Sequence
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from ie_serving.server.transport.http1.connection import Connection, Server
+from ie_serving.server.transport.http1.connection_states import SENDING
 from ie_serving.server.transport.http1.faults import DEFECT
 from ie_serving.server.transport.http1.known_heads import KnownHeads
 from ie_serving.server.transport.http1.messages import (
@@ -24,7 +25,6 @@ from ie_serving.server.transport.http1.messages import (
     Switch,
 )
 from ie_serving.server.transport.http1.protocol import Protocol
-from ie_serving.server.transport.http1.states import SENDING
 from ie_serving.telemetry.request.entry import CURRENT, LONGEST, Entry, RequestTarget, current, now
 from ie_serving.telemetry.request.request_id import HEADER, safe
 from ie_serving.telemetry.request.trace_context import PARENT, STATE

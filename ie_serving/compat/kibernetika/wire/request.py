@@ -16,8 +16,8 @@ import numpy as np
 
 from ie_serving.core.values.errors import InvalidRequest
 from ie_serving.core.values.tensors import BY_NUMBER, Array, DataType, Signature, strings
+from ie_serving.wire.form.form_reply import MIME, Form, form_of
 from ie_serving.wire.form.multipart import FormField, is_form, parts_of
-from ie_serving.wire.form.reply import MIME, Form, form_of
 from ie_serving.wire.json.rapidjson.document import Json, parse_document
 from ie_serving.wire.json.tensor import decode_tensor
 

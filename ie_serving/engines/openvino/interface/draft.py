@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 import openvino as ov
 
 from ie_serving.core.values.errors import LoadFailed
-from ie_serving.core.values.images import RGB
+from ie_serving.core.values.image_form import RGB
 from ie_serving.core.values.tensors import Signature
 
 if TYPE_CHECKING:
-    from ie_serving.engines.savedmodel.host.program import Plan
+    from ie_serving.engines.savedmodel.host.host_program import Plan
     from ie_serving.engines.savedmodel.program import Beside
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import openvino as ov
 
 from ie_serving.core.values.errors import LoadFailed
-from ie_serving.core.values.images import RGB
+from ie_serving.core.values.image_form import RGB
 from ie_serving.core.values.tensors import SERVING_DEFAULT, Method
 from ie_serving.engines.onnx_file import inputs, nodes
 from ie_serving.engines.openvino.interface.draft import Draft, ModelTensor, Version

@@ -43,7 +43,7 @@ from ie_serving.engines.savedmodel.state import kept_between_requests
 from ie_serving.telemetry.log.logs import Event
 
 if TYPE_CHECKING:
-    from ie_serving.engines.savedmodel.host.program import Plan
+    from ie_serving.engines.savedmodel.host.host_program import Plan
 
 log = logging.getLogger(__name__)
 

@@ -23,7 +23,8 @@ from ie_serving.engines.savedmodel.file import TensorInfo
 from ie_serving.engines.savedmodel.frames import CALLS, Frame, NodeOutput, above, standing_alone
 from ie_serving.engines.savedmodel.host.attributes import Attributes, Program
 from ie_serving.engines.savedmodel.host.functional import functional
-from ie_serving.engines.savedmodel.host.kernel import Compute
+from ie_serving.engines.savedmodel.host.host_kernel import Compute
+from ie_serving.engines.savedmodel.host.host_program import Function, HostStep, Plan
 from ie_serving.engines.savedmodel.host.kernels import KERNELS
 from ie_serving.engines.savedmodel.host.kernels_loops import gives_list
 from ie_serving.engines.savedmodel.host.needs import FIRST_FORM, FUNCTIONS, may_need_host
@@ -36,7 +37,6 @@ from ie_serving.engines.savedmodel.host.partition import (
     lacking,
     partition,
 )
-from ie_serving.engines.savedmodel.host.program import Function, HostStep, Plan
 from ie_serving.engines.savedmodel.host.resources import Resources
 from ie_serving.engines.savedmodel.rewrite import Prepared, own_frame
 from ie_serving.wire.protobuf.messages import Proto, TensorShapeProto

@@ -16,7 +16,7 @@ from ie_serving.engines.savedmodel.host import (
     kernels_strings,
     tables,
 )
-from ie_serving.engines.savedmodel.host.kernel import HostKernel
+from ie_serving.engines.savedmodel.host.host_kernel import HostKernel
 
 KERNELS: Mapping[str, HostKernel] = MappingProxyType(
     {

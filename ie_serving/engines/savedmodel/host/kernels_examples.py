@@ -9,9 +9,9 @@ from ie_serving.engines.savedmodel.example_features import (
     EXAMPLE_PARSERS,
     ExampleFeatures,
 )
-from ie_serving.engines.savedmodel.examples import parse
 from ie_serving.engines.savedmodel.host.attributes import Attributes
-from ie_serving.engines.savedmodel.host.kernel import Compute, HostKernel, Output
+from ie_serving.engines.savedmodel.host.host_kernel import Compute, HostKernel, Output
+from ie_serving.engines.savedmodel.serialized_examples import parse
 from ie_serving.wire.protobuf.messages import Proto
 
 _OUTPUTS = (

@@ -7,7 +7,7 @@ import numpy as np
 
 from ie_serving.engines.savedmodel.host.attributes import Attributes
 from ie_serving.engines.savedmodel.host.fingerprint import fingerprint64
-from ie_serving.engines.savedmodel.host.kernel import LONG, Compute, HostKernel
+from ie_serving.engines.savedmodel.host.host_kernel import LONG, Compute, HostKernel
 from ie_serving.engines.savedmodel.host.kernels_strings import each
 
 

@@ -11,7 +11,7 @@ from ie_serving.core.values.tensors import Array, DataType
 from ie_serving.engines.savedmodel.file import VARIANT
 from ie_serving.engines.savedmodel.host.allowance import make_room, turn
 from ie_serving.engines.savedmodel.host.attributes import Attributes
-from ie_serving.engines.savedmodel.host.kernel import (
+from ie_serving.engines.savedmodel.host.host_kernel import (
     INTEGER,
     Compute,
     HostKernel,

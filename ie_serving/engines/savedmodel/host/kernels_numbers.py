@@ -10,7 +10,7 @@ from ie_serving.core.values.errors import InvalidRequest
 from ie_serving.core.values.tensors import Array, DataType
 from ie_serving.engines.savedmodel.host.allowance import make_room
 from ie_serving.engines.savedmodel.host.attributes import Attributes
-from ie_serving.engines.savedmodel.host.kernel import (
+from ie_serving.engines.savedmodel.host.host_kernel import (
     FLAG,
     INTEGER,
     Compute,

@@ -8,7 +8,7 @@ from ie_serving.core.values.errors import InvalidRequest, LoadFailed
 from ie_serving.core.values.tensors import Array
 from ie_serving.engines.savedmodel.host import regex
 from ie_serving.engines.savedmodel.host.attributes import Attributes
-from ie_serving.engines.savedmodel.host.kernel import FLAG, TEXT, Compute, HostKernel
+from ie_serving.engines.savedmodel.host.host_kernel import FLAG, TEXT, Compute, HostKernel
 from ie_serving.engines.savedmodel.host.kernels_strings import each
 from ie_serving.engines.savedmodel.host.regex import PatternRefused
 

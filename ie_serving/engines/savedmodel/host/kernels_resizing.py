@@ -9,12 +9,7 @@ from ie_serving.core.values.errors import InvalidRequest
 from ie_serving.core.values.tensors import Array, DataType
 from ie_serving.engines.savedmodel.host.allowance import make_room
 from ie_serving.engines.savedmodel.host.attributes import Attributes
-from ie_serving.engines.savedmodel.host.kernel import (
-    Compute,
-    HostKernel,
-    Output,
-    in_thread,
-)
+from ie_serving.engines.savedmodel.host.host_kernel import Compute, HostKernel, Output, in_thread
 
 
 def _bilinear(attributes: Attributes) -> Compute:

@@ -19,7 +19,7 @@ from ie_serving.engines.savedmodel.checkpoint import Checkpoint
 from ie_serving.engines.savedmodel.constants import held
 from ie_serving.engines.savedmodel.frames import Frame, NodeOutput
 from ie_serving.engines.savedmodel.host.attributes import Attributes
-from ie_serving.engines.savedmodel.host.kernel import Held, as_tensor
+from ie_serving.engines.savedmodel.host.host_kernel import Held, as_tensor
 from ie_serving.engines.savedmodel.host.kernels import KERNELS
 from ie_serving.engines.savedmodel.host.needs import FUNCTIONS
 from ie_serving.engines.savedmodel.host.tables import Table, empty, from_text_file

@@ -8,7 +8,7 @@ from ie_serving.core.values.errors import ServingError
 from ie_serving.server.status import explain
 from ie_serving.server.transport.grpc import replies
 from ie_serving.server.transport.grpc.call import UNKNOWN_METHOD, Call, Calls, CallSettings
-from ie_serving.server.transport.grpc.request import Request
+from ie_serving.server.transport.grpc.call_headers import Request
 from ie_serving.server.transport.grpc.services import Admission
 from ie_serving.server.transport.http2.sender import Sender
 

@@ -22,6 +22,7 @@ from ie_serving.core.values.errors import (
 )
 from ie_serving.server.status import explain
 from ie_serving.server.transport.grpc import replies
+from ie_serving.server.transport.grpc.call_headers import Request
 from ie_serving.server.transport.grpc.compression import (
     IDENTITY,
     compressed,
@@ -34,7 +35,6 @@ from ie_serving.server.transport.grpc.message_reader import (
     MessageReader,
     MessageTooLarge,
 )
-from ie_serving.server.transport.grpc.request import Request
 from ie_serving.server.transport.grpc.services import NO_SUCH_METHOD, Answer, Buffer
 from ie_serving.server.transport.http2 import frames
 from ie_serving.server.transport.http2.headers import Fields

@@ -11,8 +11,8 @@ from ie_serving.server.transport.connection_age import ConnectionAge
 from ie_serving.server.transport.connection_limit import ConnectionLimit
 from ie_serving.server.transport.grpc.admitted import AdmittedCalls
 from ie_serving.server.transport.grpc.call import Calls, CallSettings, UnaryCall
+from ie_serving.server.transport.grpc.call_headers import interpret
 from ie_serving.server.transport.grpc.conversation import StreamingCall
-from ie_serving.server.transport.grpc.request import interpret
 from ie_serving.server.transport.grpc.services import (
     Admission,
     Services,

@@ -12,8 +12,8 @@ from typing import Any, Final
 from urllib.parse import unquote
 
 from ie_serving.server.transport.http1.body import BodyStream
+from ie_serving.server.transport.http1.connection_states import Body
 from ie_serving.server.transport.http1.messages import Reply, Request
-from ie_serving.server.transport.http1.states import Body
 from ie_serving.telemetry.log.logs import Event
 
 log = logging.getLogger(__name__)

@@ -25,6 +25,15 @@ from ie_serving.core.runtime.eager import Going, begin_unawaited
 from ie_serving.server.transport.busy_poll import BusyPoll
 from ie_serving.server.transport.http1 import protocol
 from ie_serving.server.transport.http1.body import MOST_UNREAD, BodyStream
+from ie_serving.server.transport.http1.connection_states import (
+    ENDING,
+    HEAD,
+    OPEN,
+    SENDING,
+    Body,
+    Reader,
+    Writer,
+)
 from ie_serving.server.transport.http1.faults import DEFECT, FAILED, STOPPING
 from ie_serving.server.transport.http1.known_heads import KnownHeads
 from ie_serving.server.transport.http1.linger import MOST_DROPPED, linger
@@ -42,15 +51,6 @@ from ie_serving.server.transport.http1.messages import (
     Request,
     RequestHead,
     Switch,
-)
-from ie_serving.server.transport.http1.states import (
-    ENDING,
-    HEAD,
-    OPEN,
-    SENDING,
-    Body,
-    Reader,
-    Writer,
 )
 from ie_serving.server.transport.outbox import Outbox
 from ie_serving.server.transport.peer import client_address, client_names, has_left

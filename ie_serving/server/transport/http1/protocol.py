@@ -26,6 +26,19 @@ import httptools
 from ie_serving.core.runtime.budget import Lease
 from ie_serving.core.values.errors import ServingError
 from ie_serving.server.transport.http1.body import join
+from ie_serving.server.transport.http1.connection_states import (
+    ENDING,
+    IDLE,
+    OPEN,
+    READER,
+    WRITER,
+    IllegalMoveError,
+    Read,
+    Reader,
+    Write,
+    Writer,
+    after,
+)
 from ie_serving.server.transport.http1.faults import (
     LARGEST_HEAD,
     RequestRefused,
@@ -71,19 +84,6 @@ from ie_serving.server.transport.http1.parsed_heads import (
     request_head,
     size_of,
     without_upgrade,
-)
-from ie_serving.server.transport.http1.states import (
-    ENDING,
-    IDLE,
-    OPEN,
-    READER,
-    WRITER,
-    IllegalMoveError,
-    Read,
-    Reader,
-    Write,
-    Writer,
-    after,
 )
 
 JOINED: Final = 64 * 1024

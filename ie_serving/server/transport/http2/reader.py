@@ -17,7 +17,7 @@ from ie_serving.server.transport.http2.frames import ConnectionFault, ErrorCode
 from ie_serving.server.transport.http2.headers import LARGEST_BLOCK
 from ie_serving.server.transport.http2.rules import EXTENSION, LARGEST_FRAME, RULES, FrameScope
 from ie_serving.server.transport.http2.sender import Sender
-from ie_serving.server.transport.http2.states import WRITER, Expect, Flow
+from ie_serving.server.transport.http2.stream_states import WRITER, Expect, Flow
 from ie_serving.server.transport.http2.streams import Stream
 
 TURN_S = 0.001

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from ie_serving.server.transport.http2 import frames
-from ie_serving.server.transport.http2.states import StreamState
+from ie_serving.server.transport.http2.stream_states import StreamState
 
 
 class FrameScope(enum.Enum):

@@ -22,7 +22,7 @@ from ie_serving.engines.base import Engine, EngineOptions
 from ie_serving.engines.drivers import Drivers
 from ie_serving.engines.onnx_file import uses_domain
 from ie_serving.engines.onnxruntime.driver import OnnxRuntimeEngine
-from ie_serving.engines.openvino.compiling.engine import OpenVinoEngine
+from ie_serving.engines.openvino.compiling.openvino_engine import OpenVinoEngine
 from ie_serving.engines.openvino.options import OpenVinoOptions
 from ie_serving.engines.preprocessing import Preprocessing
 from ie_serving.engines.run.program import CompiledPrograms

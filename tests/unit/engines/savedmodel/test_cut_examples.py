@@ -10,9 +10,9 @@ import tensorflow.compat.v1 as v1
 from ie_serving.core.values.errors import InvalidRequest, LoadFailed
 from ie_serving.core.values.tensors import Array
 from ie_serving.engines.savedmodel.cut_examples import PARSERS, Parsing, cut_examples
-from ie_serving.engines.savedmodel.examples import parse
 from ie_serving.engines.savedmodel.frames import Frame, Library, NodeOutput
-from ie_serving.engines.savedmodel.sequences import SequenceSpec, parse_sequences
+from ie_serving.engines.savedmodel.sequence_examples import SequenceSpec, parse_sequences
+from ie_serving.engines.savedmodel.serialized_examples import parse
 from ie_serving.wire.protobuf import graph
 from tests.unit.engines.savedmodel.exports import EXAMPLES, example
 

@@ -17,12 +17,12 @@ from ie_serving.engines.generated import ValueKind
 from ie_serving.engines.layers import own_loop
 from ie_serving.engines.layers.joining import copies
 from ie_serving.engines.onnxruntime.driver import OnnxRuntimeEngine
-from ie_serving.engines.openvino.compiling.engine import OpenVinoEngine
+from ie_serving.engines.openvino.compiling.openvino_engine import OpenVinoEngine
 from ie_serving.engines.openvino.options import OpenVinoOptions
 from ie_serving.engines.verification import references
 from ie_serving.engines.verification import verifier as module
-from ie_serving.engines.verification.engine import VerifiedEngine
 from ie_serving.engines.verification.verdict import Findings
+from ie_serving.engines.verification.verified_engine import VerifiedEngine
 from ie_serving.engines.verification.verifier import Verifier
 
 LITE = OpenVinoOptions(prefer_tflite_model=True, inference_precision="f32")

@@ -30,8 +30,8 @@ from ie_serving.models.served import ServedModels
 from ie_serving.server.access_log.grpc_log import LoggedAnswer, SampledAnswer, ToldCall
 from ie_serving.server.access_log.optional import OptionalWatch
 from ie_serving.server.access_log.rest_log import PartsApp, ToldConnection
+from ie_serving.server.transport.grpc import call_headers as grpc_request
 from ie_serving.server.transport.grpc import replies
-from ie_serving.server.transport.grpc import request as grpc_request
 from ie_serving.server.transport.grpc.call import UnaryCall
 from ie_serving.server.transport.grpc.conversation import StreamingCall
 from ie_serving.server.transport.grpc.services import Streaming

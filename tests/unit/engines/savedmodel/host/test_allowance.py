@@ -21,8 +21,8 @@ from ie_serving.engines.savedmodel.host.allowance import (
     turn,
 )
 from ie_serving.engines.savedmodel.host.attributes import Attributes
+from ie_serving.engines.savedmodel.host.host_program import HostProgram, HostStep, Plan
 from ie_serving.engines.savedmodel.host.kernels import KERNELS
-from ie_serving.engines.savedmodel.host.program import HostProgram, HostStep, Plan
 from ie_serving.engines.savedmodel.host.tensor_list import LoopList, TensorList
 from ie_serving.wire.protobuf import graph
 

@@ -144,7 +144,7 @@ def test_a_model_without_strings_imports_nothing_of_the_host(tmp_path: Path) -> 
     program = (
         "import sys; from pathlib import Path\n"
         "from ie_serving.engines.base import EngineOptions\n"
-        "from ie_serving.engines.openvino.compiling.engine import OpenVinoEngine\n"
+        "from ie_serving.engines.openvino.compiling.openvino_engine import OpenVinoEngine\n"
         "OpenVinoEngine().compile(Path(sys.argv[1]), EngineOptions())\n"
         "print(*(name for name in sys.modules if '.savedmodel.host.' in name))"
     )

@@ -9,7 +9,7 @@ from ie_serving.core.runtime.budget import BUDGET
 from ie_serving.core.runtime.eager import begin
 from ie_serving.core.values.errors import QueueFull
 from ie_serving.server.transport.http1.body import BodyStream
-from ie_serving.server.transport.http1.states import Body
+from ie_serving.server.transport.http1.connection_states import Body
 
 PATIENCE_S = 5
 

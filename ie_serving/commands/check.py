@@ -1,4 +1,4 @@
-"""`ie_serving check` and `tensorflow_model_server --dry_run`: what would be served, by what.
+"""`ie_serving check` and `tensorflow_model_server --dry_run`: report what would serve, and by what.
 
     model resnet, version 7
       serving_default: served by OpenVINO
@@ -6,9 +6,9 @@
         TensorFlow can run it in a process of its own: set --tensorflow_fallback
     model resnet: label canary: version 9 would not be served
 
-Each of several causes, which a status joins by "; ", has a line of its own.
-Every version is read and compiled as for serving; graphs are held against what was found of their
-models. No port is opened.
+Each of several causes, which a status joins by "; ", gets its own line. Every version is read and
+compiled as for serving, and graphs are checked against the signatures of their models. No port is
+opened.
 """
 
 import json
@@ -37,7 +37,7 @@ Try = Callable[[], object]
 """Reads what the server reads at its start. Raises ServingError."""
 
 NOT_ALL = 1
-"""Exit code where a model, a version or a signature would not be served."""
+"""Exit code if a model, a version or a signature would not be served."""
 
 
 def check(
@@ -70,19 +70,19 @@ def check(
 
 
 NO_VERSION = -1
-"""In place of a number, where a model has no version to report on."""
+"""Stands for the number if a model has no version."""
 
 
 @dataclass(frozen=True)
 class _Seen:
-    """A version that graphs may use, as far as they need it before they serve."""
+    """A version that graphs may use, with the parts that a graph needs at load."""
 
     version: int
     signatures: Mapping[str, Signature]
 
 
 class _Examination:
-    """Examines each model once, and what a graph uses before the graph."""
+    """Examines each model once, and the models that a graph uses before the graph."""
 
     def __init__(
         self,
@@ -99,10 +99,10 @@ class _Examination:
         self._under_way: list[str] = []
 
     def of(self, name: str) -> Sequence[Examined]:
-        """Examine a model, unless that is done.
+        """Give the versions of a model, examined at the first call.
 
         Raises:
-            NotFound: it is not configured.
+            NotFound: the model is not configured.
             LoadFailed: it is a graph that uses itself.
         """
         if name not in self._models:
@@ -116,7 +116,7 @@ class _Examination:
         return self._found[name]
 
     def handle(self, spec: ModelSpec) -> Any:  # noqa: ANN401  of a `graph.models.Held`, what plans use
-        """Give what a step of a graph uses. See `engines.graph.models.Models`."""
+        """Give the version that a step of a graph uses. See `engines.graph.models.Models`."""
         serve = {each.version: each for each in self.of(spec.name) if each.served}
         wanted = spec.version
         if spec.label is not None:
@@ -135,7 +135,7 @@ class _Examination:
 
 
 class _Report:
-    """What has been found: lines as it comes, or a document at the end."""
+    """Reports findings: lines while examining, or one JSON document at the end."""
 
     def __init__(self, progress: Progress, *, as_json: bool) -> None:
         self._progress = progress
@@ -145,7 +145,7 @@ class _Report:
         self.is_whole = True
 
     def server(self, at_start: Try) -> None:
-        """Try what the server reads at its start."""
+        """Read the files that the server reads at its start; report a failure."""
         try:
             at_start()
         except ServingError as error:
@@ -154,7 +154,7 @@ class _Report:
             self._say([f"server: {cause}" for cause in self._server])
 
     def model(self, model: ModelConfig, versions: Iterator[Examined]) -> Sequence[Examined]:
-        """Tell of the versions of a model, each as it comes, and of its labels. Give them."""
+        """Report each version of a model once examined, then its labels; give the versions."""
         self._progress.say(f"checking {model.name}")
         found: list[Examined] = []
         for examined in versions:
@@ -169,7 +169,7 @@ class _Report:
         return found
 
     def document(self) -> dict[str, Any]:
-        """Give all of it."""
+        """Give the whole report."""
         return {"ok": self.is_whole, "server": self._server, "models": self._models}
 
     def _say(self, lines: Sequence[str]) -> None:
@@ -189,7 +189,7 @@ def _shown(examined: Examined) -> dict[str, Any]:
 
 
 def _labels(model: ModelConfig, found: Sequence[Examined]) -> Iterator[str]:
-    """Say which labels would wait, since their versions do not load."""
+    """Name the labels that would not be set, since their versions do not load."""
     serve = {each.version for each in found if each.served}
     for label, version in sorted(model.version_labels.items()):
         if version not in serve:

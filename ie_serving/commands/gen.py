@@ -1,4 +1,4 @@
-"""`ie_serving gen`: prints a program, or a request, for a model that some server serves.
+"""`ie_serving gen`: prints a client program, or a request, for a model on a running server.
 
 ie_serving gen client --lang python --model_name resnet --url http://localhost:8501 > client.py
 ie_serving gen request --model_name resnet --url http://localhost:8501 | curl -d @- ...
@@ -21,17 +21,17 @@ from ie_serving.wire.clients.served_signatures import signatures_at
 
 COMMAND: Final = "gen"
 PATIENCE_S: Final = 30.0
-"""Seconds that a server may take to tell its metadata, which it has in memory."""
+"""Seconds within which a server has to send its metadata, which it has in memory."""
 MOST_METADATA: Final = 64 << 20
-"""Bytes of the metadata that are read: a thousand signatures take less than one of 64 MB."""
+"""Most bytes of metadata that are read, 64 MB: a thousand signatures take less than 1 MB."""
 
 
 def run(argv: Sequence[str], environ: Mapping[str, str]) -> str:
-    """Give the text that is asked for.
+    """Give the program or the request as text.
 
     Args:
         argv: without the program's name.
-        environ: its AUTHORIZATION is the header of this name when the server is asked.
+        environ: its AUTHORIZATION is sent to the server as the header of this name.
 
     Raises:
         ServingError: the server cannot be reached or lacks the model.
@@ -50,7 +50,7 @@ def run(argv: Sequence[str], environ: Mapping[str, str]) -> str:
 
 
 def parser() -> argparse.ArgumentParser:
-    """Give what reads the command line behind the command."""
+    """Give the parser of the command line after the command."""
     made = argparse.ArgumentParser(prog=f"ie_serving {COMMAND}", allow_abbrev=False)
     asked = made.add_subparsers(dest="what", required=True, metavar="{client,request}")
     client = asked.add_parser("client", help="print a program that asks the model")

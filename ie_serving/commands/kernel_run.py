@@ -1,6 +1,6 @@
-"""`ie_serving kernel run`: loads a kernel, asks it once as a REST request would, prints the answer.
+"""`ie_serving kernel run`: loads a kernel, runs it on one REST request, and prints the answer.
 
-There is no server: no other model can be asked. The kernel's own log goes to standard error.
+No server runs, so the kernel cannot call other models. Its log goes to standard error.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ from ie_serving.wire.json.request import Format, parse_predict
 from ie_serving.wire.json.response import encode_predictions
 
 FAILED = 1
-"""Exit code where the kernel cannot be loaded, refuses the request, or fails."""
+"""Exit code if the kernel cannot be loaded, refuses the request, or fails."""
 
 
 def run(asked: KernelRun) -> int:

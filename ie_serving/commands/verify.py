@@ -1,10 +1,10 @@
-"""`ie_serving verify`: a version's answers beside those of the framework that made it.
+"""`ie_serving verify`: compares a version's answers with those of the framework that made it.
 
     serving_default: alike on 9 requests; tensorflow 2.21.0 refuses 1
     scores: normal values (x [2, 4]): output "y" differs at [0, 1]: ...
 
-For a training job or CI. With `--write` the requests and the framework's answers become golden
-requests beside the model, so that a server refuses the version wherever it answers otherwise.
+For a training job or CI. `--write` stores the requests with the framework's answers as golden
+requests beside the model, so that a server refuses the version if its answers differ.
 """
 
 import base64
@@ -44,19 +44,19 @@ from ie_serving.wire.json.request import Format, parse_predict
 from ie_serving.wire.json.response import encode_predictions
 
 NOT_ALIKE = 1
-"""Exit code where an answer differs, or nothing could be compared."""
+"""Exit code if an answer differs, or nothing could be compared."""
 GOLDEN = "golden.json"
 MOST_GUESSES = 40
 """Sizes and integers that are tried before a signature counts as not compared."""
 MOST_BYTES = 1 << 24
-"""Of `golden.json`, which the server reads with each load; requests beyond are not written."""
+"""Most bytes of `golden.json`, which the server reads at each load; more requests are dropped."""
 
 Arrays = Mapping[str, Array]
 
 
 @dataclass(frozen=True)
 class _Kept:
-    """A request that both answered alike, with the framework's answer."""
+    """A request with equal answers, and the framework's answer."""
 
     signature: Signature
     inputs: Arrays
@@ -67,8 +67,8 @@ def run(asked: Verify, engine: Engine) -> int:
     """Print a line for each signature on standard output; give the exit code.
 
     Args:
-        asked: what is compared.
-        engine: that serves the version.
+        asked: the version and the requests.
+        engine: serves the version.
     """
     try:
         framework = _framework(asked)
@@ -107,7 +107,7 @@ def _compared(asked: Verify, model: CompiledModel, framework: Framework) -> int:
 
 
 class _Comparison:
-    """Asks both for one signature."""
+    """Compares engine and framework on one signature."""
 
     def __init__(self, model: CompiledModel, signature: Signature, framework: Framework) -> None:
         self._model = model
@@ -132,7 +132,7 @@ class _Comparison:
         return not self._difference
 
     def told(self) -> str:
-        """Say in words what was found."""
+        """Give the result as text."""
         if self._difference:
             return self._difference
         if not self.kept:
@@ -171,7 +171,7 @@ class _Comparison:
         except ServingError as error:
             if kept and not self._difference:
                 self._difference = f"{label}: the server refuses it: {error}"
-            return  # what is odd may be refused, by name
+            return  # odd values may be refused, with an error that names them
         shared = {name: each for name, each in expected.items() if name in found}
         precision = self._framework.precision or self._signature.precision
         difference = differences(found, shared, precision)
@@ -191,7 +191,7 @@ def _given(file: Path, signature: Signature) -> Iterator[Arrays]:
 
 
 def _write(path: Path, kept: list[_Kept]) -> None:
-    """Write golden requests, as many as `MOST_BYTES` hold; the file is there as a whole or not."""
+    """Write golden requests, up to `MOST_BYTES`, in one atomic step."""
     entries: list[str] = []
     for each in kept:
         entry = _entry(each)
@@ -209,7 +209,7 @@ def _entry(kept: _Kept) -> str:
     inputs = {name: _in_json(array) for name, array in kept.inputs.items()}
     request = json.dumps({"signature_name": kept.signature.name, "inputs": inputs})
     outputs = encode_predictions(kept.outputs, Format.COLUMN, kept.signature.outputs)
-    # Both compute sums in orders of their own, so zeros are as exact as the greatest number is.
+    # The two add in different orders, so a zero is only as exact as the greatest number.
     greatest = max(map(_greatest, kept.outputs.values()), default=0.0)
     tolerance = json.dumps({"rtol": RTOL, "atol": max(ATOL, SHARE * greatest)})[1:-1]
     return f'{{"request": {request}, "response": {bytes(outputs).decode()}, {tolerance}}}'

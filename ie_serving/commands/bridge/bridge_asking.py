@@ -1,4 +1,4 @@
-"""Asks a server's REST API about one message after another; tries again while it is away."""
+"""Sends one message after another to a server's REST API, and retries while it is unreachable."""
 
 import http.client
 import json
@@ -12,7 +12,7 @@ from ie_serving.core.runtime.backoff import Backoff
 from ie_serving.core.values.errors import ConfigError
 
 AGAIN: Final = frozenset({429, 502, 503, 504})
-"""Statuses of a server, or a proxy before it, that may answer later."""
+"""Statuses after which a retry may succeed: the server is busy, or a proxy cannot reach it."""
 BACKOFF: Final = Backoff(first_s=0.5, longest_s=10.0)
 
 
@@ -47,7 +47,7 @@ class Asker:
         self._wait = wait
 
     def ask(self, body: bytes) -> bytes:
-        """Give the server's answer, or why there is none, as JSON."""
+        """Give the server's answer, or the reason why there is none, as JSON."""
         until = time.monotonic() + self._retry_s
         failures = 0
         while True:
@@ -63,7 +63,7 @@ class Asker:
         self._server.close()
 
     def _try(self, body: bytes) -> tuple[bytes, bool]:
-        """Give an answer, and whether to ask again for a better one."""
+        """Send once; give the answer, and whether to retry."""
         try:
             self._server.request("POST", self._path, body, self._headers)
             reply = self._server.getresponse()
@@ -78,7 +78,7 @@ class Asker:
 
 
 def _connection(url: str, timeout_s: float) -> tuple[http.client.HTTPConnection, str]:
-    """Give a connection that is not open yet, and the path below which the API lies."""
+    """Give an unopened connection, and the path prefix of the API."""
     kinds = {"http": http.client.HTTPConnection, "https": http.client.HTTPSConnection}
     try:
         parts = urlsplit(url)

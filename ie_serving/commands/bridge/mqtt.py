@@ -2,9 +2,9 @@
 
     broker ──message──> bounded queue ──> POST :predict ──> broker: answer, then the message's ack
 
-A message is acknowledged when its answer is with the broker, so with QoS 1 or 2 none is lost where
-the bridge ends in between; it may then be answered twice. MQTT 5: a message that names a response
-topic is answered there, with its correlation data.
+The bridge acknowledges a message once the broker has its answer, so with QoS 1 or 2 no message is
+lost if the bridge ends in between, but it may be answered twice. MQTT 5: the answer to a message
+with a response topic goes to that topic, with the message's correlation data.
 """
 
 import logging
@@ -27,27 +27,27 @@ from ie_serving.telemetry.log.logs import Event
 log = logging.getLogger(__name__)
 
 AT_ONCE: Final = 16
-"""Messages of QoS 1 or 2 that the broker sends ahead of our acknowledgement; it keeps others."""
+"""Most unacknowledged messages of QoS 1 or 2 that the broker sends; it queues the others."""
 MOST_WAITING: Final = 100
-"""Messages of QoS 0 that wait; nobody keeps them for us, and the newest is dropped beyond."""
+"""Most messages of QoS 0 in the queue; beyond it the newest is lost, as the broker keeps none."""
 KEEP_ALIVE_S: Final = 30
 FIRST_RETRY_S: Final = 1
 LONGEST_RETRY_S: Final = 30
-"""Seconds between two attempts to reach the broker; doubled from the first to the longest."""
+"""Longest back-off in seconds between two attempts to reach the broker; it doubles up to this."""
 KEPT_S: Final = 24 * 3600
 """Seconds for which the broker keeps the session of a bridge with a name."""
 PUBLISHED_S: Final = 10.0
-"""Seconds in which the broker has to take an answer before the message is left for a repetition."""
+"""Seconds for the broker to accept an answer; then the message stays unacknowledged and returns."""
 
 
 class MqttBridge:
     """One bridge. `run` is called once.
 
     Args of the constructor:
-        options: see there.
+        options: of the command line.
 
     Raises:
-        ConfigError: answers would come back as requests, or a certificate cannot be read.
+        ConfigError: answers would match the request topic, or a certificate cannot be read.
     """
 
     def __init__(self, options: BridgeOptions) -> None:
@@ -65,7 +65,7 @@ class MqttBridge:
         self._client = self._connected_later(options)
 
     def run(self) -> None:
-        """Take messages until the process is told to end."""
+        """Answer messages until a signal ends the process."""
         for what, host in self._options.exposed():
             log.warning(
                 Event("credentials go unencrypted to a public address", what=what, host=host)
@@ -133,7 +133,7 @@ class MqttBridge:
         try:
             self._waiting.put_nowait(message)
         except queue.Full:
-            # Of QoS 0: of others the broker sends `AT_ONCE` at most.
+            # Only QoS 0 overflows the queue: of others the broker sends at most `AT_ONCE`.
             self._dropped += 1
             if self._dropped.bit_count() == 1:  # 1, 2, 4, 8: a flood fills no log
                 log.warning(Event("bridge dropped messages", dropped=self._dropped))
@@ -163,10 +163,10 @@ class MqttBridge:
 
 
 def check_topics(topic: str, answer_topic: str) -> None:
-    """Refuse topics by which every answer would be a request again.
+    """Refuse an answer topic that matches the request topic: answers would become requests.
 
     Raises:
-        ConfigError: they are so.
+        ConfigError: the answer topic matches.
     """
     example = topic.replace("#", "x").replace("+", "x")
     if paho.topic_matches_sub(topic, answer_topic.replace("{topic}", example)):

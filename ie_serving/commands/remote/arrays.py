@@ -1,4 +1,4 @@
-"""Requests and answers as arrays; numpy is here, and nowhere else among these commands."""
+"""Converts requests and answers to and from arrays; only this module of `remote` imports numpy."""
 
 import argparse
 import io
@@ -22,10 +22,10 @@ Arrays: TypeAlias = dict[str, Array]
 
 
 def read_arrays(file: str, data: bytes, name: str) -> Arrays:
-    """Read a .npy for the input `name`, or a .npz whose arrays are called as inputs are.
+    """Read a .npy for the input `name`, or a .npz whose arrays have the names of inputs.
 
     Raises:
-        Misused: it is damaged, or holds Python objects.
+        Misused: the file is damaged, or holds Python objects.
     """
     try:
         found = np.load(io.BytesIO(data), allow_pickle=False)
@@ -41,10 +41,10 @@ def read_arrays(file: str, data: bytes, name: str) -> Arrays:
 
 
 def json_body(arrays: Mapping[str, Array], signature: str) -> bytes:
-    """Write arrays as the body of a `:predict`, in columns."""
+    """Write arrays as the body of a `:predict`, in column format."""
     inputs: Any = {name: _listed(array) for name, array in arrays.items()}
     named = {"signature_name": signature} if signature else {}
-    # The only input needs no name, and the server takes none.
+    # An array without a name is for the only input, which the body then does not name either.
     return json.dumps({**named, "inputs": inputs.get("", inputs)}).encode()
 
 
@@ -65,7 +65,7 @@ def _encoded(value: Any) -> Any:  # noqa: ANN401  lists of JSON
 
 
 def signature_over_rest(rest: Rest, given: argparse.Namespace) -> Signature:
-    """Ask for the signature that has answered. Raises: Failure."""
+    """Fetch the signature that answered from the metadata. Raises: Failure."""
     document = metadata_of(rest, given.model_name, given.version, given.label)
     return _chosen(rest.place, document["metadata"]["signature_def"], given.signature)
 
@@ -83,10 +83,10 @@ def _chosen(place: ServerAddress, held: Mapping[str, Any], name: str) -> Signatu
 
 
 def from_json(answer: bytes, signature: Signature) -> Arrays:
-    """Read the answer of a `:predict` as arrays of the dtypes that the signature tells.
+    """Read the answer of a `:predict` as arrays with the signature's dtypes.
 
     Raises:
-        Unreachable: it is none.
+        Unreachable: it is not an answer of this API.
     """
     try:
         document = json.loads(answer)
@@ -113,10 +113,10 @@ def _array(values: Any, spec: TensorSpec | None) -> Array:  # noqa: ANN401  list
 def ask_over_grpc(
     given: argparse.Namespace, place: ServerAddress, asked: Given, *, as_json: bool
 ) -> bytes | Arrays:
-    """Ask a model by tensors; give its answer as JSON, or as arrays of exactly its dtypes.
+    """Send a Predict over gRPC; give its answer as JSON, or as arrays of exactly its dtypes.
 
     Raises:
-        Failure: it does not answer, or cannot be asked so.
+        Failure: the server does not answer, or the request has no form over gRPC.
     """
     from ie_serving.commands.remote import grpc_predict as tensors
 
@@ -146,7 +146,7 @@ def _plain(name: str, array: Array) -> Array:
     if array.dtype != object:
         return array
     plain = array.astype(np.bytes_)
-    # numpy takes zero bytes at the end for padding.
+    # numpy drops zero bytes at the end as padding.
     if plain.tolist() != array.tolist():
         raise Misused(f'output "{name}" has strings that end with a zero byte: write .json instead')
     return plain

@@ -1,11 +1,11 @@
-"""The commands that ask a server over the wire: their flags, and their exit codes.
+"""The commands that send requests to a running server: their flags, and their exit codes.
 
     ie_serving status resnet --wait --url https://models.test:8501 --ca authority.pem
     ie_serving predict --model_name resnet --file cat.jpg
     ie_serving labels set resnet stable=7
 
-Exit codes: 0 done; 1 the server says no; 2 wrong usage; 3 it cannot be reached; 4 `--wait` was in
-vain. Each command has a module of its own, which is imported when it is asked for.
+Exit codes: 0 done; 1 the server refuses; 2 wrong usage; 3 the server is unreachable; 4 `--wait` ran
+out of time. Each command is a module, imported when the command is given.
 """
 
 import argparse
@@ -27,11 +27,11 @@ MEANINGS: Final = {
     "labels": "show the labels of a model, or set them",
     "completion": "print what completes these commands in bash, zsh or fish",
 }
-"""Commands, each in the module of its name, and what they are for."""
+"""Commands, each in the module of its name, and their purposes."""
 
 
 def run(argv: Sequence[str], environ: Mapping[str, str]) -> int:
-    """Do what is asked; print it, or the error on standard error. Give the exit code.
+    """Run the command; print its result, or the error on standard error. Give the exit code.
 
     Args:
         argv: without the program's name.
@@ -40,7 +40,7 @@ def run(argv: Sequence[str], environ: Mapping[str, str]) -> int:
     Raises:
         SystemExit: `--help`, or flags that do not belong here.
     """
-    # gRPC's own lines say in its words what a failure says in ours; it reads this when imported.
+    # gRPC would log the same failures in its own words; it reads this variable when imported.
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     given = parser_of(argv[0]).parse_args(argv[1:])
     try:
@@ -49,7 +49,7 @@ def run(argv: Sequence[str], environ: Mapping[str, str]) -> int:
     except Failure as failure:
         print(f"ie_serving: error: {failure}", file=sys.stderr)
         return failure.code
-    except BrokenPipeError:  # of `| head`, which has read enough
+    except BrokenPipeError:  # such as `| head`, which has read enough
         sys.stderr.close()  # the interpreter's last flush would complain as well
         return 0
 
@@ -72,5 +72,5 @@ def parser_of(command: str) -> argparse.ArgumentParser:
 
 
 def warn(text: str) -> None:
-    """Say what is done all the same."""
+    """Print a warning on standard error; the command goes on."""
     print(f"ie_serving: warning: {text}", file=sys.stderr)

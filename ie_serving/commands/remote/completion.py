@@ -1,6 +1,6 @@
-"""`ie_serving completion SHELL`: prints what completes the words of `ie_serving` in a shell.
+"""`ie_serving completion SHELL`: prints a completion script for `ie_serving` in a shell.
 
-The script is made from the parsers once, and knows all words: the Tab key starts no process.
+The script contains all words, taken from the parsers, so the Tab key starts no process.
 """
 
 import argparse
@@ -28,11 +28,11 @@ SERVING: Final = {
 
 @dataclass
 class Words:
-    """What may follow a command.
+    """The words that may follow a command.
 
     Attributes:
-        first: words directly behind it.
-        flags: all of them; those with a list of values have one.
+        first: words directly after the command.
+        flags: each with its values, if it has a fixed list.
     """
 
     first: Sequence[str] = ()
@@ -57,7 +57,7 @@ def run(given: argparse.Namespace, _: ServerAddress | None) -> int:
 
 
 def _words() -> Mapping[str, Words]:
-    # Here, not above: settings take a tenth of a second that no other of these commands needs.
+    # Imported here: settings take 0.1 s to import, and the other commands do not need them.
     from ie_serving.commands import gen
     from ie_serving.config.dialects import bridge, kernel_run, keys, own_flags
     from ie_serving.config.schema.catalogue import SERVER
@@ -152,7 +152,7 @@ def _cases(table: Mapping[str, Sequence[str]], indent: int) -> str:
 
 
 def _zsh(found: Mapping[str, Words]) -> str:
-    # zsh runs what completes in bash; `mapfile` alone it does not have.
+    # zsh runs completions of bash; only `mapfile` is missing there.
     begin = "autoload -U +X bashcompinit && bashcompinit\n"
     script = _bash(found).replace("completion bash", "completion zsh")
     read = "mapfile -t COMPREPLY < <(compgen"

@@ -1,15 +1,15 @@
-"""What a command that asks a server ends with: its exit code, and the text of each failure."""
+"""Failures of the commands that ask a server, each with its exit code."""
 
 from typing import Final
 
 REFUSED: Final = 1
-"""The server says no, or what was asked for is not so: a model that does not serve, for example."""
+"""The server refuses, or a condition does not hold: a model does not serve, for example."""
 USAGE: Final = 2
-"""A wrong command line, or a file that cannot be used; as argparse's own."""
+"""A wrong command line, or a file that cannot be used; the same code as argparse's."""
 UNREACHABLE: Final = 3
-"""No answer: nobody listens, TLS fails, time is over, or it is no server of this API."""
+"""No answer: the port is closed, TLS fails, time runs out, or the server has another API."""
 TIME_IS_UP: Final = 4
-"""What `--wait` waits for has not come in time."""
+"""The condition of `--wait` was not met in time."""
 
 
 class Failure(Exception):
@@ -47,6 +47,6 @@ class Unreachable(Failure):
 
 
 class TimeIsUp(Failure):
-    """It was waited for in vain."""
+    """The condition of `--wait` was not met in time."""
 
     code = TIME_IS_UP

@@ -1,4 +1,4 @@
-"""A request that a command has read, before it is sent over either interface."""
+"""A request that a command has read, independent of REST or gRPC."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -8,18 +8,18 @@ if TYPE_CHECKING:  # numpy is imported where arrays are
     import numpy as np
 
 Named = Mapping[str, "np.ndarray[Any, Any]"]
-"""Arrays by input; the only input of a signature may be called by the empty name."""
+"""Arrays by input; the empty name stands for a signature's only input."""
 
 
 @dataclass(frozen=True)
 class Given:
-    """A request. Either `body` is one of `:predict`, or it is None and there are `arrays`.
+    """A request: the `body` of a `:predict`, or `arrays` if `body` is None.
 
     Attributes:
         body: JSON.
         arrays: by input.
-        image: an encoded one, which the body has in base64; over gRPC it is a string, whatever
-            dtype the metadata tells of the pixels. With the input that it is for.
+        image: input and encoded image; the body has it in base64, and gRPC sends it as a string,
+            for any dtype of pixels in the metadata.
     """
 
     body: bytes | None

@@ -1,6 +1,6 @@
-"""A configuration file as HandleReloadConfigRequest, whose message knows less than our files.
+"""Sends a configuration file by HandleReloadConfigRequest, which has fewer settings than our files.
 
-What the message cannot say is refused: a reload must not lose a setting without a word.
+A file with any other setting is refused, so that a reload does not silently lose it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,15 +19,15 @@ from ie_serving.wire.protobuf import messages
 from ie_serving.wire.protobuf.messages import Proto
 
 Found = Mapping[str, Mapping[str, str]]
-"""As `reload.States`; labels are not known over gRPC."""
+"""As `reload.States`, without labels, which gRPC does not report."""
 
 
 def reload_with(file: str, place: ServerAddress) -> tuple[Found, Found]:
-    """Give a server another configuration; the states of its models before and after.
+    """Send another configuration to a server; give the states of its models before and after.
 
     Raises:
-        Misused: the file is broken, or says more than the call can.
-        Refused: the server does not take it, and has changed nothing.
+        Misused: the file is broken, or has settings that the message lacks.
+        Refused: the server refuses the configuration and has changed nothing.
         Unreachable: there is no answer.
     """
     models = _read(Path(file))
@@ -57,7 +57,7 @@ def _message(models: Sequence[ModelConfig]) -> Proto:
     message.model_config_list.SetInParent()
     for model in models:
         _fill(message.model_config_list.config.add(), model)
-    # Read back as the server will read it: whatever it would not see is what cannot be said.
+    # Read back as the server will read it: a setting that differs is missing in the message.
     for wanted, told in zip(models, from_message(message), strict=True):
         lost = [name for name in vars(wanted) if getattr(wanted, name) != getattr(told, name)]
         lost = [name for name in lost if name != "platform"]
@@ -84,7 +84,7 @@ def _fill(config: Proto, model: ModelConfig) -> None:
 
 
 def _states(rpc: Rpc, names: Sequence[str]) -> Found:
-    """Ask for the states of models; those that the server does not have are left out."""
+    """Ask for the states of models; leave out models that the server does not have."""
     found: dict[str, Mapping[str, str]] = {}
     for name in names:
         request = messages.GetModelStatusRequest()

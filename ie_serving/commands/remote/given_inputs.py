@@ -1,4 +1,4 @@
-"""A file as a request: JSON as the REST API takes it, or arrays by the names of inputs."""
+"""Reads a file as a request: JSON as the REST API takes it, or arrays by the names of inputs."""
 
 import base64
 import csv
@@ -32,12 +32,12 @@ def read(file: str, form: str | None, name: str, signature: str) -> Given:
 
     Args:
         file: its path, or `-`.
-        form: one of `FORMATS`; None tells it by the path.
-        name: of the input that an array, table or image is for; empty where there is one alone.
-        signature: to be asked; empty for the default, or what JSON says itself.
+        form: one of `FORMATS`; None derives it from the path.
+        name: of the input that gets the array, table or image; empty for the only input.
+        signature: name of the signature; empty for the default, or for the one that JSON names.
 
     Raises:
-        Misused: it cannot be read, or is not what it should be.
+        Misused: the file cannot be read, or does not have this form.
     """
     form = form or _form_of(file)
     data = _bytes_of(file)
@@ -99,7 +99,7 @@ def _image(data: bytes, name: str) -> Any:  # noqa: ANN401  a row of JSON
 
 
 def _table(file: str, data: bytes, name: str) -> list[Any]:
-    """Read rows of numbers for one input; or, below a line of names, a column for each input."""
+    """Read rows of numbers for one input; with a header, read a column for each input."""
     try:
         text = data.decode("utf-8-sig")
         lines = [line for line in csv.reader(io.StringIO(text), _dialect(file, text)) if line]
@@ -124,7 +124,7 @@ def _columns(file: str, lines: list[list[str]], name: str) -> list[Any]:
     head, rows = lines[0], lines[1:]
     if not rows:
         raise Misused(f"--file {file} has a line of names and no row below it")
-    if name:  # the names are those of features, and all of them are one input
+    if name:  # the header names features, and all of them form one input
         return [{name: [_cell(cell) for cell in row]} for row in rows]
     return [dict(zip(head, map(_cell, row), strict=True)) for row in rows]
 

@@ -1,4 +1,4 @@
-"""A Predict over gRPC, from arrays or from JSON, by the dtypes that the model's metadata tells."""
+"""Sends a Predict over gRPC, made from arrays or JSON by the dtypes of the model's metadata."""
 
 import argparse
 from collections.abc import Callable, Mapping
@@ -27,11 +27,11 @@ Choose = Callable[[ServerAddress, Mapping[str, Any], str], Signature]
 def ask(
     given: argparse.Namespace, place: ServerAddress, asked: Given, choose: Choose, *, as_json: bool
 ) -> bytes | Arrays:
-    """Ask a model once; give its answer as JSON, or as arrays.
+    """Send one request; give its answer as JSON, or as arrays.
 
     Raises:
-        Failure: it does not answer, or cannot be asked so.
-        ServingError: the request is none for this model.
+        Failure: the server does not answer, or the request has no form over gRPC.
+        ServingError: the request does not fit the model.
     """
     with Rpc(place) as rpc:
         spec = _spec(given)
@@ -41,7 +41,7 @@ def ask(
         signature = choose(place, _metadata(rpc, spec), name)
         form = Format.COLUMN
         if asked.image:
-            # A row as in JSON, so that the answer has the same form.
+            # In row format, so that the answer has the same form as JSON's.
             form, (named, data) = Format.ROW, asked.image
             inputs = {_input(named, signature): np.array([data], object)}
         elif body is None:
@@ -82,7 +82,7 @@ def _named(arrays: Mapping[str, Array], signature: Signature) -> Arrays:
 
 
 def _input(name: str, signature: Signature) -> str:
-    """Give the name of an input, of the empty one the only input. Raises: Misused."""
+    """Give the name of an input; for the empty name, the only input's. Raises: Misused."""
     specs = signature.inputs
     if name in specs:
         return name
@@ -103,7 +103,7 @@ def _cast(array: Array, spec: TensorSpec) -> Array:
     if array.dtype == wanted:
         return array
     found = array.astype(wanted) if array.dtype.kind in "fiub" else None
-    # Floats lose digits as they do in JSON; whatever else changes its value is a mistake.
+    # Floats may lose digits, as in JSON; any other change of a value is an error.
     if found is None or (wanted.kind != "f" and not np.array_equal(found, array)):
         raise Misused(
             f'input "{spec.name}" takes {spec.dtype.word}; the array is {array.dtype} and has'

@@ -1,7 +1,7 @@
 """`ie_serving labels list MODEL`, `ie_serving labels set MODEL LABEL=VERSION ...`.
 
-What is not named stays as it is; `LABEL=` removes one. The server takes all of it or nothing, and a
-version only that is AVAILABLE, unless it was started to allow more.
+Labels that are not named stay; `LABEL=` removes one. The server applies all changes or none, and
+accepts only versions that are AVAILABLE, unless it was started to allow others.
 """
 
 import argparse
@@ -16,7 +16,7 @@ from ie_serving.commands.remote.rest import Rest
 from ie_serving.wire.clients.paths import model_path
 
 MALFORMED: Final = "Malformed request"
-"""What TensorFlow Serving says of a route that it does not have."""
+"""TensorFlow Serving's text for a route that it does not have."""
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
@@ -33,7 +33,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def run(given: argparse.Namespace, where: place.ServerAddress) -> int:
-    """Show labels, or change them and show what has changed. Raises: Failure."""
+    """Show labels, or change them and show the changes. Raises: Failure."""
     rest = Rest(where)
     path = f"{model_path(given.model)}/details"
     changes = _changes(given.labels) if given.what == "set" else {}

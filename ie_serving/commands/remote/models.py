@@ -1,7 +1,7 @@
-"""What a server tells of its models, put together from its routes.
+"""Collects the states of a server's models from its REST routes.
 
-A server of TensorFlow Serving's API tells the states of a model that is named. OpenVINO Model
-Server and this one tell those of all; labels, default version and memory this one alone.
+TensorFlow Serving reports the states of one named model. OpenVINO Model Server and this server also
+report those of all models; only this server reports labels, default version and memory.
 """
 
 from collections.abc import Mapping
@@ -14,9 +14,9 @@ from ie_serving.wire.clients.paths import model_path
 
 AVAILABLE: Final = "AVAILABLE"
 NO_SUCH: Final = (400, 404, 405, 501)
-"""HTTP statuses by which a server says that it has no such route, model, version or label."""
+"""HTTP statuses of servers without the requested route, model, version or label."""
 ENCRYPTED: Final = "use https://"
-"""What this server answers, as 400, to a plain request for a port with TLS."""
+"""Text of this server's 400 for a plain request to a port with TLS."""
 
 
 @dataclass(frozen=True)
@@ -24,8 +24,8 @@ class Version:
     """One version.
 
     Attributes:
-        memory: in bytes; None where nobody knows.
-        precisions: what each signature computes floats in, where that is known.
+        memory: in bytes; None if not known.
+        precisions: float precision of each signature, where known.
     """
 
     number: int
@@ -67,7 +67,7 @@ def all_models(rest: Rest) -> list[Model]:
 
 
 def one_model(rest: Rest, name: str) -> Model:
-    """Ask for one model. Raises: Failure; where there is no such model, with the nearest name."""
+    """Ask for one model. Raises: Failure; for an unknown model it suggests the nearest name."""
     path = model_path(name)
     try:
         state = rest.json(path)
@@ -77,7 +77,7 @@ def one_model(rest: Rest, name: str) -> Model:
 
 
 def named(rest: Rest, name: str, error: Refused) -> Refused:
-    """Add to a 404 which of the server's models may be meant."""
+    """Add to a 404 the nearest names among the server's models."""
     if error.status != 404:
         return error
     try:
@@ -100,7 +100,7 @@ def _details(rest: Rest, path: str) -> Mapping[str, Any]:
     try:
         found = rest.json(path)
     except Refused as error:
-        # 403: who may see one model need not see all.
+        # 403: a caller with rights for one model may lack them for the list.
         if error.status in (*NO_SUCH, 403):
             return {}
         raise

@@ -1,4 +1,4 @@
-"""Where a server is and who asks it: from flags and the environment."""
+"""The address of a server and the caller's credentials, from flags and the environment."""
 
 import argparse
 import re
@@ -13,7 +13,7 @@ URL: Final = "IE_SERVING_URL"
 KEY: Final = "IE_SERVING_API_KEY"
 PASSWORD: Final = "IE_SERVING_PASSWORD"
 CA, CERTIFICATE, PRIVATE_KEY = "IE_SERVING_CA", "IE_SERVING_CERTIFICATE", "IE_SERVING_KEY"
-"""Of the environment: everyone on the machine can see the arguments of a process."""
+"""Variables of the environment for secrets: other users can see a process's arguments."""
 DEFAULT_URL: Final = "http://localhost:8501"
 """TensorFlow Serving's REST port on this machine."""
 GRPC_PORT: Final = 8500
@@ -29,14 +29,14 @@ _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 @dataclass(frozen=True, kw_only=True)
 class ServerAddress:
-    """A server, and who asks it.
+    """The address of a server, and the caller's credentials.
 
     Attributes:
         scheme: http, https, grpc, grpcs; or unix for HTTP over a socket of the file system.
-        host, port: where; the host is the path of the socket for unix.
-        headers: credentials, to be sent with each request. Never shown.
-        ca: certificates to believe instead of the system's; empty for those.
-        certificate, private_key: what the client shows of itself; empty without.
+        host, port: address; for unix the host is the path of the socket.
+        headers: credentials, sent with each request. Never shown.
+        ca: file of certificates to trust; empty trusts the system's.
+        certificate, private_key: files of the client's certificate; empty for none.
         timeout_s: longest time in seconds without any byte of an answer.
     """
 
@@ -51,17 +51,17 @@ class ServerAddress:
 
     @property
     def secure(self) -> bool:
-        """Whether TLS is spoken."""
+        """Whether the connection uses TLS."""
         return self.scheme in ("https", "grpcs")
 
     @property
     def is_grpc(self) -> bool:
-        """Whether it is asked over gRPC."""
+        """Whether requests go over gRPC."""
         return self.scheme.startswith("grpc")
 
     @property
     def url(self) -> str:
-        """Its address, for texts."""
+        """The address, for messages."""
         if self.scheme == "unix":
             return f"unix://{self.host}"
         host = f"[{self.host}]" if ":" in self.host else self.host
@@ -69,7 +69,7 @@ class ServerAddress:
 
     @property
     def is_open(self) -> bool:
-        """Whether what is sent can be read by others on the way."""
+        """Whether others can read requests on the network."""
         return self.scheme in ("http", "grpc") and self.host not in _LOOPBACK
 
 
@@ -94,15 +94,15 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 def place_of(
     given: argparse.Namespace, environ: Mapping[str, str], warn: Callable[[str], None]
 ) -> ServerAddress:
-    """Put the place together.
+    """Build the address from flags and the environment.
 
     Args:
         given: what `add_flags` has read.
         environ: of the process.
-        warn: told of what is not as safe as it could be.
+        warn: called with each warning about security.
 
     Raises:
-        Misused: an address or file that cannot be used.
+        Misused: an address or file cannot be used.
     """
     scheme, host, port = _address(given.url or environ.get(URL) or DEFAULT_URL)
     place = ServerAddress(
@@ -153,13 +153,13 @@ def _credentials(
         warn(f"--api_key shows the key to all users of this machine: use --api_key_file or {KEY}")
     key = given.api_key or _key_in(given.api_key_file) or environ.get(KEY, "")
     if key:
-        # Visible characters alone: anything else would break the head of the request.
+        # Only visible characters: others would break the request's headers.
         if not key.isascii() or not key.isprintable() or " " in key:
             raise Misused(
                 "the API key has characters that no key has: look at the file, or at its end"
             )
         return {"x-api-key": key}
-    # As `ie_serving gen` has it: a JSON Web Token, or what a proxy in front wants.
+    # As in `ie_serving gen`: a JSON Web Token, or the credentials for a proxy in front.
     other = environ.get("AUTHORIZATION", "")
     return {"Authorization": other} if other else {}
 

@@ -19,7 +19,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def run(given: argparse.Namespace, where: place.ServerAddress) -> int:
-    """Poll; show the states that follow. Raises: Failure."""
+    """Poll, then show the new states. Raises: Failure."""
     rest = Rest(where)
     try:
         answer = rest.post(f"{model_path(given.model)}:poll", {})

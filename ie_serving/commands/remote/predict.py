@@ -1,7 +1,7 @@
-"""`ie_serving predict --model_name M --file FILE`: asks a model once, and prints its answer.
+"""`ie_serving predict --model_name M --file FILE`: sends one request, and prints the answer.
 
-JSON goes to the server as it is, and its answer comes back as it is. Arrays, tables and images
-become a request; with `--output FILE.npy` the answer becomes arrays. Over gRPC dtypes are exact.
+JSON goes to the server unchanged, and its answer is printed unchanged. Arrays, tables and images
+become a request; `--output FILE.npy` makes arrays of the answer. Over gRPC dtypes are exact.
 """
 
 import argparse
@@ -41,7 +41,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def run(given: argparse.Namespace, where: place.ServerAddress) -> int:
-    """Ask, and write the answer. Raises: Failure."""
+    """Send the request, and write the answer. Raises: Failure."""
     suffix = Path(given.output).suffix.lower()
     if given.output != STANDARD and suffix not in (".json", *ARRAYS):
         raise Misused(

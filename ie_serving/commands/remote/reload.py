@@ -1,8 +1,8 @@
 """`ie_serving reload`: the server reads its configuration file and lists its repositories now.
 
-With `--config FILE` it gets another configuration instead, all or nothing, by
-HandleReloadConfigRequest of the gRPC port. The file is read here, of any kind that the server
-itself reads; paths in it are those of the server.
+`--config FILE` sends another configuration instead, all or nothing, by HandleReloadConfigRequest
+on the gRPC port. The command reads the file, in any form that the server reads; paths in it are
+paths on the server.
 """
 
 import argparse
@@ -17,11 +17,11 @@ from ie_serving.commands.remote.rest import Rest
 from ie_serving.telemetry.log.progress import Progress
 
 States = Mapping[str, Mapping[str, str]]
-"""By model: of each version, by `version 3`, and of each label, by `label stable`."""
+"""By model: the state of each version, as `version 3`, and of each label, as `label stable`."""
 UNCHANGED: Final = "no model, state or label has changed"
 AS_FAR_AS_TOLD: Final = "no model or state has changed; labels are not told over gRPC"
 PATIENCE_S: Final = 600.0
-"""Seconds without an answer by default: a reload answers when what is new has loaded."""
+"""Default time limit in seconds: the server answers a reload when the new versions have loaded."""
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
@@ -35,7 +35,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def run(given: argparse.Namespace, where: place.ServerAddress) -> int:
-    """Reload; say what has changed. Raises: Failure."""
+    """Reload; print the changes. Raises: Failure."""
     began = time.monotonic()
     if given.config:
         from ie_serving.commands.remote.given_config import (
@@ -70,7 +70,7 @@ def _reloaded(rest: Rest) -> tuple[States, States]:
 
 
 def states_of(models: Iterable[Model]) -> States:
-    """Give what a reload may change, in words."""
+    """Give the states that a reload may change, as text."""
     return {
         model.name: {
             **{f"version {each.number}": each.state for each in model.versions},
@@ -86,7 +86,7 @@ def states_of(models: Iterable[Model]) -> States:
 
 
 def changed(before: States, after: States) -> Iterator[str]:
-    """Say what is not as it was, a line each."""
+    """Give a line for each state that differs."""
     for name in sorted({*before, *after}):
         old, new = before.get(name), after.get(name)
         if new is None:

@@ -1,7 +1,7 @@
-"""One request over HTTP/1.1 at a time, and what went wrong in words that help.
+"""Sends one HTTP/1.1 request at a time, and explains failures.
 
-A connection lasts for one request: a person asks seldom, and a server that stops should lose
-nobody who holds a connection open.
+Each request has its own connection: a person sends few, and an idle connection would make a
+stopping server wait.
 """
 
 import http.client
@@ -15,19 +15,19 @@ from ie_serving.commands.remote.failures import Misused, Refused, Unreachable
 from ie_serving.commands.remote.place import KEY, PASSWORD, ServerAddress
 
 MOST_BYTES: Final = 4 << 30
-"""Bytes of a reply that are read: above what any server of this API sends."""
+"""Most bytes of a reply that are read, 4 GB: more than any server of this API sends."""
 PIECE: Final = 256 * 1024
 """Bytes that are read at a time, so that progress can be shown."""
 
 GRPC_HERE: Final = b"this port speaks gRPC"
-"""What this server's gRPC port says to HTTP/1.1."""
+"""Text that this server's gRPC port answers to HTTP/1.1."""
 
 Read = Callable[[int, int | None], None]
-"""Told how many bytes of how many have been read; None while that is not known."""
+"""Called with the bytes read so far and in all; None while the latter is not known."""
 
 
 class Reply(NamedTuple):
-    """What the server answered.
+    """A server's answer.
 
     Attributes:
         status: HTTP status below 400.
@@ -41,11 +41,7 @@ class Reply(NamedTuple):
 
 
 class Rest:
-    """The REST port of a server.
-
-    Args of the constructor:
-        place: where it is.
-    """
+    """The REST port of a server."""
 
     def __init__(self, place: ServerAddress) -> None:
         if place.is_grpc:
@@ -73,12 +69,12 @@ class Rest:
         Args:
             method: of HTTP.
             path: and query.
-            body: what to send, or pieces of it with their length in `headers`.
-            headers: beside those of the place.
-            read: told how far the answer has come.
+            body: bytes to send, or pieces of them with their length in `headers`.
+            headers: added to those of the address.
+            read: reports progress of the answer.
 
         Raises:
-            Refused: it answers with an error.
+            Refused: the server answers with an error.
             Unreachable: there is no answer.
         """
         form = {"Content-Type": "application/json"} if body is not None else {}
@@ -159,7 +155,7 @@ def _whole(response: http.client.HTTPResponse, read: Read) -> bytes:
 
 
 def _unreachable(place: ServerAddress, error: Exception) -> str:
-    """Say why there is no answer, and what to look at."""
+    """Explain why there is no answer, and what to check."""
     where = place.url
     if isinstance(error, ConnectionRefusedError | FileNotFoundError):
         return (
@@ -181,7 +177,7 @@ def _unreachable(place: ServerAddress, error: Exception) -> str:
             " this API; raise --timeout_seconds"
         )
     if isinstance(error, http.client.HTTPException | ConnectionError):
-        # Where TLS is spoken already, a server ends it when the client shows no certificate.
+        # With TLS in use, a server closes the connection if the client has no certificate.
         other = "a client certificate (--cert and --key)" if place.secure else "TLS (https://)"
         return (
             f"{where} gives no HTTP answer ({_short(error)}): it wants {other}, or is the gRPC"
@@ -203,7 +199,7 @@ def _tls(place: ServerAddress, error: ssl.SSLError) -> str:
 
 
 def _short(error: Exception) -> str:
-    # What an HTTP client takes for a status line may be any bytes.
+    # The HTTP client quotes what it took for a status line, which may be any bytes.
     return ascii(str(error) or type(error).__name__)[1:-1][:100]
 
 

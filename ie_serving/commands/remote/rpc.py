@@ -1,4 +1,4 @@
-"""One call over gRPC at a time, and what went wrong in words that help."""
+"""Makes one gRPC call at a time, and explains failures."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -24,11 +24,7 @@ _NO_HTTP2: Final = ("http1.x", "HTTP/1", "Broken pipe", "Socket closed", "settin
 
 
 class Rpc:
-    """The gRPC port of a server; a context manager, which closes the connection.
-
-    Args of the constructor:
-        place: where it is.
-    """
+    """The gRPC port of a server; a context manager, which closes the connection."""
 
     def __init__(self, place: ServerAddress) -> None:
         if not place.is_grpc:
@@ -52,7 +48,7 @@ class Rpc:
         """Call a method; give its answer as a message of `kind`.
 
         Raises:
-            Refused: it answers with an error.
+            Refused: the server answers with an error.
             Unreachable: there is no answer.
         """
         payload = request if isinstance(request, bytes) else request.SerializeToString()
@@ -94,7 +90,7 @@ def _credentials(place: ServerAddress) -> grpc.ChannelCredentials:
 
 
 def _why(text: str) -> str:
-    """Say why there is no connection; empty where the server itself is unavailable."""
+    """Explain why there is no connection; empty if the server itself answers UNAVAILABLE."""
     if any(each in text for each in _NO_TLS):
         return "does not speak TLS: use grpc:// if the port has none"
     if any(each in text for each in _UNTRUSTED):

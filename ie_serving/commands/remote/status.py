@@ -1,10 +1,10 @@
-"""`ie_serving status [MODEL]`: what serves, what does not, and why.
+"""`ie_serving status [MODEL]`: shows the versions that serve, and why others do not.
 
     MODEL   VERSION  STATE      LABELS  MEMORY   CAUSE
     digits  2        AVAILABLE          1.2 MB
     digits  1        AVAILABLE  stable  1.1 MB
 
-The version that answers requests which name none is marked by `*`.
+`*` marks the version that answers requests without a version.
 """
 
 import argparse
@@ -22,7 +22,7 @@ from ie_serving.commands.remote.rest import Rest
 from ie_serving.telemetry.log.progress import Progress
 
 PAUSE_S: Final = 0.2
-"""Seconds between two questions of `--wait`: a load takes longer, and a question costs 1 ms."""
+"""Seconds between two requests of `--wait`: a load takes longer, and a request costs 1 ms."""
 CLEAR: Final = "\x1b[H\x1b[2J"
 """Moves to the upper left corner of a terminal and clears it."""
 COLUMNS: Final = ("MODEL", "VERSION", "STATE", "LABELS", "MEMORY", "CAUSE")
@@ -120,7 +120,7 @@ def _all_serve(models: Sequence[Model]) -> bool:
 
 
 def _awaited(given: argparse.Namespace, rest: Rest) -> list[Model]:
-    """Ask until all serves. A server that starts is waited for like a version that loads."""
+    """Ask until every model serves. Wait for a starting server as for a loading version."""
     patience_s = 60.0 if given.timeout is None else given.timeout
     until = time.monotonic() + patience_s
     while True:
@@ -130,7 +130,7 @@ def _awaited(given: argparse.Namespace, rest: Rest) -> list[Model]:
                 return models
             last = "; ".join(_lacking(models)) or "the server has no models"
         except (Refused, Unreachable) as error:
-            # Credentials do not become right by waiting, nor does an address.
+            # Waiting does not correct wrong credentials or a wrong address.
             if isinstance(error, Refused) and error.status not in (404, 429, 503):
                 raise
             last = str(error)
@@ -153,7 +153,7 @@ def _watch(given: argparse.Namespace, rest: Rest) -> None:
         try:
             text = _shown(given, _asked(given, rest))
         except (Refused, Unreachable) as error:
-            # It may come back: whoever watches a restart wants to see its end as well.
+            # The server may come back, and `--watch` should show the end of a restart as well.
             text = json.dumps({"error": str(error)}) if given.json else str(error)
         if terminal and not given.json:
             print(f"{CLEAR}{text}", flush=True)

@@ -16,21 +16,21 @@ from ie_serving.engines.layers.joining import copies
 from ie_serving.engines.layers.precision_trial import TrialRequest
 
 ROUNDS = 5
-"""Rounds in which the best and the configuration as it is are measured in turn at the end."""
+"""Rounds at the end, in which the best keys and the present configuration are measured in turn."""
 SEARCHED, MEASURED = 0.55, 0.35
-"""Shares of the time: after the first nothing new is tried, the second is that of the rounds; what
-is left is for compiling."""
+"""Shares of the time: up to the first, new keys are tried; the second is for the rounds; the rest
+is for compiling."""
 COMPARED = 10
 """Requests whose answers are compared in two precisions."""
 SETTLING = 0.2
-"""Share of a slice that is not measured: sizes that are new, and times that are still learnt."""
+"""Share of a slice that runs before measuring: new sizes, and latencies still being learnt."""
 
 now = time.monotonic
 
 
 @dataclass(frozen=True)
 class Tried:
-    """What came of keys: what was measured, or why nothing was."""
+    """The result of trying keys: a measurement, or a fault."""
 
     keys: Keys
     measured: Measured | None = None
@@ -44,13 +44,13 @@ class Bench:
     Attributes:
         engine: compiles.
         directory: of the version.
-        options: as it is configured.
+        options: as configured.
         with_keys: gives options with keys of a model's entry added.
         asked: requests, which callers take in turn.
-        callers: how many ask at a time.
-        seconds: that all may take, compiling included.
+        callers: number of concurrent callers.
+        seconds: time limit for everything, compiling included.
         tolerance: largest deviation of answers with which a lower precision is tried.
-        report: is told of each try.
+        report: called with each result.
     """
 
     engine: Engine
@@ -70,13 +70,13 @@ class Bench:
         return MEASURED * self.seconds / (2 * ROUNDS)
 
     async def best(self, space: Space) -> tuple[Keys, int]:
-        """Search; give the best keys, and how many were left out since the time was over."""
+        """Search; give the best keys, and the number of keys left out for lack of time."""
         left_out = 0
         steps = search(space)
         keys = next(steps)
         while True:
             tried = None
-            # The configuration as it is comes without keys. However late it is, it is measured: all
+            # Without keys it is the present configuration, which is always measured, since all
             # others are compared with it.
             if keys and now() - self._began > SEARCHED * self.seconds:
                 left_out += 1
@@ -89,9 +89,9 @@ class Bench:
                 return end.value, left_out
 
     async def compared(self, keys: Keys) -> tuple[list[Measured], list[Measured]]:
-        """Measure the configuration as it is and the keys in turn, so that noise meets both."""
+        """Measure the present configuration and the keys in turn, so that noise affects both."""
         as_it_is, changed = [], []
-        # Both stay open: to compile anew for each round would take the time that the rounds need.
+        # Both stay open: compiling in each round would take the time of the rounds.
         with closing(await self._open({})) as first, closing(await self._open(keys)) as second:
             for _ in range(ROUNDS):
                 as_it_is.append(await self._slice(first))
@@ -104,15 +104,15 @@ class Bench:
                 fault = await self._fault(keys, model)
                 return Tried(keys, fault=fault) if fault else Tried(keys, await self._slice(model))
         except ServingError as error:
-            # What the device or the model refuses is a result like another; the search goes on.
+            # A refusal by the device or the model is a result too; the search goes on.
             return Tried(keys, fault=str(error))
 
     async def _open(self, keys: Keys) -> CompiledModel:
         options = self.with_keys(self.options, keys)
         model = await asyncio.to_thread(self.engine.compile, self.directory, options)
         try:
-            # One after the other first, for the shapes; then from all callers, for the batches and
-            # infer requests that are used only when several ask at once.
+            # First one at a time, for the shapes; then from all callers, for the batches and infer
+            # requests that only concurrent callers use.
             await warm(model, self.asked)
             await measured(model, self.asked, self.callers, SETTLING * self.slice_s)
         except BaseException:
@@ -124,10 +124,10 @@ class Bench:
         return await measured(model, self.asked, self.callers, self.slice_s)
 
     async def _fault(self, keys: Keys, model: CompiledModel) -> str:
-        """Say how far the answers of another precision are off, where that is too far."""
+        """Say how far the answers of another precision deviate, if beyond the tolerance."""
         if "inference_precision" not in keys:
             return ""
-        # The other keys stay: what is compared is the precision, and nothing else.
+        # The other keys stay, so that only the precision differs.
         options = self.with_keys(self.options, {**keys, "inference_precision": "f32"})
         full = await asyncio.to_thread(self.engine.compile, self.directory, options)
         with closing(full):

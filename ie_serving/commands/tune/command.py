@@ -1,10 +1,10 @@
-"""`ie_serving tune`: which settings of a model win here, for its requests, within a latency.
+"""`ie_serving tune`: finds the fastest settings of a model on this machine, within a latency.
 
-search.py    what is tried, what is better, what wins: pure
+search.py    chooses the settings to try, and the winner: pure
 bench.py     compiles and measures one setting after the other
-load.py      callers, and what they get
+load.py      concurrent callers, and their measurements
 requests.py  what they ask
-report.py    what is printed
+report.py    the printed report
 """
 
 import asyncio
@@ -37,10 +37,10 @@ _LONGER = Hint("; {tune.seconds} gives more")
 
 
 def tune(model: ModelConfig, asked: TuneSettings, storage: Storage, tools: Tools) -> None:
-    """Print what was tried, and the keys to put into the configuration. Blocking.
+    """Print the tried settings, and the keys to put into the configuration. Blocking.
 
     Raises:
-        ServingError: the model cannot be loaded as it is configured, or asked.
+        ServingError: the model as configured cannot be loaded, or answers no request.
     """
     if model.engine.of(Sequences).stateful:
         raise LoadFailed(
@@ -52,7 +52,7 @@ def tune(model: ModelConfig, asked: TuneSettings, storage: Storage, tools: Tools
     if not candidates:
         raise LoadFailed(f"no version under {model.base_path}: expected directories with numbers")
     newest = candidates[max(candidates)]
-    # An older version is not taken instead: the keys are for the one that is to be served.
+    # No older version is used instead: the keys are for the version that will serve.
     if newest.fault:
         raise LoadFailed(newest.fault)
     with storage.copy(newest.directory, newest.entries) as directory:
@@ -97,7 +97,7 @@ class _Tuning:
         print(text, flush=True)
 
     async def _looked_at(self) -> tuple[list[TrialRequest], Space]:
-        """Compile the model as it is configured, once, to see what it takes."""
+        """Compile the model as configured, once; give requests and the settings to try."""
         tools, asked = self._tools, self._asked
         model = await asyncio.to_thread(tools.engine.compile, self._directory, self._options)
         try:
@@ -106,7 +106,7 @@ class _Tuning:
             )
             space = self._space(model, requests)
         finally:
-            # Before anything is measured: its threads and its memory would slow the first setting.
+            # Closed before measuring: its threads and memory would slow the first setting.
             model.close()
         self._print(f"requests: {what}; {asked.concurrency} callers at a time")
         return requests, space
@@ -115,10 +115,9 @@ class _Tuning:
         own = self._options.of(OpenVinoOptions)
         signatures = [model.signatures[each.signature] for each in requests]
         in_batches = not any(map(refused_by_shapes, signatures))
-        # So many rows the callers have under way at once: a larger batch would never be full.
+        # The rows that all callers send concurrently: a larger batch would never be full.
         rows = max(rows_of(each.inputs) for each in requests) * self._asked.concurrency
-        # A precision in plugin_config would contradict the key; `auto` has made the same comparison
-        # at load.
+        # A precision in plugin_config would contradict the key; `auto` compares precisions at load.
         said = own.says_precision or own.inference_precision == AUTO
         lower = [] if said else _lower(self._tools, own, signatures[0].precision)
         return Space(
@@ -147,7 +146,7 @@ class _Tuning:
         )
 
     async def _decided(self, bench: Bench, space: Space, best: Keys) -> tuple[Keys, list[str]]:
-        """Give the keys that won, and the lines about it."""
+        """Give the winning keys, and the lines of the report about them."""
         first = self._tried[0].measured
         if first is None:
             raise LoadFailed(f"it cannot be measured as it is configured: {self._tried[0].fault}")
@@ -160,5 +159,5 @@ class _Tuning:
 
 
 def _lower(tools: Tools, own: OpenVinoOptions, used: str) -> list[str]:
-    """Name the precisions to be tried: lower ones than f32 that are not in use already."""
+    """Name the precisions to try: those below f32 that are not in use already."""
     return [precision for precision in tools.lower(own) if precision != used]

@@ -1,7 +1,7 @@
-"""Asks a compiled model from several callers at a time, and measures what they get.
+"""Sends requests to a compiled model from concurrent callers, and measures the answers.
 
-Callers are tasks of one event loop, as the requests of a server are, without its ports: what is
-measured is the engine and its layers.
+Callers are tasks of one event loop, like a server's requests, but without its ports: the
+measurement covers the engine and its layers.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ now = time.perf_counter
 
 
 async def warm(model: CompiledModel, asked: Sequence[TrialRequest]) -> None:
-    """Ask each request once: the engine prepares for its shapes.
+    """Send each request once, so that the engine prepares for its shapes.
 
     Raises:
         ServingError: the model refuses one.
@@ -30,7 +30,7 @@ async def warm(model: CompiledModel, asked: Sequence[TrialRequest]) -> None:
 async def measured(
     model: CompiledModel, asked: Sequence[TrialRequest], callers: int, seconds: float
 ) -> Measured:
-    """Let so many callers ask one request after the other; each asks at least one.
+    """Run callers concurrently, each sending one request after the other, at least one.
 
     Raises:
         ServingError: the model refuses one.
@@ -39,17 +39,17 @@ async def measured(
     began = now()
 
     async def call(first: int) -> None:
-        # Each caller begins with another request, so that unlike ones are under way at once.
+        # Each caller begins with another request, so that different ones run concurrently.
         for each in cycle([*asked[first % len(asked) :], *asked[: first % len(asked)]]):
             arrived = now()
-            # A server reads what has come of other clients before it answers the next of this one.
+            # A server reads requests of other clients before the next one of this client.
             await asyncio.sleep(0)
             await model.infer(model.signatures[each.signature], each.inputs, copies)
             latencies.append(now() - arrived)
             if now() - began >= seconds:
                 return
 
-    # All callers end before an error is raised: whoever gets it closes the model.
+    # All callers end before an error is raised, since its handler closes the model.
     ended = await asyncio.gather(*map(call, range(callers)), return_exceptions=True)
     for error in filter(None, ended):
         raise error

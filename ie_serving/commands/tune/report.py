@@ -1,4 +1,4 @@
-"""What `ie_serving tune` prints."""
+"""The report that `ie_serving tune` prints."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,7 +13,7 @@ HEAD = f"{'tried':{WIDTH}} {'requests/s':>10} {'p50 ms':>9} {'p99 ms':>9}"
 
 
 def row(tried: Tried) -> str:
-    """Write the line of one try."""
+    """Write the line of one result."""
     found = tried.measured
     if found is None:
         return f"{named(tried.keys):{WIDTH}} not possible: {tried.fault}"
@@ -22,14 +22,14 @@ def row(tried: Tried) -> str:
 
 
 def named(keys: Keys) -> str:
-    """Name keys and values; those of plugin_config by their own names."""
+    """Write keys and values; properties of plugin_config by their own names."""
     inner = keys.get("plugin_config", {})
     flat = {name: value for name, value in keys.items() if name != "plugin_config"}
     return ", ".join(f"{name}={value}" for name, value in {**flat, **inner}.items()) or AS_IT_IS
 
 
 def compared(as_it_is: Sequence[Measured], changed: Sequence[Measured]) -> Iterator[str]:
-    """Write the rounds in turn, with what is noise in them."""
+    """Write the rounds of both, and their noise."""
     ratio = middle(changed).requests_s / middle(as_it_is).requests_s
     yield f"{len(as_it_is)} rounds in turn, requests/s (least to most) and p99 in ms (median):"
     yield f"  {AS_IT_IS}: {_spread(as_it_is)}"
@@ -38,7 +38,7 @@ def compared(as_it_is: Sequence[Measured], changed: Sequence[Measured]) -> Itera
         f"  the best of these: {_spread(changed)}; {ratio:.2f} times as many, more in {faster} of"
         f" {len(changed)} rounds"
     )
-    # Of one setting alone: between two settings the difference is what is in question.
+    # Noise is the spread of one setting; between the two a difference may be the gain.
     least, most = _ends(as_it_is)
     share = (most - least) / middle(as_it_is).requests_s
     yield f"  noise: the same setting differs by {share:.0%} between rounds"
@@ -56,7 +56,7 @@ def _ends(rounds: Sequence[Measured]) -> tuple[float, float]:
 
 
 def verdict(keys: Keys, space: Space, as_it_is: Measured, changed: Measured) -> Iterator[str]:
-    """Write what to do, and whether the latency that is wanted is met."""
+    """Write the advice, and whether the wanted latency is met."""
     kept = changed if keys else as_it_is
     if keys:
         yield "put into the model's entry of the configuration file:"
@@ -71,7 +71,7 @@ def verdict(keys: Keys, space: Space, as_it_is: Measured, changed: Measured) -> 
 
 
 def document(keys: Keys, tried: Sequence[Tried]) -> Mapping[str, Any]:
-    """Give the same as JSON."""
+    """Give the report as JSON."""
     return {"keys": keys, "tried": [_entry(each) for each in tried]}
 
 

@@ -1,9 +1,8 @@
-"""Which settings are tried, which of two is better, and what wins in the end. Pure.
+"""Chooses the settings to try, compares results, and decides the winner. Pure.
 
-One setting is changed at a time: batches, streams and threads, infer requests, the batch window,
-precision, in this order, which is that of what they usually win. Each step keeps the best so far.
-That is a dozen settings instead of the hundreds of a grid; what is missed are pairs of which
-neither wins alone.
+It changes one setting at a time: batches, streams and threads, infer requests, the batch window,
+precision, in the order of their usual gain. Each step keeps the best so far. That tries a dozen
+settings instead of the hundreds of a grid, and misses pairs that gain only together.
 """
 
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
@@ -12,26 +11,26 @@ from statistics import median
 from typing import Any
 
 Keys = Mapping[str, Any]
-"""Keys of a model's entry in the configuration file; none for the configuration as it is."""
+"""Keys of a model's entry in the configuration file; empty for the present configuration."""
 
 MARGIN = 0.03
-"""Share by which a setting must be better to be kept while it is searched: a single slice of a few
-seconds is no more exact than that."""
+"""Share by which a setting must be better for the search to keep it: the accuracy of a single slice
+of a few seconds."""
 WINDOWS_US = (500, 2000)
-"""Batch windows that are tried."""
+"""Batch windows to try, in microseconds."""
 PLUGIN, STREAMS, THREADS = "plugin_config", "NUM_STREAMS", "INFERENCE_NUM_THREADS"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Measured:
-    """What callers got in one slice of time.
+    """The measurement of one slice of time.
 
     Attributes:
-        requests: how many were answered.
-        requests_s: a second.
-        p50_ms: half of them were answered within so many milliseconds.
-        p99_ms: of 100, 99 were.
-        at_once: inferences that the model runs at a time.
+        requests: answered requests.
+        requests_s: answered requests a second.
+        p50_ms: median latency in milliseconds.
+        p99_ms: 99th percentile of latency in milliseconds.
+        at_once: inferences that the model runs concurrently.
     """
 
     requests: int
@@ -43,14 +42,14 @@ class Measured:
 
 @dataclass(frozen=True, kw_only=True)
 class Space:
-    """What can be tried.
+    """The settings that can be tried.
 
     Attributes:
-        cpus: processors that the engine may use; 0 where the model runs on another device.
-        rows: rows of all requests that are asked at a time; 0 where they cannot share a batch.
-        precisions: lower ones than the one in use.
-        plugin_config: as it is configured; its other properties stay.
-        latency_ms: p99 that is wanted; 0 for any.
+        cpus: processors that the engine may use; 0 if the model runs on another device.
+        rows: of all concurrent requests; 0 if they cannot share a batch.
+        precisions: those below the one in use.
+        plugin_config: as configured; properties that are not tried stay.
+        latency_ms: wanted p99; 0 for any.
     """
 
     cpus: int
@@ -60,26 +59,25 @@ class Space:
     latency_ms: float = 0.0
 
     def meets(self, found: Measured) -> bool:
-        """Tell whether answers come in the time that is wanted."""
+        """Tell whether a measurement meets the wanted latency."""
         return not self.latency_ms or found.p99_ms <= self.latency_ms
 
     def is_better(self, found: Measured, best: Measured, margin: float = MARGIN) -> bool:
-        """Tell whether `found` answers more within the latency; or is nearer to it, if none is."""
+        """Tell whether `found` answers more within the latency, or is nearer to it if none is."""
         if not self.meets(best):
             return self.meets(found) or found.p99_ms < best.p99_ms * (1 - margin)
         return self.meets(found) and found.requests_s > best.requests_s * (1 + margin)
 
 
 Search = Generator[Keys, Measured | None, Keys]
-"""Yields keys, is sent what was measured with them, None where they cannot be, and returns the
-best."""
+"""Yields keys to try, is sent their measurement, or None if they fail, and returns the best."""
 
 
 def search(space: Space) -> Search:
-    """Begin with the configuration as it is, and change one setting after the other."""
+    """Begin with the present configuration, and change one setting after the other."""
     best: Keys = {}
     measured = yield best
-    # With a configuration that does not work nothing can be compared.
+    # Without a measurement of the present configuration there is nothing to compare with.
     if measured is None:
         return best
     for step in STEPS:
@@ -102,22 +100,22 @@ def _streams(space: Space, best: Keys, measured: Measured) -> Iterator[Keys]:
     for count in counts:
         yield _plugin(space, {STREAMS: str(count)})
     if space.cpus > 1:
-        # The other processors are then left to the protocols, which take longer than a tiny model.
+        # This leaves the other processors to the protocols, which take longer than a tiny model.
         yield _plugin(space, {STREAMS: "1", THREADS: "1"})
 
 
 def _plugin(space: Space, properties: Mapping[str, str]) -> Keys:
-    # A key is replaced as a whole, so what is configured there has to be in the new value.
+    # A key is replaced as a whole, so the new value has to include the configured properties.
     return {PLUGIN: {**space.plugin_config, **properties}}
 
 
 def _infer_requests(space: Space, best: Keys, measured: Measured) -> Iterator[Keys]:
-    # OpenVINO's own choice keeps the device busy; more can only fill the time between two.
+    # OpenVINO's own number keeps the device busy; more requests only fill the gaps between two.
     yield {"nireq": 2 * measured.at_once}
 
 
 def _windows(space: Space, best: Keys, measured: Measured) -> Iterator[Keys]:
-    # With one lane nothing is waited for: what has gathered goes once the lane is free.
+    # With one lane there is no window: a batch starts as soon as the lane is free.
     if space.rows and measured.at_once > 1:
         yield from ({"batch_timeout_micros": window} for window in WINDOWS_US)
 
@@ -136,11 +134,11 @@ STEPS: Sequence[Callable[[Space, Keys, Measured], Iterator[Keys]]] = (
 
 
 def wins(space: Space, changed: Sequence[Measured], as_it_is: Sequence[Measured]) -> bool:
-    """Tell whether settings won beyond the noise, in rounds that were measured in turn.
+    """Tell whether changed settings are better beyond the noise, in rounds measured in turn.
 
-    They must have been faster in every round: of two that are equal either is in five rounds out of
-    five once in 32 times. Where the configuration as it is does not meet the latency, it is enough
-    that they do in every round.
+    They must be faster in every round: equal settings are so in all of five rounds once in 32
+    times. If the present configuration misses the latency, it is enough that the changed settings
+    meet it in every round.
     """
     if space.latency_ms and not space.meets(middle(as_it_is)):
         return all(map(space.meets, changed))

@@ -1,4 +1,4 @@
-"""What tuning needs of other rooms, as the composition root hands it in."""
+"""Functions of other packages that tuning needs; the composition root passes them in."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from ie_serving.engines.base import Engine, EngineOptions
 from ie_serving.engines.openvino.options import OpenVinoOptions
 
 Read = Callable[[Path], Iterable[Sample]]
-"""Reads a file, or what a version directory has recorded. Raises InvalidRequest, OSError."""
+"""Reads a file, or the recording in a version directory. Raises InvalidRequest, OSError."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,7 +22,7 @@ class Tools:
         with_keys: gives options with keys of a model's entry added.
         lower: names the precisions below f32 that the device has.
         of_file: reads a file of requests.
-        of_version: reads what a version directory has recorded.
+        of_version: reads the recording in a version directory.
     """
 
     engine: Engine

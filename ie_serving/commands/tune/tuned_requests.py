@@ -1,4 +1,4 @@
-"""Which requests a model is tuned with: those of a file, those it brings along, or random ones."""
+"""Chooses the requests for tuning: from a file, from the version directory, or random ones."""
 
 from collections.abc import Sequence
 from itertools import islice
@@ -14,7 +14,7 @@ from ie_serving.engines.layers.precision_trial import TrialRequest, asked_of
 from ie_serving.engines.layers.sample_rows import requests as made_up
 
 MOST_REQUESTS = 200
-"""Requests that callers take in turn; of a longer recording the first."""
+"""Most requests that callers take in turn: the first ones of a longer recording."""
 
 _GIVE = Hint("; give recorded ones by {tune.requests}")
 
@@ -22,10 +22,10 @@ _GIVE = Hint("; give recorded ones by {tune.requests}")
 async def requests_for(
     model: CompiledModel, directory: Path, file: Path | None, of_file: Read, of_version: Read
 ) -> tuple[list[TrialRequest], str]:
-    """Give requests that the model answers, and in words what they are.
+    """Give requests that the model answers, and a description of them.
 
     Raises:
-        LoadFailed: there are none.
+        LoadFailed: the model answers none.
     """
     if file is not None:
         found = await _answered(model, _of_file(model, file, of_file))
@@ -48,20 +48,20 @@ def _of_file(model: CompiledModel, file: Path, read: Read) -> list[TrialRequest]
 
 
 async def _answered(model: CompiledModel, asked: Sequence[TrialRequest]) -> list[TrialRequest]:
-    """Leave out what the model refuses."""
+    """Leave out requests that the model refuses."""
     found = []
     for each in asked:
         try:
             await warm(model, [each])
         except ServingError:
-            # A recording may be of another version, and one refusal would end all measuring.
+            # A recording may be of another version, and a refusal would end the measurement.
             continue
         found.append(each)
     return found
 
 
 async def _random(model: CompiledModel) -> TrialRequest:
-    """Make up a request of one row for the default signature, or the first that there is."""
+    """Make a random request of one row for the default signature, or else the first."""
     served = {n: s for n, s in model.signatures.items() if not (s.left_out or s.definition)}
     name = SERVING_DEFAULT if SERVING_DEFAULT in served else min(served)
     problem = ""

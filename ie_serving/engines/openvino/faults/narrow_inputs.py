@@ -3,7 +3,7 @@
 The plugin converts 64-bit and unsigned 32-bit inputs to int32 before it computes: 2**40 becomes 0.
 Only an input that goes straight to an output, or is first converted to floating point, keeps all
 bits. Doubles become floats, and doubles beyond a float's range, infinity included, the largest
-float; if the server passes doubles as floats (`interface/specs.py`) infinity stays.
+float; if the server passes doubles as floats (`interface/tensor_specs.py`) infinity stays.
 Measured with OpenVINO 2026.4 (`tests/unit/engines/openvino/faults/test_narrow_inputs.py`); what
 the compiled graph does with each input is read from its runtime model.
 """

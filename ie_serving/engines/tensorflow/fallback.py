@@ -1,6 +1,6 @@
-"""What becomes of the signatures that no other engine takes: TensorFlow's, where that is allowed.
+"""Runs signatures that no other engine accepts in a process of TensorFlow, where settings allow it.
 
-Nothing of TensorFlow, nor of its process, is imported before a signature needs it.
+The server imports the code for that process only when a signature needs it.
 """
 
 from collections.abc import Sequence
@@ -31,7 +31,7 @@ class TensorFlowFallback:
     def take(
         self, directory: Path, left_out: Sequence[Signature], options: EngineOptions
     ) -> tuple[list[Runs], list[Signature]]:
-        """Start a process for those that it can run as they were exported."""
+        """Start a process for the signatures that TensorFlow can run as they were exported."""
         able, others = _sorted(left_out, options)
         if not able:
             return [], others
@@ -46,20 +46,20 @@ class TensorFlowFallback:
         return taken, [*others, *refused]
 
     def stop(self) -> None:
-        """End the processes that are being started, since the server ends. Does not wait."""
+        """End processes that are still starting, since the server ends. Does not wait."""
         self._starts.end()
 
 
 def _sorted(
     left_out: Sequence[Signature], options: EngineOptions
 ) -> tuple[list[Signature], list[Signature]]:
-    """Give those that TensorFlow can run, and the others: some are told what stands against it."""
+    """Give the signatures that TensorFlow can run, and the others, some with the reason."""
     able: list[Signature] = []
     others: list[Signature] = []
     for each in left_out:
         if not _able(each):
             others.append(each)
-        elif asked := unsupported(options, each):  # to turn the fallback on would not help
+        elif asked := unsupported(options, each):  # enabling the fallback would not help
             others.append(_with(each, WITHOUT.format(settings=asked)))
         else:
             able.append(each)
@@ -67,7 +67,7 @@ def _sorted(
 
 
 def _able(signature: Signature) -> bool:
-    """Tell whether every tensor has a name to be fed or fetched by; sparse ones have none."""
+    """Tell whether every tensor has a name to feed or fetch; sparse tensors have none."""
     return all(spec.tensor for spec in (*signature.inputs.values(), *signature.outputs.values()))
 
 

@@ -1,4 +1,4 @@
-"""What a process of TensorFlow begins with, before it imports TensorFlow, which takes seconds."""
+"""Entry point of a TensorFlow process, which imports TensorFlow, for seconds, only with a job."""
 
 from ie_serving.engines.process.worker import Job, Loaded
 

@@ -1,4 +1,4 @@
-"""TensorFlow's own part of a model's options. Settings hold it, so nothing heavy is imported."""
+"""TensorFlow's part of a model's options. Settings import it, so it imports nothing heavy."""
 
 from dataclasses import dataclass
 
@@ -9,7 +9,7 @@ from ie_serving.core.settings.kinds import BOOLEAN, BYTES
 
 @dataclass(frozen=True, kw_only=True)
 class TensorFlowOptions:
-    """Whether TensorFlow may run what nothing else here can, and with what."""
+    """Whether TensorFlow may run signatures that no other engine can, and with which libraries."""
 
     # Off: it takes half a gigabyte and seconds, and a refusal by OpenVINO should be noticed.
     fallback: bool = BOOLEAN.setting(
@@ -20,7 +20,7 @@ class TensorFlowOptions:
         tfs="tensorflow_fallback",
         for_all=True,
     )
-    """Off unless asked for: a process of TensorFlow takes half a gigabyte and seconds to start."""
+    """Off by default: a TensorFlow process takes half a gigabyte, and seconds to start."""
 
     custom_op_paths: tuple[str, ...] = SettingKind(words.files, "FILE,..").setting(
         (),

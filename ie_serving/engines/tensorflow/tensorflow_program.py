@@ -1,4 +1,4 @@
-"""The signatures of one version that TensorFlow runs: one process, and a program for each."""
+"""Runs signatures of one version in one TensorFlow process, with a program for each signature."""
 
 import json
 import sys
@@ -26,13 +26,13 @@ from ie_serving.engines.tensorflow.tensorflow_request import ABANDONED_S, Remote
 T = TypeVar("T")
 
 MOST_AT_ONCE = 8
-"""Requests of one signature that TensorFlow runs at once, unless `nireq` says otherwise; more wait.
-Its operations use all processors by themselves; several at once hide the ways between."""
+"""Requests of one signature that TensorFlow runs at once, unless `nireq` is set; more wait. One
+request already uses all processors; several hide the time of the transfers."""
 
 TAG = "serve"
 
-# The path as this process has it: an installed package is found wherever the server was started,
-# and nothing of the directory that it was started in.
+# With this process's path, the child finds the installed package from any working directory, and
+# imports nothing from that directory.
 COMMAND = (
     sys.executable,
     "-c",
@@ -43,16 +43,16 @@ COMMAND = (
 )
 
 QUIET = {"TF_CPP_MIN_LOG_LEVEL": "2"}
-"""TensorFlow's variables, unless the environment has them: errors alone in the log."""
+"""Defaults of TensorFlow's variables: only errors are logged."""
 
 
 def serve(
     directory: Path, signatures: Sequence[Signature], options: EngineOptions, starts: Starts
 ) -> tuple[list[Runs], list[Signature]]:
-    """Start a process for `signatures`, among `starts`. Blocking, for seconds.
+    """Start a process for `signatures`, registered with `starts`. Blocks for seconds.
 
     Returns:
-        Programs for those that TensorFlow takes; and the others, each with why not.
+        Programs for the signatures that TensorFlow accepts; and the others, each with the reason.
     """
     supervisor = Supervisor(
         Task(
@@ -102,7 +102,7 @@ def _job(directory: Path, signatures: Sequence[Signature], own: TensorFlowOption
 def _with_defaults(
     signatures: Sequence[Signature], named: Sequence[tuple[str, str]], found: Message
 ) -> list[Signature]:
-    """Add the defaults of inputs that the process found, and take away why they are left out."""
+    """Add the defaults of inputs that the process found, and remove the reasons of refusal."""
     values = {(name, alias): found.tensors[1 + at] for at, (name, alias) in enumerate(named)}
     return [
         replace(
@@ -123,11 +123,11 @@ class TensorFlowProgram:
     """Runs one signature. See `engines.run.program.Runs`.
 
     Args of the constructor:
-        supervisor: of the process, started.
-        number: of the signature there.
-        signature: what clients see.
+        supervisor: of the started process.
+        number: of the signature in that process.
+        signature: as clients see it.
         at_once: requests that run at once.
-        abandoned_s: seconds that a run may go on after its client has left.
+        abandoned_s: seconds that a run may continue after its client has left.
     """
 
     def __init__(
@@ -148,10 +148,10 @@ class TensorFlowProgram:
             LatencyModel("async"),
             failures=(PeerGone, Fault),
             blame=_blame,
-            # What hangs here, or waits for a process to start, must not hold up other models.
+            # A run that hangs, or waits for a process to start, must not delay other models.
             apart=True,
         )
-        # A version that is still in use after the drain is not closed: the process goes with it.
+        # A version still in use after the drain is not closed: its process ends when it is freed.
         weakref.finalize(self, supervisor.abandon)
 
     def infer(self, inputs: Mapping[str, Array], read: Read[T]) -> Coroutine[Any, Any, T]:
@@ -159,8 +159,8 @@ class TensorFlowProgram:
         return self._program.infer(inputs, read)
 
     def close(self) -> None:
-        """End the process, which all signatures of the version share, threads and ways to it."""
-        # In this order: a thread may wait for what the process computes, and uses its way to it.
+        """End the process, which all signatures of the version share, its links and threads."""
+        # In this order: a thread may wait for the process, and uses its link.
         self._supervisor.close()
         self._program.close()
         for request in self._requests:

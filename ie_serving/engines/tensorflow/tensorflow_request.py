@@ -16,16 +16,16 @@ from ie_serving.telemetry.log.logs import Event
 log = logging.getLogger(__name__)
 
 ABANDONED_S = 30.0
-"""Seconds that a run may go on after its client has left. TensorFlow cannot be told to stop, so
-what takes longer is ended with its process: runs that hang would take every lane in time."""
+"""Seconds that a run may continue after its client has left. TensorFlow cannot cancel a run, so
+beyond this the process is killed: runs that hang would in time occupy every lane."""
 
 
 class RemoteRequest:
-    """Holds a way to the process that serves, from its first use on.
+    """An infer request with a link to the serving process, opened at its first use.
 
     Args of the constructor:
         supervisor: of the process.
-        number: of the signature there.
+        number: of the signature in that process.
         signature: gives the order of inputs and outputs.
         abandoned_s: see `ABANDONED_S`.
     """
@@ -54,7 +54,7 @@ class RemoteRequest:
 
         Raises:
             NotAvailable: the process has ended again and again.
-            QueueFull: there is not as much memory, or no descriptor left.
+            QueueFull: not enough memory, or no descriptor is left.
         """
         self.renew()
         try:
@@ -67,12 +67,12 @@ class RemoteRequest:
             raise _no_room("inputs", error) from error
 
     def run(self) -> Outputs:
-        """Let the process compute; gives views of the shared memory.
+        """Run in the process; give outputs as views of the shared memory.
 
         Raises:
             PeerGone: the process has ended.
             Fault: TensorFlow refused.
-            QueueFull: there is no memory for the outputs, or no descriptor left.
+            QueueFull: no memory for the outputs, or no descriptor is left.
         """
         if self._way is None or self._frame is None:
             raise PeerGone
@@ -93,12 +93,12 @@ class RemoteRequest:
         return self.run()
 
     def cancel(self) -> None:
-        """Give a run that is under way some more time. On the event loop."""
+        """Let a run continue for `abandoned_s`, then kill the process. On the event loop."""
         loop = asyncio.get_running_loop()
         loop.call_later(self._abandoned_s, self._end, self._runs)
 
     def renew(self) -> None:
-        """Forget a way whose other end has gone, and see to it that its process is known to end."""
+        """Drop a link whose other end is gone, and report the loss of its process."""
         if self._way is not None and not self._way[1].alive:
             process, link = self._way
             self._way = None
@@ -106,7 +106,7 @@ class RemoteRequest:
             self._supervisor.lost(process)
 
     def close(self) -> None:
-        """Close the way, with its memory; no run is under way."""
+        """Close the link with its shared memory; no run may be in progress."""
         if self._way is not None:
             self._way[1].close()
         self._way = self._frame = None

@@ -1,6 +1,6 @@
-"""TensorFlow in its own process: loads a SavedModel as TensorFlow Serving does, and runs it.
+"""Loads a SavedModel in the TensorFlow process as TensorFlow Serving does, and runs it.
 
-The only module that imports tensorflow; the server never imports this one.
+Only this module imports tensorflow, and the server never imports this module.
 """
 
 from collections.abc import Mapping, Sequence
@@ -81,13 +81,13 @@ def _run(
         values = call(*fed)
     except tf.errors.OpError as error:
         raise Fault(error.error_code, _text(error)) from error
-    except (ValueError, TypeError) as error:  # what cannot be fed, such as another rank
+    except (ValueError, TypeError) as error:  # such as an array of another rank
         raise Fault(Code.INVALID_ARGUMENT, str(error)) from error
     return [np.asarray(value, dtype) for value, dtype in zip(values, dtypes, strict=True)]
 
 
 def _defaults(session: Any, inputs: Wanted, declared: Any) -> dict[str, Array]:  # noqa: ANN401
-    """Give what the signature declares, and what a PlaceholderWithDefault holds."""
+    """Give the defaults that the signature declares, and those of PlaceholderWithDefault."""
     found: dict[str, Array] = {}
     given = getattr(declared, "defaults", {})
     for alias, (name, dtype) in inputs.items():
@@ -104,7 +104,7 @@ def _defaults(session: Any, inputs: Wanted, declared: Any) -> dict[str, Array]: 
 
 
 def _text(error: tf.errors.OpError) -> str:
-    """Give the runtime's own words: Python adds where the operation was created."""
+    """Give the runtime's own text, without the place of creation that Python adds."""
     raw = error.__context__
     return str(raw.message if isinstance(raw, tf.errors.OpError) else error.message)
 

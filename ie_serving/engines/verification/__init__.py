@@ -1,1 +1,1 @@
-"""Evidence before a version serves: a second engine answers generated requests, too."""
+"""Compares a version with a second engine on generated requests before it serves."""

@@ -1,8 +1,8 @@
-"""The process that compares two engines: what ends it does not end the server.
+"""Compares two engines in a child process, so that a crash of an engine does not end the server.
 
-It is given one model after another on its standard input, pickled, and writes what it finds as
-lines of JSON. Before each inference it says what it is about to run, so that the server knows what
-has ended it. It ends by itself when nothing comes for a while, and its memory with it.
+The process reads one model after another from its standard input, pickled, and writes findings as
+lines of JSON. Before each inference it writes which one it begins, so that the server knows the
+cause of a crash. Without a model for `IDLE_S` it exits, which frees its memory.
 """
 
 import fcntl
@@ -42,25 +42,25 @@ from ie_serving.engines.verification.verdict import MORE_SHARE, OPENVINO, Compar
 IDLE_S = 10
 """Seconds without a model after which the process ends: a start costs half a second."""
 ASKED_S = 0.5
-"""Seconds of inferences after which no further request is asked, and the findings say so. Models
-below `engine.LARGE_BYTES` answer all of them sooner, unless they take large inputs."""
+"""Seconds of inferences after which no further request is sent, which the findings note. A model
+smaller than `LARGE_BYTES` answers all of them sooner, unless it takes large inputs."""
 GUESSED_S = 1.0
-"""Seconds of guesses at what a model takes."""
+"""Seconds for guessing which inputs a model accepts."""
 MOST_GUESSES = 60
 MOST_SIZES = 3
-"""Sizes of open dimensions that are compared."""
+"""Most sizes of open dimensions that are compared."""
 SHORT_S = 0.02
-"""Seconds of an inference from which on other sizes are not tried: a load would take them."""
+"""Seconds of an inference from which other sizes are not tried, to bound the time of a load."""
 MEMORY_BYTES = 4 << 30
-"""Memory of the process: a model of 256 MiB, the largest compared, takes a third of it."""
+"""Memory limit of the process: a model of 256 MiB, the largest compared, takes a third of it."""
 MOST_BYTES = 1 << 24
-"""Bytes of the further requests to a large model, which the server is given with the answers."""
+"""Most bytes of further requests to a large model, sent to the server with the answers."""
 PLAIN = {"NUM_STREAMS": "1", "INFERENCE_NUM_THREADS": str(min(2, os.cpu_count() or 1))}
-"""Properties with which OpenVINO compiles once, and measures nothing."""
+"""Properties with which OpenVINO compiles once, without measurements."""
 
 
 class _Steps:
-    """Numbers inferences, and says each before it begins."""
+    """Numbers inferences, and reports each before it begins."""
 
     def __init__(self, out: TextIO, skipped: frozenset[int]) -> None:
         self._out = out
@@ -68,7 +68,7 @@ class _Steps:
         self._number = 0
 
     def begin(self, engine: str, request: GeneratedRequest) -> bool:
-        """Say that an engine is asked; False for what has ended a process before."""
+        """Report the next inference; False to skip one that ended a process before."""
         self._number += 1
         if self._number in self._skipped:
             return False
@@ -85,20 +85,20 @@ def say(out: TextIO, line: Mapping[str, object]) -> None:
 def compare(
     task: ComparisonTask, steps: _Steps
 ) -> tuple[Findings | Answers, GeneratedRequest | None]:
-    """Compare the engines on requests that are made up for the model.
+    """Compare the engines on requests generated for the model.
 
     Returns:
-        Of a large model of floats the answers of the second engine alone: the server asks its own.
-        And the first request of finite values whose answers differ, where the operation is looked
-        for that differs first.
+        The findings; for a large model of floats only the second engine's answers, since the server
+        runs its own. And the first request of finite values with different answers, if the
+        differing operation should be located.
 
     Raises:
-        ServingError: an engine does not take the model.
+        ServingError: an engine does not accept the model.
     """
     began = time.perf_counter()
     second = BY_SUFFIX[task.file.suffix]
     references = second.opened(task.file)
-    # Integers are indices and sizes, by which an engine crashes: they are asked here alone.
+    # Integers are indices and sizes, which may crash an engine: they are tried only here.
     is_asked_there = (
         task.large
         and len(references) == 1
@@ -118,25 +118,25 @@ def compare(
 
 
 def _compiled(task: ComparisonTask, file: Path) -> CompiledModel:
-    # Here, since the reference may refuse the file before, and is imported faster.
+    # Imported here, since the reference, which imports faster, may refuse the file first.
     from ie_serving.engines.openvino.compiling.openvino_engine import OpenVinoEngine
 
     own = task.options.of(OpenVinoOptions)
     own = replace(own, plugin_config={**PLAIN, **own.plugin_config})
     options = replace(task.options, nireq=1, ahead=False, execution="inline", cache_dir=None)
     options = options.having(own)
-    # A second engine that serves has the requests with NaN where this one differs, else the second
-    # graph that is compiled for them.
+    # A second engine that serves gets requests with NaN if OpenVINO differs on them; otherwise a
+    # second graph is compiled for them.
     detours = not BY_SUFFIX[file.suffix].serves
     return OpenVinoEngine(detours=detours).compile(file.parent, options)
 
 
 Answered = tuple[Guess, GeneratedRequest, Mapping[str, Array]]
-"""A guess, the request that was made of it, and the reference's outputs."""
+"""A guess, the request made from it, and the reference's outputs."""
 
 
 def _guessed(reference: Reference, steps: _Steps) -> list[Answered]:
-    """Give guesses that the reference takes: the first, and where it is fast some other sizes."""
+    """Give guesses that the reference accepts: the first, and for fast models some other sizes."""
     began, found = time.perf_counter(), list[Answered]()
     for number, guess in enumerate(guesses(reference.inputs)):
         took = time.perf_counter() - began
@@ -156,7 +156,7 @@ def _answers(
     steps: _Steps,
     goes_on: Callable[[int], bool],
 ) -> Answers:
-    """Give answers to what the guesses have shown, and to more while `goes_on` tells so."""
+    """Give answers to the guessed requests, and to more while `goes_on` returns true."""
     answered = [(request, answer) for _, request, answer in taken]
     for request in _finite(reference, taken[0][0]):
         if not goes_on(len(answered)):
@@ -167,21 +167,21 @@ def _answers(
 
 
 def _finite(reference: Reference, guess: Guess) -> Sequence[GeneratedRequest]:
-    """Give further requests of finite values for a large model; none where each is large, too."""
+    """Give further requests of finite values for a large model; none if they are large too."""
     found = [each for each in requests(reference.inputs, guess) if each.kind is ValueKind.FINITE]
     size = sum(array.nbytes for each in found for array in each.inputs.values())
     return found if size < MOST_BYTES else ()
 
 
 def _is_alike(one: Guess, other: Guess) -> bool:
-    """Tell whether guesses differ in sizes alone."""
+    """Tell whether guesses differ only in sizes."""
     return (one.integers, one.parameters) == (other.integers, other.parameters)
 
 
 def _answer(
     reference: Reference, request: GeneratedRequest, steps: _Steps
 ) -> Mapping[str, Array] | None:
-    """Give the reference's outputs; None where it refuses the request."""
+    """Give the reference's outputs; None if it refuses the request."""
     if not steps.begin(reference.library, request):
         return None
     try:
@@ -193,7 +193,7 @@ def _answer(
 def _all(
     task: ComparisonTask, guessed: Sequence[tuple[Reference, Sequence[Answered]]], steps: _Steps
 ) -> tuple[Findings, GeneratedRequest | None]:
-    """Compare here, within the limit of time; at least one request of each signature."""
+    """Compare in this process within the time limit; at least one request of each signature."""
     found = Findings(guessed[0][0].release)
     shows: GeneratedRequest | None = None
     with closing(_compiled(task, task.file)) as model:
@@ -216,7 +216,7 @@ def _ask(
     steps: _Steps,
     until: float,
 ) -> None:
-    """Compare one signature: on what the guesses have shown, and on more while there is time."""
+    """Compare one signature on the guessed requests, and on more while time is left."""
     if comparison.found.refused:
         return
     for _, request, expected in taken:
@@ -231,7 +231,7 @@ def _ask(
 
 
 def main(given: BinaryIO, out: TextIO) -> None:
-    """Compare models until nothing comes for a while, or the server has gone."""
+    """Compare models until none comes for `IDLE_S`, or the server is gone."""
     while select.select([given], [], [], IDLE_S)[0]:
         try:
             task: ComparisonTask = pickle.load(given)
@@ -257,12 +257,12 @@ def _line(found: Findings | Answers, *, goes_on: bool = False) -> Mapping[str, o
 
 
 def _located(task: ComparisonTask, found: Findings, shows: GeneratedRequest) -> Findings:
-    """Add to the findings which operation differs first; the server has them already."""
+    """Add the first differing operation to the findings, which the server already has."""
     signal.alarm(LOCATE_S)
     opened = BY_SUFFIX[ONNX].opened
     try:
         first = first_different(task, shows, opened, partial(_compiled, task))
-    except Exception:  # it is more than was asked for
+    except Exception:  # the operation is optional
         return found
     if first:
         found.differs[ValueKind.FINITE] += f"; the first operation that differs is {first}"
@@ -270,9 +270,9 @@ def _located(task: ComparisonTask, found: Findings, shows: GeneratedRequest) -> 
 
 
 def _begin(lifeline: int) -> None:
-    """End with the server, and give way to it: for processors, and when memory runs out."""
-    # The kernel sends SIGIO, which ends the process, when the server's end of the pipe closes. What
-    # prctl(2) offers follows the thread that has started the process, and loads come and go.
+    """End with the server, and yield to it: lower CPU priority, and killed first without memory."""
+    # The kernel sends SIGIO, which ends the process, when the server's end of the pipe closes. The
+    # signal of prctl(2) follows the thread that started the process, and threads of loads end.
     fcntl.fcntl(lifeline, fcntl.F_SETOWN, os.getpid())
     fcntl.fcntl(lifeline, fcntl.F_SETFL, os.O_ASYNC | os.O_NONBLOCK)
     if select.select([lifeline], [], [], 0)[0]:  # it has closed before
@@ -280,13 +280,13 @@ def _begin(lifeline: int) -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     resource.setrlimit(resource.RLIMIT_DATA, (MEMORY_BYTES, MEMORY_BYTES))
     os.nice(5)
-    with suppress(OSError):  # of a /proc that is read alone
+    with suppress(OSError):  # /proc is mounted read-only
         Path("/proc/self/oom_score_adj").write_text("1000")
 
 
 def run(lifeline: int) -> None:
-    """Be the process; it ends when the other end of the pipe `lifeline` closes."""
-    # Libraries write to standard output as they like: lines for the server have another way.
+    """Run the process until the other end of the pipe `lifeline` closes."""
+    # Libraries may write to standard output: lines for the server use a copy of its descriptor.
     lines = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     _begin(lifeline)

@@ -1,6 +1,6 @@
-"""Compares a compiled model with the second engine's answers, in whichever process has the model.
+"""Compares a compiled model with the second engine's answers, in the process that has the model.
 
-The class may not raise for what a model does: it notes the findings.
+An error of the model is a finding, and is not raised.
 """
 
 import time
@@ -18,7 +18,7 @@ from ie_serving.engines.verification.verdict import Findings, differences
 
 
 class Names(NamedTuple):
-    """Names in the file of a signature's inputs and outputs."""
+    """Names of a signature's inputs and outputs in the file."""
 
     inputs: Mapping[str, str]
     outputs: Mapping[str, str]
@@ -29,10 +29,10 @@ class Tensors:
     """A signature as the second engine has it.
 
     Attributes:
-        inputs: what the file calls them.
-        outputs: likewise.
+        inputs: by their names in the file.
+        outputs: by their names in the file.
         signature: its name.
-        precision: in which the second engine computes it, where that is coarser than f32.
+        precision: of the second engine, if coarser than f32.
     """
 
     inputs: frozenset[str]
@@ -44,7 +44,7 @@ class Tensors:
         """Find the file's names of a signature's tensors, which a mapping may have renamed.
 
         Raises:
-            LoadFailed: an input has none of them.
+            LoadFailed: an input has none of the file's names.
         """
         inputs = {name: without_port(spec.tensor) for name, spec in signature.inputs.items()}
         if unknown := sorted(set(inputs.values()) - self.inputs):
@@ -66,14 +66,14 @@ def has_time(number: int, began: float, most_s: float) -> bool:
 
 @dataclass(frozen=True)
 class Answers:
-    """The second engine's answers to requests that were made up for a model."""
+    """The second engine's answers to requests generated for a model."""
 
     release: str
     tensors: Tensors
     answered: list[tuple[GeneratedRequest, Mapping[str, Array]]]
 
     def compared_with(self, model: CompiledModel, most_s: float) -> Findings:
-        """Ask `model` the same: the first, and others that fit into some seconds. Blocking."""
+        """Run `model` on the first request, and on others within `most_s` seconds. Blocking."""
         comparison = Comparison(Findings(self.release), self.tensors, model)
         if not comparison.found.refused:
             began = time.perf_counter()
@@ -85,16 +85,16 @@ class Answers:
 
 
 class Comparison:
-    """Asks a model what the second engine has answered.
+    """Runs a model on requests that the second engine has answered.
 
     Args of the constructor:
-        found: findings that are added to.
+        found: findings, which this object extends.
         tensors: of the signature.
         model: of OpenVINO.
-        begins: told each request before the model is asked; False leaves it out.
+        begins: called with each request before the model runs; False skips the request.
 
     Attributes:
-        found: what has come of it so far. An input that OpenVINO drops is a refusal.
+        found: the findings so far. An input that OpenVINO drops counts as a refusal.
         shows: the first request of finite values whose answers differ.
     """
 
@@ -117,7 +117,7 @@ class Comparison:
             self.found.refused = f'OpenVINO drops input "{min(dropped)}"'
 
     def compare(self, request: GeneratedRequest, expected: Mapping[str, Array]) -> None:
-        """Ask one request, and compare the outputs with those of the second engine."""
+        """Run one request, and compare the outputs with those of the second engine."""
         if not self._begins(request):
             return
         try:

@@ -1,4 +1,4 @@
-"""What trained a model, asked for the right answers. Each library is imported where it is named."""
+"""Runs a model in the framework that trained it. Each library is imported when it is used."""
 
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -21,14 +21,14 @@ class Framework(Protocol):
 
     Attributes:
         release: name and version of the library.
-        precision: in which it computes, where that is coarser than f32.
+        precision: of its computation, if coarser than f32.
     """
 
     release: str
     precision: str
 
     def run(self, signature: Signature, inputs: Arrays) -> Arrays:
-        """Infer once; gives outputs by alias. Raises: Refused; LoadFailed, for what it lacks."""
+        """Infer once; give outputs by alias. Raises: Refused; LoadFailed, for missing features."""
 
 
 class TensorFlow:
@@ -57,7 +57,7 @@ class TensorFlow:
 
 
 class SecondEngine:
-    """A file of one format, run by what a load compares it with."""
+    """A file of one format, run by the second engine that a load compares it with."""
 
     def __init__(self, suffix: str, directory: Path) -> None:
         references = BY_SUFFIX[suffix].opened(_only(directory, f"*{suffix}"))
@@ -77,9 +77,9 @@ class SecondEngine:
 
 
 class Torch:
-    """A program of `torch.export` (`*.pt2`) or TorchScript (`*.pt`) beside what was made of it.
+    """A program of `torch.export` (`*.pt2`) or TorchScript (`*.pt`), beside the model made of it.
 
-    Tensors go by their order, which is what the exporters keep.
+    Tensors correspond by their order, which exporters keep.
     """
 
     precision = ""
@@ -121,4 +121,4 @@ FRAMEWORKS: Mapping[str, Callable[[Path], Framework]] = MappingProxyType(
         "torch": Torch,
     }
 )
-"""By their names on the command line. The constructors raise ImportError where one is missing."""
+"""By name on the command line. A constructor raises ImportError if its library is missing."""

@@ -1,7 +1,7 @@
-"""A model whose requests with NaN, infinity or extreme integers go to a second engine.
+"""Sends a model's requests with NaN, infinity or extreme integers to a second engine.
 
-OpenVINO answers the others. The second engine reads the model with the first such request: most
-models never get one, and its memory is that of the model once more.
+OpenVINO answers the others. The second engine loads the model at the first such request, since most
+models never get one, and it takes the model's memory a second time.
 """
 
 import asyncio
@@ -20,13 +20,13 @@ from ie_serving.engines.run.on_demand import OnDemand
 T = TypeVar("T")
 
 MOST_EXACT = 1 << 24
-"""Integers beyond it are extreme: float32, in which engines compute many of them, rounds them."""
+"""Integers beyond it are extreme: float32, in which engines often compute, rounds them."""
 
 LARGE = 1 << 17
-"""Elements of a request from which on its values are looked at in a thread: 50 us."""
+"""Elements of a request from which its values are checked in a thread: that takes 50 us."""
 
 Open = Callable[[], CompiledModel]
-"""Reads the model by the second engine. Blocking. Raises LoadFailed."""
+"""Loads the model in the second engine. Blocking. Raises LoadFailed."""
 
 
 class HandingOver(Layer):
@@ -34,10 +34,10 @@ class HandingOver(Layer):
 
     Args of the constructor:
         inner: of OpenVINO.
-        kinds: of requests that it answers otherwise than the second engine.
-        reads: opens the model by the second engine; None where that does not answer them either,
-            so that they are refused.
-        cause: what was seen, for those who send such a request.
+        kinds: of requests that OpenVINO answers differently from the second engine.
+        reads: loads the model in the second engine; None if that does not answer them either, so
+            that they are refused.
+        cause: the finding, for clients that send such a request.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class HandingOver(Layer):
         inputs: Mapping[str, Array],
         read: Callable[[Mapping[str, Array]], T],
     ) -> Coroutine[Any, Any, T]:
-        """See `engines.base`. Raises InvalidTensor for what neither engine answers."""
+        """See `engines.base`. Raises InvalidTensor for requests that neither engine answers."""
         if sum([array.size for array in inputs.values()]) > LARGE:
             return self._infer_large(signature, inputs, read)
         if name := self._odd(inputs):
@@ -67,13 +67,13 @@ class HandingOver(Layer):
         inputs: Mapping[str, Array],
         read: Callable[[Mapping[str, Array]], T],
     ) -> T:
-        """Look at the values in a thread: the event loop goes on meanwhile."""
+        """Check the values in a thread, so that the event loop is not blocked."""
         if name := await asyncio.to_thread(self._odd, inputs):
             return await self._hand_over(signature, inputs, read, name)
         return await self.inner.infer(signature, inputs, read)
 
     def _odd(self, inputs: Mapping[str, Array]) -> str:
-        """Name an input with values of these kinds; empty where there is none."""
+        """Name an input with values of these kinds; empty if there is none."""
         return next((name for name, array in inputs.items() if self._is_odd(array)), "")
 
     async def _hand_over(
@@ -115,7 +115,7 @@ def _test_of(kinds: Collection[ValueKind]) -> Callable[[Array], bool]:
 
 
 def _may_be_odd(array: Array) -> bool:
-    """Tell by the sum, which takes no memory, and is finite for nearly every request."""
+    """Check the sum first, which takes no memory and is finite for nearly every request."""
     with np.errstate(all="ignore"):  # infinities of both signs, and floats of 16 bits
         return not np.isfinite(array.sum())
 

@@ -1,6 +1,6 @@
-"""Verdicts of earlier comparisons: workers of one server share them, and so do its starts.
+"""Stores verdicts of comparisons, which workers of one server and later starts reuse.
 
-A verdict lies in the folder of a version's compiled models and has its own digest.
+A verdict is a file in the folder of a version's compiled models, named by its own digest.
 """
 
 import fcntl
@@ -26,34 +26,34 @@ from ie_serving.telemetry.log.logs import Event
 log = logging.getLogger(__name__)
 
 FOLDER = "verdicts"
-"""Name of the folder: `engines.kept` looks after files, and leaves folders alone."""
+"""Name of the folder: `engines.kept` manages files only, not folders."""
 
 
 RULES = 2
-"""Raised where models are compared in another way: verdicts of before no longer count."""
+"""Version of the comparison; raise it when the comparison changes, to discard old verdicts."""
 
 
 class Verdicts:
     """The verdict of one model, for these packages, options and this kind of processor.
 
     Args of the constructor:
-        folder: that keeps compiled models of the version.
-        file: of the model; files beside it may hold its weights, and count as well.
-        options: with which it is compared.
-        package: of the second engine; its release may change a verdict, as OpenVINO's and our own.
+        folder: of the version's compiled models.
+        file: of the model; other files in its directory may hold weights, and count as well.
+        options: of the comparison.
+        package: of the second engine; its release decides, as OpenVINO's and this server's do.
 
     Raises:
-        OSError: a file of the model cannot be read, or the folder not be written.
+        OSError: a file of the model cannot be read, or the folder cannot be written.
     """
 
     def __init__(self, folder: Path, file: Path, options: EngineOptions, package: str) -> None:
         (folder / FOLDER).mkdir(parents=True, exist_ok=True)
         self._path = folder / FOLDER / f"{_key(file, options, package)}.json"
-        # Other workers wait for it, and the kernel frees it when its process ends.
+        # Other workers wait for this lock; the kernel frees it when its process ends.
         self._lock = os.open(self._path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT, 0o600)
 
     def found(self, compare: Callable[[], Findings]) -> Findings:
-        """Give the verdict that is kept, or else compare and keep it. Blocking."""
+        """Give the stored verdict, or else compare and store it. Blocking."""
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX)
             if known := self._read():
@@ -109,7 +109,7 @@ def _key(file: Path, options: EngineOptions, package: str) -> str:
 
 @cache
 def _processor() -> str:
-    """Name the kind of processor and what it can do: engines choose their kernels by it."""
+    """Name the processor and its instruction sets, by which engines choose their kernels."""
     try:
         lines = Path("/proc/cpuinfo").read_text().partition("\n\n")[0].splitlines()
     except OSError:

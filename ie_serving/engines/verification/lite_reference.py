@@ -1,7 +1,7 @@
 """LiteRT as the second engine: it computes a `*.tflite` as TensorFlow Lite does.
 
-Its kernels clamp what they compute to the greatest finite number. In outputs that counts as
-infinity, and requests that carry infinity are not asked: what comes of them says nothing.
+Its kernels clamp results to the greatest finite number. In outputs that number counts as infinity;
+requests with infinity are not sent, since their answers prove nothing.
 """
 
 from collections.abc import Mapping, Sequence
@@ -29,13 +29,13 @@ def opened(file: Path) -> Sequence["LiteReference"]:
     signatures = signatures_of(file.read_bytes(), file.name)
     found = []
     for signature in signatures:
-        with suppress(KeyError):  # a tensor that the file lacks: OpenVINO leaves the signature out
+        with suppress(KeyError):  # the file lacks a tensor: OpenVINO leaves the signature out
             found.append(LiteReference(_interpreter(file), signature))
     return found
 
 
 def _interpreter(file: Path) -> Any:  # noqa: ANN401  untyped
-    # The delegate that is the default gives NaN for 1 / sqrt(0), and a number for log(NaN).
+    # The default delegate gives NaN for 1 / sqrt(0), and a number for log(NaN).
     kernels = OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES
     try:
         return Interpreter(str(file), experimental_op_resolver_type=kernels, num_threads=2)
@@ -44,7 +44,7 @@ def _interpreter(file: Path) -> Any:  # noqa: ANN401  untyped
 
 
 class LiteReference:
-    """One signature, with an interpreter of its own: a runner keeps hold of its tensors."""
+    """One signature with its own interpreter, since a runner keeps its tensors."""
 
     library = LIBRARY
     release = f"{LIBRARY} {version('ai-edge-litert')}"

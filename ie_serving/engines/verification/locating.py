@@ -1,7 +1,7 @@
-"""Which operation of an ONNX model differs first between two engines.
+"""Finds the first operation of an ONNX model whose output differs between two engines.
 
-Both are asked once more, by a copy of the file in which the output of each operation is one of the
-model. Engines join fewer operations there, so a difference may be gone: then none is named.
+Both engines run a copy of the file that outputs the result of every operation. Engines fuse fewer
+operations in it, so the difference may disappear: then no operation is named.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -18,14 +18,14 @@ from ie_serving.engines.verification.references import Reference
 from ie_serving.engines.verification.verdict import ComparisonTask, Findings, differences
 
 LOCATE_S = 5
-"""Seconds after which the process that looks for the operation is ended; the verdict stays."""
+"""Seconds after which the process that searches for the operation is ended; the verdict stays."""
 MOST_OPERATIONS = 1000
-"""Operations of the largest model that is looked through: each output takes memory in both."""
+"""Most operations of a model that is searched: each output takes memory in both engines."""
 NO_TENSORS = frozenset(
     {"Constant", "Optional", "OptionalGetElement", "SequenceConstruct", "SequenceEmpty"}
     | {"SequenceErase", "SequenceInsert", "SequenceMap", "SplitToSequence"}
 )
-"""Operators whose outputs are no tensors, or need no look."""
+"""Operators whose outputs are not tensors, or need no comparison."""
 
 
 def first_different(
@@ -34,11 +34,11 @@ def first_different(
     opened: Callable[[Path], Sequence[Reference]],
     compiled: Callable[[Path], CompiledModel],
 ) -> str:
-    """Name the operation, by its kind and output; empty where none differs or is found.
+    """Name the operation by its kind and output; empty if none is found.
 
     Args:
-        task: that was compared.
-        request: to which the engines' answers differ.
+        task: the comparison.
+        request: one that the engines answer differently.
         opened: opens a file by the second engine.
         compiled: compiles a file by OpenVINO.
     """

@@ -21,7 +21,7 @@ def opened(file: Path) -> Sequence["OnnxReference"]:
 
 
 class OnnxReference:
-    """A session of onnxruntime without optimizations beyond those that keep every bit."""
+    """A session of onnxruntime with only the optimizations that keep every bit."""
 
     library = LIBRARY
     release = f"{LIBRARY} {onnxruntime.__version__}"
@@ -31,10 +31,10 @@ class OnnxReference:
         options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_BASIC
         options.log_severity_level = 4
         onnxruntime.set_default_logger_severity(4)
-        # Weights in another order pay off after many inferences, and here there are few.
+        # Reordered weights pay off only after many inferences, and here are few.
         options.add_session_config_entry("session.disable_prepacking", "1")
         options.add_session_config_entry(*EXACT_SUMS)
-        # The server compiles the model meanwhile, and two threads would wait for its own.
+        # The server compiles the model meanwhile, and more threads would compete with it.
         options.intra_op_num_threads = 1
         try:
             session = onnxruntime.InferenceSession(
@@ -65,5 +65,5 @@ def _input(node: SessionNode, spec: TensorSpec) -> GeneratedInput:
 
 def _dims(node: SessionNode) -> Iterator[Dim]:
     for place, size in enumerate(node.shape or ()):
-        # A dimension without a name is alone.
+        # A dimension without a name equals no other.
         yield size if isinstance(size, int | str) and size != "" else f"{node.name}[{place}]"

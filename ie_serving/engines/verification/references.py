@@ -1,4 +1,4 @@
-"""Second engines: which one compares files of a format, and what the process asks of it."""
+"""The second engines by file format, and the protocol by which the comparison runs them."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -28,8 +28,8 @@ class Reference(Protocol):
     Attributes:
         library: name of the second engine.
         release: the same with its release.
-        inputs: to make values for.
-        tensors: its view of the signature.
+        inputs: specs to generate values for.
+        tensors: the file's names of the signature's tensors.
     """
 
     library: str
@@ -47,11 +47,11 @@ class SecondEngine:
 
     Attributes:
         library: its name in texts.
-        module: what is imported of it.
-        package: whose release a verdict depends on.
+        module: imported name of its library.
+        package: distribution whose release a verdict depends on.
         install: the command that installs it.
-        serves: whether it answers requests, where OpenVINO does not or differs.
-        place: module of this room whose `opened` gives a `Reference` for each signature of a file.
+        serves: whether it may answer requests in place of OpenVINO.
+        place: module of this package whose `opened` gives a `Reference` for each signature.
     """
 
     library: str
@@ -63,7 +63,7 @@ class SecondEngine:
 
     @property
     def is_installed(self) -> bool:
-        """Whether its library is there; it is not imported."""
+        """Whether its library is installed; does not import it."""
         return find_spec(self.module) is not None
 
     def opened(self, file: Path) -> Sequence[Reference]:

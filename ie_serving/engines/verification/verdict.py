@@ -1,4 +1,4 @@
-"""What the comparison of two engines shows, and when two answers count as the same."""
+"""The findings of a comparison of two engines, and the tolerances for equal answers."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -12,21 +12,21 @@ from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.generated import ValueKind
 
 RTOL, SHARE = 1e-3, 1e-4
-"""Tolerance of floats in f32: of each number, and of the greatest number of its output. Sums of
-thousands of terms, added in another order, differ by a hundredth of it."""
+"""Tolerance of floats in f32: relative to each number, and to the greatest number of its output.
+Sums of thousands of terms, added in another order, differ by a hundredth of it."""
 QUANTIZED = "quantized"
 LOWER: Mapping[str, tuple[float, float]] = {
     "bf16": (2e-2, 1e-2),
     "f16": (5e-3, 5e-3),
     QUANTIZED: (1e-1, 1e-1),
 }
-"""The same where a model computes in fewer bits: 8 and 11 of mantissa; and where integers stand for
-floats: engines round each operation's numbers to one of 255 in ways of their own."""
+"""The same for lower precisions, with 8 and 11 bits of mantissa, and for quantized models, where
+each engine rounds every operation's results to one of 255 values in its own way."""
 MORE_SHARE = 0.15
-"""Of the time of a load, that a large model is asked more than one request for in either engine."""
+"""Share of a load's time that either engine may spend on further requests to a large model."""
 MANY, FEW_SHARE = 1000, 1e-3
-"""Of outputs of as many integers, such as the classes of pixels, that share may differ: classes of
-nearly equal scores follow the rounding of the scores."""
+"""In outputs of at least `MANY` integers, such as classes of pixels, the share `FEW_SHARE` may
+differ: rounding decides between classes of nearly equal scores."""
 
 
 @dataclass(frozen=True)
@@ -36,11 +36,10 @@ class ComparisonTask:
     Attributes:
         file: of the model.
         options: with which OpenVINO compiles it.
-        large: whether the second engine alone is asked, and few requests, where all inputs are
-            floats: the server compiles the model meanwhile, and a second compilation would double
-            the time of the load.
+        large: whether, if all inputs are floats, only the second engine runs, on few requests: the
+            server compiles the model meanwhile, and a second compilation would double the load.
         limit_s: seconds after which the process is ended.
-        scratch: directory that the process may make; the server removes it.
+        scratch: directory that the process may create; the server removes it.
         skipped: numbers of inferences that have ended a process before.
     """
 
@@ -58,16 +57,16 @@ OPENVINO = "OpenVINO"
 
 @dataclass
 class Findings:
-    """What came of all requests.
+    """The results of all requests.
 
     Attributes:
         reference: name and release of the second engine.
         asked: requests that both engines answered.
-        differs: the first difference of each kind of request, in words.
-        refused: the first request of finite values that OpenVINO alone refuses, and why.
-        crashed: what ended the process, by kind: OpenVINO or the second engine.
-        cut_off: whether the time was over before all requests were asked.
-        why_not: why nothing was compared; empty where something was.
+        differs: the first difference of each kind of request, as text.
+        refused: the first request of finite values that only OpenVINO refuses, and why.
+        crashed: by kind of request, the engine that ended the process, as text.
+        cut_off: whether time ran out before all requests were sent.
+        why_not: why nothing was compared; empty if something was.
     """
 
     reference: str = ""
@@ -79,7 +78,7 @@ class Findings:
     why_not: str = ""
 
     def told(self) -> str:
-        """Say in words for the log and `check` what was compared."""
+        """Describe the comparison for the log and `check`."""
         if self.why_not:
             return f"not compared: {self.why_not}"
         end = ", when the time was over" if self.cut_off else ""
@@ -87,7 +86,7 @@ class Findings:
 
 
 def differences(found: Mapping[str, Array], expected: Mapping[str, Array], precision: str) -> str:
-    """Say how the outputs of one request differ; empty where they do not.
+    """Say how the outputs of one request differ; empty if they do not.
 
     Args:
         found: of OpenVINO, by the names of the reference.
@@ -112,7 +111,7 @@ def _difference(name: str, found: Array, expected: Array, precision: str) -> str
 def _steps_apart(name: str, found: Array, expected: Array) -> str:
     """Compare integers of a quantized model: those of 8 and 16 bits stand for floats.
 
-    Others are indices, classes or truths of numbers that are nearly equal, and follow the rounding.
+    Others are indices, classes or booleans, which rounding may change if scores are nearly equal.
     """
     if expected.dtype.kind == "b" or expected.dtype.itemsize > 2:
         return ""
@@ -123,7 +122,7 @@ def _steps_apart(name: str, found: Array, expected: Array) -> str:
 
 
 def _greatest(expected: Array) -> float:
-    """Give the greatest finite magnitude, at least one that rounding of other numbers reaches."""
+    """Give the greatest finite magnitude, but at least one in reach of other numbers' rounding."""
     if expected.dtype.kind != "f":
         return 0.0
     finite = np.abs(expected[np.isfinite(expected)].astype(np.float64))

@@ -1,8 +1,8 @@
-"""OpenVINO's models of ONNX and TFLite, compared with a second engine before they serve.
+"""Compares OpenVINO's models of ONNX and TFLite with a second engine before they serve.
 
-onnxruntime serves the models that OpenVINO does not take or answers otherwise, where the driver is
-left to the server. LiteRT serves none: a `*.tflite` that OpenVINO answers otherwise does not load.
-The comparison runs beside the compilation, in a process of its own.
+If no driver is configured, onnxruntime serves models that OpenVINO refuses or answers differently.
+LiteRT serves none: a `*.tflite` that OpenVINO answers differently does not load. The comparison
+runs in a child process, concurrently with the compilation.
 """
 
 import logging
@@ -40,19 +40,19 @@ from ie_serving.telemetry.log.logs import Event
 log = logging.getLogger(__name__)
 
 OFF, REQUIRE = "off", "require"
-"""Values of `verify`; its third one, `auto`, compares where the second engine is installed."""
+"""Values of `verify`; the third, `auto`, compares if the second engine is installed."""
 MOST_BYTES = 1 << 28
-"""Size of the largest model that is compared: the process takes several times its memory."""
+"""Bytes of the largest model that is compared: the process takes several times its memory."""
 
 
 LARGE_BYTES = 1 << 24
-"""Size of a model of floats from which on it is compiled once: its load would take twice as long.
-The server asks its own model, and finite values alone: usual ones, and more while that takes no
-more than a share of the load. What may crash an engine is asked in the process alone."""
+"""Bytes from which a model of floats is compiled only once, since a second compilation would double
+its load. The server then runs its own model on finite values: usual ones, and more up to a share of
+the load's time. Requests that may crash an engine run only in the child process."""
 
 
 Made = Future[tuple[CompiledModel, float]]
-"""What is compiled beside the comparison, and in how many seconds."""
+"""The model compiled concurrently with the comparison, and the seconds that it took."""
 
 
 class Finds(Protocol):
@@ -65,7 +65,7 @@ class Finds(Protocol):
 
 
 class VerifiedEngine(EngineAround):
-    """OpenVINO beside a second engine. See `engines.base.Driver`.
+    """OpenVINO, verified by a second engine. See `engines.base.Driver`.
 
     Args of the constructor:
         engine: OpenVINO's.
@@ -95,10 +95,10 @@ class VerifiedEngine(EngineAround):
 
 
 def _comparable(directory: Path, options: EngineOptions) -> Path | None:
-    """Give the file that OpenVINO would read, where a second engine reads it alike.
+    """Give the file that OpenVINO would read, if a second engine reads it in the same way.
 
-    A mapping renames tensors, a library adds operators, and other devices and their properties are
-    OpenVINO's alone. What of the second engine only compares counts where it is installed.
+    A mapping renames tensors, a library adds operators, and other devices and their properties
+    exist only in OpenVINO. An engine that only compares counts only if it is installed.
     """
     own = options.of(OpenVinoOptions)
     if own.target_device != CPU or own.plugin_config or own.cpu_extension:
@@ -108,7 +108,7 @@ def _comparable(directory: Path, options: EngineOptions) -> Path | None:
     try:
         file = model_file(directory, prefer_tflite=own.prefer_tflite_model)
     except (LoadFailed, OSError):
-        return None  # OpenVINO says what is wrong
+        return None  # OpenVINO reports the fault
     second = BY_SUFFIX.get(file.suffix)
     if second is None:
         return None
@@ -117,7 +117,7 @@ def _comparable(directory: Path, options: EngineOptions) -> Path | None:
 
 
 class _Load:
-    """One load: the comparison beside the compilation, and which engine serves.
+    """One load: runs comparison and compilation concurrently, and decides which engine serves.
 
     Args of the constructor:
         engine: OpenVINO's.
@@ -149,7 +149,7 @@ class _Load:
         made: Made = Future()
         began = time.perf_counter()
         found = beside.submit(copy_context().run, self._findings, made)
-        beside.shutdown(wait=False)  # a model that OpenVINO refuses waits for no comparison
+        beside.shutdown(wait=False)  # no wait for the comparison of a model that OpenVINO refuses
         try:
             model = self._engine.compile(self._file.parent, self._options)
         except LoadFailed as error:
@@ -205,10 +205,10 @@ class _Load:
             return Findings(why_not=str(error))
 
     def _by_openvino(self, model: CompiledModel, found: Findings) -> CompiledModel:
-        """Say what was found, and let the second engine have what OpenVINO answers otherwise.
+        """Add the findings; send requests that OpenVINO answers differently to the second engine.
 
         Raises:
-            LoadFailed: nothing was compared, and that is required.
+            LoadFailed: nothing was compared, but `verify` requires it.
         """
         if found.why_not and self._options.verify == REQUIRE:
             raise LoadFailed(f"the version is {found.told()}{self._advice()}")
@@ -234,7 +234,7 @@ class _Load:
         return HandingOver(model, kinds, reads, cause)
 
     def _reopened(self, stamp: tuple[int, int]) -> CompiledModel:
-        """Read the model by the second engine, unless its file is another one by now."""
+        """Read the model by the second engine, unless its file was replaced meanwhile."""
         try:
             is_same = _stamp(self._file) == stamp
         except OSError:  # it is gone
@@ -244,7 +244,7 @@ class _Load:
         return self._by_second()
 
     def _by_second(self) -> CompiledModel:
-        """Compile by the second engine, without requests that would end the process.
+        """Compile by the second engine, which refuses requests that would end the process.
 
         The least integer divided by -1 is SIGFPE in onnxruntime.
         """
@@ -255,11 +255,11 @@ class _Load:
         return HandingOver(model, (ValueKind.LEAST,), None, cause)
 
     def _by_reference(self, why: str, cause: Exception | None = None) -> CompiledModel:
-        """Serve by the second engine, where the driver is left to the server.
+        """Serve by the second engine, if no driver is configured.
 
         Raises:
-            LoadFailed: it is not, or the second engine does not serve, is not there, or does not
-                take the model.
+            LoadFailed: a driver is configured, or the second engine does not serve, is not
+                installed, or refuses the model.
         """
         name = self._second.library
         if not self._second.serves:
@@ -289,7 +289,7 @@ class _Load:
 
 
 class _Told(Layer):
-    """A model whose signatures say in words what was found; else it is the inner one."""
+    """A model whose signatures describe the findings; otherwise it is the inner model."""
 
     def __init__(self, inner: CompiledModel, told: str, evidence: Evidence) -> None:
         signatures: Mapping[str, Signature] = {
@@ -300,7 +300,7 @@ class _Told(Layer):
 
 
 _HANDED_OVER = (ValueKind.NAN, ValueKind.INFINITE, ValueKind.EXTREME, ValueKind.EMPTY)
-"""Kinds of requests that may go to another engine than the rest."""
+"""Kinds of requests that may go to the second engine while OpenVINO gets the rest."""
 
 DIVIDES = frozenset({"Div", "Mod"})
 """Operators that divide integers."""
@@ -309,15 +309,15 @@ RANDOM = frozenset(
     {"Bernoulli", "Dropout", "Multinomial", "RandomNormal", "RandomNormalLike"}
     | {"RandomUniform", "RandomUniformLike"}
 )
-"""Operators whose outputs no two engines share."""
+"""Operators whose outputs differ between any two engines."""
 
 
 def _wrong(found: Findings, *, refusals: bool) -> str:
-    """Say why OpenVINO does not serve a model; empty where it does.
+    """Say why OpenVINO does not serve a model; empty if it does.
 
     Args:
         found: of the comparison.
-        refusals: whether it is wrong to refuse all requests: another engine may answer them.
+        refusals: whether refusing all requests counts as wrong: another engine may answer them.
     """
     finite = ValueKind.FINITE
     if finite in found.differs:
@@ -328,13 +328,13 @@ def _wrong(found: Findings, *, refusals: bool) -> str:
 
 
 def _plain(options: EngineOptions) -> EngineOptions:
-    """Keep of a model's options those that say how OpenVINO computes its graph.
+    """Keep the options of a model that decide how OpenVINO computes its graph.
 
-    The second engine lacks the shapes of the configuration and what is computed before the model:
-    the model itself is compared.
+    The second engine has neither the configured shapes nor the preprocessing: only the model itself
+    is compared.
     """
     given = options.of(OpenVinoOptions)
-    # In f32: how many digits a model needs is another question, see `layers/precision.py`.
+    # In f32: `layers/precision.py` decides about lower precisions.
     own = OpenVinoOptions(
         inference_precision="f32",
         integers=given.integers,
@@ -344,7 +344,7 @@ def _plain(options: EngineOptions) -> EngineOptions:
 
 
 def _computes_plainly(options: EngineOptions) -> bool:
-    """Tell whether a model computes its file and nothing else: what is compared, see `_plain`."""
+    """Tell whether a model computes only its file, as the comparison does (`_plain`)."""
     own = options.of(OpenVinoOptions)
     plain = replace(
         OpenVinoOptions(inference_precision=own.inference_precision, integers=own.integers),
@@ -363,11 +363,11 @@ def _random(file: Path) -> str:
     try:
         return min((node.kind for node in nodes(file) if node.kind in RANDOM), default="")
     except (OSError, ValueError):
-        return ""  # no model: OpenVINO says what is wrong
+        return ""  # not a model: OpenVINO reports the fault
 
 
 def _stamp(file: Path) -> tuple[int, int]:
-    """Give size and time of modification: a file that was replaced has others."""
+    """Give size and time of modification, which change if the file is replaced."""
     found = file.stat()
     return found.st_size, found.st_mtime_ns
 

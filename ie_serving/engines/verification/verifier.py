@@ -1,4 +1,4 @@
-"""The server's side of the process that compares two engines."""
+"""Manages, in the server, the child processes that compare two engines."""
 
 import json
 import os
@@ -20,7 +20,7 @@ from ie_serving.engines.generated import ValueKind
 from ie_serving.engines.verification.comparison import Answers
 from ie_serving.engines.verification.verdict import OPENVINO, ComparisonTask, Findings
 
-# As a kernel's process: the path as this process has it, and nothing of the working directory.
+# As for a kernel's process: this process's path, without the working directory.
 COMMAND = (
     sys.executable,
     "-c",
@@ -29,31 +29,31 @@ COMMAND = (
     "\n".join(sys.path),
 )
 CRASHES = frozenset({signal.SIGSEGV, signal.SIGFPE, signal.SIGABRT, signal.SIGILL, signal.SIGBUS})
-"""Signals by which a library ends its own process."""
+"""Signals of a library's crash."""
 LIMIT_S = 20
-"""Seconds of one comparison: beyond them the model counts as not compared."""
+"""Longest comparison in seconds; beyond it the model counts as not compared."""
 DYING_S = 5.0
-"""Seconds that a process has to end which has closed its output: with much memory it takes some."""
+"""Seconds for a process to end after it closed its output; freeing much memory takes a while."""
 MOST_DEATHS = 3
-"""Ends of the process by one model before the rest of its requests is left out."""
+"""Crashes by one model after which the rest of its requests is left out."""
 
 
 class Verifier:
-    """Compares models in child processes, each its own while it is compared. In any thread.
+    """Compares models in child processes, one process for each comparison. In any thread.
 
-    There are as many as loads at once, and each ends by itself when it is idle.
+    Concurrent loads use different processes; an idle process exits after `child.IDLE_S`.
     """
 
     def __init__(self) -> None:
-        self._idle: list[_Child] = []  # appended to and popped from, each of which is atomic
+        self._idle: list[_Child] = []  # append and pop are atomic
 
     def findings(
         self, file: Path, options: EngineOptions, *, large: bool = False
     ) -> Findings | Answers:
-        """Compare one model; blocking, at most `LIMIT_S` for each end of the process.
+        """Compare one model; blocking, at most `LIMIT_S` for each process that it takes.
 
         Returns:
-            Answers of the second engine alone, of a model that is large.
+            Findings; for a large model only the answers of the second engine.
         """
         try:  # one step: another load may take the last one meanwhile
             child = self._idle.pop()
@@ -67,7 +67,7 @@ class Verifier:
             self._idle.append(child)
 
     def close(self) -> None:
-        """End the processes that are idle."""
+        """End the idle processes."""
         while self._idle:
             self._idle.pop().kill()
 
@@ -82,7 +82,7 @@ def _compared(child: "_Child", task: ComparisonTask) -> Findings | Answers:
             return found
         code, said = child.ended()
         if not last and code == 0:
-            continue  # it ended for want of models while this one was handed over
+            continue  # it exited, idle, just before it got this model
         if not last or -code not in CRASHES:
             return Findings(why_not=_why_not(code, said), crashed=crashed)
         kind, text = ValueKind[last["kind"]], f"{last['engine']} ended its process"
@@ -94,13 +94,13 @@ def _compared(child: "_Child", task: ComparisonTask) -> Findings | Answers:
 
 
 class _Child:
-    """One process, which is started when it is asked. Used by one thread at a time."""
+    """One process, started at its first task. Used by one thread at a time."""
 
     def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None
 
     def asked(self, task: ComparisonTask) -> tuple[Mapping[str, Any], Findings | Answers | None]:
-        """Hand one task over; give the last step that was begun, and what was found."""
+        """Send one task; give the last step that began, and the findings."""
         process = self._running()
         last: Mapping[str, Any] = {}
         found: Findings | Answers | None = None
@@ -112,7 +112,7 @@ class _Child:
         for line in process.stdout:
             try:
                 said = json.loads(line)
-            except ValueError:  # cut off by the end of the process
+            except ValueError:  # a line cut off by the end of the process
                 break
             if "found" not in said:
                 last = said
@@ -131,11 +131,11 @@ class _Child:
         with ExitStack() as undone:
             reads, lifeline = os.pipe()
             undone.callback(os.close, lifeline)
-            # What libraries write is no line of our log.
+            # Output of libraries does not belong into the server's log.
             said = undone.enter_context(tempfile.TemporaryFile())
             try:
                 with SPARE_CPU.everywhere():
-                    # In a session of its own: Ctrl-C is for the server, whose end it sees.
+                    # In its own session: Ctrl-C goes to the server, and the child ends with it.
                     self._process = subprocess.Popen(
                         (*COMMAND, str(reads)),
                         stdin=subprocess.PIPE,
@@ -151,15 +151,15 @@ class _Child:
         return self._process
 
     def ended(self) -> tuple[int, str]:
-        """Wait for the end of a process that has closed its output; give its code and last words.
+        """Wait for the end of a process that has closed its output; give its code and last output.
 
-        One that does not end is killed.
+        A process that does not end in `DYING_S` is killed.
         """
         process, self._process = self._process, None
         if process is None:
             return 0, ""
         with process, self._said:
-            # What it has not read is written once more by `close`, and fails once more.
+            # `close` writes unread data once more, and fails once more.
             with suppress(BrokenPipeError):
                 if process.stdin:
                     process.stdin.close()
@@ -181,5 +181,5 @@ class _Child:
 def _why_not(code: int, said: str) -> str:
     if code == -signal.SIGALRM:
         return f"it took longer than {LIMIT_S} s"
-    # By others, as when memory runs out, or by a fault of our own, which it tells.
+    # Killed by another program, as when memory runs out, or by our own fault, which it reports.
     return f"its process was ended, with {code}" + (f": {said}" if said else "")

@@ -1,7 +1,7 @@
-"""CatBoost's own files, as `save_model` writes them by default.
+"""Serves CatBoost's own files, as `save_model` writes them by default.
 
-Numbers alone come as one matrix. With categories or texts among the features, each feature is an
-input by its own name: a row then holds numbers and strings.
+A model with only numeric features takes one matrix. With categories or texts among the features,
+each feature is an input with its own name, so that a row has numbers and strings.
 """
 
 from collections.abc import Mapping
@@ -31,7 +31,7 @@ def load(file: Path, options: EngineOptions) -> CompiledPrograms:
     with needed(LIBRARY, LIBRARY, file.name):
         import catboost
     with reading(LIBRARY, file.name):
-        model = catboost.CatBoostRegressor()  # what computes exp() where the loss asks for it
+        model = catboost.CatBoostRegressor()  # it applies exp() if the loss requires it
         model.load_model(str(file))
         inputs = _inputs(model)
         form = _form(model, inputs)

@@ -54,7 +54,7 @@ def check_whole(content: bytes, file: str) -> None:
     if _END not in content:
         raise LoadFailed(f'{file} was cut: the line "{_END.decode()}" is missing')
     sizes = _SIZES.search(head)
-    if not found or sizes is None:  # without trees, or of an old version, which reads line by line
+    if not found or sizes is None:  # no trees, or an old format, which is read line by line
         return
     at = len(head) + 1
     for number, size in enumerate(map(int, sizes[1].split())):
@@ -67,7 +67,7 @@ def check_whole(content: bytes, file: str) -> None:
 
 def _form(booster: Any) -> TensorForm:  # noqa: ANN401  the library's
     inputs = tabular.matrix(booster.num_feature(), DataType.FP64)
-    # Of one tree: the dump of all takes much more memory than the model itself.
+    # Only one tree: a dump of all takes much more memory than the model itself.
     objective = booster.dump_model(num_iteration=1).get("objective", "").partition(" ")[0]
     if objective in CLASSIFIES:
         classes = max(booster.num_model_per_iteration(), 2)

@@ -1,8 +1,8 @@
-"""The onnxruntime engine: ONNX graphs that OpenVINO lacks operators for, or answers otherwise.
+"""The onnxruntime engine: serves ONNX graphs that OpenVINO cannot compute, or computes differently.
 
-Of those of `ai.onnx.ml` (trees, scalers, ...), which converters of scikit-learn, XGBoost and
-LightGBM write, OpenVINO has none.
-The library is an extra of this package and is imported when a version needs it.
+OpenVINO has no operator of `ai.onnx.ml` (trees, scalers, ...), which converters of scikit-learn,
+XGBoost and LightGBM write. The library is an extra of this package, imported when a version needs
+it.
 """
 
 import os
@@ -31,10 +31,10 @@ DOMAIN = "ai.onnx.ml"
 LIBRARY = "onnxruntime"
 INSTALL = "pip install 'ie_serving[onnxruntime]'"
 _SCORES, _MASKED = 3, (1, 2)
-"""Place of the scores among the outputs of `Attention`, and the modes in which they are masked and
-not yet what `Softmax` makes of them."""
+"""Number of `Attention`'s output with the scores, and the modes in which these are masked but not
+yet passed through `Softmax`."""
 FAILED = "Error occurred during inference execution"
-"""Phrase of 2020 for whatever the engine raised."""
+"""Phrase of 2020 for any error of the engine."""
 
 
 class OnnxRuntimeEngine:
@@ -68,7 +68,7 @@ class OnnxRuntimeEngine:
         return CompiledPrograms([program], runs_on={SERVING_DEFAULT: LIBRARY})
 
 
-# Only at the top: below it may lie assets, such as the graph of a tokenizer.
+# Only at the top level: folders may contain assets, such as the graph of a tokenizer.
 def _is_model(file: str) -> bool:
     return file.endswith(".onnx") and "/" not in file
 
@@ -79,14 +79,14 @@ def _models(directory: Path) -> list[Path]:
 
 def _only_model(directory: Path) -> Path:
     models = _models(directory)
-    # No rule of TensorFlow Serving or OpenVINO says which of several is meant.
+    # Neither TensorFlow Serving nor OpenVINO has a rule for several files.
     if len(models) != 1:
         raise LoadFailed(f"the version holds {len(models)} *.onnx files; expected one")
     return models[0]
 
 
 def _refuse_wrong(model: Path) -> None:
-    """Refuse what onnxruntime 1.32 computes otherwise than ONNX says. Raises: LoadFailed."""
+    """Refuse graphs that onnxruntime 1.32 computes differently from ONNX. Raises: LoadFailed."""
     try:
         for node in nodes(model):
             if _gives_masked_scores(node):
@@ -95,7 +95,7 @@ def _refuse_wrong(model: Path) -> None:
                     f' infinity in its output "{node.outputs[_SCORES]}": leave that output out'
                 )
     except ValueError:
-        return  # no ONNX model: the library says so
+        return  # not an ONNX model: the library reports it
 
 
 def _gives_masked_scores(node: Node) -> bool:
@@ -106,7 +106,7 @@ def _gives_masked_scores(node: Node) -> bool:
 
 def _session(model: Path) -> Session:
     library = _library(model)
-    # The CPU alone, also with a build for GPUs, whose provider the library would prefer.
+    # Only the CPU: a build for GPUs would prefer another provider.
     providers = ["CPUExecutionProvider"]
     try:
         session: Session = library.InferenceSession(str(model), _options(library), providers)
@@ -116,8 +116,8 @@ def _session(model: Path) -> Session:
 
 
 EXACT_SUMS: Final = ("session.x64quantprecision", "1")
-"""Setting of a session: products of 8 bits are added up in 32 bits on CPUs without VNNI, too, where
-sums in 16 bits would be cut off. Source: onnxruntime_session_options_config_keys.h."""
+"""Setting of a session that adds 8-bit products in 32 bits on CPUs without VNNI too, where sums in
+16 bits would saturate. Source: onnxruntime_session_options_config_keys.h."""
 
 
 def _library(model: Path) -> ModuleType:
@@ -135,15 +135,15 @@ def _library(model: Path) -> ModuleType:
 def _options(library: ModuleType) -> object:
     options = library.SessionOptions()
     options.intra_op_num_threads = thread_limit() or 0  # 0: one for each core
-    # Threads that spin for the next request take the event loop's processor time.
+    # Threads that spin while waiting for a request take processor time from the event loop.
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     options.add_session_config_entry(*EXACT_SUMS)
-    # Errors only: it writes warnings, such as of a graph that it could simplify, past our log.
+    # Errors only: the library writes warnings, such as about simplified graphs, past our log.
     options.log_severity_level = 3
     return options
 
 
-# Unlike OpenVINO the library names no best number of requests; one a core keeps all of them busy.
+# Unlike OpenVINO the library reports no optimal number of requests; one a core keeps all busy.
 def _program(
     session: Session,
     signature: Signature,
@@ -162,7 +162,7 @@ def _program(
     )
 
 
-# Open dimensions become 1, the batch of a single request, which is the most frequent one.
+# Open dimensions become 1, the batch of a single request, which is the most frequent.
 def _zeros(signature: Signature) -> Mapping[str, Array]:
     return {
         name: np.full(
@@ -175,11 +175,11 @@ def _zeros(signature: Signature) -> Mapping[str, Array]:
 
 
 def _blame(error: Exception) -> InvalidRequest:
-    """Blame the request: the library checks shapes and values itself, while it computes."""
+    """Make the error one of the request: the library checks shapes and values while it computes."""
     return InvalidRequest(f"{FAILED}: {one_line(error)}")
 
 
 def one_line(error: BaseException) -> str:
-    """Give what the library raised as one line."""
+    """Give the text of the library's error as one line."""
     # Some of its messages quote the whole graph; 600 characters hold the cause.
     return " ".join(str(error).split())[:600] or "no reason given"

@@ -1,4 +1,4 @@
-"""Inference with a session of onnxruntime: it takes and gives numpy, so nothing is bound."""
+"""Infer requests of onnxruntime, whose sessions take and give numpy arrays without binding."""
 
 from collections.abc import Collection, Mapping
 
@@ -8,7 +8,7 @@ from ie_serving.engines.run.texts import decoded
 
 
 class SessionFailure(Exception):
-    """What the library raised during an inference; its own errors have no common base class."""
+    """An error of the library during an inference; its own errors have no common base class."""
 
 
 class SessionRequest:
@@ -39,14 +39,14 @@ class SessionRequest:
     def run(self) -> Mapping[str, Array]:
         """Infer, once for each `fill`. Raises: Failure.
 
-        The inputs are let go of before anything can fail: they may be views of a large request,
-        whose memory would else be held until this object is lent again.
+        The inputs are released before anything can fail: they may be views of a large request,
+        whose memory would otherwise stay until this object is used again.
         """
         feed, self._feed = self._feed, {}
         try:
             values = self._run(self._names, feed)
-        # All: the errors of the library's binding derive from Exception and RuntimeError as it
-        # likes, and one that got through would count as a defect of this server.
+        # All errors: those of the library's binding derive from Exception or RuntimeError, and an
+        # error that passed would count as a defect of this server.
         except Exception as error:
             raise SessionFailure(str(error)) from error
         return {
@@ -55,11 +55,11 @@ class SessionRequest:
         }
 
     def run_new(self) -> Mapping[str, Array]:
-        """As `run`, whatever the shapes."""
+        """As `run`, for any shapes."""
         return self.run()
 
     def cancel(self) -> None:
-        """Nothing: the library cannot end an inference early."""
+        """Do nothing: the library cannot cancel an inference."""
 
     def renew(self) -> None:
-        """Nothing: there is nothing to put in order."""
+        """Do nothing: a failure leaves no state."""

@@ -1,8 +1,8 @@
-"""Inputs and outputs of a session as clients see them.
+"""Describes the inputs and outputs of a session as clients see them.
 
-Converters end a classifier by ZipMap, whose output is a list of `{class: probability}`, one map for
-each row. It becomes a tensor: one row for each map, one column for each class in sorted order, as
-scikit-learn's `classes_` and `predict_proba` have them.
+Converters end a classifier with ZipMap, whose output is a list of `{class: probability}`, one map
+for each row. It becomes a tensor with a row for each map and a column for each class, in sorted
+order as in scikit-learn's `classes_` and `predict_proba`.
 """
 
 import re
@@ -46,7 +46,7 @@ class SessionNode(Protocol):
 
 
 class Session(Protocol):
-    """What is used of `onnxruntime.InferenceSession`."""
+    """The used part of `onnxruntime.InferenceSession`."""
 
     def get_inputs(self) -> Sequence[SessionNode]:
         """List the inputs, in the graph's order."""
@@ -70,7 +70,7 @@ class SessionOutput:
         if self.maps:
             maps = cast("Sequence[Mapping[Any, float]]", value)
             rows = [[row[key] for key in sorted(row)] for row in maps]
-            # Without rows the number of classes is not known, and -1 cannot be computed from 0.
+            # Without rows the number of classes is not known, and reshape cannot derive -1 from 0.
             return np.array(rows, self.spec.dtype.numpy).reshape(len(rows), -1 if rows else 0)
         array = cast("Array", value)
         if self.spec.dtype is DataType.STRING:
@@ -79,7 +79,7 @@ class SessionOutput:
 
 
 def input_specs(session: Session) -> dict[str, TensorSpec]:
-    """Describe the inputs. Raises: LoadFailed, for one that is no tensor."""
+    """Describe the inputs. Raises: LoadFailed, for an input that is not a tensor."""
     return {
         node.name: TensorSpec(
             node.name, _dtype(_TENSOR, node), _shape(node.shape), f"{node.name}:0"
@@ -89,7 +89,7 @@ def input_specs(session: Session) -> dict[str, TensorSpec]:
 
 
 def outputs_of(session: Session) -> Sequence[SessionOutput]:
-    """Describe the outputs. Raises: LoadFailed, for one that has no form as a tensor."""
+    """Describe the outputs. Raises: LoadFailed, for an output that cannot become a tensor."""
     return [_output(node) for node in session.get_outputs()]
 
 
@@ -101,7 +101,7 @@ def _output(node: SessionNode) -> SessionOutput:
 
 
 def _dtype(pattern: re.Pattern[str], node: SessionNode) -> DataType:
-    # Sequences, maps and sparse tensors end here, but for the one form that ZipMap gives.
+    # Sequences, maps and sparse tensors are refused, except the form of ZipMap.
     found = pattern.fullmatch(node.type)
     if found is None or found[1] not in TYPES:
         raise LoadFailed(
@@ -112,7 +112,7 @@ def _dtype(pattern: re.Pattern[str], node: SessionNode) -> DataType:
 
 
 def _shape(dims: Sequence[object] | None) -> tuple[int, ...] | None:
-    """Give -1 for a dimension with a name, or without a size."""
+    """Give the sizes, with -1 for a dimension with a name, or without a size."""
     if dims is None:
         return None
     return tuple(size if isinstance(size, int) and size >= 0 else -1 for size in dims)

@@ -1,4 +1,4 @@
-"""PMML documents, which banks and insurers export: run by PMML4S, in a Java process beside."""
+"""Serves PMML documents, which banks and insurers export, by PMML4S in a Java process."""
 
 import json
 from collections.abc import Collection, Mapping, Sequence
@@ -27,10 +27,10 @@ TYPES: Mapping[str, DataType] = {
     "integer": DataType.INT64,
     "boolean": DataType.BOOL,
 }
-"""Element types of outputs by the library's words; all others are real numbers."""
+"""Element types of outputs by the library's names; other names mean real numbers."""
 
 Places = Mapping[str, Sequence[int]]
-"""The columns of each output among what the library gives."""
+"""The columns of each output in the library's result."""
 
 
 def load(file: Path, options: EngineOptions) -> CompiledPrograms:
@@ -47,7 +47,7 @@ def load(file: Path, options: EngineOptions) -> CompiledPrograms:
         fields = [_known(every, name) for name in scorer.inputs]
         form, places = _form(fields, scorer)
         if as_library:
-            # The library gives more: probabilities and a confidence that no document asks for.
+            # The library adds outputs that the document does not declare, such as a confidence.
             form, places = _named(fields, scorer, {*outputs_of(content), *scorer.targets})
     predict = partial(_predict, scorer, fields, places)
     return compiled(form, predict, options, library=LIBRARY)
@@ -60,7 +60,7 @@ def _known(fields: Mapping[str, Field], name: str) -> Field:
 
 
 def _form(fields: Sequence[Field], scorer: Scorer) -> tuple[TensorForm, Places]:
-    """Describe the tensors of a model; fields of other kinds keep their names."""
+    """Describe the tensors of a model; outputs of other kinds keep the names of their fields."""
     inputs = {each.name: tabular.tensor(each.name, each.dtype, -1) for each in fields}
     column = {each.name: at for at, each in enumerate(scorer.outputs)}
     given = [each for each in scorer.outputs if each.feature == "predictedValue"]
@@ -79,9 +79,9 @@ def _form(fields: Sequence[Field], scorer: Scorer) -> tuple[TensorForm, Places]:
 def _named(
     fields: Sequence[Field], scorer: Scorer, wanted: Collection[str] | None = None
 ) -> tuple[TensorForm, Places]:
-    """Describe the tensors by the names of fields: all, or those that are wanted.
+    """Describe the tensors by the names of fields: all, or those in `wanted`.
 
-    Of the latter a predicted field has the document's name for it, and not the library's.
+    With `wanted`, a predicted field has the document's name, not the library's.
     """
     inputs = {each.name: tabular.tensor(each.name, each.dtype, -1) for each in fields}
     names = {} if wanted is None else scorer.targets
@@ -95,7 +95,7 @@ def _named(
 
 
 def _classes(outputs: Sequence[OutputField], given: Sequence[OutputField]) -> list[OutputField]:
-    """Give the probabilities of single classes, in the order of these."""
+    """Give the probability fields of single classes, in the order of the classes."""
     found = [each for each in outputs if each.feature == "probability" and each.value is not None]
     is_number = bool(given) and _dtype(given[0]) in (DataType.INT64, DataType.FP64)
     return sorted(found, key=lambda each: float(str(each.value)) if is_number else str(each.value))
@@ -122,7 +122,7 @@ def _json(array: Array) -> list[Any]:
 
 
 def _column(rows: Sequence[Sequence[Any]], places: Sequence[int]) -> Array:
-    """Give one output of all rows, with a column for each of several places."""
+    """Give one output for all rows, with a column for each of `places` if there are several."""
     found = [[row[place] for place in places] for row in rows]
     for number, row in enumerate(found):
         if None in row:

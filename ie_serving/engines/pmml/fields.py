@@ -1,7 +1,7 @@
-"""What a PMML document says of the fields that requests bring, and which values it takes.
+"""Reads the input fields of a PMML document, and checks the values of requests against them.
 
-The library computes with whatever it gets: for a value that the document excludes it answers
-nothing, or a made-up number. So values are looked at before.
+The library does not check values: for one that the document excludes it gives no result, or an
+arbitrary number. So the values of a request are checked first.
 
 Source: PMML 4.4, DataDictionary (DataField, Value, Interval) and MiningSchema (MiningField).
 """
@@ -23,14 +23,14 @@ DTYPES: Mapping[str, DataType] = {
     "string": DataType.STRING,
     "boolean": DataType.BOOL,
 }
-"""Element types by the document's words. Dates and times have none."""
+"""Element types by the document's names. Dates and times have none."""
 
 ACTIVE = (None, "active")
-"""Usage of a field that a request brings."""
+"""Usages of a field that is an input."""
 REFUSED = (None, "returnInvalid")
-"""Treatments of values that the document excludes by which there is no result."""
+"""Treatments of excluded values that give no result."""
 SHOWN = 10
-"""How many of the values that a field takes an error lists."""
+"""Most accepted values that an error lists."""
 
 
 @dataclass(frozen=True)
@@ -38,9 +38,9 @@ class Interval:
     """A range of numbers.
 
     Attributes:
-        low: infinite where it is open.
-        high: see `low`.
-        closure: `openClosed` and the like: whether the ends belong to it.
+        low: lower end; infinite if there is none.
+        high: upper end; infinite if there is none.
+        closure: `openClosed` and the like: which ends belong to the interval.
     """
 
     low: float
@@ -53,7 +53,7 @@ class Interval:
         return f"{left}{self.low:g}, {self.high:g}{right}"
 
     def without(self, array: Array) -> Array:
-        """Tell which numbers lie outside."""
+        """Give a mask of the numbers outside the interval."""
         below = array <= self.low if self.closure.startswith("open") else array < self.low
         above = array >= self.high if self.closure.endswith("Open") else array > self.high
         return np.asarray(below | above)
@@ -61,14 +61,14 @@ class Interval:
 
 @dataclass(frozen=True)
 class Field:
-    """A field that every request brings, one value for each row.
+    """An input field, with one value for each row.
 
     Attributes:
         name: of the field, and of the input.
         dtype: of its values.
-        values: the only ones that are taken, as text; none: every one is.
-        intervals: where numbers must lie; none: anywhere.
-        takes_missing: the model has an answer where a number is missing (NaN).
+        values: accepted values, as text; empty accepts all.
+        intervals: accepted intervals of numbers; empty accepts all.
+        takes_missing: the model accepts a missing number (NaN).
     """
 
     name: str
@@ -81,10 +81,10 @@ class Field:
         """Refuse values for which the model has no answer.
 
         Args:
-            array: numbers, or Python's texts; one for each row.
+            array: numbers, or Python strings; one for each row.
 
         Raises:
-            InvalidTensor: naming the row and what is taken.
+            InvalidTensor: naming the row and the accepted values.
         """
         if array.dtype.kind == "f":
             self._refuse(array, np.isinf(array), "finite numbers")
@@ -115,11 +115,11 @@ class Field:
 
 
 def fields_of(content: str) -> Mapping[str, Field]:
-    """Read the fields that requests bring, by name.
+    """Read the input fields by name.
 
     Raises:
-        LoadFailed: a field has a type that requests cannot bring, or there is no model.
-        ElementTree.ParseError: it is no XML.
+        LoadFailed: a field has a type without a dtype, or the document has no model.
+        ElementTree.ParseError: the content is not XML.
     """
     root = ElementTree.fromstring(content)
     schema = next((found for model in root for found in _named(model, "MiningSchema")), None)
@@ -136,7 +136,7 @@ def fields_of(content: str) -> Mapping[str, Field]:
 
 
 def outputs_of(content: str) -> frozenset[str]:
-    """Name the fields of the document's `<Output>`; none where there is no such element."""
+    """Name the fields of the document's `<Output>`; empty without such an element."""
     every = ElementTree.fromstring(content).iter()
     return frozenset(str(each.get("name")) for each in every if _tag(each) == "OutputField")
 
@@ -167,7 +167,7 @@ def _number(text: str, word: str) -> str | float:
 
 
 def _text(value: object) -> str:
-    """Write a value so that equal ones are written alike: 1 and 1.0, True and true."""
+    """Write a value as text, the same for equal values: 1 and 1.0, True and true."""
     if isinstance(value, bool):
         return str(value).lower()
     return f"{value:g}" if isinstance(value, int | float) else str(value)

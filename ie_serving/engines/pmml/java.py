@@ -1,8 +1,8 @@
-"""The Java process that runs the models of PMML: one for all of them, begun with the first.
+"""Manages the Java process that runs all PMML models; the first model starts it.
 
-The library would open a port of this machine to whoever finds it, and Java's objects with it. Here
-the process is begun with a secret that each connection has to bring. It ends with this one, whose
-pipe it reads. When it dies, the next request begins another and reads the model again.
+By default the library opens a port through which any local user can control Java's objects. Here
+the process is started with a secret that each connection must present. It ends with the server,
+whose pipe it reads. When it dies, the next request starts another and loads the model again.
 """
 
 import logging
@@ -22,23 +22,23 @@ INSTALL = "apt-get install default-jre-headless"
 _LOCK = threading.RLock()
 
 LIMIT_S = 120.0
-"""Longest time of one question to Java, in seconds, the reading of a document among them; then the
-process is ended, since nothing else ends what hangs there. A million rows take some 25 s."""
+"""Longest call to Java in seconds, including the reading of a document; beyond it the process is
+killed, since a hanging call cannot be cancelled. A million rows take some 25 s."""
 
 _PROCESSES: "list[subprocess.Popen[bytes]]" = []
-"""The Java process, if one has been begun."""
+"""The Java process, once it is started."""
 
 log = logging.getLogger(__name__)
 
 
 class OutputField(NamedTuple):
-    """A field that the model gives.
+    """An output field of the model.
 
     Attributes:
         name: of the field.
-        type: the library's word: `string`, `real`, `integer` and so on.
-        feature: what it is, such as `predictedValue` or `probability`.
-        value: of which class; None where it is of none.
+        type: in the library's words: `string`, `real`, `integer` and so on.
+        feature: its meaning, such as `predictedValue` or `probability`.
+        value: the class that it is for; None if it is for none.
     """
 
     name: str
@@ -52,18 +52,18 @@ class Scorer:
 
     Args of the constructor:
         content: the document.
-        with_label: the outputs include the predicted label or value, whether the document names it
-            among its outputs or not.
+        with_label: the outputs include the predicted label or value, even if the document does not
+            declare it.
 
     Raises:
-        Exception: of the library, for what it cannot read.
-        DeadlineExceeded: it took too long.
+        Exception: of the library, for a document that it cannot read.
+        DeadlineExceeded: Java took longer than `LIMIT_S`.
 
     Attributes:
-        inputs: names of the fields that it reads.
-        outputs: what it gives.
+        inputs: names of the input fields.
+        outputs: the output fields.
         function: `classification`, `regression` or another word of PMML.
-        targets: names of the predicted fields, by the names that the library gives them.
+        targets: names of the predicted fields, by the library's names for them.
     """
 
     def __init__(self, content: str, *, with_label: bool = False) -> None:
@@ -84,7 +84,7 @@ class Scorer:
 
         Raises:
             ServingError: Java ended twice.
-            DeadlineExceeded: it took too long.
+            DeadlineExceeded: Java took longer than `LIMIT_S`.
             Exception: of the library.
         """
         from py4j.protocol import Py4JError, Py4JJavaError
@@ -95,7 +95,7 @@ class Scorer:
                 with _in_time("the rows were not computed"):
                     return str(model.predict(rows))
             except Py4JJavaError:
-                raise  # of the model: Java is there
+                raise  # an error of the model: Java still runs
             except Py4JError:
                 self._renew(model)
         raise ServingError("the Java process of the model ended while it computed; ask again")
@@ -119,7 +119,7 @@ class Scorer:
 
 @contextmanager
 def _in_time(what: str) -> Iterator[None]:
-    """End Java where this takes too long. Raises: DeadlineExceeded."""
+    """Kill Java if the body takes longer than `LIMIT_S`. Raises: DeadlineExceeded."""
     from py4j.protocol import Py4JError
 
     timer = threading.Timer(LIMIT_S, _kill)
@@ -128,7 +128,7 @@ def _in_time(what: str) -> Iterator[None]:
     try:
         yield
     except Py4JError as error:
-        if timer.finished.is_set():  # by itself: it is cancelled below
+        if timer.finished.is_set():  # it has fired: `cancel` comes only below
             raise DeadlineExceeded(
                 f"{what} within {LIMIT_S:g} s, and the Java process was ended; the next request"
                 " begins another"
@@ -144,7 +144,7 @@ def _kill() -> None:
 
 
 def check() -> None:
-    """Raise LoadFailed where there is no Java, with the line that installs it."""
+    """Raise LoadFailed if Java is missing, with the command that installs it."""
     if _java() is None:
         raise LoadFailed(f"models of PMML are run by Java, not installed: {INSTALL}")
 
@@ -156,13 +156,13 @@ def _java() -> str | None:
 
 
 def _context() -> Any:  # noqa: ANN401  the library's
-    """Give what talks to the Java process, and begin that where there is none."""
+    """Give the connection to the Java process; start the process if there is none."""
     from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
     from pypmml.base import PMMLContext
     from pypmml.jvm import Py4jGateway
 
     if PMMLContext.gateway() is None:
-        # Its lines are tracebacks of what is raised here as well.
+        # It logs tracebacks of errors that it raises as well.
         logging.getLogger("py4j").setLevel(logging.CRITICAL)
         gateway = Py4jGateway()
         port, secret, process = launch_gateway(
@@ -171,7 +171,7 @@ def _context() -> Any:  # noqa: ANN401  the library's
             java_path=_java(),
             die_on_exit=True,
             enable_auth=True,
-            create_new_process_group=True,  # so that Ctrl-C leaves it to this process
+            create_new_process_group=True,  # so that Ctrl-C does not reach it
             return_proc=True,
         )
         _PROCESSES[:] = [process]
@@ -183,10 +183,10 @@ def _context() -> Any:  # noqa: ANN401  the library's
 
 
 def _end(context: object) -> None:
-    """Let go of a Java process that has ended, unless another one was begun already."""
+    """Drop a Java process that has ended, unless another was started already."""
     from pypmml.base import PMMLContext
 
     if PMMLContext._active_pmml_context is context:
         log.error(Event("java process ended, another one is begun"))
-        with suppress(Exception):  # it is not there any more
+        with suppress(Exception):  # it is gone
             PMMLContext.shutdown()

@@ -1,4 +1,4 @@
-"""PyTorch: TorchScript (`*.pt`), `torch.export` (`*.pt2`), and weights with a class (`params`)."""
+"""Serves TorchScript (`*.pt`), `torch.export` (`*.pt2`), and weights with a class (`params`)."""
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -23,9 +23,9 @@ KNOWN = (declared.INPUTS, declared.OUTPUTS, CLASS, ARGUMENTS)
 
 Specs = Mapping[str, TensorSpec]
 Library = Any
-"""The library itself, which is imported when a model needs it."""
+"""The module `torch`, imported when a model needs it."""
 Compute = Callable[[Mapping[str, Array]], dict[str, Any]]
-"""Gives the outputs of a module as tensors."""
+"""Computes the outputs of a module, as tensors by name."""
 
 
 def load(file: Path, options: EngineOptions) -> CompiledPrograms:
@@ -33,7 +33,7 @@ def load(file: Path, options: EngineOptions) -> CompiledPrograms:
     declared.check_known(options, KNOWN, EXTRA)
     with needed(LIBRARY, EXTRA, file.name):
         import torch
-    # For the whole process, since PyTorch has one pool; the number is the same for each model.
+    # PyTorch has one thread pool for the process; the number is the same for each model.
     torch.set_num_threads(threads())
     with reading(NAME, file.name):
         module = read(torch, file, options)
@@ -78,7 +78,7 @@ def _compute(
         try:
             return named(module.call(*tensors), outputs)
         except RuntimeError as error:
-            # TorchScript tells the way to the operation first, and the cause in the last line.
+            # TorchScript prints the path to the operation first, and the cause in the last line.
             raise ValueError(str(error).strip().splitlines()[-1]) from None
 
 
@@ -93,7 +93,7 @@ def _answer(
 
 
 def _tried(compute: Compute, inputs: Specs) -> Specs:
-    """Describe the outputs of zeros: sizes that follow an open size are open."""
+    """Describe the outputs by running zeros: output sizes that vary with an open size are open."""
     one, two = (_shown(compute, inputs, size) for size in (1, 2))
     return {
         name: TensorSpec(name, dtype_of(tensor), _sizes(tensor, two[name]), f"{name}:0")

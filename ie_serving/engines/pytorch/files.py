@@ -1,4 +1,4 @@
-"""Reads what PyTorch saves: TorchScript, `torch.export`, and weights for a class of its user."""
+"""Reads files of PyTorch: TorchScript, `torch.export`, and weights for a user's class."""
 
 import hashlib
 import importlib
@@ -24,17 +24,17 @@ EXPORTED = ".pt2"
 PICKLES = Hint("; to trust whoever writes these models, set {engine.allow_pickle}")
 PYTHON = Hint("; to allow that, set {engine.allow_python}")
 _one_at_a_time = threading.Lock()
-"""`torch.export.load` keeps what it reads in a global variable, and fails beside another load."""
+"""`torch.export.load` stores its input in a global variable, and fails if two run concurrently."""
 
 
 @dataclass(frozen=True)
 class Module:
-    """What a file holds.
+    """A loaded module.
 
     Attributes:
         call: takes tensors in the order of `arguments`.
-        arguments: their names.
-        inputs: what they are, where the file says it.
+        arguments: names of the arguments.
+        inputs: specs of the arguments, if the file has them.
     """
 
     call: Callable[..., Any]
@@ -43,10 +43,10 @@ class Module:
 
 
 def read(torch: Any, file: Path, options: EngineOptions) -> Module:  # noqa: ANN401  the library
-    """Read a file by what it is.
+    """Read a file of any of the three kinds.
 
     Raises:
-        LoadFailed: it needs a consent that was not given, or a class that was not named.
+        LoadFailed: the file needs a setting that allows it, or a class that `params` does not name.
     """
     if file.suffix == EXPORTED:
         return _exported(torch, file, options)
@@ -64,13 +64,13 @@ def read(torch: Any, file: Path, options: EngineOptions) -> Module:  # noqa: ANN
 def _is_script(file: Path) -> bool:
     if not zipfile.is_zipfile(file):
         return False
-    # Weights are a zip file as well; only TorchScript keeps constants in it.
+    # Weights are a zip file as well, but only TorchScript's contains constants.
     with zipfile.ZipFile(file) as opened:
         return any(name.endswith("/constants.pkl") for name in opened.namelist())
 
 
 def _exported(torch: Any, file: Path, options: EngineOptions) -> Module:  # noqa: ANN401
-    # Its weights and sample inputs may be pickles, which PyTorch reads as such.
+    # Its weights and sample inputs may be pickles, which PyTorch loads.
     if not options.allow_pickle:
         raise LoadFailed(
             f"{file.name} may hold pickles, which may run any code when they are read, so it is"
@@ -95,7 +95,7 @@ def _weights(torch: Any, file: Path, options: EngineOptions) -> Module:  # noqa:
     place, _, name = str(named).partition(":")
     if not (place and name) or not isinstance(given, Mapping):
         raise LoadFailed(f'params.{CLASS}: {named!r} given; expected "module:Class"')
-    # Asked before the import: to import a module is to run its code.
+    # Checked before the import, which runs the module's code.
     if not options.allow_python:
         raise LoadFailed(f"params.{CLASS} asks to run the Python code of {named}", PYTHON)
     module = getattr(_imported(place, file.parent), name)(**given)
@@ -104,11 +104,11 @@ def _weights(torch: Any, file: Path, options: EngineOptions) -> Module:  # noqa:
 
 
 def _imported(name: str, directory: Path) -> ModuleType:
-    """Import a module: the file of the version, under a name of its own, else an installed one."""
+    """Import a module: the version's file, under a unique name, else an installed module."""
     path = directory / f"{name}.py"
     if not path.is_file():
         return importlib.import_module(name)
-    # Two versions bring along files of one name, which must not share a module.
+    # Files of two versions may have the same name, but must not share a module.
     unique = hashlib.sha256(str(path).encode("utf-8", "surrogateescape")).hexdigest()[:16]
     spec = spec_from_file_location(f"ie_serving_model_{unique}", path)
     assert spec is not None  # it is a file of Python

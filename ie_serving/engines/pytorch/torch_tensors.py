@@ -1,4 +1,4 @@
-"""Arrays to PyTorch's tensors and back, and what a module gives as named outputs."""
+"""Converts arrays to PyTorch's tensors and back, and names the outputs of a module."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -11,7 +11,7 @@ from ie_serving.core.values.tensors import Array, DataType
 OUTPUT = "output"
 """Name of the only output; several are `output_0`, `output_1` and so on, or named by a dict."""
 
-# The words of numpy are those of `torch.dtype`, too.
+# numpy's names of dtypes are those of `torch.dtype`, too.
 _BY_WORD: Mapping[str, DataType] = {
     **{each.numpy.name: each for each in DataType if each.numpy != np.object_},
     "float32": DataType.FP32,
@@ -20,7 +20,7 @@ _BY_WORD: Mapping[str, DataType] = {
 
 
 def dtype_of(tensor: Any) -> DataType:  # noqa: ANN401  the library's
-    """Tell the element type of a tensor. Raises: LoadFailed, for one that no request carries."""
+    """Give the element type of a tensor. Raises: LoadFailed, for one that requests cannot carry."""
     word = str(tensor.dtype).removeprefix("torch.")
     if word not in _BY_WORD:
         raise LoadFailed(f"the model has a tensor of {word}, which the API cannot carry")

@@ -1,4 +1,4 @@
-"""scikit-learn, and any object of its kind: what was saved by skops, joblib or pickle."""
+"""Serves estimators of scikit-learn, or with its interface, saved by skops, joblib or pickle."""
 
 import warnings
 from collections.abc import Iterator, Mapping
@@ -20,11 +20,11 @@ from ie_serving.engines.tabular import form as tabular
 from ie_serving.engines.tabular.compiled import compiled
 from ie_serving.engines.tabular.form import LABEL, PROBABILITIES, Specs, TensorForm, Y
 
-# The matrix of a request has no names; its columns are taken in the order of the training.
+# The matrix of a request has no names; its columns have the order of the training.
 warnings.filterwarnings("ignore", message="X does not have valid feature names")
 
 DEEPEST = 6
-"""Levels of estimators within estimators that are looked through; a search of a pipeline has 3."""
+"""Levels of nested estimators whose `n_jobs` is lowered; a search of a pipeline has 3."""
 
 
 def load(file: Path, options: EngineOptions) -> CompiledPrograms:
@@ -79,7 +79,7 @@ def _only(inputs: Mapping[str, Array]) -> Any:  # noqa: ANN401  what estimators 
 
 
 def _frame(inputs: Mapping[str, Array]) -> Any:  # noqa: ANN401
-    """Give columns as a table, which estimators choose columns of by name."""
+    """Give the inputs as a table, in which estimators select columns by name."""
     with needed("pandas", "pandas", "a model of several inputs"):
         import pandas
     return pandas.DataFrame({name: array.reshape(len(array)) for name, array in inputs.items()})
@@ -90,7 +90,7 @@ def _outputs(estimator: Any, inputs: Specs, feed: Any) -> tuple[Specs, tuple[str
     if not hasattr(estimator, "predict"):
         raise LoadFailed(f"the file holds a {type(estimator).__name__}, which has no predict")
     classes = getattr(estimator, "classes_", None)
-    # Of several outputs `classes_` is a list with an array for each: these answer values.
+    # With several outputs `classes_` is a list of arrays: such estimators answer values.
     if isinstance(classes, np.ndarray) and classes.ndim == 1:
         labels = tabular.dtype_of(classes)
         has_scores = hasattr(estimator, "predict_proba")
@@ -101,7 +101,7 @@ def _outputs(estimator: Any, inputs: Specs, feed: Any) -> tuple[Specs, tuple[str
 
 
 def _tried(estimator: Any, inputs: Specs, feed: Any) -> Array:  # noqa: ANN401
-    """Compute one row of zeros, since nothing else says the dtype and shape of the values."""
+    """Compute one row of zeros, the only way to learn the dtype and shape of the values."""
     zeros = {
         name: np.full(
             [max(size, 1) for size in spec.shape or (1,)],

@@ -1,4 +1,4 @@
-"""Reads estimators: skops files, whose types are checked, and pickles, where these are allowed."""
+"""Reads estimators: skops files, whose types are checked, and pickles, if settings allow them."""
 
 import logging
 import warnings
@@ -22,11 +22,11 @@ def read(file: Path, options: EngineOptions) -> Any:  # noqa: ANN401  any estima
     """Read the object of a file.
 
     Raises:
-        LoadFailed: a library is not there, the file is broken, or it is a pickle and none are
+        LoadFailed: a library is missing, the file is broken, or it is a pickle and these are not
             allowed.
     """
     with warnings.catch_warnings(record=True) as caught, reading(LIBRARY, file.name):
-        # Else a warning that an earlier model has caused would not come again for this one.
+        # By default Python would not repeat a warning that an earlier model caused.
         warnings.simplefilter("always")
         found = _skops(file, options) if file.suffix == SKOPS else _pickle(file, options)
     for cause in sorted({one_line(each.message) for each in caught if _is_of_version(each)}):

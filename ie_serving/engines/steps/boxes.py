@@ -1,8 +1,8 @@
-"""Steps that make boxes of what detectors give, and choose among boxes.
+"""Steps that decode the outputs of detectors to lists of boxes, and filter such lists.
 
 A list of boxes is `boxes`, float [n, 4]: left, top, right and bottom as shares of the picture's
-width and height; `scores`, float [n]; `classes`, int64 [n]; `labels`, string [n], their names or
-numbers as text; and `count`, int64, their number. The best score stands first.
+width and height; `scores`, float [n]; `classes`, int64 [n]; `labels`, string [n], names of the
+classes, or numbers as text; and `count`, int64, the number of boxes. The best score comes first.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -22,10 +22,10 @@ LIST = fixed(
     tensor("labels", DataType.STRING, -1),
     tensor("count", DataType.INT64),
 )
-"""What these steps give."""
+"""The outputs of these steps."""
 
 GRID = "grid"
-"""Form of an output that has places of a grid in place of boxes."""
+"""Form of an output that has the cells of a grid instead of boxes."""
 
 COLUMNS = 7
 """Picture, class, score, left, top, right, bottom. Source: OpenVINO's DetectionOutput."""
@@ -44,7 +44,7 @@ def ssd_boxes(
     most: int,
     labels: tuple[str, ...],
 ) -> Arrays:
-    """Make boxes of an SSD's output; see `registry.TABLE`."""
+    """Decode an SSD's output to boxes; see `registry.TABLE`."""
     if detections is not None:
         found = _of_detections(detections)
     else:
@@ -71,7 +71,7 @@ def _of_detections(detections: Array) -> tuple[Array, Array, Array]:
 
 
 def _of_tensors(boxes: Array, scores: Array, classes: Array) -> tuple[Array, Array, Array]:
-    """Take what TensorFlow's detectors give: top, left, bottom, right; for one picture."""
+    """Decode the tensors of TensorFlow's detectors: top, left, bottom, right; for one picture."""
     if not boxes.size == 4 * scores.size == 4 * classes.size or boxes.shape[-1:] != (4,):
         shapes = ", ".join(str(list(each.shape)) for each in (boxes, scores, classes))
         raise InvalidTensor(f"boxes, scores, classes: expected [n, 4], [n], [n]; came {shapes}")
@@ -92,10 +92,10 @@ def yolo_boxes(
     most: int,
     labels: tuple[str, ...],
 ) -> Arrays:
-    """Make boxes of a YOLO's output; see `registry.TABLE`."""
+    """Decode a YOLO's output to boxes; see `registry.TABLE`."""
     places, certain, classes = _FORMS[form](output, anchors)
     scores = classes.max(axis=1, initial=0.0) * certain
-    # Most of some thousand boxes are unlikely: the rest of the work is for the others.
+    # Most of the thousands of boxes score too low: only the others are decoded.
     sure = np.flatnonzero(scores >= threshold)
     centres, sizes = places[sure, :2], places[sure, 2:]
     corners = np.concatenate((centres - sizes / 2, centres + sizes / 2), axis=1)
@@ -105,24 +105,24 @@ def yolo_boxes(
 
 
 def wrong_anchors(*, form: str, anchors: object, **_: object) -> str:
-    """Say that a grid has anchors, and nothing else has; empty where that holds."""
+    """Give a fault unless exactly the form `grid` has anchors; else an empty text."""
     if form == GRID:
         return "" if anchors else 'anchors: missing; "form": "grid" has them'
     return 'anchors are for "form": "grid"' if anchors else ""
 
 
 Found = tuple[Array, Array | float, Array]
-"""Centre and size of each box, [n, 4]; its certainty; and that of each class, [n, classes]."""
+"""Centre and size of each box, [n, 4]; its confidence; and that of each class, [n, classes]."""
 
 
 def _of_version_8(output: Array, _: object) -> Found:
-    """Take [1, 4 + classes, n]; a box has no certainty apart from that of its classes."""
+    """Decode [1, 4 + classes, n]; a box has no confidence apart from that of its classes."""
     rows = _table(output, 5, axis=1).T
     return rows[:, :4], 1.0, rows[:, 4:]
 
 
 def _of_version_5(output: Array, _: object) -> Found:
-    """Take [1, n, 5 + classes]."""
+    """Decode [1, n, 5 + classes]."""
     rows = _table(output, 6, axis=2)
     return rows[:, :4], rows[:, 4], rows[:, 5:]
 
@@ -152,7 +152,7 @@ def _of_grid(output: Array, anchors: Sequence[tuple[float, float]]) -> Found:
     at = np.stack(np.meshgrid(np.arange(columns), np.arange(rows)), axis=-1)
     grid = np.array((columns, rows), np.float32)
     priors = np.array(anchors, np.float32)[:, np.newaxis, np.newaxis]
-    with np.errstate(over="ignore"):  # a size beyond all is cut to the picture
+    with np.errstate(over="ignore"):  # an infinite size is cut to the picture
         sizes = np.exp(cells[..., 2:4]) * priors / grid
     places = np.concatenate(((_logistic(cells[..., :2]) + at) / grid, sizes.clip(0, 2)), axis=-1)
     certain, classes = _logistic(cells[..., 4]), probabilities(cells[..., 5:])
@@ -200,8 +200,8 @@ def _best(
     most: int,
     labels: tuple[str, ...],
 ) -> Arrays:
-    """Give the list of the boxes that are likely enough, each cut at the edges of the picture."""
-    # Infinity as well as any number that is no class: int64 has no room for it.
+    """Give the list of boxes above the threshold, each cut at the edges of the picture."""
+    # Drops infinite boxes, and class numbers that int64 does not hold.
     plain = np.isfinite(boxes).all(axis=1) & (np.abs(classes) < BEYOND_INT64)
     sure = np.flatnonzero((scores >= threshold) & plain)
     boxes = boxes[sure].clip(0, 1).astype(np.float32)
@@ -230,17 +230,17 @@ def _listed(boxes: Array, scores: Array, classes: Array, labels: Array, places: 
 def kept(
     boxes: Array, scores: Array, groups: Array, most_overlap: float, most: int
 ) -> npt.NDArray[np.intp]:
-    """Choose boxes, the best first; one that overlaps a better one of its group too much is left.
+    """Apply non-maximum suppression: drop a box that overlaps a better one of its group too much.
 
     Args:
         boxes: float [n, 4], left, top, right, bottom.
         scores: float [n].
         groups: [n], the class of each; boxes of different classes do not suppress each other.
-        most_overlap: share of two boxes' union that they may have in common.
-        most: boxes that are chosen; this bounds the time, too.
+        most_overlap: largest intersection of two boxes, as a share of their union.
+        most: most boxes that are kept, which bounds the time too.
 
     Returns:
-        Their places.
+        Indices of the kept boxes, the best first.
     """
     found: list[int] = []
     left = np.argsort(-scores, kind="stable")
@@ -253,7 +253,7 @@ def kept(
 
 
 def overlaps(box: Array, others: Array) -> Array:
-    """Give the share of the union that `box` has in common with each of the others: float [n]."""
+    """Give intersection over union of `box` with each of the others: float [n]."""
     sides = np.minimum(box[2:], others[:, 2:]) - np.maximum(box[:2], others[:, :2])
     both = np.prod(sides.clip(0), axis=1)
     union = _areas(box[np.newaxis]) + _areas(others) - both

@@ -1,4 +1,4 @@
-"""What models say of classes: how likely each is, and what it is called."""
+"""Probabilities and names of classes."""
 
 import numpy as np
 
@@ -12,7 +12,7 @@ def probabilities(values: Array) -> Array:
 
 
 def named(classes: Array, labels: tuple[str, ...]) -> Array:
-    """Give the name of each class: its label, or its number where there is none. As bytes."""
+    """Give the name of each class as bytes: its label, or its number if it has none."""
     known = {at: label.encode() for at, label in enumerate(labels)}
     found = np.empty(classes.shape, np.object_)
     found.reshape(-1)[:] = [known.get(at, b"%d" % at) for at in classes.reshape(-1).tolist()]

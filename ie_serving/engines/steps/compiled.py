@@ -1,4 +1,4 @@
-"""A built-in step as a compiled model, so that a graph runs it like any other."""
+"""Makes a compiled model of a built-in step, so that a graph runs it like any other model."""
 
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -28,7 +28,7 @@ def compiled(
         step: name in its graph.
         options: as `row.read` gives them.
         signature: as `row.signature` gives it.
-        watch: counts what passes; None counts nothing.
+        watch: counts values; None counts nothing.
     """
     told = {"step": step} if row.named else {}
     watched = {"watch": watch or Nothing()} if row.watches else {}
@@ -39,7 +39,7 @@ def compiled(
         run if row.rest else _by_name(run),
         EngineOptions(execution="async" if decodes else "auto"),
         library=f'step "{name}"',
-        # Its own refusals are no other's errors: what else it raises is a defect.
+        # A step raises its refusals itself: any other error is a defect.
         refusals=(),
         is_short=True,
     )

@@ -1,4 +1,4 @@
-"""Steps with a picture and boxes: cut the boxes out, draw them."""
+"""Steps that cut boxes out of a picture, or draw them into it."""
 
 import numpy as np
 
@@ -11,7 +11,7 @@ from ie_serving.wire.image.draw import PALETTE, drawn
 from ie_serving.wire.image.encode import encoded
 
 MOST_BOXES = 1024
-"""Boxes that are cut out or drawn."""
+"""Most boxes that are cut out or drawn; more are refused."""
 
 PIXELS = "pixels"
 """Format of a picture that is not encoded."""
@@ -28,7 +28,7 @@ def crop(image: Array, boxes: Array, *, height: int, width: int, margin: float) 
 
 
 def crop_specs(inputs: Specs, *, height: int, width: int, **_: object) -> Specs:
-    """Give what `crop` makes."""
+    """Give the specs of `crop`'s outputs."""
     items = pixels_spec("items", inputs["image"], -1, height, width)
     return {"items": items, "count": tensor("count", DataType.INT64)}
 
@@ -59,7 +59,7 @@ def draw(
 
 
 def draw_specs(inputs: Specs, *, format: str, **_: object) -> Specs:
-    """Give what `draw` makes."""
+    """Give the specs of `draw`'s outputs."""
     if format == PIXELS:
         return {"image": tensor("image", DataType.UINT8, -1, -1, 3)}
     return {"image": tensor("image", DataType.STRING)}
@@ -70,11 +70,11 @@ def places_of(pixels: Array, boxes: Array, margin: float) -> list[tuple[int, int
 
     Args:
         pixels: of the picture.
-        boxes: float [n, 4], as shares of it.
-        margin: by which each becomes wider, as a share of its sides.
+        boxes: float [n, 4], as shares of the picture.
+        margin: added to each box, as a share of its sides.
 
     Raises:
-        InvalidTensor: too many, or no numbers.
+        InvalidTensor: too many boxes, or coordinates that are not numbers.
     """
     flat = boxes.reshape(-1, 4) if boxes.ndim != 2 else boxes
     if len(flat) > MOST_BOXES:
@@ -98,7 +98,7 @@ def _text(at: int, labels: Array | None, scores: Array | None) -> str:
 
 
 def _colours(labels: Array | None, count: int) -> list[tuple[int, int, int]]:
-    """Give boxes of one label one colour."""
+    """Give each box a colour, the same for equal labels."""
     if labels is None:
         return [PALETTE[0]] * count
     order = {label: at for at, label in enumerate(sorted({*labels.reshape(-1)}))}

@@ -1,8 +1,8 @@
-"""What a built-in step says of itself: inputs, options, outputs, and the function that computes it.
+"""Declares a built-in step: its inputs, options, outputs, and the function that computes it.
 
 A row of `registry.TABLE` is a `BuiltIn`. Its function gets the inputs as arrays and the options as
-keywords, by the names that are declared; one that takes inputs of any name gets them as a mapping.
-It gives arrays by the names of the outputs.
+keywords, by their declared names; a function for inputs of any name gets them as a mapping. It
+returns arrays by the names of the outputs.
 """
 
 from collections.abc import Callable, Collection, Mapping
@@ -18,7 +18,7 @@ Shape = tuple[int, ...] | None
 Specs = Mapping[str, TensorSpec]
 Arrays = Mapping[str, Array]
 Find = Callable[[str], Path]
-"""Finds a file that an option names. Raises: LoadFailed, naming where it was looked for."""
+"""Finds a file that an option names. Raises: LoadFailed, naming the searched places."""
 
 NUMBERS = frozenset(each for each in DataType if each not in (DataType.STRING, DataType.BOOL))
 ANY = frozenset(DataType)
@@ -28,7 +28,7 @@ REQUIRED = object()
 
 
 class Unexpected(ValueError):
-    """An option has a value that it cannot have; the text says what is expected."""
+    """An option has an invalid value; the text names the expected form."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,9 +36,9 @@ class Input:
     """One input of a step.
 
     Attributes:
-        dtype: what it is where nothing else says it.
-        shape: sizes that are taken, -1 for any; None takes any shape.
-        also: other dtypes that are taken as they come.
+        dtype: default of the input's dtype.
+        shape: accepted sizes, -1 for any; None accepts any shape.
+        also: other dtypes that are accepted unchanged.
         optional: the step also runs without it.
     """
 
@@ -48,7 +48,7 @@ class Input:
     optional: bool = False
 
     def spec(self, name: str, given: TensorSpec | None) -> TensorSpec:
-        """Give what is expected there, of a tensor of which `given` is known."""
+        """Give the expected spec of a tensor whose known spec is `given`."""
         taken = given is not None and given.dtype in self.also
         dtype = given.dtype if given is not None and taken else self.dtype
         return TensorSpec(name, dtype, self.shape, f"{name}:0")
@@ -62,10 +62,10 @@ class Option:
     """One key of `with`.
 
     Attributes:
-        read: makes the value of JSON the function's value. Raises: Unexpected. It finds files by
-            its second argument, and looks at none where that is None.
-        form: what it takes, for the documentation.
-        default: of a step that does not say it, or `REQUIRED`.
+        read: converts the JSON value to the function's value. Raises: Unexpected. Its second
+            argument finds files; with None it reads no file.
+        form: the accepted form, for the documentation.
+        default: of a step without the option, or `REQUIRED`.
     """
 
     read: Callable[[object, Find | None], Any]
@@ -78,18 +78,18 @@ class BuiltIn:
     """One built-in step.
 
     Attributes:
-        about: what it does, in a sentence.
+        about: its purpose, in a sentence.
         run: computes it, given inputs and options by name.
-        outputs: gives the specs of the outputs, of those of the inputs, and the options by name.
+        outputs: gives the specs of the outputs from those of the inputs, and the options by name.
         inputs: by name.
-        instead: other inputs that will do in place of `inputs`.
-        rest: takes inputs of any other name; None takes none.
+        instead: alternative inputs in place of `inputs`.
+        rest: spec of inputs with any other name; None accepts no others.
         options: by name.
-        checks: says what is wrong with options that do not go together; empty for nothing.
-        decodes: it may decode pictures, which takes long whatever the size of the file: never on
-            the event loop.
+        checks: gives the fault of options that contradict each other; empty for none.
+        decodes: it may decode pictures, which takes long for small files too: never on the event
+            loop.
         named: the function gets the name of the step as the keyword `step`.
-        watches: it gets the keyword `watch` as well, see `watching.Watch`.
+        watches: the function gets the keyword `watch` as well, see `watching.Watch`.
     """
 
     about: str
@@ -105,7 +105,7 @@ class BuiltIn:
     watches: bool = False
 
     def faults(self, given: object) -> list[str]:
-        """List what is wrong with `with`, as far as no file says it."""
+        """List the faults of `with` that show without reading files."""
         try:
             self.read(given, None)
         except Wrong as wrong:
@@ -113,7 +113,7 @@ class BuiltIn:
         return []
 
     def read(self, given: object, find: Find | None) -> dict[str, Any]:
-        """Make the function's keywords of `with`. Raises: Wrong, LoadFailed."""
+        """Convert `with` to the function's keywords. Raises: Wrong, LoadFailed."""
         if not isinstance(given, Mapping):
             raise Wrong(["with: expected an object of options"])
         faults = [f"with.{key}: {self._unknown(key)}" for key in given if key not in self.options]
@@ -139,7 +139,7 @@ class BuiltIn:
         return f"no such option; {known}{nearest(key, self.options)}"
 
     def taken(self, names: Collection[str]) -> Inputs:
-        """Give the inputs that it has where `names` are filled, or may be."""
+        """Give the inputs of a step for which a graph fills `names`, or may fill them."""
         required = {name for name, each in self.instead.items() if not each.optional}
         inputs = self.instead if required and required <= {*names} else self.inputs
         left_out = {name for name, each in inputs.items() if each.optional and name not in names}
@@ -150,10 +150,10 @@ class BuiltIn:
     def signature(
         self, given: Mapping[str, TensorSpec | None], options: Mapping[str, Any]
     ) -> Signature:
-        """Give what it takes and gives.
+        """Give the signature of the step.
 
         Args:
-            given: what is known of the tensors that fill its inputs, or may.
+            given: known specs of the tensors that fill its inputs, or may fill them.
             options: as `read` gives them.
         """
         inputs = {n: each.spec(n, given.get(n)) for n, each in self.taken(given).items()}
@@ -162,7 +162,7 @@ class BuiltIn:
 
 
 class Wrong(LoadFailed):
-    """Options that a step cannot have: all faults."""
+    """A step has invalid options; the text has all faults."""
 
     def __init__(self, faults: list[str]) -> None:
         super().__init__("; ".join(faults))
@@ -170,7 +170,7 @@ class Wrong(LoadFailed):
 
 
 def _shaped(spec: TensorSpec, given: TensorSpec | None) -> TensorSpec:
-    """Give what is known of an input: as it is expected, and the shape of what fills it."""
+    """Give the expected spec of an input with the shape of the tensor that fills it."""
     if given is None or spec.shape is not None:
         return spec
     return TensorSpec(spec.name, spec.dtype, given.shape, spec.tensor)

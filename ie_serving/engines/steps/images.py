@@ -1,4 +1,4 @@
-"""Steps that prepare pictures for models: decode, resize, and make tensors of them."""
+"""Steps that prepare pictures for models: decode, resize, and convert to tensors."""
 
 import numpy as np
 
@@ -7,7 +7,7 @@ from ie_serving.engines.steps.declaration import Arrays, Specs, tensor
 from ie_serving.engines.steps.pictures import only, pictures, room, sized
 
 STRETCH, CROP, PAD = "stretch", "crop", "pad"
-"""How a picture of another shape fits: stretched, cut to the middle, or with black edges."""
+"""How a picture is fitted to another shape: stretched, cut to the middle, or with black edges."""
 
 COLOURS = ("RGB", "BGR", "GREY")
 
@@ -20,17 +20,17 @@ def decode_image(image: Array, *, colors: str) -> Arrays:
 
 
 def resize(image: Array, *, height: int, width: int, fit: str) -> Arrays:
-    """Give one picture another size; see `registry.TABLE`."""
+    """Resize one picture; see `registry.TABLE`."""
     return {"pixels": fitted(only(image), height, width, fit)}
 
 
 def resize_specs(inputs: Specs, *, height: int, width: int, **_: object) -> Specs:
-    """Give what `resize` makes."""
+    """Give the specs of `resize`'s outputs."""
     return {"pixels": pixels_spec("pixels", inputs["image"], height, width)}
 
 
 def pixels_spec(name: str, image: TensorSpec, *shape: int) -> TensorSpec:
-    """Declare pixels made of a picture: colours of 8 bits of one that is encoded."""
+    """Declare the pixels of a picture: 8 bits for an encoded one, else its dtype."""
     if image.dtype is DataType.STRING:
         return tensor(name, DataType.UINT8, *shape, 3)
     return tensor(name, image.dtype, *shape, (image.shape or (-1,))[-1])
@@ -48,7 +48,7 @@ def image_to_tensor(
     mean: tuple[float, ...],
     scale: tuple[float, ...],
 ) -> Arrays:
-    """Make the input of a model of pictures; see `registry.TABLE`."""
+    """Convert pictures to a model's input; see `registry.TABLE`."""
     channels = _channels(colors)
     several = pictures(image, channels)
     wanted = np.dtype(np.uint8 if dtype == "uint8" else np.float32)
@@ -64,7 +64,7 @@ def image_to_tensor(
 def tensor_specs(
     inputs: Specs, *, height: int, width: int, layout: str, colors: str, dtype: str, **_: object
 ) -> Specs:
-    """Give what `image_to_tensor` makes."""
+    """Give the specs of `image_to_tensor`'s outputs."""
     sizes = {"N": _count(inputs["image"]), "H": height, "W": width, "C": _channels(colors)}
     shape = tuple(sizes[axis] for axis in layout)
     found = tensor("tensor", DataType.UINT8 if dtype == "uint8" else DataType.FP32, *shape)
@@ -72,7 +72,7 @@ def tensor_specs(
 
 
 def _count(image: TensorSpec) -> int:
-    """Tell how many pictures an input has, where its shape says it."""
+    """Give the number of pictures of an input, as far as its shape is known."""
     if image.shape is None:
         return -1
     if image.dtype is DataType.STRING:
@@ -81,13 +81,13 @@ def _count(image: TensorSpec) -> int:
 
 
 def wrong_together(*, dtype: str, mean: object, scale: object, **_: object) -> str:
-    """Say that whole numbers are not normalised."""
+    """Give a fault if an integer dtype has a mean or scale; else an empty text."""
     is_plain = (mean, scale) == ((0.0,), (1.0,))
     return "" if dtype == "float" or is_plain else 'mean and scale are for "dtype": "float"'
 
 
 def fitted(pixels: Array, height: int, width: int, fit: str) -> Array:
-    """Give a picture in a size, by `STRETCH`, `CROP` or `PAD`."""
+    """Fit a picture to a size by `STRETCH`, `CROP` or `PAD`."""
     if fit == CROP:
         return sized(_middle(pixels, height, width), height, width)
     if fit == PAD:
@@ -96,7 +96,7 @@ def fitted(pixels: Array, height: int, width: int, fit: str) -> Array:
 
 
 def _middle(pixels: Array, height: int, width: int) -> Array:
-    """Cut the largest part in the middle that has the shape of `height` x `width`."""
+    """Cut out the largest part in the middle with the aspect ratio of `height` x `width`."""
     rows, columns = pixels.shape[:2]
     high = max(1, min(rows, round(columns * height / width)))
     wide = max(1, min(columns, round(rows * width / height)))
@@ -120,10 +120,10 @@ def _channels(colors: str) -> int:
 
 
 def _coloured(pixels: Array, colors: str) -> Array:
-    """Give the channels that are asked for; pixels may have come with others."""
+    """Convert pixels to the wanted channels."""
     channels = _channels(colors)
     if pixels.shape[2] > channels:
-        # ITU-R 601, as Pillow makes grey.
+        # ITU-R 601, as in Pillow.
         grey = pixels @ np.array((0.299, 0.587, 0.114), np.float32)
         return np.asarray(grey[..., np.newaxis].astype(pixels.dtype))
     if pixels.shape[2] < channels:
@@ -132,7 +132,7 @@ def _coloured(pixels: Array, colors: str) -> Array:
 
 
 def _normalise(batch: Array, mean: tuple[float, ...], scale: tuple[float, ...]) -> None:
-    """Subtract `mean` and divide by `scale`, of each channel, in place."""
+    """Subtract `mean` and divide by `scale`, for each channel, in place."""
     if any(mean):
         batch -= np.array(mean, np.float32)
     if any(each != 1 for each in scale):

@@ -1,4 +1,4 @@
-"""Steps that make words of numbers: labels of classes, names of columns."""
+"""Steps that name a model's numbers: labels of classes, names of columns."""
 
 import numpy as np
 
@@ -21,14 +21,14 @@ def classifier_output(
             f"probs has {probs.shape[-1]} classes, and there are {len(labels)} labels"
         )
     values = probabilities(probs) if softmax else probs
-    # NaN sorts last of all, however it is signed: so it is never the best.
+    # NaN of either sign sorts last, so it is never the best.
     index = np.argsort(-values, axis=-1, kind="stable")[..., :top_n]
     best = np.take_along_axis(values, index, axis=-1)
     return {"label": named(index, labels), "index": index.astype(np.int64), "prob": best}
 
 
 def classifier_specs(inputs: Specs, *, top_n: int, **_: object) -> Specs:
-    """Give what `classifier_output` makes."""
+    """Give the specs of `classifier_output`'s outputs."""
     probs = inputs["probs"]
     shape = None if probs.shape is None else (*probs.shape[:-1], top_n)
     found = [
@@ -48,7 +48,7 @@ def regression_output(values: Array, *, names: dict[str, int]) -> Arrays:
 
 
 def regression_specs(inputs: Specs, *, names: dict[str, int]) -> Specs:
-    """Give what `regression_output` makes."""
+    """Give the specs of `regression_output`'s outputs."""
     values = inputs["values"]
     shape = None if values.shape is None else values.shape[:-1]
     return {name: _of_shape(tensor(name, values.dtype), shape) for name in names}

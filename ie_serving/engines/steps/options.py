@@ -1,4 +1,4 @@
-"""Kinds of options: each makes what JSON has the value that a step's function takes."""
+"""Kinds of options: each converts a JSON value to the value that a step's function takes."""
 
 import re
 from collections.abc import Sequence
@@ -7,7 +7,7 @@ from typing import Any, TypeGuard
 from ie_serving.engines.steps.declaration import REQUIRED, Find, Option, Unexpected
 
 MOST_LABELS = 1_000_000
-"""Lines of a file of labels: the largest vocabularies have some hundred thousand."""
+"""Most lines of a file of labels: the largest vocabularies have some hundred thousand."""
 
 
 def whole(least: int, most: int, default: Any = REQUIRED) -> Option:  # noqa: ANN401
@@ -15,7 +15,7 @@ def whole(least: int, most: int, default: Any = REQUIRED) -> Option:  # noqa: AN
     form = f"a whole number from {least} to {most}"
 
     def read(value: object, _: Find | None) -> int:
-        # By the very type: to Python a bool is an int as well.
+        # By exact type: in Python a bool is an int as well.
         if type(value) is not int or not least <= value <= most:
             raise Unexpected(form)
         return value
@@ -83,7 +83,7 @@ def pattern(default: str) -> Option:
 
 
 def numbers(lengths: Sequence[int], default: tuple[float, ...]) -> Option:
-    """A number, or a list of as many as `lengths` allow."""
+    """A number, or a list whose length is one of `lengths`."""
     form = f"a number, or a list of {' or '.join(map(str, lengths))}"
 
     def read(value: object, _: Find | None) -> tuple[float, ...]:
@@ -122,7 +122,7 @@ def names(form: str, default: Any = ()) -> Option:  # noqa: ANN401
 
 
 def columns(form: str) -> Option:
-    """Numbers of columns by names."""
+    """Column numbers by name."""
 
     def read(value: object, _: Find | None) -> dict[str, int]:
         if not isinstance(value, dict) or not value:

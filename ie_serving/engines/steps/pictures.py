@@ -1,4 +1,4 @@
-"""Pictures as steps take them: encoded, or pixels; as they give them: pixels, PNG or JPEG.
+"""Decodes and encodes pictures: steps take encoded ones or pixels, and give pixels, PNG or JPEG.
 
 Pixels are rows x columns x channels, 1 or 3 of them, in the order red, green, blue.
 """
@@ -14,7 +14,7 @@ from ie_serving.wire.image.decode import decode
 from ie_serving.wire.image.resize import resized
 
 MOST_PICTURES = 256
-"""Pictures of one tensor. Each may take a second to decode."""
+"""Most pictures of one tensor; more are refused, since each may take a second to decode."""
 
 CHANNELS = (1, 3)
 
@@ -23,11 +23,11 @@ def pictures(image: Array, channels: int = 3) -> list[Array]:
     """Give the pictures of an input, each as pixels.
 
     Args:
-        image: encoded pictures as bytes, one or a list; or pixels, of one, or of several of a size.
-        channels: of what is decoded; pixels keep theirs.
+        image: one encoded picture or a list, as bytes; or pixels of one, or of several of one size.
+        channels: of decoded pictures; pixels keep theirs.
 
     Raises:
-        InvalidTensor: no picture, or too many.
+        InvalidTensor: not a picture, or too many.
         QueueFull, RequestTooLarge: the budget of bytes has no room for them.
     """
     several = _encoded(image) if image.dtype.kind == "O" else _plain(image)
@@ -70,7 +70,7 @@ def only(image: Array, channels: int = 3) -> Array:
 
 
 def sized(pixels: Array, height: int, width: int) -> Array:
-    """Give a picture in another size and the same dtype. Raises: InvalidTensor."""
+    """Resize a picture, keeping its dtype. Raises: InvalidTensor."""
     if not pixels.size:
         raise InvalidTensor(f"a picture of {list(pixels.shape[:2])} pixels cannot be resized")
     found = resized(pixels, height, width)
@@ -82,5 +82,5 @@ def sized(pixels: Array, height: int, width: int) -> Array:
 def room(
     count: int, height: int, width: int, channels: int, dtype: "np.dtype[np.generic]"
 ) -> Array:
-    """Give an array for pictures, counted in the budget. Raises: QueueFull, RequestTooLarge."""
+    """Allocate an array for pictures in the byte budget. Raises: QueueFull, RequestTooLarge."""
     return BUDGET.empty((count, height, width, channels), dtype)

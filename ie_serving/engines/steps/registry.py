@@ -1,6 +1,6 @@
-"""The built-in steps of graphs by their names: `use: NAME` with the options in `with`.
+"""The built-in steps of graphs by name: `use: NAME`, with the options in `with`.
 
-Another step is a function, and one row of `TABLE`.
+To add a step, write its function and add a row to `TABLE`.
 """
 
 from collections.abc import Mapping
@@ -10,10 +10,10 @@ from ie_serving.engines.steps import boxes, crops, images, labels, options, text
 from ie_serving.engines.steps.declaration import ANY, NUMBERS, BuiltIn, Input, tensor
 
 MOST_SIZE = 16_384
-"""Rows or columns of a picture that a step makes."""
+"""Most rows or columns of a picture that a step makes; larger sizes are refused."""
 
 ENCODED = Input(dtype=DataType.STRING)
-# Encoded where nothing else says it; or pixels, of dtypes that resizing with float32 holds exactly.
+# Encoded by default; or pixels, of dtypes that float32, used for resizing, holds exactly.
 PIXELS = (DataType.UINT8, DataType.UINT16, DataType.FP16, DataType.FP32)
 IMAGE = Input(dtype=DataType.STRING, also=PIXELS)
 BOXES = Input(shape=(-1, 4), also=(DataType.FP64, DataType.FP16))

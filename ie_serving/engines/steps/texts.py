@@ -1,4 +1,4 @@
-"""Steps that make texts of tensors: JSON, and templates; and tensors of JSON."""
+"""Steps that convert tensors to text, by JSON and templates, and JSON to tensors."""
 
 import base64
 import json
@@ -12,10 +12,10 @@ from ie_serving.core.values.tensors import Array, DataType
 from ie_serving.engines.steps.declaration import Arrays, fixed, tensor
 
 MOST_ELEMENTS = 1_000_000
-"""Elements that become text: each takes some 20 bytes and half a microsecond."""
+"""Most elements that become text; more are refused. Each takes some 20 bytes and 0.5 us."""
 
 FIELD = re.compile(r"\{(\w+)(?::([^{}]*))?\}|\{\{|\}\}")
-"""`{name}` or `{name:.2f}`; a brace that is written twice is one."""
+"""`{name}` or `{name:.2f}`; a doubled brace stands for one."""
 
 TEXT = fixed(tensor("text", DataType.STRING))
 
@@ -24,19 +24,19 @@ def to_json(inputs: Arrays, *, indent: int) -> Arrays:
     """Write tensors as one JSON object; see `registry.TABLE`."""
     _check_size(inputs)
     found = {name: _plain(array) for name, array in inputs.items()}
-    # Unlike JavaScript's JSON, Python's has words for numbers that are none: null says the same.
+    # Python's JSON would write NaN and infinity as words, as JSON does not allow: null instead.
     text = json.dumps(_without_nan(found), ensure_ascii=False, indent=indent or None)
     return _text(text)
 
 
 def template(inputs: Arrays, *, text: str) -> Arrays:
-    """Fill a text in; see `registry.TABLE`."""
+    """Fill in a template; see `registry.TABLE`."""
     _check_size(inputs)
     return _text(FIELD.sub(lambda found: _filled(found, inputs), text))
 
 
 def wrong_template(*, text: str) -> str:
-    """Say what is wrong with a template; empty for nothing."""
+    """Give the fault of a template; empty for none."""
     left = FIELD.sub("", text)
     return f'text: a lone brace in "{text[:80]}"; write it twice' if set("{}") & {*left} else ""
 
@@ -78,7 +78,7 @@ def _plain(array: Array) -> object:
 
 
 def _words(data: bytes) -> object:
-    """Give bytes as text; what is none as `{"b64": ...}`, as the REST interface does."""
+    """Give bytes as text, or as `{"b64": ...}` if not UTF-8, as the REST interface does."""
     try:
         return data.decode()
     except UnicodeDecodeError:

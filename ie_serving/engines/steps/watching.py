@@ -1,4 +1,4 @@
-"""Steps that tell what passes: to the log, to the page of metrics. They give what they take."""
+"""Steps that write their inputs to the log, or count them in metrics, and return them unchanged."""
 
 import logging
 import re
@@ -13,18 +13,18 @@ from ie_serving.engines.steps.declaration import Arrays, Specs
 from ie_serving.telemetry.log.logs import Event
 
 log = logging.getLogger("ie_serving.steps")
-"""What steps log."""
+"""The logger of steps."""
 
 LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING}
 
 MOST_SHOWN = 20
-"""Elements of a tensor that a log line shows."""
+"""Most elements of a tensor in a log line; more are left out."""
 LONGEST_SHOWN = 80
-"""Bytes of a text that a log line shows: it may be a whole picture."""
+"""Most bytes of a string in a log line; it is cut there, since it may be a whole picture."""
 
 
 class Watch(Protocol):
-    """What counts values for the page of metrics."""
+    """Counts values for the metrics."""
 
     def numbers(
         self, step: str, item: str, /, count: int, total: float, least: float, greatest: float
@@ -59,7 +59,7 @@ def log_step(
 
 
 def metrics_step(inputs: Arrays, *, watch: Watch, step: str) -> Arrays:
-    """Count what passes; see `registry.TABLE`."""
+    """Count the inputs' values; see `registry.TABLE`."""
     for name, array in inputs.items():
         if array.dtype.kind == "O":
             watch.texts(step, name, Counter(_word(each) for each in array.reshape(-1).tolist()))
@@ -73,7 +73,7 @@ def metrics_step(inputs: Arrays, *, watch: Watch, step: str) -> Arrays:
 
 
 def same(inputs: Specs, **_: object) -> Specs:
-    """Give what is taken."""
+    """Give the specs of the inputs."""
     return inputs
 
 

@@ -1,4 +1,4 @@
-"""A model of rows, compiled: what is checked of every request, and how texts go in and out."""
+"""Compiles a tabular model, which checks the rows of every request and converts its strings."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -17,7 +17,7 @@ from ie_serving.engines.run.texts import decoded, encoded
 from ie_serving.engines.tabular.form import TensorForm
 
 Predict = Callable[[Mapping[str, Array]], Mapping[str, Any]]
-"""Computes the outputs of inputs whose texts are Python's; several threads call it at once."""
+"""Computes outputs from inputs whose strings are Python's; several threads call it at once."""
 
 
 def compiled(
@@ -38,7 +38,7 @@ def compiled(
         refusals: errors of the library for inputs, beside ValueError and TypeError.
 
     Raises:
-        LoadFailed: settings ask for what the library cannot do.
+        LoadFailed: a setting needs a feature that the library lacks.
     """
     base = form.base
     refuse_unsupported(options, base, library)
@@ -54,7 +54,7 @@ def answer(form: TensorForm, predict: Predict, inputs: Mapping[str, Array]) -> M
     """Compute the outputs of one request.
 
     Raises:
-        InvalidTensor: there are no rows, not as many in each input, or a text is not UTF-8.
+        InvalidTensor: there are no rows, inputs differ in rows, or a string is not UTF-8.
     """
     check_rows(form, inputs)
     texts = {
@@ -67,7 +67,7 @@ def answer(form: TensorForm, predict: Predict, inputs: Mapping[str, Array]) -> M
 
 
 def check_rows(form: TensorForm, inputs: Mapping[str, Array]) -> None:
-    """Refuse a request without rows: most libraries take none. Raises: InvalidTensor."""
+    """Refuse a request without rows, which most libraries refuse. Raises: InvalidTensor."""
     counts = {name: len(array) for name, array in inputs.items()}
     if 0 in counts.values():
         spec = next(spec for name, spec in form.inputs.items() if not counts[name])
@@ -80,7 +80,7 @@ def check_rows(form: TensorForm, inputs: Mapping[str, Array]) -> None:
 def _given(value: Any, spec: TensorSpec) -> Array:  # noqa: ANN401  whatever a library gives
     array = np.asarray(value)
     rank = len(spec.shape or ())
-    # CatBoost gives labels of several classes as a column; the signature has one for each row.
+    # CatBoost gives labels of several classes as a column; the signature has a row's label alone.
     if array.ndim > rank and array.shape[rank:] == (1,) * (array.ndim - rank):
         array = array.reshape(array.shape[:rank])
     if spec.dtype is not DataType.STRING:

@@ -1,8 +1,8 @@
-"""What models of rows take and give, whichever library computes them.
+"""The tensors of tabular models, the same for each library.
 
 Inputs are one matrix `x`, a row for each sample, or one input for each column. A classifier gives
 `label`, and `probabilities` with a column for each class in the library's order, which is sorted;
-what else gives values gives `y`.
+any other model gives values as `y`.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -50,12 +50,12 @@ class TensorForm:
 
     @property
     def base(self) -> Signature:
-        """The signature that is run."""
+        """The signature that the library computes."""
         return Signature(SERVING_DEFAULT, self.inputs, self.outputs)
 
     @property
     def of_examples(self) -> Sequence[Signature]:
-        """Signatures for Classify and Regress, where the outputs are what these answer."""
+        """Signatures for Classify and Regress, if the outputs have the form that these answer."""
         features = {name: name for name in self.inputs}
         if PROBABILITIES in self.outputs and self.classes:
             roles = {SCORES: PROBABILITIES}
@@ -68,17 +68,17 @@ class TensorForm:
 
 
 def matrix(features: int, dtype: DataType) -> Specs:
-    """Give the one input of rows of `features` numbers."""
+    """Give the only input: rows of `features` numbers."""
     return _named(tensor(X, dtype, -1, features))
 
 
 def values(dtype: DataType, *sizes: int) -> Specs:
-    """Give the one output of values, of `sizes` for each row."""
+    """Give the only output: values of shape `sizes` for each row."""
     return _named(tensor(Y, dtype, -1, *sizes))
 
 
 def classified(labels: DataType, probabilities: DataType | None, classes: int) -> Specs:
-    """Give the outputs of a classifier; without probabilities where it has none."""
+    """Give the outputs of a classifier; `probabilities` is None if it has none."""
     label = tensor(LABEL, labels, -1)
     if probabilities is None:
         return _named(label)
@@ -91,7 +91,7 @@ def tensor(name: str, dtype: DataType, *shape: int) -> TensorSpec:
 
 
 def dtype_of(array: Array) -> DataType:
-    """Tell the element type of what a library gives; texts and Python's objects are strings."""
+    """Give the element type of a library's result; texts and Python objects are strings."""
     return DataType.STRING if array.dtype.kind in "OUS" else BY_NUMPY[array.dtype]
 
 

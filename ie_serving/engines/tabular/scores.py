@@ -1,4 +1,4 @@
-"""Labels from probabilities, where a library's own file knows classes by number alone."""
+"""Derives labels from probabilities, for libraries whose files have only numbers of classes."""
 
 from collections.abc import Mapping
 
@@ -12,7 +12,7 @@ def labelled(scores: Array) -> Mapping[str, Array]:
     """Give labels and probabilities.
 
     Args:
-        scores: of each class, a row for each sample; or of class 1 of two, without columns.
+        scores: of each class, a row for each sample; of two classes also only class 1's, in 1-D.
     """
     both = scores if scores.ndim == 2 else np.stack([1 - scores, scores], axis=1)
     return {LABEL: np.argmax(both, axis=1), PROBABILITIES: both}

@@ -1,4 +1,4 @@
-"""XGBoost's own files: `Booster.save_model` and `XGBClassifier.save_model` write the same."""
+"""Serves XGBoost's own files, as `Booster.save_model` and `XGBClassifier.save_model` write them."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -24,9 +24,9 @@ from ie_serving.engines.xgboost.ubjson import check_whole
 LIBRARY = "xgboost"
 BINARY, SOFTMAX, SOFTPROB = "binary:logistic", "multi:softmax", "multi:softprob"
 JSON = ".json"
-"""Ending of text. Whatever else a file is called, XGBoost reads UBJSON, and writes it likewise."""
+"""Suffix of text. XGBoost reads and writes files of any other suffix as UBJSON."""
 BY_WRAPPER = "scikit_learn"
-"""Attribute of models that were saved by XGBClassifier and its like."""
+"""Attribute of models saved by XGBClassifier or a similar wrapper."""
 
 Run = Callable[[Array], Array]
 
@@ -48,7 +48,7 @@ def load(file: Path, options: EngineOptions) -> CompiledPrograms:
 
 
 def _check(file: Path) -> None:
-    """Refuse what the library would misread. Raises: LoadFailed."""
+    """Refuse files that the library would misread. Raises: LoadFailed."""
     content = file.read_bytes()
     if content[:1] != b"{":
         raise LoadFailed(
@@ -64,11 +64,11 @@ def _described(
     *,
     as_library: bool,
 ) -> tuple[TensorForm, Any]:
-    """Describe a booster, and give what computes its outputs."""
-    # A booster does not tell its objective; its configuration, as JSON, does.
+    """Describe a booster's tensors, and give the function that computes its outputs."""
+    # A booster has no attribute for its objective; its configuration, in JSON, names it.
     learner = json.loads(booster.save_config())["learner"]
     objective = learner["objective"]["name"]
-    # Labels are the greatest of the probabilities, which Classify needs as well.
+    # Labels follow from the greatest probability; Classify needs the probabilities as well.
     booster.set_param({"nthread": threads(), **({} if as_library else _instead(objective))})
     inputs = tabular.matrix(booster.num_features(), DataType.FP32)
     run = _run(xgboost, booster, learner["gradient_booster"]["name"])
@@ -77,7 +77,7 @@ def _described(
         outputs = tabular.classified(DataType.INT64, DataType.FP32, classes)
         form = TensorForm(inputs, outputs, tabular.names_of(range(classes)))
         return form, lambda given: labelled(run(given[X]))
-    # One row of zeros, since an objective does not say how many values a row gets.
+    # One row of zeros shows how many values a row gets, which depends on the objective.
     sample = run(np.zeros((1, booster.num_features()), np.float32))
     form = TensorForm(inputs, tabular.values(DataType.FP32, *sample.shape[1:]))
     return form, partial(_values, run)
@@ -89,17 +89,17 @@ def _instead(objective: str) -> Mapping[str, str]:
 
 def _run(xgboost: Any, booster: Any, kind: str) -> Run:  # noqa: ANN401
     best = booster.attr("best_iteration")
-    # As XGBClassifier and its like predict, which stop where early stopping found the best.
+    # As XGBClassifier predicts: only the rounds up to the best one of early stopping.
     stops = booster.attr(BY_WRAPPER) is not None and best is not None
     rounds = (0, int(best) + 1) if stops else (0, 0)
-    # Prediction without a copy is for trees alone.
+    # Prediction without a copy exists only for trees.
     if kind == "gblinear":
         return lambda x: booster.predict(xgboost.DMatrix(x))
     return partial(_in_place, booster, rounds)
 
 
 def _in_place(booster: Any, rounds: tuple[int, int], x: Array) -> Array:  # noqa: ANN401
-    # The server has checked the number of features; the names are those of the training.
+    # The server has checked the number of features; names are known only from the training.
     found = booster.inplace_predict(x, iteration_range=rounds, validate_features=False)
     return np.asarray(found)
 

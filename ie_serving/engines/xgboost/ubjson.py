@@ -1,7 +1,7 @@
-"""Whether a file of UBJSON is whole, as far as its lengths say it.
+"""Detects truncated UBJSON files by the lengths in them.
 
-XGBoost reads on behind the end of a file that was cut: it may take minutes and all memory to find
-out. Source: the UBJSON specification, draft 12; big-endian, as XGBoost writes it.
+XGBoost reads past the end of a truncated file, and may take minutes and all memory before it fails.
+Source: the UBJSON specification, draft 12; big-endian, as XGBoost writes it.
 """
 
 from ie_serving.core.values.errors import LoadFailed
@@ -18,7 +18,7 @@ INTEGERS = b"iUIlL"
 
 
 def check_whole(content: bytes, file: str) -> None:
-    """Refuse what ends before its lengths say so. Raises: LoadFailed."""
+    """Refuse a file that is shorter than its lengths say. Raises: LoadFailed."""
     try:
         end = _UbjsonReader(content).value(0)
     except (IndexError, ValueError, RecursionError) as error:
@@ -49,7 +49,7 @@ class _UbjsonReader:
         at += 0 if kind is None else 2
         if self._content[at] == ord("#"):
             count, at = self._integer(at + 1)
-            # Arrays of one type hold nearly all of a model: they are passed over in one step.
+            # Arrays of one type hold nearly all of a model: they are skipped in one step.
             if kind in SIZES and not keys:
                 return self._within(at + count * SIZES[kind])
             for _ in range(count):

@@ -1,4 +1,4 @@
-"""The server's side of one child process: starts it, gives it its job, opens links, ends it."""
+"""One child process, in the server: starts it, sends its job, opens links to it, and ends it."""
 
 import os
 import signal
@@ -13,17 +13,17 @@ from ie_serving.engines.process.link import Link, Message, PeerGone, Segment
 from ie_serving.engines.process.protocol import Kind, text
 
 DYING_S = 1.0
-"""Seconds that a process has to be gone once its sockets are closed: one that dies takes some
-milliseconds, with much memory more. Beyond, it still lives, and is ended."""
+"""Seconds for a process to end after its sockets closed: a dying process takes milliseconds, or
+longer with much memory. Beyond this it counts as alive, and is killed."""
 
 
 class WorkerProcess:
     """A child of this process; see `worker.py` for its side.
 
-    It dies with the thread that makes it, since for the kernel that thread is its parent.
+    It dies with the thread that creates it, since for the kernel that thread is its parent.
 
     Args of the constructor:
-        command: its command line; the number of its control socket and our process id are added.
+        command: its command line, without the control socket's number and the server's process id.
         environ: added to the environment.
 
     Raises:
@@ -48,12 +48,12 @@ class WorkerProcess:
         return self._popen.pid
 
     def load(self, job: str, limit_s: float) -> Message:
-        """Hand over the job and wait until it is done.
+        """Send the job and wait until the process has loaded it.
 
         Raises:
-            Fault: it cannot be done.
+            Fault: the process cannot load the job.
             PeerGone: the process has ended.
-            TimeoutError: it took longer than `limit_s` seconds.
+            TimeoutError: the load took longer than `limit_s` seconds.
         """
         self._control.settimeout(limit_s)
         control = Link(self._control)
@@ -63,7 +63,7 @@ class WorkerProcess:
         return found
 
     def link(self) -> Link:
-        """Give a new way to it.
+        """Open a link to the process.
 
         Raises:
             PeerGone: the process has ended.
@@ -73,7 +73,7 @@ class WorkerProcess:
         return Link(ours, memory)
 
     def way_for_stream(self) -> tuple[socket.socket, Segment, Segment]:
-        """Give a new way for a stream: a socket, memory to write to, and memory to read.
+        """Open a stream to the process: a socket, memory to write to, and memory to read.
 
         Raises:
             PeerGone: the process has ended.
@@ -98,7 +98,7 @@ class WorkerProcess:
             return ours, [Segment(number) for number in numbers]
 
     def wait(self) -> str:
-        """Wait for its end; say how it ended. In one thread."""
+        """Wait for the end of the process; say how it ended. In one thread."""
         with suppress(OSError):
             self._control.recv(1)
         self.cut_off()
@@ -108,7 +108,7 @@ class WorkerProcess:
         return _ended(code)
 
     def cut_off(self) -> None:
-        """End it after its sockets were closed: it may still live, or be about to be gone."""
+        """Kill the process if it does not end within `DYING_S` after its sockets closed."""
         try:
             self._popen.wait(DYING_S)
         except subprocess.TimeoutExpired:
@@ -116,12 +116,12 @@ class WorkerProcess:
             self._popen.kill()
 
     def hang_up(self) -> None:
-        """Have the process close its model, and end. Does not wait."""
+        """Make the process close its model and end. Does not wait."""
         with suppress(OSError):  # it has ended
             self._control.shutdown(socket.SHUT_WR)
 
     def kill(self) -> None:
-        """End it. Does not wait."""
+        """Kill the process. Does not wait."""
         self._popen.kill()
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""A link between the server and a child process: a socket, and memory that both map.
+"""A link between the server and a child process: a socket and shared memory.
 
 Both ends use this class. One request is under way at a time. Linux only: the shared memory is a
 file without a name, which the kernel frees with its last descriptor.
@@ -21,11 +21,11 @@ from ie_serving.engines.process.protocol import Frame, Kind
 from ie_serving.engines.run.forks import not_for_forks
 
 KEPT_BYTES = 1 << 26
-"""Bytes of shared memory that a link keeps between requests. Memory beyond that is freed when the
-next request begins, so that one large batch does not hold its memory for ever."""
+"""Bytes of shared memory that a link keeps between requests. The next request frees memory beyond
+that, so that one large batch does not occupy it for ever."""
 
 _STEP_BYTES = 1 << 20
-"""Least growth of shared memory in bytes: mapping it again costs more than the pages."""
+"""Step in bytes by which shared memory grows: a new mapping costs more than unused pages."""
 
 
 MALFORMED = (ValueError, KeyError, OverflowError, MemoryError, struct.error)
@@ -33,11 +33,11 @@ MALFORMED = (ValueError, KeyError, OverflowError, MemoryError, struct.error)
 
 
 class PeerGone(Exception):
-    """The other end has closed its socket, or sent a malformed frame: its process is of no use."""
+    """The other end has closed its socket, or sent a malformed frame: its process is unusable."""
 
 
 class Fault(Exception):
-    """The other end failed to do its task.
+    """The other end reports an error.
 
     Attributes:
         code: canonical code, as TensorFlow has it.
@@ -53,7 +53,7 @@ class Message:
     """A received message; its tensors are views that the next message may overwrite.
 
     Attributes:
-        shared_bytes: bytes of shared memory that the tensors take, from its beginning.
+        shared_bytes: bytes at the beginning of the shared memory that the tensors occupy.
     """
 
     kind: Kind
@@ -63,23 +63,19 @@ class Message:
 
 
 class Segment:
-    """Memory that two processes share, by the descriptor of a file; closes it, at its own end too.
-
-    Args of the constructor:
-        descriptor: of the file.
-    """
+    """Memory that two processes share by a file descriptor; closes it, also when it is freed."""
 
     def __init__(self, descriptor: int) -> None:
         self.descriptor = descriptor
-        # The last is the current one; those before it are there as long as arrays look into them.
+        # The last map is the current one; earlier ones stay while arrays use them.
         self._maps: list[mmap.mmap] = []
         # The number of references to a map that no array or view uses.
         self._unseen = 0
-        # A number alone would stay open: a version that is in use after its drain is not closed.
+        # Also without `close`, which a version that is in use after its drain does not get.
         self._close = weakref.finalize(self, os.close, descriptor)
 
     def at_least(self, size: int) -> memoryview:
-        """Map `size` bytes at least, and let the file grow where it is smaller. Raises: OSError."""
+        """Map at least `size` bytes, and grow a smaller file. Raises: OSError."""
         if size == 0:
             return memoryview(b"")
         if os.fstat(self.descriptor).st_size < size:
@@ -89,10 +85,10 @@ class Segment:
         return memoryview(self._maps[-1])
 
     def write(self, frame: Frame) -> None:
-        """Copy the large tensors of a frame. Raises: OSError, where there is not as much memory."""
+        """Copy the large tensors of a frame. Raises: OSError, without enough memory."""
         memory = self.at_least(frame.shared_bytes)
         for offset, data in frame.shared:
-            # Not by a slice of the view: that keeps the interpreter locked, 15 ms for 64 MB.
+            # Not by a slice of the view, which holds the GIL: 15 ms for 64 MB.
             np.frombuffer(memory, np.uint8, data.nbytes, offset)[:] = np.frombuffer(data, np.uint8)
 
     @property
@@ -118,7 +114,7 @@ class Segment:
             os.ftruncate(self.descriptor, KEPT_BYTES)
 
     def close(self) -> None:
-        """Close the file; maps stay valid while arrays look into them."""
+        """Close the file; maps stay valid while arrays use them."""
         self._maps.clear()
         self._close()
 
@@ -147,12 +143,12 @@ class Link:
             return False
 
     def limit(self, seconds: float | None) -> None:
-        """Wait for a frame no longer than that, from now on; None waits for ever."""
+        """Set the longest wait for a frame from now on; None waits for ever."""
         self._socket.settimeout(seconds)
 
     @property
     def is_looked_into(self) -> bool:
-        """Whether anything still looks into the tensors that came through shared memory."""
+        """Whether an array or view still uses tensors that came through shared memory."""
         return self._memory is not None and self._memory.is_looked_into
 
     def pack(self, kind: Kind, number: int, tensors: Sequence[Array], behind: int = 0) -> Frame:
@@ -161,10 +157,10 @@ class Link:
         The arguments are those of `protocol.pack`.
 
         Returns:
-            The frame, which keeps nothing of `tensors`.
+            The frame, which holds no reference to `tensors`.
 
         Raises:
-            OSError: there is not as much memory.
+            OSError: not enough memory.
         """
         if self._memory is None:
             return protocol.pack(kind, number, tensors, float("inf"))
@@ -183,12 +179,12 @@ class Link:
         """Wait for a frame.
 
         Raises:
-            PeerGone: there will be none, or it is malformed.
+            PeerGone: the other end is gone, or the frame is malformed.
             TimeoutError: the socket's time-out has passed.
         """
         try:
             return self._received()
-        # An operation that wrote where it must not has spoilt the process at the other end.
+        # The other end's memory is corrupt: an operation has written outside its tensors.
         except MALFORMED as error:
             self._socket.shutdown(socket.SHUT_RDWR)
             raise PeerGone from error
@@ -204,19 +200,19 @@ class Link:
         return Message(head.kind, head.number, tensors, shared_bytes)
 
     def answer(self) -> Message:
-        """Wait for a frame that is no fault. Raises: as `receive`, and Fault."""
+        """Wait for a frame; raise Fault if it is one. Raises: as `receive`, and Fault."""
         message = self.receive()
         if message.kind is Kind.FAULT:
             raise Fault(message.number, protocol.words(message.tensors[0]))
         return message
 
     def shrink(self) -> None:
-        """Give back shared memory that an earlier message took and most do not need."""
+        """Free shared memory beyond `KEPT_BYTES`, which an earlier large message needed."""
         if self._memory is not None:
             self._memory.shrink()
 
     def close(self) -> None:
-        """Close both."""
+        """Close the socket and the shared memory."""
         self._socket.close()
         if self._memory is not None:
             self._memory.close()

@@ -1,9 +1,9 @@
-"""The frames between the server and a child process, encoded and decoded. Pure.
+"""Encodes and decodes the frames between the server and a child process. Pure.
 
 A frame is a head, then the head of each tensor, then the small tensors themselves. A tensor of
-`SHARED_FROM` bytes or more lies in memory that both processes map; its head says where. Numbers
-have their bytes as numpy keeps them, strings come as all their lengths and then all their bytes.
-Both ends are this package on one machine, so the order of bytes is the machine's.
+`SHARED_FROM` bytes or more is in shared memory, at the offset in its head. Numbers have numpy's
+bytes; strings are all their lengths, then all their bytes. Both ends are this package on one
+machine, so the byte order is the machine's.
 """
 
 import enum
@@ -19,17 +19,17 @@ from ie_serving.core.values.tensors import BY_NUMBER, BY_NUMPY, Array, DataType
 Buffer = bytes | bytearray | memoryview
 
 SHARED_FROM = 1 << 16
-"""Bytes from which a tensor passes through shared memory. Below, one write of the socket costs
-less than the pages that both sides would touch."""
+"""Bytes from which a tensor goes through shared memory. For smaller tensors a write to the socket
+costs less than the pages that both sides would touch."""
 
 ALIGNMENT = 64
 """Alignment of tensors in shared memory, in bytes: a cache line, enough for vector loads."""
 
 _INLINE_ALIGNMENT = 8
-"""Of tensors inside of a frame, in bytes: the largest element that there is."""
+"""Alignment of tensors inside a frame, in bytes: the size of the largest element."""
 
 HEAD = struct.Struct("<BxHIQ")
-"""Kind, number, tensors, and bytes that follow."""
+"""Kind, number, count of tensors, and bytes that follow."""
 
 _TENSOR = struct.Struct("<BBBxIQQ")
 """Number of the dtype, rank, place, zero, offset and bytes; then each dimension."""
@@ -38,7 +38,7 @@ _INLINE, _SHARED = 0, 1
 
 
 KEPT = 1
-"""Number of a result; else it is 0."""
+"""Number of a RESULT whose inputs are still in use; otherwise it is 0."""
 
 
 class Kind(enum.IntEnum):
@@ -51,18 +51,18 @@ class Kind(enum.IntEnum):
     RUN = 3
     """To the process: inputs in the signature's order. Its number is that of the signature."""
     RESULT = 4
-    """From the process: outputs in the signature's order. Its number is `KEPT` where something in
-    the process still looks into the inputs: their memory must not be written to any more."""
+    """From the process: outputs in the signature's order. Its number is `KEPT` if the process still
+    uses the inputs: then their memory must not be written to again."""
     FAULT = 5
-    """From the process: why there is none of these, as text. Its number is a canonical code."""
+    """From the process instead of READY or RESULT: an error text. Its number is a gRPC code."""
     STREAM = 6
-    """To the process: a stream begins; its context. These four are of ways for streams alone."""
+    """To the process: a stream begins; its context. This and the next three are for streams."""
     NEXT = 7
     """From the process: the stream requests its next inputs; the answer is a RUN, or an END."""
     TAKEN = 8
     """To the process: the last RESULT of the stream is read; the next one may come."""
     END = 9
-    """To the process: there are no more inputs. From it: the stream has ended of its own accord."""
+    """To the process: there are no more inputs. From it: the process has ended the stream."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ class Frame:
     Attributes:
         data: bytes for the socket.
         shared: tensors to copy into shared memory first, each with its offset.
-        shared_bytes: bytes of shared memory that they take.
+        shared_bytes: bytes of shared memory that these tensors take.
     """
 
     data: bytes
@@ -111,7 +111,7 @@ def pack(
         number: see `Kind`.
         tensors: arrays of a numpy dtype of `DataType`; strings as objects of bytes.
         shared_from: bytes from which a tensor goes into shared memory.
-        behind: bytes at the beginning of the shared memory that stay unchanged.
+        behind: bytes at the beginning of the shared memory to leave unchanged.
     """
     raws = [_raw(array) for array in tensors]
     heads, inline = bytearray(), bytearray()
@@ -151,8 +151,8 @@ def unpack(head: FrameHead, body: Buffer, memory: Buffer) -> list[Array]:
 
     Args:
         head: of the frame.
-        body: the `size` bytes behind it.
-        memory: the shared memory, from its beginning; as much as `shared_bytes` says.
+        body: the `size` bytes after it.
+        memory: the shared memory from its beginning, at least `shared_bytes` bytes.
 
     Returns:
         Arrays that are views of `body` or of `memory`; strings are copies.
@@ -172,7 +172,7 @@ def unpack(head: FrameHead, body: Buffer, memory: Buffer) -> list[Array]:
 
 
 def shared_bytes(head: FrameHead, body: Buffer) -> int:
-    """Tell how much of the shared memory the tensors of a frame need."""
+    """Give the bytes of shared memory that the tensors of a frame occupy."""
     end = at = 0
     for _ in range(head.tensors):
         _, rank, place, _, offset, size = _TENSOR.unpack_from(body, at)
@@ -187,7 +187,7 @@ def text(words: str) -> Array:
 
 
 def words(tensor: Array) -> str:
-    """Read the output of `text`."""
+    """Give the text of a tensor made by `text`."""
     return bytes(tensor.item()).decode()
 
 
@@ -195,7 +195,7 @@ def _raw(array: Array) -> memoryview:
     if array.dtype != np.object_:
         return np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
     strings = array.ravel().tolist()
-    # Lengths before the strings, so that cutting needs no look at the strings' bytes.
+    # Lengths come first, so that splitting does not scan the strings' bytes.
     lengths = np.fromiter(map(len, strings), np.uint64, len(strings))
     return memoryview(b"".join((lengths.tobytes(), *strings)))
 

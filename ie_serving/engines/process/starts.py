@@ -1,6 +1,6 @@
-"""Ends the starts of child processes that are under way at once when the server ends.
+"""Cancels starts of child processes that are in progress when the server ends.
 
-A start takes seconds, longer than the server may take to end, and its result is then unwanted.
+A start takes seconds, longer than a stopping server may take, which no longer needs the process.
 """
 
 import threading
@@ -12,13 +12,13 @@ T_co = TypeVar("T_co", covariant=True)
 
 
 class Starting(Protocol[T_co]):
-    """A start under way: a `Supervisor`."""
+    """A start in progress: a `Supervisor`."""
 
     def start(self) -> T_co:
         """Start, and wait for it. Raises: LoadFailed."""
 
     def abandon(self) -> None:
-        """Let the start end at once, with LoadFailed. Does not wait."""
+        """Make the start fail at once with LoadFailed. Does not wait."""
 
 
 class Starts:
@@ -33,10 +33,10 @@ class Starts:
         """Start, and wait for it.
 
         Raises:
-            LoadFailed: it cannot be started, or the server ends.
+            LoadFailed: the process cannot be started, or the server ends.
         """
         with self._lock:
-            if self._ended:  # a load may come to this while the server stops
+            if self._ended:  # a load may get here while the server stops
                 raise LoadFailed("the server is being stopped")
             self._under_way.append(starting)
         try:
@@ -46,7 +46,7 @@ class Starts:
                 self._under_way.remove(starting)
 
     def end(self) -> None:
-        """Let those under way end, and begin none any more. Does not wait."""
+        """Cancel the starts in progress, and refuse new ones. Does not wait."""
         with self._lock:
             self._ended = True
             under_way = list(self._under_way)

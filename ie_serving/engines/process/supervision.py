@@ -1,4 +1,4 @@
-"""Supervises a version's child process: starts it, and starts it again when it has ended.
+"""Supervises a version's child process: starts it, and restarts it when it has ended.
 
 A dedicated thread starts the process and waits for its end. The thread lives as long as the
 version, since the kernel ends a child together with the thread that made it.
@@ -29,25 +29,25 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 LOAD_LIMIT_S = 600.0
-"""Longest time of a start, in seconds. TensorFlow takes 5 s to import on a slow machine, and reads
-a model of 10 GB within a few minutes; a longer start counts as hanging."""
+"""Longest start in seconds; beyond it the process counts as hanging. TensorFlow takes 5 s to import
+on a slow machine, and reads a model of 10 GB within a few minutes."""
 
 STEADY_S = 60.0
-"""A process that served for so many seconds is started again at once when it ends."""
+"""Seconds of serving after which a process that ends is restarted at once, without back-off."""
 
 BACKOFF = Backoff(first_s=1.0, longest_s=60.0)
-"""Of a process that ends again and again: each start takes a processor for seconds."""
+"""Back-off of a process that ends again and again: each start takes a processor for seconds."""
 
 
 class ProcessStage(enum.Enum):
-    """Where the process is."""
+    """Stages of the process."""
 
     STARTING = "starting"
     """It imports TensorFlow and loads the model. Requests wait."""
     SERVING = "serving"
     """It takes requests."""
     PAUSING = "pausing"
-    """It has ended, and is started again after a while. Requests are refused."""
+    """It has ended, and is restarted after the back-off. Requests are refused."""
     CLOSED = "closed"
     """The version is unloaded, or its first start failed."""
 
@@ -76,7 +76,7 @@ TRANSITIONS: Mapping[ProcessStage, Mapping[ProcessEvent, ProcessStage]] = Mappin
             ProcessEvent.DUE: ProcessStage.STARTING,
             ProcessEvent.CLOSE: ProcessStage.CLOSED,
         },
-        # The process ends because of the close, and a load may end after it.
+        # After a close, the end of the process, and of a load, still arrive.
         ProcessStage.CLOSED: {
             ProcessEvent.READY: ProcessStage.CLOSED,
             ProcessEvent.DIED: ProcessStage.CLOSED,
@@ -97,10 +97,10 @@ class Task:
         name: for the log.
         what: describes the process in errors.
         environ: added to its environment.
-        load_limit_s: longest time of a start, in seconds.
-        backoff: of starts.
-        closing_s: seconds that the process has to close its model and end, once the server
-            requests that; then it is killed. 0 kills it at once.
+        load_limit_s: longest start, in seconds.
+        backoff: between restarts.
+        closing_s: seconds for the process to close its model and end when the server requests it;
+            then it is killed. 0 kills it at once.
     """
 
     command: Sequence[str]
@@ -114,7 +114,7 @@ class Task:
 
 
 class Supervisor:
-    """Runs one task, for as long as it is not closed. Every method in any thread."""
+    """Runs one task until it is closed. Every method may be called in any thread."""
 
     def __init__(self, task: Task) -> None:
         self._task = task
@@ -126,15 +126,15 @@ class Supervisor:
         self._why = ""
         self._failures = 0
         self._due = 0.0
-        # In this context, whose events name the model and version that the process is for.
+        # In this context, so that log events name the model and version of the process.
         run = partial(copy_context().run, self._supervise)
         self._thread = threading.Thread(target=run, name="tensorflow", daemon=True)
 
     def start(self) -> Message:
-        """Start the process, wait until it has loaded its job, and return what it found.
+        """Start the process, wait until it has loaded its job, and return its findings.
 
         Raises:
-            LoadFailed: the process cannot load the job, or has ended. There is no second try.
+            LoadFailed: the process cannot load the job, or has ended. This start is not retried.
         """
         self._thread.start()
         with self._changed:
@@ -145,15 +145,15 @@ class Supervisor:
         raise LoadFailed(self._cause or "the version is being unloaded")
 
     def link(self) -> tuple[WorkerProcess, Link]:
-        """Give the process that serves and a new way to it; waits while it starts.
+        """Give the serving process and a new link to it; wait while the process starts.
 
         Raises:
-            NotAvailable: it ended again and again and is not started yet, or is closed.
+            NotAvailable: the process waits for its back-off, or is closed.
         """
         return self._reached(WorkerProcess.link)
 
     def way_for_stream(self) -> tuple[WorkerProcess, tuple[socket.socket, Segment, Segment]]:
-        """Give the process that serves and a new way for a stream; otherwise as `link`."""
+        """Give the serving process and a new stream to it; otherwise as `link`."""
         return self._reached(WorkerProcess.way_for_stream)
 
     def _reached(self, way: Callable[[WorkerProcess], T]) -> tuple[WorkerProcess, T]:
@@ -171,11 +171,11 @@ class Supervisor:
 
     @property
     def starts(self) -> bool:
-        """Whether the process is being started: a way to it is waited for."""
+        """Whether the process is starting, so that `link` waits."""
         return self._stage is ProcessStage.STARTING
 
     def settled(self, limit_s: float) -> None:
-        """Wait until the process serves, so long at most, also while its start is put off."""
+        """Wait at most `limit_s` seconds until the process serves, also during its back-off."""
         with self._changed:
             self._changed.wait_for(
                 lambda: self._stage in (ProcessStage.SERVING, ProcessStage.CLOSED), timeout=limit_s
@@ -185,15 +185,15 @@ class Supervisor:
         """Report that a link to `process` broke; returns once `link` no longer gives this process.
 
         Args:
-            process: that `link` gave.
-            why: the reason to end it, where known; else it has a moment to end and show its own.
+            process: the one that `link` gave.
+            why: the reason to kill it; if empty, it gets `DYING_S` to end and show its own reason.
         """
-        # Its sockets are closed one after the other: the request may see its end before the
-        # supervising thread does, and the next request must not be given the same process.
+        # A request may notice the end of the process before the supervising thread does, and the
+        # next request must not get the same process.
         with self._changed:
             if self._process is process and self._stage is ProcessStage.SERVING:
                 self._why = why
-        # Without the lock, which other requests need: the process has a moment to end.
+        # Without the lock, which other requests need while this waits for the process.
         if why:
             process.kill()
         else:
@@ -205,11 +205,11 @@ class Supervisor:
 
     @property
     def cause(self) -> str:
-        """How the last process ended, in words; empty when none did."""
+        """How the last process ended, as text; empty if none has."""
         return self._cause
 
     def ask_to_end(self) -> None:
-        """Request the process to end, where `closing_s` gives it time; does not wait."""
+        """Request the process to end if `closing_s` gives it time; does not wait."""
         with self._changed:
             if not self._task.closing_s or self._process is None or not self.serves:
                 return
@@ -261,13 +261,13 @@ class Supervisor:
             self._back_off(cause, time.monotonic() - began)
 
     def _live(self) -> str:
-        """Start a process and wait for its end; say how it came."""
+        """Start a process and wait for its end; give the cause."""
         try:
             with self._changed:
                 if self._stage is ProcessStage.CLOSED:
                     return ""
                 process = self._process = WorkerProcess(self._task.command, self._task.environ)
-        # All, here and below: without a cause, waiters for the start would wait for ever.
+        # All errors, here and below: without a cause, `start` would wait for ever.
         except Exception as error:
             return f"no process can be started: {error}"
         try:
@@ -311,7 +311,7 @@ class Supervisor:
         return self._task.backoff.delay_s(self._failures, random.random())
 
     def _back_off(self, cause: str, lived_s: float) -> None:
-        """Wait for the time of the next start; returns at once when there is none."""
+        """Wait until the next start is due; return at once if there will be none."""
         with self._changed:
             if self._stage is ProcessStage.CLOSED:
                 return

@@ -1,8 +1,8 @@
 """The main loop of a child process that runs signatures of TensorFlow or of a kernel.
 
-The process gets one job, reports the signatures it has loaded, and then gets a link for each
-request that the server runs at a time; each link has a thread. It closes its model and ends when
-the server closes the control socket; it ends at once when the server dies.
+The process gets one job, reports the signatures it has loaded, and then gets a link for each of the
+server's concurrent requests; each link has a thread. It closes its model and ends when the server
+closes the control socket; it ends at once when the server dies.
 """
 
 import ctypes
@@ -25,14 +25,14 @@ from ie_serving.engines.process.link import Fault, Link, Message, PeerGone, Segm
 from ie_serving.engines.process.protocol import KEPT, Frame, Kind, numbered, text, words
 
 Job = Mapping[str, Any]
-"""What to load; `program.py` writes it."""
+"""The model to load; the server's side of each engine writes it."""
 
 _PR_SET_PDEATHSIG = 1
 """Source: prctl(2)."""
 
 _OOM_SCORE = "500"
-"""Half of the highest score: when memory runs out the kernel kills this process before the server,
-which can start it again."""
+"""Half of the highest score: when memory runs out the kernel kills this process, which the server
+can restart, before the server."""
 
 
 @dataclass(frozen=True)
@@ -40,14 +40,14 @@ class Loaded:
     """A loaded job.
 
     Attributes:
-        run: runs the signature of a number; gives its outputs in order. In any thread, in several
+        run: runs the signature with a number; gives its outputs in order. Called by several threads
             at a time. Raises Fault.
         found: sent to the server, as JSON.
         tensors: sent to the server with `found`.
         lends: `run` gets views of the shared memory, not copies. If it keeps a view, the worker
-            notices that and leaves that memory to it.
+            reports that, and the server does not write to that memory again.
         stream: answers a stream, and closes its arguments: the socket, the memory to write to and
-            the memory to read. Returns at once. None where there are no streams.
+            the memory to read. Returns at once. None without streams.
         close: called before the process ends, unless it is killed. Raises nothing.
     """
 
@@ -60,7 +60,7 @@ class Loaded:
 
 
 def serve(load: Callable[[Job], Loaded]) -> None:
-    """Live as the server's child, to the end of the process.
+    """Run as the server's child until the process ends.
 
     The command line ends with the number of the control socket and the server's process id.
     """
@@ -83,11 +83,11 @@ def serve(load: Callable[[Job], Loaded]) -> None:
 
 
 def _live_and_die_with(parent: int) -> None:
-    # Ctrl-C and the stop of a container reach the whole group, while the server still drains.
+    # Ctrl-C and the stop of a container signal the whole group, while the server still drains.
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:  # it died before that was said
+    if os.getppid() != parent:  # the server died before prctl
         os._exit(1)
     with suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text(_OOM_SCORE, encoding="ascii")
@@ -108,7 +108,7 @@ def _begin(link: Link, load: Callable[[Job], Loaded]) -> Loaded | None:
 
 
 def _limit_memory(size: int) -> None:
-    # Private memory, not the address space: TensorFlow reserves far more of that than it uses.
+    # Private memory, not the address space, of which TensorFlow reserves far more than it uses.
     resource.setrlimit(resource.RLIMIT_DATA, (size, size))
 
 
@@ -128,12 +128,12 @@ def _give_links(control: socket.socket, loaded: Loaded) -> None:
 
 
 def _answer_all(link: Link, loaded: Loaded) -> None:
-    # Closed whatever happens: the server would wait for an answer for ever.
+    # The link is closed after any error: otherwise the server would wait for an answer for ever.
     try:
         with suppress(PeerGone):
             while True:
                 frame = _answer(link, link.receive(), loaded)
-                # Only now does nothing of the server's own look into the memory any more.
+                # Checked only now, when the worker itself holds no view of the memory any more.
                 kept = loaded.lends and link.is_looked_into and frame.data[0] == Kind.RESULT
                 link.send(numbered(frame, KEPT) if kept else frame)
     finally:
@@ -143,7 +143,7 @@ def _answer_all(link: Link, loaded: Loaded) -> None:
 def _answer(link: Link, message: Message, loaded: Loaded) -> Frame:
     try:
         if loaded.lends:
-            # Behind the inputs: an output may be a view of one.
+            # Outputs go after the inputs in memory: an output may be a view of an input.
             outputs = loaded.run(message.number, message.tensors)
             return link.pack(Kind.RESULT, 0, outputs, message.shared_bytes)
         # Copies: an operation may keep a tensor that it was fed, in a variable, while the next

@@ -1,9 +1,9 @@
-"""A setting is declared once, on the field that holds its value.
+"""Declares a setting once, on the field that holds its value.
 
     rest_port: int = PORT.setting(0, "REST port; 0 is off", "8000", tfs="rest_api_port")
 
-Parsers, flags, keys, variables, `--help`, checks, the words of errors and the tables of `docs/`
-follow from it: `config/schema/catalogue.py` collects the declarations of all owners.
+Parsers, flags, keys, variables, `--help`, checks, names in errors and the tables of `docs/` follow
+from the declaration: `config/schema/catalogue.py` collects those of all owners.
 """
 
 import dataclasses
@@ -14,34 +14,33 @@ from ie_serving.core.settings.faults import Parser
 
 T = TypeVar("T")
 _UNITS: Final = {"s": "seconds", "us": "microseconds"}
-"""Units at the ends of fields' names, as words of users spell them."""
+"""Unit suffixes of field names, and their form in flags and keys."""
 
 NOTHING: Final[Mapping[str, Any]] = {}
 REQUIRED: Final[Any] = dataclasses.MISSING
-"""In place of a default, where there must be a value."""
+"""Stands for the default of a setting that must be given."""
 
 
 class Setting(NamedTuple):
-    """One setting, as its declaration and its owner say.
+    """One setting, made from its declaration and its owner.
 
     Attributes:
         place: owner and field, such as `server.port`; also its name in a `core.values.hints.Hint`.
-        parse: reads text, or JSON where it has a key, and checks it.
-        form: how a value is written; that of a number names its unit.
+        parse: reads text, or JSON if the setting has a key, and checks it.
+        form: how a value is written; for a number it names the unit.
         meaning: its effect.
         example: a useful value as text.
-        shown_default: as people read it.
-        required: whether there must be a value; then there is no default.
-        flag: of `ie_serving`, without dashes; empty when it has none.
+        shown_default: the default as documentation shows it.
+        required: whether it must be given; then there is no default.
+        flag: of `ie_serving`, without dashes; empty for none.
         tfs: flag of `tensorflow_model_server`, without dashes. Its unit and default are the
             original's; `config/dialects/tfs_flags.py` has them.
         key: of a model in the JSON file.
-        variables: of the environment. The first one that is not empty counts, where no flag of the
-            running command says otherwise.
-        reads: how a variable's text is read, where a variable of 2020 has words of its own.
+        variables: of the environment. The first that is not empty counts, unless a flag is given.
+        reads: parser of a variable's text, for a variable of 2020 with other words.
         ovms: parameters or keys of OpenVINO Model Server with this meaning, in any form.
-        for_all: whether `ie_serving config` has the flag too, for models that do not say it.
-        merged: whether the value goes into another setting's field instead of one of its own.
+        for_all: whether `ie_serving config` has the flag too, for models without the key.
+        merged: whether the value goes into another setting's field instead of its own.
     """
 
     parse: Parser[Any]
@@ -62,12 +61,12 @@ class Setting(NamedTuple):
 
     @property
     def owner(self) -> str:
-        """The part of the configuration that it belongs to."""
+        """The owner: the part of the configuration that has the setting."""
         return self.place.partition(".")[0]
 
     @property
     def field(self) -> str:
-        """Its field of the owner."""
+        """The owner's field of the setting."""
         return self.place.partition(".")[2]
 
     @property
@@ -78,7 +77,7 @@ class Setting(NamedTuple):
 
 
 class SettingKind(NamedTuple):
-    """What values a setting takes.
+    """The kind of values of a setting.
 
     Attributes:
         parse, form: see `Setting`.
@@ -109,17 +108,17 @@ class SettingKind(NamedTuple):
         Args:
             default: of the field, or `REQUIRED`.
             meaning: see `Setting`.
-            example: a useful value as text; of a boolean, by default, the other one.
-            shown: the default as people read it; `required` where people must give a value.
+            example: a useful value as text; by default, for a boolean, the value not the default.
+            shown: the default as documentation shows it; `required` if users must give a value.
             word: its flag and its key; by default the field's name with its unit spelt out.
-            flag: where it differs from the key; empty for none.
+            flag: if it differs from the key; empty for none.
             tfs: see `Setting`.
-            ovms: with blanks between them.
-            variables: with blanks between them.
+            ovms: separated by blanks.
+            variables: separated by blanks.
             reads: see `Setting`.
             for_all: see `Setting`.
             is_secret: whether the owner's `repr` leaves the value out.
-            merges: declarations of settings by name, whose values go into this field as well.
+            merges: declarations by name of settings whose values go into this field as well.
         """
         is_needed = shown == "required" or (default is REQUIRED and not shown)
         made = Setting(
@@ -142,7 +141,7 @@ class SettingKind(NamedTuple):
             value = {"default_factory": default.copy}
         else:
             value = {"default": default}
-        # Of the field the dataclass makes a value.
+        # The dataclass replaces the field by a value.
         found: T = dataclasses.field(**value, repr=not is_secret, metadata=said)
         return found
 
@@ -151,10 +150,10 @@ def declared(name: str, owner: type, *, flags: bool = False, keys: bool = False)
     """List the settings of an owner in the order of their fields.
 
     Args:
-        name: of the owner, the first word of their places.
+        name: of the owner, the first word of the settings' places.
         owner: dataclass with the fields.
-        flags: whether they are flags of `ie_serving`.
-        keys: whether they are keys of a model.
+        flags: whether the settings are flags of `ie_serving`.
+        keys: whether the settings are keys of a model.
     """
     found: list[Setting] = []
     for field in dataclasses.fields(owner):
@@ -172,7 +171,7 @@ def declared(name: str, owner: type, *, flags: bool = False, keys: bool = False)
 
 
 def fields_of(owner: str, found: Mapping[str, Any]) -> dict[str, Any]:
-    """Take the values of one owner out of `found`, which has them by place; by field."""
+    """Select the values of one owner from `found`, which is by place; give them by field."""
     start = f"{owner}."
     return {
         place.removeprefix(start): value
@@ -182,7 +181,7 @@ def fields_of(owner: str, found: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _spelt(field: str) -> str:
-    """Give the word of users for a field: `poll_wait_s` is `poll_wait_seconds`."""
+    """Give a field's name with its unit spelt out: `poll_wait_s` is `poll_wait_seconds`."""
     stem, mark, unit = field.rpartition("_")
     return stem + mark + _UNITS.get(unit, unit)
 

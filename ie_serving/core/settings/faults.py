@@ -1,9 +1,8 @@
-"""Faults of values: each begins with its place and names the expected form.
+"""Collects and formats faults of settings: each has its place and the expected form.
 
-Every parser of this room takes `(value, place)`: text of a command line or variable, or JSON of a
-file; and its flag, variable or JSON path. It returns the typed value or raises
-`ConfigError`. Text and JSON mean the same: `"4"` is 4, and `{"latest": {}}` may be given as an
-object or as its text.
+Every parser of this package takes `(value, place)`: text of a command line or variable, or JSON of
+a file; and its flag, variable or JSON path. It returns the typed value or raises `ConfigError`.
+Text and JSON mean the same: `"4"` is 4, and `{"latest": {}}` may be an object or its text.
 """
 
 import reprlib
@@ -17,8 +16,8 @@ V = TypeVar("V")
 Parser = Callable[[object, str], T]
 
 LONGEST_SHOWN = 80
-"""Characters of a wrong text that its fault shows; a longer text is cut in its middle. A fault is
-one line of a terminal or log, and the value may be a whole file."""
+"""Most characters of a wrong text in its fault; a longer text is cut in the middle. A fault is one
+line of a terminal or log, and the value may be a whole file."""
 
 _SHORT = reprlib.Repr()
 _SHORT.maxstring = LONGEST_SHOWN
@@ -35,7 +34,7 @@ class Faults:
         self.found.append(f"{place}: {text}")
 
     def take(self, parse: Callable[[V, str], T], value: V, place: str) -> T | None:
-        """Parse, or note the faults and return None."""
+        """Parse a value; on an error note the faults and return None."""
         try:
             return parse(value, place)
         except ConfigError as error:
@@ -49,10 +48,10 @@ class Faults:
 
 
 def shown(value: object) -> str:
-    """Give `value` as a fault shows it: short, whatever its size and depth."""
+    """Give `value` as text for a fault, short for any size and depth."""
     return _SHORT.repr(value)
 
 
 def fault(place: str, value: object, expected: str) -> ConfigError:
-    """Make the usual fault: the value, and the expected form."""
+    """Make a fault with the value and the expected form."""
     return ConfigError([f"{place}: {shown(value)} given; expected {expected}"])

@@ -1,4 +1,4 @@
-"""The kinds of values that several settings have."""
+"""The kinds of values that several settings share."""
 
 from typing import Final
 
@@ -25,5 +25,5 @@ def whole(low: int, high: int, form: str = "N") -> SettingKind:
 
 
 def choice(*among: str) -> SettingKind:
-    """Give the kind of one word out of several."""
+    """Give the kind of settings that take one of several words."""
     return SettingKind(words.one_of(*among), "|".join(among))

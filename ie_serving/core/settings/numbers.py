@@ -8,8 +8,8 @@ from ie_serving.core.values.errors import ConfigError
 from ie_serving.core.values.integers import INT32_MAX, INT64_MAX
 
 LONGEST_S = INT32_MAX
-"""Longest time in seconds; a longer one is refused. That is 68 years, which every timer of the
-platform can hold."""
+"""Longest time in seconds, 68 years, which every timer of the platform can hold; a longer one is
+refused."""
 LARGEST_PORT = 65535
 """A TCP port has 16 bits; a larger number is refused."""
 Dimension = int | tuple[int, int]
@@ -17,7 +17,7 @@ Dimension = int | tuple[int, int]
 ANY = -1
 """A batch size or dimension that may be any."""
 
-# int() and float() would take underscores, digits of other scripts, "nan" and "infinity" as well.
+# int() and float() also accept underscores, digits of other scripts, "nan" and "infinity".
 _INTEGER = re.compile(r"[+-]?[0-9]{1,20}", re.ASCII)
 _RANGE = re.compile(r"\s*([0-9]{1,10})\s*:\s*([0-9]{1,10})\s*", re.ASCII)
 _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?", re.ASCII)
@@ -27,7 +27,7 @@ def integer(low: int, high: int) -> Parser[int]:
     """Make a parser of whole numbers from `low` to `high`."""
 
     def parse(value: object, place: str) -> int:
-        """Take a number, or its digits as text."""
+        """Read a number, or its digits as text."""
         number = whole(value)
         if number is None or not low <= number <= high:
             raise fault(place, value, f"a whole number from {low} to {high}")
@@ -37,7 +37,7 @@ def integer(low: int, high: int) -> Parser[int]:
 
 
 def whole(value: object) -> int | None:
-    """Give the whole number that `value` is or spells; None when it is none."""
+    """Give the whole number in `value`, a number or text; None if it is not one."""
     if isinstance(value, int) and not isinstance(value, bool):
         return value
     if isinstance(value, str) and _INTEGER.fullmatch(value.strip()):
@@ -47,7 +47,7 @@ def whole(value: object) -> int | None:
 
 port: Parser[int] = integer(0, LARGEST_PORT)
 positive: Parser[int] = integer(1, 100_000)
-"""How often, or how many at once: beyond 100,000 it is a slip of the keyboard, not a wish."""
+"""A count from 1 to 100,000; a larger one is refused as a typing error."""
 version: Parser[int] = integer(0, INT64_MAX)
 
 
@@ -56,7 +56,7 @@ def number(value: object, place: str) -> float:
     given = value.strip() if isinstance(value, str) else value
     if isinstance(given, str) and _NUMBER.fullmatch(given):
         given = float(given)
-    # In Python True is a number as well; a switch is no time.
+    # In Python True is a number as well, but not a time.
     if isinstance(given, bool) or not isinstance(given, int | float):
         raise fault(place, value, "a number of seconds, such as 1 or 0.5")
     if abs(given) > LONGEST_S or math.isnan(given):
@@ -65,7 +65,7 @@ def number(value: object, place: str) -> float:
 
 
 def poll_wait(value: object, place: str) -> float:
-    """Read seconds between two looks; zero and less switch polling off, as 0.0."""
+    """Read seconds between two polls; zero and less switch polling off, as 0.0."""
     return max(number(value, place), 0.0)
 
 
@@ -78,7 +78,7 @@ def timeout(value: object, place: str) -> float:
 
 
 def delay(value: object, place: str) -> float:
-    """Read a time in seconds; zero waits for nothing."""
+    """Read a time in seconds; zero means no wait."""
     seconds = number(value, place)
     if seconds < 0:
         raise fault(place, value, "0 seconds or more")
@@ -86,7 +86,7 @@ def delay(value: object, place: str) -> float:
 
 
 def size_range(value: object) -> Dimension | None:
-    """Give the sizes from low to high that `low:high` spells; None when it spells none."""
+    """Give the sizes of `low:high`; None if the value does not have this form."""
     match = _RANGE.fullmatch(value) if isinstance(value, str) else None
     low, high = (int(match[1]), int(match[2])) if match else (0, 0)
     if not 1 <= low <= high <= INT32_MAX:
@@ -95,7 +95,7 @@ def size_range(value: object) -> Dimension | None:
 
 
 def batch_size(value: object, place: str) -> Dimension | None:
-    """Read a batch size: -1 for `auto`, None for 0, which keeps the model's; or a range."""
+    """Read a batch size or range: -1 for `auto`, None for 0, which keeps the model's."""
     if isinstance(value, str) and value.strip().lower() == "auto":
         return ANY
     sizes = size_range(value)
@@ -122,7 +122,7 @@ def share(value: object, place: str) -> float:
 
 
 def milliseconds(value: object, place: str) -> float:
-    """Read a time in milliseconds; 0 stands for any."""
+    """Read a time in milliseconds; 0 means no limit."""
     try:
         found = number(value, place)
     except ConfigError:

@@ -15,9 +15,9 @@ def json_text(value: str, place: str) -> Json:
     """Decode JSON strictly: no NaN or infinity, no key twice in one object.
 
     Raises:
-        ConfigError: with line and column where the text is not JSON.
+        ConfigError: with line and column, if the text is not JSON.
     """
-    # Python's reader takes the last of two equal keys and NaN; either hides a mistake.
+    # Python's reader accepts NaN, and the last of two equal keys; either hides a mistake.
     twice: list[str] = []
 
     def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -45,7 +45,7 @@ def _not_finite(word: str) -> None:
 
 
 def mapping(value: object, place: str, expected: str) -> Mapping[str, Any]:
-    """Read an object, or the text of one."""
+    """Read an object, or its text."""
     found = json_text(value, place) if isinstance(value, str) else value
     if not isinstance(found, Mapping):
         raise fault(place, value, expected)
@@ -64,7 +64,7 @@ def plugin_config(value: object, place: str) -> Mapping[str, str]:
 
 
 def _property(value: object, place: str) -> str:
-    # OpenVINO's words for booleans; Python's own "True" it would refuse.
+    # OpenVINO's words for booleans; it refuses Python's "True".
     if isinstance(value, bool):
         return "YES" if value else "NO"
     if isinstance(value, str | int | float):
@@ -73,5 +73,5 @@ def _property(value: object, place: str) -> str:
 
 
 def params(value: object, place: str) -> Mapping[str, Json]:
-    """Read an object of any JSON; numbers, booleans and texts keep their types."""
+    """Read an object with any JSON values; numbers, booleans and texts keep their types."""
     return dict(mapping(value, place, 'an object such as {"threshold": 0.5}'))

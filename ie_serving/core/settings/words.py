@@ -21,8 +21,8 @@ _BOOLEANS = {
 
 NO_LIBRARY = ("", "false", "no", "off", "0")
 _BUILT_IN = re.compile(r"(?:.*/)?libcpu_extension(?:_[a-z0-9]+)?\.so")
-"""The extension that came with OpenVINO until 2020, and that the server of 2020 loaded by default.
-OpenVINO has had its operations built in since, so ignoring this name loses nothing."""
+"""The extension of OpenVINO until 2020, which the server of 2020 loaded by default. Later releases
+have its operations built in, so this name is ignored."""
 
 
 def boolean(value: object, place: str) -> bool:
@@ -63,7 +63,7 @@ def address(value: object, place: str) -> str:
 
 
 def addresses(value: object, place: str) -> str:
-    """Read addresses or host names, separated by commas; blanks around them go."""
+    """Read addresses or host names, separated by commas; blanks around them are dropped."""
     given = [address(part.strip(), place) for part in str(value).split(",")]
     if not all(given):
         raise fault(place, value, "addresses or host names, separated by commas")
@@ -72,7 +72,7 @@ def addresses(value: object, place: str) -> str:
 
 def url_path(value: object, place: str) -> str:
     """Read the path of a REST route."""
-    # A question mark or a # would end it in every request: such a path is unreachable.
+    # A path with a question mark or a # is unreachable: either ends the path of a request.
     if not isinstance(value, str) or not re.fullmatch(r'/[!"$->@-~]+', value):
         raise fault(place, value, "a path that begins with /, without ? and #, such as /metrics")
     return value
@@ -103,23 +103,23 @@ def directory(value: object, place: str) -> Path:
 
 
 def files(value: object, place: str) -> tuple[str, ...]:
-    """Read paths of files that are there, separated by commas or as a list; made absolute."""
+    """Read paths of existing files, separated by commas or as a list; made absolute."""
     given = value if isinstance(value, list) else text(value, place).split(",")
     paths = [Path(text(each, place).strip()).absolute() for each in given]
     for path in paths:
-        if not os.path.isfile(path):  # unlike Path's, it is no error for a name that is too long
+        if not os.path.isfile(path):  # unlike Path's, it takes a name that is too long
             raise fault(place, str(path), "a file that exists")
     return tuple(map(str, paths))
 
 
 def existing_file(value: object, place: str) -> Path:
-    """Read the path of a file that is there; made absolute."""
+    """Read the path of an existing file; made absolute."""
     (path,) = files([value], place)
     return Path(path)
 
 
 def file_to_write(value: object, place: str) -> Path:
-    """Read the path of a file that can be made or overwritten; made absolute."""
+    """Read the path of a file that can be created or overwritten; made absolute."""
     path = directory(value, place)
     written = path if path.exists() else path.parent
     if path.is_dir() or not os.access(written, os.W_OK):
@@ -137,7 +137,7 @@ def library(value: object, place: str) -> str:
 
 
 def resolved(base_path: str, origin: Path) -> str:
-    """Give `base_path` as it is when it is absolute or a URL, else below `origin`."""
+    """Give `base_path` unchanged if it is absolute or a URL, else below `origin`."""
     return base_path if "://" in base_path else str(origin / base_path)
 
 
@@ -150,7 +150,7 @@ def file_name(value: object, place: str) -> str:
 
 
 def log_level(value: object, place: str) -> str:
-    """Read a log level, in any case; the names of other servers become the nearest of ours."""
+    """Read a log level in any case; names of other servers become the nearest level."""
     word = value.strip().upper() if isinstance(value, str) else ""
     word = _LEVEL_OF.get(word, word)
     if word not in LOG_LEVELS:
@@ -159,7 +159,7 @@ def log_level(value: object, place: str) -> str:
 
 
 def log_level_or_info(value: object, place: str) -> str:
-    """Read a log level; a word that is none means INFO, as in the server of 2020."""
+    """Read a log level; any other word means INFO, as in the server of 2020."""
     try:
         return log_level(value, place)
     except ConfigError:
@@ -167,7 +167,7 @@ def log_level_or_info(value: object, place: str) -> str:
 
 
 def one_of(*words: str) -> Parser[str]:
-    """Make a parser of one word out of `words`, which are in lower case; any case is taken."""
+    """Make a parser of one of `words`, which are in lower case; accepts any case."""
 
     def parse(value: object, place: str) -> str:
         word = value.strip().lower() if isinstance(value, str) else ""
@@ -179,10 +179,10 @@ def one_of(*words: str) -> Parser[str]:
 
 
 def meant_by(words: Mapping[str, bool]) -> Parser[bool]:
-    """Make a parser of a boolean that another server spells as one of two `words`."""
+    """Make a parser of a boolean that another server spells by two `words`."""
 
     def parse(value: object, place: str) -> bool:
-        """Take one of the words as it is spelt there."""
+        """Read one of the words in the other server's spelling."""
         if not isinstance(value, str) or value not in words:
             raise fault(place, value, f"one of {', '.join(words)}")
         return words[value]

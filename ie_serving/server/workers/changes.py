@@ -1,4 +1,4 @@
-"""Changes the configuration of all workers: one of them leads each change, the others follow it.
+"""Changes the configuration of all workers: one worker leads each change, the others follow it.
 
     leader                                  every other worker
     takes the lock
@@ -11,15 +11,15 @@
     takes the change off its board
     releases the lock
 
-Any worker can lead; the lock of the kernel decides which one does, and goes with its process. A
-worker that finds by the ledger that it is behind applies the newest configuration by itself. So:
+Any worker can lead: the one that gets the kernel's lock, which ends with its process. A worker that
+is behind the ledger applies the newest configuration without a leader. So:
 
 - The leader dies, hangs or gives up before it commits: the others see that its board no longer has
   the change, or that the leader is silent, and undo their preparation.
 - The leader dies after it has committed: the others see the commit in the ledger, and commit.
-- A worker that dies is not waited for: its replacement begins with the newest configuration.
-- A silent worker refuses a change that has to be prepared, since it would answer differently from
-  the rest. A change that is not all-or-nothing is made without it, and it catches up.
+- A worker that dies delays nothing: its replacement begins with the newest configuration.
+- A silent worker makes a change fail that has to be prepared, since it would answer differently
+  from the rest. A change that is not all-or-nothing is made without it, and it catches up.
 """
 
 import asyncio
@@ -40,16 +40,16 @@ from ie_serving.telemetry.log.logs import Event
 log = logging.getLogger(__name__)
 
 COMMIT_S: Final = 10.0
-"""Seconds for a commit, which takes milliseconds; then the change is answered without that worker.
-Less than the limit of a REST request, whose client would be told that nothing has changed."""
+"""Seconds for a worker to commit, which takes milliseconds; then the leader answers without it.
+Less than the limit of a REST request, whose client would get an error despite the change."""
 ASK_S: Final = 0.02
-"""Seconds between two tries to get the lock: the kernel does not notify. Changes take longer, and
-rarely does one wait."""
+"""Seconds between two tries to get the lock, since the kernel does not notify. Changes take longer,
+and rarely wait for each other."""
 
 Wanted = Any
-"""What all workers change to, of a class that pickle can copy."""
+"""The configuration that all workers change to, of a class that pickle can copy."""
 Agreed = Callable[[], Awaitable[None]]
-"""Awaited when all is prepared, just before names change hands; raises to undo the change."""
+"""Awaited once a worker is prepared, before it switches to the new versions; raises to undo."""
 
 
 class How(Enum):
@@ -74,7 +74,7 @@ class Changes:
         member: this worker.
         ledger: numbers of changes.
         apply: changes this worker.
-        newest: returns what some worker has changed to last.
+        newest: returns the configuration that a worker has applied last.
     """
 
     def __init__(
@@ -90,9 +90,9 @@ class Changes:
         self._not_applied = ""
 
     async def begin(self) -> None:
-        """Enter the phase OPEN, and have the newest configuration from now on."""
+        """Enter the phase OPEN, and keep up with the newest configuration from now on."""
         self._member.watch(self._look)
-        # Open before it looks: the leader of a change sees that, or this worker sees its commit.
+        # Shown before looking: the leader sees this worker, or this worker the leader's commit.
         self._member.show(phase=Phase.OPEN, applied=self._ledger.number)
         async with self._changing:
             await self._catch_up()
@@ -128,10 +128,10 @@ class Changes:
     async def _all_agreed(self, how: How, number: int) -> None:
         if how is not How.BY_MODEL:
             await self._member.until(partial(self._are_prepared, number))
-        self._ledger.number = number  # which the models, that commit now, write to the ledger
+        self._ledger.number = number  # which the models write to the ledger as they commit
 
     def _are_prepared(self, number: int) -> bool:
-        """Return whether all other workers are prepared. Raises: ServingError, if one cannot be."""
+        """Return whether all other workers are prepared. Raises: ServingError, of one that fails."""
         for slot, board in self._member.open.items():
             self._member.check(slot)
             if error := _refusal(board, number):
@@ -158,7 +158,7 @@ class Changes:
     # -- changes that another worker leads ---------------------------------------------------
 
     def _check_leader(self) -> None:
-        """See that the worker that leads a change is not silent. Raises: Silent."""
+        """Check that the leader of a change is not silent. Raises: Silent."""
         for slot, board in self._member.boards.items():
             if board.change:
                 self._member.check(slot)
@@ -170,7 +170,7 @@ class Changes:
             self._following = asyncio.ensure_future(self._follow())
 
     def _shown(self) -> Change | None:
-        """Return the change that another worker leads; None if this one has followed it already."""
+        """Return the change that another worker leads; None if already followed."""
         changes = (board.change for board in self._member.boards.values())
         new = [each for each in changes if each and each.number > self._member.own.answer.number]
         return max(new, key=lambda each: each.number, default=None)

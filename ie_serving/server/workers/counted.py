@@ -1,9 +1,9 @@
-"""Carries the counters of ended workers on, so that the sum over all workers never falls.
+"""Keeps the counters of ended workers, so that the sum over all workers never falls.
 
-To Prometheus a falling sum looks like a restart of the whole server, and `rate()` would count the
-other workers' numbers again. So each worker stores its counters in its slot whenever it tells them,
-and the worker that replaces it adds them to its own. Counts between the last page and a worker's
-death are lost, as with any process.
+Prometheus takes a falling sum for a restart of the whole server, and `rate()` would count the other
+workers' numbers again. So each worker stores its counters in its slot whenever it reports them, and
+its replacement adds them to its own. Counts between the last scrape and a worker's death are lost,
+as with any process.
 """
 
 import pickle
@@ -29,15 +29,15 @@ class Counted:
         self.before = _stored(self._places[slot])
 
     def store(self, own: Numbers) -> None:
-        """Store the counters of this worker, before they are told."""
-        with suppress(OSError):  # no memory: a replacement begins with those stored before
+        """Store the counters of this worker, before a scrape reports them."""
+        with suppress(OSError):  # no memory: a replacement begins with the previous ones
             self._places[self._slot].write(pickle.dumps(_sum([self.before, own])))
 
     def of_the_gone(self, told: Mapping[int, Numbers]) -> Numbers:
-        """Return the counters that are on no worker's page.
+        """Return the counters of ended workers that no running worker includes.
 
         Args:
-            told: `before` of each worker whose page is there, by slot.
+            told: `before` of each worker in the scrape, by slot.
         """
         missing = (place for slot, place in enumerate(self._places) if slot not in told)
         return _sum([*told.values(), *map(_stored, missing)])

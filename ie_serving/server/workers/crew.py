@@ -123,22 +123,22 @@ class Crew:
 
     Args of the constructor:
         size: number of workers.
-        place: makes a place.
+        place: creates storage that outlives a worker.
 
     Attributes:
-        boards: what each worker publishes to the others (`member.py`).
-        shown: number that grows at the beginning and at the end of each write to a board, by which
-            others notice a change; odd while the board is being written.
-        configurations, answering: what each worker leaves to its replacement.
+        boards: the state that each worker publishes to the others (`member.py`).
+        shown: grows at the beginning and at the end of each write to a board, by which the other
+            workers notice a change; odd during the write.
+        configurations, answering: state of each worker for its replacement.
         applied: number of the configuration that each worker has applied last (`ledger.py`).
         beats: grows each second while the event loop of a worker runs (`member.py`).
         connections: number of each worker's connections, or NOT_ACCEPTING (`spread.py`).
-        given, taken: connections that were handed over: from one slot to another (a row for each
-            giver), and how many each has received.
-        counted: each slot's counters when they were told last (`counted.py`).
+        given, taken: counts of connections handed from one slot to another (a row for each giver),
+            and received by each slot.
+        counted: each slot's counters at the last scrape (`counted.py`).
         log_level: number of the level that was last requested; 0: none was.
-        lock: file whose lock is held while the configuration of all is changed (`changes.py`).
-        changes: number of the change that was begun last.
+        lock: file whose lock is held during a change of all workers' configuration (`changes.py`).
+        changes: number of the last change that began.
     """
 
     def __init__(self, size: int, place: Callable[[], Keeper]) -> None:
@@ -168,10 +168,10 @@ class Crew:
         return next(slot for slot in range(self.size) if slot not in taken)
 
     def left(self, slot: int) -> None:
-        """Record, in the arbiter, that the worker of a slot has ended: the others forget it.
+        """Record, in the arbiter, that the worker of a slot has ended, and notify the others.
 
-        Connections that were being handed to it go to another worker. Other descriptors are closed,
-        which ends the wait of the worker at the other end.
+        Connections in transit to it go to another worker. Other descriptors in its mailbox are
+        closed, which ends the wait of the worker at the other end.
         """
         self.connections[slot] = NOT_ACCEPTING
         self.boards[slot].clear()
@@ -205,7 +205,7 @@ class Crew:
         return sum(self.given[giver * self.size + slot] for giver in range(self.size))
 
     def forget(self) -> None:
-        """Discard what workers have left: the next start counts as the first."""
+        """Discard the state left for replacements: the next start counts as the first."""
         for place in (*self.configurations, *self.answering):
             place.clear()
 

@@ -1,7 +1,7 @@
-"""The configurations that the workers have applied last: each one's copy, and its number.
+"""The ledger: each worker's copy of the configuration that it has applied last, with its number.
 
 Each change of all workers has a number, one above the previous. A replacement begins with the copy
-of the highest number, and a worker that has missed a change notices that by the numbers.
+of the highest number, and a worker with a lower number knows that it has missed a change.
 """
 
 from collections.abc import Iterable
@@ -10,12 +10,12 @@ from ie_serving.server.workers.crew import Crew, Keeper
 
 
 class Ledger:
-    """One worker's access to the ledger. As `config.files.succession.Place`.
+    """One worker's access to the ledger. Implements `config.files.succession.Place`.
 
     Args of the constructor:
         crew: shared state of all workers.
         slot: the worker's.
-        is_first: the whole server starts: copies of others do not apply to this worker.
+        is_first: the whole server starts, so other workers' copies do not apply.
 
     Attributes:
         crew, slot: as given.
@@ -35,20 +35,20 @@ class Ledger:
 
     @property
     def is_behind(self) -> bool:
-        """Whether another worker has applied a change that this one has not."""
+        """Whether another worker has applied a change that this worker has not."""
         return self.newest > self.number
 
     def has(self, number: int) -> bool:
-        """Return whether the change of this number is the last that some worker has applied."""
+        """Return whether a worker's last applied change has this number."""
         return number in self.crew.applied.all()
 
     def read(self) -> bytes:
-        """Return the newest copy, and record its number as applied here."""
+        """Return the newest copy, and record its number as applied by this worker."""
         self.number = self.newest
         return b"" if self._is_first else self.newest_copy()
 
     def newest_copy(self) -> bytes:
-        """Return the newest copy, this worker's own among equals; empty if there is none."""
+        """Return the newest copy, preferring this worker's own; empty if there is none."""
         applied = self.crew.applied.all()
         slots = sorted(range(self.crew.size), key=lambda slot: (-applied[slot], slot != self.slot))
         return _first_of(self.crew.configurations[slot] for slot in slots)
@@ -64,12 +64,12 @@ class Ledger:
             self.crew.applied[self.slot] = self.number
 
     def clear(self) -> None:
-        """Forget the own copy."""
+        """Discard this worker's copy."""
         self.crew.configurations[self.slot].clear()
 
 
 class Answering:
-    """The versions that serve, as this slot's worker has left them, or else another worker.
+    """The serving versions, as recorded by this slot's last worker, or else by another worker.
 
     Args of the constructor: as of `Ledger`.
     """
@@ -88,7 +88,7 @@ class Answering:
         self._own.write(data)
 
     def clear(self) -> None:
-        """Forget the own one."""
+        """Discard this worker's record."""
         self._own.clear()
 
 

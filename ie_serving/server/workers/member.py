@@ -20,13 +20,13 @@ BEAT_S: Final = 1.0
 """Seconds between two checks of the boards without a message: a message to a full mailbox is not
 sent again. A check reads one number for each worker."""
 SOON_S: Final = 0.01
-"""Seconds for which changes of the own board are gathered: a thousand models may load within
-seconds, and each write contains all of them."""
+"""Seconds for which changes of this worker's board are collected before a write, which contains all
+models: a thousand may load within seconds."""
 SILENT_BEATS: Final = 15
-"""Own beats without one of another worker, after which that worker counts as stopped or hung. Work
-on its event loop takes milliseconds, but a library import or unpickling in a thread may keep the
-interpreter for seconds. Counted in own beats, not in seconds of a clock, which goes on while the
-whole server is suspended. Shorter than the limit of a REST request."""
+"""This worker's beats without a beat of another worker, after which that worker counts as stopped
+or hung. Work on its event loop takes milliseconds, but an import or unpickling in a thread may hold
+the GIL for seconds. Counted in beats, not in seconds, since a clock continues while the whole
+server is suspended. Shorter than the limit of a REST request."""
 
 _NOT_SEEN: Final = -1
 
@@ -94,12 +94,8 @@ class Board:
 class Member:
     """This worker, as a member of the crew. Lives on one event loop.
 
-    Args of the constructor:
-        crew: shared state of all workers.
-        slot: this worker's.
-
     Attributes:
-        boards: of the other running workers, by slot, as they were read last.
+        boards: of the other running workers, by slot, as last read.
     """
 
     def __init__(self, crew: Crew, slot: int) -> None:
@@ -120,10 +116,10 @@ class Member:
     # -- life --------------------------------------------------------------------------------
 
     def begin(self, statuses: Callable[[], Mapping[str, Sequence[VersionStatus]]]) -> None:
-        """Start to read messages and to publish the own board.
+        """Start to read messages and to publish this worker's board.
 
         Args:
-            statuses: returns those of this worker's versions, whenever the board is written.
+            statuses: returns the statuses of this worker's versions; called at each write.
         """
         self._statuses = statuses
         self.crew.beats[self.slot] += 1
@@ -149,12 +145,12 @@ class Member:
         return self._own
 
     def show(self, **what: Any) -> None:  # noqa: ANN401
-        """Publish this worker's state at once, with other values of some fields of its board."""
+        """Change some fields of this worker's board, and publish it at once."""
         self._own = replace(self._own, **what)
         self._write()
 
     def changed(self) -> None:
-        """Publish soon that a version has changed its state."""
+        """Publish a version's changed state within `SOON_S`."""
         if self._writing is None:
             self._writing = asyncio.get_running_loop().call_later(SOON_S, self._write)
 
@@ -185,11 +181,11 @@ class Member:
             await self._news.wait()
 
     def notify(self) -> None:
-        """Have `until` call its functions again."""
+        """Make `until` call its functions again."""
         self._news.set()
 
     def look(self) -> None:
-        """Read the boards that have changed, and tell those who watch."""
+        """Read the boards that have changed, and call the watchers."""
         self.read_boards()
         for watcher in self._watchers:
             watcher()
@@ -210,7 +206,7 @@ class Member:
         self.boards = boards
 
     def show_changes(self) -> None:
-        """Publish now what `changed` has been told."""
+        """Publish changes at once that `changed` has scheduled."""
         if self._writing:
             self._write()
 
@@ -248,7 +244,7 @@ class Member:
         return self._missed[slot] >= SILENT_BEATS and has_not_beaten and slot in self.open
 
     def check(self, slot: int) -> None:
-        """See that the worker of `slot` is not silent. Raises: Silent."""
+        """Check that the worker of `slot` is not silent. Raises: Silent."""
         if not self.is_silent(slot):
             return
         pid = self.boards[slot].pid

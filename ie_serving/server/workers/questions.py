@@ -1,7 +1,7 @@
-"""Questions that a worker asks another: one question and one answer over a private socket pair.
+"""Remote calls between workers: one question and one answer over a private socket pair.
 
 The asking worker creates the pair and sends one end to the other's mailbox. When a worker dies, the
-system closes its end, so that the other one does not wait for it.
+system closes its end, so that the other worker does not wait for it.
 """
 
 import asyncio
@@ -23,8 +23,8 @@ ASK: Final = b"ask"
 """Message: a question; the socket to read it from comes with the message."""
 TRIES: Final = 500
 AGAIN_S: Final = 0.01
-"""Tries to send to a full mailbox, and the seconds between two: 5 s in all. The system queues few
-messages, and does not notify of free room; the reader takes microseconds for each."""
+"""Tries to send to a full mailbox, and the seconds between two tries: 5 s in all. The system queues
+few messages and does not notify of free space; the reader takes microseconds for each."""
 QUESTION_S: Final = 10.0
 """Seconds in which an asking worker has to send its question after its message."""
 READ_BYTES: Final = 1 << 18
@@ -32,7 +32,7 @@ _BROKEN: Final = (OSError, EOFError, pickle.UnpicklingError)
 """Errors of an exchange with a worker that has died meanwhile."""
 
 Handler = Callable[..., Awaitable[Any]]
-"""Receives the arguments of a question and returns the answer. Raises: any error, which is told."""
+"""Receives the arguments of a question and returns the answer. Any error is sent to the asker."""
 
 
 class Gone(NotAvailable):
@@ -83,9 +83,9 @@ class Questions:
         """Ask one worker.
 
         Raises:
-            Gone: it has died, or does not answer in `limit_s` seconds.
-            Silent: it is stopped or hangs.
-            ServingError: as its handler raised it.
+            Gone: the worker has died, or does not answer in `limit_s` seconds.
+            Silent: the worker is stopped or hangs.
+            ServingError: from the worker's handler.
         """
         member, name = self._member, self._member.name_of(slot)
         member.check(slot)

@@ -20,14 +20,14 @@ from ie_serving.server.workers.member import Member
 BACKLOG: Final = 2048
 """As `server.transport.listener.BACKLOG`."""
 NOTICED_S: Final = 0.05
-"""Seconds after which another worker that has chosen this one for a connection has sent it: only a
-few instructions lie between the choice and the sending."""
+"""Seconds within which a worker that has chosen this one for a connection has sent it: only a few
+instructions lie between the two steps."""
 ARRIVING_S: Final = 1.0
-"""Seconds of waiting for connections in transit; then it ends. The numbers sent and taken stay
-unequal if a worker was killed between sending a connection and counting it."""
+"""Longest wait for connections in transit, in seconds. The numbers sent and taken stay unequal if a
+worker was killed between sending a connection and counting it."""
 _NO_ROOM: Final = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 PAUSE_S: Final = 1.0
-"""Seconds without accepting after the system had no room for a connection, as in asyncio: the
+"""Seconds without accepting after the system lacked resources for a connection, as in asyncio: the
 socket stays readable, and the event loop would spin on it."""
 AT_ONCE: Final = 32
 """Most connections accepted in one turn of the event loop."""
@@ -42,7 +42,7 @@ class Spread:
 
     Args of the constructor:
         member: this worker.
-        count: returns its number of connections.
+        count: returns this worker's number of connections.
     """
 
     def __init__(self, member: Member, count: Callable[[], int]) -> None:
@@ -87,7 +87,7 @@ class Spread:
             self._keep(connection, connect)
 
     def stop(self, bound: socket.socket) -> None:
-        """Accept no more on `bound`. Connections that others have sent are still taken."""
+        """Stop accepting on `bound`. Connections sent by other workers are still taken."""
         number = bound.fileno()
         asyncio.get_running_loop().remove_reader(number)
         self._accepting.discard(number)
@@ -112,7 +112,7 @@ class Spread:
         return found
 
     def tell(self) -> None:
-        """Tell the other workers how many connections this one has."""
+        """Publish this worker's number of connections."""
         is_here = self._accepting or self._is_expecting
         number = self._count() + self._making + len(self._early) if is_here else NOT_ACCEPTING
         self._crew.connections[self._slot] = number
@@ -155,7 +155,7 @@ class Spread:
             asyncio.get_running_loop().add_reader(bound.fileno(), self._accept, bound)
 
     def _handed(self, connection: socket.socket, number: int) -> bool:
-        """Hand it to the worker with the fewest connections; False if that is this worker."""
+        """Hand a connection to the worker with the fewest; False if that is this worker."""
         slot = self._idlest()
         if slot == self._slot:
             return False
@@ -178,7 +178,7 @@ class Spread:
         return found
 
     def _taken(self, words: bytes, descriptor: int | None) -> None:
-        # Counted even if it was lost: otherwise it would count as in transit for ever.
+        # Lost ones count too: otherwise they would count as in transit for ever.
         self._crew.taken[self._slot] += 1
         if descriptor is None:
             return

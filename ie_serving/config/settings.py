@@ -1,7 +1,7 @@
 """The settings of the server: each is declared on its field, with the reason for its default.
 
-Those of callers, limits and the log are declared in `schema/`, those of models, engines and stores
-in their options. Dialects and files produce these values, checked, and `app/command_line.py` hands
+`schema/` declares those of callers, limits and the log; models, engines and stores have theirs in
+their options. Dialects and files produce these values, checked, and `app/command_line.py` passes
 them on.
 """
 
@@ -32,7 +32,7 @@ from ie_serving.models.configuration import ModelConfig
 from ie_serving.storage.options import StorageOptions
 
 MOST_WORKERS: Final = 256
-"""Far more than are of use, since each has every model."""
+"""Most workers: far more than are useful, since each has every model in memory."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -139,7 +139,7 @@ class ServerSettings(Access, Limits, Telling):
         2, "versions that are compiled at a time", "4", tfs="num_load_threads"
     )
     # A load cannot be interrupted; its waiters can give up.
-    # A large model on a busy machine may well take minutes: only its owner knows what is too long.
+    # A large model on a busy machine may take minutes: only its owner knows a useful limit.
     load_timeout_s: float = DELAY.setting(
         0.0,
         "seconds after which a load counts as failed, waiting for its turn included; it goes on,"
@@ -298,7 +298,7 @@ class Settings:
     """The watched configuration file; None when the model came by the command line."""
 
     engine: EngineOptions = field(default_factory=EngineOptions)
-    """How a model of the file, or of a reload, is compiled where its entry says nothing."""
+    """Default options for models of the file, or of a reload."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,7 +15,7 @@ from ie_serving.core.values.hosts import host_of, is_public
 
 COMMAND = "bridge"
 KEY, PASSWORD = "IE_SERVING_API_KEY", "IE_SERVING_MQTT_PASSWORD"
-"""Of the environment: everyone on the machine can see the arguments of a process."""
+"""Variables of the environment for secrets: other users can see a process's arguments."""
 PORT, TLS_PORT = 1883, 8883
 
 
@@ -27,10 +27,10 @@ class BridgeOptions:
     """Host and port."""
 
     topic: str
-    """Filter of the messages that are taken; `+` and `#` as MQTT has them."""
+    """Filter of the request topics; `+` and `#` as in MQTT."""
 
     answer_topic: str
-    """Where answers go; `{topic}` stands for the topic of the request."""
+    """Topic of answers; `{topic}` stands for the topic of the request."""
 
     url: str
     """Of the server's REST port."""
@@ -42,7 +42,7 @@ class BridgeOptions:
     """Of the subscription and of the answers: 0, 1 or 2."""
 
     client_id: str
-    """Name at the broker; with one the broker keeps messages while the bridge is away."""
+    """Client id at the broker; with one the broker keeps messages while the bridge is down."""
 
     username: str
     password: str
@@ -52,17 +52,16 @@ class BridgeOptions:
     """At the server; empty for none."""
 
     tls_ca: str | None
-    """File with the certificates by which the broker's is verified; `""` takes the system's; None
-    speaks without TLS."""
+    """File of certificates that verify the broker's; `""` uses the system's; None disables TLS."""
 
     timeout_s: float
     """Longest time of one request to the server."""
 
     retry_s: float
-    """For how long a request is tried again while the server is away or has no room."""
+    """Seconds for which a request is retried while the server is down or overloaded."""
 
     def exposed(self) -> Iterator[tuple[str, str]]:
-        """Give the credentials that strangers can read on their way, and the host they go to."""
+        """Give the credentials that go unencrypted over the network, and the host they go to."""
         broker, server = self.broker[0], host_of(self.url)
         if self.username and self.tls_ca is None and is_public(broker):
             yield "password", broker
@@ -78,7 +77,7 @@ def parse(argv: Sequence[str], environ: Mapping[str, str]) -> BridgeOptions:
         environ: of the process.
 
     Raises:
-        ConfigError: a flag has a value that it cannot have.
+        ConfigError: a flag has an invalid value.
         SystemExit: `--help`, or flags that do not belong here.
     """
     given = parser().parse_args(argv[1:])

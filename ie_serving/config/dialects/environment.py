@@ -18,7 +18,7 @@ from ie_serving.storage.options import GcsOptions, MinioOptions, S3Options, Stor
 
 LOG_LEVEL = "LOG_LEVEL"
 ENDPOINTS_OF_BOTO3 = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
-"""Variables that boto3 itself reads where no endpoint is given, the one that counts first."""
+"""Variables that boto3 reads if no endpoint is given; the first that is set counts."""
 
 
 def read(settings: Iterable[Setting], environ: Mapping[str, str], faults: Faults) -> dict[str, Any]:
@@ -43,7 +43,7 @@ def read(settings: Iterable[Setting], environ: Mapping[str, str], faults: Faults
 
 
 def warnings(environ: Mapping[str, str]) -> list[str]:
-    """Name the variables that are taken although they are wrong."""
+    """Give a warning for each variable that is accepted although its value is wrong."""
     given = environ.get(LOG_LEVEL)
     if not given:
         return []
@@ -62,14 +62,14 @@ def storage_options(
     own_hosts_are_plain: bool = False,
     **more: int,
 ) -> StorageOptions:
-    """Read how each store is reached.
+    """Read the connection options of each store.
 
     Args:
         environ: the process's environment.
         faults: takes the faults, by variable.
-        cache_dir: None takes `ie_serving` in the user's cache directory.
-        own_hosts_are_plain: whether an endpoint without a scheme that is not public is HTTP, as in
-            OpenVINO Model Server; else each without one is HTTPS.
+        cache_dir: None means `ie_serving` in the user's cache directory.
+        own_hosts_are_plain: whether a private endpoint without a scheme is HTTP, as in OpenVINO
+            Model Server; otherwise each endpoint without a scheme is HTTPS.
         more: other fields of the options, which have flags instead of variables.
     """
     found = read(STORES, environ, faults)
@@ -94,15 +94,15 @@ def _s3(
 
 
 def _gcs(given: dict[str, Any]) -> dict[str, Any]:
-    # The variable names an emulator, and emulators beside the server speak HTTP.
+    # The variable names an emulator; emulators on private hosts use HTTP.
     endpoint = given.get("endpoint", "")
     return {**given, "endpoint": _with_scheme(endpoint, _is_https(endpoint, True))}
 
 
-# A proxy or another store may stand behind an endpoint that is written as a URL, so its explicit
-# scheme takes precedence over the switch.
+# The explicit scheme of an endpoint takes precedence over the switch, since a proxy or another
+# store may be behind it.
 def _minio(given: dict[str, Any]) -> dict[str, Any]:
-    """Split the endpoint: its scheme, where it has one, says whether the store speaks TLS."""
+    """Split the endpoint: its scheme, if any, decides whether the store uses TLS."""
     secure = given.get("secure", True)
     scheme, _, host = _with_scheme(given.get("endpoint", ""), secure).partition("://")
     return {
@@ -113,12 +113,12 @@ def _minio(given: dict[str, Any]) -> dict[str, Any]:
 
 
 def _is_https(endpoint: str, own_hosts_are_plain: bool) -> bool:
-    """Tell how an endpoint is reached about which nothing is said."""
+    """Tell whether an endpoint without a scheme uses HTTPS."""
     return not own_hosts_are_plain or is_public(host_of(endpoint))
 
 
 def _with_scheme(endpoint: str, https: bool) -> str:
-    """Put `http` or `https` before an endpoint that has no scheme of its own."""
+    """Put `http` or `https` before an endpoint without a scheme."""
     if not endpoint or "://" in endpoint:
         return endpoint
     return f"{'https' if https else 'http'}://{endpoint}"

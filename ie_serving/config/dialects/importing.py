@@ -31,7 +31,7 @@ def run(argv: Sequence[str]) -> list[str]:
         argv: without the program's name and `WORDS`.
 
     Raises:
-        ConfigError: every fault of the file, or that it is no other server's.
+        ConfigError: every fault of the file, or the file is not of another server.
         SystemExit: `--help`, or flags that do not belong here.
     """
     parser = argparse.ArgumentParser(
@@ -92,5 +92,5 @@ def _of_pipelines(top: Mapping[str, Any]) -> Translated:
 
 
 def entry(model: ModelConfig, keys: Mapping[str, Any]) -> dict[str, Any]:
-    """Give the entry of a model: its place, and `keys`."""
+    """Give the entry of a model: its base path, and `keys`."""
     return {"config": {"name": model.name, "base_path": model.base_path, **keys}}

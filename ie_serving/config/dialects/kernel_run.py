@@ -25,9 +25,9 @@ class KernelRun:
 
     Attributes:
         directory: of the version.
-        options: with the kernel.
+        options: of the engine, for the kernel.
         input: file of the request; None reads standard input.
-        raw: the request is bytes for the kernel, as of `:invoke`, and so is the answer.
+        raw: request and answer are bytes of the kernel, as with `:invoke`.
     """
 
     directory: Path
@@ -79,7 +79,7 @@ def parser() -> argparse.ArgumentParser:
     run.add_argument(
         "--raw", action="store_true", help="the input is bytes for the kernel, as of :invoke"
     )
-    # The user of the command wants this code to run: another flag would protect no one.
+    # The command's purpose is to run this code: requiring another flag would protect nothing.
     run.add_argument(
         "--allow_python", nargs="?", default="true", const="true", help="true; false runs nothing"
     )

@@ -23,7 +23,7 @@ def run(argv: Sequence[str], read_password: Callable[[], str]) -> list[str]:
         read_password: gives the password of a user.
 
     Raises:
-        ConfigError: a name, right or pattern that a line cannot have.
+        ConfigError: a name, right or pattern is not valid in a line.
         SystemExit: `--help`, or flags that do not belong here.
     """
     given = parser().parse_args(argv[1:])
@@ -42,7 +42,7 @@ def parser() -> argparse.ArgumentParser:
     asked = made.add_subparsers(dest="what", required=True, metavar="{new,password}")
     for what, meaning in (
         ("new", "make a key; print it, and the line of its hash for --api_key_file"),
-        # Not as an argument, which everyone on the machine can see among its processes.
+        # Not as an argument, which other users can see in the list of processes.
         ("password", "read a password from standard input; print the line of its hash"),
     ):
         command = asked.add_parser(what, help=meaning)

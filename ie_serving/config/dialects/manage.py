@@ -1,4 +1,4 @@
-"""The configuration management of OpenVINO Model Server: lists models, edits the file, and ends.
+"""Manages the configuration as OpenVINO Model Server does: lists models, edits the file, and ends.
 
     ie_serving --list_models --model_repository_path /models
     ie_serving --add_to_config --config_path /models/config.json --model_name resnet
@@ -20,17 +20,17 @@ from ie_serving.core.values.errors import ConfigError
 
 LIST, ADD, REMOVE = "list_models", "add_to_config", "remove_from_config"
 REPOSITORY_VARIABLE = "OVMS_MODEL_REPOSITORY_PATH"
-"""Of the environment: where the models lie, unless the flag says it."""
+"""Variable with the directory of the models, used without the flag."""
 FILE = "config.json"
 FLAGS = (LIST, ADD, REMOVE, "config_path", "model_name", "model_path", "model_repository_path")
 DEEPEST = 8
-"""How deep directories of a repository are looked through for models: a name of a model may have
-slashes, as `organisation/model`, and links may go in a circle."""
+"""Deepest directory level that is searched for models: a model's name may have slashes, as
+`organisation/model`, and links may form a cycle."""
 
 
 def is_asked(argv: Sequence[str]) -> bool:
     """Tell whether a command line manages the configuration instead of serving."""
-    # Found before parsing: these flags come without a command, which the parser would require.
+    # Detected before parsing: these flags have no command, which the parser requires.
     names = {argument.partition("=")[0] for argument in argv}
     return bool(names & {f"--{name}" for name in (LIST, ADD, REMOVE)})
 
@@ -86,7 +86,7 @@ def _file(given: argparse.Namespace, repository: str) -> Path:
 
 
 def _from(file: Path, model_path: str) -> str:
-    """Give the path as written in the file, where a relative path begins at the file."""
+    """Give the path for the file, in which a relative path begins at the file's directory."""
     if "://" in model_path or os.path.isabs(model_path):
         return model_path
     return os.path.relpath(Path.cwd() / model_path, file.parent)
@@ -106,7 +106,7 @@ def _models(repository: Path) -> Iterator[str]:
 
 
 def _holds_any(directory: Path) -> bool:
-    """Tell whether anything lies in a version; nothing does that this user may not see."""
+    """Tell whether a version directory has entries; without permission it counts as empty."""
     with suppress(OSError), os.scandir(directory) as found:
         return next(found, None) is not None
     return False

@@ -25,12 +25,12 @@ ALIASES: Mapping[str, str] = {
 
 
 def is_meant(argv: Sequence[str]) -> bool:
-    """Tell whether a command line is one of the original, which has no word before its flags."""
+    """Tell whether a command line is OpenVINO Model Server's, which begins with a flag."""
     return bool(argv) and argv[0].startswith("--")
 
 
 def with_command(argv: Sequence[str]) -> list[str]:
-    """Put `config` or `model` first where it is left out: the original has no such words."""
+    """Put `config` or `model` first, which OpenVINO Model Server's command lines lack."""
     names = {argument.partition("=")[0] for argument in argv}
     if not is_meant(argv):
         return list(argv)
@@ -40,8 +40,8 @@ def with_command(argv: Sequence[str]) -> list[str]:
     return ["model", *given] if names & {"--model_name", "--model_path"} else list(argv)
 
 
-# The original serves gRPC only where its port is given; here it has a default, which must not stand
-# in the way of a REST port of the same number.
+# OpenVINO Model Server serves gRPC only if its port is given; here the port has a default, which
+# must not conflict with a REST port of the same number.
 def _without_grpc(argv: Sequence[str], names: Collection[str]) -> list[str]:
     taken = str(ServerSettings().port)
     follows = ("--rest_port", taken) in itertools.pairwise(argv)
@@ -52,7 +52,7 @@ def _without_grpc(argv: Sequence[str], names: Collection[str]) -> list[str]:
 def workers(given: Mapping[str, str], processors: int, faults: Faults) -> tuple[int, list[str]]:
     """Give the number of workers that old flags set, 1 without any, and the warnings.
 
-    More processes than processors are of no use, and each has every model in memory.
+    More processes than processors gain nothing, and each has every model in memory.
     """
     asked = [name for name in OLD_WORKERS if name in given]
     read = numbers.integer(0, 10_000)
@@ -64,13 +64,13 @@ def workers(given: Mapping[str, str], processors: int, faults: Faults) -> tuple[
 
 
 def not_taken(given: Mapping[str, str], why: str) -> str:
-    """Say of old flags for workers that one worker serves."""
+    """Give the warning that one worker serves despite old flags for several."""
     flags = " and ".join(f"--{name}" for name in OLD_WORKERS if name in given)
     return f"{flags}: one process serves, since {why}"
 
 
 def metrics_enabled(given: Mapping[str, str], in_file: bool | None, faults: Faults) -> bool | None:
-    """Tell whether a flag, or else the file, enables metrics; None where neither does."""
+    """Tell whether a flag, or else the file, enables metrics; None if neither says so."""
     if METRICS_ENABLE not in given:
         return in_file
     return bool(faults.take(words.boolean, given[METRICS_ENABLE], f"--{METRICS_ENABLE}"))

@@ -22,7 +22,7 @@ from ie_serving.core.settings.kinds import BOOLEAN
 
 CONFIG, MODEL_COMMAND, CHECK, TUNE_COMMAND = "config", "model", "check", "tune"
 JSON = "json"
-"""Flag of `check` alone, which is no setting: it says how to print."""
+"""Flag of `check` for JSON output; it is not a setting."""
 
 OWN_FLAGS: Mapping[str, tuple[Setting, ...]] = {
     CONFIG: (CONFIG_PATH, *FOR_ALL),
@@ -30,8 +30,8 @@ OWN_FLAGS: Mapping[str, tuple[Setting, ...]] = {
     CHECK: (CONFIG_PATH, *(setting for setting in MODEL if setting.flag)),
     TUNE_COMMAND: (CONFIG_PATH, *TUNE, *(setting for setting in MODEL if setting.flag)),
 }
-"""Settings whose flags only this command takes; those of `SERVER` belong to all. `check` and `tune`
-are one of the first two, as their flags say."""
+"""By command: settings whose flags only it takes; all commands take those of `SERVER`. `check` and
+`tune` count as `config` or `model`, as their flags decide."""
 
 
 def names(command: str) -> dict[str, str]:
@@ -78,7 +78,7 @@ def parser(argv: Sequence[str]) -> argparse.ArgumentParser:
         (TUNE_COMMAND, "measure which settings of one model win on this machine, and print them"),
     ):
         command = commands.add_parser(name, help=meaning)
-        if name in argv:  # to make the eighty flags of a command takes longer than to parse them
+        if name in argv:  # creating a command's eighty flags takes longer than parsing them
             _add_flags(command, name)
         if name == CHECK:
             command.add_argument(f"--{JSON}", action="store_const", const=True, help="for programs")
@@ -112,7 +112,7 @@ def _add_others(
 def _add_flag(group: "argparse.ArgumentParser | argparse._ArgumentGroup", setting: Setting) -> None:
     flag, metavar, text = f"--{setting.flag}", setting.form, setting.help
     if setting.form == BOOLEAN.form:
-        # As TensorFlow Serving's users write it: bare, or with a value.
+        # As in TensorFlow Serving: bare, or with a value.
         group.add_argument(flag, nargs="?", const="true", metavar=metavar, help=text)
     else:
         group.add_argument(flag, metavar=metavar, help=text)

@@ -26,7 +26,7 @@ class TfsFlag:
 
     Attributes:
         default: the original's; its type is that of the flag's values.
-        own_meaning: where the flag has no setting of ours, or means it in other units or words.
+        own_meaning: for a flag without a setting of ours, or with other units or words.
         is_long: whether a whole number has 64 bits instead of 32.
     """
 
@@ -37,13 +37,13 @@ class TfsFlag:
 
     @property
     def kind(self) -> str:
-        """The original's word for the type of its values."""
+        """The original's name of the type of its values."""
         kind = {bool: "bool", int: "int32", float: "float", str: "string"}[type(self.default)]
         return "int64" if self.is_long else kind
 
     @property
     def meaning(self) -> str:
-        """The meaning of the flag; empty when it has no effect here."""
+        """The meaning of the flag; empty if it has no effect here."""
         setting = BY_TFS.get(self.name)
         return self.own_meaning or (setting.meaning if setting else "")
 
@@ -168,7 +168,7 @@ READ: Mapping[str, Callable[[Any], Any]] = {
     "num_load_threads": lambda threads: max(threads, 0) or ServerSettings.load_threads,
     "num_request_iterations_for_warmup": lambda number: max(number, 1),
 }
-"""How the value of a flag becomes that of its setting, where the two differ."""
+"""Conversions of a flag's value to its setting's, where the two differ."""
 
 _PARSERS: Mapping[str, Parser[Value]] = {
     "bool": words.boolean,
@@ -184,7 +184,7 @@ class Split:
 
     Attributes:
         given: value of each flag that was given; the last one counts.
-        unknown: arguments that are no flag of this command.
+        unknown: arguments that are not flags of this command.
         unreadable: flags whose value is of another type.
     """
 
@@ -212,7 +212,7 @@ class Split:
 # The original skips unknown arguments, so that one manifest fits several of its versions; a value
 # after a blank is such an argument too.
 def split(argv: Sequence[str]) -> Split:
-    """Take a command line apart; nothing is refused here."""
+    """Split a command line; refuse nothing."""
     found = Split()
     for argument in argv:
         name, equals, text = argument.removeprefix("--").partition("=")

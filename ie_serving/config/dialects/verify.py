@@ -12,7 +12,7 @@ from ie_serving.core.settings.faults import Faults
 
 COMMAND = "verify"
 AGAINST = ("tensorflow", "onnxruntime", "litert", "torch")
-"""Frameworks to compare with, where they are installed."""
+"""Frameworks to compare with, if installed."""
 PRECISIONS = ("f32", "bf16", "f16", "auto")
 
 
@@ -25,7 +25,7 @@ class Verify:
         against: one of `AGAINST`.
         requests: file with bodies of REST Predicts, one a line; None generates requests.
         write: keep the requests with the framework's answers as golden requests.
-        precision: that the server computes in; empty leaves it to the load.
+        precision: of the server's computation; empty leaves it to the load.
     """
 
     directory: Path

@@ -34,13 +34,13 @@ V = TypeVar("V")
 RIGHTS: Final = {str(right.name).lower(): right for right in Right}
 ALL_MODELS: Final = "*"
 COST: Final = (2**14, 8, 1)
-"""n, r and p of new passwords: 16 MB and some 40 ms each, as RFC 7914 has it for logins."""
+"""n, r and p of new passwords: 16 MB and some 40 ms each, as RFC 7914 recommends for logins."""
 MOST_MEMORY: Final = 64 << 20
-"""Bytes that one password may cost to verify: strangers choose how often that is done."""
+"""Most bytes for verifying one password; a costlier hash is refused, since clients cause checks."""
 MOST_PASSES: Final = 16
-"""The most of p, which multiplies the time."""
+"""Largest p, which multiplies the time of a check; a larger one is refused."""
 _CHEAP: Final = (2, 1, 1)
-"""Cost of a password that stands on the command line in clear: a hash hides nothing."""
+"""Cost for a password in plain text on the command line, which a hash does not protect."""
 _SHA256 = re.compile(r"sha256:([0-9a-f]{64})")
 _SCRYPT = re.compile(r"scrypt:(\d{1,8}):(\d{1,3}):(\d{1,3}):((?:[0-9a-f]{2}){8,64}):([0-9a-f]{64})")
 _CERTIFICATE = re.compile(r"certificate:(\S+)")
@@ -120,7 +120,7 @@ def _tokens(settings: ServerSettings, found: _Found) -> TokenMaterial:
 
 def _plain(settings: ServerSettings) -> Password:
     n, r, p = _CHEAP
-    salt = b"command line"  # always the same: a file that is read again must equal itself
+    salt = b"command line"  # constant, so that reading again gives an equal value
     caller = Caller(name=settings.auth_username, rights=EVERY_RIGHT)
     digest = hashes.of_password(settings.auth_password.encode(), salt, n, r, p)
     return Password(caller=caller, salt=salt, n=n, r=r, p=p, digest=digest)
@@ -159,7 +159,7 @@ def _take(words: list[str], place: str, found: _Found) -> None:
     elif matched := _SCRYPT.fullmatch(credential):
         _add(found.users, name, _password(matched, caller, place), place)
     else:
-        # Not shown: it may be a key that the author of the file forgot to hash.
+        # Not shown: it may be an unhashed key.
         raise ConfigError(
             [
                 f"{place}: expected sha256: or scrypt: as `ie_serving key` prints them,"

@@ -1,4 +1,4 @@
-"""Adds a model to the JSON configuration file, or removes one; nothing else in it changes."""
+"""Adds a model to the JSON configuration file, or removes one, and changes nothing else."""
 
 import fcntl
 import json
@@ -17,16 +17,16 @@ from ie_serving.core.values.errors import ConfigError
 
 LIST = "model_config_list"
 READABLE = 0o644
-"""Mode of a file that is made: servers run as users of their own."""
+"""Mode of a new file, which servers read as other users."""
 PATIENCE_S = 10.0
-"""Longest wait in seconds for another edit, which takes milliseconds: a script that edits hangs no
-longer than that behind a process that keeps the lock."""
+"""Longest wait in seconds for another edit, which takes milliseconds; beyond it the edit fails, so
+that a script does not hang behind a process that keeps the lock."""
 LOOK_S = 0.05
-"""Seconds between two looks whether the lock is free."""
+"""Seconds between two tries to get the lock."""
 
 
 def add(path: Path, name: str, base_path: str) -> None:
-    """Add a model at the end of the file, which is made where there is none.
+    """Add a model at the end of the file, which is created if missing.
 
     Raises:
         ConfigError: a model has this name already, or the file cannot be read or is broken.
@@ -67,8 +67,8 @@ def _read(path: Path) -> dict[str, Any]:
     return top
 
 
-# Two edits at once would both read the old file, and the later one would undo the earlier. The lock
-# is the directory's: the file itself is replaced, and its lock would be one of a deleted file.
+# Of two concurrent edits of the old file, the later would undo the earlier. The lock is on the
+# directory, not on the file, which an edit replaces: its lock would be that of a deleted file.
 @contextmanager
 def _alone(path: Path) -> Iterator[None]:
     """Lock out other edits in the same directory during the body."""
@@ -84,7 +84,7 @@ def _alone(path: Path) -> Iterator[None]:
 
 
 def _lock(directory: int) -> None:
-    """Take the lock. Raises: OSError, also when another one keeps it for `PATIENCE_S`."""
+    """Take the lock. Raises: OSError, also if another process keeps it for `PATIENCE_S`."""
     deadline = time.monotonic() + PATIENCE_S
     while True:
         try:
@@ -98,10 +98,10 @@ def _lock(directory: int) -> None:
 
 
 def _write(path: Path, top: dict[str, Any]) -> None:
-    """Replace the file atomically: a server that watches it never sees a part of it."""
+    """Replace the file atomically, so that a server that watches it never reads a part."""
     text = json.dumps(top, indent=4, ensure_ascii=False) + "\n"
-    # A name or path that no server takes must not get into the file: one that watches it would go
-    # on without the change, and the next one would not start.
+    # An invalid name or path must not get into the file: a server that watches it would ignore the
+    # change, and the next server would not start.
     parse_config_file(text, origin=path.parent, place=str(path))
     try:
         _replace(path.resolve(), text)
@@ -110,13 +110,13 @@ def _write(path: Path, top: dict[str, Any]) -> None:
 
 
 def _replace(path: Path, text: str) -> None:
-    # Beside the file itself, not beside a link to it: only within a file system is it one step.
+    # Beside the file itself, not a link to it: a rename is atomic only within a file system.
     handle, made = tempfile.mkstemp(dir=path.parent)
     try:
         with open(handle, "w", encoding="utf-8") as file:
             file.write(text)
             file.flush()
-            # Otherwise a machine that loses its power may have the new name with no content.
+            # Otherwise after a power failure the new file may be empty.
             os.fsync(handle)
         _as_before(path, made)
         os.replace(made, path)
@@ -131,6 +131,6 @@ def _as_before(path: Path, made: str) -> None:
         os.chmod(made, READABLE)
         return
     before = path.stat()
-    with suppress(PermissionError):  # only root gives files away
+    with suppress(PermissionError):  # only root may change the owner
         os.chown(made, before.st_uid, before.st_gid)
     os.chmod(made, before.st_mode)

@@ -1,4 +1,4 @@
-"""The configuration's state, which a worker leaves to the worker that replaces it."""
+"""Stores the configuration's state for the worker that replaces this one."""
 
 import json
 import logging
@@ -19,9 +19,9 @@ class Applied:
 
     Attributes:
         desired: the last applied configuration, from the file or by RPC.
-        serving: the models as they are served: where a successor does not serve yet, the old
-            configuration of the model.
-        seen: digest of the file's content that was applied last, or that was read at the start.
+        serving: the models as served: for a model whose new configuration does not serve yet, the
+            old one.
+        seen: digest of the file's content that was applied last, or read at the start.
     """
 
     desired: tuple[ModelConfig, ...]
@@ -40,7 +40,7 @@ class Place(Protocol):
 
 
 class Places(Protocol):
-    """Two of them, since one changes seldom and is large, and the other with each load."""
+    """Two places: the configuration is large and changes seldom, the answering versions often."""
 
     @property
     def configuration(self) -> Place:
@@ -52,16 +52,16 @@ class Places(Protocol):
 
 
 def read(place: Place) -> Applied | None:
-    """Give the state that an earlier worker has left; None in the first worker of a server."""
+    """Give the state of an earlier worker; None in the first worker of a server."""
     left = place.read()
-    # Not JSON: a configuration holds policies and options of many classes. These bytes were written
-    # by a process of this server alone, into a file without a name.
+    # Not JSON: a configuration has policies and options of many classes. Only processes of this
+    # server write these bytes, to a file without a name.
     applied: Applied | None = pickle.loads(left) if left else None
     return applied
 
 
 def leave(place: Place, applied: Applied) -> None:
-    """Leave `applied` in place of the state left before; a failure is logged."""
+    """Replace the stored state by `applied`; log a failure."""
     _write(place, pickle.dumps(applied))
 
 
@@ -72,7 +72,7 @@ def read_answering(place: Place) -> dict[str, int]:
 
 
 def leave_answering(place: Place, versions: Mapping[str, int]) -> None:
-    """Leave those that answer now. As `leave`."""
+    """Replace the stored answering versions; log a failure."""
     _write(place, json.dumps(versions).encode())
 
 

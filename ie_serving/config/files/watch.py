@@ -22,7 +22,7 @@ Load = Callable[[Path], Sequence[ModelConfig]]
 """Reads and checks the file. Raises ConfigError with all its faults."""
 
 Apply = Callable[[Sequence[ModelConfig]], Awaitable[None]]
-"""Makes a configuration the present one. Raises ServingError and changes nothing."""
+"""Applies a configuration. Raises ServingError, and then nothing has changed."""
 
 
 class ConfigWatch:
@@ -31,12 +31,11 @@ class ConfigWatch:
     Args of the constructor:
         path: the file.
         load, apply: see their types.
-        poll_wait_s: seconds between two looks at it.
-        leads: tells whether it is for this process to look, or another one does.
+        poll_wait_s: seconds between two polls of the file.
+        leads: tells whether this process polls; otherwise another worker does.
 
     Attributes:
-        seen: digest of the content that is or was applied or refused last; None when the file could
-            not be read yet.
+        seen: digest of the content last applied or refused; None if the file could not be read yet.
     """
 
     def __init__(
@@ -55,19 +54,19 @@ class ConfigWatch:
         self._poll_wait_s = poll_wait_s
         self._is_readable = True
         self._is_refused = False
-        # The file's interval, SIGHUP and clients start reloads. Of two overlapping reloads, the one
-        # that read first could apply last, and the older content would be served.
+        # Polls, SIGHUP and clients start reloads. Of two overlapping reloads, the one that read
+        # first could apply last, and the older content would serve.
         self._turn = asyncio.Lock()
         self.seen = self._digest()
 
     async def run(self) -> None:
-        """Look at the file at each interval, for ever; return at once when the interval is 0."""
+        """Poll the file at each interval, for ever; return at once if the interval is 0."""
         while self._poll_wait_s > 0:
             await asyncio.sleep(self._poll_wait_s)
             try:
                 if self._leads():
                     await self._look()
-            except Exception:  # such as no thread left; the next look tries again
+            except Exception:  # such as no thread left; the next poll tries again
                 log.exception(Event("configuration not applied", path=self._path))
 
     async def _look(self) -> None:
@@ -79,14 +78,14 @@ class ConfigWatch:
         """Read and apply the file now, changed or not.
 
         Raises:
-            ConfigError: it is broken; nothing has changed.
-            ServingError: it cannot be applied; nothing has changed.
+            ConfigError: the file is broken; nothing has changed.
+            ServingError: the file cannot be applied; nothing has changed.
         """
         async with self._turn:
             await self._read_and_apply()
 
     async def reload_if_changed(self) -> bool:
-        """Apply the file if its content has changed since the last time; tell whether it had.
+        """Apply the file if its content has changed since the last reload; tell whether it has.
 
         Raises:
             OSError: it cannot be read.
@@ -100,10 +99,10 @@ class ConfigWatch:
             return True
 
     async def _read_and_apply(self) -> None:
-        # The digest first: an edit between the two reads is then seen as a change the next time.
+        # The digest first: the next poll then sees an edit between the two reads as a change.
         digest = await asyncio.to_thread(self._digest)
         models = await asyncio.to_thread(self._load, self._path)
-        # Seen before it is applied: in that step the worker leaves to the next how far it has come.
+        # Set before applying, which stores `seen` for the worker's replacement.
         before, self.seen = self.seen, digest
         try:
             await self._apply(models)
@@ -116,14 +115,14 @@ class ConfigWatch:
         try:
             await self.reload()
         except ServingError as error:
-            # A line each: a file may have many faults, and each has a place of its own.
+            # A line for each fault: a file may have many, each with its place.
             for cause in causes(error):
                 log.error(Event("configuration not applied", path=self._path, cause=cause))
         except Exception:
             log.exception(Event("configuration not applied", path=self._path))
         else:
             return
-        # Seen, though not applied: the same fault is logged once and not at every look.
+        # Set although not applied, so that a fault is logged once and not at every poll.
         self.seen, self._is_refused = digest, True
 
     def _digest(self) -> str | None:

@@ -1,8 +1,8 @@
-"""All settings together: their order and names, and what is made of their declarations.
+"""All settings together: their order and names, and the list of things derived from them.
 
-A setting is declared on its field (`core/settings/declaration.py`). Of the server those of callers,
-limits and the log stand here, all others in `config/settings.py`; those of models, engines and
-stores in their options. Made from the declarations:
+A setting is declared on its field (`core/settings/declaration.py`). This package has the server's
+settings of callers, limits and the log, `config/settings.py` its others; those of models, engines
+and stores are in their options. Derived from the declarations:
 
     the flags of `ie_serving`, their help and checks       dialects/ie_serving.py
     what a flag of the original means, and which setting   dialects/tfs_flags.py, beside the

@@ -36,7 +36,7 @@ _OF_SERVER: Final[Mapping[str, type]] = {
 }
 _STORES: Final[Mapping[str, type]] = {"s3": S3Options, "gcs": GcsOptions, "minio": MinioOptions}
 OWNERS: Final[Mapping[str, type]] = {**_OF_MODEL, **_OF_SERVER, **_STORES}
-"""The value that a setting is part of, by the first word of its place."""
+"""The class that has a setting, by the first word of the setting's place."""
 
 _DECLARED: Final[Mapping[str, list[Setting]]] = {
     **{name: declared(name, owner, flags=True, keys=True) for name, owner in _OF_MODEL.items()},
@@ -50,8 +50,8 @@ _MODEL_ORDER: Final = (
     *("hooks.place", "kernel.isolation", "batching.max_batch_size", "sequences.stateful"),
     *("tensorflow.fallback", "model.poll_wait_s"),
 )
-"""Places at which a run of settings begins that are shown together: it goes on, in the order of the
-owner's fields, to the next place in these orders."""
+"""Places of the first settings of groups that are shown together: a group continues, in the order
+of the owner's fields, to the next place in these orders."""
 _SERVER_ORDER: Final = (
     *("server.port", "server.tls_certificate", "server.max_message_bytes", "engine.allow_pickle"),
     *("server.busy_poll_us", "storage.cache_dir", "server.log_level"),
@@ -72,7 +72,7 @@ def _in_order(starts: tuple[str, ...]) -> Iterator[Setting]:
 
 
 def _with_drivers(setting: Setting) -> Setting:
-    """Add the names of drivers, which are not known where the setting is declared."""
+    """Add the names of drivers, which the setting's declaration does not know."""
     return setting._replace(parse=drivers.parse_name, form="|".join(drivers.names()))
 
 
@@ -97,7 +97,7 @@ def names_in_ie_serving(flags: tuple[Setting, ...]) -> dict[str, str]:
     Args:
         flags: whose flags the running command takes.
     """
-    # By place: to look for a setting itself would compare it with each of them, field by field.
+    # By place: a search for the setting itself would compare all fields with each setting.
     taken = {setting.place for setting in flags}
     found = {}
     for setting in SETTINGS:

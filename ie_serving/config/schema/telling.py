@@ -1,7 +1,6 @@
 """The settings of the log, traces and `Server-Timing`.
 
-What else OpenTelemetry's variables say, its library reads itself: `docs/guide/monitoring.md` names
-them.
+OpenTelemetry's library reads its other variables itself: `docs/guide/monitoring.md` names them.
 """
 
 from dataclasses import dataclass
@@ -14,7 +13,7 @@ from ie_serving.core.settings.kinds import BOOLEAN, FILE, HTTP_URL, choice
 # Without methods: `ServerSettings` makes its own, and making them takes time at the start.
 @dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
 class Telling:
-    """What is logged, and told of requests."""
+    """The settings of the log, traces and `Server-Timing`."""
 
     # The words of both other servers are taken, so that their manifests start this one.
     # A container's environment may carry a word that was meant for another program.

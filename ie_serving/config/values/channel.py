@@ -16,11 +16,11 @@ AGE_ARGUMENTS: Final = {
 """Fields of the server's settings that arguments mean, and those arguments, in milliseconds."""
 
 SHORTEST_S: Final = 0.001
-"""What 0 ms become: as a setting 0 sets no limit, while as an argument it means at once."""
+"""Value for an argument of 0 ms, which means at once, while a setting of 0 means no limit."""
 
 
 def arguments(value: object, place: str) -> Mapping[str, int | str]:
-    """Read channel arguments; those that are whole numbers become such."""
+    """Read channel arguments; whole numbers become integers."""
     found: dict[str, int | str] = {}
     for part in str(value).split(","):
         name, equals, text = part.strip().partition("=")

@@ -10,14 +10,14 @@ ALGORITHMS: Final = (
     *("RS256", "RS384", "RS512", "PS256", "PS384", "PS512"),
     *("ES256", "ES384", "ES512", "EdDSA"),
 )
-"""Names of RFC 7518 and 8037, without those of a shared secret: here it would be everybody's."""
+"""Names of RFC 7518 and 8037, without shared secrets, which the server would have to hold."""
 MOST_LEEWAY_S: Final = 300.0
 """RFC 7519 has "no more than a few minutes"; with more a withdrawn token is good for longer."""
 HERE: Final = ("localhost", "127.0.0.1", "::1")
 
 
 def is_url(place: str) -> bool:
-    """Tell whether keys are fetched from a place, or read from a file."""
+    """Tell whether keys are fetched from a URL, or read from a file."""
     return "://" in place
 
 
@@ -49,7 +49,7 @@ def algorithms(value: object, place: str) -> tuple[str, ...]:
 
 
 def leeway(value: object, place: str) -> float:
-    """Read by how many seconds clocks may differ."""
+    """Read the seconds by which clocks may differ."""
     given = numbers.delay(value, place)
     if given > MOST_LEEWAY_S:
         raise fault(place, value, f"at most {MOST_LEEWAY_S:g} seconds")

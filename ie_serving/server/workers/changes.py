@@ -131,7 +131,7 @@ class Changes:
         self._ledger.number = number  # which the models write to the ledger as they commit
 
     def _are_prepared(self, number: int) -> bool:
-        """Return whether all other workers are prepared. Raises: ServingError, of one that fails."""
+        """Return whether all other workers are prepared. Raises: ServingError, if one fails."""
         for slot, board in self._member.open.items():
             self._member.check(slot)
             if error := _refusal(board, number):

@@ -65,15 +65,15 @@ class Claim:
 
 @dataclass(frozen=True, kw_only=True)
 class TokenMaterial:
-    """Which tokens are accepted (JSON Web Tokens, RFC 7519), and their callers.
+    """The accepted tokens (JSON Web Tokens, RFC 7519), and their callers.
 
     Attributes:
         place: file or URL of the issuer's keys.
-        is_url: whether the keys are fetched from there.
+        is_url: whether the keys are fetched from `place`.
         keys: the text of the file; empty for a URL.
         issuer: the claim `iss` of every token.
-        audiences: the claim `aud` must name one of them.
-        algorithms: that tokens may be signed by.
+        audiences: the claim `aud` must name one of these.
+        algorithms: accepted signature algorithms.
         leeway_s: seconds by which clocks may differ.
         claims: identify the caller; the first match counts.
     """

@@ -18,9 +18,8 @@ from ie_serving.telemetry.log.logs import Event
 log = logging.getLogger(__name__)
 
 PAUSE_S = 0.05
-"""Seconds between two records of the answering versions: a thousand models may load within seconds,
-and each record has all of them. A replacement worker does not wait for models missing in the last.
-"""
+"""Seconds between two records of the answering versions. A record has all models, and a thousand may
+load within seconds. A replacement worker does not wait for models missing in the last record."""
 
 
 class ConfiguredModels(Protocol):
@@ -42,10 +41,10 @@ class ConfiguredModels(Protocol):
         """Change to another configuration; see `ModelManager`."""
 
     def serving(self) -> tuple[ModelConfig, ...]:
-        """Give the models as they are served now."""
+        """Give the models as served now."""
 
     def answering(self) -> Mapping[str, int]:
-        """Give the version of each model that answers requests, or will be the first to."""
+        """Give the version of each model that answers requests, or will be the first to answer."""
 
 
 class Among(Protocol):
@@ -55,7 +54,7 @@ class Among(Protocol):
         """Change to another configuration; see `ModelManager`."""
 
     def leads(self) -> bool:
-        """Tell whether it is for this worker to look at the file."""
+        """Tell whether this worker polls the file."""
 
 
 class FollowedConfig:
@@ -64,12 +63,10 @@ class FollowedConfig:
     Made before the first load, so that an edit during that load is noticed after it.
 
     Args of the constructor:
-        settings: the file's path, what the arbiter read from it at the server's start, and how
-            often to look at it.
+        settings: the file's path, its models at the server's start, and the interval of polls.
         models: the configured models.
-        places: where the replaced worker has left its state, and where this worker leaves its state
-            for its replacement.
-        among: changes all workers, where there are several.
+        places: hold the state of the replaced worker, and then this worker's for its replacement.
+        among: changes all workers, if there are several.
     """
 
     def __init__(
@@ -84,8 +81,8 @@ class FollowedConfig:
         self._models = models
         self._places = places
         self._before = succession.read(places.configuration)
-        # The configuration to apply once the resumed models serve again. A worker may die before
-        # that, and leaves it to its replacement all the same.
+        # The configuration to apply once the resumed models serve again. If this worker dies before
+        # that, its replacement applies it.
         self._wanted: Sequence[ModelConfig] | None = None
         self._is_pausing = self._has_loaded = False
         self._task: asyncio.Task[None] | None = None
@@ -112,7 +109,7 @@ class FollowedConfig:
             self._task = asyncio.create_task(self._watch.run(), name="watch configuration")
 
     def leave(self) -> None:
-        """Leave to a worker that replaces this one how far the configuration has come."""
+        """Store the state of the configuration for this worker's replacement."""
         models, watch = self._models, self._watch
         desired = models.desired if self._wanted is None else self._wanted
         applied = Applied(
@@ -124,11 +121,11 @@ class FollowedConfig:
         succession.leave(self._places.configuration, applied)
 
     def leave_answering(self) -> None:
-        """Leave to it which versions answer."""
+        """Store the answering versions for the replacement."""
         succession.leave_answering(self._places.answering, self._models.answering())
 
     def note_load(self) -> None:
-        """Leave to it which versions answer, at the end of this turn of the loop, after a load."""
+        """After a load, store the answering versions at the end of this turn of the event loop."""
         loop = asyncio.get_running_loop()
         if self._is_pausing:
             self._has_loaded = True
@@ -159,10 +156,10 @@ class FollowedConfig:
             self._watch.seen = digest
 
     async def reload(self) -> None:
-        """Read the file and apply it now, changed or not; of several workers one does.
+        """Read the file and apply it now, changed or not; one of several workers does so.
 
         Raises:
-            ServingError: it is broken or cannot be applied; nothing has changed.
+            ServingError: the file is broken or cannot be applied; nothing has changed.
         """
         if self._watch and (self._among is None or self._among.leads()):
             await self._watch.reload()
@@ -189,7 +186,7 @@ class FollowedConfig:
         if before and self._watch.seen in (None, before.seen):
             return last
         if before and self._among:
-            # New content of the file is for all workers at once: the next look of any finds it.
+            # New content of the file is for all workers at once: the next poll applies it.
             self._watch.seen = before.seen
             return last
         try:

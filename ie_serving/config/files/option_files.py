@@ -13,11 +13,11 @@ from ie_serving.wire.protobuf import messages
 from ie_serving.wire.protobuf.messages import Proto
 
 METRICS_PATH = "/monitoring/prometheus/metrics"
-"""Route of the metrics when the file names none."""
+"""Default route of the metrics."""
 
 _DEFAULT_BATCH = 1000
 _DEFAULT_ENQUEUED = 10
-"""`max_batch_size` and `max_enqueued_batches` where the file names none. Source:
+"""Default of `max_batch_size` and `max_enqueued_batches`. Source:
 `SharedBatchScheduler::QueueOptions` of TensorFlow Serving."""
 _POSITIVE = (
     "max_batch_size",

@@ -1,10 +1,10 @@
 """Translates `pipeline_config_list` of OpenVINO Model Server: a pipeline becomes a graph.
 
-A node with `demultiply_count` gives a list, by its first dimension; -1, and 0 in files before 2022,
-is any number. Nodes that read the list run for each of its entries, and so do the nodes after them,
-up to a node that names it in `gather_from_node`, which takes the entries' results stacked, as the
-pipeline's outputs do. Lists may be nested. A custom node is Python code here, where its library
-names such code.
+A node with `demultiply_count` gives a list along its first dimension, of any length for -1, and for
+0 in files before 2022. Nodes that read the list run once for each entry, and so do later nodes, up
+to a node that names it in `gather_from_node`. That node, like the pipeline's outputs, gets the
+results of the entries stacked. Lists may be nested. A custom node is Python code here, if its
+library names such code.
 Source: `schema.cpp` and the pages about its demultiplexer and its custom nodes.
 """
 
@@ -21,7 +21,7 @@ MODEL, CUSTOM = "DL model", "custom"
 KNOWN = ("name", "inputs", "outputs", "nodes", "demultiply_count")
 
 ANY = -1
-"""Entries of a list of any length."""
+"""Stands for the entries of a list of any length."""
 
 Scope = tuple[str, ...]
 """Demultiplying nodes; another node runs for each of their entries. The outermost comes first."""
@@ -46,7 +46,7 @@ def libraries(top: Mapping[str, Any], faults: Faults) -> dict[str, str]:
 def translated(
     given: object, code: Mapping[str, str], faults: Faults
 ) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Yield the place of each pipeline, and the graph that it is; faults are noted.
+    """Yield the place of each pipeline, and its graph; note faults.
 
     Args:
         given: the list.
@@ -74,7 +74,7 @@ class _Wrong(Exception):
 
 
 class _Pipeline:
-    """One pipeline; its nodes in the order of its list, which need not be that of their needs."""
+    """One pipeline; its nodes have the order of its list, not necessarily that of execution."""
 
     def __init__(self, given: Mapping[str, Any], code: Mapping[str, str]) -> None:
         if unknown := sorted(given.keys() - set(KNOWN)):
@@ -126,7 +126,7 @@ class _Pipeline:
         return {"kernel": self._code[library], "with": dict(node.get("params", {}))}
 
     def _scope(self, name: str) -> Scope:
-        """Give the scope of a node: it runs for each of their entries; empty where it runs once."""
+        """Give the scope of a node; empty for a node that runs once."""
         # By hand, not by recursion: a chain may be longer than Python's stack.
         ahead, begun = [name], set[str]()
         while ahead:
@@ -163,7 +163,7 @@ class _Pipeline:
     def _gives(self, source: str) -> Scope:
         """Give the scope of the value of `source`, the outermost list first."""
         own = (source,) if source in self._counts else ()
-        # Of a source that is not there the graph tells.
+        # The graph reports a missing source.
         return self._scopes.get(source, ()) + own
 
     def _ref(self, source: Mapping[str, Any], taker: str = "") -> str:
@@ -178,7 +178,7 @@ class _Pipeline:
 def _each(
     items: Mapping[str, str], levels: Mapping[str, int], entries: list[int]
 ) -> dict[str, Any]:
-    """Give the keys of a step that runs for each entry; none where it runs once."""
+    """Give the keys of a step that runs for each entry; none for a step that runs once."""
     if not items:
         return {}
     nested = {} if set(levels.values()) == {1} else {"levels": dict(levels)}

@@ -17,15 +17,15 @@ from ie_serving.telemetry.log.logs import Event
 log = logging.getLogger(__name__)
 
 YAML_SUFFIXES = (".yaml", ".yml")
-"""How files of YAML end; whatever else they hold could be a text proto as well."""
+"""Suffixes of YAML files, whose content alone could also be a text proto."""
 
 
 def load(path: Path, engine: EngineOptions | None = None) -> tuple[ModelConfig, ...]:
-    """Read the models that a configuration file changes to, and log its warnings. Blocking.
+    """Read the models of a changed configuration file, and log its warnings. Blocking.
 
     Args:
         path: the file.
-        engine: `Settings.engine`, which holds where an entry says nothing.
+        engine: `Settings.engine`, the defaults of entries.
 
     Raises:
         ConfigError: every fault with its place; also when the file cannot be read, or is empty.
@@ -53,7 +53,7 @@ def _check_filled(path: Path, text: str) -> None:
 
 
 def _check_lasting(path: Path) -> None:
-    """Refuse a pipe: a second reading finds nothing, and would take all models away."""
+    """Refuse a pipe: a second reading finds nothing, and would unload all models."""
     if path.exists() and not path.is_file() and not path.is_dir():
         raise ConfigError(
             [
@@ -64,7 +64,7 @@ def _check_lasting(path: Path) -> None:
 
 
 def read(path: Path, engine: EngineOptions | None = None) -> ConfigFile:
-    """Read all that a configuration file says. Blocking. Arguments and errors as `load`."""
+    """Read the whole content of a configuration file. Blocking. Arguments and errors as `load`."""
     _check_lasting(path)
     return parse(read_text(path), path, engine)
 
@@ -73,7 +73,7 @@ def parse(text: str, path: Path, engine: EngineOptions | None = None) -> ConfigF
     """Read `text`, the content of the file `path`. Arguments and errors as `load`."""
     origin = path.absolute().parent
     if path.suffix.lower() in YAML_SUFFIXES:
-        # Imported here, as the next: a server that is configured by JSON starts without it.
+        # Imported here, as the next: a server configured by JSON starts without it.
         from ie_serving.config.files.yaml_text import yaml_text
 
         top = yaml_text(text, str(path))

@@ -37,7 +37,7 @@ def _of_ssl_config(path: str) -> TlsMaterial:
     for name in ("server_key", "server_cert"):
         if not getattr(config, name):
             raise ConfigError([f"{path}: {name} is missing; expected PEM"])
-    # The original would believe every authority that its library knows, so any stranger.
+    # The original would trust every authority that its library knows, so any client.
     if config.client_verify and not config.custom_ca:
         raise ConfigError([f"{path}: client_verify needs custom_ca, the authorities of clients"])
     return TlsMaterial(

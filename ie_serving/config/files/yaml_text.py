@@ -13,9 +13,9 @@ from ie_serving.core.settings.structures import Json
 from ie_serving.core.values.errors import ConfigError
 
 MOST_VALUES: Final = 1_000_000
-"""Values of one file, aliases written out: a few lines of aliases of aliases mean billions."""
+"""Most values of one file with aliases expanded: a few lines of nested aliases mean billions."""
 DEEPEST: Final = 200
-"""Lists and objects within each other."""
+"""Deepest nesting of lists and objects; a deeper one is refused."""
 
 _PREFIX = "tag:yaml.org,2002:"
 _SCALARS = (
@@ -91,7 +91,7 @@ def _loader() -> Any:  # noqa: ANN401 (a class made of PyYAML's)
 
 
 def _wrong_key(key: object, found: Mapping[Hashable, Any]) -> str:
-    """Give the fault of a key beside the keys before it; empty for none."""
+    """Give the fault of a key after the keys in `found`; empty for none."""
     if not isinstance(key, Hashable):
         return f"{key} is no name of a key: write it in quotes"
     return f'key "{key}" stands twice in one object' if key in found else ""

@@ -11,7 +11,7 @@ from ie_serving.core.settings.kinds import BOOLEAN, FILE, TEXT, choice
 # Without methods: `ServerSettings` makes its own, and making them takes time at the start.
 @dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
 class Access:
-    """Which certificates the ports have, and who may call them."""
+    """The certificates of the ports, and the callers' credentials."""
 
     tls_certificate: str = FILE.setting(
         "",
@@ -68,7 +68,7 @@ class Access:
         " the file of keys say what their bearers may do. A URL is asked every 5 minutes",
         "https://login.example.com/keys",
     )
-    """Empty: no token is believed."""
+    """Empty: no token is accepted."""
 
     jwt_issuer: str = TEXT.setting(
         "", "issuer of these tokens: their claim iss", "https://login.example.com/"

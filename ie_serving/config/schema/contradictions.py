@@ -62,7 +62,7 @@ _NO_LIMIT: Final = Hint(", or {server.max_connections_per_address} at 0")
 
 
 def of_shared_port(server: ServerSettings) -> Iterator[tuple[str, str]]:
-    """Yield each setting that one port for both does not go with, by its place, and why."""
+    """Yield the place of each setting that contradicts one port for both, and the reason."""
     if not server.shares_port:
         return
     if server.grpc_transport != "http2":

@@ -12,7 +12,7 @@ from ie_serving.core.values.integers import INT32_MAX
 # Without methods: `ServerSettings` makes its own, and making them takes time at the start.
 @dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
 class Limits:
-    """What clients may send, hold open and wait for."""
+    """Limits of what clients send, hold open and wait for."""
 
     # gRPC counts the bytes of a message in 32 bits.
     # gRPC's own default of 4 MiB refuses a batch of images; the messages of a process are bounded
@@ -30,7 +30,7 @@ class Limits:
         "1073741824",
         shown="half of the memory",
     )
-    """What 0 takes: `server/process/memory_limit.py`."""
+    """`server/process/memory_limit.py` derives the budget for 0."""
 
     # grpcio is the fallback for a client that our own HTTP/2 does not understand.
     grpc_transport: str = choice("http2", "grpcio").setting(
@@ -103,7 +103,7 @@ class Limits:
         tfs="grpc_channel_arguments",
         ovms="grpc_channel_arguments",
     )
-    """For grpcio; those of them that the own HTTP/2 knows are settings of their own as well."""
+    """For grpcio; our own HTTP/2 has separate settings for those that it supports."""
 
     # Without any limit, a client that sets no deadline could hold an infer request for ever.
     # As in the original, whose clients expect an answer or an error by then.

@@ -1,4 +1,4 @@
-"""Makes the configuration of one model of its settings, and refuses contradictions among them."""
+"""Makes the configuration of one model from its settings, and refuses contradictions."""
 
 import dataclasses
 from collections.abc import Iterator, Mapping
@@ -18,7 +18,7 @@ DRIVER: Final = "python"
 """Driver of models with a kernel."""
 KERNEL, HOOKS, STATEFUL = "kernel.place", "hooks.place", "sequences.stateful"
 ROWS: Final = "batching.max_batch_size"
-"""Place of the setting without which no batches are gathered, unless their sizes are listed."""
+"""Place of the setting that enables batching, unless batch sizes are listed."""
 
 _NOT_AUTO: Final = "auto is not taken for a stateful model, whose state has sizes of its own"
 BOTH_SHAPES = (
@@ -32,18 +32,18 @@ def model_config(found: Mapping[str, Any], engine: EngineOptions) -> tuple[Model
     """Build a model from parsed values.
 
     Args:
-        found: value of each setting by its place; every required one at least.
-        engine: options that hold where `found` says nothing.
+        found: value of each setting by its place, including every required one.
+        engine: defaults of options that `found` lacks.
 
     Returns:
         The model, and warnings.
     """
     both = found.get("openvino.shape") is not None and found.get("openvino.batch_size") is not None
     warnings = [BOTH_SHAPES.format(name=found["model.name"])] if both else []
-    # The shape says the batch as well. Two values for one dimension would need a winner anyway, and
-    # 2020 documented this one.
+    # The shape includes the batch. Of two values for one dimension the server of 2020 documented
+    # that the shape counts.
     ignored = "openvino.batch_size" if both else ""
-    # Values of drivers stay under their places: which driver they are for is part of those.
+    # Values of drivers stay by place, which names the driver.
     of_drivers = {place: value for place, value in found.items() if place != ignored}
     options, fields = (fields_of(owner, found) for owner in ("engine", "model"))
     options |= _driver_of(found)
@@ -53,7 +53,7 @@ def model_config(found: Mapping[str, Any], engine: EngineOptions) -> tuple[Model
 
 
 def _without_batches(found: Mapping[str, Any], batching: Batching) -> list[str]:
-    """Warn of settings of batches without effect, unless `max_batch_size` 0 says so itself."""
+    """Warn of batching settings without effect, unless `max_batch_size` is 0."""
     named = [each for each in MODEL if each.owner == "batching" and each.place in found]
     if not named or ROWS in found or batching.rows or batching.in_version:
         return []
@@ -74,17 +74,17 @@ def with_own(engine: EngineOptions, found: Mapping[str, Any]) -> EngineOptions:
 
 
 def with_keys(engine: EngineOptions, keys: Mapping[str, Any]) -> EngineOptions:
-    """Give options with keys of a model's entry added, which are read as those of the file are.
+    """Give options with keys of a model's entry added, parsed like those of the file.
 
     Raises:
-        ConfigError: a value is none.
+        ConfigError: a value is invalid.
     """
     found = {each.place: each.parse(keys[each.key], each.key) for each in MODEL if each.key in keys}
     return with_own(dataclasses.replace(engine, **fields_of("engine", found)), found)
 
 
 def beside(found: dict[str, Any], directory: Path) -> None:
-    """Note where the configuration lies, beside which a kernel or a file of hooks may."""
+    """Add the configuration's directory, which may contain a kernel or a file of hooks."""
     for name in (KERNEL, HOOKS):
         place = found.get(name)
         if place is not None:
@@ -92,7 +92,7 @@ def beside(found: dict[str, Any], directory: Path) -> None:
 
 
 def _driver_of(found: Mapping[str, Any]) -> Mapping[str, str]:
-    """Give the driver of a model with a kernel, as an option of the engine; nothing of others."""
+    """Give the driver option of a model with a kernel; empty for other models."""
     return {"driver": DRIVER} if found.get(KERNEL) is not None else {}
 
 

@@ -69,7 +69,7 @@ def _reduced(node: ov.Node) -> ov.Node | None:
         return None
     others = _others(_marks(axes, count, rank.get_length()))
     each = int64(np.arange(rank.get_length() - count).reshape(-1, 1))
-    # The place of the first is behind all in front of which none of the others stands.
+    # The index of kept axis k is the number of axes up to which at most k axes are kept.
     before = op.convert(op.less_equal(op.unsqueeze(others, int64(0)), each), "i64")
     places = op.reduce_sum(before, int64([1]), False)
     sizes = op.gather(op.shape_of(data), places, int64(0))

@@ -18,8 +18,8 @@ from ie_serving.telemetry.log.logs import Event
 log = logging.getLogger(__name__)
 
 PAUSE_S = 0.05
-"""Seconds between two records of the answering versions. A record has all models, and a thousand may
-load within seconds. A replacement worker does not wait for models missing in the last record."""
+"""Seconds between two records of the answering versions. A record has all models, and a thousand
+may load within seconds. A replacement worker does not wait for models missing in the last record."""
 
 
 class ConfiguredModels(Protocol):

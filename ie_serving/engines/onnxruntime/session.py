@@ -12,10 +12,10 @@ class SessionFailure(Exception):
 
 
 class SessionRequest:
-    """One inference at a time of a session that several share; the library allows that.
+    """Runs one inference at a time, on a session that several requests share.
 
     See `engines.run.infer_request.InferRequest`. Every inference gives new arrays, so a failure
-    leaves nothing behind.
+    leaves no state.
     """
 
     renews = False

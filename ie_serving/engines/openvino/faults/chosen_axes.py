@@ -55,7 +55,7 @@ def _unsqueezed(node: ov.Node) -> ov.Node | None:
         return None
     marks = _marks(axes, count, rank.get_length() + count)
     places = op.subtract(_others(marks), int64(1))
-    # In front of the first of the others stands none.
+    # Inserted axes before the first axis of the data would get -1.
     sizes = op.gather(op.shape_of(data), op.maximum(places, int64(0)), int64(0))
     shape = op.select(op.equal(marks, int64(1)), int64(1), sizes)
     return op.reshape(data, shape, False)

@@ -93,6 +93,13 @@ class OvmsPythonModel:
     def execute(self, inputs: list):
         return [Tensor("last", bytes(inputs[0]) + b"!")]
 """,
+    "known": """
+from pyovms import Tensor
+
+class OvmsPythonModel:
+    def execute(self, inputs: list):
+        return [Tensor("which", ",".join(each.name for each in inputs).encode())]
+""",
     "labelled": """
 from pyovms import Tensor
 
@@ -210,9 +217,10 @@ GRAPHS = {
     ),
     "either": graph(
         "in",
-        "last error_message",
+        "last error_message which",
         node("either", "IN:in", "OUT:result ERROR:error_message"),
         node("after", "IN:result", "OUT:last"),
+        node("known", "A:error_message B:result", "OUT:which"),
     ),
     "labelled": graph(
         "labels image", "result", node("labelled", "I1:labels I2:image", "OUT:result", IMMEDIATE)
@@ -395,12 +403,14 @@ def test_converters_alone(client: Any) -> None:
 
 
 def test_a_node_may_leave_out_outputs(client: Any) -> None:
-    """What waits for one does not run."""
+    """A node behind it runs with the others, and not where it has none."""
     good, bad = (client.infer("either", [raw("in", data, [1])]) for data in (b"41", b"x"))
-    assert [each.name for each in good.get_response().outputs] == ["last"]
+    assert [each.name for each in good.get_response().outputs] == ["last", "which"]
     assert good.as_numpy("last").tobytes() == b"42!"
-    assert [each.name for each in bad.get_response().outputs] == ["error_message"]
+    assert good.as_numpy("which").tobytes() == b"result"
+    assert [each.name for each in bad.get_response().outputs] == ["error_message", "which"]
     assert bad.as_numpy("error_message").tobytes() == b"no number"
+    assert bad.as_numpy("which").tobytes() == b"error_message"
 
 
 def test_incomplete_inputs(client: Any) -> None:
@@ -453,7 +463,8 @@ def test_clients_of_tensorflow_serving(server: Server) -> None:
     reply = server.rest.post("/v1/models/same:predict", json=body)
     assert reply.json() == {"outputs": ["a", "bc"]}
     reply = server.rest.post("/v1/models/either:predict", json={"inputs": {"in": ["x"]}})
-    assert bytes(reply.json()["outputs"]) == b"no number"
+    given = {name: bytes(value) for name, value in reply.json()["outputs"].items()}
+    assert given == {"error_message": b"no number", "which": b"error_message"}
 
 
 def test_a_directory_is_a_graph(tmp_path: Path) -> None:

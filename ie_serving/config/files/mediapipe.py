@@ -134,6 +134,9 @@ class _Graph:
         """Give `steps` and `outputs`."""
         running = [node for node in self._nodes if node["calculator"][0] not in SESSION]
         names = [_name(node, at) for at, node in enumerate(running)]
+        for at, name in enumerate(names):
+            if name in names[:at]:
+                raise _Wrong(f'line {running[at].line}: "{name}" is the name of two nodes')
         for name, node in zip(names, running, strict=True):
             _check_loops(name, node)
             if node["calculator"][0] not in PASSING:

@@ -100,11 +100,10 @@ class Node:
         finalize()
 
     def _executed(self, inputs: Inputs) -> object:
-        """Call `execute` with the inputs that came; without one that is needed nothing comes."""
-        arrays = [(spec, inputs[name]) for name, spec in self._inputs.items()]
-        if any(is_absent(array) and not spec.optional for spec, array in arrays):
-            return []
-        return self._subject.execute([_tensor(*each) for each in arrays if not is_absent(each[1])])
+        """Call `execute` with the inputs that came; where none has come, no output comes either."""
+        came = [(spec, inputs[name]) for name, spec in self._inputs.items()]
+        tensors = [_tensor(spec, array) for spec, array in came if not is_absent(array)]
+        return self._subject.execute(tensors) if tensors else []
 
     def _read(self, given: object) -> Mapping[str, object]:
         if given is None and any(spec.optional for spec in self._inputs.values()):

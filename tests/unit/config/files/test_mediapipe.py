@@ -206,6 +206,11 @@ def test_models_of_the_graph_s_own_file(tmp_path: Path) -> None:
             '"FIRST:half" input_stream: "LOOPBACK:half"',
             'line 32: node "node_1" has a stream LOOPBACK: take it in and give it out',
         ),
+        (
+            '"OpenVINOInferenceCalculator"',
+            '"OpenVINOInferenceCalculator" name: "twin"',
+            'line 32: "twin" is the name of two nodes',
+        ),
         ('key: "BOTH"', 'key: "BOTH" } output_order_list: "a" x {', "output_order_list is not"),
         ("node {", "node ]", "cannot be read: line 4: ] stands"),
         ('servable_name: "together"', "", "not a graph as OpenVINO Model Server takes it"),

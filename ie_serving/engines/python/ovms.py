@@ -112,13 +112,15 @@ class Node:
             raise ServingError(
                 f"{CLASS}.execute returned {type(given).__name__}; expected a list of pyovms.Tensor"
             )
-        absent = {name: ABSENT for name, spec in self._outputs.items() if spec.untyped}
-        return absent | {
+        found = {
             each.name: _value(each, self._outputs[each.name])
             if each.name in self._outputs
             else np.asarray(each)
             for each in given
         }
+        if found.keys() - self._outputs.keys():
+            return found  # which is refused
+        return {name: ABSENT for name, spec in self._outputs.items() if spec.untyped} | found
 
 
 def _tensor(spec: TensorSpec, array: Array) -> Tensor:

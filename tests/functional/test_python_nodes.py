@@ -368,6 +368,14 @@ def test_raw_bytes_over_rest(server: Server, datatype: str) -> None:
     assert output == {"name": "out", "datatype": datatype, "shape": [5], "data": [97, 98, 99]}
 
 
+def test_a_shape_without_room_in_a_reply_is_refused(server: Server) -> None:
+    described = {"name": "in", "shape": [1 << 63], "datatype": "BYTES"}
+    text = json.dumps({"inputs": [{**described, "parameters": {"binary_data_size": 3}}]}).encode()
+    length = {"inference-header-content-length": str(len(text))}
+    reply = server.rest.post("/v2/models/same/infer", content=text + b"abc", headers=length)
+    assert (reply.status_code, "a size is from 0 to" in reply.text) == (400, True)
+
+
 def test_answers_are_what_the_node_says(client: Any, web: Any) -> None:
     sent = raw("in", b"12345", [3], "my_string")
     reply = client.infer("same", [sent]).get_response()

@@ -9,6 +9,8 @@ from collections.abc import Iterable, Mapping
 
 import numpy as np
 
+from ie_serving.core.values.errors import InvalidTensor
+from ie_serving.core.values.integers import INT64_MAX
 from ie_serving.core.values.tensors import Array
 
 
@@ -24,10 +26,17 @@ class Sent(bytes):
     shape: tuple[int, ...]
 
     def __new__(cls, data: object, datatype: str, shape: Iterable[int]) -> "Sent":
-        """Copy a buffer, such as a view of a request's payload."""
+        """Copy a buffer, such as a view of a request's payload.
+
+        Raises:
+            InvalidTensor: replies have no room for a size of the shape.
+        """
+        sizes = tuple(shape)
+        if any(not 0 <= size <= INT64_MAX for size in sizes):
+            raise InvalidTensor(f"shape {list(sizes)}: a size is from 0 to {INT64_MAX}")
         sent = super().__new__(cls, data)  # type: ignore[call-overload]
         sent.datatype = datatype
-        sent.shape = tuple(shape)
+        sent.shape = sizes
         return sent  # type: ignore[no-any-return]
 
     @property

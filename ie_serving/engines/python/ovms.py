@@ -139,11 +139,12 @@ def _as_it_is(tensor: Tensor) -> Array:
     """Give an untyped output: as an array, if one says all of it."""
     raw, shape = tensor.tobytes(), tensor.shape
     dtype = _NUMPY.get(tensor.datatype)
-    if dtype is not None and math.prod(shape) * dtype.itemsize == len(raw):
-        return np.frombuffer(raw, dtype).reshape(shape)
     strings = _cut(raw) if tensor.datatype == BYTES else None
-    if strings is not None and math.prod(shape) == len(strings):
-        return objects(strings, shape)
+    with suppress(OverflowError, ValueError):  # one size is 0, and numpy cannot count the others
+        if dtype is not None and math.prod(shape) * dtype.itemsize == len(raw):
+            return np.frombuffer(raw, dtype).reshape(shape)
+        if strings is not None and math.prod(shape) == len(strings):
+            return objects(strings, shape)
     return Sent(raw, tensor.datatype, shape).array
 
 

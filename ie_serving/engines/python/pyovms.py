@@ -5,6 +5,7 @@ Model Server" of its documentation, section "Python Tensor".
 """
 
 from collections.abc import Mapping, Sequence
+from operator import index
 from typing import Any
 
 import numpy as np
@@ -55,7 +56,7 @@ class Tensor(np.ndarray[Any, Any]):
         tensor = array.view(cls)
         tensor.name = name
         tensor.datatype = datatype or DATATYPES.get(array.dtype.name) or array.data.format
-        tensor._shape = None if shape is None else tuple(shape)
+        tensor._shape = None if shape is None else tuple(map(index, shape))
         return tensor
 
     # Not numpy's: the documentation defines these two differently.

@@ -160,6 +160,7 @@ ANY = {"dtype": "any"}
     [
         ("b'some text'", np.frombuffer(b"some text", np.uint8)),
         ("np.float64([[1.5]])", np.array([[1.5]])),
+        ("np.zeros((0, 4), np.int16)", np.zeros((0, 4), np.int16)),
         ("np.float32([1, 2]).tobytes(), [2], 'FP32'", np.float32([1, 2])),
         ("b'\\1\\0\\0\\0a', (1,), 'BYTES'", strings("a")),
     ],
@@ -185,6 +186,7 @@ class OvmsPythonModel:
         ("b'abc', (25,), 'BYTES'", (b"abc", "BYTES", (25,))),
         ("b'abc', [2], 'mine'", (b"abc", "mine", (2,))),
         ("b'abc', [2], 'FP32'", (b"abc", "FP32", (2,))),
+        ("b'', [0, 1 << 60, 1 << 60], 'FP32'", (b"", "FP32", (0, 1 << 60, 1 << 60))),
         ("np.array('a')", ("a".encode("utf-32-le"), "1w", ())),
     ],
 )
@@ -200,6 +202,20 @@ class OvmsPythonModel:
     found = sent_in((await answer(model, input=[1.0]))["output"])
     assert found is not None
     assert (bytes(found), found.datatype, found.shape) == sent
+    model.close()
+
+
+@pytest.mark.parametrize("size", [-1, 1 << 63])
+async def test_a_shape_that_no_reply_can_have(tmp_path: Path, size: int) -> None:
+    code = f"""
+from pyovms import Tensor
+class OvmsPythonModel:
+    def execute(self, inputs):
+        return [Tensor("output", b"abc", [{size}])]
+"""
+    model = served(tmp_path, code, "", declared(ANY, ANY))
+    with pytest.raises(ServingError, match="a size is from 0 to"):
+        await answer(model, input=[1.0])
     model.close()
 
 

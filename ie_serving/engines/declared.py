@@ -13,6 +13,8 @@ from ie_serving.core.values.tensors import DataType, TensorSpec
 from ie_serving.engines.base import EngineOptions
 
 INPUTS, OUTPUTS = "inputs", "outputs"
+ANSWERS, LIBRARY = "answers", "library"
+"""Word of `params` and its one value: outputs are those that the library's own `predict` gives."""
 ANY = "any"
 """Dtype of untyped tensors, which only Python nodes of OpenVINO Model Server take and give."""
 JSON = "json"
@@ -41,6 +43,14 @@ def check_known(options: EngineOptions, known: Collection[str], driver: str) -> 
     has = f"it knows {', '.join(sorted(known))}" if known else "it knows none"
     named = ", ".join(f'"{each}"' for each in unknown)
     raise LoadFailed(f"params: driver {driver} has no {named}; {has}{nearest(unknown[0], known)}")
+
+
+def as_library(options: EngineOptions) -> bool:
+    """Tell whether `params` ask for the outputs of the library itself. Raises: LoadFailed."""
+    given = options.params.get(ANSWERS)
+    if given not in (None, LIBRARY):
+        raise LoadFailed(f'params.{ANSWERS}: {given!r} given; expected "{LIBRARY}", or no such key')
+    return given is not None
 
 
 def specs(

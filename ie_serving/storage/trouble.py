@@ -23,6 +23,7 @@ from urllib3.exceptions import (
 from urllib3.exceptions import TimeoutError as PoolTimeout
 
 from ie_serving.core.values.errors import (
+    Corrupted,
     EntryChanged,
     Missing,
     ServingError,
@@ -52,6 +53,7 @@ class Trouble(Enum):
     DENIED = auto()
     BUCKET = auto()
     CHANGED = auto()
+    DAMAGED = auto()
     THROTTLED = auto()
     SERVER = auto()
     OTHER = auto()
@@ -72,6 +74,7 @@ MEANING: Mapping[Trouble, tuple[type[StorageError], str]] = {
     Trouble.DENIED: (Unauthorized, "permission denied"),
     Trouble.BUCKET: (Missing, "the bucket does not exist"),
     Trouble.CHANGED: (EntryChanged, "it was replaced or removed after it had been listed"),
+    Trouble.DAMAGED: (Corrupted, "the bytes that arrived are not those that the store promises"),
     Trouble.THROTTLED: (Throttled, "the store asks to slow down (throttling)"),
     Trouble.SERVER: (Unreachable, "the store failed"),
     Trouble.OTHER: (StorageError, "the store refused the request"),

@@ -14,11 +14,12 @@ from ie_serving.config.dialects import environment
 from ie_serving.config.files import source
 from ie_serving.config.schema.catalogue import SETTINGS
 from ie_serving.config.settings import Parsed, ServerSettings, Settings
-from ie_serving.config.values import words
-from ie_serving.config.values.faults import Faults, fault
-from ie_serving.config.values.structures import json_text
+from ie_serving.core.settings import words
+from ie_serving.core.settings.faults import Faults, fault
+from ie_serving.core.settings.structures import json_text
 from ie_serving.core.values.errors import ConfigError
 from ie_serving.core.values.nearest import nearest
+from ie_serving.engines import declared
 from ie_serving.engines.base import AUTO, EngineOptions
 from ie_serving.engines.openvino.options import OpenVinoOptions
 from ie_serving.engines.tensorflow.options import TensorFlowOptions
@@ -187,6 +188,8 @@ def _model(entry: _Entry, place: str) -> ModelConfig:
     pickles = entry.platform in ("scikitlearn", "xgboost")
     # Whoever names such a file by such a platform means it, as in the original.
     options = EngineOptions(driver=_driver(entry, place), allow_pickle=pickles)
+    if options.driver in ("pmml", "xgboost"):
+        options = replace(options, params={declared.ANSWERS: declared.LIBRARY})
     options = options.having(openvino) if options.driver == AUTO else options
     if entry.platform == "tensorflow":
         operations = _libraries(entry.custom_op_paths, place)

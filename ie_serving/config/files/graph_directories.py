@@ -12,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
-from ie_serving.config.values.words import resolved
+from ie_serving.core.settings.words import resolved
 
 FILE: Final = "graph.pbtxt"
 MODELS: Final = "model_config_list"

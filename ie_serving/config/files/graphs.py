@@ -9,9 +9,9 @@ from ie_serving.config.files.graph_directories import GRAPHS as MEDIAPIPE
 from ie_serving.config.files.mediapipe import translated as drawn
 from ie_serving.config.files.pipelines import KEY as PIPELINES
 from ie_serving.config.files.pipelines import libraries, translated
-from ie_serving.config.values.faults import Faults
-from ie_serving.config.values.numbers import version
-from ie_serving.config.values.words import name as name_of
+from ie_serving.core.settings.faults import Faults
+from ie_serving.core.settings.numbers import version
+from ie_serving.core.settings.words import name as name_of
 from ie_serving.core.values.errors import ConfigError
 from ie_serving.core.values.nesting import MOST_NESTED
 from ie_serving.engines.base import EngineOptions
@@ -41,7 +41,7 @@ def graphs(
         origin: directory of the configuration file, where files of steps may be.
         faults: of the file.
     """
-    uses: dict[str, frozenset[str]] = {}
+    known: dict[str, Definition | None] = {}
     places: dict[str, str] = {}
     engine = engine.having(Beside(directory=str(origin)))
     pipelines = translated(top.get(PIPELINES) or [], libraries(top, faults), faults)
@@ -51,15 +51,15 @@ def graphs(
         number = faults.take(version, entry.get("version", 1), f"{place}.version")
         rest = {key: value for key, value in entry.items() if key not in OWN}
         definition = _definition(rest, place, faults)
-        if name in models or name in uses:
+        if name in models or name in known:
             faults.add(f"{place}.name", f'"{name}" is the name of another model already')
         elif name is not None:
             # Also of a faulty one: else each graph that uses it would have a fault of its own.
-            uses[name] = definition.models if definition else frozenset()
+            known[name] = definition
             places[name] = place
             if number is not None and definition is not None:
                 yield _model(name, number, rest, engine)
-    _check_uses(uses, places, models, faults)
+    _check_uses(known, places, models, faults)
 
 
 def _entries(top: Mapping[str, Any], faults: Faults) -> Iterator[tuple[str, Mapping[str, Any]]]:
@@ -89,17 +89,20 @@ def _model(name: str, number: int, given: Mapping[str, Any], engine: EngineOptio
 
 
 def _check_uses(
-    uses: Mapping[str, frozenset[str]],
+    graphs: Mapping[str, Definition | None],
     places: Mapping[str, str],
     models: Collection[str],
     faults: Faults,
 ) -> None:
-    known = {*models, *uses}
-    for name, used in uses.items():
-        for each in sorted(used - known):
-            there = f"the file has {', '.join(sorted(known))}"
-            text = f'graph "{name}" uses model "{each}", which is not configured; {there}'
-            faults.add(places[name], text)
+    known = {*models, *graphs}
+    there = f"the file has {', '.join(sorted(known))}"
+    uses = {name: each.models if each else frozenset() for name, each in graphs.items()}
+    for name, graph in graphs.items():
+        for each in sorted(uses[name] - known):
+            user = f'step "{graph.step_with(each)}" of graph "{name}"' if graph else ""
+            faults.add(
+                places[name], f'{user} uses model "{each}", which is not configured; {there}'
+            )
     if found := circle(uses):
         faults.add(places[found[0]], f"graphs use each other: {' -> '.join(found)}")
     elif deep := too_deep(uses):

@@ -13,8 +13,8 @@ from typing import Any, Final
 
 from ie_serving.config.files.graph_directories import FILE, KEYS, MODELS
 from ie_serving.config.files.graph_directories import GRAPHS as KEY
-from ie_serving.config.files.pbtxt import Message, read
-from ie_serving.config.values.faults import Faults
+from ie_serving.config.files.pbtxt import TextMessage, read
+from ie_serving.core.settings.faults import Faults
 
 SUBCONFIG: Final = "subconfig.json"
 
@@ -118,7 +118,7 @@ def _entry(entry: object, origin: Path) -> Mapping[str, Any]:
 class _Graph:
     """One graph: its streams become tensors, its nodes steps."""
 
-    def __init__(self, given: Message, base: Path, params: Mapping[str, Any]) -> None:
+    def __init__(self, given: TextMessage, base: Path, params: Mapping[str, Any]) -> None:
         self._given = given
         self._base = base
         self._params = params
@@ -163,7 +163,7 @@ class _Graph:
             raise _Wrong(f'stream "{stream}" is taken, and nothing gives it')
         return self._refs[stream]
 
-    def _step(self, name: str, node: Message) -> dict[str, Any]:
+    def _step(self, name: str, node: TextMessage) -> dict[str, Any]:
         calculator = str(node["calculator"][0])
         if calculator in INFERENCE:
             return self._inference(name, node)
@@ -174,7 +174,7 @@ class _Graph:
             ' "graphs", with a kernel or a built-in step'
         )
 
-    def _inference(self, name: str, node: Message) -> dict[str, Any]:
+    def _inference(self, name: str, node: TextMessage) -> dict[str, Any]:
         options = _options(node)
         if lists := [key for key in ORDERS if options.get(key)]:
             raise _Wrong(f'node "{name}": {lists[0]} is not supported: give each tensor a tag')
@@ -188,7 +188,7 @@ class _Graph:
             "outputs": {stream: tensor for tensor, stream in gives.items()},
         }
 
-    def _python(self, name: str, node: Message) -> dict[str, Any]:
+    def _python(self, name: str, node: TextMessage) -> dict[str, Any]:
         (handler,) = _options(node).get("handler_path") or [""]
         if not handler:
             raise _Wrong(f'node "{name}": handler_path is missing')
@@ -211,7 +211,7 @@ class _Graph:
         }
 
 
-def _check_loops(name: str, node: Message) -> None:
+def _check_loops(name: str, node: TextMessage) -> None:
     """Refuse a stream from a later node, but that of a generator to itself."""
     loops = [[s for s in _streams(node, f"{e}put_stream") if s[0] == LOOP] for e in ("in", "out")]
     for info in node.get("input_stream_info", []):
@@ -230,7 +230,7 @@ def _check_loops(name: str, node: Message) -> None:
         )
 
 
-def _session(node: Message) -> tuple[str, dict[str, Any]]:
+def _session(node: TextMessage) -> tuple[str, dict[str, Any]]:
     """Give the name of a session, and which model it means."""
     ((_, side),) = _streams(node, "output_side_packet")
     options = _options(node)
@@ -239,17 +239,17 @@ def _session(node: Message) -> tuple[str, dict[str, Any]]:
     return side, {"model": str(options["servable_name"][0]), **numbered}
 
 
-def _options(node: Message) -> Message:
+def _options(node: TextMessage) -> TextMessage:
     """Give the options of a node, whatever type they name."""
     for given in node.get("node_options", node.get("options", [])):
         assert isinstance(given, dict)
         for options in given.values():
-            assert isinstance(options[0], Message)
+            assert isinstance(options[0], TextMessage)
             return options[0]
-    return Message()
+    return TextMessage()
 
 
-def _tensors(node: Message, options: Message, way: str) -> dict[str, str]:
+def _tensors(node: TextMessage, options: TextMessage, way: str) -> dict[str, str]:
     """Give the stream of each tensor: by the options, else by the tag, else by its own name."""
     given: Any = options.get(f"tag_to_{way}_tensor_names", [])
     names = {str(each.get("key", [""])[0]): str(each["value"][0]) for each in given}
@@ -258,7 +258,7 @@ def _tensors(node: Message, options: Message, way: str) -> dict[str, str]:
     }
 
 
-def _streams(given: Message, key: str) -> list[tuple[str, str]]:
+def _streams(given: TextMessage, key: str) -> list[tuple[str, str]]:
     """Give the tag of each stream, which may be empty, and its name."""
     found = []
     for each in given.get(key, []):
@@ -267,6 +267,6 @@ def _streams(given: Message, key: str) -> list[tuple[str, str]]:
     return found
 
 
-def _name(node: Message, at: int) -> str:
+def _name(node: TextMessage, at: int) -> str:
     """Give the name of a node, or make one up that no other has."""
     return str((node.get("name") or [f"node_{at}"])[0])

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 
-class Message(dict[str, list[Any]]):
+class TextMessage(dict[str, list[Any]]):
     """Values by the names of their fields, in their order: texts, numbers, booleans and messages.
 
     Attributes:
@@ -34,7 +34,7 @@ _TOKEN = re.compile(
 )
 
 
-def read(text: str) -> Message:
+def read(text: str) -> TextMessage:
     """Read a message. Strings lose their escapes; a list in brackets is a field that repeats.
 
     Raises:
@@ -48,10 +48,10 @@ class _Reader:
         self._tokens = _tokens(text)
         self._kind, self._token, self._line = next(self._tokens)
 
-    def message(self, end: str, depth: int) -> Message:
+    def message(self, end: str, depth: int) -> TextMessage:
         if depth > MOST_NESTED:
             raise ValueError(f"line {self._line}: more than {MOST_NESTED} messages within messages")
-        found = Message()
+        found = TextMessage()
         while self._token != end:
             kind, name = self._kind, self._take()
             if kind not in ("word", "type"):

@@ -11,9 +11,8 @@ Source: `schema.cpp` and the pages about its demultiplexer and its custom nodes.
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ie_serving.config.values.faults import Faults, shown
-from ie_serving.config.values.kernels import FORM
-from ie_serving.engines.kernels import Place
+from ie_serving.core.settings.faults import Faults, shown
+from ie_serving.engines.kernels import FORM, Place
 
 KEY = "pipeline_config_list"
 LIBRARIES = "custom_node_library_config_list"
@@ -103,7 +102,7 @@ class _Pipeline:
             step["outputs"] = renamed
         scope, items, levels = self._scope(name), dict[str, str](), dict[str, int]()
         for input_, source in _pairs(node["inputs"]):
-            ref = self._ref(source)
+            ref = self._ref(source, name)
             depth = min(len(scope), len(self._gives(source["node_name"])))
             step["in"][input_] = f"item.{input_}" if depth else ref
             items |= {input_: ref} if depth else {}
@@ -167,11 +166,12 @@ class _Pipeline:
         # Of a source that is not there the graph tells.
         return self._scopes.get(source, ()) + own
 
-    def _ref(self, source: Mapping[str, Any]) -> str:
+    def _ref(self, source: Mapping[str, Any], taker: str = "") -> str:
         node, item = source["node_name"], source["data_item"]
         if node == REQUEST and item not in self._inputs:
             known = ", ".join(self._inputs)
-            raise _Wrong(".inputs", f'lack "{item}", which a node takes; there is {known}')
+            who = f'node "{taker}"' if taker else "an output"
+            raise _Wrong(".inputs", f'lack "{item}", which {who} takes; there is {known}')
         return f"{node}.{item}"
 
 

@@ -272,6 +272,11 @@ class Definition:
         """Names of the models that it uses."""
         return frozenset(self.versions)
 
+    def step_with(self, model: str) -> str:
+        """Name the first step that runs a model that the graph uses."""
+        steps = self.steps.items()
+        return next(n for n, s in steps if isinstance(s, ModelStep) and s.model.name == model)
+
     @property
     def versions(self) -> Mapping[str, frozenset[int]]:
         """The versions of each model that it uses by their numbers, where steps do."""

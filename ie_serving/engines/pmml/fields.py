@@ -135,6 +135,12 @@ def fields_of(content: str) -> Mapping[str, Field]:
     }
 
 
+def outputs_of(content: str) -> frozenset[str]:
+    """Name the fields of the document's `<Output>`; none where there is no such element."""
+    every = ElementTree.fromstring(content).iter()
+    return frozenset(str(each.get("name")) for each in every if _tag(each) == "OutputField")
+
+
 def _field(declared: ElementTree.Element, used: ElementTree.Element, missing: bool) -> Field:
     name, word = str(declared.get("name")), declared.get("dataType", "")
     if word not in DTYPES:

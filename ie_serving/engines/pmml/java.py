@@ -31,7 +31,7 @@ _PROCESSES: "list[subprocess.Popen[bytes]]" = []
 log = logging.getLogger(__name__)
 
 
-class Output(NamedTuple):
+class OutputField(NamedTuple):
     """A field that the model gives.
 
     Attributes:
@@ -52,6 +52,8 @@ class Scorer:
 
     Args of the constructor:
         content: the document.
+        with_label: the outputs include the predicted label or value, whether the document names it
+            among its outputs or not.
 
     Raises:
         Exception: of the library, for what it cannot read.
@@ -61,16 +63,19 @@ class Scorer:
         inputs: names of the fields that it reads.
         outputs: what it gives.
         function: `classification`, `regression` or another word of PMML.
+        targets: names of the predicted fields, by the names that the library gives them.
     """
 
-    def __init__(self, content: str) -> None:
+    def __init__(self, content: str, *, with_label: bool = False) -> None:
         self._content = content
+        self._with_label = with_label
         self._read()
         model = self._model
         self.inputs = tuple(str(each) for each in model.inputNames)
         self.function = str(model.functionName)
+        self.targets = {f"predicted_{each}": str(each) for each in model.targetNames}
         self.outputs = tuple(
-            Output(str(each.name), str(each.dataType), str(each.feature), each.call("value"))
+            OutputField(str(each.name), str(each.dataType), str(each.feature), each.call("value"))
             for each in model.outputFields
         )
 
@@ -102,6 +107,8 @@ class Scorer:
             self._context = _context()
             with _in_time("the document was not read"):
                 self._model: Any = Model.fromString(self._content)
+                if self._with_label:
+                    self._model.setSupplementOutput(True)
 
     def _renew(self, dead: object) -> None:
         with _LOCK:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ie_serving.core.values.errors import LoadFailed
 from ie_serving.core.values.tensors import Array, DataType
 from ie_serving.engines import declared
 from ie_serving.engines.base import EngineOptions
@@ -15,8 +16,8 @@ from ie_serving.engines.run.function import needed, reading
 from ie_serving.engines.run.program import CompiledPrograms
 from ie_serving.engines.run.threads import threads
 from ie_serving.engines.tabular import form as tabular
-from ie_serving.engines.tabular.form import Form, X, Y
-from ie_serving.engines.tabular.model import compiled
+from ie_serving.engines.tabular.compiled import compiled
+from ie_serving.engines.tabular.form import TensorForm, X, Y
 from ie_serving.engines.tabular.scores import labelled
 from ie_serving.engines.xgboost.ubjson import check_whole
 
@@ -32,36 +33,53 @@ Run = Callable[[Array], Array]
 
 def load(file: Path, options: EngineOptions) -> CompiledPrograms:
     """Make the model of a file. See `engines.listed.Load`."""
-    declared.check_known(options, (), LIBRARY)
+    declared.check_known(options, (declared.ANSWERS,), LIBRARY)
+    as_library = declared.as_library(options)
     with needed(LIBRARY, LIBRARY, file.name):
         import xgboost
     with reading(LIBRARY, file.name):
         if file.suffix != JSON:
-            check_whole(file.read_bytes(), file.name)
+            _check(file)
         booster = xgboost.Booster()
         booster.load_model(str(file))
-        form, predict = _described(xgboost, booster)
+        form, predict = _described(xgboost, booster, as_library=as_library)
     refusals = (xgboost.core.XGBoostError,)
     return compiled(form, predict, options, library=LIBRARY, refusals=refusals)
 
 
-def _described(xgboost: Any, booster: Any) -> tuple[Form, Any]:  # noqa: ANN401  the library's
+def _check(file: Path) -> None:
+    """Refuse what the library would misread. Raises: LoadFailed."""
+    content = file.read_bytes()
+    if content[:1] != b"{":
+        raise LoadFailed(
+            f"{file.name} is of XGBoost's old binary format, which releases since 3.1 do not read,"
+            " or of another library: load it by an older release and save it as JSON"
+        )
+    check_whole(content, file.name)
+
+
+def _described(
+    xgboost: Any,  # noqa: ANN401  the library's
+    booster: Any,  # noqa: ANN401
+    *,
+    as_library: bool,
+) -> tuple[TensorForm, Any]:
     """Describe a booster, and give what computes its outputs."""
     # A booster does not tell its objective; its configuration, as JSON, does.
     learner = json.loads(booster.save_config())["learner"]
     objective = learner["objective"]["name"]
     # Labels are the greatest of the probabilities, which Classify needs as well.
-    booster.set_param({"nthread": threads(), **_instead(objective)})
+    booster.set_param({"nthread": threads(), **({} if as_library else _instead(objective))})
     inputs = tabular.matrix(booster.num_features(), DataType.FP32)
     run = _run(xgboost, booster, learner["gradient_booster"]["name"])
-    if objective in (BINARY, SOFTMAX, SOFTPROB):
+    if objective in (BINARY, SOFTMAX, SOFTPROB) and not as_library:
         classes = max(int(learner["learner_model_param"]["num_class"]), 2)
         outputs = tabular.classified(DataType.INT64, DataType.FP32, classes)
-        form = Form(inputs, outputs, tabular.names_of(range(classes)))
+        form = TensorForm(inputs, outputs, tabular.names_of(range(classes)))
         return form, lambda given: labelled(run(given[X]))
     # One row of zeros, since an objective does not say how many values a row gets.
     sample = run(np.zeros((1, booster.num_features()), np.float32))
-    form = Form(inputs, tabular.values(DataType.FP32, *sample.shape[1:]))
+    form = TensorForm(inputs, tabular.values(DataType.FP32, *sample.shape[1:]))
     return form, partial(_values, run)
 
 

@@ -58,6 +58,7 @@ _MISSING: Final = (
     "credentials are missing: send `Authorization: Bearer KEY` or `x-api-key: KEY`, as a header or"
     " as metadata"
 )
+_MISSING_USER: Final = "credentials are missing: send user and password (`Authorization: Basic`)"
 _UNKNOWN: Final = "these credentials are not known here"
 
 
@@ -263,7 +264,8 @@ class Access(Renewed[AccessMaterial, Compared]):
         for name in names:
             if name in known:
                 return known[name]
-        raise Unauthenticated(_MISSING if not names else f"{_UNKNOWN}; {_MISSING}")
+        missing = _MISSING if self.material.keys or not self.material.users else _MISSING_USER
+        raise Unauthenticated(missing if not names else f"{_UNKNOWN}; {missing}")
 
     async def _is_right(self, expected: Password, password: bytes, header: bytes) -> bool:
         """Compare in the thread; requests with the same header share one comparison."""

@@ -14,6 +14,7 @@ from google.api_core.exceptions import GoogleAPICallError
 from google.auth.credentials import AnonymousCredentials
 from google.auth.exceptions import DefaultCredentialsError, InvalidOperation, RefreshError
 from google.cloud import storage
+from google.resumable_media import DataCorruption
 
 from ie_serving.core.values.hints import Hint
 from ie_serving.storage.backends.bucket import (
@@ -46,6 +47,7 @@ ADVICE: Mapping[Trouble, str | Hint] = {
     Trouble.DENIED: "the account needs storage.objects.list and storage.objects.get "
     "(roles/storage.objectViewer)",
     Trouble.BUCKET: "correct the bucket's name",
+    Trouble.DAMAGED: "look for a faulty proxy, network or disk",
     Trouble.THROTTLED: Hint("poll less often ({server.poll_wait_s})"),
     Trouble.SERVER: "see status.cloud.google.com",
     Trouble.OTHER: "see the code in the Cloud Storage documentation",
@@ -122,6 +124,8 @@ class GcsRemote(BucketRemote[storage.Client]):
             return Trouble.CREDENTIALS, ""
         if isinstance(error, DefaultCredentialsError):
             return Trouble.NO_CREDENTIALS, ""
+        if isinstance(error, DataCorruption):
+            return Trouble.DAMAGED, ""
         if not isinstance(error, GoogleAPICallError) or error.code is None:
             return None
         status = int(error.code)

@@ -11,11 +11,13 @@ import pytest
 import requests
 import trustme
 import urllib3
+from google.resumable_media import DataCorruption
 
-from ie_serving.core.values.errors import StorageError, Unreachable
+from ie_serving.core.values.errors import Corrupted, StorageError, Unreachable
 from ie_serving.storage.backends import gcs, minio, s3
 from ie_serving.storage.backends.s3_errors import trouble_of_code, with_status
-from ie_serving.storage.options import S3Options
+from ie_serving.storage.options import GcsOptions, S3Options
+from ie_serving.storage.remote import Location
 from ie_serving.storage.trouble import (
     MEANING,
     Trouble,
@@ -35,13 +37,24 @@ def test_no_two_troubles_read_the_same() -> None:
 @pytest.mark.parametrize(
     ("advice", "never"),
     [
-        pytest.param(ADVICE, {Trouble.CHANGED}, id="s3"),
-        pytest.param(minio.ADVICE, {Trouble.CHANGED, Trouble.NO_CREDENTIALS}, id="minio"),
+        # What arrives damaged is found by checksums of ours, but for Google's client.
+        pytest.param(ADVICE, {Trouble.CHANGED, Trouble.DAMAGED}, id="s3"),
+        pytest.param(
+            minio.ADVICE, {Trouble.CHANGED, Trouble.DAMAGED, Trouble.NO_CREDENTIALS}, id="minio"
+        ),
         pytest.param(gcs.ADVICE, {Trouble.CHANGED, Trouble.REGION, Trouble.CLOCK}, id="gcs"),
     ],
 )
 def test_each_backend_says_what_to_do(advice: dict[Trouble, str], never: set[Trouble]) -> None:
     assert set(Trouble) - set(advice) == never
+
+
+def test_a_damaged_transfer_from_google_is_called_so() -> None:
+    remote = gcs.GcsRemote(Location("gs://b/m", "b", "m/"), GcsOptions(anonymous=True))
+    with pytest.raises(Corrupted) as caught, remote._client("read 1/m.bin"):
+        raise DataCorruption(None, "Checksum mismatch")
+    assert "the bytes that arrived are not those that the store promises" in str(caught.value)
+    assert "look for a faulty proxy, network or disk" in str(caught.value)
 
 
 @pytest.mark.parametrize(

@@ -51,7 +51,10 @@ def test_only_a_graph_that_differs_is_read_anew() -> None:
         ([graph(steps={"s": {}})], ["graphs[0].steps.s: expected an object with exactly one of "]),
         (
             [graph(steps=[{"model": "c"}], outputs={"y": "c.y"})],
-            ['graphs[0]: graph "g" uses model "c", which is not configured; the file has a, b, g'],
+            [
+                'graphs[0]: step "c" of graph "g" uses model "c", which is not configured; the'
+                " file has a, b, g"
+            ],
         ),
         (
             [

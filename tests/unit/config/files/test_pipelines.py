@@ -173,7 +173,7 @@ def test_a_chain_may_be_longer_than_the_stack() -> None:
         ),
         pytest.param(
             pipeline(node("detect", {"x": ("request", "img")}), output=("detect", "y")),
-            '.inputs: lack "img", which a node takes; there is image',
+            '.inputs: lack "img", which node "detect" takes; there is image',
             id="an input",
         ),
         pytest.param(

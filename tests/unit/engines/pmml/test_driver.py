@@ -62,6 +62,26 @@ async def test_a_classifier(tmp_path: Path, classes: Any, dtype: str) -> None:
     model.close()
 
 
+async def test_the_librarys_own_answers(tmp_path: Path) -> None:
+    """The fields of `<Output>`, and the predicted one by the document's name for it."""
+    content = classifier(FITTED)
+    chance = (
+        '<Output><OutputField name="Probability_setosa" optype="continuous" dataType="double"'
+        ' feature="probability" value="setosa"/></Output>'
+    )
+    found = EngineOptions(params={"answers": "library"})
+    for more in ("", chance):
+        model = load(
+            written(tmp_path, content.replace("<RegressionTable", f"{more}<RegressionTable", 1)),
+            found,
+        )
+        answered = await answer(model, **COLUMNS)
+        assert list(answered) == (["Probability_setosa", "species"] if more else ["species"])
+        given = [SPECIES.index(each.decode()) for each in answered["species"]]
+        assert given == FITTED.predict(X).tolist()
+        model.close()
+
+
 async def test_values(tmp_path: Path) -> None:
     fitted = LinearRegression().fit(X[:, :3], X[:, 3])
     model = load(written(tmp_path, regressor(fitted)), EngineOptions())

@@ -50,6 +50,26 @@ async def test_a_classifier(tmp_path: Path, labels: Any, name: str) -> None:
     model.close()
 
 
+@pytest.mark.parametrize("objective", ["multi:softmax", "multi:softprob", "binary:logistic"])
+async def test_the_librarys_own_answers(tmp_path: Path, objective: str) -> None:
+    classes = {} if objective.startswith("binary") else {"num_class": 3}
+    fitted = booster(objective=objective, **classes)
+    found = EngineOptions(params={"answers": "library"})
+    model = load(saved(tmp_path, fitted), found)
+    expected = fitted.predict(xgboost.DMatrix(X))
+    answered = (await answer(model, x=X))["y"]
+    assert answered.shape == expected.shape and np.allclose(answered, expected, atol=1e-6)
+    model.close()
+    with pytest.raises(LoadFailed, match=r"params\.answers: 'mine' given; expected \"library\""):
+        load(tmp_path / "m.json", EngineOptions(params={"answers": "mine"}))
+
+
+def test_the_old_binary_format_is_called_so(tmp_path: Path) -> None:
+    (tmp_path / "m.bst").write_bytes(b"\0\0\0\x3f\4" + bytes(60))
+    with pytest.raises(LoadFailed, match=r"m\.bst is of XGBoost's old binary format"):
+        load(tmp_path / "m.bst", EngineOptions())
+
+
 @pytest.mark.parametrize(
     ("make", "output"),
     [

@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 
 PAUSE_S = 0.05
 """Seconds between two records of the answering versions. A record has all models, and a thousand
-may load within seconds. A replacement worker does not wait for models missing in the last record."""
+may load within seconds. A replacement worker does not wait for models missing in the last."""
 
 
 class ConfiguredModels(Protocol):

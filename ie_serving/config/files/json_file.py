@@ -58,7 +58,7 @@ class ConfigFile:
     """Port of REST in the file, used where no other setting gives one; 0 for none."""
 
     metrics: bool | None = None
-    """Whether `monitoring` enables metrics; None where the file does not say."""
+    """Whether `monitoring` enables metrics; None if the file does not say so."""
 
     warnings: tuple[str, ...] = ()
 
@@ -142,7 +142,7 @@ def graph_alone(top: Mapping[str, Any], place: str, *, engine: EngineOptions) ->
 
 
 def without_comments(text: str) -> str:
-    """Blank the comments of C and C++, which OpenVINO Model Server reads over; places stay."""
+    """Blank the comments of C and C++, which OpenVINO Model Server accepts; positions stay."""
     return _COMMENT.sub(lambda found: found[1] or _NO_LINE_END.sub(" ", found[0]), text)
 
 
@@ -228,14 +228,14 @@ def _note_conflicts(
 
 
 def _refused(given: Mapping[str, Any], refused: Mapping[str, Hint]) -> Iterator[tuple[str, str]]:
-    """Yield each key that demands an unsupported feature, with advice."""
+    """Yield each key that requires an unsupported feature, with advice."""
     for key, advice in refused.items():
         if foreign.asks(given.get(key)):
             yield key, f"{shown(given[key])} given; {advice}"
 
 
 def _of_model(entry: Mapping[str, Any]) -> str:
-    # The place counts entries; with fifty of them the name is easier to find.
+    # The place has the entry's number; among fifty entries the name is easier to find.
     name = entry.get("name")
     return f' (model "{name}")' if isinstance(name, str) else ""
 

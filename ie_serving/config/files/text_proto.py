@@ -23,7 +23,7 @@ M = TypeVar("M", bound=Message)
 
 TENSORFLOW = "tensorflow"
 PLATFORMS = (TENSORFLOW, "openvino")
-"""`model_platform` values. Either takes whatever format a version directory holds."""
+"""`model_platform` values. Either accepts any format in a version directory."""
 
 _TENSORFLOW_TYPE = 1
 """`ModelType.TENSORFLOW`, deprecated. Source: model_server_config.proto."""
@@ -58,7 +58,7 @@ def parse_model_server_config(
 
     Args:
         text: the file's content.
-        place: the file's name, at the head of each fault.
+        place: the file's name, at the beginning of each fault.
         engine: options of every model.
 
     Raises:

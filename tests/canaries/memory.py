@@ -101,7 +101,7 @@ def a_failure_by_values_leaves_freed_memory() -> bool:
     where="models with open shapes; new combinations only",
     tests=(
         "running/test_infer.py::test_shapes_that_do_not_fit_are_refused_each_time_and_harm_nothing",
-        "compiling/test_engine.py::test_sizes_that_fail_when_they_are_tried_at_load_leave_nothing_to_answer",
+        "compiling/test_openvino_engine.py::test_sizes_that_fail_when_they_are_tried_at_load_leave_nothing_to_answer",
     ),
 )
 def a_failure_by_shapes_leaves_freed_memory() -> bool:

@@ -214,7 +214,7 @@ def the_mean_of_nothing_is_0() -> bool:
     "infinity becomes the largest float32 in an output of float64, as of a quotient by 0 or a"
     " logarithm of 0, and in an input of float64",
     done="the graph gives float32, which becomes float64 behind it, and takes float32 "
-    "(`interface/specs.py`, `running/slot.py`)",
+    "(`interface/tensor_specs.py`, `running/slot.py`)",
     where="models with inputs of float64 that are computed with, or with outputs of float64 that "
     "are computed: these are copied, and infer asynchronously",
     tests=(

@@ -287,7 +287,9 @@ def _check_padding(port: Port, array: Array) -> None:
 def _read(request: ov.InferRequest, port: Port) -> Array:
     """Read an output in place; `infer` would copy all strings, and fails where there are none."""
     tensor = request.get_output_tensor(port.index)
-    if port.spec.dtype is DataType.FP64:  # computed as float32, and given so (`interface/specs.py`)
+    if (
+        port.spec.dtype is DataType.FP64
+    ):  # computed as float32, and given so (`interface/tensor_specs.py`)
         return np.asarray(tensor.data, np.float64)
     if port.spec.dtype is not DataType.STRING:
         view: Array = tensor.data

@@ -24,6 +24,13 @@ FUZZED := $(addprefix tests/functional/test_fuzz,.py _models.py _graphs.py _batc
 TEST_WORKERS ?= 3
 IN_PARALLEL := --numprocesses $(TEST_WORKERS) --max-worker-restart 1 --dist loadfile --no-loadscope-reorder -rs
 
+# Of what the tests marked `deployed` are. `make test` leaves these out where nothing here differs from
+# main; ALL=1, as in CI, and `make test_deployed` run them.
+ALL ?=
+DEPLOYED = deploy Dockerfile pyproject.toml ie_serving/commands ie_serving/config/schema ie_serving/wire/clients \
+	ie_serving/server/fronts/page $(shell grep -rlE --include=*.py 'mark\.deployed|tests\.functional\.deployed' tests)
+HAVE_CHANGED = $(shell git diff --quiet $$(git merge-base HEAD main 2> /dev/null) -- $(DEPLOYED) || echo yes)
+
 BUILD_INPUTS := pyproject.toml setup.py $(wildcard ie_serving/wire/protobuf/protos/*.proto)
 SOURCES := ie_serving tests examples benchmarks deploy setup.py
 BIN := .venv/bin
@@ -42,7 +49,7 @@ AGAIN := [ $$? -eq 1 ] && $(DEV)/python -m pytest --last-failed --last-failed-no
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help size run venv test cpu_kinds canaries evidence programs unit conformance soak fuzz suites drivers style format docs api configuration page sample bench-quick bench bench-batching bench-strain bench-stall bench-share bench-kernels bench-workers bench-tls bench-costs bench-protocols bench-verify \
+.PHONY: help size run venv test test_deployed cpu_kinds canaries evidence programs unit conformance soak fuzz suites drivers style format docs api configuration page sample bench-quick bench bench-batching bench-strain bench-stall bench-share bench-kernels bench-workers bench-tls bench-costs bench-protocols bench-verify \
 	walk manifests docker_build docker_check docker_lock clean
 
 help: ## list these targets
@@ -81,8 +88,12 @@ $(PYTHON) -m venv $(1)
 $(1)/bin/pip install --quiet --upgrade pip
 endef
 
-test: .venv-dev/.installed ## run every test but those of soak and fuzz; what failed once more, alone
-	$(DEV)/python -m pytest $(IN_PARALLEL) tests || { $(AGAIN); }
+test: .venv-dev/.installed ## run every test but those of soak and fuzz, and of files for deployment that are as in main (ALL=1: these too); what failed once more, alone
+	$(DEV)/python -m pytest $(IN_PARALLEL) $(if $(ALL)$(HAVE_CHANGED),,-m 'not deployed and not soak and not fuzz') tests \
+		|| { $(AGAIN); }
+
+test_deployed: .venv-dev/.installed ## run the tests of manifests, images, proxies, programs in other languages, and the page in a browser
+	$(DEV)/python -m pytest $(IN_PARALLEL) -m 'deployed and not soak and not fuzz' tests
 
 programs: ## install the programs of others that tests talk to; as root, on Debian
 	apt-get -qq update
@@ -101,11 +112,12 @@ unit: .venv-dev/.installed ## run the fast tests only
 conformance: .venv-dev/.installed ## hold both ports to RFC 9113, 7541, 9112 and 9110, case by case
 	$(DEV)/python -m pytest tests/functional/protocols
 
-soak: .venv-dev/.installed ## run the tests that take minutes: a store away, 300 MB served, memory over 1,000,000 requests, SOAK_MINUTES (30) of kills, switches, reloads
+soak: .venv-dev/.installed ## run the tests that take minutes: a store away, 300 MB served, memory over 1,000,000 requests, SOAK_MINUTES (30) of kills, switches, reloads; and the cases that tests marked pairwise leave out
 	SOAK_MINUTES=$(SOAK_MINUTES) $(DEV)/python -m pytest -o faulthandler_timeout=0 -m soak tests
 
-fuzz: .venv-dev/.installed ## try more examples on codecs and settings, then for FUZZ_SECONDS (60) each: nearly right bytes on both ports, odd values for models, random graphs, batches whose clients are wrong or leave, memory that holds other clients' numbers
-	$(DEV)/python -m pytest --hypothesis-profile=thorough --timeout=600 tests/unit/wire tests/unit/config
+fuzz: .venv-dev/.installed ## try 20 times as many examples of each property, then for FUZZ_SECONDS (60) each: nearly right bytes on both ports, odd values for models, random graphs, batches whose clients are wrong or leave, memory that holds other clients' numbers
+	$(DEV)/python -m pytest $(IN_PARALLEL) --hypothesis-profile=thorough --timeout=600 \
+		-m 'hypothesis and not soak and not fuzz' tests
 	FUZZ_SECONDS=$(FUZZ_SECONDS) $(DEV)/python -m pytest -o faulthandler_timeout=0 -m fuzz -rP $(FUZZED)
 
 canaries: .venv-dev/.installed ## ask OpenVINO alone whether each fault of docs/reference/openvino-faults.md is still there

@@ -25,7 +25,7 @@ from ie_serving.engines.graph.engine import FILE, WithGraphs
 from ie_serving.models.configuration import ModelConfig
 from ie_serving.models.served import Served, ServedModels, WithPrepared
 from ie_serving.models.version.handle import Servable
-from ie_serving.telemetry.metrics.steps import StepMetrics
+from ie_serving.telemetry.metrics.step_metrics import StepMetrics
 
 Arrays = Mapping[str, NDArray[Any]]
 WARM_UP = 300

@@ -1,6 +1,7 @@
 """Settings of all tests, and the output of their processes in the report of a failure."""
 
 import gc
+import os
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,11 +9,14 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests import process
+from tests import pairwise, process
 from tests.exporting import export
 
 # What a shell starts in the background ignores Ctrl-C, and so would the processes of the tests.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# Read when the first of these libraries is imported, by a test.
+os.environ.update(process.ONE_THREAD)
 
 # The machines are shared: how long one example takes says nothing about the code. Nor does how many
 # examples a filter drops in one run, which is chance.
@@ -22,8 +26,9 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
 )
 settings.register_profile("thorough", settings.get_profile("shared machines"), max_examples=500)
-settings.load_profile("shared machines")
-"""100 examples of each property, others at each run; `make fuzz` takes `thorough`."""
+settings.register_profile("few", settings.get_profile("shared machines"), max_examples=25)
+settings.load_profile("few")
+"""25 examples of each property, others at each run; `make fuzz` takes `thorough`."""
 
 
 @pytest.fixture(scope="session")
@@ -53,6 +58,11 @@ def pytest_collection(session: pytest.Session) -> Iterator[object]:
     finally:
         gc.freeze()
         gc.enable()
+
+
+@pytest.hookimpl(tryfirst=True)  # what is marked here is left out behind it
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    pairwise.thin(items)
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

@@ -8,6 +8,7 @@ import contextlib
 import os
 import queue
 import re
+import select
 import signal
 import socket
 import subprocess
@@ -29,11 +30,16 @@ CONNECT_PAUSE_S = 0.05
 server listens. Shorter would burn processor time that the starting server needs."""
 
 ASK_PAUSE_S = 0.01
-"""Between two questions of `until`. Asked without a pause, what is waited for has to share two
-processors with the questions; a wait gets longer by a hundredth of a second at the most."""
+ASK_SHARE, MOST_ASK_PAUSE_S = 0.1, 0.05
+"""Between two questions of `until`: a share of what has been waited, within these bounds. Asked
+without a pause, what is waited for has to share two processors with the questions."""
 
 NONE = r"(?!)"
 """A pattern that is found nowhere."""
+
+ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
+"""Environment of the tests alone: beside others, threads of the libraries that they compare with
+spin, which is processor time that the others lack. What a test starts is free to choose."""
 
 TAIL = 80
 """Lines of each process in the report of a failure: a traceback and what led to it."""
@@ -73,7 +79,7 @@ class Process:
             stderr=subprocess.STDOUT,
             text=True,
             errors="replace",
-            env={**os.environ, **(env or {})},
+            env={**{n: v for n, v in os.environ.items() if n not in ONE_THREAD}, **(env or {})},
             cwd=cwd,
             start_new_session=True,
         )
@@ -209,10 +215,23 @@ def _bound(family: int, host: str, port: int) -> socket.socket:
 
 def until(holds: Callable[[], bool], patience_s: float = PATIENCE_S) -> None:
     """Ask again until `holds`: for what announces itself to nobody."""
-    deadline = time.monotonic() + patience_s
+    begun = time.monotonic()
     while not holds():
-        assert time.monotonic() < deadline, "did not happen in time"
-        time.sleep(ASK_PAUSE_S)
+        waited = time.monotonic() - begun
+        assert waited < patience_s, "did not happen in time"
+        time.sleep(min(max(ASK_PAUSE_S, ASK_SHARE * waited), MOST_ASK_PAUSE_S))
+
+
+def ended(pid: int) -> bool:
+    """Wait until a process has ended; False when it does not."""
+    try:
+        handle = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return True
+    try:
+        return bool(select.select([handle], [], [], PATIENCE_S)[0])
+    finally:
+        os.close(handle)
 
 
 def report() -> list[tuple[str, str]]:

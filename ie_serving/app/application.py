@@ -8,15 +8,15 @@ from typing import cast
 
 from ie_serving.app import engine_stack, transports
 from ie_serving.app.repositories import Repositories, Repository
-from ie_serving.app.workers import workers_of
+from ie_serving.app.workers import Workers
 from ie_serving.config.files import access_file, tls_files
 from ie_serving.config.files.followed import FollowedConfig
 from ie_serving.config.files.text_proto import from_message
 from ie_serving.config.settings import ServerSettings, Settings
-from ie_serving.config.values.words import log_level
 from ie_serving.core.compat import added
 from ie_serving.core.runtime.budget import BUDGET
 from ie_serving.core.runtime.machine_share import SHARE
+from ie_serving.core.settings.words import log_level
 from ie_serving.core.values.access import Caller
 from ie_serving.engines.base import Engine
 from ie_serving.engines.graph.engine import WithGraphs
@@ -26,9 +26,9 @@ from ie_serving.engines.tensorflow.fallback import TensorFlowFallback
 from ie_serving.inference.asked_models import AskedModels
 from ie_serving.inference.examples import ExampleCodec
 from ie_serving.inference.golden import Golden, in_turn
-from ie_serving.inference.noted import handing_on, plane_of
+from ie_serving.inference.observed import handing_on
 from ie_serving.inference.plane import DataPlane
-from ie_serving.inference.sequences import open_to_clients
+from ie_serving.inference.sequence_elsewhere import open_to_clients
 from ie_serving.inference.warmup import WarmUp
 from ie_serving.models.admin.label_changes import LabelChanges
 from ie_serving.models.admin.poll_requests import Poll, PollRequests
@@ -53,7 +53,7 @@ from ie_serving.server.fronts.admin.readiness import Readiness
 from ie_serving.server.fronts.kserve_v2 import grpc_later
 from ie_serving.server.fronts.kserve_v2.grpc_later import LaterInference
 from ie_serving.server.fronts.kserve_v2.joining import kserve_routes
-from ie_serving.server.fronts.page.joining import page_routes
+from ie_serving.server.fronts.page.page_routes import page_routes
 from ie_serving.server.fronts.streams.later import LaterStreams
 from ie_serving.server.fronts.tfs import model_service, prediction_service
 from ie_serving.server.fronts.tfs.model_service import ModelService
@@ -68,7 +68,6 @@ from ie_serving.server.process.ports import BOTH, GRPC, REST
 from ie_serving.server.process.tuning import most_connections
 from ie_serving.server.transport.address_limit import limit_of
 from ie_serving.server.transport.grpc.services import Answer, Services
-from ie_serving.server.workers.member import Member
 from ie_serving.storage.backends.by_url import check_urls
 from ie_serving.storage.options import StorageOptions
 from ie_serving.telemetry.log.logs import Event
@@ -92,10 +91,10 @@ class ServingApplication:
         storage: StorageOptions,
         handovers: Handovers,
         notes: LoadNotes,
-        member: Member | None = None,
+        workers: Workers,
     ) -> None:
         server = settings.server
-        self._workers = workers_of(member, handovers, server)
+        self._workers = workers
         self._gate = Gate(
             server,
             tls_files.read,
@@ -142,7 +141,7 @@ class ServingApplication:
     def _make_interfaces(self, server: ServerSettings) -> None:
         """Make the data plane, and the interface through which each front end calls it."""
         self._data_plane = partial(
-            plane_of(noted=server.tells_of_requests),
+            DataPlane,
             metrics=self._metrics,
             codec=ExampleCodec(parse_examples, serialize_examples),
             method_name_check=server.method_name_check,
@@ -252,10 +251,10 @@ class ServingApplication:
         return {REST: rest, GRPC: grpc, BOTH: partial(self._both, rest, grpc)}
 
     def _both(self, *prepare: Callable[[], MakeListener]) -> MakeListener:
-        from ie_serving.server.transport.shared_port import Server, SharedPort
+        from ie_serving.server.transport.shared_port import ProtocolServer, SharedPort
 
         # Both can take over accepted sockets. grpcio cannot: the configuration refuses it here.
-        rest, grpc = (cast("Callable[[], Server]", each()) for each in prepare)
+        rest, grpc = (cast("Callable[[], ProtocolServer]", each()) for each in prepare)
         limit, secure = self._connections, self._gate.secure(BOTH)
         return lambda: SharedPort(rest(), grpc(), limit, secure, self._sharing)
 

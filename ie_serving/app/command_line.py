@@ -16,7 +16,7 @@ from types import FrameType
 from ie_serving.config.dialects import bridge, kernel_run, keys, manage, own_flags, verify
 from ie_serving.config.dialects import ie_serving as own
 from ie_serving.config.dialects import tensorflow_model_server as tfs
-from ie_serving.config.schema import closed, shared_port, workers
+from ie_serving.config.schema import contradictions
 from ie_serving.config.settings import Parsed, Settings, TuneSettings
 from ie_serving.core.compat import by_name, imported
 from ie_serving.core.runtime import interruption
@@ -26,7 +26,6 @@ from ie_serving.server.process import gunicorn_app
 from ie_serving.server.process.deadly_loads import LoadNotes
 from ie_serving.server.process.handover import Handover, Handovers
 from ie_serving.server.process.lifecycle import Application
-from ie_serving.server.workers.member import Member
 from ie_serving.storage.backends.by_url import check_urls, open_storage
 from ie_serving.storage.options import StorageOptions
 from ie_serving.telemetry.log import logs
@@ -57,27 +56,28 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run `ie_serving`; return its exit code."""
     _ignore_orders()
     given = sys.argv[1:] if argv is None else argv
+    command = given[0] if given else ""
     try:
         if manage.is_asked(given):
             return _show(manage.run(given, os.environ))
-        if keys.is_asked(given):
+        if command == keys.COMMAND:
             return _show(keys.run(given, _password))
         if list(given[:2]) == ["config", "import"]:
             return _show(_imported(given))
-        if list(given[:1]) == ["gen"]:
+        if command == "gen":
             return _show([_generated(given)])
-        if kernel_run.is_asked(given):
+        if command == kernel_run.COMMAND:
             return _run_kernel(kernel_run.parse(given))
-        if verify.is_asked(given):
+        if command == verify.COMMAND:
             return _verify(verify.parse(given))
-        if bridge.is_asked(given):
+        if command == bridge.COMMAND:
             return _bridge(given)
         parsed = _command(given)
         _prepare(parsed)
     except ServingError as error:
         for cause in causes(error):
             print(f"ie_serving: error: {cause}", file=sys.stderr)
-        if list(given[:1]) == [own_flags.CHECK] and f"--{own_flags.JSON}" in given:
+        if command == own_flags.CHECK and f"--{own_flags.JSON}" in given:
             print(json.dumps({"ok": False, "server": [*map(str, causes(error))], "models": {}}))
         return WRONG_USAGE
     if parsed.tune is not None:
@@ -175,9 +175,7 @@ def _prepare(parsed: Parsed) -> None:
     logs.configure(server.log_level, server.log_path, server.log_format)
     for warning in parsed.warnings:
         log.warning(warning)
-    workers.check(parsed.settings)
-    shared_port.check(server)
-    closed.check(server)
+    contradictions.check(parsed.settings)
     access_log.check(server.access_log)
     installed.check(server.traces_url, server.otlp_protocol)
     check_urls((model.base_path for model in parsed.settings.models), parsed.storage)
@@ -258,10 +256,15 @@ def _build(
     settings: Settings,
     handovers: Handovers,
     notes: LoadNotes,
-    member: Member | None,
     *,
     storage: StorageOptions,
 ) -> Application:
     from ie_serving.app.application import ServingApplication
+    from ie_serving.app.workers import Workers
 
-    return ServingApplication(settings, storage, handovers, notes, member)
+    workers = Workers()
+    if settings.server.workers > 1:
+        from ie_serving.app.several import SeveralWorkers  # a single worker does not need it
+
+        workers = SeveralWorkers(handovers.configuration, settings.server)
+    return ServingApplication(settings, storage, handovers, notes, workers)

@@ -20,20 +20,20 @@ from ie_serving.engines.layers.batching import BatchingEngine
 from ie_serving.engines.layers.images import WithImages
 from ie_serving.engines.layers.precision import PrecisionEngine
 from ie_serving.engines.layers.sequence_family import Family
-from ie_serving.engines.layers.sequences import WithSequences
+from ie_serving.engines.layers.sequence_layer import WithSequences
 from ie_serving.engines.onnxruntime.driver import OnnxRuntimeEngine
-from ie_serving.engines.openvino.compiling.engine import OpenVinoEngine
+from ie_serving.engines.openvino.compiling.openvino_engine import OpenVinoEngine
 from ie_serving.engines.openvino.compiling.supported import lower_precisions
 from ie_serving.engines.tensorflow.fallback import TensorFlowFallback
-from ie_serving.engines.verification.engine import VerifiedEngine
+from ie_serving.engines.verification.verified_engine import VerifiedEngine
 from ie_serving.engines.verification.verifier import Verifier
 from ie_serving.inference.samples import RecordedRequests
 from ie_serving.models.configuration import ModelConfig
 from ie_serving.telemetry.metrics.batches import BatchMetrics
 from ie_serving.telemetry.metrics.sequences import SequenceMetrics
-from ie_serving.telemetry.request.watch import Told
-from ie_serving.wire.json.golden import read_golden as golden_json
-from ie_serving.wire.tfs.golden import read_golden as golden_records
+from ie_serving.telemetry.request.entry import ReportBatch
+from ie_serving.wire.json.golden_json import read_golden as golden_json
+from ie_serving.wire.tfs.golden_records import read_golden as golden_records
 from ie_serving.wire.tfs.predict import parse_request
 from ie_serving.wire.tfs.prediction_log import read_requests
 
@@ -90,15 +90,15 @@ def layered(
     options: EngineOptions,
     batches: BatchMetrics,
     family: Family,
-    told: Told | None = None,
+    report: ReportBatch | None = None,
 ) -> Engine:
-    """Wrap the engine of one model in the layers of `options`; `told`, if given, sees each batch.
+    """Wrap the engine of one model in the layers of `options`; `report`, if given, sees each batch.
 
     Image decoding precedes batching, so that an undecodable image fails no other request. A request
     of a sequence passes these layers in its sequence's turn. The layers of `compat/` are outermost,
     so that the outputs of hooks share batches too.
     """
-    batching = BatchingEngine(alone, batches, batching_of, told)
+    batching = BatchingEngine(alone, batches, batching_of, report)
     whole: Engine = WithSequences(WithImages(batching), family)
     for around in added("around"):
         whole = around(whole, options)

@@ -8,14 +8,13 @@ all workers (`server/workers`). A server with one worker builds none of this.
 import asyncio
 import logging
 import pickle
-import time
 from collections.abc import Awaitable, Callable, Sequence
-from functools import partial
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
+from ie_serving.app.workers import Workers
 from ie_serving.config.files.followed import FollowedConfig
 from ie_serving.config.files.succession import Applied
-from ie_serving.config.schema.workers import check_models
+from ie_serving.config.schema.contradictions import check_models
 from ie_serving.config.settings import ServerSettings
 from ie_serving.models.admin.poll_requests import Poll
 from ie_serving.models.admin.reload_requests import ReloadRequests
@@ -25,10 +24,10 @@ from ie_serving.models.peers import Known, ListedPeers, gained_or_lost
 from ie_serving.server.process.handover import Left
 from ie_serving.server.transport.connection_limit import ConnectionLimit
 from ie_serving.server.workers.changes import Agreed, Changes, How
-from ie_serving.server.workers.counted import Counted, Counts
+from ie_serving.server.workers.counted import Counted, Numbers
 from ie_serving.server.workers.ledger import Ledger
-from ie_serving.server.workers.line import Line, Silent
 from ie_serving.server.workers.member import Member, Phase
+from ie_serving.server.workers.questions import Questions
 from ie_serving.server.workers.spread import Spread
 from ie_serving.telemetry.log import logs
 from ie_serving.telemetry.metrics.page import Metrics
@@ -52,38 +51,28 @@ TOGETHER_S: Final = 30.0
 first to open them would get all clients that connect meanwhile. After that it opens them alone."""
 
 
-class SeveralWorkers:
-    """Several workers, as `workers.Workers` describes them. Lives on one event loop.
+class SeveralWorkers(Workers):
+    """Several workers. Lives on one event loop; methods of `Workers` are described there."""
 
-    Args of the constructor:
-        member: this worker.
-        ledger: the configurations that the workers have applied.
-        server: the settings, the same in all workers.
-
-    Attributes:
-        others, among: see `Workers`.
-    """
-
-    def __init__(self, member: Member, ledger: Left, server: ServerSettings) -> None:
-        assert isinstance(ledger, Ledger)  # the arbiter makes member and ledger, or neither
-        self._member = member
+    def __init__(self, ledger: Left, server: ServerSettings) -> None:
+        assert isinstance(ledger, Ledger)  # the arbiter makes it where it starts several workers
+        self._member = member = Member(ledger.crew, ledger.slot)
+        self._questions = Questions(member)
         self.among = self
         self._ledger = ledger
         self._server = server
         self._known: Sequence[Known] = ()
         self._level = 0
         self._own_level: Callable[[str], None] = logs.change
-        self.others = ListedPeers(lambda: self._known, member.changed)
-        self._born = time.monotonic_ns()
+        self.others = ListedPeers(self._shown, member.changed, member.show_changes)
 
     def over(self, models: ModelManager, metrics: Metrics) -> "SeveralWorkers":
         """See `Workers`."""
         self._models = models
-        self._changes = Changes(
-            self._member, self._ledger, self._apply_here, partial(check_models, self._server)
-        )
-        self._member.answer(PAGE, partial(_answer, self._told))
-        self._counted = Counted(self._member.crew, self._member.check_process)
+        self._changes = Changes(self._member, self._ledger, self._apply_here, self._newest)
+        self._questions.answer(PAGE, self._told)
+        self._counted = Counted(self._member.crew, self._member.slot)
+        self._telling = asyncio.Lock()
         self._own_page = metrics.own_page
         metrics.united = self._page
         return self
@@ -98,32 +87,32 @@ class SeveralWorkers:
 
     async def begin(self, config: FollowedConfig) -> None:
         """See `Workers`."""
-        is_replacement = config.is_replacement
+        self._config = config
         self._follow_level()
         self._member.begin(self._models.served.own_statuses)
         self._member.watch(self._look)
         self._member.watch(self._follow_level)
         self._look()
         await config.start()
-        self._changes.begin(config, self._newest)
-        await self._changes.catch_up()
         self._spread.expect()
-        self._member.enter(Phase.OPEN)
-        if not is_replacement:
+        await self._changes.begin()
+        if not config.is_replacement:
             await self._together()
 
     async def _together(self) -> None:
         size = self._member.crew.size - 1
         try:
-            await asyncio.wait_for(
-                self._member.until(lambda: len(self._member.open) == size), TOGETHER_S
-            )
+            await self._member.until(lambda: len(self._member.open) == size, TOGETHER_S)
         except asyncio.TimeoutError:
             return
 
-    def _newest(self) -> tuple[Sequence[ModelConfig], str | None]:
+    def _newest(self) -> "_Wanted":
         applied: Applied = pickle.loads(self._ledger.newest_copy())
-        return applied.desired, applied.seen
+        return _Wanted(applied.desired, applied.seen)
+
+    def _wanted(self, configs: Sequence[ModelConfig]) -> "_Wanted":
+        check_models(self._server, configs)
+        return _Wanted(configs, self._config.seen)
 
     def leads(self) -> bool:
         """Return whether this worker is the one that watches the configuration file."""
@@ -132,23 +121,31 @@ class SeveralWorkers:
     async def apply(self, configs: Sequence[ModelConfig], *, all_or_nothing: bool) -> None:
         """Change all workers to another configuration; see `ModelManager.apply`."""
         how = How.ALL_OR_NOTHING if all_or_nothing else How.BY_MODEL
-        await self._changes.change(how, lambda: configs)
+        await self._changes.change(how, lambda: self._wanted(configs))
 
     async def relabel(self, edit: Edit) -> None:
         """Change labels in all workers; see `ModelManager.relabel`."""
-        await self._changes.change(How.LABELS, lambda: edit(self._models.desired))
+        await self._changes.change(How.LABELS, lambda: self._wanted(edit(self._models.desired)))
 
-    async def _apply_here(self, how: How, configs: Sequence[ModelConfig], agreed: Agreed) -> None:
+    async def _apply_here(self, how: How, wanted: "_Wanted", agreed: Agreed) -> None:
+        async def commit() -> None:
+            await agreed()
+            self._config.seen = wanted.seen
+
         if how is How.LABELS:
-            await self._models.relabel(lambda _: configs, agreed=agreed)
+            await self._models.relabel(lambda _: wanted.configs, agreed=commit)
             return
         strictly = how is How.ALL_OR_NOTHING
-        await self._models.apply(configs, all_or_nothing=strictly, agreed=agreed)
+        await self._models.apply(wanted.configs, all_or_nothing=strictly, agreed=commit)
+
+    def _shown(self) -> list[Known]:
+        self._member.read_boards()
+        return [board.statuses for board in self._member.open.values()]
 
     def _look(self) -> None:
         """Read the other workers' boards; let models switch to versions that became ready there."""
         before = self._known
-        self._known = [board.statuses for board in self._member.open.values()]
+        self._known = self._shown()
         # The objects are identical while no board has changed: this runs at each message, for
         # example for each connection, and comparing a thousand models takes milliseconds.
         if [*map(id, before)] == [*map(id, self._known)]:
@@ -166,21 +163,20 @@ class SeveralWorkers:
 
     def poll_all(self, own: Poll) -> Poll:
         """See `Workers`."""
-        self._member.answer(POLL, partial(_answer, own))
+        self._questions.answer(POLL, own)
 
         async def poll(model: str) -> None:
-            await _all(own(model), self._member.ask_all(POLL, model, limit_s=POLL_S))
+            await self._questions.ask_all(POLL, model, limit_s=POLL_S)
 
         return poll
 
     def reload_all(self, own: ReloadRequests) -> Callable[[], Awaitable[bool]]:
         """See `Workers`."""
-        self._member.answer(VERSIONS, partial(_answer, own.versions))
+        self._questions.answer(VERSIONS, own.versions)
 
         async def reload() -> bool:
             is_new = await own.file()  # which changes all workers
-            asked = self._member.ask_all(VERSIONS, limit_s=RELOAD_S)
-            return any(await _all(own.versions(), asked)) or is_new
+            return any(await self._questions.ask_all(VERSIONS, limit_s=RELOAD_S)) or is_new
 
         return reload
 
@@ -191,12 +187,11 @@ class SeveralWorkers:
         async def follow() -> None:
             self._follow_level()
 
-        self._member.answer(LEVEL, partial(_answer, follow))
+        self._questions.answer(LEVEL, follow)
 
         async def change(level: str) -> None:
-            self._level = self._member.crew.log_level[0] = getattr(logging, level)
-            own(level)
-            await _heard(self._member.ask_all(LEVEL, limit_s=LEVEL_S))
+            self._member.crew.log_level[0] = getattr(logging, level)
+            await self._questions.ask_all(LEVEL, limit_s=LEVEL_S, of_silent=False)
 
         return change
 
@@ -216,7 +211,7 @@ class SeveralWorkers:
 
         async def ready() -> None:
             await own()
-            member.enter(Phase.READY)
+            member.show(phase=Phase.READY)
             await member.until(lambda: all(b.phase >= Phase.READY for b in member.open.values()))
 
         return ready
@@ -225,52 +220,32 @@ class SeveralWorkers:
 
     async def _page(self) -> bytes:
         workers = 1 + len(self._member.open)
-        asked = _heard(self._member.ask_all(PAGE, limit_s=PAGE_S))
-        found = await _all(self._told(), asked)
-        counts = await asyncio.to_thread(_counts, found)
-        gone = await self._counted.of_the_gone(counts)
-        pages, whole = [each.page for each in found], len(found) >= workers
-        return await asyncio.to_thread(partial(summed, pages, gone, whole=whole))
+        found = await self._questions.ask_all(PAGE, limit_s=PAGE_S, of_silent=False)
+        whole = len(found) >= workers
+        return await asyncio.to_thread(self._united, found, whole=whole)
 
-    async def _told(self) -> "_Told":
-        # Before the page is written: a request that comes meanwhile gets the same page.
-        now = time.monotonic_ns()
-        return _Told(self._member.slot, self._born, now, await self._own_page())
+    def _united(self, found: Sequence["_WorkerPage"], *, whole: bool) -> bytes:
+        gone = self._counted.of_the_gone({each.slot: each.before for each in found})
+        return summed([each.page for each in found], gone, whole=whole)
+
+    async def _told(self) -> "_WorkerPage":
+        # One at a time: the counters of an older page must not be stored after those of a newer.
+        async with self._telling:
+            page = await self._own_page()
+            self._counted.store(await asyncio.to_thread(counted, page))
+        return _WorkerPage(self._member.slot, page, self._counted.before)
 
 
-class _Told(NamedTuple):
-    """The metrics of one worker; see `Counts`."""
+class _Wanted(NamedTuple):
+    """A configuration of all workers, with the digest of the file that was applied last."""
+
+    configs: Sequence[ModelConfig]
+    seen: str | None
+
+
+class _WorkerPage(NamedTuple):
+    """The metrics of one worker; `before` is that of `Counted`."""
 
     slot: int
-    born: int
-    told: int
     page: bytes
-
-
-def _counts(found: Sequence[_Told]) -> dict[int, Counts]:
-    return {each.slot: Counts(each.born, each.told, counted(each.page)) for each in found}
-
-
-async def _answer(work: Callable[..., Awaitable[Any]], line: Line, *arguments: Any) -> None:  # noqa: ANN401
-    line.tell(await work(*arguments))
-
-
-async def _all(own: Awaitable[Any], others: Awaitable[list[Any]]) -> list[Any]:
-    """Await both; return all answers. Raises: the first error, after all have ended."""
-    first, answers = await asyncio.gather(_caught(own), others)
-    for answer in (first, *answers):
-        if isinstance(answer, Exception):
-            raise answer
-    return [first, *answers]
-
-
-async def _heard(answers: Awaitable[list[Any]]) -> list[Any]:
-    """Return the answers of the workers that did answer; the caller can do without the others."""
-    return [answer for answer in await answers if not isinstance(answer, Silent)]
-
-
-async def _caught(own: Awaitable[Any]) -> Any:  # noqa: ANN401
-    try:
-        return await own
-    except Exception as error:
-        return error
+    before: Numbers

@@ -16,8 +16,8 @@ from typing import Final
 from ie_serving.core.values.errors import InvalidRequest, NotAvailable
 from ie_serving.core.values.requests import ModelSpec
 from ie_serving.wire.clients import call, languages
-from ie_serving.wire.clients.metadata import signatures_at
 from ie_serving.wire.clients.sample import text_of
+from ie_serving.wire.clients.served_signatures import signatures_at
 
 COMMAND: Final = "gen"
 PATIENCE_S: Final = 30.0

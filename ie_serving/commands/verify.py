@@ -24,7 +24,15 @@ from ie_serving.core.values.fit import fit
 from ie_serving.core.values.golden import ATOL, RTOL
 from ie_serving.core.values.tensors import Array, Signature
 from ie_serving.engines.base import CompiledModel, Engine, EngineOptions
-from ie_serving.engines.generated import Guess, Input, Kind, Request, guesses, requests, usual
+from ie_serving.engines.generated import (
+    GeneratedInput,
+    GeneratedRequest,
+    Guess,
+    ValueKind,
+    guesses,
+    requests,
+    usual,
+)
 from ie_serving.engines.layers import own_loop
 from ie_serving.engines.layers.generated_trial import has_specs, input_of
 from ie_serving.engines.layers.joining import copies
@@ -116,7 +124,7 @@ class _Comparison:
                 self._ask("a given request", inputs, kept=True)
         elif has_specs(self._signature):
             for request in self._generated():
-                self._ask(str(request), request.inputs, kept=request.kind is Kind.FINITE)
+                self._ask(str(request), request.inputs, kept=request.kind is ValueKind.FINITE)
 
     @property
     def is_alike(self) -> bool:
@@ -132,14 +140,16 @@ class _Comparison:
         more = f"; {self._framework.release} refuses {self._refused}" if self._refused else ""
         return f"alike on {len(self.kept)} requests{more}"
 
-    def _generated(self) -> Iterator[Request]:
+    def _generated(self) -> Iterator[GeneratedRequest]:
         inputs = [input_of(alias, spec) for alias, spec in self._signature.inputs.items()]
         guess = self._first_taken(inputs)
         if guess is not None:
             yield usual(inputs, guess)
-            yield from (each for each in requests(inputs, guess) if each.kind is not Kind.LEAST)
+            yield from (
+                each for each in requests(inputs, guess) if each.kind is not ValueKind.LEAST
+            )
 
-    def _first_taken(self, inputs: list[Input]) -> Guess | None:
+    def _first_taken(self, inputs: list[GeneratedInput]) -> Guess | None:
         for number, guess in enumerate(guesses(inputs)):
             if number == MOST_GUESSES:
                 return None

@@ -1,165 +1,246 @@
-"""The settings of a server: their types, their defaults, and the reasons for the defaults.
+"""The settings of the server: each is declared on its field, with the reason for its default.
 
-`schema/` declares the meaning of each setting, its parser and its name in each dialect. Dialects
-and files produce these values, checked, and `app/command_line.py` hands them on.
+Those of callers, limits and the log are declared in `schema/`, those of models, engines and stores
+in their options. Dialects and files produce these values, checked, and `app/command_line.py` hands
+them on.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Final
 
-from ie_serving.config.telling import Telling
+from ie_serving.config.schema.access_settings import Access
+from ie_serving.config.schema.limits import Limits
+from ie_serving.config.schema.telling import Telling
+from ie_serving.core.settings import numbers, words
+from ie_serving.core.settings.declaration import SettingKind
+from ie_serving.core.settings.kinds import (
+    BOOLEAN,
+    COUNT,
+    DELAY,
+    FILE,
+    POLL_WAIT,
+    PORT,
+    TEXT,
+    TIMEOUT,
+    choice,
+    whole,
+)
 from ie_serving.engines.base import EngineOptions
 from ie_serving.models.configuration import ModelConfig
 from ie_serving.storage.options import StorageOptions
 
+MOST_WORKERS: Final = 256
+"""Far more than are of use, since each has every model."""
+
 
 @dataclass(frozen=True, kw_only=True)
-class ServerSettings(Telling):
-    """How the process listens, polls, stops and logs."""
+class ServerSettings(Access, Limits, Telling):
+    """How the process listens, polls, loads and stops; with who may call it, and what it tells."""
 
-    host: str = ""
-    """Empty for every IPv6 and IPv4 address."""
-
-    grpc_host: str = ""
+    # 0 is off instead of "any free port": clients could not know which one it was.
+    # The port of 2020; the original's is 8500.
+    port: int = PORT.setting(9000, "gRPC port; 0 is off", "9000", tfs="port", ovms="port")
+    rest_port: int = PORT.setting(
+        0, "REST port; 0 is off", "8000", tfs="rest_api_port", ovms="rest_port"
+    )
+    host: str = SettingKind(words.address, "ADDRESS").setting(
+        "", "address that both ports listen on", "127.0.0.1", shown="every IPv6 and IPv4 address"
+    )
+    grpc_host: str = SettingKind(words.addresses, "ADDRESS,..").setting(
+        "",
+        "addresses that the gRPC port listens on",
+        "127.0.0.1",
+        shown="those of both ports",
+        word="grpc_bind_address",
+        ovms="grpc_bind_address",
+    )
     """Addresses of the gRPC port, separated by commas; empty takes `host`."""
 
-    rest_host: str = ""
+    rest_host: str = SettingKind(words.addresses, "ADDRESS,..").setting(
+        "",
+        "addresses that the REST port listens on",
+        "127.0.0.1",
+        shown="those of both ports",
+        word="rest_bind_address",
+        ovms="rest_bind_address",
+    )
     """Addresses of the REST port, separated by commas; empty takes `host`."""
 
-    # The port of 2020; the original's is 8500.
-    port: int = 9000
-    rest_port: int = 0
-
-    grpc_socket_path: str = ""
-    """UNIX socket for gRPC, beside the port; empty for none."""
-
-    rest_socket_path: str = ""
-    """UNIX socket for REST, beside the port; empty for none."""
-
-    tls_certificate: str = ""
-    """File; empty: the ports are plain, unless `ssl_config_file` is given."""
-
-    tls_key: str = ""
-    tls_client_ca: str = ""
-    """File; empty: clients need no certificate."""
-
-    tls_client_crl: str = ""
-    ssl_config_file: str = ""
-    """TensorFlow Serving's file, instead of the files before."""
-
-    tls_ports: str = "both"
-    """Or `grpc` or `rest`: the other port is plain."""
-
-    api_key_file: str = ""
-    """Empty, and no `enable_auth`: callers need no credentials."""
-
-    enable_auth: bool = False
-    """The one user below has every right."""
-
-    auth_username: str = ""
-    auth_password: str = field(default="", repr=False)
-
-    jwt_keys: str = ""
-    """File or URL of the keys that an issuer signs tokens with; empty: no token is believed."""
-
-    jwt_issuer: str = ""
-    jwt_audience: str = ""
-    """One or several, separated by commas."""
-
-    # Issuers' usual algorithms. Shared secrets are not supported: the server would hold them.
-    jwt_algorithms: tuple[str, ...] = ("RS256", "ES256")
-
-    # Clocks that are set over the network differ by less than a second; those that are not, by more
-    # than any leeway. RFC 7519 has "no more than a few minutes".
-    jwt_leeway_s: float = 30.0
-
-    # Kubernetes' probes have no credentials of their own.
-    open_health: bool = True
-
-    # gRPC's own default of 4 MiB refuses a batch of images; the messages of a process are bounded
-    # by its memory in any case.
-    max_message_bytes: int = 1 << 30
-    memory_budget_bytes: int = 0
-    """0 takes half of the memory that the cgroup or the machine has (`memory_limit.py`)."""
-
-    grpc_transport: str = "http2"
-
+    grpc_socket_path: str = FILE.setting(
+        "",
+        "UNIX socket on which gRPC is served, beside the port or instead of it",
+        "/run/ie_serving/grpc.sock",
+        tfs="grpc_socket_path",
+    )
+    rest_socket_path: str = FILE.setting(
+        "",
+        "UNIX socket on which REST is served, beside the port or instead of it",
+        "/run/ie_serving/rest.sock",
+    )
     # A second one has every model once more in memory, which only small models on many processors
     # are worth.
-    workers: int = 1
-
-    # As in the original, whose deployments change models by this call, without credentials.
-    reload_by_rpc: bool = True
-
-    # As gRPC's own default: a connection stays as long as its client wants.
-    grpc_max_connection_age_s: float = 0.0
-    """0 sets no limit."""
-
-    grpc_max_connection_age_grace_s: float = 0.0
-    """0 sets no limit."""
-
-    # Clients reconnect at their next call; the connection of a vanished client does not hold a
-    # descriptor for ever. gRPC's own default is to keep idle connections.
-    grpc_max_connection_idle_s: float = 3600.0
-    """0 sets no limit."""
-
-    max_connections: int = 0
-    """0 takes 10,000, or fewer where the limit of files is lower (`commands/tune.py`)."""
-
-    # Off: the budget of bytes already bounds running requests, and requests that wait for a model.
-    max_in_flight_requests: int = 0
-    """0 sets no limit."""
-
-    # Off: behind a proxy or a load balancer all clients have one address.
-    max_connections_per_address: int = 0
-    """0 sets no limit."""
-
-    grpc_channel_arguments: Mapping[str, int | str] = field(default_factory=dict)
-    """For grpcio; those of them that the own HTTP/2 knows are settings of their own as well."""
-
-    # As in the original, whose clients expect an answer or an error by then.
-    rest_timeout_s: float = 30.0
-
-    # 0 leaves it to the client, as the original does: its deadline comes with each call.
-    grpc_timeout_s: float = 0.0
-
+    workers: int = whole(1, MOST_WORKERS).setting(
+        1,
+        "processes that serve as one server, each with every model; they divide processors,"
+        " memory budget and connections among them",
+        "4",
+        ovms="grpc_workers rest_workers",
+        variables="IE_SERVING_WORKERS",
+    )
+    # At most a millisecond: beyond it the loop would hold a processor and win nothing.
     # Longer than a client on the same machine needs to ask again, so that the loop does not sleep
     # in between; docs/guide/performance.md has what that wins.
-    busy_poll_us: int = 200
-    enable_cors: bool = False
-
-    poll_wait_s: float = 1.0
-    """0 lists once, at start."""
-
-    config_poll_wait_s: float = 1.0
-    """0 reads the file once."""
-
+    busy_poll_us: int = whole(0, 1000, "MICROSECONDS").setting(
+        200, "microseconds that the server looks for the next request before it sleeps", "0"
+    )
+    enable_cors: bool = BOOLEAN.setting(
+        False, "add CORS headers to REST replies", tfs="rest_api_enable_cors_support"
+    )
+    poll_wait_s: float = POLL_WAIT.setting(
+        1.0,
+        "seconds between two listings of a repository; 0 or less lists once, at start",
+        "0.5",
+        word="file_system_poll_wait_seconds",
+        tfs="file_system_poll_wait_seconds",
+        ovms="file_system_poll_wait_seconds",
+        variables="FILE_SYSTEM_POLL_WAIT_SECONDS",
+    )
+    # OpenVINO Model Server has one interval for both; the original reads the file once by default.
+    config_poll_wait_s: float = POLL_WAIT.setting(
+        1.0,
+        "seconds between two looks at the configuration file; 0 or less reads it once",
+        "10",
+        shown="as for repositories",
+        tfs="model_config_file_poll_wait_seconds",
+        ovms="file_system_poll_wait_seconds",
+    )
     # As OpenVINO Model Server.
-    sequence_cleaner_poll_wait_minutes: int = 5
-    """0 drops no idle sequences."""
-
-    drain_delay_s: float = 0.0
-
+    sequence_cleaner_poll_wait_minutes: int = whole(0, numbers.LONGEST_S // 60, "MINUTES").setting(
+        5,
+        "minutes between two scans of stateful models for sequences without a request since the"
+        " scan before, which are dropped; 0 never looks",
+        "10",
+        ovms="sequence_cleaner_poll_wait_minutes",
+    )
+    # A load balancer goes on sending for a while after readiness has gone false.
+    drain_delay_s: float = DELAY.setting(
+        0.0, "seconds that a stopping server still takes connections, no longer ready", "5"
+    )
     # Kubernetes' grace period, after which it kills; deploy/ allows more than both drain times.
-    drain_timeout_s: float = 30.0
-
+    drain_timeout_s: float = DELAY.setting(
+        30.0,
+        "seconds that requests in flight may still take when a version or the server stops",
+        "20",
+    )
     # One version compiles with all processors while the second is fetched or read.
-    load_threads: int = 2
-
+    load_threads: int = COUNT.setting(
+        2, "versions that are compiled at a time", "4", tfs="num_load_threads"
+    )
+    # A load cannot be interrupted; its waiters can give up.
     # A large model on a busy machine may well take minutes: only its owner knows what is too long.
-    load_timeout_s: float = 0.0
-    """0 sets no limit."""
-
-    tensor_content: bool = True
-
+    load_timeout_s: float = DELAY.setting(
+        0.0,
+        "seconds after which a load counts as failed, waiting for its turn included; it goes on,"
+        " and the version serves if it ends well; 0 sets no limit",
+        "600",
+    )
+    # Typed lists cost both sides more than bytes that are copied. 2020 let its users choose, and so
+    # does the original, which answers in lists by default.
+    tensor_content: bool = BOOLEAN.setting(
+        True,
+        "encode gRPC outputs as tensor_content; false uses the typed lists",
+        tfs="enable_serialization_as_tensor_content",
+        variables="SERIALIZATION_FUNCTION",
+        # In 2020 the variable named the function that encodes.
+        reads=words.meant_by(
+            {
+                "_prepare_output_with_make_tensor_proto": True,
+                "_prepare_output_as_AppendArrayToTensorProto": False,
+            }
+        ),
+    )
     # As the server of 2020 and OpenVINO Model Server; `tensorflow_model_server` sets the other.
-    rest_metadata: str = "camel"
-
+    rest_metadata: str = choice("camel", "snake").setting(
+        "camel",
+        "names in REST metadata: modelSpec and signatureDef, as the server of 2020 and OpenVINO"
+        " Model Server have them, or model_spec and signature_def, as TensorFlow Serving",
+        "snake",
+    )
     # Prometheus' default path, on by default so that metrics exist when they are needed.
-    metrics_path: str = "/metrics"
+    metrics_path: str = SettingKind(words.metrics_path, "PATH").setting(
+        "/metrics",
+        "REST path of the Prometheus metrics",
+        "/monitoring/prometheus/metrics",
+        tfs="monitoring_config_file",
+        ovms="metrics_enable",  # there a switch, with the path fixed
+    )
     """Empty serves none."""
 
+    invocations_model: str = TEXT.setting(
+        "",
+        "model that answers POST /invocations, as Amazon SageMaker asks for them beside GET /ping",
+        "resnet",
+    )
+    # A label of a version that does not serve makes requests fail; rollouts that set labels before
+    # versions need it.
+    labels_for_unavailable: bool = BOOLEAN.setting(
+        False,
+        "let a new version label name a version that is not AVAILABLE yet",
+        word="allow_version_labels_for_unavailable_models",
+        tfs="allow_version_labels_for_unavailable_models",
+    )
+    # Off as in the original: SavedModels of TensorFlow 2 call every method predict.
+    method_name_check: bool = BOOLEAN.setting(
+        False,
+        "refuse a signature whose method does not fit the RPC",
+        word="enable_signature_method_name_check",
+        tfs="enable_signature_method_name_check",
+    )
+    # By default a path that cannot be listed is taken for a misspelt one, and ends the start.
+    allow_unavailable_models: bool = BOOLEAN.setting(
+        False, "start although a repository cannot be listed, and wait for it"
+    )
+    # Thousands of models take a while, and most answer long before the last one does.
+    # Readiness probes of the original's users take an open port for a server that has loaded.
+    open_ports_early: bool = BOOLEAN.setting(
+        False, "open the ports before the models are loaded; those that are ready answer"
+    )
+    # A rollout waits for readiness: this lets it go on without a broken model.
+    ready_after_s: float | None = DELAY.setting(
+        None,
+        "seconds after which the server is ready although some model has never served; 0 waits"
+        " for none",
+        "300",
+        shown="wait for every model",
+    )
+    # An unmounted volume looks like this, and is more frequent than an owner who removes all
+    # versions of a model but keeps it configured.
+    unload_when_empty: bool = BOOLEAN.setting(
+        False, "unload a model when its repository becomes empty; false keeps what serves"
+    )
+    """Believe a repository that is empty after it was not; else that is an unmounted volume."""
+
+    # A version is immutable to most users, and two of it in memory may be more than there is room.
+    reload_changed_versions: bool = BOOLEAN.setting(
+        False,
+        "load a version anew, beside itself, when its files change while it serves; false warns",
+    )
+    # As in the original, where a model with records is replayed and one without loads as ever.
+    warmup: bool = BOOLEAN.setting(
+        True,
+        "replay assets.extra/tf_serving_warmup_requests of a version before it serves",
+        word="enable_model_warmup",
+        tfs="enable_model_warmup",
+    )
+    warmup_iterations: int = COUNT.setting(
+        1,
+        "how often each warm-up record is replayed",
+        "3",
+        word="num_request_iterations_for_warmup",
+        tfs="num_request_iterations_for_warmup",
+    )
     monitoring_path: str = ""
     """A second path of the metrics: the one in a monitoring file of TensorFlow Serving."""
 
@@ -167,33 +248,8 @@ class ServerSettings(Telling):
     """Model that answers gRPC under any name, and `POST /predict`, as kibernetika-serving's does;
     empty: each under its own name."""
 
-    # It shows only data that its caller has access to, and sends no request before it is opened.
-    page: bool = True
-    """Whether the REST port has a page for people at `/`."""
-
-    invocations_model: str = ""
-    """Model that answers `POST /invocations`; empty serves none."""
-
     old_front: str = ""
     """Folder of `compat/` whose API the REST port has as well; empty for none."""
-
-    labels_for_unavailable: bool = False
-    method_name_check: bool = False
-    allow_unavailable_models: bool = False
-
-    # Readiness probes of the original's users take an open port for a server that has loaded.
-    open_ports_early: bool = False
-    """Open the ports before the models are loaded; those that are ready answer."""
-
-    ready_after_s: float | None = None
-    """Be ready then although some model has never served; None waits for every model."""
-
-    unload_when_empty: bool = False
-    """Believe a repository that is empty after it was not; else that is an unmounted volume."""
-
-    # A version is immutable to most users, and two of it in memory may be more than there is room.
-    reload_changed_versions: bool = False
-    """Reload a version whose files change while it serves; otherwise the change is a warning."""
 
     require_available: bool = False
     """Open the ports only when every model serves, and end if one fails, as TF Serving does."""
@@ -201,29 +257,11 @@ class ServerSettings(Telling):
     announce_as_tfs: bool = False
     """Log that the ports are open in TensorFlow Serving's words as well."""
 
-    warmup: bool = True
-    warmup_iterations: int = 1
-
     @property
     def shares_port(self) -> bool:
         """Whether both interfaces are answered on one port."""
         hosts = (self.grpc_host or self.host, self.rest_host or self.host)
         return bool(self.port) and self.port == self.rest_port and len(set(hosts)) == 1
-
-    @property
-    def has_tls(self) -> bool:
-        """Whether a port is encrypted."""
-        return bool(self.tls_certificate or self.ssl_config_file)
-
-    @property
-    def has_access(self) -> bool:
-        """Whether callers need credentials."""
-        return bool(self.api_key_file or self.enable_auth)
-
-    @property
-    def grpc_limit_s(self) -> float | None:
-        """Longest time that an inference may take over gRPC; None sets no limit."""
-        return self.grpc_timeout_s or None
 
     @property
     def metrics_paths(self) -> tuple[str, ...]:
@@ -249,7 +287,14 @@ class Settings:
     server: ServerSettings
     models: tuple[ModelConfig, ...]
 
-    config_path: Path | None = None
+    config_path: Path | None = FILE.setting(
+        None,
+        "configuration file, JSON or TensorFlow Serving's text form; it is watched",
+        "config/every_key.json",
+        shown="required",
+        tfs="model_config_file",
+        ovms="config_path",
+    )
     """The watched configuration file; None when the model came by the command line."""
 
     engine: EngineOptions = field(default_factory=EngineOptions)
@@ -258,22 +303,26 @@ class Settings:
 
 @dataclass(frozen=True, kw_only=True)
 class TuneSettings:
-    """The settings of `ie_serving tune`."""
+    """The settings of `ie_serving tune`: flags of the command, beside those of `check`."""
 
-    requests: Path | None = None
-    """File of requests; None takes the version's recorded requests, or generates them."""
-
-    latency_ms: float = 0.0
-    """p99 in milliseconds that is wanted; 0 wants none."""
-
-    seconds: float = 60.0
-    """How long it may take."""
-
-    concurrency: int = 8
-    """Callers that send requests at a time."""
-
-    output: Path | None = None
-    """File that keys and measurements are written to as JSON; None writes none."""
+    requests: Path | None = SettingKind(words.existing_file, "FILE").setting(
+        None,
+        "requests that are asked: a golden.json, or a TFRecord file of PredictionLog",
+        "recorded.tfrecord",
+        shown="those of the version, else random numbers",
+    )
+    latency_ms: float = SettingKind(numbers.milliseconds, "MILLISECONDS").setting(
+        0.0, "time within which 99 of 100 requests are to be answered", "20", shown="any"
+    )
+    seconds: float = TIMEOUT.setting(
+        60.0, "how long it may take, compiling included; what has begun is ended", "300"
+    )
+    concurrency: int = whole(1, 1024).setting(
+        8, "callers that ask at a time, each one request after the other", "32"
+    )
+    output: Path | None = SettingKind(words.file_to_write, "FILE").setting(
+        None, "file to write the keys and what was measured to, as JSON", "tuned.json"
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,9 +15,13 @@ from collections.abc import (
 )
 from contextlib import ExitStack
 from contextvars import ContextVar
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, TypeVar
+
+from ie_serving.core.settings import structures, words
+from ie_serving.core.settings.declaration import SettingKind
+from ie_serving.core.settings.kinds import BOOLEAN, choice, whole
 
 if TYPE_CHECKING:
     from ie_serving.core.values.callers import Caller
@@ -26,50 +30,75 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 Own = TypeVar("Own")
+DRIVER = SettingKind(words.text, "TEXT")
+"""The driver's name; `config/schema/model.py` has the names there are, whose table imports this."""
 AUTO = "auto"
 """Driver of models whose options name none: the first that claims the files."""
 GATHERED: ContextVar[bool] = ContextVar("gathered", default=False)
 """True while a batch of several requests is inferred and more requests are expected. Not an
 argument: other layers lie between the layer that batches and the program that infers."""
-Dimension = int | tuple[int, int]
-"""A fixed size, -1 for any, or an inclusive range."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class EngineOptions:
     """How one model is compiled; the engine's part of a model's configuration."""
 
-    driver: str = AUTO
-    """Name of the driver that compiles the model, or `auto`."""
+    driver: str = DRIVER.setting(
+        AUTO,
+        "library that runs the model, or a driver of another package; auto: by the files, and"
+        " onnxruntime for ONNX with operators of ai.onnx.ml",
+        "openvino",
+    )
+    params: Mapping[str, object] = SettingKind(structures.params, "JSON").setting(
+        {},
+        "what the driver is told beyond the files; docs/guide/libraries.md has the words of each",
+        '{"inputs": {"text": {"dtype": "string", "shape": [-1]}}}',
+        shown="{}",
+    )
+    """Types are those of JSON."""
 
-    nireq: int = 0
-    """Infer requests run at once; 0 lets the engine choose."""
-
-    ahead: bool = False
-    """Queue one inference in the engine beyond the running ones, where the engine can."""
-
-    execution: str = "auto"
-    """`inline` infers on the event loop, `async` beside it, `auto` as the measured time says."""
-
-    image_inputs: bool = True
+    # Each infer request has tensors of its own: far fewer than 100,000 exhaust any memory.
+    nireq: int = whole(0, 100_000).setting(
+        0, "infer requests run at once; 0 lets the engine choose", "4", ovms="nireq"
+    )
+    image_inputs: bool = BOOLEAN.setting(
+        True, "take JPEG, PNG or WebP as strings for inputs of four dimensions with 1 or 3 channels"
+    )
     """Take encoded images for inputs that look like images. Other inputs, and numbers, do not
     change; `false` keeps untrusted data from the image decoders."""
 
-    verify: str = AUTO
-    """`auto` compares a version with a second engine where one is installed for its format, before
-    it serves; `require` lets OpenVINO serve only compared signatures; `off` compares nothing."""
+    verify: str = choice("auto", "off", "require").setting(
+        AUTO,
+        "compare ONNX models with onnxruntime and TFLite with LiteRT before they serve: where"
+        " these are installed; never; always, so that OpenVINO serves nothing that was not"
+        " compared",
+        "require",
+    )
+    # For measuring, and for where `auto` chooses wrongly.
+    execution: str = choice("auto", "inline", "async").setting(
+        "auto", "infer on the event loop or beside it; auto: short inferences on it", "async"
+    )
+    # Of the server, not of a model: the right to write a repository or the configuration must not
+    # include the right to run code here.
+    allow_pickle: bool = BOOLEAN.setting(
+        False,
+        "read models from pickles (*.pkl, *.joblib), which may run any code when read",
+        word="",
+        flag="allow_pickle",
+        tfs="allow_pickle",
+    )
+    allow_python: bool = BOOLEAN.setting(
+        False,
+        "run Python code that a model names or brings along",
+        word="",
+        flag="allow_python",
+        tfs="allow_python",
+    )
+    ahead: bool = False
+    """Queue one inference in the engine beyond the running ones, where the engine can."""
 
     cache_dir: Path | None = None
     """Where compiled models are kept between starts; None keeps none."""
-
-    params: Mapping[str, object] = field(default_factory=dict)
-    """Parameters of the model's own driver beyond its files; types are those of JSON."""
-
-    allow_pickle: bool = False
-    """Read pickles, which run any code that their author has put in."""
-
-    allow_python: bool = False
-    """Run Python code that a model names or brings along."""
 
     own: tuple[object, ...] = ()
     """Further options of single drivers: at most one value of each driver's type."""

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 
+from ie_serving.core.settings.faults import fault
 from ie_serving.core.values.errors import LoadFailed
 from ie_serving.core.values.nearest import nearest
 from ie_serving.engines.base import AUTO, CompiledModel, Driver, EngineOptions
@@ -31,6 +32,22 @@ def is_known(name: str) -> bool:
 def unknown(name: str, known: Collection[str]) -> str:
     """Give the error text for an unknown driver: the existing ones, and the probable match."""
     return f"no driver {name!r}; expected one of {', '.join(known)}{nearest(name, known)}"
+
+
+def parse_name(value: object, place: str, beside: Collection[str] = ()) -> str:
+    """Read the name of a driver; `null` may come as JSON's and YAML's word for nothing.
+
+    Args:
+        value: given.
+        place: of it, for errors.
+        beside: words that the caller takes beside these, for errors.
+    """
+    given = "null" if value is None else value.strip() if isinstance(value, str) else ""
+    for word in (given.lower(), given):
+        if word and is_known(word):
+            return word
+    known = sorted({*names(), *beside})
+    raise fault(place, value, f"one of {', '.join(known)}{nearest(given, known)}")
 
 
 class Drivers:

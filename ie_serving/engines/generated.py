@@ -24,7 +24,7 @@ Dim = int | str
 
 
 @dataclass(frozen=True)
-class Input:
+class GeneratedInput:
     """An input to make values for: its name, its element type and its dimensions."""
 
     name: str
@@ -32,7 +32,7 @@ class Input:
     dims: tuple[Dim, ...]
 
 
-class Kind(enum.Enum):
+class ValueKind(enum.Enum):
     """The kind of values that a request has."""
 
     FINITE = "finite values"
@@ -44,7 +44,7 @@ class Kind(enum.Enum):
 
 
 @dataclass(frozen=True)
-class Request:
+class GeneratedRequest:
     """One generated request.
 
     Attributes:
@@ -53,7 +53,7 @@ class Request:
         inputs: arrays by the names of inputs.
     """
 
-    kind: Kind
+    kind: ValueKind
     label: str
     inputs: Mapping[str, Array]
 
@@ -112,7 +112,7 @@ class Guess:
     parameters: str
 
 
-def guesses(inputs: Sequence[Input]) -> Iterator[Guess]:
+def guesses(inputs: Sequence[GeneratedInput]) -> Iterator[Guess]:
     """Give guesses that may be valid for a model, the likeliest first.
 
     First, all open dimensions have the same size; then the first one differs from the others.
@@ -134,12 +134,12 @@ def guesses(inputs: Sequence[Input]) -> Iterator[Guess]:
             yield Guess(sizes, integers, parameters)
 
 
-def usual(inputs: Sequence[Input], guess: Guess) -> Request:
+def usual(inputs: Sequence[GeneratedInput], guess: Guess) -> GeneratedRequest:
     """Make a request of normally distributed floats, by which guesses are tried."""
-    return _request(inputs, guess, Kind.FINITE, "normal values", _normal)
+    return _request(inputs, guess, ValueKind.FINITE, "normal values", _normal)
 
 
-def requests(inputs: Sequence[Input], guess: Guess) -> Iterator[Request]:
+def requests(inputs: Sequence[GeneratedInput], guess: Guess) -> Iterator[GeneratedRequest]:
     """Give the requests that a model is tried with beside usual ones, first those that tell most.
 
     Args:
@@ -150,56 +150,62 @@ def requests(inputs: Sequence[Input], guess: Guess) -> Iterator[Request]:
     if any(_is_integer(each.dtype) for each in inputs):
         for integers in (*INTEGERS, *MORE_INTEGERS):
             other = replace(guess, integers=integers)
-            yield _request(inputs, other, Kind.FINITE, integers, _ties)
+            yield _request(inputs, other, ValueKind.FINITE, integers, _ties)
     if any(each.dtype is DataType.BOOL for each in inputs):
-        yield _request(inputs, guess, Kind.FINITE, "false everywhere", _normal, truth=0.0)
+        yield _request(inputs, guess, ValueKind.FINITE, "false everywhere", _normal, truth=0.0)
     if has_floats:
-        yield _request(inputs, guess, Kind.NAN, "normal values and NaN", _mixed(np.nan))
+        yield _request(inputs, guess, ValueKind.NAN, "normal values and NaN", _mixed(np.nan))
         label = "normal values and infinities"
-        yield _request(inputs, guess, Kind.INFINITE, label, _mixed(np.inf, -np.inf))
-        yield _request(inputs, guess, Kind.FINITE, "equal values and halves", _ties)
-        yield _request(inputs, guess, Kind.FINITE, "values up to 100", _wide)
-        for value, kind in ((np.nan, Kind.NAN), (-np.inf, Kind.INFINITE), (np.inf, Kind.INFINITE)):
+        yield _request(inputs, guess, ValueKind.INFINITE, label, _mixed(np.inf, -np.inf))
+        yield _request(inputs, guess, ValueKind.FINITE, "equal values and halves", _ties)
+        yield _request(inputs, guess, ValueKind.FINITE, "values up to 100", _wide)
+        for value, kind in (
+            (np.nan, ValueKind.NAN),
+            (-np.inf, ValueKind.INFINITE),
+            (np.inf, ValueKind.INFINITE),
+        ):
             yield _request(inputs, guess, kind, f"{value} everywhere", _constant(value))
-        yield _request(inputs, guess, Kind.FINITE, "zeros", _constant(0.0))
+        yield _request(inputs, guess, ValueKind.FINITE, "zeros", _constant(0.0))
     if any(each.dtype in _WIDE_INTEGERS for each in inputs):
         yield _extreme(inputs, guess, "the greatest integer", is_greatest=True)
         yield _extreme(inputs, guess, "the least integer", is_greatest=False)
     if guess.sizes:
         empty = replace(guess, sizes=dict.fromkeys(guess.sizes, 0))
-        yield _request(inputs, empty, Kind.EMPTY, "no elements", _normal)
+        yield _request(inputs, empty, ValueKind.EMPTY, "no elements", _normal)
 
 
 def _request(
-    inputs: Sequence[Input],
+    inputs: Sequence[GeneratedInput],
     guess: Guess,
-    kind: Kind,
+    kind: ValueKind,
     label: str,
     floats: Floats,
     truth: float = 0.5,
-) -> Request:
+) -> GeneratedRequest:
     random = np.random.default_rng(SEED)
     made = {}
     for each in inputs:
         own = PARAMETERS[guess.parameters] if _is_parameter(each, inputs) else floats
         # A lone number is a scalar of numpy, not an array.
         made[each.name] = np.asarray(_values(each, guess, random, own, truth))
-    return Request(kind, label, made)
+    return GeneratedRequest(kind, label, made)
 
 
-def _extreme(inputs: Sequence[Input], guess: Guess, label: str, *, is_greatest: bool) -> Request:
-    made = dict(_request(inputs, guess, Kind.EXTREME, label, _normal).inputs)
+def _extreme(
+    inputs: Sequence[GeneratedInput], guess: Guess, label: str, *, is_greatest: bool
+) -> GeneratedRequest:
+    made = dict(_request(inputs, guess, ValueKind.EXTREME, label, _normal).inputs)
     for each in inputs:
         if each.dtype in _WIDE_INTEGERS:
             ends = np.iinfo(each.dtype.numpy)
             # One alone: where it is an index or a size, the other numbers still mean something.
             flat = made[each.name].reshape(-1)
             flat[:1] = ends.max if is_greatest else ends.min
-    return Request(Kind.EXTREME, label, made)
+    return GeneratedRequest(ValueKind.EXTREME, label, made)
 
 
 def _values(
-    each: Input, guess: Guess, random: "np.random.Generator", floats: Floats, truth: float
+    each: GeneratedInput, guess: Guess, random: "np.random.Generator", floats: Floats, truth: float
 ) -> Array:
     shape = _shape(each, guess.sizes)
     if is_float(each.dtype):
@@ -227,7 +233,7 @@ def is_float(dtype: DataType) -> bool:
     return dtype.numpy.kind == "f"
 
 
-def _is_parameter(each: Input, inputs: Sequence[Input]) -> bool:
+def _is_parameter(each: GeneratedInput, inputs: Sequence[GeneratedInput]) -> bool:
     """Tell whether one of several inputs is a row of a few floats, in a fixed number."""
     (size,) = each.dims if len(each.dims) == 1 < len(inputs) else ("",)
     return is_float(each.dtype) and isinstance(size, int) and 0 < size <= FEW
@@ -237,11 +243,11 @@ def _is_integer(dtype: DataType) -> bool:
     return dtype.numpy.kind in "iu" and dtype not in _BYTES
 
 
-def _shape(each: Input, sizes: Mapping[str, int]) -> tuple[int, ...]:
+def _shape(each: GeneratedInput, sizes: Mapping[str, int]) -> tuple[int, ...]:
     return tuple(sizes[dim] if isinstance(dim, str) else dim for dim in each.dims)
 
 
-def _count(each: Input, sizes: Mapping[str, int]) -> int:
+def _count(each: GeneratedInput, sizes: Mapping[str, int]) -> int:
     return int(np.prod(_shape(each, sizes), dtype=np.int64))
 
 

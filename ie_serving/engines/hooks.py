@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from ie_serving.engines.base import EngineOptions
-from ie_serving.engines.kernels import Place
+from ie_serving.engines.kernels import FILE, Place
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,7 +35,15 @@ class Link:
 class HookOptions:
     """Python code around a model."""
 
-    place: Place | None = None
+    place: Place | None = FILE.setting(
+        None,
+        "Python code around the model, preprocess, postprocess or process as of"
+        " kibernetika-serving, in the version directory, else beside the configuration, or"
+        " absolute; needs allow_python",
+        "hooks.py",
+        shown="none",
+        word="hooks",
+    )
     """None: there is none."""
 
     chain: tuple[Link, ...] = ()

@@ -4,6 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import PurePosixPath
+from typing import Final
+
+from ie_serving.core.settings.declaration import SettingKind
+from ie_serving.core.settings.faults import Faults, fault
+from ie_serving.core.settings.kinds import choice, whole
+from ie_serving.core.settings.numbers import integer, timeout
+from ie_serving.core.settings.structures import mapping
+from ie_serving.core.values.errors import ConfigError
+from ie_serving.core.values.integers import INT32_MAX
 
 INLINE, THREAD, PROCESS = "inline", "thread", "process"
 """How a kernel is run: in threads that all models share, in threads or in processes of its own."""
@@ -59,25 +68,99 @@ class Instances:
     falls within minutes, and an idle process costs its memory."""
 
 
+MOST_PROCESSES = 1000
+"""More would be a slip of the keyboard: each takes tens of megabytes."""
+
+FORM = "FILE.py or FILE.py:NAME, NAME a class, function or object in it"
+
+
+def place(value: object, where: str) -> Place:
+    """Read the file of a kernel, and the kernel's name in it."""
+    found = Place.parse(value)
+    if found is None:
+        raise fault(where, value, FORM)
+    return found
+
+
+def instances(value: object, where: str) -> Instances:
+    """Read how many processes there may be."""
+    given = mapping(value, where, 'an object such as {"min": 1, "max": 4, "idle_seconds": 60}')
+    known = {"min": integer(1, MOST_PROCESSES), "max": integer(1, MOST_PROCESSES)}
+    faults = Faults()
+    for key in sorted(given.keys() - {*known, "idle_seconds"}):
+        faults.add(f"{where}.{key}", "unknown; expected min, max and idle_seconds")
+    counts = {k: faults.take(known[k], given[k], f"{where}.{k}") for k in known if k in given}
+    idle_s = given.get("idle_seconds", Instances.idle_seconds)
+    idle_seconds = faults.take(timeout, idle_s, f"{where}.idle_seconds")
+    faults.check()
+    least = counts.get("min") or Instances.min
+    most = counts.get("max") or max(least, Instances.max)
+    if most < least:
+        raise ConfigError([f"{where}: max is {most}, below min, {least}; raise max or lower min"])
+    return Instances(min=least, max=most, idle_seconds=idle_seconds or Instances.idle_seconds)
+
+
+def file(value: object, where: str) -> Place:
+    """Read a file of Python alone."""
+    found = Place.parse(value)
+    if found is None or found.name:
+        raise fault(where, value, "FILE.py")
+    return found
+
+
+PLACE: Final = SettingKind(place, "FILE[:NAME]")
+FILE: Final = SettingKind(file, "FILE")
+INSTANCES: Final = SettingKind(instances, "JSON")
+
+
 @dataclass(frozen=True, kw_only=True)
 class KernelOptions:
     """Whether Python code answers for a model, and how it is run."""
 
-    place: Place | None = None
+    place: Place | None = PLACE.setting(
+        None,
+        "Python code that answers for the model: a class, function or object with predict, in"
+        " the version directory, else beside the configuration, or absolute; needs allow_python",
+        "kernel.py:Scale",
+        shown="none",
+        word="kernel",
+    )
     """None: the files of the version are run by a driver."""
 
-    isolation: str = ""
+    isolation: str = choice(INLINE, THREAD, PROCESS).setting(
+        "",
+        "run the kernel in threads of its own, inline in those that all models share, or in"
+        " processes of its own, which may crash; never on the event loop",
+        "inline",
+        shown=f"{THREAD}; {PROCESS} for packages of IBM EDI",
+    )
     """Empty: threads of its own, so that a call that hangs takes none of other models, or processes
     if the kernel was written for a server that gives each its own."""
 
-    max_concurrency: int = 1
-    """Calls at a time: few authors think of threads."""
-
-    instances: Instances | None = None
+    # Few authors think of threads.
+    max_concurrency: int = whole(1, 1000).setting(
+        1, "calls of the kernel that run at a time, or batches of calls; its processes", "4"
+    )
+    instances: Instances | None = INSTANCES.setting(
+        None,
+        "processes of the kernel, of isolation process: min always, up to max while calls wait;"
+        " one beyond min is ended after idle_seconds (60) without a call",
+        '{"min": 1, "max": 4, "idle_seconds": 60}',
+        shown="none",
+    )
     """Processes that come and go with the load; None: as many as `max_concurrency`."""
 
-    memory_limit_mb: int = 0
-    """Private memory in MB (10^6 bytes) that a process of it may take; 0 sets no limit."""
+    memory_limit_mb: int = whole(0, INT32_MAX, "MB").setting(
+        0,
+        "private memory that a process of the kernel may take, of isolation process; a call that"
+        " needs more gets RESOURCE_EXHAUSTED or 429; 0 sets no limit",
+        "2000",
+    )
+    """MB are 10^6 bytes."""
 
-    timeout_ms: float = 0.0
-    """Longest time of a call in milliseconds, waiting for its turn included; 0 sets no limit."""
+    timeout_ms: float = whole(0, INT32_MAX, "MILLISECONDS").setting(
+        0.0,
+        "longest time of a call of the kernel, waiting for its turn included; beyond it is"
+        " DEADLINE_EXCEEDED or 504; 0 sets no limit",
+        "2000",
+    )

@@ -14,8 +14,10 @@ from ie_serving.core.values.tensors import Array, Signature
 from ie_serving.inference import checks, examples, summary
 from ie_serving.inference.interface import Encode, Interface, Outputs
 from ie_serving.inference.large_reply import Read, Unencoded, unencoded
+from ie_serving.inference.observed import observed
 from ie_serving.models.version.handle import Servable
 from ie_serving.telemetry.metrics.requests import Served
+from ie_serving.telemetry.request.entry import CURRENT
 
 T = TypeVar("T")
 
@@ -36,6 +38,7 @@ class Bound(Generic[T]):
         "_encoders",
         "_filtered",
         "_interface",
+        "_noted",
         "_parse_examples",
         "_servable",
         "served",
@@ -56,6 +59,8 @@ class Bound(Generic[T]):
         self._interface = interface
         self._parse_examples = parse_examples
         self._encoders = self._encoders_for(tuple(signature.outputs))
+        # Once for a signature: without log lines, requests cost no more.
+        self._noted = summary.is_wanted()
         self._filtered: dict[tuple[str, ...], Mapping[object, Read[T]]] = {}
 
     def start(
@@ -71,10 +76,15 @@ class Bound(Generic[T]):
         Raises:
             InvalidRequest: names, dtypes, shapes or the output filter do not fit the signature.
         """
+        if self._noted:
+            entrypoint, names = self._interface.entrypoint, request.output_filter
+            summary.note_tensors(self._servable, self.signature, entrypoint, inputs, names)
         encoders = self._encoders
         if output_filter := request.output_filter:
             encoders = self._filtered.get(output_filter) or self._filter(output_filter)
         read = encoders[form]
+        if CURRENT.get() is not None:
+            read = observed(read, self._servable)
         signature = self.signature
         fitted, added = fit(signature, inputs)
         # A context variable, not an argument: batching and sequences in between ignore callers.
@@ -107,7 +117,7 @@ class Bound(Generic[T]):
                 raise InvalidTensor(
                     f"input {spec} is an encoded image: a kernel's stream takes numbers alone"
                 )
-        return fitted, encoders[form]
+        return fitted, observed(encoders[form], self._servable)
 
     def _filter(self, outputs: tuple[str, ...]) -> Mapping[object, Read[T]]:
         checks.check_output_filter(self.signature, outputs)
@@ -130,20 +140,6 @@ class Bound(Generic[T]):
         return {
             form: _reader(encode, large, partial(check, form)) for form, encode in encoders.items()
         }
-
-
-class NotedBound(Bound[T]):
-    """A `Bound` whose requests are logged."""
-
-    __slots__ = ()
-
-    def start(
-        self, inputs: Mapping[str, Array], form: object, request: InferRequest
-    ) -> Coroutine[Any, Any, T | Unencoded[T]]:
-        """See `Bound`."""
-        entrypoint, names = self._interface.entrypoint, request.output_filter
-        summary.note_tensors(self._servable, self.signature, entrypoint, inputs, names)
-        return super().start(inputs, form, request)
 
 
 def _timed(encode: Encode[T], noted: "array.array[float]") -> Encode[T]:

@@ -17,12 +17,13 @@ from ie_serving.core.values.requests import ExamplesRequest, InferRequest, Model
 from ie_serving.core.values.tensors import SERVING_DEFAULT, Method
 from ie_serving.core.values.versions import VersionStatus
 from ie_serving.inference import checks, examples, summary
-from ie_serving.inference.bound import Bound, NotedBound
+from ie_serving.inference.bound import Bound
 from ie_serving.inference.deadline import Alarm, Limited, within
 from ie_serving.inference.decoding import decode_examples, decode_large
 from ie_serving.inference.interface import Api, Interface, Results
 from ie_serving.inference.large_reply import Unencoded
-from ie_serving.inference.sequences import following
+from ie_serving.inference.observed import note_answer
+from ie_serving.inference.sequence_elsewhere import following
 from ie_serving.models.served import ServedModels
 from ie_serving.models.version.handle import Servable
 from ie_serving.telemetry.metrics.histogram import SETTLED_AT
@@ -34,7 +35,7 @@ T = TypeVar("T")
 API_OF = {Method.CLASSIFY: Api.CLASSIFY, Method.REGRESS: Api.REGRESS}
 
 
-class Asked:
+class AnsweringVersion:
     """Facts about a request that become known while it is answered.
 
     Attributes:
@@ -228,9 +229,9 @@ class DataPlane:
     @contextmanager
     def counting_refusals(
         self, model: str, interface: Interface[Any] | None = None, api: Api | None = None
-    ) -> Iterator[Asked]:
+    ) -> Iterator[AnsweringVersion]:
         """Count, through `refused`, each error that the body raises while it parses a request."""
-        asked = Asked()
+        asked = AnsweringVersion()
         try:
             yield asked
         except ENDED as error:
@@ -254,6 +255,7 @@ class DataPlane:
             api: operation that the request asked for, where that is known.
             version: version that would have answered the request, where one was found.
         """
+        note_answer(model, version)
         code = code_of(error)
         entrypoint = interface.entrypoint if interface else ""
         method = _method(interface, api) if api else ""
@@ -314,13 +316,9 @@ class DataPlane:
         if self._metrics.wanted:
             key = _key(interface, Api.PREDICT, servable.version)
             served = self._metrics.served(servable.name, key)
-        bound: Bound[T] = self._kind()(servable, signature, interface, served, self._codec.parse)
+        bound: Bound[T] = Bound(servable, signature, interface, served, self._codec.parse)
         servable.bound[interface, name] = bound
         return bound
-
-    def _kind(self) -> "type[Bound[Any]]":
-        """Choose the class once for a signature: without log lines, requests cost no more."""
-        return NotedBound if summary.is_wanted() else Bound
 
     async def _answer(
         self,
@@ -344,10 +342,11 @@ class DataPlane:
     @contextmanager
     def _measured(
         self, interface: Interface[Any], api: Api, model: str, began: float
-    ) -> Iterator[Asked]:
+    ) -> Iterator[AnsweringVersion]:
         """Count the request that the body answers, and its latency if the request succeeds."""
         with self.counting_refusals(model, interface, api) as asked:
             yield asked
+        note_answer(model, asked.version)
         if not self._metrics.wanted:
             return
         key, series = _key(interface, api, asked.version), self._metrics.of(model)

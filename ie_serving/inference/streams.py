@@ -28,7 +28,7 @@ from ie_serving.inference.stream_flow import (
     newest,
     numbered,
 )
-from ie_serving.telemetry.metrics.streams import StreamMetrics
+from ie_serving.telemetry.metrics.stream_metrics import StreamMetrics
 
 T = TypeVar("T")
 
@@ -138,7 +138,7 @@ class OpenStreams:
             requests.end()
 
 
-class Streams(Generic[T]):
+class StreamAnswers(Generic[T]):
     """Answers the streams of one front end.
 
     Args of the constructor:

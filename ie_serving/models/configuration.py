@@ -1,13 +1,88 @@
-"""The configuration of one model.
+"""The configuration of one model, with its settings but those of engines."""
 
-`config/schema/` declares how each setting is read, and its name in each dialect.
-"""
-
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Any, Final
 
+from ie_serving.core.settings import words
+from ie_serving.core.settings.declaration import REQUIRED, SettingKind
+from ie_serving.core.settings.faults import Faults, fault
+from ie_serving.core.settings.kinds import POLL_WAIT
+from ie_serving.core.settings.numbers import positive, version
+from ie_serving.core.settings.structures import mapping
+from ie_serving.core.values.errors import ConfigError
+from ie_serving.core.values.names import too_long
 from ie_serving.engines.base import EngineOptions
-from ie_serving.models.repository.version_policy import Latest, VersionPolicy
+from ie_serving.models.repository.version_policy import All, Latest, Specific, VersionPolicy
+
+
+def version_labels(value: object, place: str) -> Mapping[str, int]:
+    """Read label to version."""
+    faults = Faults()
+    given = mapping(value, place, 'an object such as {"stable": 3}')
+    labels = {key: faults.take(version, item, f"{place}.{key}") for key, item in given.items()}
+    if "" in labels:
+        faults.add(place, "a label is empty; name it")
+    for wrong in filter(None, (too_long("label", each) for each in labels)):
+        faults.add(place, wrong)
+    faults.check()
+    return {key: item for key, item in labels.items() if item is not None}
+
+
+def version_policy(value: object, place: str) -> VersionPolicy:
+    """Read exactly one of `latest`, `all` and `specific`. Source: ServableVersionPolicy."""
+    expected = (
+        'exactly one of {"latest": {"num_versions": 1}}, {"all": {}} '
+        'and {"specific": {"versions": [1]}}'
+    )
+    given = mapping(value, place, expected)
+    if len(given) != 1:
+        raise fault(place, given, expected)
+    ((kind, options),) = given.items()
+    if kind not in _POLICIES or not isinstance(options, Mapping):
+        raise fault(place, given, expected)
+    return _POLICIES[kind](options, f"{place}.{kind}")
+
+
+def _latest(options: Mapping[str, Any], place: str) -> VersionPolicy:
+    _only(options, "num_versions", place)
+    return Latest(positive(options.get("num_versions", 1), f"{place}.num_versions"))
+
+
+def _all(options: Mapping[str, Any], place: str) -> VersionPolicy:
+    _only(options, "", place)
+    return All()
+
+
+def _specific(options: Mapping[str, Any], place: str) -> VersionPolicy:
+    _only(options, "versions", place)
+    given = options.get("versions")
+    if not isinstance(given, list) or not given:
+        raise fault(f"{place}.versions", given, "a list of one version or more, such as [1, 3]")
+    faults = Faults()
+    found = [
+        faults.take(version, item, f"{place}.versions[{index}]") for index, item in enumerate(given)
+    ]
+    faults.check()
+    return Specific(frozenset(item for item in found if item is not None))
+
+
+def _only(options: Mapping[str, Any], key: str, place: str) -> None:
+    others = sorted(set(options) - {key})
+    if others:
+        expected = f"only {key}" if key else "no key"
+        raise ConfigError([f"{place}: unknown {', '.join(others)}; expected {expected}"])
+
+
+_POLICIES: Mapping[str, Callable[[Mapping[str, Any], str], VersionPolicy]] = {
+    "latest": _latest,
+    "all": _all,
+    "specific": _specific,
+}
+
+
+VERSION_POLICY: Final = SettingKind(version_policy, "JSON")
+VERSION_LABELS: Final = SettingKind(version_labels, "JSON")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,18 +103,45 @@ class Graph:
 class ModelConfig:
     """One model: where its versions lie, which are served, and how they are compiled."""
 
-    name: str
-    base_path: str
-    version_policy: VersionPolicy = field(default_factory=Latest)
-    version_labels: Mapping[str, int] = field(default_factory=dict)
+    name: str = SettingKind(words.name, "TEXT").setting(
+        REQUIRED,
+        "name in requests",
+        "resnet",
+        flag="model_name",
+        tfs="model_name",
+        ovms="model_name name",
+    )
+    base_path: str = SettingKind(words.text, "PATH|URL").setting(
+        REQUIRED,
+        "directory or URL whose numeric sub-directories are the versions",
+        "s3://models/resnet",
+        flag="model_path",
+        tfs="model_base_path",
+        ovms="model_path base_path",
+    )
+    version_policy: VersionPolicy = VERSION_POLICY.setting(
+        Latest(),
+        "versions that are served: latest (N newest), all, or specific",
+        '{"specific": {"versions": [1, 3]}}',
+        shown='{"latest": {"num_versions": 1}}',
+        word="model_version_policy",
+        ovms="model_version_policy",
+    )
+    version_labels: Mapping[str, int] = VERSION_LABELS.setting(
+        {}, 'labels, each with its version, such as {"stable": 3}', '{"stable": 3}', shown="{}"
+    )
+    # No flag: where one model is served, the server's interval is its own.
+    poll_wait_s: float | None = POLL_WAIT.setting(
+        None,
+        "seconds between two listings of this model's repository; 0 lists once",
+        "60",
+        shown="the server's",
+        flag="",
+    )
+    ready_marker: str = SettingKind(words.file_name, "FILE").setting(
+        "", "file that must lie in a version directory before it is loaded", "READY"
+    )
     engine: EngineOptions = field(default_factory=EngineOptions)
-
-    poll_wait_s: float | None = None
-    """0 never lists again; None takes the server's."""
-
-    ready_marker: str = ""
-    """Empty: a version needs no marker file."""
-
     graph: "Graph | None" = None
     """A graph that stands in the configuration itself; there is no repository."""
 

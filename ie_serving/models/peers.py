@@ -1,13 +1,12 @@
 """The server's other workers, as this worker's models see them. Clients see one server.
 
-A server with one worker has `NoPeers`. With several workers, a version is AVAILABLE once every
+A server with one worker has `NO_PEERS`. With several workers, a version is AVAILABLE once every
 worker serves it: only then does it become the default, replace other versions, and have that
 status. A version that only some workers serve answers there, to requests that name its number.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
-from typing import Protocol
 
 from ie_serving.core.values.versions import State, VersionStatus
 from ie_serving.models.version.transition_policy import Snapshot
@@ -18,58 +17,50 @@ Known = Mapping[str, Sequence[VersionStatus]]
 """Statuses of versions by the name of the model, highest first."""
 
 
-class Peers(Protocol):
-    """The questions that this worker's models ask about the other workers."""
+class Peers:
+    """The questions that this worker's models ask about the other workers; here there are none."""
 
     def statuses(self, model: str, own: list[VersionStatus]) -> list[VersionStatus]:
         """Give the statuses for clients, where this worker's statuses are `own`."""
+        return own
 
     def shared(self, model: str, versions: Collection[int]) -> Collection[int]:
         """Give those of `versions` that each other worker has AVAILABLE, too."""
+        return versions
 
     def snapshots(self, model: str, own: list[Snapshot]) -> list[Snapshot]:
         """Give the snapshots for the transition policy, where this worker's are `own`."""
+        return own
 
     def changed(self) -> None:
         """Hear that a version of this worker may have another state."""
 
 
-class NoPeers:
-    """The only worker."""
-
-    def statuses(self, model: str, own: list[VersionStatus]) -> list[VersionStatus]:
-        """See `Peers`."""
-        return own
-
-    def shared(self, model: str, versions: Collection[int]) -> Collection[int]:
-        """See `Peers`."""
-        return versions
-
-    def snapshots(self, model: str, own: list[Snapshot]) -> list[Snapshot]:
-        """See `Peers`."""
-        return own
-
-    def changed(self) -> None:
-        """See `Peers`."""
+NO_PEERS = Peers()
 
 
-NO_PEERS = NoPeers()
-
-
-class ListedPeers:
+class ListedPeers(Peers):
     """Other workers, which show the statuses of their versions.
 
     Args of the constructor:
         known: gives those of each other worker that takes requests, as they are known now.
         changed: told that a version of this worker may have another state.
+        show: shows them the present states of this worker's versions.
     """
 
-    def __init__(self, known: Callable[[], Collection[Known]], changed: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        known: Callable[[], Collection[Known]],
+        changed: Callable[[], None],
+        show: Callable[[], None] = lambda: None,
+    ) -> None:
         self._known = known
         self._changed = changed
+        self._show = show
 
     def statuses(self, model: str, own: list[VersionStatus]) -> list[VersionStatus]:
-        """See `Peers`."""
+        """See `Peers`: any other worker that is asked after this reply says the same, or newer."""
+        self._show()
         return merged([own, *(known.get(model, ()) for known in self._known())])
 
     def shared(self, model: str, versions: Collection[int]) -> Collection[int]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from ie_serving.core.runtime.backoff import Backoff
 from ie_serving.models.peers import NO_PEERS, Peers
 from ie_serving.models.repository.trouble import ListingTrouble
-from ie_serving.models.version.control import Rules
+from ie_serving.models.version.control import LoadRules
 
 LONGEST_BACK_OFF_S = 60.0
 """Longest wait before a broken version is tried again: its owner may have repaired it."""
@@ -104,9 +104,9 @@ class StreamRules:
     def _longest_pause_s(self) -> float:
         return max(self.poll_wait_s, LONGEST_PAUSE_S)
 
-    def of_versions(self, model: str, base_path: str, on_overdue: Callable[[], None]) -> Rules:
+    def of_versions(self, model: str, base_path: str, on_overdue: Callable[[], None]) -> LoadRules:
         """Give the rules that each version of `model` needs."""
-        return Rules(
+        return LoadRules(
             model=model,
             base_path=base_path,
             on_load=self.on_load,

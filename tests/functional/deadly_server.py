@@ -11,7 +11,7 @@ from pathlib import Path
 
 from ie_serving.app.command_line import main
 from ie_serving.engines.base import CompiledModel, EngineOptions
-from ie_serving.engines.openvino.compiling.engine import OpenVinoEngine
+from ie_serving.engines.openvino.compiling.openvino_engine import OpenVinoEngine
 
 compile_alive = OpenVinoEngine.compile
 

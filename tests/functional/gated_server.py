@@ -20,8 +20,8 @@ from typing import TypeVar
 from ie_serving.app.command_line import main
 from ie_serving.core.values.tensors import Array, Signature
 from ie_serving.engines.base import CompiledModel, EngineOptions
-from ie_serving.engines.layers.base import Layer
-from ie_serving.engines.openvino.compiling.engine import OpenVinoEngine
+from ie_serving.engines.layers.layer import Layer
+from ie_serving.engines.openvino.compiling.openvino_engine import OpenVinoEngine
 from ie_serving.engines.openvino.running.slot import Slot
 
 T = TypeVar("T")

@@ -4,14 +4,14 @@ import json
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from itertools import cycle
-from typing import Protocol
+from typing import Any, Protocol
 
 import grpc
 import httpx
 import tensorflow as tf
 from tensorflow_serving.apis import get_model_status_pb2, predict_pb2, prediction_service_pb2_grpc
 
-from tests.functional.servers import Server
+from tests.functional.servers import PLAIN, Server
 from tests.process import PATIENCE_S
 
 START, LOADING, AVAILABLE, END = 10, 20, 30, 50
@@ -76,7 +76,8 @@ class Load:
 
     def _over_rest(self) -> Iterator[None]:
         body = json.dumps({"instances": IMAGE})
-        with httpx.Client(base_url=self._server.url, timeout=PATIENCE_S, trust_env=False) as client:
+        options: Any = {"timeout": PATIENCE_S, "trust_env": False, "verify": PLAIN}
+        with httpx.Client(base_url=self._server.url, **options) as client:
             for name in cycle(self._models):
                 reply = client.post(f"/v1/models/{name}:predict", content=body)
                 assert reply.status_code == 200, reply.text

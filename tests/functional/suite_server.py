@@ -9,7 +9,7 @@ from typing import Any
 
 from ie_serving.app.command_line import main
 from ie_serving.engines.base import CompiledModel, EngineOptions
-from ie_serving.engines.openvino.compiling.engine import OpenVinoEngine
+from ie_serving.engines.openvino.compiling.openvino_engine import OpenVinoEngine
 from ie_serving.inference.plane import DataPlane
 
 compile_alive, predict_alive = OpenVinoEngine.compile, DataPlane.predict

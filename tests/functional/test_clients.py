@@ -16,6 +16,8 @@ from onnx import TensorProto, helper, numpy_helper
 from tests.functional.servers import Server
 from tests.process import COMMANDS, PATIENCE_S
 
+pytestmark = pytest.mark.deployed
+
 PROGRAMS = {
     "python": ("client.py", ("python3",)),
     "bash": ("client.sh", ("bash",)),

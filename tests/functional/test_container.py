@@ -18,6 +18,8 @@ from tests.certificates import Authority
 from tests.functional.servers import READY, ROOT, SAMPLE
 from tests.process import COMMANDS, Process, free_ports, output_of
 
+pytestmark = pytest.mark.deployed
+
 if sys.version_info >= (3, 11):
     import tomllib
 else:

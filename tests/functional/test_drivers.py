@@ -252,7 +252,7 @@ def test_what_is_not_used_is_not_imported(tmp_path: Path) -> None:
     server.rest.get("/v1/models/digits")
     server.close()
     modules = {name for file in told.iterdir() for name in file.read_text().split()}
-    assert "ie_serving.engines.openvino.compiling.engine" in modules
+    assert "ie_serving.engines.openvino.compiling.openvino_engine" in modules
     ours = {name for name in modules if name.startswith("ie_serving.engines.")}
     places = {name.split(".")[2] for name in ours}
     assert not places & {"sklearn", "xgboost", "lightgbm", "catboost", "pmml", "null", "tabular"}

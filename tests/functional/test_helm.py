@@ -20,6 +20,8 @@ from tests.functional.helm_cases import BASIC, HELM, REFUSED, RENDER, TAKEN, eac
 from tests.functional.servers import ROOT
 from tests.process import output_of
 
+pytestmark = pytest.mark.deployed
+
 WARNING = 2
 """Severity of a finding of `helm lint`; 1 is a hint."""
 

@@ -10,6 +10,8 @@ import yaml
 
 from tests.functional.helm_cases import HELM, Values, each_rendered
 
+pytestmark = pytest.mark.deployed
+
 DEFAULTS = yaml.safe_load((HELM / "ie-serving" / "values.yaml").read_text())
 Path = tuple[str, ...]
 MODELS = [{"name": "digits", "base_path": "/models/digits"}]

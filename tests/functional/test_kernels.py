@@ -140,6 +140,7 @@ def write(root: Path) -> Path:
         "broken": {"kernel": "kernels/scale.py:broken"},
         "hangs": {"kernel": "kernels/scale.py:hangs", "timeout_ms": 200},
         "lost": {"kernel": "no.py:nothing"},
+        "failing": {"kernel": "kernels/failing.py:nothing"},
         "itself": {"kernel": "asker.py:Asker"},
         "bodies": {"kernel": "kernels/bodies.py:Bodies"},
         "json": {"kernel": "kernels/bodies.py:Json", "isolation": "process"},
@@ -159,6 +160,7 @@ def write(root: Path) -> Path:
     (root / "limits/1/limits.py").write_text(LIMITS)
     (root / "kernels").mkdir()
     (root / "kernels/scale.py").write_text(SCALE)
+    (root / "kernels/failing.py").write_text("raise ValueError('as it is')")
     (root / "kernels/bodies.py").write_text(BODIES)
     (root / "itself/1/asker.py").write_text(ASKER.replace('"scale"', '"itself"'))
     entries = [{"config": {"name": n, "base_path": n, **own}} for n, own in models.items()]
@@ -298,6 +300,13 @@ def test_what_hangs_costs_its_neighbours_nothing(server: Server) -> None:
 def test_a_kernel_that_is_not_there_is_its_models_status(server: Server) -> None:
     status = server.rest.get("/v1/models/lost").json()["model_version_status"][0]["status"]
     assert "kernel no.py is neither" in status["error_message"]
+
+
+def test_what_is_logged_of_a_version_names_model_and_version(server: Server) -> None:
+    """Also by an engine, or by the thread that keeps its process: neither knows them."""
+    for event in ("kernel process started", "kernel failed to load", "model compiled"):
+        (line, *_) = [each for each in server.lines if f" {event} " in each]
+        assert re.search(r" model=\w+ version=1$", line), line
 
 
 def test_a_kernel_in_a_process_of_its_own_answers(server: Server) -> None:

@@ -12,7 +12,7 @@ from kubernetes_validate.utils import all_versions
 
 from ie_serving.config.dialects import ie_serving
 from ie_serving.config.dialects.environment import storage_options
-from ie_serving.config.values.faults import Faults
+from ie_serving.core.settings.faults import Faults
 from ie_serving.server.fronts.admin.health import LIVE, READY, STARTUP
 from ie_serving.server.fronts.kserve_v2.routes import Asked, asked
 from ie_serving.server.fronts.tfs.rest_routes import route
@@ -30,6 +30,8 @@ from tests.functional.deployed import (
 )
 from tests.functional.servers import ROOT
 from tests.process import output_of
+
+pytestmark = pytest.mark.deployed
 
 KSERVE = ROOT / "deploy" / "kserve"
 FILES = sorted(

@@ -38,14 +38,14 @@ import numpy as np
 
 
 class Large:
-    """Gives more than sockets hold."""
+    """Gives twice what sockets hold, 4 MB."""
 
     def metadata(self):
         numbers = {"dtype": "float32", "shape": [-1]}
         return {"inputs": {"x": numbers}, "outputs": {"y": numbers}}
 
     def execute(self, inputs):
-        return {"y": np.full(4_000_000, 0.5, np.float32)}
+        return {"y": np.full(2_000_000, 0.5, np.float32)}
 '''
 INPUTS: Mapping[str, tuple[str, Array]] = {
     "waiting": ("image", np.zeros((1, 64), np.float32)),  # is never answered
@@ -141,7 +141,7 @@ REST: Mapping[str, Sequence[Step]] = {
         (upgrade("waiting"), SWITCHED),
         (message("waiting") * 400, b""),
     ],
-    "an answer is unread": [(upgrade("large"), SWITCHED), (message("large") * 8, 64)],
+    "an answer is unread": [(upgrade("large"), SWITCHED), (message("large") * 3, 64)],
     "a WebSocket is closed": [(upgrade("waiting"), SWITCHED), (b"\x88\x80\0\0\0\0", b"\x88\0")],
     "a WebSocket is refused": [(upgrade("waiting"), SWITCHED), (b"\x83\x80\0\0\0\0", b"\x88")],
 }

@@ -21,7 +21,10 @@ from tests.functional.page_models import MARKUP
 from tests.functional.servers import SAMPLE, Server
 from tests.process import PATIENCE_S
 
-pytestmark = pytest.mark.skipif(not CHROMIUM, reason="no Chromium: apt-get install chromium")
+pytestmark = [
+    pytest.mark.deployed,
+    pytest.mark.skipif(not CHROMIUM, reason="no Chromium: apt-get install chromium"),
+]
 
 AT_ONCE_MS = 1500.0
 """Less than the 2 s after which the page looks at the server again."""

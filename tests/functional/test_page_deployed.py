@@ -11,6 +11,8 @@ from tests.certificates import Authority
 from tests.functional.browser import CHROMIUM, chromium, tab
 from tests.functional.servers import READY, SAMPLE, Server
 
+pytestmark = pytest.mark.deployed
+
 MODEL = ("model", "--model_name=digits", f"--model_path={SAMPLE}")
 
 

@@ -15,6 +15,8 @@ from tests.functional.deployed import MANIFESTS, Deployed, read
 from tests.functional.servers import READY, ROOT, SAMPLE, Server
 from tests.process import PATIENCE_S
 
+pytestmark = pytest.mark.deployed
+
 PRODUCTION = MANIFESTS / "production"
 DEPLOYED = Deployed.of(PRODUCTION)
 RIGHTS = {"client": "predict,read", "prometheus": "read"}

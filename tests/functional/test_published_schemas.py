@@ -26,6 +26,8 @@ from tests.functional.published import (
 )
 from tests.functional.servers import ROOT
 
+pytestmark = pytest.mark.deployed
+
 of_npm = pytest.mark.skipif(
     not PACKAGES.is_dir() or shutil.which("node") is None,
     reason="needs Node.js with npm, when `make` makes .venv-dev",

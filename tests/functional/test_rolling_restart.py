@@ -19,10 +19,13 @@ from tests.process import Process, free_ports, until
 EXAMPLES = ROOT / "deploy" / "proxies"
 PLACES = "/usr/sbin:/usr/local/sbin:/usr/bin"
 NGINX, HAPROXY = (shutil.which(name, path=PLACES) or "" for name in ("nginx", "haproxy"))
-pytestmark = pytest.mark.skipif(
-    not (NGINX and HAPROXY),
-    reason="nginx and haproxy are not there: apt-get install nginx-light haproxy",
-)
+pytestmark = [
+    pytest.mark.deployed,
+    pytest.mark.skipif(
+        not (NGINX and HAPROXY),
+        reason="nginx and haproxy are not there: apt-get install nginx-light haproxy",
+    ),
+]
 DRAIN_DELAY_S = 0.4
 """Longer than the three checks of HAProxy that fit into it here."""
 

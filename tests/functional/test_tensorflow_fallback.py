@@ -3,7 +3,6 @@
 import os
 import pickle
 import re
-import select
 import signal
 import threading
 from collections.abc import Iterator
@@ -21,7 +20,7 @@ from tests.exporting import export
 from tests.functional import fallback_exports
 from tests.functional.exports.answers import configuration
 from tests.functional.servers import Server
-from tests.process import PATIENCE_S
+from tests.process import PATIENCE_S, ended
 
 LARGE = 1 << 20
 """Numbers of 4 bytes in the tensors that pass through shared memory."""
@@ -67,18 +66,6 @@ def workers(server: Server) -> dict[str, int]:
     started = [line for line in server.lines if "TensorFlow process started" in line]
     found = (re.search(r"path=\S*/(\w+)/1 pid=(\d+)", line) for line in started)
     return {match[1]: int(match[2]) for match in found if match}
-
-
-def ended(pid: int) -> bool:
-    """Wait until a process has ended; False when it does not."""
-    try:
-        handle = os.pidfd_open(pid)
-    except ProcessLookupError:
-        return True
-    try:
-        return bool(select.select([handle], [], [], PATIENCE_S)[0])
-    finally:
-        os.close(handle)
 
 
 def has_tensorflow(pid: int) -> bool:

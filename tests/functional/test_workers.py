@@ -8,7 +8,9 @@ import socket
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, suppress
+from itertools import cycle, islice
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -27,13 +29,16 @@ from tensorflow_serving.apis import (
     prediction_service_pb2_grpc,
 )
 
-from tests.functional.servers import READY, SAMPLE, Server
+from tests.functional.servers import PLAIN, READY, SAMPLE, Server
 from tests.process import PATIENCE_S, until
 
 CLIENTS = 16
 DEATHS = 3
+MOST_ASKED = 50_000
+"""Requests until a new version is AVAILABLE: a minute of them at least."""
 SOON_S = 3.0
 """Seconds for an answer of a worker that is not stopped."""
+PLAINLY: Any = {"timeout": SOON_S, "verify": PLAIN}
 IMAGE = tf.make_tensor_proto(np.zeros((1, 64), np.float32))
 AVAILABLE = get_model_status_pb2.ModelVersionStatus.AVAILABLE
 
@@ -149,9 +154,10 @@ def counted(server: Server, family: str, **labels: str) -> float:
 
 
 def value_of(page: str, family: str, **labels: str) -> float:
+    lines = "\n".join(line for line in page.splitlines() if line.startswith(family))
     return sum(
         sample.value
-        for found in text_string_to_metric_families(page)
+        for found in text_string_to_metric_families(lines + "\n")
         for sample in found.samples
         if sample.name == family and labels.items() <= sample.labels.items()
     )
@@ -196,13 +202,26 @@ def test_a_version_is_available_where_every_worker_answers_with_it(
     until(lambda: answers(clients) == {2})
 
 
+def test_a_version_that_one_connection_reports_available_is_available_to_all(
+    server: Server, clients: list[Client], repository: Path
+) -> None:
+    """From the first reply that says so. Asked without a pause: it is a matter of milliseconds."""
+    for _ in range(3):
+        version = newest(repository) + 1
+        shutil.copytree(SAMPLE / "1", repository / str(version))
+        asked = islice(cycle(clients), MOST_ASKED)
+        next(each for each in asked if version in each.available())
+        assert [version in each.available() for each in clients] == [True] * CLIENTS
+
+
 def test_a_poll_reaches_every_worker(
     server: Server, clients: list[Client], repository: Path
 ) -> None:
-    shutil.copytree(SAMPLE / "1", repository / "3")
+    version = newest(repository) + 1
+    shutil.copytree(SAMPLE / "1", repository / str(version))
     assert server.rest.post("/v1/models/digits:poll").status_code == 200
-    until(lambda: 3 in clients[0].available())
-    assert {client.predict(version=3) for client in clients} == {3}
+    until(lambda: version in clients[0].available())
+    assert {client.predict(version=version) for client in clients} == {version}
 
 
 def test_the_file_changes_every_worker(
@@ -223,6 +242,7 @@ def test_a_reload_by_rpc_reaches_every_worker_before_it_is_answered(
     clients: list[Client], repository: Path
 ) -> None:
     clients[0].reload(digits=repository, by_rpc=SAMPLE)
+    assert [client.available("by_rpc") for client in clients] == [[2]] * CLIENTS
     assert answers(clients, "by_rpc") == {2}
     clients[-1].reload(digits=repository)
     assert {refusal(each, "by_rpc") for each in clients} == {grpc.StatusCode.NOT_FOUND}
@@ -276,6 +296,26 @@ def test_a_killed_worker_is_replaced_and_costs_the_others_no_request(
     until(lambda: min(connections(server).values()) >= CLIENTS // 4)
 
 
+@pytest.mark.parametrize("victim", [0, 1])
+def test_a_worker_that_dies_during_a_change_leaves_all_with_one_configuration(
+    server: Server, clients: list[Client], repository: Path, victim: int
+) -> None:
+    """Whether it leads the change or follows it; the next change is made by all."""
+    clients[0].reload(digits=repository)
+    with ThreadPoolExecutor(1) as pool:
+        change = pool.submit(clients[0].reload, digits=repository, raced=SAMPLE)
+        server.line("model=raced .*stage=compiling")
+        os.kill(sorted(server.pids()[1:])[victim], signal.SIGKILL)
+        server.line("worker ended and is replaced")
+        server.line(READY)
+        change.exception(PATIENCE_S)
+    told = (grpc.StatusCode.OK, grpc.StatusCode.NOT_FOUND)
+    until(lambda: {refusal(each, "raced") for each in clients} in ({told[0]}, {told[1]}))
+    clients[-1].reload(digits=repository, next=SAMPLE)
+    assert answers(clients, "next") == {2}
+    assert {refusal(each, "raced") for each in clients} == {grpc.StatusCode.NOT_FOUND}
+
+
 def test_counters_neither_fall_nor_count_twice_while_workers_die(
     server: Server, clients: list[Client]
 ) -> None:
@@ -318,7 +358,9 @@ def test_a_worker_that_is_stopped_is_named_to_who_reloads(
     stopped, _ = server.pids()[1:]
     os.kill(stopped, signal.SIGSTOP)
     try:
-        answering = [each for each in clients if each.answers_soon()]
+        with ThreadPoolExecutor(CLIENTS) as pool:
+            soon = pool.map(Client.answers_soon, clients)
+            answering = [each for each, does in zip(clients, soon, strict=True) if does]
         assert 0 < len(answering) < CLIENTS
         with pytest.raises(grpc.RpcError) as refused:
             answering[0].reload(digits=repository, more=SAMPLE)
@@ -327,13 +369,13 @@ def test_a_worker_that_is_stopped_is_named_to_who_reloads(
         assert f"kill -CONT {stopped}" in refused.value.details()
         assert refusal(answering[0], "more") == grpc.StatusCode.NOT_FOUND, "nothing has changed"
         url = f"http://127.0.0.1:{server.rest_port}"
-        reply = httpx.post(f"{url}/v1/config/reload", timeout=SOON_S)
+        reply = httpx.post(f"{url}/v1/config/reload", **PLAINLY)
         assert reply.status_code == 503
         assert f"worker process {stopped}" in reply.json()["error"]
         for _ in range(CLIENTS):
-            assert httpx.get(f"{url}/metrics", timeout=SOON_S).status_code == 200
+            assert httpx.get(f"{url}/metrics", **PLAINLY).status_code == 200
         asked = {"log_level": "DEBUG"}
-        assert httpx.post(f"{url}/v1/log_level", json=asked, timeout=SOON_S).status_code == 200
+        assert httpx.post(f"{url}/v1/log_level", json=asked, **PLAINLY).status_code == 200
         server.line("log level changed level=DEBUG")
     finally:
         os.kill(stopped, signal.SIGCONT)
@@ -393,7 +435,7 @@ class Scrapes(Meanwhile):
 
     def _read(self, found: list[float]) -> None:
         with suppress(httpx.TransportError):  # the worker that died had the connection
-            page = httpx.get(self._url, timeout=PATIENCE_S).text
+            page = httpx.get(self._url, timeout=PATIENCE_S, verify=PLAIN).text
             found.append(value_of(page, "ie_serving_requests_total", **self._labels))
 
 

@@ -102,7 +102,7 @@ def _answered(directory: Path, case: Case) -> str:
     from ie_serving.engines.base import EngineOptions
     from ie_serving.engines.layers import own_loop
     from ie_serving.engines.layers.joining import copies
-    from ie_serving.engines.openvino.compiling.engine import OpenVinoEngine
+    from ie_serving.engines.openvino.compiling.openvino_engine import OpenVinoEngine
     from ie_serving.engines.openvino.options import OpenVinoOptions
 
     options = EngineOptions(own=(OpenVinoOptions(inference_precision="f32"),))
@@ -132,13 +132,13 @@ def _compared(directory: Path, case: Case) -> str:
     """Say what the comparison of a load finds."""
     from ie_serving.core.values.errors import LoadFailed
     from ie_serving.engines.base import EngineOptions
-    from ie_serving.engines.generated import Kind as Values
+    from ie_serving.engines.generated import ValueKind as Values
     from ie_serving.engines.openvino.options import OpenVinoOptions
     from ie_serving.engines.verification.child import _Steps, compare
-    from ie_serving.engines.verification.verdict import Findings, Task
+    from ie_serving.engines.verification.verdict import ComparisonTask, Findings
 
     options = EngineOptions(own=(OpenVinoOptions(inference_precision="f32"),))
-    task = Task(
+    task = ComparisonTask(
         _saved(directory, case),
         options,
         large=False,

@@ -16,8 +16,7 @@ from ie_serving.compat.stfs import flags as stfs_flags
 from ie_serving.config.dialects import ie_serving, manage, own_flags, tensorflow_model_server
 from ie_serving.config.dialects.environment import ENDPOINTS_OF_BOTO3
 from ie_serving.config.dialects.tfs_flags import FLAGS
-from ie_serving.config.schema.catalogue import names_in_tensorflow_model_server
-from ie_serving.config.schema.storage import STORES
+from ie_serving.config.schema.catalogue import STORES, names_in_tensorflow_model_server
 from ie_serving.core.values.hints import Hint
 
 PACKAGE = Path(__file__).resolve().parents[2] / "ie_serving"
@@ -55,8 +54,7 @@ def texts(path: Path) -> Iterator[str]:
 
 def hints() -> Iterator[tuple[str, Hint]]:
     """Every hint of the package, with the module that gives it."""
-    # Parsed alone where there is one: all of the package takes seconds at each collection.
-    for path in (each for each in MODULES if "Hint(" in each.read_text()):
+    for path in MODULES:
         for node in nodes(path):
             if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "Hint":
                 yield place(path), Hint(ast.literal_eval(node.args[0]))
@@ -91,32 +89,28 @@ FLAGS_OF: Mapping[str, frozenset[str]] = {
 DIALECTS = re.compile(r"config/dialects/|compat/\w+/(dialect|flags|seams)\.py")
 """Those of other servers, with what `config import` notes, are in `compat`."""
 
-HINTS = [pair for _, pair in sorted({hint.text: (where, hint) for where, hint in hints()}.items())]
 
-
-@pytest.mark.parametrize("path", MODULES, ids=place)
-def test_only_a_dialect_names_flags(path: Path) -> None:
+def test_only_a_dialect_names_flags() -> None:
     """Everywhere else a setting is named by its field, in a `Hint`."""
-    if not DIALECTS.match(place(path)):
+    for path in (path for path in MODULES if not DIALECTS.match(place(path))):
         known = next(
             (flags for where, flags in FLAGS_OF.items() if place(path).startswith(where)),
             frozenset(),
         )
         found = {name for text in texts(path) for name in FLAG.findall(text)}
-        assert found <= known
+        assert found <= known, place(path)
 
 
-@pytest.mark.parametrize(("where", "hint"), HINTS, ids=str)
-def test_a_hint_names_settings_that_there_are(where: str, hint: Hint) -> None:
-    assert set(hint.fields) <= set(COMMANDS["ie_serving tune"]), where
+def test_a_hint_names_settings_that_there_are() -> None:
+    for where, hint in hints():
+        assert set(hint.fields) <= set(COMMANDS["ie_serving tune"]), (where, hint)
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-@pytest.mark.parametrize(("where", "hint"), HINTS, ids=str)
-def test_a_hint_names_only_flags_of_the_running_command(
-    where: str, hint: Hint, command: str
-) -> None:
-    assert set(FLAG.findall(hint.said(COMMANDS[command]))) <= flags(command), where
+def test_a_hint_names_only_flags_of_the_running_command(command: str) -> None:
+    for where, hint in hints():
+        found = set(FLAG.findall(hint.said(COMMANDS[command])))
+        assert found <= flags(command), (where, hint)
 
 
 @cache
@@ -188,9 +182,9 @@ def test_every_dialect_is_held_to_its_flags() -> None:
     }
 
 
-@pytest.mark.parametrize("path", MODULES, ids=place)
-def test_variables_of_storage_that_a_text_names_are_declared(path: Path) -> None:
+def test_variables_of_storage_that_a_text_names_are_declared() -> None:
     declared = {name for setting in STORES for name in setting.variables}
     declared |= {"AWS_PROFILE", *ENDPOINTS_OF_BOTO3}  # which boto3 reads
-    named = {name for text in texts(path) for name in VARIABLE.findall(text)}
-    assert named <= declared
+    for path in MODULES:
+        named = {name for text in texts(path) for name in VARIABLE.findall(text)}
+        assert named <= declared, place(path)

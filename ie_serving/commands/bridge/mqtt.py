@@ -19,7 +19,7 @@ from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 from paho.mqtt.reasoncodes import ReasonCode
 
-from ie_serving.commands.bridge.asking import Asker
+from ie_serving.commands.bridge.bridge_asking import Asker
 from ie_serving.config.dialects.bridge import BridgeOptions
 from ie_serving.core.values.errors import ConfigError
 from ie_serving.telemetry.log.logs import Event

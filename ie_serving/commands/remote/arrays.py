@@ -12,11 +12,11 @@ import numpy as np
 from ie_serving.commands.remote.failures import Misused, Unreachable
 from ie_serving.commands.remote.given import Given
 from ie_serving.commands.remote.metadata import metadata_of
-from ie_serving.commands.remote.place import Place
+from ie_serving.commands.remote.place import ServerAddress
 from ie_serving.commands.remote.rest import Rest
 from ie_serving.core.values.errors import ServingError
 from ie_serving.core.values.tensors import SERVING_DEFAULT, Array, DataType, Signature, TensorSpec
-from ie_serving.wire.clients.metadata import signatures_in
+from ie_serving.wire.clients.served_signatures import signatures_in
 
 Arrays: TypeAlias = dict[str, Array]
 
@@ -70,7 +70,7 @@ def signature_over_rest(rest: Rest, given: argparse.Namespace) -> Signature:
     return _chosen(rest.place, document["metadata"]["signature_def"], given.signature)
 
 
-def _chosen(place: Place, held: Mapping[str, Any], name: str) -> Signature:
+def _chosen(place: ServerAddress, held: Mapping[str, Any], name: str) -> Signature:
     try:
         found = signatures_in(held)
     except (ValueError, LookupError, TypeError, AttributeError) as error:
@@ -111,14 +111,14 @@ def _array(values: Any, spec: TensorSpec | None) -> Array:  # noqa: ANN401  list
 
 
 def ask_over_grpc(
-    given: argparse.Namespace, place: Place, asked: Given, *, as_json: bool
+    given: argparse.Namespace, place: ServerAddress, asked: Given, *, as_json: bool
 ) -> bytes | Arrays:
     """Ask a model by tensors; give its answer as JSON, or as arrays of exactly its dtypes.
 
     Raises:
         Failure: it does not answer, or cannot be asked so.
     """
-    from ie_serving.commands.remote import tensors
+    from ie_serving.commands.remote import grpc_predict as tensors
 
     try:
         return tensors.ask(given, place, asked, _chosen, as_json=as_json)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from ie_serving.commands.remote.command import MEANINGS, parser_of
-from ie_serving.commands.remote.place import Place
+from ie_serving.commands.remote.place import ServerAddress
 
 SHELLS: Final = ("bash", "zsh", "fish")
 SERVING: Final = {
@@ -50,7 +50,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def run(given: argparse.Namespace, _: Place | None) -> int:
+def run(given: argparse.Namespace, _: ServerAddress | None) -> int:
     """Print the script."""
     print({"bash": _bash, "zsh": _zsh, "fish": _fish}[given.shell](_words()), end="")
     return 0
@@ -60,7 +60,7 @@ def _words() -> Mapping[str, Words]:
     # Here, not above: settings take a tenth of a second that no other of these commands needs.
     from ie_serving.commands import gen
     from ie_serving.config.dialects import bridge, kernel_run, keys, own_flags
-    from ie_serving.config.schema.server import SERVER
+    from ie_serving.config.schema.catalogue import SERVER
 
     others = {"gen": gen, "key": keys, "kernel": kernel_run, "bridge": bridge}
     found = {name: _of(parser_of(name)) for name in MEANINGS}

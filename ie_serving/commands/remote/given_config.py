@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from ie_serving.commands.remote.failures import Misused, Refused
-from ie_serving.commands.remote.place import Place
+from ie_serving.commands.remote.place import ServerAddress
 from ie_serving.commands.remote.rpc import MODEL, Rpc
 from ie_serving.config.files import source
 from ie_serving.config.files.text_proto import TENSORFLOW, from_message
@@ -22,7 +22,7 @@ Found = Mapping[str, Mapping[str, str]]
 """As `reload.States`; labels are not known over gRPC."""
 
 
-def reload_with(file: str, place: Place) -> tuple[Found, Found]:
+def reload_with(file: str, place: ServerAddress) -> tuple[Found, Found]:
     """Give a server another configuration; the states of its models before and after.
 
     Raises:

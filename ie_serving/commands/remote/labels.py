@@ -32,7 +32,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         place.add_flags(each)
 
 
-def run(given: argparse.Namespace, where: place.Place) -> int:
+def run(given: argparse.Namespace, where: place.ServerAddress) -> int:
     """Show labels, or change them and show what has changed. Raises: Failure."""
     rest = Rest(where)
     path = f"{model_path(given.model)}/details"

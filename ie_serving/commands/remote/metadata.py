@@ -28,7 +28,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     place.add_flags(parser)
 
 
-def run(given: argparse.Namespace, where: place.Place) -> int:
+def run(given: argparse.Namespace, where: place.ServerAddress) -> int:
     """Show the signatures. Raises: Failure."""
     document = metadata_of(Rest(where), given.model, given.version, given.label)
     print(json.dumps(document) if given.json else "\n".join(_lines(given.model, document)))

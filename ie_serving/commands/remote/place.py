@@ -28,7 +28,7 @@ _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Place:
+class ServerAddress:
     """A server, and who asks it.
 
     Attributes:
@@ -93,7 +93,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 
 def place_of(
     given: argparse.Namespace, environ: Mapping[str, str], warn: Callable[[str], None]
-) -> Place:
+) -> ServerAddress:
     """Put the place together.
 
     Args:
@@ -105,7 +105,7 @@ def place_of(
         Misused: an address or file that cannot be used.
     """
     scheme, host, port = _address(given.url or environ.get(URL) or DEFAULT_URL)
-    place = Place(
+    place = ServerAddress(
         scheme=scheme,
         host=host,
         port=port,

@@ -18,7 +18,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     place.add_flags(parser)
 
 
-def run(given: argparse.Namespace, where: place.Place) -> int:
+def run(given: argparse.Namespace, where: place.ServerAddress) -> int:
     """Poll; show the states that follow. Raises: Failure."""
     rest = Rest(where)
     try:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from ie_serving.commands.remote import place
 from ie_serving.commands.remote.failures import Misused, Refused
 from ie_serving.commands.remote.given import Given
-from ie_serving.commands.remote.inputs import FORMATS, STANDARD, read
+from ie_serving.commands.remote.given_inputs import FORMATS, STANDARD, read
 from ie_serving.commands.remote.models import named
 from ie_serving.commands.remote.rest import Rest
 from ie_serving.telemetry.log.progress import Progress, in_pieces
@@ -40,7 +40,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     place.add_flags(parser)
 
 
-def run(given: argparse.Namespace, where: place.Place) -> int:
+def run(given: argparse.Namespace, where: place.ServerAddress) -> int:
     """Ask, and write the answer. Raises: Failure."""
     suffix = Path(given.output).suffix.lower()
     if given.output != STANDARD and suffix not in (".json", *ARRAYS):
@@ -53,7 +53,9 @@ def run(given: argparse.Namespace, where: place.Place) -> int:
     return 0
 
 
-def _over_rest(given: argparse.Namespace, where: place.Place, asked: Given) -> "bytes | Arrays":
+def _over_rest(
+    given: argparse.Namespace, where: place.ServerAddress, asked: Given
+) -> "bytes | Arrays":
     rest = Rest(where)
     body = asked.body
     if body is None:
@@ -81,7 +83,9 @@ def _received(progress: Progress, done: int, total: int | None) -> None:
     progress.show(done, total)
 
 
-def _over_grpc(given: argparse.Namespace, where: place.Place, asked: Given) -> "bytes | Arrays":
+def _over_grpc(
+    given: argparse.Namespace, where: place.ServerAddress, asked: Given
+) -> "bytes | Arrays":
     from ie_serving.commands.remote.arrays import ask_over_grpc
 
     with Progress("waiting for the answer", unit=""):

@@ -34,7 +34,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(timeout_seconds=PATIENCE_S)
 
 
-def run(given: argparse.Namespace, where: place.Place) -> int:
+def run(given: argparse.Namespace, where: place.ServerAddress) -> int:
     """Reload; say what has changed. Raises: Failure."""
     began = time.monotonic()
     if given.config:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
 from ie_serving.commands.remote.failures import Misused, Refused, Unreachable
-from ie_serving.commands.remote.place import KEY, PASSWORD, Place
+from ie_serving.commands.remote.place import KEY, PASSWORD, ServerAddress
 
 MOST_BYTES: Final = 4 << 30
 """Bytes of a reply that are read: above what any server of this API sends."""
@@ -47,7 +47,7 @@ class Rest:
         place: where it is.
     """
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: ServerAddress) -> None:
         if place.is_grpc:
             raise Misused(f"this is asked over REST, and --url is {place.url}: give the REST port")
         self.place = place
@@ -136,7 +136,7 @@ class _UnixConnection(http.client.HTTPConnection):
         self.sock.connect(self._path)
 
 
-def _context(place: Place) -> ssl.SSLContext:
+def _context(place: ServerAddress) -> ssl.SSLContext:
     try:
         context = ssl.create_default_context(cafile=place.ca or None)
         if place.certificate:
@@ -158,7 +158,7 @@ def _whole(response: http.client.HTTPResponse, read: Read) -> bytes:
     return bytes(found)
 
 
-def _unreachable(place: Place, error: Exception) -> str:
+def _unreachable(place: ServerAddress, error: Exception) -> str:
     """Say why there is no answer, and what to look at."""
     where = place.url
     if isinstance(error, ConnectionRefusedError | FileNotFoundError):
@@ -190,7 +190,7 @@ def _unreachable(place: Place, error: Exception) -> str:
     return f"{where} cannot be asked: {_short(error)}"
 
 
-def _tls(place: Place, error: ssl.SSLError) -> str:
+def _tls(place: ServerAddress, error: ssl.SSLError) -> str:
     reason = error.reason or str(error)
     if "ALERT" in reason or "CERTIFICATE_REQUIRED" in reason:
         return (
@@ -207,7 +207,7 @@ def _short(error: Exception) -> str:
     return ascii(str(error) or type(error).__name__)[1:-1][:100]
 
 
-def _refused(place: Place, method: str, path: str, reply: Reply) -> str:
+def _refused(place: ServerAddress, method: str, path: str, reply: Reply) -> str:
     text = _error_text(reply)
     if reply.status == 401:
         return (

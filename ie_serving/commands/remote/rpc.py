@@ -7,7 +7,7 @@ from typing import Any, Final
 import grpc
 
 from ie_serving.commands.remote.failures import Misused, Refused, Unreachable
-from ie_serving.commands.remote.place import KEY, Place
+from ie_serving.commands.remote.place import KEY, ServerAddress
 from ie_serving.wire.protobuf.messages import Proto
 
 PREDICTION: Final = "tensorflow.serving.PredictionService"
@@ -30,7 +30,7 @@ class Rpc:
         place: where it is.
     """
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: ServerAddress) -> None:
         if not place.is_grpc:
             raise Misused(f"this is asked over gRPC, and --url is {place.url}: give grpc(s)://")
         self._place = place
@@ -80,7 +80,7 @@ class Rpc:
         return Refused(f"{where} answers {code.name}: {text}")
 
 
-def _credentials(place: Place) -> grpc.ChannelCredentials:
+def _credentials(place: ServerAddress) -> grpc.ChannelCredentials:
     try:
         read: Mapping[str, bytes | None] = {
             path: Path(path).read_bytes() if path else None

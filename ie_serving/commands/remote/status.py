@@ -52,7 +52,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     place.add_flags(parser)
 
 
-def run(given: argparse.Namespace, where: place.Place) -> int:
+def run(given: argparse.Namespace, where: place.ServerAddress) -> int:
     """Show the states; give the exit code. Raises: Failure."""
     _check(given)
     rest = Rest(where)

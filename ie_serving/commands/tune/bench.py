@@ -13,7 +13,7 @@ from ie_serving.core.values.difference import deviation
 from ie_serving.core.values.errors import ServingError
 from ie_serving.engines.base import CompiledModel, Engine, EngineOptions
 from ie_serving.engines.layers.joining import copies
-from ie_serving.engines.layers.precision_trial import Asked
+from ie_serving.engines.layers.precision_trial import TrialRequest
 
 ROUNDS = 5
 """Rounds in which the best and the configuration as it is are measured in turn at the end."""
@@ -57,7 +57,7 @@ class Bench:
     directory: Path
     options: EngineOptions
     with_keys: Callable[[EngineOptions, Keys], EngineOptions]
-    asked: Sequence[Asked]
+    asked: Sequence[TrialRequest]
     callers: int
     seconds: float
     tolerance: float
@@ -138,7 +138,7 @@ class Bench:
         return f"answers are off by {farthest:.3g}, more than the tolerance {self.tolerance:g}"
 
 
-async def _deviation(full: CompiledModel, model: CompiledModel, asked: Asked) -> float:
+async def _deviation(full: CompiledModel, model: CompiledModel, asked: TrialRequest) -> float:
     signature = full.signatures[asked.signature]
     expected = await full.infer(signature, asked.inputs, copies)
     found = await model.infer(model.signatures[asked.signature], asked.inputs, copies)

@@ -15,15 +15,15 @@ from pathlib import Path
 
 from ie_serving.commands.tune import report
 from ie_serving.commands.tune.bench import Bench, Tried
-from ie_serving.commands.tune.requests import requests_for
 from ie_serving.commands.tune.search import Keys, Space, middle, wins
 from ie_serving.commands.tune.tools import Tools
+from ie_serving.commands.tune.tuned_requests import requests_for
 from ie_serving.config.settings import TuneSettings
 from ie_serving.core.values.errors import LoadFailed
 from ie_serving.core.values.hints import Hint
 from ie_serving.engines.base import CompiledModel, EngineOptions
 from ie_serving.engines.layers.joining import rows_of
-from ie_serving.engines.layers.precision_trial import Asked
+from ie_serving.engines.layers.precision_trial import TrialRequest
 from ie_serving.engines.layers.row_trial import refused_by_shapes
 from ie_serving.engines.openvino.options import AUTO, OpenVinoOptions
 from ie_serving.engines.run.threads import thread_limit
@@ -96,7 +96,7 @@ class _Tuning:
         self._progress.erase()
         print(text, flush=True)
 
-    async def _looked_at(self) -> tuple[list[Asked], Space]:
+    async def _looked_at(self) -> tuple[list[TrialRequest], Space]:
         """Compile the model as it is configured, once, to see what it takes."""
         tools, asked = self._tools, self._asked
         model = await asyncio.to_thread(tools.engine.compile, self._directory, self._options)
@@ -111,7 +111,7 @@ class _Tuning:
         self._print(f"requests: {what}; {asked.concurrency} callers at a time")
         return requests, space
 
-    def _space(self, model: CompiledModel, requests: Sequence[Asked]) -> Space:
+    def _space(self, model: CompiledModel, requests: Sequence[TrialRequest]) -> Space:
         own = self._options.of(OpenVinoOptions)
         signatures = [model.signatures[each.signature] for each in requests]
         in_batches = not any(map(refused_by_shapes, signatures))
@@ -129,7 +129,7 @@ class _Tuning:
             latency_ms=self._asked.latency_ms,
         )
 
-    def _bench(self, requests: Sequence[Asked]) -> Bench:
+    def _bench(self, requests: Sequence[TrialRequest]) -> Bench:
         def told(tried: Tried) -> None:
             self._tried.append(tried)
             self._print(report.row(tried))

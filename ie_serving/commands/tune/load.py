@@ -12,12 +12,12 @@ from itertools import cycle
 from ie_serving.commands.tune.search import Measured
 from ie_serving.engines.base import CompiledModel
 from ie_serving.engines.layers.joining import copies
-from ie_serving.engines.layers.precision_trial import Asked
+from ie_serving.engines.layers.precision_trial import TrialRequest
 
 now = time.perf_counter
 
 
-async def warm(model: CompiledModel, asked: Sequence[Asked]) -> None:
+async def warm(model: CompiledModel, asked: Sequence[TrialRequest]) -> None:
     """Ask each request once: the engine prepares for its shapes.
 
     Raises:
@@ -28,7 +28,7 @@ async def warm(model: CompiledModel, asked: Sequence[Asked]) -> None:
 
 
 async def measured(
-    model: CompiledModel, asked: Sequence[Asked], callers: int, seconds: float
+    model: CompiledModel, asked: Sequence[TrialRequest], callers: int, seconds: float
 ) -> Measured:
     """Let so many callers ask one request after the other; each asks at least one.
 

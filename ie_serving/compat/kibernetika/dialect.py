@@ -16,14 +16,13 @@ from typing import Any
 from ie_serving.compat.kibernetika.hooks.links import DRIVERS, link_of
 from ie_serving.compat.kibernetika.hooks.unrun import fault
 from ie_serving.config.dialects import environment
-from ie_serving.config.schema.catalogue import names_in_ie_serving
-from ie_serving.config.schema.server import SERVER
-from ie_serving.config.schema.setting import fields_of
+from ie_serving.config.schema.catalogue import SERVER, names_in_ie_serving
 from ie_serving.config.settings import Parsed, ServerSettings, Settings
-from ie_serving.config.values import drivers, kernels
-from ie_serving.config.values.faults import Faults
-from ie_serving.config.values.numbers import LARGEST_PORT, integer
+from ie_serving.core.settings.declaration import fields_of
+from ie_serving.core.settings.faults import Faults
+from ie_serving.core.settings.numbers import LARGEST_PORT, integer
 from ie_serving.core.values.errors import ConfigError, LoadFailed
+from ie_serving.engines import drivers, kernels
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.hooks import HookOptions, Link
 from ie_serving.engines.kernels import KernelOptions, Place
@@ -158,7 +157,7 @@ def _links(
     for driver, path in zip_longest(given.driver, given.model_path, fillvalue=""):
         try:
             if driver not in DRIVERS:
-                drivers.name(driver, "--driver", beside=[each for each in DRIVERS if each])
+                drivers.parse_name(driver, "--driver", beside=[each for each in DRIVERS if each])
             link, warned = link_of(driver, str(Path(path).absolute()), options, EngineOptions())
         except ConfigError as error:
             faults.found.extend(error.faults)

@@ -34,7 +34,7 @@ from ie_serving.server.transport.http1.messages import (
     Request,
     RequestHead,
 )
-from ie_serving.wire.form.reply import Form
+from ie_serving.wire.form.form_reply import Form
 
 DIGITS: Final = len(str(INT64_MAX))
 PREFIX: Final = b"/predict"

@@ -15,8 +15,8 @@ from ie_serving.compat.konduit import FILE
 from ie_serving.compat.konduit.pipeline import definition
 from ie_serving.compat.konduit.pipeline.definition import MODEL, MODELS, PYTHON, read
 from ie_serving.config.files.json_file import TOP_KEYS, ConfigFile, Findings, listed_models
-from ie_serving.config.values.faults import Faults
-from ie_serving.config.values.words import resolved
+from ie_serving.core.settings.faults import Faults
+from ie_serving.core.settings.words import resolved
 from ie_serving.core.values.errors import ConfigError
 from ie_serving.engines.base import EngineOptions
 from ie_serving.models.configuration import Graph, ModelConfig
@@ -135,7 +135,7 @@ def models(
             _choose_model(step, origin, paths, place, faults)
         elif step["@type"] == PYTHON:
             _resolve_paths(step["pythonConfig"], origin)
-    for name in paths.keys() - known.keys():
+    for name in [each for each in paths if each not in known]:
         yield ModelConfig(name=name, base_path=paths[name], engine=engine)
     graph = Graph(text=json.dumps(top[KEY]), file=FILE)
     yield ModelConfig(name=NAME, base_path=f"konduit:{NAME}", graph=graph, engine=engine)

@@ -14,9 +14,9 @@ from ie_serving.config.dialects import environment
 from ie_serving.config.files import source
 from ie_serving.config.schema.catalogue import SETTINGS
 from ie_serving.config.settings import Parsed, ServerSettings, Settings
-from ie_serving.config.values import words
-from ie_serving.config.values.faults import Faults, fault
-from ie_serving.config.values.structures import json_text
+from ie_serving.core.settings import words
+from ie_serving.core.settings.faults import Faults, fault
+from ie_serving.core.settings.structures import json_text
 from ie_serving.core.values.errors import ConfigError
 from ie_serving.core.values.nearest import nearest
 from ie_serving.engines import declared

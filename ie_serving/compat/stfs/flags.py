@@ -9,10 +9,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from ie_serving.config.schema.setting import BOOLEAN
-from ie_serving.config.values import numbers, words
-from ie_serving.config.values.faults import Faults, Parser, fault
-from ie_serving.config.values.structures import mapping
+from ie_serving.core.settings import numbers, words
+from ie_serving.core.settings.declaration import SettingKind
+from ie_serving.core.settings.faults import Faults, fault
+from ie_serving.core.settings.kinds import BOOLEAN, FILE, TEXT, whole
+from ie_serving.core.settings.structures import mapping
 from ie_serving.core.values.errors import ConfigError
 from ie_serving.core.values.nearest import nearest
 
@@ -28,14 +29,13 @@ SESSION_KEYS: Final = (
 )
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class StfsFlag:
     """One flag.
 
     Attributes:
         name: without dashes.
-        parse: reads its text.
-        form: how a value is written.
+        kind: how its text is read, and written.
         default: that counts where neither flag nor variable is given.
         meaning: what it does; for one without effect why it has none.
         place: the setting that it says, where it says just one.
@@ -43,8 +43,7 @@ class StfsFlag:
     """
 
     name: str
-    parse: Parser[Any]
-    form: str
+    kind: SettingKind
     default: Any
     meaning: str
     place: str = ""
@@ -76,176 +75,111 @@ def _never(value: object, place: str) -> bool:
     return False
 
 
+SWITCH: Final = SettingKind(_switch, BOOLEAN.form)
+ANY_TEXT: Final = SettingKind(words.unchecked, "TEXT")
 FLAGS: Final = (
     StfsFlag(
-        name="host",
-        parse=words.address,
-        form="ADDRESS",
-        default="0.0.0.0",
-        meaning="address of the HTTP port",
-        place="server.rest_host",
+        "host",
+        SettingKind(words.address, "ADDRESS"),
+        "0.0.0.0",
+        "address of the HTTP port",
+        "server.rest_host",
     ),
     StfsFlag(
-        name="port",
-        parse=numbers.integer(1, numbers.LARGEST_PORT),
-        form="PORT",
-        default=8500,
-        meaning="HTTP port; there is no gRPC",
-        place="server.rest_port",
+        "port",
+        whole(1, numbers.LARGEST_PORT, "PORT"),
+        8500,
+        "HTTP port; there is no gRPC",
+        "server.rest_port",
+    ),
+    StfsFlag("enable_ssl", SWITCH, False, "encrypt the port, by the next two files"),
+    StfsFlag("secret_pem", FILE, "secret.pem", "certificate, PEM", "server.tls_certificate"),
+    StfsFlag("secret_key", FILE, "secret.key", "its key, PEM", "server.tls_key"),
+    StfsFlag("model_name", TEXT, "default", "name of the one model", "model.name"),
+    StfsFlag(
+        "model_base_path",
+        SettingKind(words.text, "PATH|URL"),
+        "./model",
+        "where its versions lie, or its file",
+        "model.base_path",
     ),
     StfsFlag(
-        name="enable_ssl",
-        parse=_switch,
-        form=BOOLEAN,
-        default=False,
-        meaning="encrypt the port, by the next two files",
+        "model_platform",
+        TEXT,
+        "tensorflow",
+        "what it was made by: tensorflow, onnx, scikitlearn, xgboost, pmml",
     ),
     StfsFlag(
-        name="secret_pem",
-        parse=words.text,
-        form="FILE",
-        default="secret.pem",
-        meaning="certificate, PEM",
-        place="server.tls_certificate",
+        "model_config_file",
+        SettingKind(words.unchecked, "FILE"),
+        "",
+        "several models instead of one",
+        "settings.config_path",
+    ),
+    StfsFlag("reload_models", SWITCH, True, "look for new versions every 10 s"),
+    StfsFlag(
+        "custom_op_paths",
+        SettingKind(words.unchecked, "DIRECTORY,.."),
+        "",
+        "load every *.so of these directories into TensorFlow's process",
+        "tensorflow.custom_op_paths",
     ),
     StfsFlag(
-        name="secret_key",
-        parse=words.text,
-        form="FILE",
-        default="secret.key",
-        meaning="its key, PEM",
-        place="server.tls_key",
-    ),
-    StfsFlag(
-        name="model_name",
-        parse=words.text,
-        form="TEXT",
-        default="default",
-        meaning="name of the one model",
-        place="model.name",
-    ),
-    StfsFlag(
-        name="model_base_path",
-        parse=words.text,
-        form="PATH|URL",
-        default="./model",
-        meaning="where its versions lie, or its file",
-        place="model.base_path",
-    ),
-    StfsFlag(
-        name="model_platform",
-        parse=words.text,
-        form="TEXT",
-        default="tensorflow",
-        meaning="what it was made by: tensorflow, onnx, scikitlearn, xgboost, pmml",
-    ),
-    StfsFlag(
-        name="model_config_file",
-        parse=words.unchecked,
-        form="FILE",
-        default="",
-        meaning="several models instead of one",
-        place="settings.config_path",
-    ),
-    StfsFlag(
-        name="reload_models",
-        parse=_switch,
-        form=BOOLEAN,
-        default=True,
-        meaning="look for new versions every 10 s",
-    ),
-    StfsFlag(
-        name="custom_op_paths",
-        parse=words.unchecked,
-        form="DIRECTORY,..",
-        default="",
-        meaning="load every *.so of these directories into TensorFlow's process",
-        place="tensorflow.custom_op_paths",
-    ),
-    StfsFlag(
-        name="session_config",
-        parse=session_options,
-        form="JSON",
-        default={},
-        meaning="options of TensorFlow's session for GPUs",
+        "session_config",
+        SettingKind(session_options, "JSON"),
+        {},
+        "options of TensorFlow's session for GPUs",
         works=False,
     ),
     StfsFlag(
-        name="enable_auth",
-        parse=_switch,
-        form=BOOLEAN,
-        default=False,
-        meaning="answer one user alone, on every route but /health",
-        place="server.enable_auth",
+        "enable_auth",
+        SWITCH,
+        False,
+        "answer one user alone, on every route but /health",
+        "server.enable_auth",
     ),
     StfsFlag(
-        name="auth_username",
-        parse=words.unchecked,
-        form="TEXT",
-        default="",
-        meaning="name of that user; there is no default",
-        place="server.auth_username",
+        "auth_username",
+        ANY_TEXT,
+        "",
+        "name of that user; there is no default",
+        "server.auth_username",
     ),
     StfsFlag(
-        name="auth_password",
-        parse=words.unchecked,
-        form="TEXT",
-        default="",
-        meaning="password of that user; there is no default",
-        place="server.auth_password",
+        "auth_password",
+        ANY_TEXT,
+        "",
+        "password of that user; there is no default",
+        "server.auth_password",
+    ),
+    StfsFlag("enable_cors", SWITCH, True, "let pages of other sites ask", "server.enable_cors"),
+    StfsFlag(B64, SWITCH, True, '{"b64": ...} is always read as bytes', works=False),
+    StfsFlag(
+        "download_inference_images",
+        SettingKind(_never, BOOLEAN.form),
+        False,
+        "true is refused: what clients send is never kept on disk",
+    ),
+    StfsFlag("debug", SWITCH, False, "log more"),
+    StfsFlag(
+        "log_level",
+        SettingKind(words.log_level, "TEXT"),
+        "INFO",
+        "log from this level on",
+        "server.log_level",
     ),
     StfsFlag(
-        name="enable_cors",
-        parse=_switch,
-        form=BOOLEAN,
-        default=True,
-        meaning="let pages of other sites ask",
-        place="server.enable_cors",
-    ),
-    StfsFlag(
-        name=B64,
-        parse=_switch,
-        form=BOOLEAN,
-        default=True,
-        meaning='{"b64": ...} is always read as bytes',
+        "workers",
+        whole(1, 1000),
+        1,
+        "of its uwsgi wrapper: one process takes all processors",
         works=False,
     ),
     StfsFlag(
-        name="download_inference_images",
-        parse=_never,
-        form=BOOLEAN,
-        default=False,
-        meaning="true is refused: what clients send is never kept on disk",
-    ),
-    StfsFlag(
-        name="debug",
-        parse=_switch,
-        form=BOOLEAN,
-        default=False,
-        meaning="log more",
-    ),
-    StfsFlag(
-        name="log_level",
-        parse=words.log_level,
-        form="TEXT",
-        default="INFO",
-        meaning="log from this level on",
-        place="server.log_level",
-    ),
-    StfsFlag(
-        name="workers",
-        parse=numbers.integer(1, 1000),
-        form="N",
-        default=1,
-        meaning="of its uwsgi wrapper: one process takes all processors",
-        works=False,
-    ),
-    StfsFlag(
-        name="threads",
-        parse=numbers.integer(1, 1000),
-        form="N",
-        default=1,
-        meaning="of its uwsgi wrapper: one process takes all processors",
+        "threads",
+        whole(1, 1000),
+        1,
+        "of its uwsgi wrapper: one process takes all processors",
         works=False,
     ),
 )
@@ -269,7 +203,7 @@ def given(argv: Iterable[str], environ: Mapping[str, str], faults: Faults) -> di
             if text is None and environ.get(variable):
                 text, place = environ[variable], variable
         if text is not None:
-            value = faults.take(flag.parse, text, place)
+            value = faults.take(flag.kind.parse, text, place)
             found |= {} if value is None else {flag.name: value}
     return found
 
@@ -283,7 +217,7 @@ def _parser() -> argparse.ArgumentParser:
         allow_abbrev=False,
     )
     for flag in FLAGS:
-        bare = {"nargs": "?", "const": "true"} if flag.form == BOOLEAN else {}
+        bare = {"nargs": "?", "const": "true"} if flag.kind.form == BOOLEAN.form else {}
         text = f"{flag.meaning} ({'no effect' if not flag.works else f'default: {flag.default}'})"
-        parser.add_argument(f"--{flag.name}", metavar=flag.form, help=text, **bare)  # type: ignore[arg-type]
+        parser.add_argument(f"--{flag.name}", metavar=flag.kind.form, help=text, **bare)  # type: ignore[arg-type]
     return parser

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from urllib.parse import quote
 
-from ie_serving.config.values import numbers
+from ie_serving.core.settings import numbers
 from ie_serving.core.values.errors import ConfigError
 from ie_serving.core.values.hosts import host_of, is_public
 
@@ -68,11 +68,6 @@ class BridgeOptions:
             yield "password", broker
         if self.api_key and not self.url.lower().startswith("https:") and is_public(server):
             yield "API key", server
-
-
-def is_asked(argv: Sequence[str]) -> bool:
-    """Tell whether a command line starts a bridge instead of a server."""
-    return list(argv[:1]) == [COMMAND]
 
 
 def parse(argv: Sequence[str], environ: Mapping[str, str]) -> BridgeOptions:

@@ -8,10 +8,10 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from ie_serving.config.schema.setting import Setting, fields_of
-from ie_serving.config.schema.storage import STORES
-from ie_serving.config.values import words
-from ie_serving.config.values.faults import Faults
+from ie_serving.config.schema.catalogue import STORES
+from ie_serving.core.settings import words
+from ie_serving.core.settings.declaration import Setting, fields_of
+from ie_serving.core.settings.faults import Faults
 from ie_serving.core.values.errors import ConfigError
 from ie_serving.core.values.hosts import host_of, is_public
 from ie_serving.storage.options import GcsOptions, MinioOptions, S3Options, StorageOptions

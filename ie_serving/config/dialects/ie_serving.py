@@ -25,16 +25,14 @@ from ie_serving.config.dialects.own_flags import (
 )
 from ie_serving.config.files import source
 from ie_serving.config.files.json_file import METRICS_PATH, ConfigFile
-from ie_serving.config.schema import foreign, kernels, shared_port
-from ie_serving.config.schema.model import FOR_ALL, model_config, with_own
-from ie_serving.config.schema.sequences import conflicts
-from ie_serving.config.schema.server import CONFIG_PATH, SERVER
-from ie_serving.config.schema.setting import Setting, fields_of
-from ie_serving.config.schema.tune import TUNE
-from ie_serving.config.schema.workers import conflicts as conflicts_of_workers
+from ie_serving.config.schema import contradictions, foreign
+from ie_serving.config.schema.catalogue import CONFIG_PATH, FOR_ALL, SERVER, TUNE
+from ie_serving.config.schema.model import beside, conflicts, model_config, with_own
 from ie_serving.config.settings import Parsed, ServerSettings, Settings, TuneSettings
-from ie_serving.config.values import channel, words
-from ie_serving.config.values.faults import Faults
+from ie_serving.config.values import channel
+from ie_serving.core.settings import words
+from ie_serving.core.settings.declaration import Setting, fields_of
+from ie_serving.core.settings.faults import Faults
 from ie_serving.core.values.errors import ConfigError
 from ie_serving.core.values.nearest import nearest
 from ie_serving.engines.base import EngineOptions
@@ -218,10 +216,10 @@ def _from_flags(
     # Unreadable values are None in `found`, so no settings can be made of them.
     if len(reading.faults.found) > before:
         return (), []
-    for place, text in (*conflicts(found), *kernels.conflicts(found)):
+    for place, text in conflicts(found):
         reading.faults.add(names(MODEL_COMMAND)[place], text)
     found["model.base_path"] = words.resolved(found["model.base_path"], Path.cwd())
-    kernels.beside(found, Path.cwd())
+    beside(found, Path.cwd())
     model, warnings = model_config(found, engine)
     return (model,), warnings
 
@@ -255,7 +253,7 @@ def _with_workers(
     if is_said or not words:
         return settings
     several = replace(settings, workers=workers)
-    against = conflicts_of_workers(several, file.models)
+    against = contradictions.of_workers(several, file.models)
     reading.warnings += [ovms.not_taken(reading.given, against[0])] if against else words
     return settings if against else several
 
@@ -264,7 +262,7 @@ def _check_ports(settings: ServerSettings, faults: Faults, *, metrics_asked_for:
     rest = settings.rest_port or settings.rest_socket_path
     if not (settings.port or settings.grpc_socket_path or rest):
         faults.add("--port", "port and rest_port cannot both be unset; turn one on")
-    for place, text in shared_port.conflicts(settings):
+    for place, text in contradictions.of_shared_port(settings):
         faults.add(f"--{place.removeprefix('server.')}", text)
     if metrics_asked_for and not rest:
         faults.add("--metrics_path", "metrics are served on the REST port; give --rest_port")

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from ie_serving.config.files import graphs, json_file, pipelines, source
-from ie_serving.config.values.faults import Faults
-from ie_serving.config.values.structures import json_text
 from ie_serving.core.compat import added
+from ie_serving.core.settings.faults import Faults
+from ie_serving.core.settings.structures import json_text
 from ie_serving.core.values.errors import ConfigError
 from ie_serving.models.configuration import ModelConfig
 

@@ -8,8 +8,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ie_serving.config.values import kernels, structures, words
-from ie_serving.config.values.faults import Faults
+from ie_serving.core.settings import structures, words
+from ie_serving.core.settings.faults import Faults
+from ie_serving.engines import kernels
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.kernels import KernelOptions
 
@@ -33,11 +34,6 @@ class KernelRun:
     options: EngineOptions
     input: Path | None
     raw: bool
-
-
-def is_asked(argv: Sequence[str]) -> bool:
-    """Tell whether a command line runs a kernel instead of serving."""
-    return list(argv[:1]) == [COMMAND]
 
 
 def parse(argv: Sequence[str]) -> KernelRun:

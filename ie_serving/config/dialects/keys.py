@@ -15,11 +15,6 @@ KEY_BYTES = 32
 """Random bytes of a key: too many to try all keys, so one fast hash is enough."""
 
 
-def is_asked(argv: Sequence[str]) -> bool:
-    """Tell whether a command line makes credentials instead of serving."""
-    return list(argv[:1]) == [COMMAND]
-
-
 def run(argv: Sequence[str], read_password: Callable[[], str]) -> list[str]:
     """Make the credential; give the lines to print.
 

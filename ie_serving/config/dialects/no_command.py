@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Sequence
 
-from ie_serving.config.values.faults import Faults
+from ie_serving.core.settings.faults import Faults
 from ie_serving.core.values.commands import ASKING, BESIDE
 from ie_serving.core.values.nearest import nearest
 

@@ -8,8 +8,8 @@ from collections.abc import Collection, Mapping, Sequence
 
 from ie_serving.config.files.json_file import METRICS_PATH
 from ie_serving.config.settings import ServerSettings
-from ie_serving.config.values import numbers, words
-from ie_serving.config.values.faults import Faults
+from ie_serving.core.settings import numbers, words
+from ie_serving.core.settings.faults import Faults
 
 METRICS_ENABLE = "metrics_enable"
 OLD_WORKERS = ("grpc_workers", "rest_workers")

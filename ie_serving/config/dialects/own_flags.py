@@ -8,11 +8,17 @@ from typing import NoReturn
 from ie_serving import __version__
 from ie_serving.config.dialects import ovms
 from ie_serving.config.schema import foreign
-from ie_serving.config.schema.catalogue import SETTINGS, names_in_ie_serving
-from ie_serving.config.schema.model import FOR_ALL, MODEL
-from ie_serving.config.schema.server import CONFIG_PATH, SERVER
-from ie_serving.config.schema.setting import BOOLEAN, Setting
-from ie_serving.config.schema.tune import TUNE
+from ie_serving.config.schema.catalogue import (
+    CONFIG_PATH,
+    FOR_ALL,
+    MODEL,
+    SERVER,
+    SETTINGS,
+    TUNE,
+    names_in_ie_serving,
+)
+from ie_serving.core.settings.declaration import Setting
+from ie_serving.core.settings.kinds import BOOLEAN
 
 CONFIG, MODEL_COMMAND, CHECK, TUNE_COMMAND = "config", "model", "check", "tune"
 JSON = "json"
@@ -105,7 +111,7 @@ def _add_others(
 
 def _add_flag(group: "argparse.ArgumentParser | argparse._ArgumentGroup", setting: Setting) -> None:
     flag, metavar, text = f"--{setting.flag}", setting.form, setting.help
-    if setting.form == BOOLEAN:
+    if setting.form == BOOLEAN.form:
         # As TensorFlow Serving's users write it: bare, or with a value.
         group.add_argument(flag, nargs="?", const="true", metavar=metavar, help=text)
     else:

@@ -14,13 +14,13 @@ from ie_serving import __version__
 from ie_serving.config.dialects import environment
 from ie_serving.config.dialects.tfs_flags import BY_NAME, READ, Split, Value, split, usage
 from ie_serving.config.files import source
-from ie_serving.config.schema.catalogue import names_in_tensorflow_model_server
-from ie_serving.config.schema.server import SERVER
-from ie_serving.config.schema.setting import fields_of
+from ie_serving.config.schema.catalogue import SERVER, names_in_tensorflow_model_server
 from ie_serving.config.settings import Parsed, ServerSettings, Settings
-from ie_serving.config.values import channel, numbers, words
-from ie_serving.config.values.faults import Faults
-from ie_serving.config.values.numbers import LARGEST_PORT
+from ie_serving.config.values import channel
+from ie_serving.core.settings import numbers, words
+from ie_serving.core.settings.declaration import fields_of
+from ie_serving.core.settings.faults import Faults
+from ie_serving.core.settings.numbers import LARGEST_PORT
 from ie_serving.core.values.errors import ConfigError
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.batching import Batching

@@ -1,18 +1,18 @@
 """The flags of `tensorflow_model_server`. Source: main.cc of TensorFlow Serving.
 
-A flag is `--name=value`; a boolean one may be bare. Names, types and defaults are the original's;
-which setting a flag gives is declared in `schema/`, and `READ` turns its value into the setting's.
+A flag is `--name=value`; a boolean one may be bare. Names, types and defaults are the original's.
+The setting names its flag, on its field, and `READ` turns the flag's value into the setting's.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import Enum
 from typing import Any
 
 from ie_serving.config.schema.catalogue import BY_TFS
 from ie_serving.config.settings import ServerSettings
-from ie_serving.config.values import channel, numbers, words
-from ie_serving.config.values.faults import Parser
+from ie_serving.config.values import channel
+from ie_serving.core.settings import numbers, words
+from ie_serving.core.settings.faults import Parser
 from ie_serving.core.values.errors import ConfigError
 from ie_serving.core.values.integers import INT32_MAX, INT64_MAX
 from ie_serving.engines.openvino.options import OpenVinoOptions
@@ -20,28 +20,26 @@ from ie_serving.engines.openvino.options import OpenVinoOptions
 Value = bool | int | float | str
 
 
-class Kind(Enum):
-    """Type of a flag's value."""
-
-    BOOL = "bool"
-    INT32 = "int32"
-    INT64 = "int64"
-    FLOAT = "float"
-    STRING = "string"
-
-
 @dataclass(frozen=True)
 class TfsFlag:
     """One flag of the original.
 
     Attributes:
+        default: the original's; its type is that of the flag's values.
         own_meaning: where the flag has no setting of ours, or means it in other units or words.
+        is_long: whether a whole number has 64 bits instead of 32.
     """
 
     name: str
-    kind: Kind
     default: Value
     own_meaning: str = ""
+    is_long: bool = False
+
+    @property
+    def kind(self) -> str:
+        """The original's word for the type of its values."""
+        kind = {bool: "bool", int: "int32", float: "float", str: "string"}[type(self.default)]
+        return "int64" if self.is_long else kind
 
     @property
     def meaning(self) -> str:
@@ -51,175 +49,132 @@ class TfsFlag:
 
 
 FLAGS: tuple[TfsFlag, ...] = (
-    TfsFlag("port", Kind.INT32, 8500, "gRPC port"),
-    TfsFlag("grpc_socket_path", Kind.STRING, ""),
-    TfsFlag("rest_api_port", Kind.INT32, 0),
-    TfsFlag("rest_api_num_threads", Kind.INT32, 0),
+    TfsFlag("port", 8500, "gRPC port"),
+    TfsFlag("grpc_socket_path", ""),
+    TfsFlag("rest_api_port", 0),
+    TfsFlag("rest_api_num_threads", 0),
+    TfsFlag("rest_api_timeout_in_ms", 30000, "longest time in milliseconds of one REST inference"),
+    TfsFlag("rest_api_enable_cors_support", False),
+    TfsFlag("enable_batching", False, "gather requests into batches, for each model and signature"),
     TfsFlag(
-        "rest_api_timeout_in_ms",
-        Kind.INT32,
-        30000,
-        "longest time in milliseconds of one REST inference",
-    ),
-    TfsFlag("rest_api_enable_cors_support", Kind.BOOL, False),
-    TfsFlag(
-        "enable_batching",
-        Kind.BOOL,
-        False,
-        "gather requests into batches, for each model and signature",
-    ),
-    TfsFlag(
-        "batching_parameters_file",
-        Kind.STRING,
-        "",
-        "BatchingParameters in text form; needs enable_batching",
+        "batching_parameters_file", "", "BatchingParameters in text form; needs enable_batching"
     ),
     TfsFlag(
         "enable_per_model_batching_parameters",
-        Kind.BOOL,
         False,
         "take batching_params.pbtxt of each version directory instead, except num_batch_threads;"
         " a version without one is not batched",
     ),
-    TfsFlag("allow_version_labels_for_unavailable_models", Kind.BOOL, False),
+    TfsFlag("allow_version_labels_for_unavailable_models", False),
     TfsFlag(
         "model_config_file",
-        Kind.STRING,
         "",
         "ModelServerConfig in text form; beats model_name and model_base_path",
     ),
     TfsFlag(
         "model_config_file_poll_wait_seconds",
-        Kind.INT32,
         0,
         "seconds between two looks at the model_config_file; 0 reads it once",
     ),
-    TfsFlag("model_name", Kind.STRING, "default"),
+    TfsFlag("model_name", "default"),
     TfsFlag(
-        "model_base_path",
-        Kind.STRING,
-        "",
-        "absolute path or URL whose numeric sub-directories are the versions",
+        "model_base_path", "", "absolute path or URL whose numeric sub-directories are the versions"
     ),
     TfsFlag(
-        "num_load_threads",
-        Kind.INT32,
-        0,
-        "versions that are loaded at a time; 0 takes the server's default, 2",
+        "num_load_threads", 0, "versions that are loaded at a time; 0 takes the server's default, 2"
     ),
-    TfsFlag("num_unload_threads", Kind.INT32, 0),
-    TfsFlag("max_num_load_retries", Kind.INT32, 5),
-    TfsFlag("load_retry_interval_micros", Kind.INT64, 60_000_000),
+    TfsFlag("num_unload_threads", 0),
+    TfsFlag("max_num_load_retries", 5),
+    TfsFlag("load_retry_interval_micros", 60_000_000, is_long=True),
     TfsFlag(
         "file_system_poll_wait_seconds",
-        Kind.INT32,
         1,
         "seconds between two listings of a base path; 0 or less lists once, at start",
     ),
-    TfsFlag("flush_filesystem_caches", Kind.BOOL, True),
+    TfsFlag("flush_filesystem_caches", True),
     TfsFlag(
-        "tensorflow_session_parallelism", Kind.INT64, 0, "threads of one inference; 0 is automatic"
+        "tensorflow_session_parallelism",
+        0,
+        "threads of one inference; 0 is automatic",
+        is_long=True,
     ),
     TfsFlag(
-        "tensorflow_intra_op_parallelism", Kind.INT64, 0, "threads of one inference; 0 is automatic"
+        "tensorflow_intra_op_parallelism",
+        0,
+        "threads of one inference; 0 is automatic",
+        is_long=True,
     ),
-    TfsFlag("tensorflow_inter_op_parallelism", Kind.INT64, 0),
-    TfsFlag("tensorflow_session_config_file", Kind.STRING, ""),
-    TfsFlag("use_alts_credentials", Kind.BOOL, False, "refused: there is no ALTS"),
-    TfsFlag("ssl_config_file", Kind.STRING, ""),
-    TfsFlag("platform_config_file", Kind.STRING, ""),
-    TfsFlag("per_process_gpu_memory_fraction", Kind.FLOAT, 0.0),
-    TfsFlag("saved_model_tags", Kind.STRING, "serve", "refused unless it is serve"),
-    TfsFlag("grpc_channel_arguments", Kind.STRING, ""),
-    TfsFlag("grpc_max_threads", Kind.INT32, 0),
-    TfsFlag("enable_model_warmup", Kind.BOOL, True),
+    TfsFlag("tensorflow_inter_op_parallelism", 0, is_long=True),
+    TfsFlag("tensorflow_session_config_file", ""),
+    TfsFlag("use_alts_credentials", False, "refused: there is no ALTS"),
+    TfsFlag("ssl_config_file", ""),
+    TfsFlag("platform_config_file", ""),
+    TfsFlag("per_process_gpu_memory_fraction", 0.0),
+    TfsFlag("saved_model_tags", "serve", "refused unless it is serve"),
+    TfsFlag("grpc_channel_arguments", ""),
+    TfsFlag("grpc_max_threads", 0),
+    TfsFlag("enable_model_warmup", True),
     TfsFlag(
         "num_request_iterations_for_warmup",
-        Kind.INT32,
         0,
         "how often each warm-up record is replayed; 0 or less is once",
     ),
-    TfsFlag("dry_run", Kind.BOOL, False, "say what would be served, and by what, and stop"),
-    TfsFlag("version", Kind.BOOL, False, "print the versions and stop"),
+    TfsFlag("dry_run", False, "say what would be served, and by what, and stop"),
+    TfsFlag("version", False, "print the versions and stop"),
     TfsFlag(
-        "monitoring_config_file",
-        Kind.STRING,
-        "",
-        "MonitoringConfig in text form: metrics on the REST port",
+        "monitoring_config_file", "", "MonitoringConfig in text form: metrics on the REST port"
     ),
-    TfsFlag("remove_unused_fields_from_bundle_metagraph", Kind.BOOL, True),
-    TfsFlag(
-        "prefer_tflite_model", Kind.BOOL, False, "serve a *.tflite that lies beside a SavedModel"
-    ),
-    TfsFlag("num_tflite_pools", Kind.INT32, 0),
-    TfsFlag("num_tflite_interpreters_per_pool", Kind.INT32, 1),
-    TfsFlag("enable_signature_method_name_check", Kind.BOOL, False),
-    TfsFlag("xla_cpu_compilation_enabled", Kind.BOOL, False),
-    TfsFlag("xla_gpu_compilation_enabled", Kind.BOOL, False),
-    TfsFlag("enable_profiler", Kind.BOOL, True),
-    TfsFlag("thread_pool_factory_config_file", Kind.STRING, ""),
+    TfsFlag("remove_unused_fields_from_bundle_metagraph", True),
+    TfsFlag("prefer_tflite_model", False, "serve a *.tflite that lies beside a SavedModel"),
+    TfsFlag("num_tflite_pools", 0),
+    TfsFlag("num_tflite_interpreters_per_pool", 1),
+    TfsFlag("enable_signature_method_name_check", False),
+    TfsFlag("xla_cpu_compilation_enabled", False),
+    TfsFlag("xla_gpu_compilation_enabled", False),
+    TfsFlag("enable_profiler", True),
+    TfsFlag("thread_pool_factory_config_file", ""),
     TfsFlag(
         "mixed_precision",
-        Kind.STRING,
         "",
         "bfloat16 computes in bf16; empty computes in f32; auto in the lower one where that costs"
         " little",
     ),
-    TfsFlag("skip_initialize_tpu", Kind.BOOL, False),
-    TfsFlag("enable_grpc_healthcheck_service", Kind.BOOL, False, "grpc.health.v1 is always served"),
+    TfsFlag("skip_initialize_tpu", False),
+    TfsFlag("enable_grpc_healthcheck_service", False, "grpc.health.v1 is always served"),
     TfsFlag(
         "enable_serialization_as_tensor_content",
-        Kind.BOOL,
         False,
         "encode gRPC outputs as tensor_content instead of the typed lists",
     ),
     # Not the original's, which is TensorFlow itself.
-    TfsFlag("tensorflow_fallback", Kind.BOOL, False),
-    TfsFlag("custom_op_paths", Kind.STRING, ""),
-    TfsFlag("tensorflow_memory_bytes", Kind.INT64, 0),
-    TfsFlag("precision_tolerance", Kind.FLOAT, OpenVinoOptions.precision_tolerance),
-    TfsFlag("allow_pickle", Kind.BOOL, False),
-    TfsFlag("allow_python", Kind.BOOL, False),
+    TfsFlag("tensorflow_fallback", False),
+    TfsFlag("custom_op_paths", ""),
+    TfsFlag("tensorflow_memory_bytes", 0, is_long=True),
+    TfsFlag("precision_tolerance", OpenVinoOptions.precision_tolerance),
+    TfsFlag("allow_pickle", False),
+    TfsFlag("allow_python", False),
 )
 BY_NAME: Mapping[str, TfsFlag] = {flag.name: flag for flag in FLAGS}
 
 
-def _seconds(milliseconds: Value) -> float:
-    return float(milliseconds) / 1000
-
-
-def _poll_wait(seconds: Value) -> float:
-    return max(float(seconds), 0.0)
-
-
-def _load_threads(threads: Value) -> int:
-    """Read a number of threads; 0, the original's default, takes ours."""
-    return max(int(threads), 0) or ServerSettings().load_threads
-
-
-def _channel_arguments(text: Value) -> Mapping[str, int | str]:
-    return channel.arguments(text, "--grpc_channel_arguments") if text else {}
-
-
-def _iterations(number: Value) -> int:
-    return max(int(number), 1)
-
-
-READ: Mapping[str, Callable[[Value], Any]] = {
-    "grpc_channel_arguments": _channel_arguments,
-    "rest_api_timeout_in_ms": _seconds,
-    "file_system_poll_wait_seconds": _poll_wait,
-    "model_config_file_poll_wait_seconds": _poll_wait,
-    "num_load_threads": _load_threads,
-    "num_request_iterations_for_warmup": _iterations,
+READ: Mapping[str, Callable[[Any], Any]] = {
+    "grpc_channel_arguments": lambda text: (
+        channel.arguments(text, "--grpc_channel_arguments") if text else {}
+    ),
+    "rest_api_timeout_in_ms": lambda milliseconds: float(milliseconds) / 1000,
+    "file_system_poll_wait_seconds": lambda seconds: max(float(seconds), 0.0),
+    "model_config_file_poll_wait_seconds": lambda seconds: max(float(seconds), 0.0),
+    # 0 is the original's default, and takes ours.
+    "num_load_threads": lambda threads: max(threads, 0) or ServerSettings.load_threads,
+    "num_request_iterations_for_warmup": lambda number: max(number, 1),
 }
 """How the value of a flag becomes that of its setting, where the two differ."""
 
-_PARSERS: Mapping[Kind, Parser[Value]] = {
-    Kind.BOOL: words.boolean,
-    Kind.INT32: numbers.integer(-(2**31), INT32_MAX),
-    Kind.INT64: numbers.integer(-(2**63), INT64_MAX),
-    Kind.FLOAT: numbers.number,
+_PARSERS: Mapping[str, Parser[Value]] = {
+    "bool": words.boolean,
+    "int32": numbers.integer(-(2**31), INT32_MAX),
+    "int64": numbers.integer(-(2**63), INT64_MAX),
+    "float": numbers.number,
 }
 
 
@@ -262,7 +217,7 @@ def split(argv: Sequence[str]) -> Split:
     for argument in argv:
         name, equals, text = argument.removeprefix("--").partition("=")
         flag = BY_NAME.get(name) if argument.startswith("--") else None
-        if flag is None or (not equals and flag.kind is not Kind.BOOL):
+        if flag is None or (not equals and flag.kind != "bool"):
             found.unknown.append(argument)
             continue
         try:
@@ -273,14 +228,14 @@ def split(argv: Sequence[str]) -> Split:
 
 
 def _read(flag: TfsFlag, text: str) -> Value:
-    return text if flag.kind is Kind.STRING else _PARSERS[flag.kind](text, flag.name)
+    return text if flag.kind == "string" else _PARSERS[flag.kind](text, flag.name)
 
 
 def usage() -> str:
     """Give the list of flags."""
     lines = ["usage: tensorflow_model_server", "Flags:"]
     for flag in FLAGS:
-        default = str(flag.default).lower() if flag.kind is Kind.BOOL else repr(flag.default)
+        default = str(flag.default).lower() if flag.kind == "bool" else repr(flag.default)
         meaning = flag.meaning or "accepted without effect"
-        lines.append(f"\t--{flag.name}={default}\t{flag.kind.value}\t{meaning}")
+        lines.append(f"\t--{flag.name}={default}\t{flag.kind}\t{meaning}")
     return "\n".join(lines)

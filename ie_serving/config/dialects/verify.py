@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ie_serving.config.values.faults import Faults
+from ie_serving.core.settings.faults import Faults
 
 COMMAND = "verify"
 AGAINST = ("tensorflow", "onnxruntime", "litert", "torch")
@@ -33,11 +33,6 @@ class Verify:
     requests: Path | None
     write: bool
     precision: str
-
-
-def is_asked(argv: Sequence[str]) -> bool:
-    """Tell whether a command line compares a version instead of serving."""
-    return list(argv[:1]) == [COMMAND]
 
 
 def parse(argv: Sequence[str]) -> Verify:

@@ -19,10 +19,10 @@ from urllib.parse import unquote
 
 from ie_serving.config.credentials import AccessMaterial, Claim, Password, TokenMaterial
 from ie_serving.config.files import source
-from ie_serving.config.schema import closed
+from ie_serving.config.schema.contradictions import check_access
 from ie_serving.config.settings import ServerSettings
 from ie_serving.config.values import tokens
-from ie_serving.config.values.faults import Faults, shown
+from ie_serving.core.settings.faults import Faults, shown
 from ie_serving.core.values import hashes
 from ie_serving.core.values.access import EVERY_RIGHT, Caller, Right
 from ie_serving.core.values.errors import ConfigError
@@ -60,7 +60,7 @@ def read(settings: ServerSettings) -> AccessMaterial:
     Raises:
         ConfigError: all faults of the file, or the settings contradict each other.
     """
-    closed.check(settings)
+    check_access(settings)
     found = _Found({}, {}, {}, {})
     path = settings.api_key_file
     if path:

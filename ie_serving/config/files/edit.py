@@ -12,7 +12,7 @@ from typing import Any
 
 from ie_serving.config.files.json_file import parse_config_file, without_comments
 from ie_serving.config.files.source import read_text
-from ie_serving.config.values.structures import json_text
+from ie_serving.core.settings.structures import json_text
 from ie_serving.core.values.errors import ConfigError
 
 LIST = "model_config_list"

@@ -23,7 +23,7 @@ and each record has all of them. A replacement worker does not wait for models m
 """
 
 
-class Models(Protocol):
+class ConfiguredModels(Protocol):
     """The configured models; `models.manager.ModelManager` implements it.
 
     Attributes:
@@ -73,7 +73,11 @@ class FollowedConfig:
     """
 
     def __init__(
-        self, settings: Settings, models: Models, places: Places, among: Among | None = None
+        self,
+        settings: Settings,
+        models: ConfiguredModels,
+        places: Places,
+        among: Among | None = None,
     ) -> None:
         self._among = among
         self._settings = settings
@@ -219,7 +223,7 @@ def _always() -> bool:
 
 
 def _watch(
-    settings: Settings, models: Models | Among, leads: Callable[[], bool]
+    settings: Settings, models: ConfiguredModels | Among, leads: Callable[[], bool]
 ) -> ConfigWatch | None:
     if settings.config_path is None:
         return None

@@ -9,9 +9,9 @@ from ie_serving.config.files.mediapipe import KEY as MEDIAPIPE
 from ie_serving.config.files.mediapipe import translated as drawn
 from ie_serving.config.files.pipelines import KEY as PIPELINES
 from ie_serving.config.files.pipelines import libraries, translated
-from ie_serving.config.values.faults import Faults
-from ie_serving.config.values.numbers import version
-from ie_serving.config.values.words import name as name_of
+from ie_serving.core.settings.faults import Faults
+from ie_serving.core.settings.numbers import version
+from ie_serving.core.settings.words import name as name_of
 from ie_serving.core.values.errors import ConfigError
 from ie_serving.core.values.nesting import MOST_NESTED
 from ie_serving.engines.base import EngineOptions

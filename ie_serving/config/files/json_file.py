@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeGuard
 
-from ie_serving.config.schema import foreign, kernels
-from ie_serving.config.schema.model import MODEL, model_config
-from ie_serving.config.schema.sequences import conflicts
-from ie_serving.config.values.faults import Faults, fault, shown
-from ie_serving.config.values.structures import json_text
-from ie_serving.config.values.words import boolean, resolved
+from ie_serving.config.schema import foreign
+from ie_serving.config.schema.catalogue import MODEL
+from ie_serving.config.schema.model import beside, conflicts, model_config
 from ie_serving.core.compat import added
+from ie_serving.core.settings.faults import Faults, fault, shown
+from ie_serving.core.settings.structures import json_text
+from ie_serving.core.settings.words import boolean, resolved
 from ie_serving.core.values.errors import ConfigError
 from ie_serving.core.values.hints import Hint
 from ie_serving.core.values.nearest import nearest
@@ -162,7 +162,7 @@ def listed_models(
         if name is None or "model.base_path" not in found:
             continue
         found["model.base_path"] = resolved(found["model.base_path"], origin)
-        kernels.beside(found, origin)
+        beside(found, origin)
         model, warnings = model_config(found, engine)
         findings.warnings += warnings
         yield model
@@ -215,7 +215,7 @@ def _note_conflicts(
     found: Mapping[str, Any], where: str, entry: Mapping[str, Any], findings: Findings
 ) -> None:
     keys = {setting.place: setting.key for setting in MODEL}
-    for place, text in (*conflicts(found), *kernels.conflicts(found)):
+    for place, text in conflicts(found):
         findings.add(f"{where}.{keys[place]}", f"{text}{_of_model(entry)}")
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from ie_serving.config.files.pbtxt import Message, read
-from ie_serving.config.values.faults import Faults
+from ie_serving.core.settings.faults import Faults
 
 KEY: Final = "mediapipe_config_list"
 KEYS: Final = ("name", "base_path", "graph_path", "subconfig", "params")

@@ -6,7 +6,7 @@ Source: monitoring_config.proto and session_bundle_config.proto of TensorFlow Se
 from itertools import pairwise
 
 from ie_serving.config.files.text_proto import parse_text
-from ie_serving.config.values import words
+from ie_serving.core.settings import words
 from ie_serving.core.values.errors import ConfigError
 from ie_serving.engines.batching import Batching
 from ie_serving.wire.protobuf import messages

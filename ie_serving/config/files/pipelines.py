@@ -11,9 +11,8 @@ Source: `schema.cpp` and the pages about its demultiplexer and its custom nodes.
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ie_serving.config.values.faults import Faults, shown
-from ie_serving.config.values.kernels import FORM
-from ie_serving.engines.kernels import Place
+from ie_serving.core.settings.faults import Faults, shown
+from ie_serving.engines.kernels import FORM, Place
 
 KEY = "pipeline_config_list"
 LIBRARIES = "custom_node_library_config_list"

@@ -8,7 +8,7 @@ from pathlib import Path
 from ie_serving.config.credentials import TlsMaterial
 from ie_serving.config.files import source
 from ie_serving.config.files.text_proto import parse_text
-from ie_serving.config.schema import closed
+from ie_serving.config.schema.contradictions import check_access
 from ie_serving.config.settings import ServerSettings
 from ie_serving.core.values.errors import ConfigError
 from ie_serving.wire.protobuf import messages
@@ -20,7 +20,7 @@ def read(settings: ServerSettings) -> TlsMaterial:
     Raises:
         ConfigError: a file cannot be read, or the settings contradict each other.
     """
-    closed.check(settings)
+    check_access(settings)
     if settings.ssl_config_file:
         return _of_ssl_config(settings.ssl_config_file)
     return TlsMaterial(

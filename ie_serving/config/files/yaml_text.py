@@ -9,7 +9,7 @@ import re
 from collections.abc import Hashable, Mapping
 from typing import Any, Final
 
-from ie_serving.config.values.structures import Json
+from ie_serving.core.settings.structures import Json
 from ie_serving.core.values.errors import ConfigError
 
 MOST_VALUES: Final = 1_000_000

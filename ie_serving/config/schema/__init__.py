@@ -1,9 +1,8 @@
-"""Every setting, declared once, and what is made from that.
+"""All settings together: their order and names, and what is made of their declarations.
 
-A declaration holds the field that it fills, the parser that checks it, form and unit, its meaning,
-an example, and its name in each dialect.
-
-Made from the declarations:
+A setting is declared on its field (`core/settings/declaration.py`). Of the server those of callers,
+limits and the log stand here, all others in `config/settings.py`; those of models, engines and
+stores in their options. Made from the declarations:
 
     the flags of `ie_serving`, their help and checks       dialects/ie_serving.py
     what a flag of the original means, and which setting   dialects/tfs_flags.py, beside the

@@ -1,15 +1,92 @@
-"""All settings, and their names in each command."""
+"""All settings, in the order in which help and docs show them, and their names in each command."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from typing import Final
 
-from ie_serving.config.schema.model import MODEL
-from ie_serving.config.schema.server import CONFIG_PATH, SERVER
-from ie_serving.config.schema.setting import Setting
-from ie_serving.config.schema.storage import STORES
-from ie_serving.config.schema.tune import TUNE
+from ie_serving.config.settings import ServerSettings, Settings, TuneSettings
+from ie_serving.core.settings.declaration import Setting, declared
+from ie_serving.engines import drivers
+from ie_serving.engines.base import EngineOptions
+from ie_serving.engines.batching import Batching
+from ie_serving.engines.hooks import HookOptions
+from ie_serving.engines.kernels import KernelOptions
+from ie_serving.engines.openvino.options import OpenVinoOptions
+from ie_serving.engines.preprocessing import Preprocessing
+from ie_serving.engines.sequences import Sequences
+from ie_serving.engines.tensorflow.options import TensorFlowOptions
+from ie_serving.models.configuration import ModelConfig
+from ie_serving.storage.options import GcsOptions, MinioOptions, S3Options, StorageOptions
 
-SETTINGS: tuple[Setting, ...] = (CONFIG_PATH, *MODEL, *TUNE, *SERVER, *STORES)
+OWN: Final[Mapping[str, type]] = {
+    "openvino": OpenVinoOptions,
+    "tensorflow": TensorFlowOptions,
+    "preprocess": Preprocessing,
+    "batching": Batching,
+    "sequences": Sequences,
+    "kernel": KernelOptions,
+    "hooks": HookOptions,
+}
+"""Values in `EngineOptions.own`."""
+_OF_MODEL: Final[Mapping[str, type]] = {"model": ModelConfig, "engine": EngineOptions, **OWN}
+_OF_SERVER: Final[Mapping[str, type]] = {
+    "settings": Settings,
+    "server": ServerSettings,
+    "storage": StorageOptions,
+    "tune": TuneSettings,
+}
+_STORES: Final[Mapping[str, type]] = {"s3": S3Options, "gcs": GcsOptions, "minio": MinioOptions}
+OWNERS: Final[Mapping[str, type]] = {**_OF_MODEL, **_OF_SERVER, **_STORES}
+"""The value that a setting is part of, by the first word of its place."""
 
+_DECLARED: Final[Mapping[str, list[Setting]]] = {
+    **{name: declared(name, owner, flags=True, keys=True) for name, owner in _OF_MODEL.items()},
+    **{name: declared(name, owner, flags=True) for name, owner in _OF_SERVER.items()},
+    **{name: declared(name, owner) for name, owner in _STORES.items()},
+}
+
+_MODEL_ORDER: Final = (
+    *("model.name", "openvino.batch_size", "preprocess.layout", "model.version_policy"),
+    *("engine.driver", "openvino.target_device", "engine.execution", "kernel.place"),
+    *("hooks.place", "kernel.isolation", "batching.max_batch_size", "sequences.stateful"),
+    *("tensorflow.fallback", "model.poll_wait_s"),
+)
+"""Places at which a run of settings begins that are shown together: it goes on, in the order of the
+owner's fields, to the next place in these orders."""
+_SERVER_ORDER: Final = (
+    *("server.port", "server.tls_certificate", "server.max_message_bytes", "engine.allow_pickle"),
+    *("server.busy_poll_us", "storage.cache_dir", "server.log_level"),
+)
+
+
+_STARTS: Final = frozenset((*_MODEL_ORDER, *_SERVER_ORDER))
+
+
+def _in_order(starts: tuple[str, ...]) -> Iterator[Setting]:
+    for start in starts:
+        is_within = False
+        for each in _DECLARED[start.partition(".")[0]]:
+            if each.place in _STARTS:
+                is_within = each.place == start
+            if is_within:
+                yield _with_drivers(each) if each.place == "engine.driver" else each
+
+
+def _with_drivers(setting: Setting) -> Setting:
+    """Add the names of drivers, which are not known where the setting is declared."""
+    return setting._replace(parse=drivers.parse_name, form="|".join(drivers.names()))
+
+
+(CONFIG_PATH,) = _DECLARED["settings"]
+MODEL: Final = tuple(_in_order(_MODEL_ORDER))
+"""Keys of an entry in the JSON file, and flags of `ie_serving model`."""
+FOR_ALL: Final = tuple(each for each in MODEL if each.for_all)
+"""Also flags of `ie_serving config`, for models whose entries name none."""
+TUNE: Final = tuple(_DECLARED["tune"])
+SERVER: Final = tuple(_in_order(_SERVER_ORDER))
+"""Flags of every command."""
+S3, GCS, MINIO = (tuple(_DECLARED[name]) for name in _STORES)
+STORES: Final = (*S3, *GCS, *MINIO)
+SETTINGS: Final = (CONFIG_PATH, *MODEL, *TUNE, *SERVER, *STORES)
 
 BY_TFS: Mapping[str, Setting] = {setting.tfs: setting for setting in SETTINGS if setting.tfs}
 

@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
-from ie_serving.config.values.faults import fault
-from ie_serving.config.values.numbers import whole
+from ie_serving.core.settings.faults import fault
+from ie_serving.core.settings.numbers import whole
 from ie_serving.core.values.integers import INT32_MAX
 
 IDLE: Final = "grpc_max_connection_idle_s"

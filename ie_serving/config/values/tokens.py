@@ -3,8 +3,8 @@
 from typing import Final
 from urllib.parse import urlsplit
 
-from ie_serving.config.values import numbers, words
-from ie_serving.config.values.faults import fault
+from ie_serving.core.settings import numbers, words
+from ie_serving.core.settings.faults import fault
 
 ALGORITHMS: Final = (
     *("RS256", "RS384", "RS512", "PS256", "PS384", "PS512"),

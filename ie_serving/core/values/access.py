@@ -22,7 +22,7 @@ class Right(enum.Flag):
 EVERY_RIGHT = Right.PREDICT | Right.READ | Right.ADMINISTRATE
 
 
-class Models(enum.Enum):
+class ConcernedModels(enum.Enum):
     """The models that a request concerns."""
 
     NONE = "it shows and changes no model"
@@ -39,7 +39,7 @@ class Need(NamedTuple):
     """
 
     right: Right | None
-    models: Models
+    models: ConcernedModels
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,7 +67,7 @@ class Caller:
             raise Forbidden(
                 f'"{self.name}" lacks the right {word}: ask whoever keeps the keys of this server'
             )
-        if need.models is Models.ALL and self.models:
+        if need.models is ConcernedModels.ALL and self.models:
             raise Forbidden(
                 f'"{self.name}" may ask for some models only, and this is about all of them: name'
                 " one that it may ask for, or ask with another key"

@@ -197,12 +197,28 @@ class ConfigError(ServingError):
         super().__init__("; ".join(faults))
         self.faults = tuple(faults)
 
+    def __reduce__(self) -> tuple[type["ConfigError"], tuple[Sequence[str]]]:
+        return type(self), (self.faults,)
+
 
 def placed(place: str, error: ServingError) -> ServingError:
     """Make an error of the same kind whose text begins with the place where it arose."""
+    return _plain(error, f"{place}: {error}")
+
+
+def portable(error: Exception) -> ServingError:
+    """Make an error that pickle can copy; of another tree, one that has its class in its text."""
+    if isinstance(error, ConfigError):
+        return error
+    if isinstance(error, ServingError):
+        return _plain(error, str(error))
+    return ServingError(f"{type(error).__name__}: {error}")
+
+
+def _plain(error: ServingError, text: str) -> ServingError:
     # Its class, or the nearest base class whose constructor takes only a text.
     plain = next(kind for kind in type(error).__mro__ if "__init__" not in vars(kind))
-    found = plain(f"{place}: {error}")
+    found = plain(text)
     assert isinstance(found, ServingError)  # which has no constructor of its own
     return found
 

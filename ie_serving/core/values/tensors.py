@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ie_serving.core.values.images import RGB, Bounds, ImageForm
+from ie_serving.core.values.image_form import RGB, Bounds, ImageForm
 
 Array = npt.NDArray[Any]
 

@@ -19,8 +19,8 @@ from ie_serving.engines.run.function import needed, reading
 from ie_serving.engines.run.program import CompiledPrograms
 from ie_serving.engines.run.threads import threads
 from ie_serving.engines.tabular import form as tabular
-from ie_serving.engines.tabular.form import LABEL, PROBABILITIES, Form, Specs, X, Y
-from ie_serving.engines.tabular.model import compiled
+from ie_serving.engines.tabular.compiled import compiled
+from ie_serving.engines.tabular.form import LABEL, PROBABILITIES, Specs, TensorForm, X, Y
 
 LIBRARY = "catboost"
 
@@ -51,12 +51,12 @@ def _inputs(model: Any) -> Specs:  # noqa: ANN401  the library's
     return {name: tabular.tensor(name, dtype, -1) for name, dtype in zip(names, types, strict=True)}
 
 
-def _form(model: Any, inputs: Specs) -> Form:  # noqa: ANN401
+def _form(model: Any, inputs: Specs) -> TensorForm:  # noqa: ANN401
     classes = np.asarray(model.classes_)
     if classes.size:
         labels = tabular.dtype_of(classes)
         outputs = tabular.classified(labels, DataType.FP64, classes.size)
-        return Form(inputs, outputs, tabular.names_of(classes))
+        return TensorForm(inputs, outputs, tabular.names_of(classes))
     zeros = {
         name: np.full(1, "", np.object_)
         if spec.dtype is DataType.STRING
@@ -64,10 +64,10 @@ def _form(model: Any, inputs: Specs) -> Form:  # noqa: ANN401
         for name, spec in inputs.items()
     }
     sample = np.asarray(model.predict(_rows(zeros)))
-    return Form(inputs, tabular.values(DataType.FP64, *sample.shape[1:]))
+    return TensorForm(inputs, tabular.values(DataType.FP64, *sample.shape[1:]))
 
 
-def _answer(model: Any, form: Form, inputs: Mapping[str, Array]) -> Mapping[str, Array]:  # noqa: ANN401
+def _answer(model: Any, form: TensorForm, inputs: Mapping[str, Array]) -> Mapping[str, Array]:  # noqa: ANN401
     rows = _rows(inputs)
     run = partial(model.predict, rows, thread_count=threads())
     if not form.classes:

@@ -75,7 +75,7 @@ class Parts:
         return load(self._directory, options.having(own))
 
     def _use(self, step: CallStep, offered: Mapping[str, TensorSpec | None]) -> CompiledModel:
-        from ie_serving.engines.steps.model import compiled
+        from ie_serving.engines.steps.compiled import compiled
         from ie_serving.engines.steps.registry import TABLE
 
         assert isinstance(step, UseStep)

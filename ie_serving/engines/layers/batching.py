@@ -22,13 +22,13 @@ from ie_serving.core.values.tensors import Array, Signature
 from ie_serving.engines.around import EngineAround
 from ie_serving.engines.base import CompiledModel, Engine, EngineOptions, takes_ahead
 from ie_serving.engines.batching import Batching
-from ie_serving.engines.layers.base import Layer
 from ie_serving.engines.layers.batch_warmup import warm
-from ie_serving.engines.layers.gathering import Rules
+from ie_serving.engines.layers.gathering import BatchRules
+from ie_serving.engines.layers.layer import Layer
 from ie_serving.engines.layers.queue import Queue, Record
 from ie_serving.engines.layers.row_trial import refused_by_shapes, refused_by_trial
 from ie_serving.telemetry.log.logs import Event
-from ie_serving.telemetry.request.watch import Told
+from ie_serving.telemetry.request.entry import ReportBatch
 
 log = logging.getLogger(__name__)
 
@@ -84,14 +84,18 @@ class BatchingEngine(EngineAround):
         engine: compiles.
         record: called for each batch of the models.
         read: reads the parameters of a version.
-        told: called with each batch and its requests; None where traces are off.
+        report: called with each batch and its requests; None where traces are off.
     """
 
     def __init__(
-        self, engine: Engine, record: Record, read: ReadParameters, told: Told | None = None
+        self,
+        engine: Engine,
+        record: Record,
+        read: ReadParameters,
+        report: ReportBatch | None = None,
     ) -> None:
         super().__init__(engine)
-        self._queue = _queues(told)
+        self._queue = partial(Queue, report=report)
         self._record = record
         self._read = read
 
@@ -165,27 +169,17 @@ def _check_room(signature: Signature, sizes: Sequence[int]) -> None:
         )
 
 
-def _queues(told: Told | None) -> Callable[..., Queue]:
-    """Give the function that makes queues."""
-    if told is None:
-        return Queue
-    # Here: few servers tell of requests.
-    from ie_serving.engines.layers.noted_queue import NotedQueue
-
-    return partial(NotedQueue, told)
-
-
 def most_rows(signature: Signature) -> int | None:
     """Give the most rows that a signature takes at once; None where there is no limit."""
     limits = [spec.bounds[0][1] for spec in signature.inputs.values() if spec.bounds]
     return min(limits, default=None)
 
 
-def rules_of(batching: Batching, at_once: int = 1, most: int | None = None) -> Rules:
+def rules_of(batching: Batching, at_once: int = 1, most: int | None = None) -> BatchRules:
     """Give the rules of the policy, for a model that runs so many inferences and rows at once."""
     rows = batching.rows if most is None else min(batching.rows, most)
     smaller = [size for size in batching.sizes if size < rows]
-    return Rules(
+    return BatchRules(
         rows=rows,
         lanes=batching.num_batch_threads or at_once,
         timeout_s=batching.batch_timeout_micros / 1e6,

@@ -7,9 +7,9 @@ batch is sent while a *lane* is free, that is while fewer batches than lanes are
 - else when a group has rows for a full batch, when its oldest request has waited for the time limit
   (0: as soon as a lane is free), or when rows of other groups make up for the missing ones.
 
-Where the engine can queue a batch beyond the running one (`Rules.ahead`), a batch is sent ahead as
-soon as as many rows wait as the last batch had. Sent sooner, it would be smaller than necessary;
-sent later, the engine would idle between the two batches.
+Where the engine can queue a batch beyond the running one (`BatchRules.ahead`), a batch is sent
+ahead as soon as as many rows wait as the last batch had. Sent sooner, it would be smaller than
+necessary; sent later, the engine would idle between the two batches.
 
 A *turn* is the set of requests that the event loop reads in one iteration. Where inferences run on
 the event loop, each ends before the next request of the turn is read: no lane would ever be busy,
@@ -51,7 +51,7 @@ class Reason(str, enum.Enum):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Rules:
+class BatchRules:
     """The parameters of the policy.
 
     Attributes:
@@ -96,7 +96,7 @@ class Rules:
 
 
 @dataclass(eq=False, slots=True)
-class Part(Generic[T]):
+class WaitingRows(Generic[T]):
     """A request that waits, or one piece of it.
 
     Attributes:
@@ -118,7 +118,7 @@ class Part(Generic[T]):
 class Batch(Generic[T]):
     """Requests that are inferred together: `rows` in all."""
 
-    parts: Sequence[Part[T]]
+    parts: Sequence[WaitingRows[T]]
     rows: int
     reason: Reason
 
@@ -127,11 +127,11 @@ class Batch(Generic[T]):
 class _Group(Generic[T]):
     """Waiting parts of one form, the oldest first; a dictionary, so that any can leave."""
 
-    parts: dict[Part[T], None] = field(default_factory=dict)
+    parts: dict[WaitingRows[T], None] = field(default_factory=dict)
     rows: int = 0
 
     @property
-    def oldest(self) -> Part[T]:
+    def oldest(self) -> WaitingRows[T]:
         return next(iter(self.parts))
 
 
@@ -146,7 +146,7 @@ class Gatherer(Generic[T]):
         in_turn: requests of the turn that is open; 0 while none is.
     """
 
-    def __init__(self, rules: Rules) -> None:
+    def __init__(self, rules: BatchRules) -> None:
         self.rules = rules
         self.waiting = 0
         self.pieces = 0
@@ -189,7 +189,7 @@ class Gatherer(Generic[T]):
         self._crowded = CROWDED_TURNS if self.in_turn > 1 else max(0, self._crowded - 1)
         self.in_turn = 0
 
-    def add(self, parts: Sequence[Part[T]]) -> None:
+    def add(self, parts: Sequence[WaitingRows[T]]) -> None:
         """Let a request wait, all its pieces or none.
 
         Raises:
@@ -217,7 +217,7 @@ class Gatherer(Generic[T]):
             group.rows += part.rows
         self.waiting += rows
 
-    def remove(self, part: Part[T]) -> None:
+    def remove(self, part: WaitingRows[T]) -> None:
         """Forget a part that is no longer wanted, if it still waits."""
         group = self._groups.get(part.form)
         if group is not None and part in group.parts:
@@ -292,9 +292,9 @@ class Gatherer(Generic[T]):
         self._last_rows = rows
         return Batch(parts, rows, why)
 
-    def _first(self, group: _Group[T], most: int) -> tuple[list[Part[T]], int]:
+    def _first(self, group: _Group[T], most: int) -> tuple[list[WaitingRows[T]], int]:
         """Take the oldest parts, of at most `most` rows together; give them and their rows."""
-        parts: list[Part[T]] = []
+        parts: list[WaitingRows[T]] = []
         rows = 0
         for part in group.parts:
             if rows + part.rows > most:
@@ -305,7 +305,7 @@ class Gatherer(Generic[T]):
             self._leave(group, part)
         return parts, rows
 
-    def _leave(self, group: _Group[T], part: Part[T]) -> None:
+    def _leave(self, group: _Group[T], part: WaitingRows[T]) -> None:
         del group.parts[part]
         group.rows -= part.rows
         self.waiting -= part.rows

@@ -7,9 +7,9 @@ from itertools import islice
 from ie_serving.core.values.errors import ServingError
 from ie_serving.core.values.tensors import Array, Signature, TensorSpec
 from ie_serving.engines.base import CompiledModel
-from ie_serving.engines.generated import Guess, Input, Kind, guesses, requests, usual
+from ie_serving.engines.generated import GeneratedInput, Guess, ValueKind, guesses, requests, usual
 from ie_serving.engines.layers.joining import copies
-from ie_serving.engines.layers.precision_trial import Asked
+from ie_serving.engines.layers.precision_trial import TrialRequest
 
 MOST_GUESSES = 24
 """Sizes and integers that are tried for a signature: each may compile for a shape."""
@@ -19,7 +19,7 @@ MOST_REQUESTS = 6
 """Requests of finite values for each signature."""
 
 
-async def generated_for(model: CompiledModel) -> list[Asked]:
+async def generated_for(model: CompiledModel) -> list[TrialRequest]:
     """Give requests of finite values that the model takes, of each signature of known ranks."""
     until = time.monotonic() + MOST_S
     return [
@@ -39,18 +39,18 @@ def has_specs(signature: Signature) -> bool:
 
 async def _taken(
     model: CompiledModel, name: str, signature: Signature, until: float
-) -> AsyncIterator[Asked]:
+) -> AsyncIterator[TrialRequest]:
     inputs = [input_of(alias, spec) for alias, spec in signature.inputs.items()]
     guess = await _first_taken(model, signature, inputs, until)
     if guess is None:
         return
-    finite = (each for each in requests(inputs, guess) if each.kind is Kind.FINITE)
+    finite = (each for each in requests(inputs, guess) if each.kind is ValueKind.FINITE)
     for each in (usual(inputs, guess), *islice(finite, MOST_REQUESTS - 1)):
-        yield Asked(f"generated: {each}", name, each.inputs)
+        yield TrialRequest(f"generated: {each}", name, each.inputs)
 
 
 async def _first_taken(
-    model: CompiledModel, signature: Signature, inputs: list[Input], until: float
+    model: CompiledModel, signature: Signature, inputs: list[GeneratedInput], until: float
 ) -> Guess | None:
     for guess in islice(guesses(inputs), MOST_GUESSES):
         if time.monotonic() >= until:
@@ -70,8 +70,10 @@ async def _is_taken(
     return True
 
 
-def input_of(alias: str, spec: TensorSpec) -> Input:
+def input_of(alias: str, spec: TensorSpec) -> GeneratedInput:
     """Describe an input; the first dimensions that are open are those of one batch."""
     names = (f"{alias} {at}" if at else "batch" for at in range(len(spec.shape or ())))
     dims = zip(names, spec.shape or (), strict=True)
-    return Input(alias, spec.dtype, tuple(name if size < 0 else size for name, size in dims))
+    return GeneratedInput(
+        alias, spec.dtype, tuple(name if size < 0 else size for name, size in dims)
+    )

@@ -7,7 +7,7 @@ import numpy as np
 
 from ie_serving.core.runtime.budget import BUDGET
 from ie_serving.core.values.errors import InvalidTensor, ServingError
-from ie_serving.core.values.images import AXES, COLOURED, NO_LIMIT, ImageForm
+from ie_serving.core.values.image_form import AXES, COLOURED, NO_LIMIT, ImageForm
 from ie_serving.core.values.tensors import Array, TensorSpec
 from ie_serving.wire.image.decode import decode
 from ie_serving.wire.image.resize import resized

@@ -7,7 +7,7 @@ the channels must come last; here the configuration, the model or the sizes tell
 from collections.abc import Mapping
 from dataclasses import replace
 
-from ie_serving.core.values.images import AXES, COLOURED, GREY, NO_LIMIT, Bounds, ImageForm
+from ie_serving.core.values.image_form import AXES, COLOURED, GREY, NO_LIMIT, Bounds, ImageForm
 from ie_serving.core.values.tensors import DataType, Signature, TensorSpec
 
 TYPES = frozenset(

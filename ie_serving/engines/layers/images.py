@@ -18,9 +18,9 @@ from ie_serving.core.runtime.spare_cpu import SPARE_CPU
 from ie_serving.core.values.tensors import Array, Signature
 from ie_serving.engines.around import EngineAround
 from ie_serving.engines.base import CompiledModel, EngineOptions
-from ie_serving.engines.layers.base import Layer
 from ie_serving.engines.layers.image_batch import ImageBatch
 from ie_serving.engines.layers.image_forms import with_images
+from ie_serving.engines.layers.layer import Layer
 from ie_serving.engines.preprocessing import Preprocessing
 from ie_serving.engines.run.threads import thread_limit
 from ie_serving.telemetry.log.logs import Event

@@ -20,7 +20,7 @@ from ie_serving.engines.around import EngineAround
 from ie_serving.engines.base import CompiledModel, Engine, EngineOptions
 from ie_serving.engines.layers import own_loop
 from ie_serving.engines.layers.generated_trial import generated_for
-from ie_serving.engines.layers.precision_trial import Asked, Trial, asked_of, trial_of
+from ie_serving.engines.layers.precision_trial import Trial, TrialRequest, asked_of, trial_of
 from ie_serving.engines.openvino.options import AUTO, OpenVinoOptions
 from ie_serving.telemetry.log.logs import Event
 
@@ -100,7 +100,7 @@ class PrecisionEngine(EngineAround):
         log.info(Event("precision chosen", path=directory, precision=chosen, cause=cause))
         return chosen
 
-    def _asked(self, directory: Path, full: CompiledModel) -> list[Asked]:
+    def _asked(self, directory: Path, full: CompiledModel) -> list[TrialRequest]:
         """Give the recorded requests that the model takes, then generated ones."""
         recorded = asked_of(full, list(islice(self._samples(directory), MOST_REQUESTS)))
         return recorded + own_loop.run(generated_for(full))
@@ -111,7 +111,7 @@ class PrecisionEngine(EngineAround):
         precision: str,
         options: EngineOptions,
         compiled: dict[str, CompiledModel],
-        asked: Sequence[Asked],
+        asked: Sequence[TrialRequest],
     ) -> Trial:
         full = compiled[FULL]
         try:
@@ -151,7 +151,7 @@ def _facts(trial: Trial, tolerance: float) -> Mapping[str, object]:
 
 
 def _cause(
-    lower: Sequence[str], asked: Sequence[Asked], trials: Sequence[Trial], tolerance: float
+    lower: Sequence[str], asked: Sequence[TrialRequest], trials: Sequence[Trial], tolerance: float
 ) -> str:
     if not lower:
         return "the device has no lower precision"

@@ -30,7 +30,7 @@ Outputs = Mapping[str, Array]
 
 
 @dataclass(frozen=True)
-class Asked:
+class TrialRequest:
     """A request that the model accepts.
 
     Attributes:
@@ -90,12 +90,12 @@ class Trial:
         return ""
 
 
-def asked_of(model: CompiledModel, samples: Sequence[Sample]) -> list[Asked]:
+def asked_of(model: CompiledModel, samples: Sequence[Sample]) -> list[TrialRequest]:
     """Decode the requests that the model accepts; others, as of other signatures, are left out."""
     return [asked for sample in samples for asked in _decoded(model, sample)]
 
 
-def _decoded(model: CompiledModel, sample: Sample) -> Iterator[Asked]:
+def _decoded(model: CompiledModel, sample: Sample) -> Iterator[TrialRequest]:
     name = sample.request.signature or SERVING_DEFAULT
     signature = model.signatures.get(name)
     if signature is None or signature.left_out or signature.definition or signature.examples:
@@ -104,11 +104,11 @@ def _decoded(model: CompiledModel, sample: Sample) -> Iterator[Asked]:
         inputs, added = fit(signature, sample.request.decode(signature)[0])
     except ServingError:
         return
-    yield Asked(sample.place, name, inputs, added, sample.golden)
+    yield TrialRequest(sample.place, name, inputs, added, sample.golden)
 
 
 async def trial_of(
-    precision: str, full: CompiledModel, lower: CompiledModel, asked: Sequence[Asked]
+    precision: str, full: CompiledModel, lower: CompiledModel, asked: Sequence[TrialRequest]
 ) -> Trial:
     """Infer each request on both models, one after the other."""
     until = now() + LONGEST_S
@@ -144,7 +144,9 @@ def _trial(precision: str, compared: Sequence[Compared]) -> Trial:
     )
 
 
-async def _compared(full: CompiledModel, lower: CompiledModel, asked: Asked) -> Compared | None:
+async def _compared(
+    full: CompiledModel, lower: CompiledModel, asked: TrialRequest
+) -> Compared | None:
     """Compare one request; None where the model itself refuses it."""
     try:
         expected, full_s = await _timed(full, asked)
@@ -159,7 +161,9 @@ async def _compared(full: CompiledModel, lower: CompiledModel, asked: Asked) -> 
     return Compared(worst, full_s, lower_s, fault)
 
 
-def _golden_fault(model: CompiledModel, asked: Asked, expected: Outputs, found: Outputs) -> str:
+def _golden_fault(
+    model: CompiledModel, asked: TrialRequest, expected: Outputs, found: Outputs
+) -> str:
     """Say how a golden request fails that succeeds in f32: the version would not serve."""
     signature = model.signatures[asked.signature]
     if asked.fault(signature, expected):
@@ -168,7 +172,7 @@ def _golden_fault(model: CompiledModel, asked: Asked, expected: Outputs, found: 
     return fault and f"golden request {asked.place}: {fault}"
 
 
-async def _timed(model: CompiledModel, asked: Asked) -> tuple[Outputs, float]:
+async def _timed(model: CompiledModel, asked: TrialRequest) -> tuple[Outputs, float]:
     """Give the outputs, and the shortest time of an inference in seconds."""
     signature = model.signatures[asked.signature]
     began = now()

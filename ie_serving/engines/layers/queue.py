@@ -16,7 +16,7 @@ from ie_serving.core.runtime.threads import let_go
 from ie_serving.core.values.errors import InvalidRequest, ServingError
 from ie_serving.core.values.tensors import Array, Signature
 from ie_serving.engines.base import GATHERED, CompiledModel
-from ie_serving.engines.layers.gathering import Batch, Gatherer, Part, Rules
+from ie_serving.engines.layers.gathering import Batch, BatchRules, Gatherer, WaitingRows
 from ie_serving.engines.layers.joining import (
     Arrays,
     RowsLost,
@@ -30,6 +30,7 @@ from ie_serving.engines.layers.joining import (
     together,
 )
 from ie_serving.telemetry.log.logs import Event
+from ie_serving.telemetry.request.entry import CURRENT, Entry, ReportBatch, current
 
 log = logging.getLogger(__name__)
 
@@ -62,13 +63,14 @@ class Record(Protocol):
 
 
 class _Waiting(Direct[Arrays]):
-    """The request of a `Part`: its inputs, and the future of its outputs."""
+    """The request of a `WaitingRows`: its inputs, the future of its outputs, its observer."""
 
-    __slots__ = ("inputs",)
+    __slots__ = ("entry", "inputs")
     inputs: Arrays
+    entry: Entry | None
 
 
-Parts = Sequence[Part[_Waiting]]
+Parts = Sequence[WaitingRows[_Waiting]]
 
 
 class Queue:
@@ -81,17 +83,20 @@ class Queue:
         record: called for each batch.
         most_rows: of one request; more are refused. 0 takes any, in pieces.
         brief_s: seconds of an inference below which requests are not gathered on an idle model.
+        report: called with each batch whose requests are observed; None where no request is.
     """
 
     def __init__(
         self,
         model: CompiledModel,
         signature: Signature,
-        rules: Rules,
+        rules: BatchRules,
         record: Record,
         most_rows: int = 0,
         brief_s: float = BRIEF_S,
+        report: ReportBatch | None = None,
     ) -> None:
+        self._report = report
         self._model = model
         self._signature = signature
         self._names = list(signature.inputs)
@@ -161,13 +166,17 @@ class Queue:
             # Without a constructor of its own, which would be a call more for each request.
             waiting = _Waiting()
             waiting.inputs = inputs
-            parts = [Part(waiting, rows, form, since)]
+            parts = [WaitingRows(waiting, rows, form, since)]
         else:
             parts = []
             for piece, count in pieces(inputs, rows, self._rules.rows):
                 waiting = _Waiting()
                 waiting.inputs = piece
-                parts.append(Part(waiting, count, form, since))
+                parts.append(WaitingRows(waiting, count, form, since))
+        if self._report is not None:
+            entry = current()
+            for part in parts:
+                part.content.entry = entry
         self._gatherer.add(parts)
         if self._gatherer.waiting >= self._rules.rows:
             self._send_due()  # a full batch has nothing to wait for
@@ -243,7 +252,9 @@ class Queue:
         if not waiting:
             return (), {}
         try:
-            return waiting, await self._infer(waiting)
+            if self._report is None:
+                return waiting, await self._infer(waiting)
+            return waiting, await self._infer_observed(waiting, self._report)
         except Exception as error:
             if len(waiting) == 1:
                 _fail(waiting[0], error)
@@ -267,6 +278,20 @@ class Queue:
             check_rows(outputs, size)
         return outputs
 
+    async def _infer_observed(self, parts: Parts, report: ReportBatch) -> Arrays:
+        """Infer, and report the requests that shared the batch, with the batch's steps."""
+        asked = [(part.content.entry, part.since) for part in parts]
+        members = [(each, since) for each, since in asked if each and each.parts is not None]
+        # The task has the context of the request during which the batch was sent.
+        own = Entry()
+        own.began, own.parts = now(), []
+        CURRENT.set(own if members else None)
+        try:
+            return await self._infer(parts)
+        finally:
+            if members:
+                report(own, members)
+
     def _note_failure(self, error: Exception) -> None:
         self._record.apart()
         if isinstance(error, RowsLost) and not self._off:
@@ -275,7 +300,7 @@ class Queue:
             log.warning(Event("batching stopped", signature=name, cause=error))
 
 
-def _fail(part: Part[_Waiting], error: Exception) -> None:
+def _fail(part: WaitingRows[_Waiting], error: Exception) -> None:
     if not part.content.done():
         # The frames that it went through have the batch, which has the error by this future. A
         # defect keeps them for the log.

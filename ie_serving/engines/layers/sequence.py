@@ -30,7 +30,7 @@ class Control(enum.IntEnum):
     END = 2
 
 
-class Stage(enum.Enum):
+class SequenceStage(enum.Enum):
     """Where a sequence is in its life."""
 
     STARTING = "starting"
@@ -45,7 +45,7 @@ class Stage(enum.Enum):
     """Over; its id may be used again."""
 
 
-class Event(enum.Enum):
+class SequenceEvent(enum.Enum):
     """Events that move a sequence to another stage."""
 
     STARTED = "started"
@@ -62,33 +62,39 @@ class Event(enum.Enum):
     """No request came for too long."""
 
 
-TRANSITIONS: Mapping[Stage, Mapping[Event, Stage]] = MappingProxyType(
+TRANSITIONS: Mapping[SequenceStage, Mapping[SequenceEvent, SequenceStage]] = MappingProxyType(
     {
-        Stage.STARTING: {
-            Event.STARTED: Stage.OPEN,
-            Event.START_FAILED: Stage.GONE,
-            Event.END: Stage.BRIEF,
+        SequenceStage.STARTING: {
+            SequenceEvent.STARTED: SequenceStage.OPEN,
+            SequenceEvent.START_FAILED: SequenceStage.GONE,
+            SequenceEvent.END: SequenceStage.BRIEF,
         },
-        Stage.BRIEF: {
-            Event.STARTED: Stage.ENDING,
-            Event.START_FAILED: Stage.GONE,
-            Event.END_FAILED: Stage.STARTING,
+        SequenceStage.BRIEF: {
+            SequenceEvent.STARTED: SequenceStage.ENDING,
+            SequenceEvent.START_FAILED: SequenceStage.GONE,
+            SequenceEvent.END_FAILED: SequenceStage.STARTING,
         },
-        Stage.OPEN: {Event.END: Stage.ENDING, Event.IDLE: Stage.GONE},
-        Stage.ENDING: {Event.ENDED: Stage.GONE, Event.END_FAILED: Stage.OPEN},
+        SequenceStage.OPEN: {
+            SequenceEvent.END: SequenceStage.ENDING,
+            SequenceEvent.IDLE: SequenceStage.GONE,
+        },
+        SequenceStage.ENDING: {
+            SequenceEvent.ENDED: SequenceStage.GONE,
+            SequenceEvent.END_FAILED: SequenceStage.OPEN,
+        },
         # The END that waited for a START which failed.
-        Stage.GONE: {Event.END_FAILED: Stage.GONE},
+        SequenceStage.GONE: {SequenceEvent.END_FAILED: SequenceStage.GONE},
     }
 )
 
-ADMITTING = frozenset({Stage.STARTING, Stage.OPEN})
+ADMITTING = frozenset({SequenceStage.STARTING, SequenceStage.OPEN})
 """Stages in which further requests are admitted."""
 
-ANSWERED: Mapping[Control, Event] = MappingProxyType(
-    {Control.START: Event.STARTED, Control.END: Event.ENDED}
+ANSWERED: Mapping[Control, SequenceEvent] = MappingProxyType(
+    {Control.START: SequenceEvent.STARTED, Control.END: SequenceEvent.ENDED}
 )
-FAILED: Mapping[Control, Event] = MappingProxyType(
-    {Control.START: Event.START_FAILED, Control.END: Event.END_FAILED}
+FAILED: Mapping[Control, SequenceEvent] = MappingProxyType(
+    {Control.START: SequenceEvent.START_FAILED, Control.END: SequenceEvent.END_FAILED}
 )
 """The event of a failed request, by its control; other controls move nothing."""
 
@@ -114,12 +120,12 @@ class Sequence:
     def __init__(self, number: int, signature: str) -> None:
         self.number = number
         self.signature = signature
-        self.stage = Stage.STARTING
+        self.stage = SequenceStage.STARTING
         self.state: Mapping[str, Array] = {}
         self.idle = False
         self.turns = Turns()
 
-    def apply(self, event: Event) -> Stage:
+    def apply(self, event: SequenceEvent) -> SequenceStage:
         """Move on, and return the new stage.
 
         Raises:
@@ -130,7 +136,7 @@ class Sequence:
             raise IllegalEvent(f"sequence {self.number}: {event.value} while {self.stage.value}")
         self.stage = following
         # A request that still waits holds the sequence, and would hold the memory of its state.
-        if following is Stage.GONE:
+        if following is SequenceStage.GONE:
             self.state = {}
         return following
 

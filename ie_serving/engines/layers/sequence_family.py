@@ -31,7 +31,7 @@ some 100 ms."""
 CallLater = Callable[[float, Callable[[], None]], "asyncio.TimerHandle"]
 
 
-class Table(Protocol):
+class VersionSequences(Protocol):
     """The sequences of one version; see `sequence_table.SequenceTable`."""
 
     version: int | None
@@ -67,24 +67,24 @@ class Family:
         self._model = model
         self._on_join = on_join
         # Weakly: a version whose last request outlives the drain is not closed, only dereferenced.
-        self._tables: weakref.WeakSet[Table] = weakref.WeakSet()
+        self._tables: weakref.WeakSet[VersionSequences] = weakref.WeakSet()
         self._gone: OrderedDict[int, str] = OrderedDict()
         self._lock = threading.Lock()  # versions are freed in threads
 
     @property
-    def tables(self) -> list[Table]:
+    def tables(self) -> list[VersionSequences]:
         """The tables of versions that serve or are being unloaded."""
         with self._lock:
             return list(self._tables)
 
-    def join(self, table: Table) -> None:
+    def join(self, table: VersionSequences) -> None:
         """Add a version that begins to serve."""
         with self._lock:
             self._tables.add(table)
         self.metrics.begin(self._held)
         self._on_join()
 
-    def leave(self, table: Table, numbers: Collection[int]) -> None:
+    def leave(self, table: VersionSequences, numbers: Collection[int]) -> None:
         """Take a version out that is unloaded, with the ids of its sequences. In any thread."""
         with self._lock:
             known = table in self._tables
@@ -93,7 +93,7 @@ class Family:
             self._note_gone(numbers, f", version {table.version}, which had it, is unloaded")
             self._dropped("unloaded", table, len(numbers))
 
-    def version_of(self, number: int, asking: Table) -> int | None:
+    def version_of(self, number: int, asking: VersionSequences) -> int | None:
         """Tell which other version has a sequence; None where none has, or `asking` is no part."""
         tables = self.tables
         if asking not in tables:  # still warming up: apart from clients' sequences
@@ -131,7 +131,7 @@ class Family:
             while len(self._gone) > MOST_REMEMBERED:
                 self._gone.popitem(last=False)
 
-    def _dropped(self, reason: str, table: Table, sequences: int) -> None:
+    def _dropped(self, reason: str, table: VersionSequences, sequences: int) -> None:
         self.metrics.drop(reason, sequences)
         log.info(
             Event(

@@ -20,9 +20,9 @@ from ie_serving.engines.layers.sequence import (
     ANSWERED,
     FAILED,
     Control,
-    Event,
     Sequence,
-    Stage,
+    SequenceEvent,
+    SequenceStage,
 )
 from ie_serving.engines.layers.sequence_family import Family
 
@@ -107,7 +107,7 @@ class SequenceTable:
         _check_signature(sequence, signature)
         sequence.idle = False
         if control is Control.END:
-            sequence.apply(Event.END)
+            sequence.apply(SequenceEvent.END)
         return sequence
 
     def check(self, sequence: Sequence) -> None:
@@ -116,7 +116,7 @@ class SequenceTable:
         Raises:
             NotFound: the START before it has failed.
         """
-        if sequence.stage is Stage.GONE:
+        if sequence.stage is SequenceStage.GONE:
             raise self._missing(sequence.number)
 
     def keep(self, sequence: Sequence, state: Mapping[str, Array]) -> None:
@@ -133,10 +133,14 @@ class SequenceTable:
         """Note that a request has failed or was cancelled: it has changed nothing."""
         self._move(FAILED.get(control), sequence)
 
-    def _move(self, event: Event | None, sequence: Sequence) -> None:
+    def _move(self, event: SequenceEvent | None, sequence: Sequence) -> None:
         before, state = sequence.stage, sequence.state
         # Gone before: its id may be another sequence's by now, which must stay.
-        if event is None or sequence.apply(event) is not Stage.GONE or before is Stage.GONE:
+        if (
+            event is None
+            or sequence.apply(event) is not SequenceStage.GONE
+            or before is SequenceStage.GONE
+        ):
             return
         del self._sequences[sequence.number]
         self.state_bytes -= _size(state)
@@ -202,7 +206,7 @@ class SequenceTable:
         """Drop those that still have had none; give the ids."""
         dropped = [each for each in idle if _is_idle(each)]
         for sequence in dropped:
-            self._move(Event.IDLE, sequence)
+            self._move(SequenceEvent.IDLE, sequence)
         return [sequence.number for sequence in dropped]
 
     def numbers(self) -> Iterator[int]:
@@ -215,7 +219,7 @@ def _size(state: Mapping[str, Array]) -> int:
 
 
 def _is_idle(sequence: Sequence) -> bool:
-    return sequence.idle and not sequence.turns.taken and sequence.stage is Stage.OPEN
+    return sequence.idle and not sequence.turns.taken and sequence.stage is SequenceStage.OPEN
 
 
 def _check_signature(sequence: Sequence, signature: str) -> None:

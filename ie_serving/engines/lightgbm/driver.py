@@ -16,8 +16,8 @@ from ie_serving.engines.run.function import needed, reading
 from ie_serving.engines.run.program import CompiledPrograms
 from ie_serving.engines.run.threads import threads
 from ie_serving.engines.tabular import form as tabular
-from ie_serving.engines.tabular.form import Form, X, Y
-from ie_serving.engines.tabular.model import compiled
+from ie_serving.engines.tabular.compiled import compiled
+from ie_serving.engines.tabular.form import TensorForm, X, Y
 from ie_serving.engines.tabular.scores import labelled
 
 LIBRARY = "lightgbm"
@@ -40,16 +40,16 @@ def load(file: Path, options: EngineOptions) -> CompiledPrograms:
     return compiled(form, predict, options, library=LIBRARY, refusals=refusals)
 
 
-def _form(booster: Any) -> Form:  # noqa: ANN401  the library's
+def _form(booster: Any) -> TensorForm:  # noqa: ANN401  the library's
     inputs = tabular.matrix(booster.num_feature(), DataType.FP64)
     # Of one tree: the dump of all takes much more memory than the model itself.
     objective = booster.dump_model(num_iteration=1).get("objective", "").partition(" ")[0]
     if objective in CLASSIFIES:
         classes = max(booster.num_model_per_iteration(), 2)
         outputs = tabular.classified(DataType.INT64, DataType.FP64, classes)
-        return Form(inputs, outputs, tabular.names_of(range(classes)))
+        return TensorForm(inputs, outputs, tabular.names_of(range(classes)))
     sample = _run(booster, np.zeros((1, booster.num_feature())))
-    return Form(inputs, tabular.values(DataType.FP64, *sample.shape[1:]))
+    return TensorForm(inputs, tabular.values(DataType.FP64, *sample.shape[1:]))
 
 
 def _predict(booster: Any, classifies: bool, inputs: Mapping[str, Array]) -> Mapping[str, Array]:  # noqa: ANN401

@@ -19,8 +19,8 @@ from ie_serving.core.values.tensors import SERVING_DEFAULT, Array, DataType, Sig
 from ie_serving.engines import declared
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.onnx_file import Node, nodes, uses_domain
-from ie_serving.engines.onnxruntime.session import Failure, SessionRequest
-from ie_serving.engines.onnxruntime.specs import Output, Session, input_specs, outputs_of
+from ie_serving.engines.onnxruntime.session import SessionFailure, SessionRequest
+from ie_serving.engines.onnxruntime.specs import Session, SessionOutput, input_specs, outputs_of
 from ie_serving.engines.openvino.unsupported import refuse_unsupported
 from ie_serving.engines.run import probe
 from ie_serving.engines.run.latency_model import LatencyModel
@@ -145,17 +145,20 @@ def _options(library: ModuleType) -> object:
 
 # Unlike OpenVINO the library names no best number of requests; one a core keeps all of them busy.
 def _program(
-    session: Session, signature: Signature, outputs: Collection[Output], options: EngineOptions
+    session: Session,
+    signature: Signature,
+    outputs: Collection[SessionOutput],
+    options: EngineOptions,
 ) -> Program:
     make = partial(SessionRequest, session, signature.inputs.values(), outputs)
     latency = LatencyModel(options.execution)
     sample = _zeros(signature)
-    seconds = probe.latency(make, sample, (Failure,))
+    seconds = probe.latency(make, sample, (SessionFailure,))
     if seconds is not None:
         latency.learn_at_load(sum(array.size for array in sample.values()), seconds)
     nireq = options.nireq or thread_limit() or os.cpu_count() or 1
     return Program(
-        signature, [make() for _ in range(nireq)], latency, failures=(Failure,), blame=_blame
+        signature, [make() for _ in range(nireq)], latency, failures=(SessionFailure,), blame=_blame
     )
 
 

@@ -3,25 +3,25 @@
 from collections.abc import Collection, Mapping
 
 from ie_serving.core.values.tensors import Array, DataType, TensorSpec
-from ie_serving.engines.onnxruntime.specs import Output, Session
+from ie_serving.engines.onnxruntime.specs import Session, SessionOutput
 from ie_serving.engines.run.texts import decoded
 
 
-class Failure(Exception):
+class SessionFailure(Exception):
     """What the library raised during an inference; its own errors have no common base class."""
 
 
 class SessionRequest:
     """One inference at a time of a session that several share; the library allows that.
 
-    See `engines.run.request.InferRequest`. Every inference gives new arrays, so a failure leaves
-    nothing behind.
+    See `engines.run.infer_request.InferRequest`. Every inference gives new arrays, so a failure
+    leaves nothing behind.
     """
 
     renews = False
 
     def __init__(
-        self, session: Session, inputs: Collection[TensorSpec], outputs: Collection[Output]
+        self, session: Session, inputs: Collection[TensorSpec], outputs: Collection[SessionOutput]
     ) -> None:
         self._run = session.run
         self._texts = [spec.name for spec in inputs if spec.dtype is DataType.STRING]
@@ -48,7 +48,7 @@ class SessionRequest:
         # All: the errors of the library's binding derive from Exception and RuntimeError as it
         # likes, and one that got through would count as a defect of this server.
         except Exception as error:
-            raise Failure(str(error)) from error
+            raise SessionFailure(str(error)) from error
         return {
             output.spec.name: output.array(value)
             for output, value in zip(self._outputs, values, strict=True)

@@ -37,7 +37,7 @@ _TENSOR = re.compile(r"tensor\((\w+)\)")
 _MAPS = re.compile(r"seq\(map\((?:int64|string),tensor\((\w+)\)\)\)")
 
 
-class Node(Protocol):
+class SessionNode(Protocol):
     """`onnxruntime.NodeArg`; a dimension is a size, a name or None."""
 
     name: str
@@ -48,10 +48,10 @@ class Node(Protocol):
 class Session(Protocol):
     """What is used of `onnxruntime.InferenceSession`."""
 
-    def get_inputs(self) -> Sequence[Node]:
+    def get_inputs(self) -> Sequence[SessionNode]:
         """List the inputs, in the graph's order."""
 
-    def get_outputs(self) -> Sequence[Node]:
+    def get_outputs(self) -> Sequence[SessionNode]:
         """List the outputs, in the graph's order."""
 
     def run(self, outputs: Sequence[str], feed: Mapping[str, Array], /) -> Sequence[object]:
@@ -59,7 +59,7 @@ class Session(Protocol):
 
 
 @dataclass(frozen=True)
-class Output:
+class SessionOutput:
     """One output: as clients see it, and whether it comes as a list of maps."""
 
     spec: TensorSpec
@@ -88,19 +88,19 @@ def input_specs(session: Session) -> dict[str, TensorSpec]:
     }
 
 
-def outputs_of(session: Session) -> Sequence[Output]:
+def outputs_of(session: Session) -> Sequence[SessionOutput]:
     """Describe the outputs. Raises: LoadFailed, for one that has no form as a tensor."""
     return [_output(node) for node in session.get_outputs()]
 
 
-def _output(node: Node) -> Output:
+def _output(node: SessionNode) -> SessionOutput:
     maps = _MAPS.fullmatch(node.type) is not None
     shape = (-1, -1) if maps else _shape(node.shape)
     dtype = _dtype(_MAPS if maps else _TENSOR, node)
-    return Output(TensorSpec(node.name, dtype, shape, f"{node.name}:0"), maps)
+    return SessionOutput(TensorSpec(node.name, dtype, shape, f"{node.name}:0"), maps)
 
 
-def _dtype(pattern: re.Pattern[str], node: Node) -> DataType:
+def _dtype(pattern: re.Pattern[str], node: SessionNode) -> DataType:
     # Sequences, maps and sparse tensors end here, but for the one form that ZipMap gives.
     found = pattern.fullmatch(node.type)
     if found is None or found[1] not in TYPES:

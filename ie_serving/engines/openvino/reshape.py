@@ -3,8 +3,8 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from ie_serving.core.settings.numbers import Dimension
 from ie_serving.core.values.errors import LoadFailed
-from ie_serving.engines.base import Dimension
 from ie_serving.engines.openvino.options import OpenVinoOptions
 
 Shape = tuple[Dimension, ...]

@@ -15,8 +15,9 @@ from ie_serving.engines.openvino.reshape import ANY
 from ie_serving.engines.preprocessing import Preprocessing
 
 if TYPE_CHECKING:
+    from ie_serving.core.settings.numbers import Dimension
     from ie_serving.core.values.tensors import Signature
-    from ie_serving.engines.base import Dimension, EngineOptions
+    from ie_serving.engines.base import EngineOptions
 
 EVERYWHERE = ("", "f32")
 """Precisions that every engine supports: its own choice, and f32, the default of

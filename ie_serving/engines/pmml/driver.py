@@ -14,12 +14,12 @@ from ie_serving.engines import declared
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.pmml import java
 from ie_serving.engines.pmml.fields import Field, fields_of, outputs_of
-from ie_serving.engines.pmml.java import Output, Scorer
+from ie_serving.engines.pmml.java import OutputField, Scorer
 from ie_serving.engines.run.function import needed, reading
 from ie_serving.engines.run.program import CompiledPrograms
 from ie_serving.engines.tabular import form as tabular
-from ie_serving.engines.tabular.form import LABEL, PROBABILITIES, Form, Y
-from ie_serving.engines.tabular.model import compiled
+from ie_serving.engines.tabular.compiled import compiled
+from ie_serving.engines.tabular.form import LABEL, PROBABILITIES, TensorForm, Y
 
 LIBRARY = "pypmml"
 TYPES: Mapping[str, DataType] = {
@@ -59,7 +59,7 @@ def _known(fields: Mapping[str, Field], name: str) -> Field:
     return fields[name]
 
 
-def _form(fields: Sequence[Field], scorer: Scorer) -> tuple[Form, Places]:
+def _form(fields: Sequence[Field], scorer: Scorer) -> tuple[TensorForm, Places]:
     """Describe the tensors of a model; fields of other kinds keep their names."""
     inputs = {each.name: tabular.tensor(each.name, each.dtype, -1) for each in fields}
     column = {each.name: at for at, each in enumerate(scorer.outputs)}
@@ -70,15 +70,15 @@ def _form(fields: Sequence[Field], scorer: Scorer) -> tuple[Form, Places]:
         names = tabular.names_of([str(each.value) for each in classes])
         chances = [column[each.name] for each in classes]
         places = {LABEL: [column[given[0].name]], PROBABILITIES: chances}
-        return Form(inputs, outputs, names), places
+        return TensorForm(inputs, outputs, names), places
     if scorer.function == "regression" and len(given) == 1:
-        return Form(inputs, tabular.values(DataType.FP64)), {Y: [column[given[0].name]]}
+        return TensorForm(inputs, tabular.values(DataType.FP64)), {Y: [column[given[0].name]]}
     return _named(fields, scorer)
 
 
 def _named(
     fields: Sequence[Field], scorer: Scorer, wanted: Collection[str] | None = None
-) -> tuple[Form, Places]:
+) -> tuple[TensorForm, Places]:
     """Describe the tensors by the names of fields: all, or those that are wanted.
 
     Of the latter a predicted field has the document's name for it, and not the library's.
@@ -91,17 +91,17 @@ def _named(
             name = names.get(each.name, each.name)
             named[name] = tabular.tensor(name, _dtype(each), -1)
             places[name] = [at]
-    return Form(inputs, named), places
+    return TensorForm(inputs, named), places
 
 
-def _classes(outputs: Sequence[Output], given: Sequence[Output]) -> list[Output]:
+def _classes(outputs: Sequence[OutputField], given: Sequence[OutputField]) -> list[OutputField]:
     """Give the probabilities of single classes, in the order of these."""
     found = [each for each in outputs if each.feature == "probability" and each.value is not None]
     is_number = bool(given) and _dtype(given[0]) in (DataType.INT64, DataType.FP64)
     return sorted(found, key=lambda each: float(str(each.value)) if is_number else str(each.value))
 
 
-def _dtype(output: Output) -> DataType:
+def _dtype(output: OutputField) -> DataType:
     return TYPES.get(output.type, DataType.FP64)
 
 

@@ -31,7 +31,7 @@ _PROCESSES: "list[subprocess.Popen[bytes]]" = []
 log = logging.getLogger(__name__)
 
 
-class Output(NamedTuple):
+class OutputField(NamedTuple):
     """A field that the model gives.
 
     Attributes:
@@ -75,7 +75,7 @@ class Scorer:
         self.function = str(model.functionName)
         self.targets = {f"predicted_{each}": str(each) for each in model.targetNames}
         self.outputs = tuple(
-            Output(str(each.name), str(each.dataType), str(each.feature), each.call("value"))
+            OutputField(str(each.name), str(each.dataType), str(each.feature), each.call("value"))
             for each in model.outputFields
         )
 

@@ -81,7 +81,7 @@ class Frame:
 
 
 @dataclass(frozen=True)
-class Head:
+class FrameHead:
     """The first bytes of a frame.
 
     Attributes:
@@ -140,13 +140,13 @@ def numbered(frame: Frame, number: int) -> Frame:
     return Frame(data, frame.shared, frame.shared_bytes)
 
 
-def head_of(data: Buffer) -> Head:
+def head_of(data: Buffer) -> FrameHead:
     """Read the first `HEAD.size` bytes of a frame. Raises: ValueError."""
     kind, number, tensors, size = HEAD.unpack(data)
-    return Head(Kind(kind), number, tensors, size)
+    return FrameHead(Kind(kind), number, tensors, size)
 
 
-def unpack(head: Head, body: Buffer, memory: Buffer) -> list[Array]:
+def unpack(head: FrameHead, body: Buffer, memory: Buffer) -> list[Array]:
     """Give the tensors of a frame.
 
     Args:
@@ -171,7 +171,7 @@ def unpack(head: Head, body: Buffer, memory: Buffer) -> list[Array]:
     ]
 
 
-def shared_bytes(head: Head, body: Buffer) -> int:
+def shared_bytes(head: FrameHead, body: Buffer) -> int:
     """Tell how much of the shared memory the tensors of a frame need."""
     end = at = 0
     for _ in range(head.tensors):

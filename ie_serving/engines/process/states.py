@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 
-class Stage(enum.Enum):
+class ProcessStage(enum.Enum):
     """Where the process is."""
 
     STARTING = "starting"
@@ -18,7 +18,7 @@ class Stage(enum.Enum):
     """The version is unloaded, or its first start failed."""
 
 
-class Event(enum.Enum):
+class ProcessEvent(enum.Enum):
     """Events that move the process to another stage."""
 
     READY = "ready"
@@ -27,21 +27,27 @@ class Event(enum.Enum):
     CLOSE = "close"
 
 
-TRANSITIONS: Mapping[Stage, Mapping[Event, Stage]] = MappingProxyType(
+TRANSITIONS: Mapping[ProcessStage, Mapping[ProcessEvent, ProcessStage]] = MappingProxyType(
     {
-        Stage.STARTING: {
-            Event.READY: Stage.SERVING,
-            Event.DIED: Stage.PAUSING,
-            Event.CLOSE: Stage.CLOSED,
+        ProcessStage.STARTING: {
+            ProcessEvent.READY: ProcessStage.SERVING,
+            ProcessEvent.DIED: ProcessStage.PAUSING,
+            ProcessEvent.CLOSE: ProcessStage.CLOSED,
         },
-        Stage.SERVING: {Event.DIED: Stage.PAUSING, Event.CLOSE: Stage.CLOSED},
-        Stage.PAUSING: {Event.DUE: Stage.STARTING, Event.CLOSE: Stage.CLOSED},
+        ProcessStage.SERVING: {
+            ProcessEvent.DIED: ProcessStage.PAUSING,
+            ProcessEvent.CLOSE: ProcessStage.CLOSED,
+        },
+        ProcessStage.PAUSING: {
+            ProcessEvent.DUE: ProcessStage.STARTING,
+            ProcessEvent.CLOSE: ProcessStage.CLOSED,
+        },
         # The process ends because of the close, and a load may end after it.
-        Stage.CLOSED: {
-            Event.READY: Stage.CLOSED,
-            Event.DIED: Stage.CLOSED,
-            Event.DUE: Stage.CLOSED,
-            Event.CLOSE: Stage.CLOSED,
+        ProcessStage.CLOSED: {
+            ProcessEvent.READY: ProcessStage.CLOSED,
+            ProcessEvent.DIED: ProcessStage.CLOSED,
+            ProcessEvent.DUE: ProcessStage.CLOSED,
+            ProcessEvent.CLOSE: ProcessStage.CLOSED,
         },
     }
 )

@@ -11,14 +11,16 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextvars import copy_context
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TypeVar
 
 from ie_serving.core.runtime.backoff import Backoff
 from ie_serving.core.values.errors import LoadFailed, NotAvailable
 from ie_serving.engines.process.child_process import WorkerProcess
 from ie_serving.engines.process.link import Fault, Link, Message, PeerGone, Segment
-from ie_serving.engines.process.states import TRANSITIONS, Event, Stage
+from ie_serving.engines.process.states import TRANSITIONS, ProcessEvent, ProcessStage
 from ie_serving.telemetry.log import logs
 
 log = logging.getLogger(__name__)
@@ -68,14 +70,16 @@ class Supervisor:
     def __init__(self, task: Task) -> None:
         self._task = task
         self._changed = threading.Condition()
-        self._stage = Stage.STARTING
+        self._stage = ProcessStage.STARTING
         self._process: WorkerProcess | None = None
         self._found: Message | None = None
         self._cause = ""
         self._why = ""
         self._failures = 0
         self._due = 0.0
-        self._thread = threading.Thread(target=self._supervise, name="tensorflow", daemon=True)
+        # In this context, whose events name the model and version that the process is for.
+        run = partial(copy_context().run, self._supervise)
+        self._thread = threading.Thread(target=run, name="tensorflow", daemon=True)
 
     def start(self) -> Message:
         """Start the process, wait until it has loaded its job, and return what it found.
@@ -85,8 +89,8 @@ class Supervisor:
         """
         self._thread.start()
         with self._changed:
-            self._changed.wait_for(lambda: self._stage is not Stage.STARTING)
-            if self._stage is Stage.SERVING and self._found is not None:
+            self._changed.wait_for(lambda: self._stage is not ProcessStage.STARTING)
+            if self._stage is ProcessStage.SERVING and self._found is not None:
                 return self._found
         self.close()
         raise LoadFailed(self._cause or "the version is being unloaded")
@@ -114,18 +118,18 @@ class Supervisor:
     @property
     def serves(self) -> bool:
         """Whether the process serves now."""
-        return self._stage is Stage.SERVING
+        return self._stage is ProcessStage.SERVING
 
     @property
     def starts(self) -> bool:
         """Whether the process is being started: a way to it is waited for."""
-        return self._stage is Stage.STARTING
+        return self._stage is ProcessStage.STARTING
 
     def settled(self, limit_s: float) -> None:
         """Wait until the process serves, so long at most, also while its start is put off."""
         with self._changed:
             self._changed.wait_for(
-                lambda: self._stage in (Stage.SERVING, Stage.CLOSED), timeout=limit_s
+                lambda: self._stage in (ProcessStage.SERVING, ProcessStage.CLOSED), timeout=limit_s
             )
 
     def lost(self, process: WorkerProcess, why: str = "") -> None:
@@ -138,7 +142,7 @@ class Supervisor:
         # Its sockets are closed one after the other: the request may see its end before the
         # supervising thread does, and the next request must not be given the same process.
         with self._changed:
-            if self._process is process and self._stage is Stage.SERVING:
+            if self._process is process and self._stage is ProcessStage.SERVING:
                 self._why = why
         # Without the lock, which other requests need: the process has a moment to end.
         if why:
@@ -147,7 +151,7 @@ class Supervisor:
             process.cut_off()
         with self._changed:
             self._changed.wait_for(
-                lambda: self._process is not process or self._stage is not Stage.SERVING
+                lambda: self._process is not process or self._stage is not ProcessStage.SERVING
             )
 
     @property
@@ -160,13 +164,13 @@ class Supervisor:
         with self._changed:
             if not self._task.closing_s or self._process is None or not self.serves:
                 return
-            self._apply(Event.CLOSE)
+            self._apply(ProcessEvent.CLOSE)
             self._process.hang_up()
 
     def close(self) -> None:
         """End the process, and wait until it has ended."""
         self.ask_to_end()
-        if self._task.closing_s and self._stage is Stage.CLOSED and self._thread.is_alive():
+        if self._task.closing_s and self._stage is ProcessStage.CLOSED and self._thread.is_alive():
             self._thread.join(self._task.closing_s)
             if self._thread.is_alive():
                 self._note_late(self._task.closing_s)
@@ -177,16 +181,16 @@ class Supervisor:
     def abandon(self) -> None:
         """End the process; does not wait."""
         with self._changed:
-            self._apply(Event.CLOSE)
+            self._apply(ProcessEvent.CLOSE)
             if self._process is not None:
                 self._process.kill()
 
     def _serving(self) -> WorkerProcess:
         with self._changed:
-            self._changed.wait_for(lambda: self._stage is not Stage.STARTING)
-            if self._stage is Stage.SERVING and self._process is not None:
+            self._changed.wait_for(lambda: self._stage is not ProcessStage.STARTING)
+            if self._stage is ProcessStage.SERVING and self._process is not None:
                 return self._process
-            if self._stage is Stage.CLOSED:
+            if self._stage is ProcessStage.CLOSED:
                 raise NotAvailable("the version is being unloaded: ask for another one")
             wait_s = max(0.0, self._due - time.monotonic())
             raise NotAvailable(
@@ -195,14 +199,14 @@ class Supervisor:
                 f" {math.ceil(wait_s)} s: send the request again"
             )
 
-    def _apply(self, event: Event) -> None:
+    def _apply(self, event: ProcessEvent) -> None:
         self._stage = TRANSITIONS[self._stage][event]
         self._changed.notify_all()
 
     # -- the supervising thread ----------------------------------------------------------------
 
     def _supervise(self) -> None:
-        while self._stage is not Stage.CLOSED:
+        while self._stage is not ProcessStage.CLOSED:
             began = time.monotonic()
             cause = self._live()
             self._back_off(cause, time.monotonic() - began)
@@ -211,7 +215,7 @@ class Supervisor:
         """Start a process and wait for its end; say how it came."""
         try:
             with self._changed:
-                if self._stage is Stage.CLOSED:
+                if self._stage is ProcessStage.CLOSED:
                     return ""
                 process = self._process = WorkerProcess(self._task.command, self._task.environ)
         # All, here and below: without a cause, waiters for the start would wait for ever.
@@ -239,7 +243,7 @@ class Supervisor:
             raise TimeoutError(f"it did not load the model within {limit_s:g} s") from error
         with self._changed:
             self._found = found
-            self._apply(Event.READY)
+            self._apply(ProcessEvent.READY)
         self._note_start(process.pid, time.monotonic() - began)
 
     def _note_start(self, pid: int, load_s: float) -> None:
@@ -260,19 +264,19 @@ class Supervisor:
     def _back_off(self, cause: str, lived_s: float) -> None:
         """Wait for the time of the next start; returns at once when there is none."""
         with self._changed:
-            if self._stage is Stage.CLOSED:
+            if self._stage is ProcessStage.CLOSED:
                 return
-            served = self._stage is Stage.SERVING
+            served = self._stage is ProcessStage.SERVING
             self._failures = 1 if served and lived_s > STEADY_S else self._failures + 1
             again_at_once = served and self._failures == 1
             pause_s = 0.0 if again_at_once else self._pause_s()
             cause, self._why = self._why or cause, ""
             self._cause, self._due = cause, time.monotonic() + pause_s
             self._note_end(cause, pause_s)
-            self._apply(Event.DIED)
+            self._apply(ProcessEvent.DIED)
             if pause_s:
-                self._changed.wait_for(lambda: self._stage is Stage.CLOSED, pause_s)
-            self._apply(Event.DUE)
+                self._changed.wait_for(lambda: self._stage is ProcessStage.CLOSED, pause_s)
+            self._apply(ProcessEvent.DUE)
 
 
 def _in_words(error: Exception) -> str:

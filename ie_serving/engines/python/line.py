@@ -26,7 +26,7 @@ class Turn:
     """One call, and the future that waits for it. A thread does its work.
 
     Attributes:
-        behind: see `waits.Asked`.
+        behind: see `waits.KernelQuestion`.
     """
 
     __slots__ = ("behind", "call", "done", "error", "left", "read", "value")

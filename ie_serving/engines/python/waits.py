@@ -10,7 +10,7 @@ from contextvars import ContextVar
 from typing import Protocol
 
 
-class Asked(Protocol):
+class KernelQuestion(Protocol):
     """A kernel's call of another kernel.
 
     Attributes:
@@ -31,7 +31,7 @@ class Slot:
     __slots__ = ("asks",)
 
     def __init__(self) -> None:
-        self.asks: set[Asked] = set()
+        self.asks: set[KernelQuestion] = set()
 
 
 ASKER: "ContextVar[Slot | None]" = ContextVar("asker", default=None)

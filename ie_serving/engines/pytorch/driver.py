@@ -13,7 +13,7 @@ from ie_serving.engines import declared
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.openvino.unsupported import refuse_unsupported
 from ie_serving.engines.pytorch.files import ARGUMENTS, CLASS, Module, read
-from ie_serving.engines.pytorch.tensors import array_of, dtype_of, named, tensor_of
+from ie_serving.engines.pytorch.torch_tensors import array_of, dtype_of, named, tensor_of
 from ie_serving.engines.run.function import needed, one_line, program, reading
 from ie_serving.engines.run.program import CompiledPrograms
 from ie_serving.engines.run.threads import threads

@@ -17,7 +17,7 @@ from ie_serving.core.values.errors import LoadFailed
 from ie_serving.core.values.hints import Hint
 from ie_serving.core.values.tensors import TensorSpec
 from ie_serving.engines.base import EngineOptions
-from ie_serving.engines.pytorch.tensors import dtype_of
+from ie_serving.engines.pytorch.torch_tensors import dtype_of
 
 CLASS, ARGUMENTS = "model_class", "model_args"
 EXPORTED = ".pt2"

@@ -32,7 +32,7 @@ class Failure(Exception):
 
 
 class FunctionRequest:
-    """One call at a time. See `engines.run.request.InferRequest`."""
+    """One call at a time. See `engines.run.infer_request.InferRequest`."""
 
     renews = False
 

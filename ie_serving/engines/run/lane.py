@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import Generic, TypeVar
 
 from ie_serving.core.values.tensors import Array
-from ie_serving.engines.run.request import InferRequest, Outputs
+from ie_serving.engines.run.infer_request import InferRequest, Outputs
 
 T = TypeVar("T")
 

@@ -7,8 +7,8 @@ from typing import TypeAlias
 
 from ie_serving.core.values.errors import ServingError
 from ie_serving.core.values.tensors import Array
+from ie_serving.engines.run.infer_request import InferRequest
 from ie_serving.engines.run.latency_model import INLINE_MAX_S
-from ie_serving.engines.run.request import InferRequest
 
 _alone = threading.Lock()
 """Probes of models that load at the same time would measure each other."""

@@ -21,10 +21,10 @@ from typing import Any, NamedTuple, TypeVar, cast
 from ie_serving.core.values.tensors import Array, Signature
 from ie_serving.engines.base import GATHERED
 from ie_serving.engines.run.detour import NotFinite
+from ie_serving.engines.run.infer_request import QueuedRequest, Shapes
 from ie_serving.engines.run.lane import Lane
 from ie_serving.engines.run.latency_model import CEILING_S, LatencyModel
 from ie_serving.engines.run.program import Program, Read
-from ie_serving.engines.run.request import QueuedRequest, Shapes
 
 T = TypeVar("T")
 

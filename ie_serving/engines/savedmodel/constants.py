@@ -12,7 +12,7 @@ import numpy as np
 
 from ie_serving.core.values.errors import InvalidRequest
 from ie_serving.core.values.tensors import BY_NUMBER, Array
-from ie_serving.engines.savedmodel.frames import Place
+from ie_serving.engines.savedmodel.frames import NodeOutput
 from ie_serving.wire.protobuf.messages import Proto
 from ie_serving.wire.tfs.tensor_proto import decode_tensor
 
@@ -61,7 +61,7 @@ COMPUTES: Mapping[str, Compute] = MappingProxyType(
 """Functions that give the first output of an operation; they get the node for its attributes."""
 
 
-def constant(place: Place) -> Array | None:
+def constant(place: NodeOutput) -> Array | None:
     """Evaluate a place that depends only on constants; None where `COMPUTES` lacks an operation."""
     origin = place.origin()
     node = origin.node

@@ -15,13 +15,13 @@ from ie_serving.engines.savedmodel.example_features import (
     EXAMPLE_PARSERS,
     ExampleFeatures,
 )
-from ie_serving.engines.savedmodel.example_spec import ExampleSpec, Output
-from ie_serving.engines.savedmodel.frames import Frame, Key, Place, above
+from ie_serving.engines.savedmodel.example_spec import ExampleSpec, ParsedOutput
+from ie_serving.engines.savedmodel.frames import Frame, Key, NodeOutput, above
+from ie_serving.engines.savedmodel.sequence_examples import SequenceSpec
 from ie_serving.engines.savedmodel.sequence_features import (
     SEQUENCE_PARSERS,
     SequenceFeatures,
 )
-from ie_serving.engines.savedmodel.sequences import SequenceSpec
 from ie_serving.wire.protobuf.messages import Proto, TensorShapeProto
 
 PARSERS = EXAMPLE_PARSERS | SEQUENCE_PARSERS
@@ -45,7 +45,7 @@ class Parsing:
     given: dict[Key, str]
 
 
-def cut_examples(outputs: Sequence[Place]) -> list[Parsing]:
+def cut_examples(outputs: Sequence[NodeOutput]) -> list[Parsing]:
     """Cut out every ParseExample above `outputs` that reads an input.
 
     The host runs those that read another operation's output (`host/kernels_examples.py`).
@@ -53,7 +53,7 @@ def cut_examples(outputs: Sequence[Place]) -> list[Parsing]:
     Raises:
         LoadFailed: one has keys that are no constants, or is a ParseSequenceExample of no input.
     """
-    nodes: dict[tuple[int, str], Place] = {}
+    nodes: dict[tuple[int, str], NodeOutput] = {}
     for place in above(list(outputs)):
         if place.node is not None and place.node.op in PARSERS and _reads_input(place):
             nodes.setdefault((id(place.frame), place.node.name), place)
@@ -64,7 +64,7 @@ def cut_examples(outputs: Sequence[Place]) -> list[Parsing]:
     ]
 
 
-def _reads_input(place: Place) -> bool:
+def _reads_input(place: NodeOutput) -> bool:
     node = place.node
     source = place.frame.place(node.input[0]).origin().node
     if source.op in ("Placeholder", "PlaceholderWithDefault"):
@@ -121,7 +121,7 @@ def _is_scalar(placeholder: Proto) -> bool:
     return "shape" in placeholder.attr and not shape.unknown_rank and not shape.dim
 
 
-def _reference(frame: Frame, name: str, output: Output, number: int) -> str:
+def _reference(frame: Frame, name: str, output: ParsedOutput, number: int) -> str:
     """Write how nodes of the frame refer to an output, the `number`-th of the node."""
     if frame.parent is not None:
         return f"{name}:{output.group}:{output.index}"

@@ -7,7 +7,7 @@ from ie_serving.engines.savedmodel.example_spec import (
     Dense,
     ExampleSpec,
     Names,
-    Output,
+    ParsedOutput,
     Ragged,
     Sparse,
     is_default,
@@ -49,25 +49,25 @@ class ExampleFeatures(Parser):
             first_default = 2 + sparse + dense
         self.defaults = [self.value(first_default + i) for i in range(dense)]
 
-    def outputs(self, scalar: bool) -> Iterator[Output]:
+    def outputs(self, scalar: bool) -> Iterator[ParsedOutput]:
         """List the node's outputs in order."""
         yield from self._sparse_outputs(1 if scalar else 2)
         batch = () if scalar else (-1,)  # the number of Examples
         for at, dtype in enumerate(self.dense_types):
-            yield Output("dense_values", at, dtype.number, (*batch, *self.dense_shapes[at]))
+            yield ParsedOutput("dense_values", at, dtype.number, (*batch, *self.dense_shapes[at]))
         for at, dtype in enumerate(self.ragged_types):
-            yield Output("ragged_values", at, dtype.number, (-1,))
+            yield ParsedOutput("ragged_values", at, dtype.number, (-1,))
         for at, dtype in enumerate(self.split_types):
-            yield Output("ragged_row_splits", at, dtype.number, (-1,))
+            yield ParsedOutput("ragged_row_splits", at, dtype.number, (-1,))
 
-    def _sparse_outputs(self, rank: int) -> Iterator[Output]:
+    def _sparse_outputs(self, rank: int) -> Iterator[ParsedOutput]:
         # Not feature by feature: the node has the indices of all, then the values, then the shapes.
         for at, _ in enumerate(self.sparse_types):
-            yield Output("sparse_indices", at, DataType.INT64.number, (-1, rank))
+            yield ParsedOutput("sparse_indices", at, DataType.INT64.number, (-1, rank))
         for at, dtype in enumerate(self.sparse_types):
-            yield Output("sparse_values", at, dtype.number, (-1,))
+            yield ParsedOutput("sparse_values", at, dtype.number, (-1,))
         for at, _ in enumerate(self.sparse_types):
-            yield Output("sparse_shapes", at, DataType.INT64.number, (rank,))
+            yield ParsedOutput("sparse_shapes", at, DataType.INT64.number, (rank,))
 
     def spec(self, scalar: bool, names: Names) -> ExampleSpec:
         """Give the specification, with tensor names by output; "" for unused outputs.

@@ -23,7 +23,7 @@ Names = Mapping[tuple[str, int], str]
 
 
 @dataclass(frozen=True)
-class Output:
+class ParsedOutput:
     """One output of the node: its name and index, dtype and shape for a placeholder."""
 
     group: str

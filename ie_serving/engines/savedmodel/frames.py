@@ -110,7 +110,7 @@ class Frame:
         """Give the frames of the calls that have been looked into."""
         return list(self._calls.values())
 
-    def place(self, reference: str) -> "Place":
+    def place(self, reference: str) -> "NodeOutput":
         """Find the place that an input of a node refers to.
 
         Raises:
@@ -119,18 +119,18 @@ class Frame:
         # "^" marks a node that is only waited for.
         name, _, port = reference.removeprefix("^").partition(":")
         if name in self._arguments:
-            return Place(self, None, name, 0)
+            return NodeOutput(self, None, name, 0)
         if name not in self.nodes:
             raise LoadFailed(f"the graph refers to a node {name!r} that it lacks")
         output, _, index = port.rpartition(":")
-        return Place(self, self.nodes[name], output, int(index or 0))
+        return NodeOutput(self, self.nodes[name], output, int(index or 0))
 
-    def argument_source(self, name: str) -> "Place":
+    def argument_source(self, name: str) -> "NodeOutput":
         """Find the source of an argument at the call."""
         assert self.parent is not None
         return self.parent.place(self.call.input[self._arguments[name]])
 
-    def returned(self, index: int) -> "Place":
+    def returned(self, index: int) -> "NodeOutput":
         """Find the source of the function's output number `index`."""
         name = self._function.signature.output_arg[index].name
         return self.place(self._function.ret[name])
@@ -201,7 +201,7 @@ class Frame:
         own = f"{self._call_name}:output:{index}" if inside else f"{self._call_name}:{index}"
         return self.parent.give_out(own, dtype)
 
-    def outputs(self) -> Iterator[tuple[str, "Place"]]:
+    def outputs(self) -> Iterator[tuple[str, "NodeOutput"]]:
         """Give the outputs of the function, by their names; none for the graph itself."""
         arguments = self._function.signature.output_arg if self._function is not None else ()
         for argument in arguments:
@@ -236,7 +236,7 @@ class Frame:
         self._index()
 
 
-def standing_alone(library: Library, name: str) -> tuple[Frame, list[str], list["Place"]]:
+def standing_alone(library: Library, name: str) -> tuple[Frame, list[str], list["NodeOutput"]]:
     """Give a function that a loop or branch calls as a separate graph.
 
     Returns:
@@ -255,7 +255,7 @@ def standing_alone(library: Library, name: str) -> tuple[Frame, list[str], list[
 
 
 @dataclass(frozen=True)
-class Place:
+class NodeOutput:
     """One output of one node.
 
     Attributes:
@@ -270,7 +270,7 @@ class Place:
     output: str
     index: int
 
-    def sources(self) -> Iterator["Place"]:
+    def sources(self) -> Iterator["NodeOutput"]:
         """Give the places from which this one is computed directly."""
         if self.node is None:
             yield self.frame.argument_source(self.output)
@@ -281,7 +281,7 @@ class Place:
                 if not reference.startswith("^"):
                     yield self.frame.place(reference)
 
-    def origin(self) -> "Place":
+    def origin(self) -> "NodeOutput":
         """Follow calls, arguments and identities up to the node that computes the value."""
         place = self
         while place.node is None or place.node.op in CALLS or place.node.op in PASSES_ON:
@@ -298,7 +298,7 @@ class Place:
         return id(self.frame), name, self.output, self.index
 
 
-def above(places: list[Place]) -> Iterator[Place]:
+def above(places: list[NodeOutput]) -> Iterator[NodeOutput]:
     """Give the places from which `places` are computed, themselves included, each node once."""
     # A work list, since graphs are deeper than Python's recursion limit.
     seen: set[Key] = set()

@@ -7,7 +7,7 @@ writing nodes and their order; `host/resources.py` evaluates them.
 
 from collections.abc import Iterator
 
-from ie_serving.engines.savedmodel.frames import CALLS, Frame, Library, Place, above
+from ie_serving.engines.savedmodel.frames import CALLS, Frame, Library, NodeOutput, above
 from ie_serving.engines.savedmodel.state import WRITES, Functions
 from ie_serving.wire.protobuf.messages import Proto
 
@@ -24,7 +24,7 @@ Name = tuple[str, ...]
 """Of a resource: the names of the calls that lead to its node, and its own; or what it shares."""
 
 
-def name_of(resource: Place) -> Name:
+def name_of(resource: NodeOutput) -> Name:
     """Name a resource: the same for each node by which TensorFlow knows it.
 
     A graph of TensorFlow 1 that TensorFlow 2 saves again has each table in several functions; that
@@ -57,19 +57,19 @@ class Writes:
     """
 
     def __init__(self, frame: Frame, functions: Functions, root: str) -> None:
-        self.last: dict[Name, Place] = {}
+        self.last: dict[Name, NodeOutput] = {}
         """The node that writes each resource last."""
-        self._seen: dict[tuple[int, str, Name], Place | None] = {}
+        self._seen: dict[tuple[int, str, Name], NodeOutput | None] = {}
         for place in _in_order(frame, root) if root else ():
             read = place.sources() if place.node.op not in CALLS else ()
-            for resource in map(Place.origin, read):
+            for resource in map(NodeOutput.origin, read):
                 if _is_resource(resource):
                     key = (id(place.frame), place.node.name, name_of(resource))
                     self._seen[key] = self.last.get(name_of(resource))
             for resource in _written(place, functions):
                 self.last[name_of(resource)] = place
 
-    def seen_by(self, reader: Place | None, name: Name) -> Place | None:
+    def seen_by(self, reader: NodeOutput | None, name: Name) -> NodeOutput | None:
         """Give the node that wrote a resource last when `reader` ran; of others, last of all."""
         key = (id(reader.frame), reader.node.name, name) if reader is not None else None
         return self._seen[key] if key in self._seen else self.last.get(name)
@@ -92,12 +92,12 @@ class Initial:
         """Give the writes of the restore, by a walk over all variables."""
         return Writes(self._frame, self._functions, self._saver.restore_op_name)
 
-    def sets(self, place: Place) -> bool:
+    def sets(self, place: NodeOutput) -> bool:
         """Tell whether a place is a variable that holds something else than the checkpoint."""
         is_variable = place.node is not None and place.node.op in VARIABLES
         return is_variable and name_of(place) in self.writes.last
 
-    def is_of_version(self, restore: Place) -> bool:
+    def is_of_version(self, restore: NodeOutput) -> bool:
         """Tell whether a RestoreV2 reads the variables of the version, and no other file."""
         file = next(restore.sources()).origin().node.name
         return bool(file == self._saver.filename_tensor_name.partition(":")[0])
@@ -112,7 +112,7 @@ def _init_op(meta_graph: Proto) -> str:
     return next((str(node) for nodes in named for node in nodes), "")
 
 
-def _in_order(frame: Frame, root: str) -> Iterator[Place]:
+def _in_order(frame: Frame, root: str) -> Iterator[NodeOutput]:
     """Give every node that runs when the node `root` does, each after those it waits for."""
     entered: set[tuple[int, str]] = set()
     waiting = [(frame.place(root), False)]
@@ -126,11 +126,13 @@ def _in_order(frame: Frame, root: str) -> Iterator[Place]:
             # The last added is walked first: a function runs after all its arguments.
             if place.node.op in CALLS:
                 inner = place.frame.called(place.node)
-                waiting.extend((Place(inner, node, "", 0), False) for node in inner.nodes.values())
+                waiting.extend(
+                    (NodeOutput(inner, node, "", 0), False) for node in inner.nodes.values()
+                )
             waiting.extend((place.frame.place(each), False) for each in place.node.input)
 
 
-def _written(place: Place, functions: Functions) -> Iterator[Place]:
+def _written(place: NodeOutput, functions: Functions) -> Iterator[NodeOutput]:
     """Give the resources that a node writes; of a loop or a branch, all that it might write."""
     if place.node.op.startswith((*WRITES, *_FILLS)):
         sources = list(place.sources())[:1]
@@ -142,7 +144,7 @@ def _written(place: Place, functions: Functions) -> Iterator[Place]:
     yield from found or (each for each in above(sources) if _is_resource(each))
 
 
-def _resources(source: Place) -> Iterator[Place]:
+def _resources(source: NodeOutput) -> Iterator[NodeOutput]:
     """Give the resources behind a place, which may come through a branch or an assignment."""
     origin = source.origin()
     if _is_resource(origin):
@@ -153,5 +155,5 @@ def _resources(source: Place) -> Iterator[Place]:
             yield from _resources(each)
 
 
-def _is_resource(place: Place) -> bool:
+def _is_resource(place: NodeOutput) -> bool:
     return place.node is not None and place.node.op in RESOURCES

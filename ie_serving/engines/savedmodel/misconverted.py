@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from ie_serving.core.values.errors import LoadFailed
 from ie_serving.engines.savedmodel.constants import held
-from ie_serving.engines.savedmodel.frames import CALLS, Library, Place
+from ie_serving.engines.savedmodel.frames import CALLS, Library, NodeOutput
 from ie_serving.wire.protobuf.messages import Proto
 
 Nodes = Mapping[str, Proto]
@@ -34,7 +34,7 @@ _LOOKED_AT = ("TensorList", "TensorArray", _POOL)
 """How all operations begin that are looked at here."""
 
 
-def check_graph(meta_graph: Proto, library: Library, places: Iterable[Place]) -> None:
+def check_graph(meta_graph: Proto, library: Library, places: Iterable[NodeOutput]) -> None:
     """Refuse a graph that would be converted wrongly.
 
     Args:
@@ -100,7 +100,7 @@ def check_shape(alias: str, declared: Sequence[int] | None, got: Sequence[int] |
         )
 
 
-def _reached(library: Library, places: Iterable[Place]) -> Iterator[tuple[Proto, Nodes]]:
+def _reached(library: Library, places: Iterable[NodeOutput]) -> Iterator[tuple[Proto, Nodes]]:
     """Give the nodes of `places`, and of the bodies of their loops, each with those beside it."""
     named: set[str] = set()
     for place in places:

@@ -10,8 +10,8 @@ from ie_serving.core.values.errors import ServingError
 from ie_serving.core.values.tensors import Array, Signature
 from ie_serving.engines.run.program import Runs
 from ie_serving.engines.savedmodel.example_spec import ExampleSpec
-from ie_serving.engines.savedmodel.examples import parse
-from ie_serving.engines.savedmodel.sequences import SequenceSpec, parse_sequences
+from ie_serving.engines.savedmodel.sequence_examples import SequenceSpec, parse_sequences
+from ie_serving.engines.savedmodel.serialized_examples import parse
 
 T = TypeVar("T")
 

@@ -29,7 +29,7 @@ from ie_serving.core.values.tensors import SERVING_DEFAULT, Array, DataType
 from ie_serving.engines.savedmodel.constants import constant
 from ie_serving.engines.savedmodel.cut_examples import PARSERS, Parsing, cut_examples
 from ie_serving.engines.savedmodel.file import FILE, TAG, Declared, TensorInfo
-from ie_serving.engines.savedmodel.frames import Frame, Library, Place, above
+from ie_serving.engines.savedmodel.frames import Frame, Library, NodeOutput, above
 from ie_serving.engines.savedmodel.numbered import (
     has_others_than_first,
     number_outputs,
@@ -72,7 +72,7 @@ class Prepared:
     echoes: dict[str, str] = field(default_factory=dict)
     repeats: dict[str, str] = field(default_factory=dict)
     defaults: dict[str, Array] = field(default_factory=dict)
-    above: list[Place] = field(default_factory=list)
+    above: list[NodeOutput] = field(default_factory=list)
     graph_def: Proto | None = None
 
     @property
@@ -157,7 +157,7 @@ def _full(tensor: str) -> str:
     return tensor if ":" in tensor else f"{tensor}:0"
 
 
-def _is_constant(place: Place, fed_nodes: set[str]) -> bool:
+def _is_constant(place: NodeOutput, fed_nodes: set[str]) -> bool:
     for source in _deciding([place]):
         node = source.node
         if node is None:
@@ -170,7 +170,7 @@ def _is_constant(place: Place, fed_nodes: set[str]) -> bool:
     return True
 
 
-def _deciding(places: list[Place]) -> list[Place]:
+def _deciding(places: list[NodeOutput]) -> list[NodeOutput]:
     """Give the sources of values, and of the conditions that select their branches.
 
     A constant in a branch of TensorFlow 1 has no inputs, and only waits for its branch.

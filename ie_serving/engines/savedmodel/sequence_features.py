@@ -7,13 +7,13 @@ from ie_serving.engines.savedmodel.example_spec import (
     Dense,
     ExampleSpec,
     Names,
-    Output,
+    ParsedOutput,
     Ragged,
     Sparse,
     is_default,
 )
 from ie_serving.engines.savedmodel.parser import Parser
-from ie_serving.engines.savedmodel.sequences import DenseList, RaggedList, SequenceSpec
+from ie_serving.engines.savedmodel.sequence_examples import DenseList, RaggedList, SequenceSpec
 from ie_serving.wire.protobuf.messages import Proto
 
 SEQUENCE_PARSERS = frozenset(
@@ -90,7 +90,7 @@ class SequenceFeatures(Parser):
         empty = self.keys(1)
         return [key in empty for key in keys]
 
-    def outputs(self, scalar: bool) -> Iterator[Output]:
+    def outputs(self, scalar: bool) -> Iterator[ParsedOutput]:
         """List the node's outputs in order."""
         batch = () if scalar else (-1,)
         yield from self._sparse_outputs("context_sparse", 1 + len(batch))
@@ -101,31 +101,33 @@ class SequenceFeatures(Parser):
         yield from self._dense_outputs("feature_list", (*batch, -1), "feature_list_dense_shapes")
         if self.node.op != "ParseSingleSequenceExample":
             for at, _ in enumerate(self._types["feature_list_dense"]):
-                yield Output("feature_list_dense_lengths", at, _INT64, batch)
+                yield ParsedOutput("feature_list_dense_lengths", at, _INT64, batch)
         if self.node.op == "ParseSequenceExampleV2":
             parts = ("values", "outer_splits", "inner_splits")
             yield from self._ragged_outputs("feature_list_ragged", parts)
 
-    def _sparse_outputs(self, group: str, rank: int) -> Iterator[Output]:
+    def _sparse_outputs(self, group: str, rank: int) -> Iterator[ParsedOutput]:
         for at, _ in enumerate(self._types[group]):
-            yield Output(f"{group}_indices", at, _INT64, (-1, rank))
+            yield ParsedOutput(f"{group}_indices", at, _INT64, (-1, rank))
         for at, dtype in enumerate(self._types[group]):
-            yield Output(f"{group}_values", at, dtype.number, (-1,))
+            yield ParsedOutput(f"{group}_values", at, dtype.number, (-1,))
         for at, _ in enumerate(self._types[group]):
-            yield Output(f"{group}_shapes", at, _INT64, (rank,))
+            yield ParsedOutput(f"{group}_shapes", at, _INT64, (rank,))
 
-    def _dense_outputs(self, side: str, before: tuple[int, ...], shapes: str) -> Iterator[Output]:
+    def _dense_outputs(
+        self, side: str, before: tuple[int, ...], shapes: str
+    ) -> Iterator[ParsedOutput]:
         group = f"{side}_dense"
         for at, shape in enumerate(self.shapes(shapes)):
             dtype = self._types[group][at]
-            yield Output(f"{group}_values", at, dtype.number, (*before, *shape))
+            yield ParsedOutput(f"{group}_values", at, dtype.number, (*before, *shape))
 
-    def _ragged_outputs(self, group: str, parts: tuple[str, ...]) -> Iterator[Output]:
+    def _ragged_outputs(self, group: str, parts: tuple[str, ...]) -> Iterator[ParsedOutput]:
         splits = self.types(f"{group}_split_types")
         for part in parts:
             for at, dtype in enumerate(self._types[group]):
                 number = dtype.number if part == "values" else splits[at].number
-                yield Output(f"{group}_{part}", at, number, (-1,))
+                yield ParsedOutput(f"{group}_{part}", at, number, (-1,))
 
     def spec(self, scalar: bool, names: Names) -> SequenceSpec:
         """Give the specification, with tensor names by output; "" for unused outputs."""

@@ -17,8 +17,8 @@ from ie_serving.engines.run.program import CompiledPrograms
 from ie_serving.engines.sklearn.files import LIBRARY, read
 from ie_serving.engines.sklearn.jobs import bound_jobs
 from ie_serving.engines.tabular import form as tabular
-from ie_serving.engines.tabular.form import LABEL, PROBABILITIES, Form, Specs, Y
-from ie_serving.engines.tabular.model import compiled
+from ie_serving.engines.tabular.compiled import compiled
+from ie_serving.engines.tabular.form import LABEL, PROBABILITIES, Specs, TensorForm, Y
 
 # The matrix of a request has no names; its columns are taken in the order of the training.
 warnings.filterwarnings("ignore", message="X does not have valid feature names")
@@ -31,7 +31,7 @@ def load(file: Path, options: EngineOptions) -> CompiledPrograms:
     bound_jobs(estimator)
     inputs = declared.specs(options, declared.INPUTS) or _matrix(estimator)
     feed = _frame if len(inputs) > 1 else _only
-    form = Form(inputs, *_outputs(estimator, inputs, feed))
+    form = TensorForm(inputs, *_outputs(estimator, inputs, feed))
     predict = partial(_predict, estimator, form, feed)
     return compiled(form, predict, options, library=LIBRARY)
 
@@ -90,7 +90,7 @@ def _tried(estimator: Any, inputs: Specs, feed: Any) -> Array:  # noqa: ANN401
         raise LoadFailed(f"the {name} fails on a row of zeros: {one_line(error)}") from error
 
 
-def _predict(estimator: Any, form: Form, feed: Any, inputs: Mapping[str, Array]) -> Any:  # noqa: ANN401
+def _predict(estimator: Any, form: TensorForm, feed: Any, inputs: Mapping[str, Array]) -> Any:  # noqa: ANN401
     given = feed(inputs)
     name = LABEL if LABEL in form.outputs else Y
     outputs = {name: estimator.predict(given)}

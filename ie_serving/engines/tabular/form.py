@@ -35,7 +35,7 @@ Specs = Mapping[str, TensorSpec]
 
 
 @dataclass(frozen=True)
-class Form:
+class TensorForm:
     """Tensors of a model.
 
     Attributes:

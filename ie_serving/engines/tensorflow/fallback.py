@@ -40,7 +40,7 @@ class TensorFlowFallback:
         if util.find_spec(LIBRARY) is None:
             lacking = f"; TensorFlow would run it, and is not installed: {INSTALL}"
             return [], [*others, *(_with(each, lacking) for each in able)]
-        from ie_serving.engines.tensorflow import program
+        from ie_serving.engines.tensorflow import tensorflow_program as program
 
         taken, refused = program.serve(directory, able, options, self._starts)
         return taken, [*others, *refused]

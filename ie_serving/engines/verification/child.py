@@ -24,9 +24,9 @@ from typing import BinaryIO, TextIO
 from ie_serving.core.values.tensors import Array
 from ie_serving.engines.base import CompiledModel
 from ie_serving.engines.generated import (
+    GeneratedRequest,
     Guess,
-    Kind,
-    Request,
+    ValueKind,
     guesses,
     is_float,
     requests,
@@ -37,7 +37,7 @@ from ie_serving.engines.openvino.reading.formats import ONNX
 from ie_serving.engines.verification.comparison import Answers, Comparison, has_time
 from ie_serving.engines.verification.locating import LOCATE_S, first_different
 from ie_serving.engines.verification.references import BY_SUFFIX, Reference, Refused
-from ie_serving.engines.verification.verdict import MORE_SHARE, OPENVINO, Findings, Task
+from ie_serving.engines.verification.verdict import MORE_SHARE, OPENVINO, ComparisonTask, Findings
 
 IDLE_S = 10
 """Seconds without a model after which the process ends: a start costs half a second."""
@@ -67,7 +67,7 @@ class _Steps:
         self._skipped = skipped
         self._number = 0
 
-    def begin(self, engine: str, request: Request) -> bool:
+    def begin(self, engine: str, request: GeneratedRequest) -> bool:
         """Say that an engine is asked; False for what has ended a process before."""
         self._number += 1
         if self._number in self._skipped:
@@ -82,7 +82,9 @@ def say(out: TextIO, line: Mapping[str, object]) -> None:
     print(json.dumps(line), file=out, flush=True)
 
 
-def compare(task: Task, steps: _Steps) -> tuple[Findings | Answers, Request | None]:
+def compare(
+    task: ComparisonTask, steps: _Steps
+) -> tuple[Findings | Answers, GeneratedRequest | None]:
     """Compare the engines on requests that are made up for the model.
 
     Returns:
@@ -115,9 +117,9 @@ def compare(task: Task, steps: _Steps) -> tuple[Findings | Answers, Request | No
     return _all(task, guessed, steps)
 
 
-def _compiled(task: Task, file: Path) -> CompiledModel:
+def _compiled(task: ComparisonTask, file: Path) -> CompiledModel:
     # Here, since the reference may refuse the file before, and is imported faster.
-    from ie_serving.engines.openvino.compiling.engine import OpenVinoEngine
+    from ie_serving.engines.openvino.compiling.openvino_engine import OpenVinoEngine
 
     own = task.options.of(OpenVinoOptions)
     own = replace(own, plugin_config={**PLAIN, **own.plugin_config})
@@ -129,7 +131,7 @@ def _compiled(task: Task, file: Path) -> CompiledModel:
     return OpenVinoEngine(detours=detours).compile(file.parent, options)
 
 
-Answered = tuple[Guess, Request, Mapping[str, Array]]
+Answered = tuple[Guess, GeneratedRequest, Mapping[str, Array]]
 """A guess, the request that was made of it, and the reference's outputs."""
 
 
@@ -164,9 +166,9 @@ def _answers(
     return Answers(reference.release, reference.tensors, answered)
 
 
-def _finite(reference: Reference, guess: Guess) -> Sequence[Request]:
+def _finite(reference: Reference, guess: Guess) -> Sequence[GeneratedRequest]:
     """Give further requests of finite values for a large model; none where each is large, too."""
-    found = [each for each in requests(reference.inputs, guess) if each.kind is Kind.FINITE]
+    found = [each for each in requests(reference.inputs, guess) if each.kind is ValueKind.FINITE]
     size = sum(array.nbytes for each in found for array in each.inputs.values())
     return found if size < MOST_BYTES else ()
 
@@ -176,7 +178,9 @@ def _is_alike(one: Guess, other: Guess) -> bool:
     return (one.integers, one.parameters) == (other.integers, other.parameters)
 
 
-def _answer(reference: Reference, request: Request, steps: _Steps) -> Mapping[str, Array] | None:
+def _answer(
+    reference: Reference, request: GeneratedRequest, steps: _Steps
+) -> Mapping[str, Array] | None:
     """Give the reference's outputs; None where it refuses the request."""
     if not steps.begin(reference.library, request):
         return None
@@ -187,11 +191,11 @@ def _answer(reference: Reference, request: Request, steps: _Steps) -> Mapping[st
 
 
 def _all(
-    task: Task, guessed: Sequence[tuple[Reference, Sequence[Answered]]], steps: _Steps
-) -> tuple[Findings, Request | None]:
+    task: ComparisonTask, guessed: Sequence[tuple[Reference, Sequence[Answered]]], steps: _Steps
+) -> tuple[Findings, GeneratedRequest | None]:
     """Compare here, within the limit of time; at least one request of each signature."""
     found = Findings(guessed[0][0].release)
-    shows: Request | None = None
+    shows: GeneratedRequest | None = None
     with closing(_compiled(task, task.file)) as model:
         until = time.perf_counter() + ASKED_S
         for reference, taken in guessed:
@@ -230,11 +234,11 @@ def main(given: BinaryIO, out: TextIO) -> None:
     """Compare models until nothing comes for a while, or the server has gone."""
     while select.select([given], [], [], IDLE_S)[0]:
         try:
-            task: Task = pickle.load(given)
+            task: ComparisonTask = pickle.load(given)
         except EOFError:
             return
         found: Findings | Answers
-        shows: Request | None = None
+        shows: GeneratedRequest | None = None
         signal.alarm(task.limit_s)
         try:
             found, shows = compare(task, _Steps(out, task.skipped))
@@ -252,7 +256,7 @@ def _line(found: Findings | Answers, *, goes_on: bool = False) -> Mapping[str, o
     return {"found": pickle.dumps(found).hex(), "goes_on": goes_on}
 
 
-def _located(task: Task, found: Findings, shows: Request) -> Findings:
+def _located(task: ComparisonTask, found: Findings, shows: GeneratedRequest) -> Findings:
     """Add to the findings which operation differs first; the server has them already."""
     signal.alarm(LOCATE_S)
     opened = BY_SUFFIX[ONNX].opened
@@ -261,7 +265,7 @@ def _located(task: Task, found: Findings, shows: Request) -> Findings:
     except Exception:  # it is more than was asked for
         return found
     if first:
-        found.differs[Kind.FINITE] += f"; the first operation that differs is {first}"
+        found.differs[ValueKind.FINITE] += f"; the first operation that differs is {first}"
     return found
 
 

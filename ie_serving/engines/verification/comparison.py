@@ -11,7 +11,7 @@ from typing import NamedTuple
 from ie_serving.core.values.errors import LoadFailed, ServingError
 from ie_serving.core.values.tensors import SERVING_DEFAULT, Array, Signature
 from ie_serving.engines.base import CompiledModel
-from ie_serving.engines.generated import Kind, Request
+from ie_serving.engines.generated import GeneratedRequest, ValueKind
 from ie_serving.engines.layers import own_loop
 from ie_serving.engines.layers.joining import copies
 from ie_serving.engines.verification.verdict import Findings, differences
@@ -70,7 +70,7 @@ class Answers:
 
     release: str
     tensors: Tensors
-    answered: list[tuple[Request, Mapping[str, Array]]]
+    answered: list[tuple[GeneratedRequest, Mapping[str, Array]]]
 
     def compared_with(self, model: CompiledModel, most_s: float) -> Findings:
         """Ask `model` the same: the first, and others that fit into some seconds. Blocking."""
@@ -103,7 +103,7 @@ class Comparison:
         found: Findings,
         tensors: Tensors,
         model: CompiledModel,
-        begins: Callable[[Request], bool] = lambda request: True,
+        begins: Callable[[GeneratedRequest], bool] = lambda request: True,
     ) -> None:
         self._model = model
         self._signature = model.signatures[tensors.signature]
@@ -111,12 +111,12 @@ class Comparison:
         self._names = tensors.names_of(self._signature)
         self._begins = begins
         self.found = found
-        self.shows: Request | None = None
+        self.shows: GeneratedRequest | None = None
         taken = self._signature.ignored.union(self._names.inputs.values())
         if dropped := tensors.inputs - taken:
             self.found.refused = f'OpenVINO drops input "{min(dropped)}"'
 
-    def compare(self, request: Request, expected: Mapping[str, Array]) -> None:
+    def compare(self, request: GeneratedRequest, expected: Mapping[str, Array]) -> None:
         """Ask one request, and compare the outputs with those of the second engine."""
         if not self._begins(request):
             return
@@ -125,22 +125,22 @@ class Comparison:
         except ServingError as error:
             if "bad_alloc" in str(error):
                 raise MemoryError from error
-            if request.kind is Kind.FINITE and not self.found.refused:
+            if request.kind is ValueKind.FINITE and not self.found.refused:
                 self.found.refused = f"{request}: {error}"
             return
         self.found.asked += 1
         named = {alias: expected[name] for alias, name in self._names.outputs.items()}
         if text := differences(found, named, self._precision):
             self.found.differs.setdefault(request.kind, f"{request}: {text}")
-            if request.kind is Kind.FINITE and self.shows is None:
+            if request.kind is ValueKind.FINITE and self.shows is None:
                 self.shows = request
 
-    def outputs_of(self, request: Request) -> Mapping[str, Array]:
+    def outputs_of(self, request: GeneratedRequest) -> Mapping[str, Array]:
         """Give the model's outputs under their names in the file. Raises: ServingError."""
         found = self._infer(request)
         return {name: found[alias] for alias, name in self._names.outputs.items()}
 
-    def _infer(self, request: Request) -> Mapping[str, Array]:
+    def _infer(self, request: GeneratedRequest) -> Mapping[str, Array]:
         names = self._names.inputs
         inputs = {name: request.inputs[names[name]] for name in self._signature.inputs}
         return own_loop.run(self._model.infer(self._signature, inputs, copies))

@@ -13,8 +13,8 @@ import numpy as np
 from ie_serving.core.values.errors import InvalidTensor, LoadFailed
 from ie_serving.core.values.tensors import Array, Signature
 from ie_serving.engines.base import CompiledModel
-from ie_serving.engines.generated import Kind
-from ie_serving.engines.layers.base import Layer
+from ie_serving.engines.generated import ValueKind
+from ie_serving.engines.layers.layer import Layer
 from ie_serving.engines.run.on_demand import OnDemand
 
 T = TypeVar("T")
@@ -41,7 +41,7 @@ class HandingOver(Layer):
     """
 
     def __init__(
-        self, inner: CompiledModel, kinds: Collection[Kind], reads: Open | None, cause: str
+        self, inner: CompiledModel, kinds: Collection[ValueKind], reads: Open | None, cause: str
     ) -> None:
         super().__init__(inner)
         self._is_odd = _test_of(kinds)
@@ -98,15 +98,15 @@ class HandingOver(Layer):
         super().close()
 
 
-def _test_of(kinds: Collection[Kind]) -> Callable[[Array], bool]:
+def _test_of(kinds: Collection[ValueKind]) -> Callable[[Array], bool]:
     """Make the test for values of these kinds."""
-    is_extreme = _is_least if Kind.LEAST in kinds else _is_extreme
-    floats = _FLOATS.get((Kind.NAN in kinds, Kind.INFINITE in kinds))
-    integers = not {Kind.EXTREME, Kind.LEAST}.isdisjoint(kinds)
+    is_extreme = _is_least if ValueKind.LEAST in kinds else _is_extreme
+    floats = _FLOATS.get((ValueKind.NAN in kinds, ValueKind.INFINITE in kinds))
+    integers = not {ValueKind.EXTREME, ValueKind.LEAST}.isdisjoint(kinds)
 
     def is_odd(array: Array) -> bool:
         if not array.size:
-            return Kind.EMPTY in kinds
+            return ValueKind.EMPTY in kinds
         if array.dtype.kind == "f":
             return floats is not None and floats(array)
         return integers and array.dtype.kind in "iu" and array.itemsize >= 4 and is_extreme(array)

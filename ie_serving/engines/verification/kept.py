@@ -19,7 +19,7 @@ from ie_serving import __version__
 from ie_serving.core.values.digests import crc32_of
 from ie_serving.core.values.hints import Hint
 from ie_serving.engines.base import EngineOptions
-from ie_serving.engines.generated import Kind
+from ie_serving.engines.generated import ValueKind
 from ie_serving.engines.verification.verdict import Findings
 from ie_serving.telemetry.log.logs import Event
 
@@ -90,12 +90,12 @@ class Verdicts:
 _BY_KIND = ("differs", "crashed")
 
 
-def _named(found: dict[Kind, str]) -> dict[str, str]:
+def _named(found: dict[ValueKind, str]) -> dict[str, str]:
     return {kind.name: text for kind, text in found.items()}
 
 
 def _findings(fields: dict[str, object]) -> Findings:
-    kinds = {name: {Kind[k]: text for k, text in fields[name].items()} for name in _BY_KIND}  # type: ignore[attr-defined]
+    kinds = {name: {ValueKind[k]: text for k, text in fields[name].items()} for name in _BY_KIND}  # type: ignore[attr-defined]
     return Findings(**{**fields, **kinds})  # type: ignore[arg-type]
 
 

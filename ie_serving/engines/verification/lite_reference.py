@@ -15,7 +15,7 @@ from ai_edge_litert.interpreter import Interpreter, OpResolverType
 
 from ie_serving.core.values.errors import LoadFailed
 from ie_serving.core.values.tensors import BY_NUMPY, Array
-from ie_serving.engines.generated import Dim, Input
+from ie_serving.engines.generated import Dim, GeneratedInput
 from ie_serving.engines.openvino.reading.lite_signatures import LiteSignature, signatures_of
 from ie_serving.engines.verification.comparison import Tensors, without_port
 from ie_serving.engines.verification.references import Refused
@@ -100,7 +100,7 @@ def _by_name(details: Any) -> Mapping[str, Any]:  # noqa: ANN401  a list, or by 
     return {without_port(each["name"]): each for each in found}
 
 
-def _input(name: str, details: Any) -> Input:  # noqa: ANN401
+def _input(name: str, details: Any) -> GeneratedInput:  # noqa: ANN401
     dims: list[Dim] = [int(size) for size in details["shape"]]
     for place, size in enumerate(details["shape_signature"]):
         if size < 0:
@@ -108,7 +108,7 @@ def _input(name: str, details: Any) -> Input:  # noqa: ANN401
     dtype = BY_NUMPY.get(np.dtype(details["dtype"]))
     if dtype is None:
         raise LoadFailed(f'{LIBRARY} takes {details["dtype"]} for input "{name}"')
-    return Input(name, dtype, tuple(dims))
+    return GeneratedInput(name, dtype, tuple(dims))
 
 
 def _is_quantized(whole: Any) -> bool:  # noqa: ANN401

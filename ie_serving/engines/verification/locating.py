@@ -11,11 +11,11 @@ from pathlib import Path
 from ie_serving.core.runtime.scratch import Scratch
 from ie_serving.core.values.tensors import Array
 from ie_serving.engines.base import CompiledModel
-from ie_serving.engines.generated import Request
+from ie_serving.engines.generated import GeneratedRequest
 from ie_serving.engines.onnx_file import Node, steps, with_outputs
 from ie_serving.engines.verification.comparison import Comparison
 from ie_serving.engines.verification.references import Reference
-from ie_serving.engines.verification.verdict import Findings, Task, differences
+from ie_serving.engines.verification.verdict import ComparisonTask, Findings, differences
 
 LOCATE_S = 5
 """Seconds after which the process that looks for the operation is ended; the verdict stays."""
@@ -29,8 +29,8 @@ NO_TENSORS = frozenset(
 
 
 def first_different(
-    task: Task,
-    request: Request,
+    task: ComparisonTask,
+    request: GeneratedRequest,
     opened: Callable[[Path], Sequence[Reference]],
     compiled: Callable[[Path], CompiledModel],
 ) -> str:

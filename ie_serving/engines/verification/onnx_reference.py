@@ -7,10 +7,10 @@ import onnxruntime
 
 from ie_serving.core.values.errors import LoadFailed
 from ie_serving.core.values.tensors import Array, TensorSpec
-from ie_serving.engines.generated import Dim, Input
+from ie_serving.engines.generated import Dim, GeneratedInput
 from ie_serving.engines.onnxruntime.driver import EXACT_SUMS, LIBRARY, one_line
-from ie_serving.engines.onnxruntime.session import Failure, SessionRequest
-from ie_serving.engines.onnxruntime.specs import Node, input_specs, outputs_of
+from ie_serving.engines.onnxruntime.session import SessionFailure, SessionRequest
+from ie_serving.engines.onnxruntime.specs import SessionNode, input_specs, outputs_of
 from ie_serving.engines.verification.comparison import Tensors
 from ie_serving.engines.verification.references import Refused
 
@@ -53,17 +53,17 @@ class OnnxReference:
         try:
             self._request.fill(inputs)
             return self._request.run()
-        except Failure as error:
+        except SessionFailure as error:
             if "bad_alloc" in str(error) or "allocate memory" in str(error):
                 raise MemoryError from error
             raise Refused(str(error)) from error
 
 
-def _input(node: Node, spec: TensorSpec) -> Input:
-    return Input(node.name, spec.dtype, tuple(_dims(node)))
+def _input(node: SessionNode, spec: TensorSpec) -> GeneratedInput:
+    return GeneratedInput(node.name, spec.dtype, tuple(_dims(node)))
 
 
-def _dims(node: Node) -> Iterator[Dim]:
+def _dims(node: SessionNode) -> Iterator[Dim]:
     for place, size in enumerate(node.shape or ()):
         # A dimension without a name is alone.
         yield size if isinstance(size, int | str) and size != "" else f"{node.name}[{place}]"

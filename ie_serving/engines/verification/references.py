@@ -10,7 +10,7 @@ from typing import Protocol, cast
 
 from ie_serving.core.values.errors import ServingError
 from ie_serving.core.values.tensors import Array
-from ie_serving.engines.generated import Input
+from ie_serving.engines.generated import GeneratedInput
 from ie_serving.engines.onnxruntime import driver as onnxruntime
 from ie_serving.engines.openvino.reading.formats import ONNX, TFLITE
 from ie_serving.engines.verification.comparison import Tensors
@@ -34,7 +34,7 @@ class Reference(Protocol):
 
     library: str
     release: str
-    inputs: Sequence[Input]
+    inputs: Sequence[GeneratedInput]
     tensors: Tensors
 
     def run(self, inputs: Mapping[str, Array]) -> Mapping[str, Array]:

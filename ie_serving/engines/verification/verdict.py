@@ -9,7 +9,7 @@ import numpy as np
 from ie_serving.core.values.difference import difference
 from ie_serving.core.values.tensors import Array
 from ie_serving.engines.base import EngineOptions
-from ie_serving.engines.generated import Kind
+from ie_serving.engines.generated import ValueKind
 
 RTOL, SHARE = 1e-3, 1e-4
 """Tolerance of floats in f32: of each number, and of the greatest number of its output. Sums of
@@ -30,7 +30,7 @@ nearly equal scores follow the rounding of the scores."""
 
 
 @dataclass(frozen=True)
-class Task:
+class ComparisonTask:
     """One model to compare.
 
     Attributes:
@@ -72,9 +72,9 @@ class Findings:
 
     reference: str = ""
     asked: int = 0
-    differs: dict[Kind, str] = field(default_factory=dict)
+    differs: dict[ValueKind, str] = field(default_factory=dict)
     refused: str = ""
-    crashed: dict[Kind, str] = field(default_factory=dict)
+    crashed: dict[ValueKind, str] = field(default_factory=dict)
     cut_off: bool = False
     why_not: str = ""
 

@@ -16,9 +16,9 @@ from typing import Any
 from ie_serving.core.runtime.scratch import Scratch
 from ie_serving.core.runtime.spare_cpu import SPARE_CPU
 from ie_serving.engines.base import EngineOptions
-from ie_serving.engines.generated import Kind
+from ie_serving.engines.generated import ValueKind
 from ie_serving.engines.verification.comparison import Answers
-from ie_serving.engines.verification.verdict import OPENVINO, Findings, Task
+from ie_serving.engines.verification.verdict import OPENVINO, ComparisonTask, Findings
 
 # As a kernel's process: the path as this process has it, and nothing of the working directory.
 COMMAND = (
@@ -61,7 +61,7 @@ class Verifier:
             child = _Child()
         scratch = Scratch()
         try:
-            return _compared(child, Task(file, options, large, LIMIT_S, scratch.path))
+            return _compared(child, ComparisonTask(file, options, large, LIMIT_S, scratch.path))
         finally:
             scratch.close()
             self._idle.append(child)
@@ -72,8 +72,8 @@ class Verifier:
             self._idle.pop().kill()
 
 
-def _compared(child: "_Child", task: Task) -> Findings | Answers:
-    crashed: dict[Kind, str] = {}
+def _compared(child: "_Child", task: ComparisonTask) -> Findings | Answers:
+    crashed: dict[ValueKind, str] = {}
     for _ in range(MOST_DEATHS):
         last, found = child.asked(task)
         if isinstance(found, Findings):
@@ -85,7 +85,7 @@ def _compared(child: "_Child", task: Task) -> Findings | Answers:
             continue  # it ended for want of models while this one was handed over
         if not last or -code not in CRASHES:
             return Findings(why_not=_why_not(code, said), crashed=crashed)
-        kind, text = Kind[last["kind"]], f"{last['engine']} ended its process"
+        kind, text = ValueKind[last["kind"]], f"{last['engine']} ended its process"
         if kind not in crashed or last["engine"] == OPENVINO:
             how = signal.Signals(-code).name
             crashed[kind] = f"{text} by {how}: {last['request']}"
@@ -99,7 +99,7 @@ class _Child:
     def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None
 
-    def asked(self, task: Task) -> tuple[Mapping[str, Any], Findings | Answers | None]:
+    def asked(self, task: ComparisonTask) -> tuple[Mapping[str, Any], Findings | Answers | None]:
         """Hand one task over; give the last step that was begun, and what was found."""
         process = self._running()
         last: Mapping[str, Any] = {}

@@ -16,8 +16,8 @@ from ie_serving.engines.run.function import needed, reading
 from ie_serving.engines.run.program import CompiledPrograms
 from ie_serving.engines.run.threads import threads
 from ie_serving.engines.tabular import form as tabular
-from ie_serving.engines.tabular.form import Form, X, Y
-from ie_serving.engines.tabular.model import compiled
+from ie_serving.engines.tabular.compiled import compiled
+from ie_serving.engines.tabular.form import TensorForm, X, Y
 from ie_serving.engines.tabular.scores import labelled
 from ie_serving.engines.xgboost.ubjson import check_whole
 
@@ -63,7 +63,7 @@ def _described(
     booster: Any,  # noqa: ANN401
     *,
     as_library: bool,
-) -> tuple[Form, Any]:
+) -> tuple[TensorForm, Any]:
     """Describe a booster, and give what computes its outputs."""
     # A booster does not tell its objective; its configuration, as JSON, does.
     learner = json.loads(booster.save_config())["learner"]
@@ -75,11 +75,11 @@ def _described(
     if objective in (BINARY, SOFTMAX, SOFTPROB) and not as_library:
         classes = max(int(learner["learner_model_param"]["num_class"]), 2)
         outputs = tabular.classified(DataType.INT64, DataType.FP32, classes)
-        form = Form(inputs, outputs, tabular.names_of(range(classes)))
+        form = TensorForm(inputs, outputs, tabular.names_of(range(classes)))
         return form, lambda given: labelled(run(given[X]))
     # One row of zeros, since an objective does not say how many values a row gets.
     sample = run(np.zeros((1, booster.num_features()), np.float32))
-    form = Form(inputs, tabular.values(DataType.FP32, *sample.shape[1:]))
+    form = TensorForm(inputs, tabular.values(DataType.FP32, *sample.shape[1:]))
     return form, partial(_values, run)
 
 

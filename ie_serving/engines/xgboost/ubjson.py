@@ -20,14 +20,14 @@ INTEGERS = b"iUIlL"
 def check_whole(content: bytes, file: str) -> None:
     """Refuse what ends before its lengths say so. Raises: LoadFailed."""
     try:
-        end = _Reader(content).value(0)
+        end = _UbjsonReader(content).value(0)
     except (IndexError, ValueError, RecursionError) as error:
         raise LoadFailed(f"{file} is damaged or was cut: {error or 'nested too deeply'}") from error
     if end != len(content):
         raise LoadFailed(f"{file} is damaged: {len(content) - end} bytes follow its end")
 
 
-class _Reader:
+class _UbjsonReader:
     """Finds where each value ends. Raises: IndexError, ValueError."""
 
     def __init__(self, content: bytes) -> None:

@@ -25,8 +25,8 @@ from ie_serving.models.version.states import (
     NOT_LOADED,
     SETTLED,
     Event,
-    Stage,
     VersionLife,
+    VersionStage,
 )
 from ie_serving.storage.retry import PASSING
 from ie_serving.telemetry.log import logs
@@ -41,7 +41,7 @@ Work = Coroutine[Any, Any, None]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Rules:
+class LoadRules:
     """How all versions of one model are loaded and unloaded.
 
     Attributes:
@@ -87,7 +87,7 @@ class VersionControl:
         "_tried",
     )
 
-    def __init__(self, candidate: Candidate, loader: Loader, rules: Rules) -> None:
+    def __init__(self, candidate: Candidate, loader: Loader, rules: LoadRules) -> None:
         self._life = VersionLife(candidate.version)
         self._candidate = candidate
         self._loader = loader
@@ -120,7 +120,7 @@ class VersionControl:
     @property
     def servable(self) -> Servable | None:
         """The servable that answers requests, while the version serves."""
-        if self._loaded is None or self._life.stage is not Stage.SERVING:
+        if self._loaded is None or self._life.stage is not VersionStage.SERVING:
             return None
         return self._loaded.servable
 
@@ -161,7 +161,7 @@ class VersionControl:
     @property
     def retry_at(self) -> float | None:
         """When a failed version is tried again, by the clock of the rules; else None."""
-        return self._retry_at if self._life.stage is Stage.FAILED else None
+        return self._retry_at if self._life.stage is VersionStage.FAILED else None
 
     # -- commands of the stream --------------------------------------------------------------
 
@@ -194,7 +194,7 @@ class VersionControl:
         """
         self._move(Event.DROP)
         self._given_up.set()  # a download under way ends, and leaves its thread to others
-        return self._free() if self._life.stage is Stage.DRAINING else None
+        return self._free() if self._life.stage is VersionStage.DRAINING else None
 
     def give_up(self) -> None:
         """Let the load under way end, since the process ends."""
@@ -240,7 +240,7 @@ class VersionControl:
                 timer.cancel()
         # Dropped while it loaded: `drop` left the freeing to us, since only now is there something
         # to free.
-        if self._life.stage is Stage.DRAINING and self._loaded:
+        if self._life.stage is VersionStage.DRAINING and self._loaded:
             await self._free()
 
     def _expire(self) -> None:
@@ -279,7 +279,9 @@ class VersionControl:
 
     def _fail(self, why: str, backoff: Backoff) -> None:
         stage = self._move(Event.FAIL, f"{LOAD_ERROR}: {why}")
-        if stage is not Stage.FAILED:  # abandoned: no caller waits for it, and it is not retried
+        if (
+            stage is not VersionStage.FAILED
+        ):  # abandoned: no caller waits for it, and it is not retried
             return
         rules = self._rules
         rules.on_load(False)
@@ -335,13 +337,13 @@ class VersionControl:
             )
         )
 
-    def _move(self, event: Event, error: str = "") -> Stage:
+    def _move(self, event: Event, error: str = "") -> VersionStage:
         before, stage = self._life.stage, self._life.apply(event, error)
         if stage is not before:  # steps of an abandoned load change nothing worth a line
             self._log_move(stage)
         return stage
 
-    def _log_move(self, stage: Stage) -> None:
+    def _log_move(self, stage: VersionStage) -> None:
         log.info(
             logs.Event(
                 "version state changed",

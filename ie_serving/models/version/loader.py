@@ -216,7 +216,8 @@ class Loader:
         done: Report,
         took: dict[str, float],
     ) -> LoadedVersion:
-        with kept as files, ExitStack() as model:
+        about = logs.about(model=self._name, version=candidate.version)
+        with about, kept as files, ExitStack() as model:
             _check_wanted(given_up)
             # In this thread, not before: a load still waiting for a thread cannot have killed the
             # process.
@@ -257,7 +258,10 @@ class Loader:
 def _free(leaving: list[LoadedVersion]) -> None:
     # Taken out: the thread keeps its argument for a moment longer than its end is known.
     loaded = leaving.pop()
-    with SPARE_CPU.left():
+    servable = loaded.servable
+    about = logs.about(model=servable.name, version=servable.version)
+    del servable  # else it would be held while its memory is freed
+    with about, SPARE_CPU.left():
         before = resident_bytes()
         with FREES.measured() as given_back:
             loaded.free()

@@ -20,7 +20,7 @@ from types import MappingProxyType
 from ie_serving.core.values.versions import State
 
 
-class Stage(enum.Enum):
+class VersionStage(enum.Enum):
     """Where a version is in its life."""
 
     QUEUED = "queued"
@@ -67,74 +67,74 @@ class Event(enum.Enum):
     """Nothing of it is left in memory, or what is left belongs to requests that still run."""
 
 
-TRANSITIONS: Mapping[Stage, Mapping[Event, Stage]] = MappingProxyType(
+TRANSITIONS: Mapping[VersionStage, Mapping[Event, VersionStage]] = MappingProxyType(
     {
-        Stage.QUEUED: {Event.LOAD: Stage.FETCHING, Event.DROP: Stage.FREED},
-        Stage.FETCHING: {
-            Event.FETCHED: Stage.COMPILING,
-            Event.FAIL: Stage.FAILED,
-            Event.EXPIRE: Stage.OVERDUE,
-            Event.DROP: Stage.ABANDONED,
+        VersionStage.QUEUED: {Event.LOAD: VersionStage.FETCHING, Event.DROP: VersionStage.FREED},
+        VersionStage.FETCHING: {
+            Event.FETCHED: VersionStage.COMPILING,
+            Event.FAIL: VersionStage.FAILED,
+            Event.EXPIRE: VersionStage.OVERDUE,
+            Event.DROP: VersionStage.ABANDONED,
         },
-        Stage.COMPILING: {
-            Event.COMPILED: Stage.WARMING,
-            Event.FAIL: Stage.FAILED,
-            Event.EXPIRE: Stage.OVERDUE,
-            Event.DROP: Stage.ABANDONED,
+        VersionStage.COMPILING: {
+            Event.COMPILED: VersionStage.WARMING,
+            Event.FAIL: VersionStage.FAILED,
+            Event.EXPIRE: VersionStage.OVERDUE,
+            Event.DROP: VersionStage.ABANDONED,
         },
-        Stage.WARMING: {
-            Event.READY: Stage.SERVING,
-            Event.FAIL: Stage.FAILED,
-            Event.EXPIRE: Stage.OVERDUE,
-            Event.DROP: Stage.ABANDONED,
+        VersionStage.WARMING: {
+            Event.READY: VersionStage.SERVING,
+            Event.FAIL: VersionStage.FAILED,
+            Event.EXPIRE: VersionStage.OVERDUE,
+            Event.DROP: VersionStage.ABANDONED,
         },
-        Stage.FAILED: {Event.LOAD: Stage.FETCHING, Event.DROP: Stage.FREED},
+        VersionStage.FAILED: {Event.LOAD: VersionStage.FETCHING, Event.DROP: VersionStage.FREED},
         # No FAIL: whatever fails while it serves is the fault of one request.
-        Stage.OVERDUE: {
-            Event.FETCHED: Stage.OVERDUE,
-            Event.COMPILED: Stage.OVERDUE,
-            Event.READY: Stage.SERVING,
-            Event.FAIL: Stage.FAILED,
-            Event.DROP: Stage.ABANDONED,
+        VersionStage.OVERDUE: {
+            Event.FETCHED: VersionStage.OVERDUE,
+            Event.COMPILED: VersionStage.OVERDUE,
+            Event.READY: VersionStage.SERVING,
+            Event.FAIL: VersionStage.FAILED,
+            Event.DROP: VersionStage.ABANDONED,
         },
-        Stage.SERVING: {Event.DROP: Stage.DRAINING},
+        VersionStage.SERVING: {Event.DROP: VersionStage.DRAINING},
         # The reports of a load that cannot be interrupted. No DROP: it was dropped already.
-        Stage.ABANDONED: {
-            Event.FETCHED: Stage.ABANDONED,
-            Event.COMPILED: Stage.ABANDONED,
-            Event.READY: Stage.DRAINING,  # it is in memory after all, and has to be freed
-            Event.FAIL: Stage.FREED,
+        VersionStage.ABANDONED: {
+            Event.FETCHED: VersionStage.ABANDONED,
+            Event.COMPILED: VersionStage.ABANDONED,
+            Event.READY: VersionStage.DRAINING,  # it is in memory after all, and has to be freed
+            Event.FAIL: VersionStage.FREED,
         },
-        Stage.DRAINING: {Event.FREED: Stage.FREED},
-        Stage.FREED: {},
+        VersionStage.DRAINING: {Event.FREED: VersionStage.FREED},
+        VersionStage.FREED: {},
     }
 )
 
-STATE_OF: Mapping[Stage, State] = MappingProxyType(
+STATE_OF: Mapping[VersionStage, State] = MappingProxyType(
     {
-        Stage.QUEUED: State.START,
-        Stage.FETCHING: State.LOADING,
-        Stage.COMPILING: State.LOADING,
-        Stage.WARMING: State.LOADING,
-        Stage.FAILED: State.LOADING,
-        Stage.OVERDUE: State.LOADING,
-        Stage.SERVING: State.AVAILABLE,
-        Stage.ABANDONED: State.UNLOADING,
-        Stage.DRAINING: State.UNLOADING,
-        Stage.FREED: State.END,
+        VersionStage.QUEUED: State.START,
+        VersionStage.FETCHING: State.LOADING,
+        VersionStage.COMPILING: State.LOADING,
+        VersionStage.WARMING: State.LOADING,
+        VersionStage.FAILED: State.LOADING,
+        VersionStage.OVERDUE: State.LOADING,
+        VersionStage.SERVING: State.AVAILABLE,
+        VersionStage.ABANDONED: State.UNLOADING,
+        VersionStage.DRAINING: State.UNLOADING,
+        VersionStage.FREED: State.END,
     }
 )
 
-AWAITING_LOAD = frozenset({Stage.QUEUED, Stage.FAILED})
+AWAITING_LOAD = frozenset({VersionStage.QUEUED, VersionStage.FAILED})
 """Stages in which a load may begin."""
 
-LIMITED = frozenset({Stage.FETCHING, Stage.COMPILING, Stage.WARMING})
+LIMITED = frozenset({VersionStage.FETCHING, VersionStage.COMPILING, VersionStage.WARMING})
 """Stages in which the time of a load may run out."""
 
-NOT_LOADED = frozenset({Stage.FAILED, Stage.OVERDUE})
+NOT_LOADED = frozenset({VersionStage.FAILED, VersionStage.OVERDUE})
 """Stages in which a load has not come to a good end, and others may stand in for the version."""
 
-SETTLED = frozenset({Stage.SERVING, Stage.FREED, *NOT_LOADED})
+SETTLED = frozenset({VersionStage.SERVING, VersionStage.FREED, *NOT_LOADED})
 """Stages not worth waiting for: no work is under way, or it takes too long."""
 
 
@@ -155,7 +155,7 @@ class VersionLife:
 
     def __init__(self, version: int) -> None:
         self.version = version
-        self.stage = Stage.QUEUED
+        self.stage = VersionStage.QUEUED
         self.error = ""
 
     @property
@@ -163,7 +163,7 @@ class VersionLife:
         """The state that clients see."""
         return STATE_OF[self.stage]
 
-    def apply(self, event: Event, error: str = "") -> Stage:
+    def apply(self, event: Event, error: str = "") -> VersionStage:
         """Move on, and return the new stage.
 
         Args:

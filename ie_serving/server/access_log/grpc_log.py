@@ -35,7 +35,7 @@ from ie_serving.server.transport.grpc.services import (
 )
 from ie_serving.server.transport.http2 import frames
 from ie_serving.server.transport.http2.headers import Fields
-from ie_serving.telemetry.request.entry import CURRENT, NOBODY, Asked, Entry, now
+from ie_serving.telemetry.request.entry import CURRENT, NOBODY, Entry, RequestTarget, now
 from ie_serving.telemetry.request.request_id import HEADER, safe
 from ie_serving.telemetry.request.request_id import LONGEST as LONGEST_ID
 from ie_serving.telemetry.request.trace_context import PARENT, STATE
@@ -128,8 +128,8 @@ def _give_back(id: bytes, context: Context) -> None:
     context.set_trailing_metadata(((HEADER, id.decode()),))
 
 
-def _asked(path: str) -> Asked:
-    return Asked("gRPC", path.rpartition("/")[2], path)
+def _asked(path: str) -> RequestTarget:
+    return RequestTarget("gRPC", path.rpartition("/")[2], path)
 
 
 def _given(metadata: Metadata) -> tuple[bytes, str, str]:

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 from ie_serving.server.transport.grpc.services import Admission, Services
 from ie_serving.telemetry.metrics.inferences import Inferences
 from ie_serving.telemetry.request.access_log import AccessLog
-from ie_serving.telemetry.request.watch import Told, Tracing, Watch
+from ie_serving.telemetry.request.entry import ReportBatch
+from ie_serving.telemetry.request.watch import Tracing, Watch
 
 if TYPE_CHECKING:  # modules of a port are imported only if that port is on
     from ie_serving.server.transport.grpc.call import UnaryCall
@@ -98,7 +99,7 @@ class OptionalWatch:
         return of_steps(record)
 
     @property
-    def batches(self) -> Told | None:
+    def batches(self) -> ReportBatch | None:
         """Return the observer of each batch of requests; None if there is none."""
         return self._watch.batch if self._watch is not None and self._parts else None
 

@@ -10,6 +10,7 @@ from collections.abc import Coroutine, Sequence
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from ie_serving.server.transport.http1.connection import Connection, Server
+from ie_serving.server.transport.http1.connection_states import SENDING
 from ie_serving.server.transport.http1.faults import DEFECT
 from ie_serving.server.transport.http1.known_heads import KnownHeads
 from ie_serving.server.transport.http1.messages import (
@@ -24,8 +25,7 @@ from ie_serving.server.transport.http1.messages import (
     Switch,
 )
 from ie_serving.server.transport.http1.protocol import Protocol
-from ie_serving.server.transport.http1.states import SENDING
-from ie_serving.telemetry.request.entry import CURRENT, LONGEST, Asked, Entry, current, now
+from ie_serving.telemetry.request.entry import CURRENT, LONGEST, Entry, RequestTarget, current, now
 from ie_serving.telemetry.request.request_id import HEADER, safe
 from ie_serving.telemetry.request.trace_context import PARENT, STATE
 from ie_serving.telemetry.request.watch import Watch
@@ -59,7 +59,7 @@ class ToldApp:
         self._secure = secure
         # Of the previous request: equal requests share one head, and most clients repeat theirs.
         self._head: RequestHead | None = None
-        self._asked, self._given = Asked(), b""
+        self._asked, self._given = RequestTarget(), b""
 
     def answer(self, request: Request) -> Coroutine[Any, Any, Answer]:
         """See `messages.App`."""
@@ -80,7 +80,7 @@ class ToldApp:
     def _read(self, head: RequestHead) -> None:
         given = head.fields.get(_HEADER)
         self._head, self._given = head, safe(given) if given else b""
-        self._asked = Asked("REST", head.method, head.path[:LONGEST].decode("latin-1"))
+        self._asked = RequestTarget("REST", head.method, head.path[:LONGEST].decode("latin-1"))
 
 
 class PartsApp(ToldApp):

@@ -10,7 +10,7 @@ from contextlib import aclosing
 from functools import lru_cache
 from typing import Any, Final
 
-from ie_serving.core.values.access import Caller, Credentials, Models, Need
+from ie_serving.core.values.access import Caller, ConcernedModels, Credentials, Need
 from ie_serving.core.values.codes import ENDED
 from ie_serving.server.gate.access import Access, remember
 from ie_serving.server.transport.grpc.services import (
@@ -88,7 +88,7 @@ class GrpcGuard:
         need = self._needs[path]
         caller.check(need)
         # Callers of all models share the plain services, and with them their trained parsers.
-        own = need.models is Models.NAMED and caller.models
+        own = need.models is ConcernedModels.NAMED and caller.models
         method = (self._own(caller) if own else self._plain)[path]
         remember(self._access.decisions, (path, credentials), method)
         return method

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, Final
 
-from ie_serving.core.values.access import Credentials, Models, Need
+from ie_serving.core.values.access import ConcernedModels, Credentials, Need
 from ie_serving.core.values.codes import ENDED
 from ie_serving.core.values.errors import NotFound, Unauthenticated
 from ie_serving.server.gate.access import BEARER, Access, remember
@@ -98,7 +98,7 @@ class RestGuard:
             return
         caller = await self._access.verified(credentials)
         caller.check(need)
-        if need.models is Models.NAMED:
+        if need.models is ConcernedModels.NAMED:
             caller.check_model(model)
         if len(head.path) + len(head.query) <= LONGEST_TARGET:
             remember(self._access.decisions, asked, True)

@@ -6,15 +6,15 @@ A test compares both tables with the registered methods and routes.
 from collections.abc import Mapping
 from typing import Final
 
-from ie_serving.core.values.access import Models, Need, Right
+from ie_serving.core.values.access import ConcernedModels, Need, Right
 
-_PREDICT: Final = Need(Right.PREDICT, Models.NAMED)
-_READ: Final = Need(Right.READ, Models.NAMED)
-_READ_ALL: Final = Need(Right.READ, Models.ALL)
-_CHANGE: Final = Need(Right.ADMINISTRATE, Models.NAMED)
-_CHANGE_ALL: Final = Need(Right.ADMINISTRATE, Models.ALL)
-_HEALTH: Final = Need(Right.READ, Models.NONE)
-_OPEN: Final = Need(None, Models.NONE)
+_PREDICT: Final = Need(Right.PREDICT, ConcernedModels.NAMED)
+_READ: Final = Need(Right.READ, ConcernedModels.NAMED)
+_READ_ALL: Final = Need(Right.READ, ConcernedModels.ALL)
+_CHANGE: Final = Need(Right.ADMINISTRATE, ConcernedModels.NAMED)
+_CHANGE_ALL: Final = Need(Right.ADMINISTRATE, ConcernedModels.ALL)
+_HEALTH: Final = Need(Right.READ, ConcernedModels.NONE)
+_OPEN: Final = Need(None, ConcernedModels.NONE)
 
 RPC: Mapping[str, Need] = {
     "/tensorflow.serving.PredictionService/Predict": _PREDICT,
@@ -32,14 +32,18 @@ RPC: Mapping[str, Need] = {
     # Without a name it reports all models that the caller may read.
     "/inference.GRPCInferenceService/ModelStatistics": _READ,
     "/inference.GRPCInferenceService/RepositoryIndex": _READ_ALL,
-    "/inference.GRPCInferenceService/ServerMetadata": Need(Right(0), Models.NONE),
+    "/inference.GRPCInferenceService/ServerMetadata": Need(Right(0), ConcernedModels.NONE),
     "/inference.GRPCInferenceService/ServerLive": _HEALTH,
     "/inference.GRPCInferenceService/ServerReady": _HEALTH,
     "/inference.GRPCInferenceService/ModelReady": _HEALTH,
     "/grpc.health.v1.Health/Check": _HEALTH,
     "/grpc.health.v1.Health/Watch": _HEALTH,
-    "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo": Need(Right.READ, Models.NONE),
-    "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo": Need(Right.READ, Models.NONE),
+    "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo": Need(
+        Right.READ, ConcernedModels.NONE
+    ),
+    "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo": Need(
+        Right.READ, ConcernedModels.NONE
+    ),
 }
 """Needs by the path of the method."""
 
@@ -63,10 +67,10 @@ REST: Mapping[str, Need] = {
     "log_level": _READ_ALL,
     "set_log_level": _CHANGE_ALL,
     # Routes of simple_tensorflow_serving, whose body names the model.
-    "ask": Need(Right.PREDICT, Models.ALL),
+    "ask": Need(Right.PREDICT, ConcernedModels.ALL),
     "alive": _OPEN,
     # Name and version of the server, and its extensions of the Open Inference Protocol.
-    "server": Need(Right(0), Models.NONE),
+    "server": Need(Right(0), ConcernedModels.NONE),
     # The labels of the metrics name every model.
     "metrics": _READ_ALL,
     "health": _HEALTH,
@@ -77,12 +81,12 @@ REST: Mapping[str, Need] = {
     "page_configuration": _READ_ALL,
     "page_model": _READ,
     # Turns text that the caller has sent into other text.
-    "page_programs": Need(Right(0), Models.NONE),
+    "page_programs": Need(Right(0), ConcernedModels.NONE),
     # A browser asks it before it sends any credentials, and the answer is the same for all pages.
     "preflight": _OPEN,
     # Unknown paths below /v1/, refused in TensorFlow Serving's words. No right is needed, but a
     # known caller: unknown clients do not learn which paths exist.
-    "nothing": Need(Right(0), Models.NONE),
+    "nothing": Need(Right(0), ConcernedModels.NONE),
 }
 """Needs by the verb of the request (`rest_routes.py`)."""
 

@@ -4,7 +4,7 @@ import logging
 import os
 from collections.abc import Callable
 from itertools import chain
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gunicorn.app.base import BaseApplication
 from gunicorn.glogging import Logger
@@ -17,14 +17,13 @@ from ie_serving.server.process.lifecycle import CLOSE_TIMEOUT_S, Application
 from ie_serving.server.process.ports import Ports
 from ie_serving.server.process.shared import Shared
 from ie_serving.server.process.take_over import Predecessor
-from ie_serving.server.workers.crew import Crew
-from ie_serving.server.workers.ledger import Answering, Ledger
-from ie_serving.server.workers.member import Member
 
-Build = Callable[[Settings, Handovers, LoadNotes, Member | None], Application]
+if TYPE_CHECKING:  # a single worker shares nothing with others
+    from ie_serving.server.workers.crew import Crew
+
+Build = Callable[[Settings, Handovers, LoadNotes], Application]
 """Builds the application; called in each worker, where it imports the heavy modules. The handovers
-and the notes hold what an earlier worker has left; the last argument is the worker's part among
-several workers, None for a single one."""
+and the notes hold what an earlier worker has left."""
 
 HUNG_AFTER_S = 120
 """Seconds for which a worker's event loop may be blocked; then the worker is replaced, and its
@@ -49,7 +48,7 @@ class Server(BaseApplication):  # type: ignore[misc]
         self.build = build
         self.ports = ports
         workers = settings.server.workers
-        self.crew = Crew(workers, Handover) if workers > 1 else None
+        self.crew = _crew_of(workers)
         self.was_ready = Shared()
         self.stopped_by = Shared()  # number of the signal that the arbiter received first
         self.handovers = Handovers(*(Handover() for _ in Handovers._fields))
@@ -67,6 +66,8 @@ class Server(BaseApplication):  # type: ignore[misc]
         """Return the handovers of a slot: read at the start of its worker, then written by it."""
         if self.crew is None:
             return self.handovers
+        from ie_serving.server.workers.ledger import Answering, Ledger
+
         ledger = Ledger(self.crew, slot, is_first=not self.was_ready.get())
         return Handovers(ledger, Answering(self.crew, slot), *self.gates[slot])
 
@@ -85,6 +86,14 @@ class Server(BaseApplication):  # type: ignore[misc]
 
     def load(self) -> None:
         """Do nothing: there is nothing to load before the worker's loop runs."""
+
+
+def _crew_of(workers: int) -> "Crew | None":
+    if workers == 1:
+        return None
+    from ie_serving.server.workers.crew import Crew
+
+    return Crew(workers, Handover)
 
 
 def _longest_stop_s(server: ServerSettings) -> int:

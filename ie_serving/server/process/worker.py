@@ -22,7 +22,6 @@ from ie_serving.server.process.handover import Handover
 from ie_serving.server.process.lifecycle import Orders, serve
 from ie_serving.server.process.memory_limit import budget_of
 from ie_serving.server.process.tuning import lasting_objects, tune
-from ie_serving.server.workers.member import Member
 from ie_serving.telemetry.log.logs import Event
 from ie_serving.telemetry.log.reopen import reopen
 
@@ -96,9 +95,8 @@ class AppWorker(Worker):  # type: ignore[misc]
             from ie_serving.server.process.give_back import give_back
 
             collect_on_request()
-            member = Member(server.crew, self.slot) if server.crew else None
             handovers = server.handovers_of(self.slot)
-            application = server.build(server.settings, handovers, notes, member)
+            application = server.build(server.settings, handovers, notes)
         tidying = [asyncio.create_task(each()) for each in (collect_garbage, give_back)]
         await serve(application, server.settings.server, server.ports, orders, self._be_ready)
         beats.cancel()

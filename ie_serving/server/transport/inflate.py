@@ -65,7 +65,7 @@ async def inflated(data: Buffer, window_bits: int, limit: int) -> Buffer:
 def inflate(data: Buffer, window_bits: int, limit: int) -> Buffer:
     """Inflate as `inflated` does, in this thread."""
     inflater = zlib.decompressobj(window_bits)
-    output = _Output(limit)
+    output = _Inflated(limit)
     try:
         _inflate(inflater, memoryview(data), output)
     except BaseException:
@@ -74,7 +74,7 @@ def inflate(data: Buffer, window_bits: int, limit: int) -> Buffer:
     return output.whole()
 
 
-def _inflate(inflater: "zlib._Decompress", view: memoryview, output: "_Output") -> None:
+def _inflate(inflater: "zlib._Decompress", view: memoryview, output: "_Inflated") -> None:
     for start in range(0, len(view), _INPUT):
         _feed(inflater, view[start : start + _INPUT], output)
         if inflater.eof and (inflater.unused_data or start + _INPUT < len(view)):
@@ -83,7 +83,7 @@ def _inflate(inflater: "zlib._Decompress", view: memoryview, output: "_Output") 
         raise Malformed("it ends too early")
 
 
-def _feed(inflater: "zlib._Decompress", data: Buffer, output: "_Output") -> None:
+def _feed(inflater: "zlib._Decompress", data: Buffer, output: "_Inflated") -> None:
     """Feed zlib some input and take all output for it."""
     more = True
     while more and not inflater.eof:
@@ -97,7 +97,7 @@ def _feed(inflater: "zlib._Decompress", data: Buffer, output: "_Output") -> None
         more = bool(data) or len(piece) == _OUTPUT
 
 
-class _Output:
+class _Inflated:
     """Gathers the output: pieces in a list, and from `_MAPPED` on in a mapping that grows.
 
     The kernel grows a mapping without copying it, and takes it back as soon as it is freed.

@@ -44,7 +44,7 @@ class Sharing(Protocol):
         """Wait, for a limited time, for connections that others have handed over before `stop`."""
 
 
-class Step(NamedTuple, Generic[C]):
+class DrainStep(NamedTuple, Generic[C]):
     """One step of a drain: an action for every open connection, then a wait.
 
     Attributes:
@@ -131,7 +131,7 @@ class Listener(Generic[C]):
         if not self._open:
             self._none_open.set()
 
-    async def drain(self, steps: Sequence[Step[C]]) -> None:
+    async def drain(self, steps: Sequence[DrainStep[C]]) -> None:
         """Stop accepting; when handshakes have ended, do the steps until no connection is open.
 
         It may be called again, with further steps.
@@ -153,7 +153,7 @@ class Listener(Generic[C]):
             if await self._done(step):
                 return
 
-    async def _done(self, step: Step[C]) -> bool:
+    async def _done(self, step: DrainStep[C]) -> bool:
         """Do one step; return whether no connection is open any more."""
         loop = asyncio.get_running_loop()
         end = loop.time() + step.wait_s

@@ -13,7 +13,7 @@ from typing import Final, Protocol
 
 from ie_serving.server.transport.connection_limit import ConnectionLimit
 from ie_serving.server.transport.handshake import Secure
-from ie_serving.server.transport.listener import Listener, Sharing, Step
+from ie_serving.server.transport.listener import DrainStep, Listener, Sharing
 from ie_serving.server.transport.peer import agreed_protocol, client_address
 
 PREFACE_BEGINS: Final = b"PRI"
@@ -27,7 +27,7 @@ LINGER_S: Final = 0.5
 """Seconds that a drain waits for data of such a client in transit."""
 
 
-class Server(Protocol):
+class ProtocolServer(Protocol):
     """The server of one of the two protocols. See `lifecycle.Listener`."""
 
     def connect(self) -> asyncio.Protocol:
@@ -57,8 +57,8 @@ class SharedPort:
 
     def __init__(
         self,
-        rest: Server,
-        grpc: Server,
+        rest: ProtocolServer,
+        grpc: ProtocolServer,
         limit: ConnectionLimit,
         secure: Secure | None = None,
         sharing: Sharing | None = None,
@@ -83,7 +83,7 @@ class SharedPort:
         """See `lifecycle.Listener`."""
         # First, so that each server knows its open connections when its own drain begins.
         await self._listener.drain(
-            (Step(lambda _: None, LINGER_S), Step(Undecided.abort, 0.0)),
+            (DrainStep(lambda _: None, LINGER_S), DrainStep(Undecided.abort, 0.0)),
         )
         drains = (server.drain(timeout_s) for server in (self._rest, self._grpc))
         return sum(await asyncio.gather(*drains))

@@ -1,51 +1,53 @@
-"""Changes the configuration of all workers in two phases: all prepare, then all commit.
+"""Changes the configuration of all workers: one of them leads each change, the others follow it.
 
-    asked worker                            every other one
-    takes its turn
-    "change", number, models       ──>      prepares: loads what is new
+    leader                                  every other worker
+    takes the lock
+    shows the change on its board  ──>      prepares: loads what is new
     prepares as well
-                                   <──      prepared, or the error, which ends the change
-    commits: names change hands
-    commit                         ──>      commits
-                                   <──      done
-    releases its turn
+                                   <──      shows that it is prepared, or why it cannot be
+    all are prepared: commits,
+    and writes it to the ledger    ──>      commits
+                                   <──      writes it to the ledger
+    takes the change off its board
+    releases the lock
 
-A change that is not all-or-nothing needs no preparation. A worker that dies is skipped: its
-replacement begins with the configuration that was committed last (`ledger.py`). A stopped or hung
-worker is skipped as well if there is nothing to prepare, and catches up when it continues; else
-the change is refused, since that worker would answer differently from the rest. If the asked worker
-is stopped or hangs, the others undo their preparation, and further changes are refused with an
-error that names it. If it dies between two commits, the others see by the change numbers that they
-are behind, and apply the change themselves.
+Any worker can lead; the lock of the kernel decides which one does, and goes with its process. A
+worker that finds by the ledger that it is behind applies the newest configuration by itself. So:
+
+- The leader dies, hangs or gives up before it commits: the others see that its board no longer has
+  the change, or that the leader is silent, and undo their preparation.
+- The leader dies after it has committed: the others see the commit in the ledger, and commit.
+- A worker that dies is not waited for: its replacement begins with the newest configuration.
+- A silent worker refuses a change that has to be prepared, since it would answer differently from
+  the rest. A change that is not all-or-nothing is made without it, and it catches up.
 """
 
 import asyncio
+import fcntl
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+import pickle
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
 from enum import Enum
 from functools import partial
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
-from ie_serving.core.values.errors import ServingError
+from ie_serving.core.values.errors import NotAvailable, ServingError, portable
 from ie_serving.server.workers.ledger import Ledger
-from ie_serving.server.workers.line import Gone, Line, Silent
-from ie_serving.server.workers.member import Member
-from ie_serving.server.workers.turn import Turn
+from ie_serving.server.workers.member import Answer, Board, Change, Member, Phase
 from ie_serving.telemetry.log.logs import Event
 
 log = logging.getLogger(__name__)
 
-CHANGE: Final = "change"
-PREPARED: Final = "prepared"
-COMMIT: Final = "commit"
-DONE: Final = "done"
-LOADING_S: Final = 3600.0
-"""Seconds that other workers may take to load, above any load; the caller's deadline is shorter."""
 COMMIT_S: Final = 10.0
 """Seconds for a commit, which takes milliseconds; then the change is answered without that worker.
 Less than the limit of a REST request, whose client would be told that nothing has changed."""
+ASK_S: Final = 0.02
+"""Seconds between two tries to get the lock: the kernel does not notify. Changes take longer, and
+rarely does one wait."""
 
-Configs = Sequence[Any]
+Wanted = Any
+"""What all workers change to, of a class that pickle can copy."""
 Agreed = Callable[[], Awaitable[None]]
 """Awaited when all is prepared, just before names change hands; raises to undo the change."""
 
@@ -61,18 +63,8 @@ class How(Enum):
     """Changes labels only; refused unless the versions of the labels serve."""
 
 
-Apply = Callable[[How, Configs, Agreed], Awaitable[None]]
+Apply = Callable[[How, Wanted, Agreed], Awaitable[None]]
 """Changes this worker. Raises: ServingError, and then nothing has changed."""
-
-
-class Followed(Protocol):
-    """Follows the configuration file.
-
-    Attributes:
-        seen: digest of the content that was applied last; None without a file.
-    """
-
-    seen: str | None
 
 
 class Changes:
@@ -82,146 +74,151 @@ class Changes:
         member: this worker.
         ledger: numbers of changes.
         apply: changes this worker.
-        check: raises ServingError for a configuration that several workers cannot serve.
+        newest: returns what some worker has changed to last.
     """
 
     def __init__(
-        self,
-        member: Member,
-        ledger: Ledger,
-        apply: Apply,
-        check: Callable[[Configs], None],
+        self, member: Member, ledger: Ledger, apply: Apply, newest: Callable[[], Wanted]
     ) -> None:
         self._member = member
         self._ledger = ledger
         self._apply = apply
-        self._check = check
-        self._turn = Turn(member.crew.turn, member.check_process)
-        self._followed: Followed | None = None
-        self._catching_up: asyncio.Task[None] | None = None
-        self._following = 0
-        self._not_applied = ""
-        member.answer(CHANGE, self._follow)
-
-    def begin(self, followed: Followed, newest: Callable[[], tuple[Configs, str | None]]) -> None:
-        """Check from now on whether this worker has missed a change.
-
-        Args:
-            followed: the configuration file.
-            newest: returns the models that were configured last, and the digest of the file then.
-        """
-        self._followed = followed
         self._newest = newest
-        self._member.watch(self._look)
+        self._lock = ConfigLock(member.crew.lock, self._check_leader)
+        self._changing = asyncio.Lock()  # this worker leads or follows one change at a time
+        self._following: asyncio.Task[None] | None = None
+        self._not_applied = ""
 
-    async def change(self, how: How, make: Callable[[], Configs]) -> None:
+    async def begin(self) -> None:
+        """Enter the phase OPEN, and have the newest configuration from now on."""
+        self._member.watch(self._look)
+        # Open before it looks: the leader of a change sees that, or this worker sees its commit.
+        self._member.show(phase=Phase.OPEN, applied=self._ledger.number)
+        async with self._changing:
+            await self._catch_up()
+
+    async def change(self, how: How, make: Callable[[], Wanted]) -> None:
         """Change all workers to another configuration; return when each has changed.
 
         Args:
             how: see `How`.
-            make: makes the configuration; called when no other change is in progress.
+            make: returns what to change to; called when no other change is in progress.
 
         Raises:
             ServingError: the configuration cannot be applied; no worker has changed.
         """
-        async with self._turn.taken():
-            configs = make()
-            self._check(configs)
-            number = self._ledger.newest + 1
-            seen = self._followed.seen if self._followed else None
-            ask = partial(self._ask_all, number, configs, seen, how)
-            if how is How.BY_MODEL:
-                await self._apply(how, configs, partial(self._numbered, number, seen))
-                await _done(await ask())
-            else:
-                await self._in_two_steps(number, how, configs, seen, await ask())
-
-    async def _in_two_steps(
-        self, number: int, how: How, configs: Configs, seen: str | None, lines: list[Line]
-    ) -> None:
-        waits = [asyncio.ensure_future(line.hear(LOADING_S)) for line in lines]
-        for wait in waits:
-            wait.add_done_callback(_look_at)
-
-        async def agreed() -> None:
-            await _without_gone(waits)
-            await self._numbered(number, seen)
-
-        try:
-            await self._apply(how, configs, agreed)
-            # No await between this worker's commit and the message to the others.
-            for line in lines:
-                line.tell(COMMIT)
-            await _done(lines)
-        finally:
-            for wait in waits:
-                wait.cancel()
-            _close(lines)
-
-    async def _ask_all(
-        self, number: int, configs: Configs, seen: str | None, how: How
-    ) -> list[Line]:
-        lines: list[Line] = []
-        try:
-            for slot in self._member.open:
-                if line := await self._ask(slot, number, configs, seen, how):
-                    lines.append(line)
-        except BaseException:  # also cancellation: only this frame refers to the lines
-            _close(lines)
-            raise
-        return lines
-
-    async def _ask(
-        self, slot: int, number: int, configs: Configs, seen: str | None, how: How
-    ) -> Line | None:
-        """Ask one worker; None if the change is made without it. Raises: Silent."""
-        try:
-            return await self._member.call(slot, CHANGE, number, configs, seen, how)
-        except (Gone, Silent) as error:
-            log.warning(Event("worker not heard", verb=CHANGE, cause=error))
-            if isinstance(error, Silent) and how is not How.BY_MODEL:
-                raise
-            return None
-
-    async def _numbered(self, number: int, seen: str | None) -> None:
-        """Record the number of the change, in the step that commits it."""
-        self._ledger.number = number
-        if self._followed is not None:
-            self._followed.seen = seen
-
-    async def _follow(
-        self, line: Line, number: int, configs: Configs, seen: str | None, how: How
-    ) -> None:
-        async def agreed() -> None:
+        async with self._lock.held(), self._changing:
+            await self._catch_up()
+            wanted = make()
             if how is not How.BY_MODEL:
-                line.tell(PREPARED)
-                await line.hear(LOADING_S)
-            await self._numbered(number, seen)
+                for slot in self._member.open:
+                    self._member.check(slot)
+            await self._lead(how, wanted)
 
-        self._following += 1
+    async def _lead(self, how: How, wanted: Wanted) -> None:
+        number = self._member.crew.changes[0] = self._member.crew.changes[0] + 1
+        self._member.show(change=Change(number, pickle.dumps((how, wanted))))
         try:
-            await self._apply(how, configs, agreed)
+            await self._apply(how, wanted, partial(self._all_agreed, how, number))
+            self._member.show(applied=number)
+            await self._all_done(number)
         finally:
-            self._following -= 1
-        line.tell(DONE)
+            self._member.show(change=None)
+
+    async def _all_agreed(self, how: How, number: int) -> None:
+        if how is not How.BY_MODEL:
+            await self._member.until(partial(self._are_prepared, number))
+        self._ledger.number = number  # which the models, that commit now, write to the ledger
+
+    def _are_prepared(self, number: int) -> bool:
+        """Return whether all other workers are prepared. Raises: ServingError, if one cannot be."""
+        for slot, board in self._member.open.items():
+            self._member.check(slot)
+            if error := _refusal(board, number):
+                raise error
+        return all(board.answer.number == number for board in self._member.open.values())
+
+    async def _all_done(self, number: int) -> None:
+        """Wait until all others have committed; log those that have not."""
+        with suppress(asyncio.TimeoutError):
+            await self._member.until(lambda: not self._awaited(number), COMMIT_S)
+        for slot, board in self._member.open.items():
+            if board.applied < number:
+                cause = _refusal(board, number) or f"{self._member.name_of(slot)} has not changed"
+                log.warning(Event("worker not heard", verb="change", cause=cause))
+
+    def _awaited(self, number: int) -> bool:
+        return any(
+            board.applied < number
+            and not _refusal(board, number)
+            and not self._member.is_silent(slot)
+            for slot, board in self._member.open.items()
+        )
+
+    # -- changes that another worker leads ---------------------------------------------------
+
+    def _check_leader(self) -> None:
+        """See that the worker that leads a change is not silent. Raises: Silent."""
+        for slot, board in self._member.boards.items():
+            if board.change:
+                self._member.check(slot)
 
     def _look(self) -> None:
-        """Change to the newest configuration if this worker has missed it."""
-        is_busy = self._following or (self._catching_up and not self._catching_up.done())
-        if self._ledger.is_behind and not is_busy:
-            self._catching_up = asyncio.ensure_future(self.catch_up())
+        """Follow another worker's change, or catch up with a change that was missed."""
+        is_idle = self._following is None or self._following.done()
+        if is_idle and (self._shown() or self._ledger.is_behind):
+            self._following = asyncio.ensure_future(self._follow())
 
-    async def catch_up(self) -> None:
-        """Change to the newest configuration if another worker has applied it without this one."""
+    def _shown(self) -> Change | None:
+        """Return the change that another worker leads; None if this one has followed it already."""
+        changes = (board.change for board in self._member.boards.values())
+        new = [each for each in changes if each and each.number > self._member.own.answer.number]
+        return max(new, key=lambda each: each.number, default=None)
+
+    async def _follow(self) -> None:
+        async with self._changing:
+            change = self._shown()
+            if change is None or change.number > self._ledger.newest:
+                await self._catch_up()
+            if change is not None:
+                answer = await self._followed_to(change)
+                self._member.show(answer=answer, applied=self._ledger.number)
+
+    async def _followed_to(self, change: Change) -> Answer:
+        """Take part in a change to its end; return the answer that remains."""
+        how, wanted = pickle.loads(change.body)
         try:
-            # After a change in progress, which may be about to reach this worker.
-            async with self._turn.taken():
-                if self._ledger.is_behind:
-                    number = self._ledger.newest
-                    configs, seen = self._newest()
-                    log.warning(Event("change missed, made now", number=number))
-                    agreed = partial(self._numbered, number, seen)
-                    await self._apply(How.BY_MODEL, configs, agreed)
+            await self._apply(how, wanted, partial(self._agreed, change.number))
+        except Exception as error:
+            return Answer(change.number, portable(error))
+        return Answer(change.number)
+
+    async def _agreed(self, number: int) -> None:
+        self._member.show(answer=Answer(number))
+        await self._member.until(lambda: self._ledger.has(number) or self._is_over(number))
+        if not self._ledger.has(number):
+            raise NotAvailable("the worker that changed the configuration did not go on")
+        self._ledger.number = number
+
+    def _is_over(self, number: int) -> bool:
+        """Return whether no worker leads the change any more."""
+        return not any(
+            board.change and board.change.number == number and not self._member.is_silent(slot)
+            for slot, board in self._member.boards.items()
+        )
+
+    async def _catch_up(self) -> None:
+        """Change to the newest configuration if other workers have applied it without this one."""
+        if not self._ledger.is_behind:
+            return
+        number = self._ledger.newest
+        log.warning(Event("change missed, made now", number=number))
+
+        async def agreed() -> None:
+            self._ledger.number = number
+
+        try:
+            await self._apply(How.BY_MODEL, self._newest(), agreed)
         except ServingError as error:
             # Tried each second, logged once for each cause.
             if str(error) != self._not_applied:
@@ -229,39 +226,44 @@ class Changes:
             self._not_applied = str(error)
         else:
             self._not_applied = ""
+            self._member.show(applied=number)
 
 
-def _close(lines: Sequence[Line]) -> None:
-    for line in lines:
-        line.close()
+def _refusal(board: Board, number: int) -> ServingError | None:
+    return board.answer.error if board.answer.number == number else None
 
 
-async def _done(lines: Sequence[Line]) -> None:
-    """Wait until all others have committed; log their errors."""
-    await asyncio.gather(*map(_committed, lines))
+class ConfigLock:
+    """The lock whose holder leads a change. Lives on one event loop of each worker.
 
+    The kernel releases the lock when its process dies. POSIX locks belong to processes, so workers
+    do not share a lock although they have inherited the same file (fcntl(2)).
 
-def _look_at(wait: "asyncio.Future[Any]") -> None:
-    """Retrieve an error that came after another one, so that asyncio does not log it."""
-    if not wait.cancelled():
-        wait.exception()
+    Args of the constructor:
+        file: shared by all workers.
+        check: raises NotAvailable if the worker that leads a change is stopped or hangs.
+    """
 
+    def __init__(self, file: int, check: Callable[[], None]) -> None:
+        self._file = file
+        self._check = check
+        self._here = asyncio.Lock()
 
-async def _committed(line: Line) -> None:
-    try:
-        await line.hear(COMMIT_S)
-    except ServingError as error:
-        log.warning(Event("worker not heard", verb=CHANGE, cause=error))
-    finally:
-        line.close()
+    @asynccontextmanager
+    async def held(self) -> AsyncIterator[None]:
+        """Hold the lock during the body. Raises: NotAvailable, as `check`."""
+        async with self._here:
+            while not self._taken():
+                self._check()
+                await asyncio.sleep(ASK_S)
+            try:
+                yield
+            finally:
+                fcntl.lockf(self._file, fcntl.LOCK_UN)
 
-
-async def _without_gone(waits: Sequence["asyncio.Future[Any]"]) -> None:
-    """Wait until all workers that have not died are prepared. Raises: ServingError."""
-    pending: set[asyncio.Future[Any]] = set(waits)
-    while pending:
-        done, pending = await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
-        for wait in done:
-            error = wait.exception()
-            if error is not None and not isinstance(error, Gone):
-                raise error
+    def _taken(self) -> bool:
+        try:
+            fcntl.lockf(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            return False
+        return True

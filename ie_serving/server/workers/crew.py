@@ -1,19 +1,17 @@
 """Shared state of all workers of one server, which the arbiter creates before it forks any.
 
-Each worker has a slot, a number from 0 on, which its replacement takes over. The workers have no
-leader: each publishes its state on its board, which all others read, and sends a question directly
-to the worker that it concerns. All of this is memory and sockets without names, so it disappears
-with the server.
+Each worker has a slot, a number from 0 on, which its replacement takes over. Each publishes its
+state on its board, which all others read, and sends a question directly to the worker that it
+concerns. All of this is memory and sockets without names, so it disappears with the server.
 """
 
+import mmap
 import os
+import socket
 import tempfile
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import suppress
-from typing import Final, Protocol
-
-from ie_serving.server.workers.mailboxes import Mailboxes
-from ie_serving.server.workers.numbers import Numbers
+from typing import Final, NamedTuple, Protocol
 
 LOOK: Final = b"look"
 """Message: a board has changed."""
@@ -21,9 +19,12 @@ PORT: Final = b"port"
 """Message: a connection, with the number of the socket that it came to (`spread.py`)."""
 NOT_ACCEPTING: Final = -1
 """Connection count of a worker that accepts none."""
+LONGEST = 64
+"""Most bytes of a message. Longer data goes over a descriptor sent with one (`questions.py`)."""
+_BYTES = 8
 
 
-class Place(Protocol):
+class Keeper(Protocol):
     """Stores bytes that outlive a worker; `server.process.handover.Handover` is one."""
 
     def read(self) -> bytes:
@@ -36,6 +37,87 @@ class Place(Protocol):
         """Discard the bytes."""
 
 
+class Numbers:
+    """A row of signed 64-bit numbers. Each has one writer at a time, and any number of readers."""
+
+    def __init__(self, size: int, first: int = 0) -> None:
+        # Anonymous and shared, so processes that fork later have the same pages, not copies.
+        self._pages = mmap.mmap(-1, size * _BYTES)
+        # Stores of an aligned word are atomic: a reader sees the old number or the new one.
+        self._cells = memoryview(self._pages).cast("q")
+        for each in range(size):
+            self._cells[each] = first
+
+    def __getitem__(self, place: int) -> int:
+        return self._cells[place]
+
+    def __setitem__(self, place: int, number: int) -> None:
+        self._cells[place] = number
+
+    def __len__(self) -> int:
+        return len(self._cells)
+
+    def all(self) -> list[int]:
+        """Return all numbers, in order."""
+        return self._cells.tolist()
+
+
+class Message(NamedTuple):
+    """A received message.
+
+    Attributes:
+        words: as sent.
+        descriptor: received with it, and now the receiver's; None without one.
+    """
+
+    words: bytes
+    descriptor: int | None
+
+
+class Mailboxes:
+    """A mailbox for each slot: short messages, each with a file descriptor or none.
+
+    A slot keeps its mailbox when its worker is replaced. No method waits.
+    """
+
+    def __init__(self, size: int) -> None:
+        pairs = [socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM) for _ in range(size)]
+        for sender, receiver in pairs:
+            sender.setblocking(False)
+            receiver.setblocking(False)
+        self._senders = [sender for sender, _ in pairs]
+        self._receivers = [receiver for _, receiver in pairs]
+
+    def receiver(self, slot: int) -> socket.socket:
+        """Return the socket that becomes readable when a message for `slot` has come."""
+        return self._receivers[slot]
+
+    def send(self, slot: int, words: bytes, descriptor: int | None = None) -> bool:
+        """Send a message; False if the mailbox is full, so that its reader has work anyway.
+
+        The sender keeps the descriptor and closes it.
+        """
+        descriptors = [] if descriptor is None else [descriptor]
+        try:
+            socket.send_fds(self._senders[slot], [words], descriptors)
+        except OSError:  # full; or the system has too many descriptors in transit
+            return False
+        return True
+
+    def receive(self, slot: int) -> Message | None:
+        """Take the next message of `slot`; None if there is none."""
+        try:
+            words, descriptors, _, _ = socket.recv_fds(self._receivers[slot], LONGEST, 1)
+        except OSError:
+            return None
+        return Message(words, descriptors[0] if descriptors else None)
+
+    def unread(self, slot: int) -> Iterator[Message]:
+        """Yield messages that a dead worker has not read. The caller closes each descriptor."""
+        while (message := self.receive(slot)) is not None:
+            yield message
+
+
 class Crew:
     """The state that all workers share.
 
@@ -45,26 +127,27 @@ class Crew:
 
     Attributes:
         boards: what each worker publishes to the others (`member.py`).
-        shown: number of writes to each board, by which others notice a change.
+        shown: number that grows at the beginning and at the end of each write to a board, by which
+            others notice a change; odd while the board is being written.
         configurations, answering: what each worker leaves to its replacement.
         applied: number of the configuration that each worker has applied last (`ledger.py`).
         beats: grows each second while the event loop of a worker runs (`member.py`).
         connections: number of each worker's connections, or NOT_ACCEPTING (`spread.py`).
         given, taken: connections that were handed over: from one slot to another (a row for each
             giver), and how many each has received.
-        counted: each worker's counters when they were read last (`counted.py`).
-        counting: file whose lock is held while `counted` is read and written.
+        counted: each slot's counters when they were told last (`counted.py`).
         log_level: number of the level that was last requested; 0: none was.
-        turn: file whose lock is held while the configuration of all is changed (`turn.py`).
+        lock: file whose lock is held while the configuration of all is changed (`changes.py`).
+        changes: number of the change that was begun last.
     """
 
-    def __init__(self, size: int, place: Callable[[], Place]) -> None:
+    def __init__(self, size: int, place: Callable[[], Keeper]) -> None:
         self.size = size
         self.mailboxes = Mailboxes(size)
-        self.boards: Sequence[Place] = [place() for _ in range(size)]
-        self.configurations: Sequence[Place] = [place() for _ in range(size)]
-        self.answering: Sequence[Place] = [place() for _ in range(size)]
-        self.counted = place()
+        self.boards: Sequence[Keeper] = [place() for _ in range(size)]
+        self.configurations: Sequence[Keeper] = [place() for _ in range(size)]
+        self.answering: Sequence[Keeper] = [place() for _ in range(size)]
+        self.counted: Sequence[Keeper] = [place() for _ in range(size)]
         self.shown = Numbers(size)
         self.applied = Numbers(size)
         self.beats = Numbers(size)
@@ -72,7 +155,8 @@ class Crew:
         self.given = Numbers(size * size)
         self.taken = Numbers(size)
         self.log_level = Numbers(1)
-        self.turn, self.counting = _nameless(), _nameless()
+        self.changes = Numbers(1)
+        self.lock = _nameless()
 
     @property
     def has_accepting(self) -> bool:
@@ -99,7 +183,7 @@ class Crew:
             with suppress(OSError):
                 os.close(descriptor)
         self.taken[slot] = self.given_to(slot)
-        self.shown[slot] += 1
+        self.shown[slot] += 2 - self.shown[slot] % 2
         for other in range(self.size):
             if other != slot:
                 self.mailboxes.send(other, LOOK)

@@ -6,7 +6,7 @@ of the highest number, and a worker that has missed a change notices that by the
 
 from collections.abc import Iterable
 
-from ie_serving.server.workers.crew import Crew, Place
+from ie_serving.server.workers.crew import Crew, Keeper
 
 
 class Ledger:
@@ -18,24 +18,29 @@ class Ledger:
         is_first: the whole server starts: copies of others do not apply to this worker.
 
     Attributes:
+        crew, slot: as given.
         number: of the change that this worker has applied last.
     """
 
     def __init__(self, crew: Crew, slot: int, *, is_first: bool) -> None:
-        self._crew = crew
-        self._slot = slot
+        self.crew = crew
+        self.slot = slot
         self._is_first = is_first
         self.number = 0
 
     @property
     def newest(self) -> int:
         """Number of the last change that any worker has applied."""
-        return max(self._crew.applied.all())
+        return max(self.crew.applied.all())
 
     @property
     def is_behind(self) -> bool:
         """Whether another worker has applied a change that this one has not."""
         return self.newest > self.number
+
+    def has(self, number: int) -> bool:
+        """Return whether the change of this number is the last that some worker has applied."""
+        return number in self.crew.applied.all()
 
     def read(self) -> bytes:
         """Return the newest copy, and record its number as applied here."""
@@ -44,22 +49,23 @@ class Ledger:
 
     def newest_copy(self) -> bytes:
         """Return the newest copy, this worker's own among equals; empty if there is none."""
-        applied = self._crew.applied.all()
-        newest = max(applied)
-        slots = [slot for slot, number in enumerate(applied) if number == newest]
-        return _first_of(self._crew.configurations[slot] for slot in self._own_first(slots))
-
-    def _own_first(self, slots: Iterable[int]) -> list[int]:
-        return sorted(slots, key=lambda slot: slot != self._slot)
+        applied = self.crew.applied.all()
+        slots = sorted(range(self.crew.size), key=lambda slot: (-applied[slot], slot != self.slot))
+        return _first_of(self.crew.configurations[slot] for slot in slots)
 
     def write(self, data: bytes, /) -> None:
-        """Replace this worker's copy. Raises: OSError, and the previous copy stays."""
-        self._crew.configurations[self._slot].write(data)
-        self._crew.applied[self._slot] = self.number
+        """Replace this worker's copy. Raises: OSError, and other workers' copies are read."""
+        try:
+            self.crew.configurations[self.slot].write(data)
+        except OSError:
+            self.clear()  # the previous copy must not pass for the newest
+            raise
+        finally:
+            self.crew.applied[self.slot] = self.number
 
     def clear(self) -> None:
         """Forget the own copy."""
-        self._crew.configurations[self._slot].clear()
+        self.crew.configurations[self.slot].clear()
 
 
 class Answering:
@@ -86,5 +92,5 @@ class Answering:
         self._own.clear()
 
 
-def _first_of(places: Iterable[Place]) -> bytes:
+def _first_of(places: Iterable[Keeper]) -> bytes:
     return next(filter(None, (place.read() for place in places)), b"")

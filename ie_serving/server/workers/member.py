@@ -1,46 +1,38 @@
-"""One worker among several: publishes its state, reads the others' states, calls other workers."""
+"""One worker among several: publishes its state, reads the states and messages of the others."""
 
 import asyncio
 import logging
 import os
 import pickle
-import socket
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
-from functools import partial
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
+from ie_serving.core.values.errors import NotAvailable, ServingError
 from ie_serving.core.values.versions import VersionStatus
 from ie_serving.server.workers.crew import LOOK, Crew
-from ie_serving.server.workers.line import Gone, Line, Silent
 from ie_serving.telemetry.log.logs import Event
 
 log = logging.getLogger(__name__)
 
-CALL: Final = b"call"
-"""Message: a call, with the slot of the caller; a socket for the conversation comes with it."""
 BEAT_S: Final = 1.0
 """Seconds between two checks of the boards without a message: a message to a full mailbox is not
 sent again. A check reads one number for each worker."""
 SOON_S: Final = 0.01
 """Seconds for which changes of the own board are gathered: a thousand models may load within
 seconds, and each write contains all of them."""
-TRIES: Final = 500
-AGAIN_S: Final = 0.01
-"""Tries to send to a full mailbox, and the seconds between two: 5 s in all. The system queues few
-messages, and does not notify of free room; the reader takes microseconds for each."""
-FIRST_WORD_S: Final = 10.0
-"""Seconds in which a caller has to send its question after its message."""
 SILENT_BEATS: Final = 15
 """Own beats without one of another worker, after which that worker counts as stopped or hung. Work
 on its event loop takes milliseconds, but a library import or unpickling in a thread may keep the
 interpreter for seconds. Counted in own beats, not in seconds of a clock, which goes on while the
 whole server is suspended. Shorter than the limit of a REST request."""
 
-Handler = Callable[..., Awaitable[None]]
-"""Answers one kind of call: receives the line and the arguments, and sends its answers."""
+_NOT_SEEN: Final = -1
+
+
+class Silent(NotAvailable):
+    """The other worker exists, but its event loop does not run: it is stopped, or hangs."""
 
 
 class Phase(IntEnum):
@@ -54,6 +46,30 @@ class Phase(IntEnum):
     """It accepts requests, and every model has served."""
 
 
+class Change(NamedTuple):
+    """A change of the configuration of all workers, which one of them leads.
+
+    Attributes:
+        number: of the change: above those of all changes before it.
+        body: pickled description of the change (`changes.py`).
+    """
+
+    number: int
+    body: bytes
+
+
+class Answer(NamedTuple):
+    """A worker's answer to a change.
+
+    Attributes:
+        number: of the change.
+        error: why the worker cannot make the change; None if it is prepared.
+    """
+
+    number: int
+    error: ServingError | None = None
+
+
 @dataclass(frozen=True, kw_only=True)
 class Board:
     """The state that a worker publishes to the others.
@@ -62,11 +78,17 @@ class Board:
         pid: of its process.
         phase: of the worker.
         statuses: of its versions, by the model's name.
+        change: the change that this worker leads at present.
+        answer: to the last change that another worker has led.
+        applied: number of the change that this worker has applied last.
     """
 
     pid: int = 0
     phase: Phase = Phase.STARTING
     statuses: Mapping[str, Sequence[VersionStatus]] = field(default_factory=dict)
+    change: Change | None = None
+    answer: Answer = field(default=Answer(0))
+    applied: int = 0
 
 
 class Member:
@@ -85,17 +107,15 @@ class Member:
         self.slot = slot
         self.boards: Mapping[int, Board] = {}
         self._own = Board(pid=os.getpid())
-        self._seen = [-1] * crew.size
+        self._seen = [_NOT_SEEN] * crew.size
         self._heard = crew.beats.all()
         self._missed = [0] * crew.size
-        self._handlers: dict[str, Handler] = {}
         self._takers: dict[bytes, Callable[[bytes, int | None], None]] = {}
         self._watchers: list[Callable[[], None]] = []
         self._statuses: Callable[[], Mapping[str, Sequence[VersionStatus]]] = dict
         self._writing: asyncio.TimerHandle | None = None
         self._beat: asyncio.TimerHandle | None = None
         self._news = asyncio.Event()
-        self._tasks: set[asyncio.Task[None]] = set()
 
     # -- life --------------------------------------------------------------------------------
 
@@ -120,19 +140,17 @@ class Member:
         for timer in (self._beat, self._writing):
             if timer:
                 timer.cancel()
-        for task in self._tasks:
-            task.cancel()
 
     # -- the boards --------------------------------------------------------------------------
 
     @property
-    def phase(self) -> Phase:
-        """Phase of this worker."""
-        return self._own.phase
+    def own(self) -> Board:
+        """This worker's board."""
+        return self._own
 
-    def enter(self, phase: Phase) -> None:
-        """Publish this worker's phase at once."""
-        self._own = replace(self._own, phase=phase)
+    def show(self, **what: Any) -> None:  # noqa: ANN401
+        """Publish this worker's state at once, with other values of some fields of its board."""
+        self._own = replace(self._own, **what)
         self._write()
 
     def changed(self) -> None:
@@ -154,39 +172,60 @@ class Member:
         """Call `watcher` after each check of the boards: at least each second, and at messages."""
         self._watchers.append(watcher)
 
-    async def until(self, holds: Callable[[], bool]) -> None:
-        """Wait until `holds` returns True; call it again whenever a board has changed."""
+    async def until(self, holds: Callable[[], Any], limit_s: float | None = None) -> None:
+        """Wait until `holds` returns a true value; call it again whenever a board has changed.
+
+        Raises: asyncio.TimeoutError, after `limit_s` seconds; and whatever `holds` raises.
+        """
+        await asyncio.wait_for(self._until(holds), limit_s)
+
+    async def _until(self, holds: Callable[[], Any]) -> None:
         while not holds():
             self._news.clear()
             await self._news.wait()
 
+    def notify(self) -> None:
+        """Have `until` call its functions again."""
+        self._news.set()
+
     def look(self) -> None:
+        """Read the boards that have changed, and tell those who watch."""
+        self.read_boards()
+        for watcher in self._watchers:
+            watcher()
+        self.notify()
+
+    def read_boards(self) -> None:
         """Read the boards that have changed."""
         boards = dict(self.boards)
         for slot, times in enumerate(self.crew.shown.all()):
             if slot == self.slot or times == self._seen[slot]:
                 continue
-            self._seen[slot] = times
+            # An odd number: the board is being written, so it is read again next time.
+            self._seen[slot] = _NOT_SEEN if times % 2 else times
             if content := self.crew.boards[slot].read():
                 boards[slot] = pickle.loads(content)
             else:
                 boards.pop(slot, None)
         self.boards = boards
-        for watcher in self._watchers:
-            watcher()
-        self._news.set()
+
+    def show_changes(self) -> None:
+        """Publish now what `changed` has been told."""
+        if self._writing:
+            self._write()
 
     def _write(self) -> None:
         if self._writing:
             self._writing.cancel()
             self._writing = None
         self._own = replace(self._own, statuses=self._statuses())
+        content, shown = pickle.dumps(self._own), self.crew.shown
+        shown[self.slot] += 1
         try:
-            self.crew.boards[self.slot].write(pickle.dumps(self._own))
+            self.crew.boards[self.slot].write(content)
         except OSError as error:
             log.warning(Event("board not written", cause=error.strerror))
-            return
-        self.crew.shown[self.slot] += 1
+        shown[self.slot] += 1
         for slot in range(self.crew.size):
             if slot != self.slot:
                 self.crew.mailboxes.send(slot, LOOK)
@@ -208,8 +247,8 @@ class Member:
         has_not_beaten = self.crew.beats[slot] == self._heard[slot]
         return self._missed[slot] >= SILENT_BEATS and has_not_beaten and slot in self.open
 
-    def _alive(self, slot: int) -> None:
-        """Check that the worker of `slot` is not silent. Raises: Silent."""
+    def check(self, slot: int) -> None:
+        """See that the worker of `slot` is not silent. Raises: Silent."""
         if not self.is_silent(slot):
             return
         pid = self.boards[slot].pid
@@ -219,11 +258,10 @@ class Member:
             " lets another one take its place, and ask again"
         )
 
-    def check_process(self, pid: int) -> None:
-        """Check that the worker of a process is not silent. Raises: Silent."""
-        for slot, board in self.boards.items():
-            if board.pid == pid:
-                self._alive(slot)
+    def name_of(self, slot: int) -> str:
+        """Name the worker of `slot` in errors."""
+        board = self.boards.get(slot)
+        return f"worker process {board.pid}" if board else "another worker"
 
     # -- the mailbox -------------------------------------------------------------------------
 
@@ -234,92 +272,11 @@ class Member:
         """
         self._takers[kind] = taker
 
-    def answer(self, verb: str, handler: Handler) -> None:
-        """Register `handler` for calls of `verb`."""
-        self._handlers[verb] = handler
-
-    async def call(self, slot: int, verb: str, *arguments: Any) -> Line:  # noqa: ANN401
-        """Call another worker; return the line on which it answers.
-
-        Raises:
-            Gone: its mailbox is full.
-            Silent: it is stopped or hangs.
-        """
-        self._alive(slot)
-        here, there = socket.socketpair()
-        with there:
-            line = await self._line_to(slot, here)
-            try:
-                await self._send(slot, there.fileno())
-            except BaseException:  # also cancellation: only this frame refers to the line
-                line.close()
-                raise
-        line.tell((verb, arguments))
-        return line
-
-    async def _line_to(self, slot: int, end: socket.socket) -> Line:
-        return await Line.over(end, self._name_of(slot), partial(self._alive, slot))
-
-    def _name_of(self, slot: int) -> str:
-        board = self.boards.get(slot)
-        return f"worker process {board.pid}" if board else "another worker"
-
-    async def _send(self, slot: int, there: int) -> None:
-        words = b"%s %d" % (CALL, self.slot)
-        for _ in range(TRIES):
-            if self.crew.mailboxes.send(slot, words, there):
-                return
-            await asyncio.sleep(AGAIN_S)
-        raise Gone(f"{self._name_of(slot)} has too much to read")
-
-    async def ask_all(self, verb: str, *arguments: Any, limit_s: float) -> list[Any]:  # noqa: ANN401
-        """Call all others that accept requests, concurrently; return answers, and errors as values.
-
-        Workers that die or do not answer in time are left out, with a log line. A silent worker is
-        logged, too, and its error is among the values.
-        """
-        asked = [self._ask(slot, verb, arguments, limit_s) for slot in self.open]
-        answers = await asyncio.gather(*asked, return_exceptions=True)
-        for error in answers:
-            if isinstance(error, (Gone, Silent)):
-                log.warning(Event("worker not heard", verb=verb, cause=error))
-        return [answer for answer in answers if not isinstance(answer, Gone)]
-
-    async def _ask(self, slot: int, verb: str, arguments: Sequence[Any], limit_s: float) -> Any:  # noqa: ANN401
-        line = await self.call(slot, verb, *arguments)
-        try:
-            return await line.hear(limit_s)
-        finally:
-            line.close()
-
     def _read_mail(self) -> None:
         while (message := self.crew.mailboxes.receive(self.slot)) is not None:
-            words, descriptor = message
-            kind, _, rest = words.partition(b" ")
-            taker = self._takers.get(kind)
+            taker = self._takers.get(message.words.partition(b" ")[0])
             if taker:
-                taker(words, descriptor)
-            elif descriptor is None:
-                continue
-            elif kind == CALL:
-                self._spawn(self._converse(int(rest), socket.socket(fileno=descriptor)))
-            else:
-                os.close(descriptor)
+                taker(*message)
+            elif message.descriptor is not None:
+                os.close(message.descriptor)
         self.look()
-
-    def _spawn(self, work: Any) -> None:  # noqa: ANN401
-        task = asyncio.ensure_future(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-
-    async def _converse(self, asking: int, end: socket.socket) -> None:
-        line = await self._line_to(asking, end)
-        with suppress(Gone, Silent):
-            verb, arguments = await line.hear(FIRST_WORD_S)
-            try:
-                await self._handlers[verb](line, *arguments)
-            except Gone:
-                pass
-            except Exception as error:
-                line.fail(error)
-        line.close()

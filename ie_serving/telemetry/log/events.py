@@ -6,6 +6,14 @@ the two.
 """
 
 import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from types import MappingProxyType
+from typing import Final
+
+_ABOUT: Final[ContextVar[Mapping[str, object]]] = ContextVar("about", default=MappingProxyType({}))
+"""Facts that each event of this context has."""
 
 MASK = "***"
 
@@ -31,6 +39,19 @@ took 1.3 s, in which the event loop answered no request."""
 _BARE = re.compile(r'[^\s"=\\]+')
 
 
+@contextmanager
+def about(**facts: object) -> Iterator[None]:
+    """Add facts to each event that is made in this context, unless the event has its own.
+
+    So what an engine logs during a load names model and version, which it does not know.
+    """
+    token = _ABOUT.set({**_ABOUT.get(), **facts})
+    try:
+        yield
+    finally:
+        _ABOUT.reset(token)
+
+
 class Event:
     """What happened: a constant text and facts; formatted only when a line is written.
 
@@ -45,7 +66,9 @@ class Event:
 
     def __init__(self, event: str, /, **facts: object) -> None:
         self.text = event
-        self.facts = facts
+        around = _ABOUT.get()
+        # Behind the event's own: a reader that knows how a line began still finds it.
+        self.facts = {**facts, **around, **facts} if around else facts
 
     def __str__(self) -> str:
         facts = (f" {name}={render(value)}" for name, value in self.facts.items())

@@ -13,11 +13,19 @@ from collections.abc import Callable, Mapping
 from contextlib import nullcontext, suppress
 
 from ie_serving.core.values.errors import ServingError
-from ie_serving.telemetry.log.events import MASK, Event, mask, one_line, render, shortened
+from ie_serving.telemetry.log.events import (
+    MASK,
+    Event,
+    about,
+    mask,
+    one_line,
+    render,
+    shortened,
+)
 from ie_serving.telemetry.log.json_lines import JsonFormatter
 from ie_serving.telemetry.log.reopen import register
 
-__all__ = ["MASK", "OWN", "Event", "configure", "mask", "render"]
+__all__ = ["MASK", "OWN", "Event", "about", "configure", "mask", "render"]
 
 OWN = "ie_serving"
 log = logging.getLogger(__name__)

@@ -18,13 +18,13 @@ from functools import partial
 
 from ie_serving.telemetry.metrics.batches import BatchMetrics, batch_lines
 from ie_serving.telemetry.metrics.histogram import MICROSECONDS
-from ie_serving.telemetry.metrics.ovms import ovms_lines
+from ie_serving.telemetry.metrics.ovms_families import ovms_lines
 from ie_serving.telemetry.metrics.recent_errors import RecentErrors
 from ie_serving.telemetry.metrics.requests import Key, RequestMetrics, Served
 from ie_serving.telemetry.metrics.sequences import SequenceMetrics, sequence_lines
-from ie_serving.telemetry.metrics.steps import StepMetrics, step_lines
+from ie_serving.telemetry.metrics.step_metrics import StepMetrics, step_lines
 from ie_serving.telemetry.metrics.text import counters, family, sample, written
-from ie_serving.telemetry.metrics.versions import Versions, version_lines
+from ie_serving.telemetry.metrics.version_metrics import Versions, version_lines
 
 REQUEST_COUNT = ":tensorflow:serving:request_count"
 REQUEST_LATENCY = ":tensorflow:serving:request_latency"

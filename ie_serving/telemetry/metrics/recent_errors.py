@@ -27,7 +27,7 @@ QUOTING: Final = frozenset({Code.INVALID_ARGUMENT, Code.INTERNAL, Code.UNKNOWN})
 """Codes whose texts may quote the client's data, or the model's output for it."""
 
 
-class Kind(NamedTuple):
+class FailureKind(NamedTuple):
     """Identifies failures of one kind.
 
     Attributes:
@@ -41,7 +41,7 @@ class Kind(NamedTuple):
     code: str
 
 
-class Failure(NamedTuple):
+class FailureCount(NamedTuple):
     """The failures of one kind.
 
     Attributes:
@@ -66,18 +66,18 @@ class RecentErrors:
 
     def __init__(self, *, quotes: bool) -> None:
         self._quotes = quotes
-        self._kinds: OrderedDict[Kind, Failure] = OrderedDict()
+        self._kinds: OrderedDict[FailureKind, FailureCount] = OrderedDict()
 
     def add(self, model: str, key: Key, code: Code, error: BaseException) -> None:
         """Record one failure, but not the error itself, which refers to the request's frames."""
-        kind = Kind(model, key, code.name)
+        kind = FailureKind(model, key, code.name)
         before, now = self._kinds.pop(kind, None), time.time()
         number, first = (before.number + 1, before.first) if before else (1, now)
-        self._kinds[kind] = Failure(number, first, now, self._text(code, error))
+        self._kinds[kind] = FailureCount(number, first, now, self._text(code, error))
         if len(self._kinds) > MOST_KINDS:
             self._kinds.popitem(last=False)
 
-    def newest(self) -> list[tuple[Kind, Failure]]:
+    def newest(self) -> list[tuple[FailureKind, FailureCount]]:
         """Return all kinds, the most recent one first."""
         return [(kind, _masked(each)) for kind, each in reversed(self._kinds.items())]
 
@@ -91,7 +91,7 @@ class RecentErrors:
 
 
 # Masked only when shown: it takes 25 us, and a client may fail very often.
-def _masked(failure: Failure) -> Failure:
+def _masked(failure: FailureCount) -> FailureCount:
     if failure.text is None:
         return failure
     return failure._replace(text=one_line(mask(failure.text))[:LONGEST_TEXT])

@@ -9,11 +9,11 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from ie_serving.telemetry.metrics.ovms import INFERRING
+from ie_serving.telemetry.metrics.ovms_families import INFERRING
 from ie_serving.telemetry.metrics.page import REQUEST_DURATION, REQUESTS
 from ie_serving.telemetry.metrics.summed import counted
 from ie_serving.telemetry.metrics.text import escape
-from ie_serving.telemetry.metrics.versions import STAGE
+from ie_serving.telemetry.metrics.version_metrics import STAGE
 
 STAGES: Final[Mapping[str, str]] = {
     "queue": "queue",

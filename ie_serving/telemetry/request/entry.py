@@ -5,6 +5,7 @@ the request adds facts. Without observers there are no entries.
 """
 
 import time
+from collections.abc import Callable, Sequence
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -32,7 +33,7 @@ def epoch() -> float:
     return time.time() - now()
 
 
-class Part(NamedTuple):
+class RequestPart(NamedTuple):
     """An inference, or a step of a graph, that was run for a request.
 
     Attributes:
@@ -53,7 +54,7 @@ class Part(NamedTuple):
     batch: "Trace | None" = None
 
 
-class Asked(NamedTuple):
+class RequestTarget(NamedTuple):
     """Facts that many requests have in common, so that they are made once.
 
     Attributes:
@@ -100,9 +101,9 @@ class Entry:
     # Defaults in the class, so that making an entry costs no call beyond that of the class.
     id: bytes = b""
     client: object = None
-    asked: Asked = Asked()
+    asked: RequestTarget = RequestTarget()
     trace: "Trace | None" = None
-    parts: list[Part] | None = None
+    parts: list[RequestPart] | None = None
     secure: bool | None = None
     answers: tuple[str, int | None] = NOBODY
     code: str | int = ""
@@ -120,11 +121,14 @@ class Entry:
         """Discard the times of one of many messages, as in a stream."""
         self.started = self.inferred = self.encoded = 0.0
 
-    def add(self, part: Part) -> None:
+    def add(self, part: RequestPart) -> None:
         """Keep a part, if an observer wants parts and their number is below the limit."""
         if self.parts is not None and len(self.parts) < MOST_PARTS:
             self.parts.append(part)
 
+
+ReportBatch = Callable[[Entry, Sequence[tuple[Entry, float]]], None]
+"""Called for a batch that has ended; see `watch.Watch.batch`."""
 
 CURRENT: ContextVar[Entry | None] = ContextVar("entry", default=None)
 """The entry of the present request. It stays set after the request has ended, since eagerly started

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from ie_serving.telemetry.metrics.inferences import Inferences
-from ie_serving.telemetry.request.entry import CURRENT, MOST_PARTS, Entry, Part, current, now
+from ie_serving.telemetry.request.entry import CURRENT, MOST_PARTS, Entry, RequestPart, current, now
 from ie_serving.telemetry.request.trace_context import Trace
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ class _Ran(_Floats):
             # From a lane this is called later, after its thread has read the outputs.
             ended = entry.inferred or now()
             began = ended - seconds
-            entry.add(Part("infer", self.model, self.version, began, ended))
+            entry.add(RequestPart("infer", self.model, self.version, began, ended))
 
 
 Record = Callable[[str, float], None]
@@ -68,7 +68,7 @@ def of_steps(record: Record) -> Record:
         entry = current()
         if entry is not None and entry.parts is not None:
             ended = entry.inferred or now()  # the last step is reported after the reply
-            entry.add(Part("step", step, None, ended - seconds, ended))
+            entry.add(RequestPart("step", step, None, ended - seconds, ended))
 
     return noted
 

@@ -4,16 +4,13 @@ With an access log all requests have an entry, with `Server-Timing` all REST req
 only requests whose trace is kept.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Protocol
 
 from ie_serving.telemetry.request.access_log import AccessLog
 from ie_serving.telemetry.request.entry import Entry, now
 from ie_serving.telemetry.request.parts import share
 from ie_serving.telemetry.request.trace_context import Trace
-
-Told = Callable[[Entry, Sequence[tuple[Entry, float]]], None]
-"""Called for a batch that has ended; see `Watch.batch`."""
 
 
 class Tracing(Protocol):

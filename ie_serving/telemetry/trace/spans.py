@@ -25,7 +25,7 @@ from opentelemetry.trace import (
 
 from ie_serving.telemetry.log.events import mask
 from ie_serving.telemetry.request.access_lines import written_client
-from ie_serving.telemetry.request.entry import Entry, Part, epoch
+from ie_serving.telemetry.request.entry import Entry, RequestPart, epoch
 from ie_serving.telemetry.request.trace_context import Trace
 
 Attributes = Mapping[str, str | int]
@@ -133,7 +133,7 @@ class Maker:
         )
 
 
-def _stages(entry: Entry) -> Iterator[tuple[_Times, Part | None]]:
+def _stages(entry: Entry) -> Iterator[tuple[_Times, RequestPart | None]]:
     """Yield the stages of a request, each with its inference."""
     ready = entry.whole or entry.began
     if entry.arrived and ready > entry.arrived:
@@ -156,7 +156,7 @@ def _stages(entry: Entry) -> Iterator[tuple[_Times, Part | None]]:
 
 
 def _step_around(
-    part: Part | None, steps: Sequence[tuple[Part, SpanContext]]
+    part: RequestPart | None, steps: Sequence[tuple[RequestPart, SpanContext]]
 ) -> SpanContext | None:
     """Return the step that ran an inference, by its times; None if several ran at once."""
     if part is None:
@@ -165,7 +165,7 @@ def _step_around(
     return around[0] if len(around) == 1 else None
 
 
-def _of_model(parts: Sequence[Part]) -> dict[str, str | int]:
+def _of_model(parts: Sequence[RequestPart]) -> dict[str, str | int]:
     for part in parts:
         if part.what == "infer":
             return _model(part.name, part.version)

@@ -16,7 +16,7 @@ _URL = re.compile(r"https?://[A-Za-z0-9._~:\[\]%/@-]+")
 
 
 @dataclass(frozen=True)
-class Call:
+class JsonPost:
     """One POST of JSON.
 
     Attributes:
@@ -41,7 +41,7 @@ def checked_url(url: str) -> str:
     return url.rstrip("/")
 
 
-def predict(url: str, model: ModelSpec, signatures: Mapping[str, Signature]) -> Call:
+def predict(url: str, model: ModelSpec, signatures: Mapping[str, Signature]) -> JsonPost:
     """Make the call of `:predict` for the signature that `model` names.
 
     Args:
@@ -58,7 +58,7 @@ def predict(url: str, model: ModelSpec, signatures: Mapping[str, Signature]) -> 
     if signature.name != SERVING_DEFAULT:
         start = f'{{"signature_name": {json.dumps(signature.name)}, "inputs": '
     body = inlined([start, *inputs(signature.inputs, open_size=1), "}"])
-    return Call(f"{url}{path_of(model)}:predict", body)
+    return JsonPost(f"{url}{path_of(model)}:predict", body)
 
 
 def path_of(model: ModelSpec) -> str:

@@ -4,7 +4,7 @@ import shlex
 from typing import Final
 
 from ie_serving.wire.clients import languages
-from ie_serving.wire.clients.call import Call
+from ie_serving.wire.clients.call import JsonPost
 from ie_serving.wire.clients.sample import FileOf, Filled
 
 LONGEST_ARGUMENT: Final = 100_000
@@ -18,7 +18,7 @@ _CURL: Final = (
 )
 
 
-def command(call: Call) -> str:
+def command(call: JsonPost) -> str:
     """Write it; where lists are filled, or the body is long, the program of bash."""
     url = shlex.quote(call.url)
     is_long = sum(len(piece) for piece in call.body if isinstance(piece, str)) > LONGEST_ARGUMENT

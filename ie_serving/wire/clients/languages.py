@@ -16,7 +16,7 @@ from string import Template
 from typing import Final
 
 from ie_serving.core.values.errors import InvalidRequest
-from ie_serving.wire.clients.call import Call
+from ie_serving.wire.clients.call import JsonPost
 from ie_serving.wire.clients.sample import FileOf, Filled
 
 LONGEST_LITERAL: Final = 8_000
@@ -252,7 +252,7 @@ _JAVA_FILE = """
 """
 
 
-def program(language: str, call: Call) -> str:
+def program(language: str, call: JsonPost) -> str:
     """Write the program that makes a call.
 
     Raises:
@@ -266,7 +266,7 @@ def program(language: str, call: Call) -> str:
     return write(call)
 
 
-def _python(call: Call) -> str:
+def _python(call: JsonPost) -> str:
     body = " + ".join(_terms(call, repr))
     return _PYTHON.substitute(
         imports="import base64\n" if _has(call, FileOf) else "",
@@ -276,7 +276,7 @@ def _python(call: Call) -> str:
     )
 
 
-def _bash(call: Call) -> str:
+def _bash(call: JsonPost) -> str:
     url, lines = shlex.quote(call.url), "\n".join(map(_line, call.body))
     return _BASH.substitute(url=url, body=lines, filled=_functions(call, _BASH_FILLED, _BASH_FILE))
 
@@ -290,13 +290,13 @@ def _line(piece: str | Filled | FileOf) -> str:
     return f"  printf '%s' {shlex.quote(piece)}"
 
 
-def _javascript(call: Call) -> str:
+def _javascript(call: JsonPost) -> str:
     body = " + ".join(_terms(call, repr))
     filled = _functions(call, _JAVASCRIPT_FILLED, _JAVASCRIPT_FILE)
     return _JAVASCRIPT.substitute(url=repr(call.url), body=body, filled=filled)
 
 
-def _go(call: Call) -> str:
+def _go(call: JsonPost) -> str:
     body = " + ".join(_terms(call, _raw))
     return _GO.substitute(
         imports='\t"encoding/base64"\n' if _has(call, FileOf) else "",
@@ -306,7 +306,7 @@ def _go(call: Call) -> str:
     )
 
 
-def _java(call: Call) -> str:
+def _java(call: JsonPost) -> str:
     terms = _terms(call, json.dumps)
     # Joined when it runs: the compiler would make one literal of them, which may be too long.
     body = terms[0] if len(terms) == 1 else f'String.join("", {", ".join(terms)})'
@@ -319,7 +319,7 @@ def _raw(text: str) -> str:
     return json.dumps(text) if "`" in text else f"`{text}`"
 
 
-def _terms(call: Call, quote: Callable[[str], str]) -> list[str]:
+def _terms(call: JsonPost, quote: Callable[[str], str]) -> list[str]:
     """Write the body as terms of a sum: literals, and calls of `filled`."""
     terms = []
     for piece in call.body:
@@ -333,17 +333,17 @@ def _terms(call: Call, quote: Callable[[str], str]) -> list[str]:
     return terms
 
 
-def _functions(call: Call, of_lists: str, of_files: str) -> str:
+def _functions(call: JsonPost, of_lists: str, of_files: str) -> str:
     """Give the functions that the body of a call is written with."""
     filled = of_lists if _has(call, Filled) else ""
     return filled + (of_files if _has(call, FileOf) else "")
 
 
-def _has(call: Call, kind: type) -> bool:
+def _has(call: JsonPost, kind: type) -> bool:
     return any(isinstance(piece, kind) for piece in call.body)
 
 
-WRITERS: Final[Mapping[str, Callable[[Call], str]]] = {
+WRITERS: Final[Mapping[str, Callable[[JsonPost], str]]] = {
     "python": _python,
     "bash": _bash,
     "javascript": _javascript,

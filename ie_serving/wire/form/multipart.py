@@ -23,7 +23,7 @@ _ESCAPED = re.compile(r"\\([\\\"])")
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class FormField:
     """One field of the form.
 
     Attributes:
@@ -42,7 +42,7 @@ def is_form(content_type: bytes) -> bool:
     return content_type[: len(KIND)].lower() == KIND
 
 
-def parts_of(body: bytes, content_type: bytes) -> list[Part]:
+def parts_of(body: bytes, content_type: bytes) -> list[FormField]:
     """Cut a body into its parts; the views keep it alive.
 
     Raises:
@@ -54,7 +54,7 @@ def parts_of(body: bytes, content_type: bytes) -> list[Part]:
     return list(_parts(body, b"--" + (found[1] or found[2])))
 
 
-def _parts(body: bytes, delimiter: bytes) -> Iterator[Part]:
+def _parts(body: bytes, delimiter: bytes) -> Iterator[FormField]:
     at = _first(body, delimiter)
     view = memoryview(body)
     # One round more than there may be parts: the last one meets the delimiter that closes the form.
@@ -92,7 +92,7 @@ def _line_end(body: bytes, at: int) -> int:
     return end + 2
 
 
-def _part(body: bytes, view: memoryview, at: int, end: int) -> Part:
+def _part(body: bytes, view: memoryview, at: int, end: int) -> FormField:
     # A part without headers begins with the empty line; its missing name is reported.
     split = body.find(b"\r\n\r\n", max(at - 2, 0), min(end, at + MOST_HEADERS))
     if split < 0:
@@ -101,7 +101,7 @@ def _part(body: bytes, view: memoryview, at: int, end: int) -> Part:
     if not parameters.get("name"):
         raise _fault("a part has no name in its Content-Disposition")
     is_file = "filename" in parameters or "filename*" in parameters
-    return Part(parameters["name"], is_file, view[split + 4 : end])
+    return FormField(parameters["name"], is_file, view[split + 4 : end])
 
 
 def _disposition(headers: bytes) -> dict[str, str]:

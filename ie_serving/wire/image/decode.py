@@ -19,7 +19,7 @@ import numpy as np
 
 from ie_serving.core.runtime.budget import BUDGET, Lease, kept
 from ie_serving.core.values.errors import InvalidTensor, NotSupported
-from ie_serving.core.values.images import GREY
+from ie_serving.core.values.image_form import GREY
 from ie_serving.core.values.tensors import Array
 from ie_serving.wire.image.segments import check_pieces
 

@@ -7,7 +7,7 @@ from ie_serving.wire.kserve.metadata import ModelIndex, ModelMetadata
 from ie_serving.wire.protobuf import inference_messages as messages
 from ie_serving.wire.protobuf.fields import Buffer
 from ie_serving.wire.protobuf.writing import delimited, head
-from ie_serving.wire.tfs.requests import parse
+from ie_serving.wire.tfs.request_messages import parse
 
 _ERROR: Final = 1
 _RESPONSE: Final = 2

@@ -17,7 +17,7 @@ from ie_serving.wire.tfs.predict_layout import (
     MOST_BYTES,
     Layout,
     RepeatedParser,
-    Values,
+    TensorPlace,
     between,
     in_place,
 )
@@ -36,7 +36,7 @@ class InferLayout(Layout[ModelInfer]):
     __slots__ = ("_dtypes", "_id", "_is_raw", "_model", "_outputs", "_same", "_tensors")
 
     def __init__(
-        self, payload: Buffer, request: ModelInfer, walked: Walked, tensors: list[Values]
+        self, payload: Buffer, request: ModelInfer, walked: Walked, tensors: list[TensorPlace]
     ) -> None:
         self._model = request.model
         self._outputs = request.output_filter

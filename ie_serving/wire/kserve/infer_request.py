@@ -23,7 +23,7 @@ from ie_serving.wire.protobuf.fields import Buffer
 from ie_serving.wire.protobuf.messages import Proto
 from ie_serving.wire.tfs.predict import LARGE
 from ie_serving.wire.tfs.predict_fields import MOST_INPUTS
-from ie_serving.wire.tfs.requests import parse
+from ie_serving.wire.tfs.request_messages import parse
 
 SpecOf: TypeAlias = Callable[[str, str], ModelSpec]
 """Which servable is meant by the name of a model and a version, which may be empty."""

@@ -8,7 +8,7 @@ from ie_serving.core.values.requests import Feature, Features
 from ie_serving.wire.protobuf import messages
 from ie_serving.wire.protobuf.counting import check_sum
 from ie_serving.wire.protobuf.messages import Proto
-from ie_serving.wire.tfs.requests import parse
+from ie_serving.wire.tfs.request_messages import parse
 
 MOST_SERIALIZED: Final = 1 << 20
 """Most features written for a model that parses Examples itself, those of the context once for each

@@ -20,7 +20,7 @@ from ie_serving.wire.protobuf import messages, writing
 from ie_serving.wire.protobuf.fields import Buffer, Unclear
 from ie_serving.wire.protobuf.messages import Proto
 from ie_serving.wire.tfs.predict_fields import KEY, VALUE, walk
-from ie_serving.wire.tfs.requests import model_spec_of, parse
+from ie_serving.wire.tfs.request_messages import model_spec_of, parse
 from ie_serving.wire.tfs.tensor_encoder import TensorEncoder
 from ie_serving.wire.tfs.tensor_proto import Filling, SplitTensor, decode_tensor, missing_bytes
 

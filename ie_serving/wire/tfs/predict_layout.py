@@ -34,7 +34,7 @@ Key = tuple[int, bytes]
 """Length of a request, and its first field, which is the name of the model in all clients."""
 
 
-class Values(NamedTuple):
+class TensorPlace(NamedTuple):
     """The place of one tensor's values, their dtype and shape."""
 
     alias: str
@@ -121,10 +121,10 @@ class RepeatedParser(Generic[R]):
             self._layouts[key] = _Seen.ONCE
 
 
-def in_place(places: Mapping[str, Field], arrays: Mapping[str, Array]) -> list[Values]:
+def in_place(places: Mapping[str, Field], arrays: Mapping[str, Array]) -> list[TensorPlace]:
     """List the tensors whose values can be taken from the payload, in the order of their places."""
     tensors = [
-        Values(alias, arrays[alias].dtype, arrays[alias].shape, field.value, field.end)
+        TensorPlace(alias, arrays[alias].dtype, arrays[alias].shape, field.value, field.end)
         for alias, field in places.items()
         # A list that is filled up or cut off has another number of bytes than its array.
         if arrays[alias].nbytes == field.end - field.value
@@ -147,7 +147,7 @@ class PredictLayout(Layout[InferRequest]):
 
     __slots__ = ("_model", "_output_filter", "_same", "_tensors")
 
-    def __init__(self, payload: Buffer, request: InferRequest, tensors: list[Values]) -> None:
+    def __init__(self, payload: Buffer, request: InferRequest, tensors: list[TensorPlace]) -> None:
         self._model: ModelSpec = request.model
         self._output_filter = request.output_filter
         self._tensors = tensors

@@ -12,7 +12,7 @@ from google.auth.credentials import AnonymousCredentials
 from google.cloud import storage as gcs
 
 from ie_serving.config.dialects.environment import storage_options
-from ie_serving.config.values.faults import Faults
+from ie_serving.core.settings.faults import Faults
 from ie_serving.storage.backends.by_url import open_storage
 from ie_serving.storage.base import Storage
 from ie_serving.storage.options import StorageOptions

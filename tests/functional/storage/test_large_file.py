@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from ie_serving.config.dialects.environment import storage_options
-from ie_serving.config.values.faults import Faults
+from ie_serving.core.settings.faults import Faults
 from ie_serving.core.values.errors import StorageError
 from ie_serving.storage.backends.s3 import S3Remote
 from ie_serving.storage.mirror.download import Transfer
@@ -43,7 +43,7 @@ import json, sys, time
 from pathlib import Path
 from ie_serving.storage.backends.by_url import open_storage
 from ie_serving.config.dialects.environment import storage_options
-from ie_serving.config.values.faults import Faults
+from ie_serving.core.settings.faults import Faults
 
 def status(name):
     lines = Path("/proc/self/status").read_text().splitlines()

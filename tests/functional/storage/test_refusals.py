@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
 from ie_serving.config.dialects.environment import storage_options
-from ie_serving.config.values.faults import Faults
+from ie_serving.core.settings.faults import Faults
 from ie_serving.core.values.errors import (
     EntryChanged,
     Missing,

@@ -14,6 +14,7 @@ import pytest
 
 from ie_serving.app import application, engine_stack, repositories
 from ie_serving.app.application import ServingApplication
+from ie_serving.app.workers import Workers
 from ie_serving.config.settings import ServerSettings, Settings
 from ie_serving.core.values.errors import StorageError
 from ie_serving.engines.drivers import Drivers
@@ -57,6 +58,7 @@ async def built(version: Path, engine: StandInEngine, tmp_path: Path) -> Serving
         storage,
         Handovers(*(Handover() for _ in Handovers._fields)),
         LoadNotes({}, Handover().write),
+        Workers(),
     )
 
 

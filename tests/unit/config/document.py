@@ -1,7 +1,7 @@
 """Writes the tables of docs/ that come from declarations.
 
-What stands between `<!-- NAME: begin -->` and `<!-- NAME: end -->` comes from the declarations in
-`ie_serving/config/schema` and, of built-in steps, in `ie_serving/engines/steps/registry.py`;
+What stands between `<!-- NAME: begin -->` and `<!-- NAME: end -->` comes from the declarations of
+settings on their fields and, of built-in steps, in `ie_serving/engines/steps/registry.py`;
 everything else is written by hand. `make configuration`.
 """
 
@@ -12,15 +12,11 @@ from pathlib import Path
 from ie_serving.config.dialects import ovms, own_flags
 from ie_serving.config.dialects.tensorflow_model_server import ENTRY_POINT_VARIABLES
 from ie_serving.config.dialects.tfs_flags import FLAGS as TFS_FLAGS
-from ie_serving.config.dialects.tfs_flags import Kind, TfsFlag
+from ie_serving.config.dialects.tfs_flags import TfsFlag
 from ie_serving.config.files.json_file import TOP_KEYS
 from ie_serving.config.schema import foreign
-from ie_serving.config.schema.catalogue import SETTINGS
-from ie_serving.config.schema.model import MODEL
-from ie_serving.config.schema.server import SERVER
-from ie_serving.config.schema.setting import Setting
-from ie_serving.config.schema.storage import GCS, MINIO, S3
-from ie_serving.config.schema.tune import TUNE
+from ie_serving.config.schema.catalogue import GCS, MINIO, MODEL, S3, SERVER, SETTINGS, TUNE
+from ie_serving.core.settings.declaration import Setting
 from ie_serving.core.values.hints import Hint
 from ie_serving.engines.steps.declaration import REQUIRED, BuiltIn, Inputs, Option
 from ie_serving.engines.steps.registry import TABLE as STEPS
@@ -106,14 +102,14 @@ def store(settings: Iterable[Setting]) -> str:
 
 def tensorflow_model_server() -> str:
     rows = (
-        (flag(f.name), f.kind.value, tfs_default(f), f.meaning or "accepted without effect")
+        (flag(f.name), f.kind, tfs_default(f), f.meaning or "accepted without effect")
         for f in TFS_FLAGS
     )
     return table(("flag", "type", "default", "meaning"), rows)
 
 
 def tfs_default(each: TfsFlag) -> str:
-    text = str(each.default).lower() if each.kind is Kind.BOOL else str(each.default)
+    text = str(each.default).lower() if each.kind == "bool" else str(each.default)
     return code(text) if text else "none"
 
 

@@ -30,7 +30,7 @@ def test_each_place_can_be_imported() -> None:
     places = [
         place
         for each in found
-        for value in (getattr(each, field.name) for field in fields(Additions))
+        for value in (getattr(each, f.name) for f in fields(Additions) if f.name != "token_headers")
         for place in ([value] if isinstance(value, str) else value.values())
         if place
     ]

@@ -5,20 +5,20 @@ import pytest
 
 from ie_serving.core.values.tensors import DataType
 from ie_serving.engines.generated import (
+    GeneratedInput,
     Guess,
-    Input,
-    Kind,
+    ValueKind,
     guesses,
     requests,
     usual,
 )
 
-X = Input("x", DataType.FP32, ("n", 4))
-IDS = Input("ids", DataType.INT64, ("n",))
-SCALES = Input("scales", DataType.FP32, (4,))
+X = GeneratedInput("x", DataType.FP32, ("n", 4))
+IDS = GeneratedInput("ids", DataType.INT64, ("n",))
+SCALES = GeneratedInput("scales", DataType.FP32, (4,))
 
 
-def first(*inputs: Input) -> Guess:
+def first(*inputs: GeneratedInput) -> Guess:
     return next(guesses(inputs))
 
 
@@ -35,33 +35,35 @@ def test_open_dimensions_of_one_name_are_of_one_size() -> None:
 
 
 def test_other_dimensions_are_tried_in_other_sizes_than_the_first() -> None:
-    picture = Input("x", DataType.FP32, ("n", 3, "h", "w"))
+    picture = GeneratedInput("x", DataType.FP32, ("n", 3, "h", "w"))
     tried = [usual([picture], guess).inputs["x"].shape for guess in guesses([picture])]
     assert tried[0] == (2, 3, 2, 2)
     assert (2, 3, 64, 64) in tried
 
 
 def test_of_large_inputs_one_row_comes_first() -> None:
-    picture = Input("x", DataType.FP32, ("n", 3, 224, 224))
+    picture = GeneratedInput("x", DataType.FP32, ("n", 3, 224, 224))
     assert usual([picture], first(picture)).inputs["x"].shape == (1, 3, 224, 224)
 
 
 def test_an_input_beyond_the_bound_is_never_made() -> None:
-    assert not list(guesses([Input("x", DataType.FP32, ("n", 1 << 24, 2))]))
+    assert not list(guesses([GeneratedInput("x", DataType.FP32, ("n", 1 << 24, 2))]))
 
 
 @pytest.mark.parametrize(
     ("kind", "holds"),
     [
-        pytest.param(Kind.NAN, lambda x: np.isnan(x).any() and not np.isinf(x).any(), id="nan"),
         pytest.param(
-            Kind.INFINITE, lambda x: np.isinf(x).any() and not np.isnan(x).any(), id="inf"
+            ValueKind.NAN, lambda x: np.isnan(x).any() and not np.isinf(x).any(), id="nan"
         ),
-        pytest.param(Kind.FINITE, lambda x: np.isfinite(x).all(), id="finite"),
-        pytest.param(Kind.EMPTY, lambda x: x.size == 0, id="empty"),
+        pytest.param(
+            ValueKind.INFINITE, lambda x: np.isinf(x).any() and not np.isnan(x).any(), id="inf"
+        ),
+        pytest.param(ValueKind.FINITE, lambda x: np.isfinite(x).all(), id="finite"),
+        pytest.param(ValueKind.EMPTY, lambda x: x.size == 0, id="empty"),
     ],
 )
-def test_values_are_what_their_kind_says(kind: Kind, holds: object) -> None:
+def test_values_are_what_their_kind_says(kind: ValueKind, holds: object) -> None:
     found = [each.inputs["x"] for each in requests([X], first(X)) if each.kind is kind]
     assert found
     assert callable(holds)
@@ -69,7 +71,7 @@ def test_values_are_what_their_kind_says(kind: Kind, holds: object) -> None:
 
 
 def test_extreme_integers_stand_beside_usual_ones() -> None:
-    found = [each for each in requests([IDS], first(IDS)) if each.kind is Kind.EXTREME]
+    found = [each for each in requests([IDS], first(IDS)) if each.kind is ValueKind.EXTREME]
     ends = [each.inputs["ids"].tolist() for each in found]
     info = np.iinfo(np.int64)
     assert [row[0] for row in ends] == [info.max, info.min]
@@ -84,12 +86,12 @@ def test_a_row_of_a_few_floats_is_guessed_as_parameters() -> None:
 
 
 def test_a_row_that_is_the_only_input_is_no_parameter() -> None:
-    assert any(each.kind is Kind.NAN for each in requests([SCALES], first(SCALES)))
+    assert any(each.kind is ValueKind.NAN for each in requests([SCALES], first(SCALES)))
 
 
 @pytest.mark.parametrize("dtype", DataType)
 def test_each_type_has_values(dtype: DataType) -> None:
-    each = Input("x", dtype, (2, 3))
+    each = GeneratedInput("x", dtype, (2, 3))
     for request in requests([each], first(each)):
         assert request.inputs["x"].dtype == dtype.numpy
         assert request.inputs["x"].shape == (2, 3)
@@ -98,6 +100,6 @@ def test_each_type_has_values(dtype: DataType) -> None:
 def test_numbers_are_arrays_too() -> None:
     """Of scalars of numpy onnxruntime takes none: models with such an input were not compared."""
     dtypes = (DataType.INT64, DataType.BOOL, DataType.FP32, DataType.UINT8, DataType.STRING)
-    given = [Input(dtype.name, dtype, ()) for dtype in dtypes]
+    given = [GeneratedInput(dtype.name, dtype, ()) for dtype in dtypes]
     for request in (usual(given, first(*given)), *requests(given, first(*given))):
         assert {type(each) for each in request.inputs.values()} == {np.ndarray}

@@ -18,7 +18,7 @@ from ie_serving.core.values.tensors import BY_NUMPY
 from ie_serving.inference.golden import Golden, in_turn
 from ie_serving.inference.golden_files import MOST_REQUESTS
 from ie_serving.models.version.handle import Servable
-from ie_serving.wire.json.golden import LARGEST_BYTES, read_golden
+from ie_serving.wire.json.golden_json import LARGEST_BYTES, read_golden
 from ie_serving.wire.protobuf import messages
 from ie_serving.wire.tfs.prediction_log import masked_crc32c
 from tests.unit.inference.stand_ins import MODEL, Heart

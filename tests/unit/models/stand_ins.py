@@ -21,7 +21,7 @@ from ie_serving.models.repository.source import Candidate, Source
 from ie_serving.models.repository.version_policy import Latest, VersionPolicy
 from ie_serving.models.stream import ModelStream
 from ie_serving.models.stream_rules import StreamRules
-from ie_serving.models.version.control import Rules, VersionControl
+from ie_serving.models.version.control import LoadRules, VersionControl
 from ie_serving.models.version.handle import Servable
 from ie_serving.models.version.loader import Loader
 from ie_serving.storage.base import NEVER, Entry
@@ -191,7 +191,7 @@ class Stand:
         load_timeout_s: float = 0.0,
         on_overdue: Callable[[], None] = lambda: None,
     ) -> VersionControl:
-        rules = Rules(
+        rules = LoadRules(
             model="m",
             base_path="shelf",
             on_load=lambda succeeded: None,

@@ -11,7 +11,7 @@ from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ie_serving.core.values.versions import State
@@ -144,7 +144,6 @@ def run_history(history: list[Step], ending: Callable[[Model], Awaitable[None]])
         asyncio.run(played(directory))
 
 
-@settings(max_examples=100)
 @given(histories())
 def test_whatever_happens_a_model_that_serves_goes_on_and_no_request_is_cut(
     history: list[Step],
@@ -160,7 +159,6 @@ def test_whatever_happens_a_model_that_serves_goes_on_and_no_request_is_cut(
     run_history(history, retires)
 
 
-@settings(max_examples=100)
 @given(histories())
 def test_once_storage_rests_and_loads_succeed_exactly_the_wanted_versions_serve(
     history: list[Step],

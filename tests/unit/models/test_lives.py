@@ -17,7 +17,7 @@ from pathlib import Path
 from threading import Event as Flag
 from unittest import mock
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ie_serving.config.files import followed
@@ -412,7 +412,6 @@ def histories() -> st.SearchStrategy[list[Step]]:
 
 
 @mock.patch.object(followed, "PAUSE_S", 0.0)
-@settings(max_examples=100)
 @given(histories())
 def test_what_served_serves_neighbours_are_left_alone_and_memory_returns(
     history: list[Step],

@@ -12,7 +12,7 @@ from ie_serving.core.values.versions import State
 from ie_serving.models import first_loads
 from ie_serving.models.configuration import ModelConfig
 from ie_serving.models.repository.version_policy import Specific
-from tests.unit.models.conftest import LIMIT_S, World, managed, run, serves
+from tests.unit.models.conftest import LIMIT_S, World, managed, serves
 from tests.unit.models.streams import states
 
 M = ModelSpec("m")
@@ -34,145 +34,117 @@ class Held:
             assert self.go_on.wait(LIMIT_S)
 
 
-def test_the_version_that_served_comes_back_before_a_newer_one_is_tried(world: World) -> None:
+async def test_the_version_that_served_comes_back_before_a_newer_one_is_tried(world: World) -> None:
     """That may take long to load, or be what the other worker has died of."""
-
-    async def test() -> None:
-        world.write(1)
-        world.write(2)
-        held = Held(world, "m/2")
-        manager = world.manager()
-        await manager.resume([world.config()], {"m": 1})
-        assert manager.served.handle(M).version == 1
-        assert held.begun[0] == "m/1"
-        assert manager.answering() == {"m": 1}
-        held.go_on.set()
-        await serves(world, manager, M, 2)
-        await manager.close()
-
-    run(test())
+    world.write(1)
+    world.write(2)
+    held = Held(world, "m/2")
+    manager = world.manager()
+    await manager.resume([world.config()], {"m": 1})
+    assert manager.served.handle(M).version == 1
+    assert held.begun[0] == "m/1"
+    assert manager.answering() == {"m": 1}
+    held.go_on.set()
+    await serves(world, manager, M, 2)
+    await manager.close()
 
 
-def test_what_served_is_left_to_the_next_worker_until_it_serves_again(world: World) -> None:
-    async def test() -> None:
-        world.write(1)
-        world.write(2)
-        held = Held(world, "m/1", "m/2")
-        manager = world.manager()
-        resuming = asyncio.create_task(manager.resume([world.config()], {"m": 1}))
-        while not held.begun:
-            await asyncio.sleep(0)
-        assert manager.answering() == {"m": 1}
-        held.go_on.set()
-        await resuming
-        await manager.close()
-
-    run(test())
+async def test_what_served_is_left_to_the_next_worker_until_it_serves_again(world: World) -> None:
+    world.write(1)
+    world.write(2)
+    held = Held(world, "m/1", "m/2")
+    manager = world.manager()
+    resuming = asyncio.create_task(manager.resume([world.config()], {"m": 1}))
+    while not held.begun:
+        await asyncio.sleep(0)
+    assert manager.answering() == {"m": 1}
+    held.go_on.set()
+    await resuming
+    await manager.close()
 
 
 @pytest.mark.parametrize("content", [None, {"fail": "no operation Foo"}], ids=["gone", "broken"])
-def test_a_version_that_is_gone_or_broken_meanwhile_holds_nothing_up(
+async def test_a_version_that_is_gone_or_broken_meanwhile_holds_nothing_up(
     world: World, content: dict[str, str] | None
 ) -> None:
-    async def test() -> None:
-        if content:
-            world.write(1, **content)
-        world.write(2)
-        manager = world.manager()
-        await manager.resume([world.config()], {"m": 1})
-        await serves(world, manager, M, 2)
-        await manager.close()
-
-    run(test())
+    if content:
+        world.write(1, **content)
+    world.write(2)
+    manager = world.manager()
+    await manager.resume([world.config()], {"m": 1})
+    await serves(world, manager, M, 2)
+    await manager.close()
 
 
-def test_a_policy_that_wants_none_unloads_what_served(world: World) -> None:
-    async def test() -> None:
-        world.write(1)
-        manager = world.manager()
-        none = world.config(version_policy=Specific(frozenset({7})))
-        await manager.resume([none], {"m": 1})
-        assert manager.answering() == {}
-        with pytest.raises(NotFound):
-            manager.served.handle(M)
-        await manager.close()
-
-    run(test())
+async def test_a_policy_that_wants_none_unloads_what_served(world: World) -> None:
+    world.write(1)
+    manager = world.manager()
+    none = world.config(version_policy=Specific(frozenset({7})))
+    await manager.resume([none], {"m": 1})
+    assert manager.answering() == {}
+    with pytest.raises(NotFound):
+        manager.served.handle(M)
+    await manager.close()
 
 
-def test_what_had_not_served_yet_is_not_waited_for(world: World) -> None:
-    async def test() -> None:
-        world.write(1)
-        world.write(1, model="new")
-        held = Held(world, "new/1")
-        manager = world.manager()
-        await manager.resume([world.config(), world.config("new")], {"m": 1})
-        assert manager.served.handle(M).version == 1
-        assert states(manager.served.entries["new"].stream) == {1: State.LOADING}
-        held.go_on.set()
-        await serves(world, manager, ModelSpec("new"), 1)
-        await manager.close()
-
-    run(test())
+async def test_what_had_not_served_yet_is_not_waited_for(world: World) -> None:
+    world.write(1)
+    world.write(1, model="new")
+    held = Held(world, "new/1")
+    manager = world.manager()
+    await manager.resume([world.config(), world.config("new")], {"m": 1})
+    assert manager.served.handle(M).version == 1
+    assert states(manager.served.entries["new"].stream) == {1: State.LOADING}
+    held.go_on.set()
+    await serves(world, manager, ModelSpec("new"), 1)
+    await manager.close()
 
 
-def test_a_load_that_hangs_now_keeps_the_others_back_for_a_while_alone(
+async def test_a_load_that_hangs_now_keeps_the_others_back_for_a_while_alone(
     world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(first_loads, "LONGEST_WAIT_S", 0.05)
-
-    async def test() -> None:
-        world.write(1)
-        world.write(1, model="hangs")
-        held = Held(world, "hangs/1")
-        manager = world.manager()
-        configs = [world.config(), world.config("hangs")]
-        await manager.resume(configs, {"m": 1, "hangs": 1})
-        assert manager.served.handle(M).version == 1
-        assert "ports open without models that served models=hangs" in caplog.text
-        held.go_on.set()
-        await serves(world, manager, ModelSpec("hangs"), 1)
-        await manager.close()
-
-    run(test())
+    world.write(1)
+    world.write(1, model="hangs")
+    held = Held(world, "hangs/1")
+    manager = world.manager()
+    configs = [world.config(), world.config("hangs")]
+    await manager.resume(configs, {"m": 1, "hangs": 1})
+    assert manager.served.handle(M).version == 1
+    assert "ports open without models that served models=hangs" in caplog.text
+    held.go_on.set()
+    await serves(world, manager, ModelSpec("hangs"), 1)
+    await manager.close()
 
 
-def test_a_successor_that_loads_goes_on_when_another_model_changes(world: World) -> None:
+async def test_a_successor_that_loads_goes_on_when_another_model_changes(world: World) -> None:
     """Edits that come more often than it takes to load must not keep it from ever serving."""
-
-    async def test() -> None:
-        world.write(1)
-        world.write(5, model="elsewhere")
-        world.write(1, model="other")
-        manager = await managed(world)
-        held = Held(world, "elsewhere/5")
-        moved = ModelConfig(name="m", base_path=str(world.base / "elsewhere"))
-        for others in ([], [world.config("other")], []):
-            await manager.apply([moved, *others], all_or_nothing=False)
-            while "elsewhere/5" not in held.begun:
-                await asyncio.sleep(0)
-        held.go_on.set()
-        await serves(world, manager, M, 5)
-        assert held.begun.count("elsewhere/5") == 1
-        await manager.close()
-
-    run(test())
+    world.write(1)
+    world.write(5, model="elsewhere")
+    world.write(1, model="other")
+    manager = await managed(world)
+    held = Held(world, "elsewhere/5")
+    moved = ModelConfig(name="m", base_path=str(world.base / "elsewhere"))
+    for others in ([], [world.config("other")], []):
+        await manager.apply([moved, *others], all_or_nothing=False)
+        while "elsewhere/5" not in held.begun:
+            await asyncio.sleep(0)
+    held.go_on.set()
+    await serves(world, manager, M, 5)
+    assert held.begun.count("elsewhere/5") == 1
+    await manager.close()
 
 
-def test_an_rpc_while_a_successor_loads_serves_what_it_says(world: World) -> None:
+async def test_an_rpc_while_a_successor_loads_serves_what_it_says(world: World) -> None:
     """Also where that is what still serves, and the successor takes over meanwhile."""
-
-    async def test() -> None:
-        world.write(1)
-        world.write(5, model="elsewhere")
-        manager = await managed(world)
-        held = Held(world, "elsewhere/5")
-        moved = ModelConfig(name="m", base_path=str(world.base / "elsewhere"))
-        await manager.apply([moved], all_or_nothing=False)
-        before = asyncio.create_task(manager.apply([world.config()], all_or_nothing=True))
-        held.go_on.set()
-        await before
-        assert manager.served.handle(M).version == 1
-        await manager.close()
-
-    run(test())
+    world.write(1)
+    world.write(5, model="elsewhere")
+    manager = await managed(world)
+    held = Held(world, "elsewhere/5")
+    moved = ModelConfig(name="m", base_path=str(world.base / "elsewhere"))
+    await manager.apply([moved], all_or_nothing=False)
+    before = asyncio.create_task(manager.apply([world.config()], all_or_nothing=True))
+    held.go_on.set()
+    await before
+    assert manager.served.handle(M).version == 1
+    await manager.close()

@@ -6,35 +6,29 @@ from ie_serving.core.values.errors import NotFound, UnknownLabel
 from ie_serving.core.values.requests import ModelSpec
 from ie_serving.core.values.versions import State
 from ie_serving.models.repository.version_policy import All
-from tests.unit.models.conftest import World, managed, run, serves
+from tests.unit.models.conftest import World, managed, serves
 
 
-def test_the_default_is_the_highest_available_version(world: World) -> None:
-    async def test() -> None:
-        world.write(1)
-        world.write(2)
-        world.write(3, fail="broken")
-        manager = await managed(world, world.config(version_policy=All()))
-        assert manager.served.handle(ModelSpec("m")).version == 2
-        assert manager.served.handle(ModelSpec("m", version=1)).version == 1
-        await manager.close()
-
-    run(test())
+async def test_the_default_is_the_highest_available_version(world: World) -> None:
+    world.write(1)
+    world.write(2)
+    world.write(3, fail="broken")
+    manager = await managed(world, world.config(version_policy=All()))
+    assert manager.served.handle(ModelSpec("m")).version == 2
+    assert manager.served.handle(ModelSpec("m", version=1)).version == 1
+    await manager.close()
 
 
-def test_version_0_means_the_default_unless_there_is_a_version_0(world: World) -> None:
-    async def test() -> None:
-        world.write(2)
-        manager = await managed(world, world.config(version_policy=All()))
-        assert manager.served.handle(ModelSpec("m", version=0)).version == 2
-        assert [status.version for status in manager.served.statuses("m", 0)] == [2]
-        world.write(0)
-        manager.poll_now()
-        await serves(world, manager, ModelSpec("m", version=0), 0)
-        assert [status.version for status in manager.served.statuses("m", 0)] == [0]
-        await manager.close()
-
-    run(test())
+async def test_version_0_means_the_default_unless_there_is_a_version_0(world: World) -> None:
+    world.write(2)
+    manager = await managed(world, world.config(version_policy=All()))
+    assert manager.served.handle(ModelSpec("m", version=0)).version == 2
+    assert [status.version for status in manager.served.statuses("m", 0)] == [2]
+    world.write(0)
+    manager.poll_now()
+    await serves(world, manager, ModelSpec("m", version=0), 0)
+    assert [status.version for status in manager.served.statuses("m", 0)] == [0]
+    await manager.close()
 
 
 @pytest.mark.parametrize(
@@ -51,37 +45,31 @@ def test_version_0_means_the_default_unless_there_is_a_version_0(world: World) -
         (ModelSpec("m", label="gone"), NotFound, r"Specific\(m, 7\)"),
     ],
 )
-def test_what_is_not_there_is_refused_by_name(
+async def test_what_is_not_there_is_refused_by_name(
     world: World, spec: ModelSpec, kind: type[Exception], text: str
 ) -> None:
-    async def test() -> None:
-        world.write(1)
-        world.labels_wait = False
-        config = world.config(version_labels={"gone": 7})
-        manager = await managed(world, config, labels_for_unavailable=True)
-        with pytest.raises(kind, match=text):
-            manager.served.handle(spec)
-        await manager.close()
-
-    run(test())
+    world.write(1)
+    world.labels_wait = False
+    config = world.config(version_labels={"gone": 7})
+    manager = await managed(world, config, labels_for_unavailable=True)
+    with pytest.raises(kind, match=text):
+        manager.served.handle(spec)
+    await manager.close()
 
 
-def test_status_lists_highest_first_and_names_what_was_never_seen(world: World) -> None:
-    async def test() -> None:
-        world.write(1)
-        world.write(2, fail="no operation Foo")
-        manager = await managed(world, world.config(version_policy=All()))
-        status = manager.served.statuses("m")
-        assert [(s.version, s.state) for s in status] == [
-            (2, State.LOADING),
-            (1, State.AVAILABLE),
-        ]
-        assert "no operation Foo" in status[0].error
-        assert manager.served.statuses("m", 1) == [status[1]]
-        with pytest.raises(NotFound, match="Could not find version 5 of model m"):
-            manager.served.statuses("m", 5)
-        with pytest.raises(NotFound, match="Could not find any versions of model n"):
-            manager.served.statuses("n")
-        await manager.close()
-
-    run(test())
+async def test_status_lists_highest_first_and_names_what_was_never_seen(world: World) -> None:
+    world.write(1)
+    world.write(2, fail="no operation Foo")
+    manager = await managed(world, world.config(version_policy=All()))
+    status = manager.served.statuses("m")
+    assert [(s.version, s.state) for s in status] == [
+        (2, State.LOADING),
+        (1, State.AVAILABLE),
+    ]
+    assert "no operation Foo" in status[0].error
+    assert manager.served.statuses("m", 1) == [status[1]]
+    with pytest.raises(NotFound, match="Could not find version 5 of model m"):
+        manager.served.statuses("m", 5)
+    with pytest.raises(NotFound, match="Could not find any versions of model n"):
+        manager.served.statuses("n")
+    await manager.close()

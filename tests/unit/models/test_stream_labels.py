@@ -40,29 +40,22 @@ def test_a_labelled_version_stays_when_the_latest_moves_on(
     assert "version=1" in given_up[1]
 
 
-def test_what_serves_for_a_label_alone_stands_in_for_nothing(world: World) -> None:
+async def test_what_serves_for_a_label_alone_stands_in_for_nothing(world: World) -> None:
     """A restart beside a broken newest version serves the next lower one, not the canary."""
-
-    async def test() -> None:
-        world.write(1)
-        world.write(2)
-        world.write(3, fail="no operation Foo")
-        stream = await started(world, version_labels={"stable": 1})
-        await until(stream, lambda: set(stream.available) == {1, 2})
-        await stream.poll()
-        assert stream.default and stream.default.version == 2
-        await stream.retire()
-
-    run(test())
+    world.write(1)
+    world.write(2)
+    world.write(3, fail="no operation Foo")
+    stream = await started(world, version_labels={"stable": 1})
+    await until(stream, lambda: set(stream.available) == {1, 2})
+    await stream.poll()
+    assert stream.default and stream.default.version == 2
+    await stream.retire()
 
 
 @pytest.mark.parametrize("policy", [All(), Specific(frozenset({1}))], ids=["all", "specific"])
-def test_only_the_policy_latest_keeps_what_a_label_names(world: World, policy: Any) -> None:
-    async def test() -> None:
-        world.write(1)
-        world.write(2)
-        stream = await started(world, version_policy=policy, version_labels={"two": 2})
-        assert set(stream.available) == set(policy.aspired([1, 2]))
-        await stream.retire()
-
-    run(test())
+async def test_only_the_policy_latest_keeps_what_a_label_names(world: World, policy: Any) -> None:
+    world.write(1)
+    world.write(2)
+    stream = await started(world, version_policy=policy, version_labels={"two": 2})
+    assert set(stream.available) == set(policy.aspired([1, 2]))
+    await stream.retire()

@@ -11,7 +11,7 @@ import numpy as np
 
 from ie_serving.compat.kibernetika.hooks.asking import LoadedModel
 from ie_serving.core.values.errors import InvalidRequest, InvalidTensor
-from ie_serving.core.values.images import COLOURED
+from ie_serving.core.values.image_form import COLOURED
 from ie_serving.core.values.tensors import Array
 from ie_serving.wire.image.decode import decode
 

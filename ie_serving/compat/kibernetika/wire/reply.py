@@ -4,7 +4,7 @@ import base64
 from collections.abc import Mapping
 
 from ie_serving.core.values.tensors import Array
-from ie_serving.wire.form.reply import Form, encode_raw, encode_texts
+from ie_serving.wire.form.form_reply import Form, encode_raw, encode_texts
 from ie_serving.wire.json.pretty import DENSE, encoded, quoted_text, value_of
 
 

@@ -16,8 +16,8 @@ import numpy as np
 
 from ie_serving.core.values.errors import InvalidRequest
 from ie_serving.core.values.tensors import BY_NUMBER, Array, DataType, Signature, strings
-from ie_serving.wire.form.multipart import Part, is_form, parts_of
-from ie_serving.wire.form.reply import MIME, Form, form_of
+from ie_serving.wire.form.form_reply import MIME, Form, form_of
+from ie_serving.wire.form.multipart import FormField, is_form, parts_of
 from ie_serving.wire.json.rapidjson.document import Json, parse_document
 from ie_serving.wire.json.tensor import decode_tensor
 
@@ -130,9 +130,9 @@ def _typed(name: str, value: Json) -> tuple[DataType, Json]:
 # -- forms ------------------------------------------------------------------------------------
 
 
-def _of_form(parts: Sequence[Part]) -> Asked:
+def _of_form(parts: Sequence[FormField]) -> Asked:
     special: dict[str, str] = {}
-    fields: dict[str, list[Part]] = {}
+    fields: dict[str, list[FormField]] = {}
     for part in parts:
         if part.name in (FORM_FILTER, MIME, RAW_INPUT) and not part.is_file:
             special[part.name] = _text(part)
@@ -150,11 +150,11 @@ def _of_form(parts: Sequence[Part]) -> Asked:
     return Asked(values, tuple(each for each in wanted if each), special.get(MIME, ""))
 
 
-def _text(part: Part) -> str:
+def _text(part: FormField) -> str:
     return str(part.data, "utf-8", "replace").strip()
 
 
-def _input(field_name: str, parts: Sequence[Part]) -> tuple[str, Array]:
+def _input(field_name: str, parts: Sequence[FormField]) -> tuple[str, Array]:
     kind, _, name = field_name.partition("_")
     if kind not in TYPES or not name:
         raise InvalidRequest(
@@ -164,7 +164,7 @@ def _input(field_name: str, parts: Sequence[Part]) -> tuple[str, Array]:
     return name, _file(kind, name, parts) if parts[0].is_file else _texts(kind, name, parts)
 
 
-def _file(kind: str, name: str, parts: Sequence[Part]) -> Array:
+def _file(kind: str, name: str, parts: Sequence[FormField]) -> Array:
     dtype = TYPES[kind]
     if dtype is not DataType.STRING:
         if len(parts) > 1:
@@ -176,7 +176,7 @@ def _file(kind: str, name: str, parts: Sequence[Part]) -> Array:
     return strings(found)
 
 
-def _texts(kind: str, name: str, parts: Sequence[Part]) -> Array:
+def _texts(kind: str, name: str, parts: Sequence[FormField]) -> Array:
     dtype = TYPES[kind]
     words = [word.strip() for part in parts for word in _text(part).split(",")]
     if dtype is DataType.STRING:

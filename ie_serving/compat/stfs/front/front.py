@@ -134,7 +134,7 @@ class StfsFront:
 
     def _made(
         self, found: Route, given: Mapping[str, str], host: str, servable: Servable
-    ) -> call.Call:
+    ) -> call.JsonPost:
         model, name = found.model, given.get("signature_name", "")
         signature = chosen(model.name, servable.signatures, name)
         data = inputs(signature.inputs, open_size=OPEN_SIZE)
@@ -145,7 +145,7 @@ class StfsFront:
             beside |= {} if model.version is None else {"model_version": model.version}
         start = json.dumps({**beside, "data": None}).removesuffix("null}")
         url = call.checked_url(f"{self._scheme}://{host}")
-        return call.Call(f"{url}/", inlined([start, *data, "}"]))
+        return call.JsonPost(f"{url}/", inlined([start, *data, "}"]))
 
 
 def _field(request: Request, name: bytes) -> str:

@@ -20,7 +20,7 @@ import numpy as np
 from ie_serving.core.values.errors import InvalidRequest
 from ie_serving.core.values.requests import ModelSpec
 from ie_serving.core.values.tensors import Array, DataType, Signature, TensorSpec, strings
-from ie_serving.wire.form.multipart import Part, is_form, parts_of
+from ie_serving.wire.form.multipart import FormField, is_form, parts_of
 from ie_serving.wire.json.document import parse_object, plain
 from ie_serving.wire.json.rapidjson.document import Json
 from ie_serving.wire.json.tensor import MAX_RANK, decode_tensor, try_tensor
@@ -132,7 +132,7 @@ def parse(body: bytes, content_type: bytes) -> StfsBody:
     return StfsBody(document, document[DATA])
 
 
-def _of_form(parts: Sequence[Part]) -> StfsBody:
+def _of_form(parts: Sequence[FormField]) -> StfsBody:
     files: dict[str, list[bytes]] = {}
     texts: dict[str, str] = {}
     for part in parts:

@@ -17,7 +17,7 @@ from ie_serving.engines.openvino.faults.shape_independent import computes_alike
 from ie_serving.engines.openvino.graphs.shapes import elements
 from ie_serving.engines.openvino.graphs.walk import operations
 from ie_serving.engines.openvino.graphs.weightless import fix
-from ie_serving.engines.openvino.interface.specs import Port, Ports
+from ie_serving.engines.openvino.interface.tensor_specs import Port, Ports
 
 MOST_WEIGHTS = 32 << 20
 """Bytes of constants up to which a graph is compiled twice, since they are then in memory twice.

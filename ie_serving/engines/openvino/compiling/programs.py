@@ -41,7 +41,7 @@ from ie_serving.engines.openvino.faults.stages import KEEPING_NONFINITE, READ, S
 from ie_serving.engines.openvino.graphs.rules import visit
 from ie_serving.engines.openvino.graphs.weightless import WeightlessCopy, weightless_copy
 from ie_serving.engines.openvino.interface.draft import Draft
-from ie_serving.engines.openvino.interface.specs import Port, Ports, prepare, zeros
+from ie_serving.engines.openvino.interface.tensor_specs import Port, Ports, prepare, zeros
 from ie_serving.engines.openvino.options import OpenVinoOptions
 from ie_serving.engines.openvino.running.release import release
 from ie_serving.engines.openvino.running.shape_inference import ShapeInference

@@ -23,7 +23,7 @@ from ie_serving.engines.openvino.faults import eight_bits
 from ie_serving.engines.openvino.faults.hazards import Hazards
 from ie_serving.engines.openvino.graphs.shapes import elements
 from ie_serving.engines.openvino.graphs.walk import operations
-from ie_serving.engines.openvino.interface.specs import Ports, zeros
+from ie_serving.engines.openvino.interface.tensor_specs import Ports, zeros
 from ie_serving.engines.openvino.options import OpenVinoOptions
 from ie_serving.engines.openvino.running.shape_inference import ShapeInference
 from ie_serving.engines.openvino.running.slot import Slot

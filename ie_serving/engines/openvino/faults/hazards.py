@@ -47,7 +47,7 @@ from ie_serving.engines.openvino.graphs.weightless import (
     has_all,
     weightless_copy,
 )
-from ie_serving.engines.openvino.interface.specs import Port
+from ie_serving.engines.openvino.interface.tensor_specs import Port
 
 TRIED_SIZES = (1, 2, 3, 4, 8, 16, 32, 64, 224, 256)
 """Sizes for open dimensions, tried in this order until the graph takes one. With fixed inputs every

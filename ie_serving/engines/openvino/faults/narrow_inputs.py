@@ -15,7 +15,7 @@ import openvino as ov
 
 from ie_serving.core.values.errors import InvalidTensor
 from ie_serving.core.values.tensors import Array, DataType
-from ie_serving.engines.openvino.interface.specs import Port
+from ie_serving.engines.openvino.interface.tensor_specs import Port
 
 INT32 = np.iinfo(np.int32)
 LARGEST_FLOAT = float(np.finfo(np.float32).max)

@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING
 import openvino as ov
 
 from ie_serving.core.values.errors import LoadFailed
-from ie_serving.core.values.images import RGB
+from ie_serving.core.values.image_form import RGB
 from ie_serving.core.values.tensors import Signature
 
 if TYPE_CHECKING:
-    from ie_serving.engines.savedmodel.host.program import Plan
+    from ie_serving.engines.savedmodel.host.host_program import Plan
     from ie_serving.engines.savedmodel.program import Beside
 
 
 @dataclass(frozen=True)
-class Tensor:
+class ModelTensor:
     """One input or output of a model, named for clients.
 
     Attributes:
@@ -59,8 +59,8 @@ class Draft:
     name: str
     method: str
     model: ov.Model | None
-    inputs: Sequence[Tensor]
-    outputs: Sequence[Tensor]
+    inputs: Sequence[ModelTensor]
+    outputs: Sequence[ModelTensor]
     beside: "Beside | None" = None
     listed: Signature | None = None
     host: "Plan | None" = None

@@ -11,7 +11,7 @@ import openvino as ov
 from openvino.preprocess import ColorFormat, PrePostProcessor, ResizeAlgorithm
 
 from ie_serving.core.values.errors import LoadFailed
-from ie_serving.engines.openvino.interface.draft import Draft, Tensor
+from ie_serving.engines.openvino.interface.draft import Draft, ModelTensor
 from ie_serving.engines.openvino.runtime import load_failures
 from ie_serving.engines.preprocessing import Pair, Preprocessing
 
@@ -69,14 +69,14 @@ def apply(draft: Draft, model: ov.Model, options: Preprocessing) -> bool:
     return True
 
 
-def layout_of(tensor: Tensor, options: Preprocessing, *, is_input: bool) -> Pair | None:
+def layout_of(tensor: ModelTensor, options: Preprocessing, *, is_input: bool) -> Pair | None:
     """Give the configured layout of a tensor."""
     if isinstance(options.layout, Pair):  # one without a name is of the only input
         return options.layout if is_input else None
     return next((pair for name, pair in options.layouts.items() if name in tensor.names), None)
 
 
-def batch_axis(tensor: Tensor, options: Preprocessing) -> int:
+def batch_axis(tensor: ModelTensor, options: Preprocessing) -> int:
     """Give the dimension of an input that is the batch, as its layout says; else the first."""
     pair = layout_of(tensor, options, is_input=True)
     layout = ov.Layout(pair.client) if pair else None
@@ -112,7 +112,7 @@ def _add_steps(side: "ov.preprocess.InputInfo", options: Preprocessing) -> None:
         steps.scale(_values(options.scale))
 
 
-def _check_resize(tensor: Tensor, shape: ov.PartialShape, options: Preprocessing) -> None:
+def _check_resize(tensor: ModelTensor, shape: ov.PartialShape, options: Preprocessing) -> None:
     """Refuse to resize where height and width are not known.
 
     Raises:
@@ -139,5 +139,5 @@ def _values(numbers: Sequence[float]) -> float | list[float]:
     return numbers[0] if len(numbers) == 1 else list(numbers)
 
 
-def _listed(tensors: Sequence[Tensor]) -> str:
+def _listed(tensors: Sequence[ModelTensor]) -> str:
     return ", ".join(tensor.alias for tensor in tensors) or "none"

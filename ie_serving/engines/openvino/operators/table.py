@@ -5,7 +5,8 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from ie_serving.engines.onnx_file import MAIN_DOMAIN, Node
-from ie_serving.engines.openvino.operators import attention, elementwise, fourier, optional, states
+from ie_serving.engines.openvino.operators import attention, elementwise, fourier, optional
+from ie_serving.engines.openvino.operators import state_variables as states
 from ie_serving.engines.openvino.operators.reading import Convert
 
 

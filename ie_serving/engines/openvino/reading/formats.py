@@ -11,7 +11,7 @@ from collections.abc import Collection
 from pathlib import Path, PurePosixPath
 
 from ie_serving.core.values.errors import LoadFailed
-from ie_serving.core.values.images import BGR
+from ie_serving.core.values.image_form import BGR
 
 IR = ".xml"
 SAVED_MODEL = "saved_model.pb"

@@ -7,7 +7,7 @@ import openvino as ov
 
 from ie_serving.core.runtime.scratch import Scratch
 from ie_serving.core.values.errors import LoadFailed
-from ie_serving.engines.openvino.interface.draft import Draft, Tensor, Version
+from ie_serving.engines.openvino.interface.draft import Draft, ModelTensor, Version
 from ie_serving.engines.openvino.reading.left_out import leaving_out
 from ie_serving.engines.openvino.reading.lite_signatures import (
     LiteSignature,
@@ -54,11 +54,11 @@ def _converted(data: bytes, subgraph: int) -> ov.Model:
 
 def _tensors(
     ports: Sequence[ov.Output], names: Mapping[str, str], renames: Renames, kind: str
-) -> list[Tensor]:
+) -> list[ModelTensor]:
     known = [frozenset({alias, name}) for alias, name in names.items()]
     given = aliases(list(names), known, renames, kind)
     return [
-        Tensor(alias, name, _index(ports, name, kind), same | {alias})
+        ModelTensor(alias, name, _index(ports, name, kind), same | {alias})
         for alias, name, same in zip(given, names.values(), known, strict=True)
     ]
 

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 import openvino as ov
 
 from ie_serving.core.values.errors import LoadFailed
-from ie_serving.core.values.images import RGB
+from ie_serving.core.values.image_form import RGB
 from ie_serving.core.values.tensors import SERVING_DEFAULT, Method
 from ie_serving.engines.onnx_file import inputs, nodes
-from ie_serving.engines.openvino.interface.draft import Draft, Tensor, Version
+from ie_serving.engines.openvino.interface.draft import Draft, ModelTensor, Version
 from ie_serving.engines.openvino.options import OpenVinoOptions
 from ie_serving.engines.openvino.reading import formats
 from ie_serving.engines.openvino.reading.mapping import Renames, aliases, read_mapping
@@ -123,7 +123,7 @@ def _plain(model: ov.Model, renames: tuple[Renames, Renames], file: Path) -> Dra
 
 def _tensors(
     ports: Sequence[ov.Output], own_names: Sequence[str], renames: Renames, kind: str
-) -> list[Tensor]:
+) -> list[ModelTensor]:
     """Name ports as 2020 and TF Serving do; outputs that are the same tensor count once."""
     by_name = {name: i for i, name in reversed(list(enumerate(own_names)))}
     chosen = sorted(by_name.items(), key=lambda item: item[1])
@@ -131,7 +131,7 @@ def _tensors(
     known = [frozenset({name, *_names(ports[i])}) for name, i in chosen]
     given = aliases(own, known, renames, kind)
     return [
-        Tensor(alias, _with_port(name), i, names | {alias})
+        ModelTensor(alias, _with_port(name), i, names | {alias})
         for alias, (name, i), names in zip(given, chosen, known, strict=True)
     ]
 

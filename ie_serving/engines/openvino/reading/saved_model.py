@@ -12,7 +12,7 @@ from ie_serving.core.values.errors import LoadFailed
 from ie_serving.core.values.tensors import BY_NUMBER, BY_OPENVINO, Array, Signature, TensorSpec
 from ie_serving.engines.openvino.faults.stages import TENSORFLOW
 from ie_serving.engines.openvino.graphs.rules import visit
-from ie_serving.engines.openvino.interface.draft import Draft, Tensor, Version
+from ie_serving.engines.openvino.interface.draft import Draft, ModelTensor, Version
 from ie_serving.engines.openvino.reading.left_out import leaving_out
 from ie_serving.engines.openvino.reading.mapping import Renames, aliases
 from ie_serving.engines.openvino.runtime import core, load_failures, one_line
@@ -25,7 +25,7 @@ from ie_serving.engines.savedmodel.file import (
     declared,
     read_graph,
 )
-from ie_serving.engines.savedmodel.frames import Place, above
+from ie_serving.engines.savedmodel.frames import NodeOutput, above
 from ie_serving.engines.savedmodel.frozen import read_frozen
 from ie_serving.engines.savedmodel.host.needs import hold_first_form, may_need_host
 from ie_serving.engines.savedmodel.initial import Initial
@@ -43,7 +43,7 @@ from ie_serving.engines.savedmodel.state import kept_between_requests
 from ie_serving.telemetry.log.logs import Event
 
 if TYPE_CHECKING:
-    from ie_serving.engines.savedmodel.host.program import Plan
+    from ie_serving.engines.savedmodel.host.host_program import Plan
 
 log = logging.getLogger(__name__)
 
@@ -225,17 +225,17 @@ class _Conversion:
         infos = prepared.computed.values()
         return self._may_need(infos, list(above([frame.place(info.tensor) for info in infos])))
 
-    def _may_need(self, infos: Iterable[TensorInfo], places: Sequence[Place]) -> bool:
+    def _may_need(self, infos: Iterable[TensorInfo], places: Sequence[NodeOutput]) -> bool:
         return may_need_host(infos, places) or any(map(self._initial.sets, places))
 
     def _tensors(
         self, ports: Sequence[ov.Output], infos: Mapping[str, TensorInfo], kind: str
-    ) -> list[Tensor]:
+    ) -> list[ModelTensor]:
         inputs = kind == "inputs"
         names = self._names[0 if inputs else 1]
         own = self._signature.inputs if inputs else self._signature.outputs
         return [
-            Tensor(
+            ModelTensor(
                 names.get(alias, alias),
                 own[alias].tensor if alias in own else info.tensor,
                 _index(ports, alias, kind),

@@ -22,10 +22,10 @@ from ie_serving.engines.openvino.graphs.shapes import elements
 from ie_serving.engines.openvino.graphs.walk import operations
 from ie_serving.engines.openvino.graphs.weightless import WeightlessCopy, fix
 from ie_serving.engines.openvino.interface import mixed_rows
-from ie_serving.engines.openvino.interface.specs import Port
+from ie_serving.engines.openvino.interface.tensor_specs import Port
 from ie_serving.engines.openvino.runtime import in_words
+from ie_serving.engines.run.infer_request import Shapes
 from ie_serving.engines.run.pool import MOST_WAITING
-from ie_serving.engines.run.request import Shapes
 
 KNOWN_LIMIT = 4096
 """Combinations that fit and are remembered, about 200 bytes each; for one more the oldest is
@@ -45,7 +45,7 @@ _thread = ThreadPoolExecutor(1, thread_name_prefix="shapes")
 class ShapeInference:
     """Tells whether a model takes a combination of input shapes. Used from one event loop.
 
-    See `engines.run.request.Admission`.
+    See `engines.run.infer_request.Admission`.
 
     Known combinations are looked up; a new one is inferred in a thread, one at a time, so that many
     new shapes block neither the loop nor more than one thread. A second request for a combination

@@ -11,7 +11,7 @@ import openvino as ov
 from ie_serving.core.values.errors import InvalidTensor
 from ie_serving.core.values.tensors import Array, DataType
 from ie_serving.engines.openvino.faults.hazards import Hazards, nothing_left
-from ie_serving.engines.openvino.interface.specs import Port
+from ie_serving.engines.openvino.interface.tensor_specs import Port
 from ie_serving.engines.run.detour import NotFinite
 
 KEPT_BYTES = 64 << 20
@@ -32,7 +32,9 @@ Write = Callable[[Array], None]
 
 
 class Slot:
-    """One infer request. Used by one inference at a time. See `engines.run.request.InferRequest`.
+    """One infer request. Used by one inference at a time.
+
+    See `engines.run.infer_request.InferRequest`.
 
     Args of the constructor:
         make: gives the infer request; called again to renew it.
@@ -100,7 +102,7 @@ class Slot:
         return self.finish()
 
     def start(self) -> None:
-        """See `engines.run.request.QueuedRequest`."""
+        """See `engines.run.infer_request.QueuedRequest`."""
         if self._stale:
             raise RuntimeError("the model could not be compiled anew after a failure")
         request = self._request
@@ -110,7 +112,7 @@ class Slot:
         request.start_async()
 
     def finish(self) -> Mapping[str, Array]:
-        """See `engines.run.request.QueuedRequest`."""
+        """See `engines.run.infer_request.QueuedRequest`."""
         request = self._request
         request.wait()
         if self._hazards.flagged or self._hazards.refusals:

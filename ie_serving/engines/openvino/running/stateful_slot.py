@@ -9,7 +9,7 @@ import openvino as ov
 
 from ie_serving.core.values.tensors import Array, Signature
 from ie_serving.engines.openvino.faults.hazards import Hazards
-from ie_serving.engines.openvino.interface.specs import Port
+from ie_serving.engines.openvino.interface.tensor_specs import Port
 from ie_serving.engines.openvino.running.slot import Slot, refuse_odd
 from ie_serving.engines.openvino.runtime import load_failures
 

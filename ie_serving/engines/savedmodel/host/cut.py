@@ -20,23 +20,23 @@ import numpy as np
 from ie_serving.core.values.errors import LoadFailed
 from ie_serving.core.values.tensors import BY_NUMBER, DataType
 from ie_serving.engines.savedmodel.file import TensorInfo
-from ie_serving.engines.savedmodel.frames import CALLS, Frame, Place, above, standing_alone
+from ie_serving.engines.savedmodel.frames import CALLS, Frame, NodeOutput, above, standing_alone
 from ie_serving.engines.savedmodel.host.attributes import Attributes, Program
 from ie_serving.engines.savedmodel.host.functional import functional
-from ie_serving.engines.savedmodel.host.kernel import Compute
+from ie_serving.engines.savedmodel.host.host_kernel import Compute
+from ie_serving.engines.savedmodel.host.host_program import Function, HostStep, Plan
 from ie_serving.engines.savedmodel.host.kernels import KERNELS
 from ie_serving.engines.savedmodel.host.kernels_loops import gives_list
 from ie_serving.engines.savedmodel.host.needs import FIRST_FORM, FUNCTIONS, may_need_host
 from ie_serving.engines.savedmodel.host.nodes import tensor_proto
 from ie_serving.engines.savedmodel.host.partition import (
     Id,
-    Part,
     Partition,
+    Placement,
     id_of,
     lacking,
     partition,
 )
-from ie_serving.engines.savedmodel.host.program import Function, Plan, Step
 from ie_serving.engines.savedmodel.host.resources import Resources
 from ie_serving.engines.savedmodel.rewrite import Prepared, own_frame
 from ie_serving.wire.protobuf.messages import Proto, TensorShapeProto
@@ -73,7 +73,7 @@ def leave_to_host(prepared: Prepared, directory: Path, meta_graph: Proto) -> Pla
     made = _Cutting(frame, divided, resources, prepared.inputs)
     outputs: dict[str, TensorInfo] = {}
     for alias, info in prepared.outputs.items():
-        if divided.of(places[alias]) is Part.MODEL:
+        if divided.of(places[alias]) is Placement.MODEL:
             outputs[alias] = info
             made.known[_value(places[alias])] = alias
     for alias in prepared.outputs.keys() - outputs.keys():
@@ -98,14 +98,14 @@ def _frame_with_functions(prepared: Prepared, meta_graph: Proto) -> Frame:
     return own_frame(prepared, meta_graph)
 
 
-def _value(place: Place) -> Value:
+def _value(place: NodeOutput) -> Value:
     origin = place.origin()
     if origin.node.op in KERNELS:
         return id_of(origin), "", _position(origin)
     return id_of(origin), origin.output, origin.index
 
 
-def _position(origin: Place) -> int:
+def _position(origin: NodeOutput) -> int:
     return KERNELS[origin.node.op].position(origin.node, origin.output, origin.index)
 
 
@@ -125,43 +125,43 @@ class _Cutting:
 
     def __post_init__(self) -> None:
         self._slots: dict[Value, int] = {}
-        self._bound: list[tuple[Part, Place, Compute, tuple[int, ...]]] = []
+        self._bound: list[tuple[Placement, NodeOutput, Compute, tuple[int, ...]]] = []
         self._arguments: dict[tuple[int, Value], str] = {}
         self._names = {info.tensor.partition(":")[0]: name for name, info in self.inputs.items()}
 
-    def slot(self, place: Place) -> int:
+    def slot(self, place: NodeOutput) -> int:
         """Give the slot of a value that the host needs, and see that something fills it."""
         value, origin = _value(place), place.origin()
         if value in self._slots:
             return self._slots[value]
         slot = self._slots[value] = len(self.plan.slots)
         part = self.divided.of(origin)
-        held = self.resources.value(origin) if part is Part.CONSTANT else None
+        held = self.resources.value(origin) if part is Placement.CONSTANT else None
         self.plan.slots.append(held)
-        if part is Part.INPUT:
+        if part is Placement.INPUT:
             self.plan.inputs[self._input(origin)] = slot
-        if part is Part.MODEL:
+        if part is Placement.MODEL:
             self.plan.taken[self._given_out(place, origin)] = slot
         return slot
 
-    def _input(self, origin: Place) -> str:
+    def _input(self, origin: NodeOutput) -> str:
         name: str = origin.node.name
         if name not in self._names:
             raise LoadFailed(f"the signature needs {name!r}, which is none of its inputs")
         return self._names[name]
 
-    def _inputs_of(self, origin: Place) -> list[str]:
+    def _inputs_of(self, origin: NodeOutput) -> list[str]:
         """Name the inputs that a value depends on."""
         read = [each for each in above([origin]) if each.node is not None]
         return sorted(
             {
                 self._input(each)
                 for each in read
-                if self.divided.parts.get(id_of(each)) is Part.INPUT
+                if self.divided.parts.get(id_of(each)) is Placement.INPUT
             }
         )
 
-    def _given_out(self, place: Place, origin: Place) -> str:
+    def _given_out(self, place: NodeOutput, origin: NodeOutput) -> str:
         """Let the model give a value, unless the signature has it as an output already."""
         value = _value(place)
         if value not in self.known:
@@ -176,14 +176,14 @@ class _Cutting:
         # In this order each node comes behind those that it reads, so the steps run as they stand.
         for place in self.divided.order:
             part = self.divided.parts[id_of(place)]
-            if part in (Part.BEFORE, Part.AFTER):
+            if part in (Placement.BEFORE, Placement.AFTER):
                 kernel = KERNELS[place.node.op]
                 attributes = Attributes(place.node, self._programs(place))
                 sources = tuple(self.slot(source) for source in place.sources())
                 kernel.check(attributes, [self.plan.slots[slot] for slot in sources])
                 self._bound.append((part, place, kernel.make(attributes), sources))
 
-    def _programs(self, place: Place) -> dict[str, Program]:
+    def _programs(self, place: NodeOutput) -> dict[str, Program]:
         """Make the functions of a loop or branch ready to run."""
         return {
             attribute: _function(place, place.node.attr[attribute].func.name, self.resources)
@@ -198,13 +198,13 @@ class _Cutting:
         for part, place, compute, sources in self._bound:
             what = _what(place.node)
             read = tuple(results.get(id_of(place), ()))
-            step = Step(what, compute, sources, read, KERNELS[place.node.op].in_thread)
-            (self.plan.before if part is Part.BEFORE else self.plan.after).append(step)
+            step = HostStep(what, compute, sources, read, KERNELS[place.node.op].in_thread)
+            (self.plan.before if part is Placement.BEFORE else self.plan.after).append(step)
 
     def rewire(self) -> None:
         """Let the model's nodes read inputs and constants in place of the host's results."""
         for place in list(self.divided.order):
-            if self.divided.parts[id_of(place)] is not Part.MODEL:
+            if self.divided.parts[id_of(place)] is not Placement.MODEL:
                 continue
             for at, reference in enumerate(place.node.input):
                 if not reference.startswith("^"):
@@ -212,16 +212,16 @@ class _Cutting:
         for frame in _frames(self.frame):
             self._blank(frame)
 
-    def _rewire(self, place: Place, at: int, source: Place) -> None:
+    def _rewire(self, place: NodeOutput, at: int, source: NodeOutput) -> None:
         origin = source.origin()
         part = self.divided.of(origin)
-        if part is Part.INPUT and _is_text(origin.node):
+        if part is Placement.INPUT and _is_text(origin.node):
             raise lacking(place.node)
-        if part is Part.CONSTANT and id_of(origin) in self.divided.folded:
+        if part is Placement.CONSTANT and id_of(origin) in self.divided.folded:
             value = self.resources.value(origin)
             name = f"ie_serving_folded_{len(self.plan.slots)}_{at}_{place.node.name}"
             new = place.frame.add_constant(name.replace("/", "_"), tensor_proto(value))
-        elif part is Part.BEFORE:
+        elif part is Placement.BEFORE:
             new = self._argument(place, source, origin)
         else:
             return
@@ -229,7 +229,7 @@ class _Cutting:
         place.frame.own()
         place.frame.nodes[place.node.name].input[at] = new
 
-    def _argument(self, reader: Place, source: Place, origin: Place) -> str:
+    def _argument(self, reader: NodeOutput, source: NodeOutput, origin: NodeOutput) -> str:
         """Feed a value to a frame, once."""
         frame = reader.frame
         key = (id(frame), _value(source))
@@ -262,15 +262,15 @@ class _Cutting:
                     nothing = frame.add_constant(_NOTHING, tensor_proto(_ZERO))
                     frame.nodes[node.name].input[at] = nothing
 
-    def _is_foreign(self, place: Place) -> bool:
+    def _is_foreign(self, place: NodeOutput) -> bool:
         """Tell whether a value is the host's; an unused value is not."""
         origin = place.origin()
         part = self.divided.parts.get(id_of(origin))
-        if part is Part.CONSTANT:
+        if part is Placement.CONSTANT:
             return id_of(origin) in self.divided.folded
-        if part is Part.INPUT:
+        if part is Placement.INPUT:
             return _is_text(origin.node)
-        return part in (Part.BEFORE, Part.AFTER)
+        return part in (Placement.BEFORE, Placement.AFTER)
 
     def read(self, outputs: Mapping[str, TensorInfo]) -> dict[str, TensorInfo]:
         """Give those inputs that the model still reads."""
@@ -292,7 +292,7 @@ def _is_text(placeholder: Proto) -> bool:
     return bool(placeholder.attr["dtype"].type == DataType.STRING.number)
 
 
-def _function(place: Place, name: str, resources: Resources) -> Program:
+def _function(place: NodeOutput, name: str, resources: Resources) -> Program:
     frame, arguments, returned = standing_alone(place.frame.library, name)
     inputs = {each: TensorInfo(f"{each}:0", None, 0) for each in arguments}
     made = _Cutting(frame, partition(returned), resources, inputs)
@@ -312,7 +312,7 @@ def _frames(frame: Frame) -> Iterator[Frame]:
         yield from _frames(inner)
 
 
-def _reference(frame: Frame, place: Place) -> str:
+def _reference(frame: Frame, place: NodeOutput) -> str:
     """Write how nodes of its frame refer to a place."""
     name: str = place.node.name
     if frame.parent is not None:

@@ -16,9 +16,9 @@ from ie_serving.engines.savedmodel.host import (
     kernels_strings,
     tables,
 )
-from ie_serving.engines.savedmodel.host.kernel import Kernel
+from ie_serving.engines.savedmodel.host.host_kernel import HostKernel
 
-KERNELS: Mapping[str, Kernel] = MappingProxyType(
+KERNELS: Mapping[str, HostKernel] = MappingProxyType(
     {
         **kernels_shapes.KERNELS,
         **kernels_numbers.KERNELS,

@@ -9,9 +9,9 @@ from ie_serving.engines.savedmodel.example_features import (
     EXAMPLE_PARSERS,
     ExampleFeatures,
 )
-from ie_serving.engines.savedmodel.examples import parse
 from ie_serving.engines.savedmodel.host.attributes import Attributes
-from ie_serving.engines.savedmodel.host.kernel import Compute, Kernel, Output
+from ie_serving.engines.savedmodel.host.host_kernel import Compute, HostKernel, Output
+from ie_serving.engines.savedmodel.serialized_examples import parse
 from ie_serving.wire.protobuf.messages import Proto
 
 _OUTPUTS = (
@@ -58,6 +58,6 @@ def _check(attributes: Attributes, inputs: Sequence[Any]) -> None:
         raise attributes.refused("has keys or defaults that are no constants")
 
 
-KERNELS: Mapping[str, Kernel] = MappingProxyType(
-    dict.fromkeys(EXAMPLE_PARSERS, Kernel(_make, _OUTPUTS, _check, sizes=_sizes))
+KERNELS: Mapping[str, HostKernel] = MappingProxyType(
+    dict.fromkeys(EXAMPLE_PARSERS, HostKernel(_make, _OUTPUTS, _check, sizes=_sizes))
 )

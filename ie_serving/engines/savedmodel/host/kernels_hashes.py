@@ -7,7 +7,7 @@ import numpy as np
 
 from ie_serving.engines.savedmodel.host.attributes import Attributes
 from ie_serving.engines.savedmodel.host.fingerprint import fingerprint64
-from ie_serving.engines.savedmodel.host.kernel import LONG, Compute, Kernel
+from ie_serving.engines.savedmodel.host.host_kernel import LONG, Compute, HostKernel
 from ie_serving.engines.savedmodel.host.kernels_strings import each
 
 
@@ -16,4 +16,6 @@ def _fast(attributes: Attributes) -> Compute:
     return lambda array: each(lambda text: fingerprint64(text) % buckets, array, np.int64)
 
 
-KERNELS: Mapping[str, Kernel] = MappingProxyType({"StringToHashBucketFast": Kernel(_fast, (LONG,))})
+KERNELS: Mapping[str, HostKernel] = MappingProxyType(
+    {"StringToHashBucketFast": HostKernel(_fast, (LONG,))}
+)

@@ -18,12 +18,7 @@ from ie_serving.core.values.errors import InvalidRequest, LoadFailed
 from ie_serving.core.values.tensors import Array, DataType
 from ie_serving.engines.savedmodel.host.allowance import make_room
 from ie_serving.engines.savedmodel.host.attributes import Attributes
-from ie_serving.engines.savedmodel.host.kernel import (
-    Compute,
-    Kernel,
-    Output,
-    in_thread,
-)
+from ie_serving.engines.savedmodel.host.host_kernel import Compute, HostKernel, Output, in_thread
 
 INSTALL = "pip install 'ie_serving[images]'"
 MODES: Mapping[int, str] = MappingProxyType({1: "L", 3: "RGB", 4: "RGBA"})
@@ -139,12 +134,12 @@ def _is_composed(gif: Any) -> bool:  # noqa: ANN401
 
 _PIXELS = (Output("", DataType.UINT8),)
 
-KERNELS: Mapping[str, Kernel] = MappingProxyType(
+KERNELS: Mapping[str, HostKernel] = MappingProxyType(
     {
         **dict.fromkeys(
-            ("DecodeImage", "DecodeJpeg", "DecodePng"), in_thread(Kernel(_decode, _PIXELS))
+            ("DecodeImage", "DecodeJpeg", "DecodePng"), in_thread(HostKernel(_decode, _PIXELS))
         ),
-        "DecodeBmp": in_thread(Kernel(_decode_bmp, _PIXELS)),
-        "DecodeGif": in_thread(Kernel(_decode_gif, _PIXELS)),
+        "DecodeBmp": in_thread(HostKernel(_decode_bmp, _PIXELS)),
+        "DecodeGif": in_thread(HostKernel(_decode_gif, _PIXELS)),
     }
 )

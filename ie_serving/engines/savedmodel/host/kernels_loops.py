@@ -11,10 +11,10 @@ from ie_serving.core.values.tensors import Array, DataType
 from ie_serving.engines.savedmodel.file import VARIANT
 from ie_serving.engines.savedmodel.host.allowance import make_room, turn
 from ie_serving.engines.savedmodel.host.attributes import Attributes
-from ie_serving.engines.savedmodel.host.kernel import (
+from ie_serving.engines.savedmodel.host.host_kernel import (
     INTEGER,
     Compute,
-    Kernel,
+    HostKernel,
     Output,
     in_thread,
     plain,
@@ -177,21 +177,21 @@ _JOINED = (
     Output("", DataType.INT64, "lengths"),
 )
 
-KERNELS: Mapping[str, Kernel] = MappingProxyType(
+KERNELS: Mapping[str, HostKernel] = MappingProxyType(
     {
-        **dict.fromkeys(("StatelessWhile", "While"), in_thread(Kernel(_while))),
-        **dict.fromkeys(("If", "StatelessIf"), in_thread(Kernel(_if, (Output("Tout"),)))),
+        **dict.fromkeys(("StatelessWhile", "While"), in_thread(HostKernel(_while))),
+        **dict.fromkeys(("If", "StatelessIf"), in_thread(HostKernel(_if, (Output("Tout"),)))),
         "EmptyTensorList": plain(lambda shape, most: TensorList(()), _LIST),
-        "TensorListConcatV2": Kernel(_concat, _JOINED),
+        "TensorListConcatV2": HostKernel(_concat, _JOINED),
         "TensorListFromTensor": plain(_rows, _LIST),
-        "TensorListGather": Kernel(_gather, (_OF_LIST,)),
+        "TensorListGather": HostKernel(_gather, (_OF_LIST,)),
         "TensorListGetItem": plain(lambda held, index, shape: held.get(index, shape), _OF_LIST),
         "TensorListLength": plain(lambda held: np.array(len(held.items), np.int32), INTEGER),
         "TensorListPushBack": plain(lambda held, item: held.pushed(item), _LIST),
         "TensorListReserve": in_thread(plain(_reserved, _LIST)),
         "TensorListScatterIntoExistingList": plain(_scattered, _LIST),
-        "TensorListSetItem": Kernel(_set_item, (_LIST,)),
-        "TensorListSplit": Kernel(_split, (_LIST,)),
-        "TensorListStack": Kernel(_stack, (_OF_LIST,)),
+        "TensorListSetItem": HostKernel(_set_item, (_LIST,)),
+        "TensorListSplit": HostKernel(_split, (_LIST,)),
+        "TensorListStack": HostKernel(_stack, (_OF_LIST,)),
     }
 )

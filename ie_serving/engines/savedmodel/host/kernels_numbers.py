@@ -10,11 +10,11 @@ from ie_serving.core.values.errors import InvalidRequest
 from ie_serving.core.values.tensors import Array, DataType
 from ie_serving.engines.savedmodel.host.allowance import make_room
 from ie_serving.engines.savedmodel.host.attributes import Attributes
-from ie_serving.engines.savedmodel.host.kernel import (
+from ie_serving.engines.savedmodel.host.host_kernel import (
     FLAG,
     INTEGER,
     Compute,
-    Kernel,
+    HostKernel,
     Output,
     in_thread,
     plain,
@@ -188,24 +188,24 @@ def _bitcast(attributes: Attributes) -> Compute:
     return lambda array: np.ascontiguousarray(array).view(dtype).reshape(array.shape)
 
 
-KERNELS: Mapping[str, Kernel] = MappingProxyType(
+KERNELS: Mapping[str, HostKernel] = MappingProxyType(
     {
         "Abs": plain(np.abs),
         "Add": plain(_between(np.add)),
         "AddV2": plain(_between(np.add)),
-        "All": Kernel(_reduced(np.all), (FLAG,)),
-        "Any": Kernel(_reduced(np.any), (FLAG,)),
-        "ArgMax": Kernel(_place_of(np.argmax), (Output("output_type", DataType.INT64),)),
-        "ArgMin": Kernel(_place_of(np.argmin), (Output("output_type", DataType.INT64),)),
+        "All": HostKernel(_reduced(np.all), (FLAG,)),
+        "Any": HostKernel(_reduced(np.any), (FLAG,)),
+        "ArgMax": HostKernel(_place_of(np.argmax), (Output("output_type", DataType.INT64),)),
+        "ArgMin": HostKernel(_place_of(np.argmin), (Output("output_type", DataType.INT64),)),
         "Bincount": in_thread(plain(_bincount)),
-        "Bitcast": Kernel(_bitcast, (Output("type"),)),
+        "Bitcast": HostKernel(_bitcast, (Output("type"),)),
         "BitwiseAnd": plain(_between(np.bitwise_and)),
         "BitwiseOr": plain(_between(np.bitwise_or)),
         "BitwiseXor": plain(_between(np.bitwise_xor)),
-        "Bucketize": Kernel(_bucketize, (INTEGER,)),
-        "Cast": Kernel(_cast, (Output("DstT"),)),
-        "Cumsum": Kernel(_cumulated),
-        "DenseBincount": in_thread(Kernel(_dense_bincount, (Output("T"),))),
+        "Bucketize": HostKernel(_bucketize, (INTEGER,)),
+        "Cast": HostKernel(_cast, (Output("DstT"),)),
+        "Cumsum": HostKernel(_cumulated),
+        "DenseBincount": in_thread(HostKernel(_dense_bincount, (Output("T"),))),
         "Equal": plain(_between(np.equal), FLAG),
         "FloorDiv": plain(_between(_divided(np.floor_divide))),
         "FloorMod": plain(_between(_divided(np.mod))),
@@ -217,20 +217,20 @@ KERNELS: Mapping[str, Kernel] = MappingProxyType(
         "LogicalAnd": plain(_between(np.logical_and), FLAG),
         "LogicalNot": plain(np.logical_not, FLAG),
         "LogicalOr": plain(_between(np.logical_or), FLAG),
-        "Max": Kernel(_reduced(_greatest)),
+        "Max": HostKernel(_reduced(_greatest)),
         "Maximum": plain(_between(np.maximum)),
-        "Min": Kernel(_reduced(_least)),
+        "Min": HostKernel(_reduced(_least)),
         "Minimum": plain(_between(np.minimum)),
         "Mul": plain(_between(np.multiply)),
         "Neg": plain(np.negative),
         "NotEqual": plain(_between(np.not_equal), FLAG),
-        "Prod": Kernel(_reduced(np.prod)),
-        "RaggedBincount": in_thread(Kernel(_ragged_bincount)),
+        "Prod": HostKernel(_reduced(np.prod)),
+        "RaggedBincount": in_thread(HostKernel(_ragged_bincount)),
         "RealDiv": plain(_between(np.divide)),
         "RightShift": plain(_between(np.right_shift)),
         "Sub": plain(_between(np.subtract)),
-        "Sum": Kernel(_reduced(np.sum)),
-        "TopKV2": Kernel(
+        "Sum": HostKernel(_reduced(np.sum)),
+        "TopKV2": HostKernel(
             _top_k,
             (Output(name="values"), Output("index_type", DataType.INT32, name="indices")),
         ),

@@ -8,9 +8,9 @@ from ie_serving.core.values.errors import InvalidRequest, LoadFailed
 from ie_serving.core.values.tensors import Array
 from ie_serving.engines.savedmodel.host import regex
 from ie_serving.engines.savedmodel.host.attributes import Attributes
-from ie_serving.engines.savedmodel.host.kernel import FLAG, TEXT, Compute, Kernel
+from ie_serving.engines.savedmodel.host.host_kernel import FLAG, TEXT, Compute, HostKernel
 from ie_serving.engines.savedmodel.host.kernels_strings import each
-from ie_serving.engines.savedmodel.host.regex import Refused
+from ie_serving.engines.savedmodel.host.regex import PatternRefused
 
 
 def _replacement(pattern: bytes, rewrite: bytes, every: bool) -> Compute:
@@ -23,7 +23,7 @@ def _static_replace(attributes: Attributes) -> Compute:
     every = attributes.flag("replace_global", True)
     try:
         function = _replacement(attributes.text("pattern"), attributes.text("rewrite"), every)
-    except Refused as error:
+    except PatternRefused as error:
         raise _refused(attributes, attributes.text("pattern"), error) from error
     return lambda array: each(function, array)
 
@@ -34,7 +34,7 @@ def _replace(attributes: Attributes) -> Compute:
     def compute(array: Array, pattern: Array, rewrite: Array) -> Array:
         try:
             return each(_replacement(pattern.item(), rewrite.item(), every), array)
-        except Refused as error:
+        except PatternRefused as error:
             raise InvalidRequest(f"the pattern {pattern.item()!r}: {error}") from error
 
     return compute
@@ -43,7 +43,7 @@ def _replace(attributes: Attributes) -> Compute:
 def _static_match(attributes: Attributes) -> Compute:
     try:
         found = regex.compiled(attributes.text("pattern"))
-    except Refused as error:
+    except PatternRefused as error:
         raise _refused(attributes, attributes.text("pattern"), error) from error
     return lambda array: _matches(found, array)
 
@@ -51,7 +51,7 @@ def _static_match(attributes: Attributes) -> Compute:
 def _match(array: Array, pattern: Array) -> Array:
     try:
         return _matches(regex.compiled(pattern.item()), array)
-    except Refused as error:
+    except PatternRefused as error:
         raise InvalidRequest(f"the pattern {pattern.item()!r}: {error}") from error
 
 
@@ -71,19 +71,19 @@ def _check(attributes: Attributes, inputs: Sequence[Any]) -> None:
         found = regex.compiled(pattern)
         if len(inputs) > 2:
             regex.rewriter(inputs[2].item(), found.groups)
-    except Refused as error:
+    except PatternRefused as error:
         raise _refused(attributes, pattern, error) from error
 
 
-def _refused(attributes: Attributes, pattern: bytes, error: Refused) -> LoadFailed:
+def _refused(attributes: Attributes, pattern: bytes, error: PatternRefused) -> LoadFailed:
     return attributes.refused(f"has the pattern {pattern.decode(errors='replace')!r} ({error})")
 
 
-KERNELS: Mapping[str, Kernel] = MappingProxyType(
+KERNELS: Mapping[str, HostKernel] = MappingProxyType(
     {
-        "RegexFullMatch": Kernel(lambda _: _match, (FLAG,), _check),
-        "RegexReplace": Kernel(_replace, (TEXT,), _check),
-        "StaticRegexFullMatch": Kernel(_static_match, (FLAG,)),
-        "StaticRegexReplace": Kernel(_static_replace, (TEXT,)),
+        "RegexFullMatch": HostKernel(lambda _: _match, (FLAG,), _check),
+        "RegexReplace": HostKernel(_replace, (TEXT,), _check),
+        "StaticRegexFullMatch": HostKernel(_static_match, (FLAG,)),
+        "StaticRegexReplace": HostKernel(_static_replace, (TEXT,)),
     }
 )

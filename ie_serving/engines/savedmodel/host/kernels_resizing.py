@@ -9,12 +9,7 @@ from ie_serving.core.values.errors import InvalidRequest
 from ie_serving.core.values.tensors import Array, DataType
 from ie_serving.engines.savedmodel.host.allowance import make_room
 from ie_serving.engines.savedmodel.host.attributes import Attributes
-from ie_serving.engines.savedmodel.host.kernel import (
-    Compute,
-    Kernel,
-    Output,
-    in_thread,
-)
+from ie_serving.engines.savedmodel.host.host_kernel import Compute, HostKernel, Output, in_thread
 
 
 def _bilinear(attributes: Attributes) -> Compute:
@@ -57,6 +52,6 @@ def _between(held: int, wanted: int, aligned: bool, centred: bool) -> tuple[Arra
     return lower, upper, at - floor
 
 
-KERNELS: Mapping[str, Kernel] = MappingProxyType(
-    {"ResizeBilinear": in_thread(Kernel(_bilinear, (Output("", DataType.FP32),)))}
+KERNELS: Mapping[str, HostKernel] = MappingProxyType(
+    {"ResizeBilinear": in_thread(HostKernel(_bilinear, (Output("", DataType.FP32),)))}
 )

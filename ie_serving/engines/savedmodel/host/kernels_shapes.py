@@ -11,12 +11,12 @@ from ie_serving.core.values.errors import InvalidRequest
 from ie_serving.core.values.tensors import Array, DataType
 from ie_serving.engines.savedmodel.host.allowance import make_room
 from ie_serving.engines.savedmodel.host.attributes import Attributes
-from ie_serving.engines.savedmodel.host.kernel import (
+from ie_serving.engines.savedmodel.host.host_kernel import (
     FLAG,
     INTEGER,
     LONG,
     Compute,
-    Kernel,
+    HostKernel,
     Output,
     in_thread,
     plain,
@@ -290,7 +290,7 @@ def _filled_like(value: int) -> Compute:
 
 PARAMS = Output("Tparams")
 
-KERNELS: Mapping[str, Kernel] = MappingProxyType(
+KERNELS: Mapping[str, HostKernel] = MappingProxyType(
     {
         "BroadcastTo": in_thread(plain(_broadcast)),
         "ConcatV2": plain(lambda *arrays: np.concatenate(arrays[:-1], int(arrays[-1]))),
@@ -298,35 +298,35 @@ KERNELS: Mapping[str, Kernel] = MappingProxyType(
         "Fill": in_thread(plain(_fill)),
         "Gather": plain(_gather, PARAMS),
         "GatherNd": plain(_gather_nd, PARAMS),
-        "GatherV2": Kernel(_gather_v2, (PARAMS,)),
+        "GatherV2": HostKernel(_gather_v2, (PARAMS,)),
         "InvertPermutation": plain(_inverted),
-        "OneHot": in_thread(Kernel(_one_hot)),
+        "OneHot": in_thread(HostKernel(_one_hot)),
         "OnesLike": plain(_filled_like(1)),
-        "Pack": Kernel(_pack),
+        "Pack": HostKernel(_pack),
         "Pad": in_thread(plain(_pad)),
         "PadV2": in_thread(plain(_pad)),
         "Range": in_thread(plain(_range, Output("Tidx", DataType.INT32))),
         "Rank": plain(lambda array: np.array(array.ndim, np.int32), INTEGER),
         "ReadVariableOp": plain(lambda held: held, Output("dtype")),
         "Reshape": plain(_reshape),
-        "ResourceGather": Kernel(_resource_gather, (Output("dtype"),)),
+        "ResourceGather": HostKernel(_resource_gather, (Output("dtype"),)),
         "ReverseV2": plain(lambda array, axes: np.flip(array, tuple(sizes_of(axes)))),
         "ScatterNd": in_thread(plain(_scatter_nd)),
         "Select": plain(_select),
         "SelectV2": plain(_select_v2),
-        "Shape": Kernel(_shape, (Output("out_type", DataType.INT32),)),
-        "Size": Kernel(_size, (Output("out_type", DataType.INT32),)),
+        "Shape": HostKernel(_shape, (Output("out_type", DataType.INT32),)),
+        "Size": HostKernel(_size, (Output("out_type", DataType.INT32),)),
         "Slice": plain(_slice),
-        "Split": Kernel(_split),
+        "Split": HostKernel(_split),
         "SplitV": plain(_split_v),
-        "Squeeze": Kernel(_squeeze),
-        "StridedSlice": Kernel(_strided_slice),
+        "Squeeze": HostKernel(_squeeze),
+        "StridedSlice": HostKernel(_strided_slice),
         "Tile": in_thread(plain(_tile)),
         "Transpose": plain(lambda array, order: np.transpose(array, sizes_of(order))),
-        "Unique": Kernel(
+        "Unique": HostKernel(
             _unique, (Output(name="y"), Output("out_idx", DataType.INT32, name="idx"))
         ),
-        "Unpack": Kernel(_unpack),
+        "Unpack": HostKernel(_unpack),
         "Where": plain(lambda array: np.argwhere(array).astype(np.int64), LONG),
         "ZerosLike": plain(_filled_like(0)),
         "IsNan": plain(np.isnan, FLAG),

@@ -10,9 +10,9 @@ from ie_serving.core.values.errors import InvalidRequest
 from ie_serving.core.values.tensors import Array, DataType
 from ie_serving.engines.savedmodel.host.allowance import make_room
 from ie_serving.engines.savedmodel.host.attributes import Attributes
-from ie_serving.engines.savedmodel.host.kernel import (
+from ie_serving.engines.savedmodel.host.host_kernel import (
     Compute,
-    Kernel,
+    HostKernel,
     Output,
     in_thread,
     plain,
@@ -112,7 +112,7 @@ def _reordered(places: Array, values: Array, _: Array) -> list[Array]:
     return [places[order], values[order]]
 
 
-KERNELS: Mapping[str, Kernel] = MappingProxyType(
+KERNELS: Mapping[str, HostKernel] = MappingProxyType(
     {
         "RaggedTensorToSparse": plain(
             _ragged_to_sparse,
@@ -120,12 +120,12 @@ KERNELS: Mapping[str, Kernel] = MappingProxyType(
             Output(name="sparse_values"),
             Output("", DataType.INT64, "sparse_dense_shape"),
         ),
-        "RaggedTensorToTensor": in_thread(Kernel(_ragged_to_dense)),
+        "RaggedTensorToTensor": in_thread(HostKernel(_ragged_to_dense)),
         "SparseReorder": plain(
             _reordered,
             Output("", DataType.INT64, "output_indices"),
             Output(name="output_values"),
         ),
-        "SparseToDense": in_thread(Kernel(_sparse_to_dense)),
+        "SparseToDense": in_thread(HostKernel(_sparse_to_dense)),
     }
 )

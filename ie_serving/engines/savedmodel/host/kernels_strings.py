@@ -13,11 +13,11 @@ from ie_serving.core.values.errors import InvalidRequest
 from ie_serving.core.values.tensors import Array, DataType
 from ie_serving.engines.savedmodel.host.allowance import make_room
 from ie_serving.engines.savedmodel.host.attributes import Attributes
-from ie_serving.engines.savedmodel.host.kernel import (
+from ie_serving.engines.savedmodel.host.host_kernel import (
     INTEGER,
     TEXT,
     Compute,
-    Kernel,
+    HostKernel,
     Output,
     plain,
 )
@@ -273,21 +273,21 @@ _SPLIT = (
     Output("", DataType.INT64, "shape"),
 )
 
-KERNELS: Mapping[str, Kernel] = MappingProxyType(
+KERNELS: Mapping[str, HostKernel] = MappingProxyType(
     {
-        "AsString": Kernel(_as_string, (TEXT,)),
+        "AsString": HostKernel(_as_string, (TEXT,)),
         "DecodeBase64": plain(lambda array: each(_decode_base64, array), TEXT),
-        "DecodeRaw": Kernel(_decode_raw, (Output("out_type"),)),
-        "EncodeBase64": Kernel(_encode_base64, (TEXT,)),
-        "ReduceJoin": Kernel(_reduce_join, (TEXT,)),
-        "StringJoin": Kernel(_join, (TEXT,)),
-        "StringLength": Kernel(_length, (INTEGER,)),
-        "StringLower": Kernel(_case(bytes.lower, str.lower), (TEXT,)),
-        "StringSplit": Kernel(_split, _SPLIT),
-        "StringSplitV2": Kernel(_split_v2, _SPLIT),
+        "DecodeRaw": HostKernel(_decode_raw, (Output("out_type"),)),
+        "EncodeBase64": HostKernel(_encode_base64, (TEXT,)),
+        "ReduceJoin": HostKernel(_reduce_join, (TEXT,)),
+        "StringJoin": HostKernel(_join, (TEXT,)),
+        "StringLength": HostKernel(_length, (INTEGER,)),
+        "StringLower": HostKernel(_case(bytes.lower, str.lower), (TEXT,)),
+        "StringSplit": HostKernel(_split, _SPLIT),
+        "StringSplitV2": HostKernel(_split_v2, _SPLIT),
         "StringStrip": plain(lambda array: each(bytes.strip, array), TEXT),
-        "StringToNumber": Kernel(_to_number, (Output("out_type", DataType.FP32),)),
-        "StringUpper": Kernel(_case(bytes.upper, str.upper), (TEXT,)),
-        "Substr": Kernel(_substr, (TEXT,)),
+        "StringToNumber": HostKernel(_to_number, (Output("out_type", DataType.FP32),)),
+        "StringUpper": HostKernel(_case(bytes.upper, str.upper), (TEXT,)),
+        "Substr": HostKernel(_substr, (TEXT,)),
     }
 )

@@ -8,7 +8,7 @@ from types import MappingProxyType
 
 from ie_serving.core.values.tensors import DataType
 from ie_serving.engines.savedmodel.file import TensorInfo
-from ie_serving.engines.savedmodel.frames import CALLS, PASSES_ON, Library, Place
+from ie_serving.engines.savedmodel.frames import CALLS, PASSES_ON, Library, NodeOutput
 from ie_serving.wire.protobuf.messages import Proto
 
 ON_HOST = (
@@ -84,7 +84,7 @@ def _called(node: Proto) -> tuple[str, ...]:
     return ("f",) if node.op in CALLS else ()
 
 
-def hold_first_form(places: Iterable[Place]) -> bool:
+def hold_first_form(places: Iterable[NodeOutput]) -> bool:
     """Tell whether functions among `places` hold loops or branches of TensorFlow 1."""
     return any(
         place.node.op.startswith(FIRST_FORM)
@@ -93,7 +93,7 @@ def hold_first_form(places: Iterable[Place]) -> bool:
     )
 
 
-def may_need_host(outputs: Iterable[TensorInfo], places: Iterable[Place]) -> bool:
+def may_need_host(outputs: Iterable[TensorInfo], places: Iterable[NodeOutput]) -> bool:
     """Tell whether the host has to compute a part of a signature.
 
     Every load calls this, so it looks at the sources of strings and tables, not at every attribute.

@@ -22,7 +22,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ie_serving.core.values.errors import LoadFailed
-from ie_serving.engines.savedmodel.frames import Place, standing_alone
+from ie_serving.engines.savedmodel.frames import NodeOutput, standing_alone
 from ie_serving.engines.savedmodel.host.kernels import KERNELS
 from ie_serving.engines.savedmodel.host.kernels_loops import gives_list
 from ie_serving.engines.savedmodel.host.needs import FIRST_FORM, FUNCTIONS, on_host
@@ -37,7 +37,7 @@ Id = tuple[int, str]
 """A node: its frame, and its name in it."""
 
 
-class Part(enum.Enum):
+class Placement(enum.Enum):
     """Where a node runs."""
 
     INPUT = "input"  # nowhere: a request brings it
@@ -58,29 +58,29 @@ class Partition:
             that OpenVINO cannot compute them.
     """
 
-    parts: dict[Id, Part] = field(default_factory=dict)
-    order: list[Place] = field(default_factory=list)
+    parts: dict[Id, Placement] = field(default_factory=dict)
+    order: list[NodeOutput] = field(default_factory=list)
     folded: set[Id] = field(default_factory=set)
 
-    def of(self, place: Place) -> Part:
+    def of(self, place: NodeOutput) -> Placement:
         """Tell where the node behind a place runs."""
         return self.parts[id_of(place.origin())]
 
-    def names(self, part: Part) -> list[str]:
+    def names(self, part: Placement) -> list[str]:
         """Give the operations of a part, each once, sorted."""
         return sorted({each.node.op for each in self.order if self.parts[id_of(each)] is part})
 
 
-def id_of(place: Place) -> Id:
+def id_of(place: NodeOutput) -> Id:
     """Name the node of a place that is no argument."""
     return id(place.frame), place.node.name
 
 
-def ordered(outputs: Sequence[Place]) -> list[Place]:
+def ordered(outputs: Sequence[NodeOutput]) -> list[NodeOutput]:
     """Give a place of each node above `outputs`, each after those from which it is computed."""
-    order: list[Place] = []
+    order: list[NodeOutput] = []
     entered: set[Id] = set()
-    waiting: list[tuple[Place, bool]] = [(place.origin(), False) for place in outputs]
+    waiting: list[tuple[NodeOutput, bool]] = [(place.origin(), False) for place in outputs]
     while waiting:
         place, left = waiting.pop()
         if left:
@@ -93,7 +93,7 @@ def ordered(outputs: Sequence[Place]) -> list[Place]:
 
 
 def partition(
-    outputs: Sequence[Place], sets: Callable[[Place], bool] = lambda place: False
+    outputs: Sequence[NodeOutput], sets: Callable[[NodeOutput], bool] = lambda place: False
 ) -> Partition:
     """Divide the nodes above a signature's outputs.
 
@@ -112,16 +112,16 @@ def partition(
     able = _find_able(found, sources, sets)
     _mark_before(found, sources, able)
     _mark_rest(found, sources)
-    if all(able[each] for each, part in found.parts.items() if part is not Part.CONSTANT):
+    if all(able[each] for each, part in found.parts.items() if part is not Placement.CONSTANT):
         # The rest is a cast or a sum around look-ups: cheaper here than in a separate model.
         for each, part in found.parts.items():
-            if part is Part.MODEL:
-                found.parts[each] = Part.BEFORE
+            if part is Placement.MODEL:
+                found.parts[each] = Placement.BEFORE
     return found
 
 
 def _find_able(
-    found: Partition, sources: Mapping[Id, Sequence[Id]], sets: Callable[[Place], bool]
+    found: Partition, sources: Mapping[Id, Sequence[Id]], sets: Callable[[NodeOutput], bool]
 ) -> dict[Id, bool]:
     """Mark inputs and constants; tell which nodes the host could compute from the inputs."""
     able: dict[Id, bool] = {}
@@ -129,7 +129,7 @@ def _find_able(
         node, each = place.node, id_of(place)
         above = sources[each]
         if node.op in PLACEHOLDERS:
-            found.parts[each], able[each] = Part.INPUT, True
+            found.parts[each], able[each] = Placement.INPUT, True
             continue
         known = node.op in _HELD or (node.op in KERNELS and _has_able_functions(place))
         able[each] = known and all(able.get(source, False) for source in above)
@@ -141,17 +141,17 @@ def _find_able(
             folds = hosted or any(source in found.folded for source in above)
             if folds and not (hosted or known):
                 continue  # arithmetic that the host lacks: the model has it, of folded constants
-            found.parts[each] = Part.CONSTANT
+            found.parts[each] = Placement.CONSTANT
             if folds:
                 found.folded.add(each)
     return able
 
 
 def _is_constant(found: Partition, each: Id) -> bool:
-    return found.parts.get(each) is Part.CONSTANT
+    return found.parts.get(each) is Placement.CONSTANT
 
 
-def _has_able_functions(place: Place) -> bool:
+def _has_able_functions(place: NodeOutput) -> bool:
     """Tell whether the host can run the functions of a loop or branch; true of other nodes."""
     library = place.frame.library
     for attribute in FUNCTIONS.get(place.node.op, ()):
@@ -160,7 +160,7 @@ def _has_able_functions(place: Place) -> bool:
             parts = partition(returned).parts.values()
         except LoadFailed:
             return False
-        if Part.MODEL in parts:
+        if Placement.MODEL in parts:
             return False
     return True
 
@@ -176,13 +176,13 @@ def _mark_before(
         follows = any(source in lists for source in sources[each])
         hosted = follows or on_host(place.node, place.frame.library)
         if each not in found.parts and able[each] and hosted:
-            found.parts[each] = Part.BEFORE
+            found.parts[each] = Placement.BEFORE
             if gives_list(place.node):
                 lists.add(each)
     for place in reversed(found.order):
-        if found.parts.get(id_of(place)) is Part.BEFORE:
+        if found.parts.get(id_of(place)) is Placement.BEFORE:
             for source in sources[id_of(place)]:
-                found.parts.setdefault(source, Part.BEFORE)
+                found.parts.setdefault(source, Placement.BEFORE)
 
 
 def _mark_rest(found: Partition, sources: Mapping[Id, Sequence[Id]]) -> None:
@@ -190,12 +190,12 @@ def _mark_rest(found: Partition, sources: Mapping[Id, Sequence[Id]]) -> None:
         each = id_of(place)
         if each in found.parts:
             continue
-        behind = [source for source in sources[each] if found.parts.get(source) is Part.AFTER]
+        behind = [source for source in sources[each] if found.parts.get(source) is Placement.AFTER]
         if not behind and not on_host(place.node, place.frame.library):
-            found.parts[each] = Part.MODEL
+            found.parts[each] = Placement.MODEL
             continue
         if place.node.op in KERNELS:
-            found.parts[each] = Part.AFTER
+            found.parts[each] = Placement.AFTER
         elif on_host(place.node, place.frame.library):
             raise lacking(place.node)
         else:

@@ -23,7 +23,7 @@ Groups = Callable[[int], bytes | None]
 Rewrite = Callable[[Groups], bytes]
 
 
-class Refused(Exception):
+class PatternRefused(Exception):
     """A pattern that RE2 does not take, or a rewrite that it would replace nothing by."""
 
 
@@ -90,7 +90,7 @@ def compiled(pattern: bytes) -> Pattern:
         return Pattern(re2.compile(pattern, options))
     except re2.error as error:
         words = error.args[0]
-        raise Refused(
+        raise PatternRefused(
             words.decode(errors="replace") if isinstance(words, bytes) else words
         ) from error
 
@@ -104,7 +104,7 @@ def rewriter(rewrite: bytes, groups: int) -> Rewrite:
     parts = re.split(rb"\\(.?)", rewrite, flags=re.DOTALL)
     for escaped in parts[1::2]:
         if escaped != b"\\" and not (escaped.isdigit() and int(escaped) <= groups):
-            raise Refused(f"the rewrite {rewrite.decode(errors='replace')!r}")
+            raise PatternRefused(f"the rewrite {rewrite.decode(errors='replace')!r}")
 
     def replace(group: Groups) -> bytes:
         made = list(parts)

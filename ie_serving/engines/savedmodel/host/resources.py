@@ -17,9 +17,9 @@ from ie_serving.core.values.errors import InvalidRequest, LoadFailed
 from ie_serving.core.values.tensors import Array
 from ie_serving.engines.savedmodel.checkpoint import Checkpoint
 from ie_serving.engines.savedmodel.constants import held
-from ie_serving.engines.savedmodel.frames import Frame, Place
+from ie_serving.engines.savedmodel.frames import Frame, NodeOutput
 from ie_serving.engines.savedmodel.host.attributes import Attributes
-from ie_serving.engines.savedmodel.host.kernel import Held, as_tensor
+from ie_serving.engines.savedmodel.host.host_kernel import Held, as_tensor
 from ie_serving.engines.savedmodel.host.kernels import KERNELS
 from ie_serving.engines.savedmodel.host.needs import FUNCTIONS
 from ie_serving.engines.savedmodel.host.tables import Table, empty, from_text_file
@@ -64,7 +64,7 @@ class Resources:
         self._values: dict[tuple[Frame, str, int], Any] = {}
         self._contents: dict[tuple[int, str, Name], Any] = {}
 
-    def value(self, place: Place, reader: Place | None = None) -> Any:  # noqa: ANN401
+    def value(self, place: NodeOutput, reader: NodeOutput | None = None) -> Any:  # noqa: ANN401
         """Evaluate a place that depends on no input.
 
         Args:
@@ -84,7 +84,7 @@ class Resources:
             self._values[key] = self._computed(origin, at)
         return self._values[key]
 
-    def _computed(self, place: Place, at: int) -> Any:  # noqa: ANN401
+    def _computed(self, place: NodeOutput, at: int) -> Any:  # noqa: ANN401
         node = place.node
         is_of_graph = place.frame.parent is None and not place.frame.detached
         if is_of_graph and node.name in self._assets:
@@ -125,7 +125,7 @@ class Resources:
     def _checkpoint(self) -> Checkpoint:
         return Checkpoint(self._directory / "variables" / "variables")
 
-    def _content(self, resource: Place, reader: Place | None) -> Any:  # noqa: ANN401
+    def _content(self, resource: NodeOutput, reader: NodeOutput | None) -> Any:  # noqa: ANN401
         """Give the content of a table or variable after the load, or at the time of `reader`."""
         name = name_of(resource)
         writer = self.initial.writes.seen_by(reader, name) or self._restores.seen_by(reader, name)
@@ -145,7 +145,7 @@ class Resources:
     def _restores(self) -> Writes:
         return self.initial.restores()
 
-    def _written(self, resource: Place, writer: Place) -> Any:  # noqa: ANN401
+    def _written(self, resource: NodeOutput, writer: NodeOutput) -> Any:  # noqa: ANN401
         op, sources = writer.node.op, list(writer.sources())
         own = sources[0].origin()
         if op not in _COMPUTED:
@@ -166,7 +166,7 @@ class Resources:
         return as_tensor(self._content(resource, writer) + change)
 
 
-def _what(place: Place) -> str:
+def _what(place: NodeOutput) -> str:
     return f"{place.node.op} {place.node.name!r}"
 
 

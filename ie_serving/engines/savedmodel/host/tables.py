@@ -14,7 +14,7 @@ import numpy as np
 from ie_serving.core.values.errors import LoadFailed
 from ie_serving.core.values.tensors import Array, DataType
 from ie_serving.engines.savedmodel.host.attributes import Attributes
-from ie_serving.engines.savedmodel.host.kernel import LONG, Held, Kernel, Output, plain
+from ie_serving.engines.savedmodel.host.host_kernel import LONG, Held, HostKernel, Output, plain
 
 WHOLE_LINE, LINE_NUMBER = -2, -1
 """Column numbers of InitializeTableFromTextFile that mean no column."""
@@ -136,7 +136,7 @@ def _column(
     return made
 
 
-KERNELS: Mapping[str, Kernel] = MappingProxyType(
+KERNELS: Mapping[str, HostKernel] = MappingProxyType(
     {
         **dict.fromkeys(
             ("LookupTableFind", "LookupTableFindV2"), plain(Table.find, Output("Tout"))

@@ -13,7 +13,7 @@ import numpy as np
 from ie_serving.core.values.errors import InvalidRequest
 from ie_serving.core.values.tensors import Array
 from ie_serving.engines.savedmodel.host.allowance import make_room
-from ie_serving.engines.savedmodel.host.kernel import Held
+from ie_serving.engines.savedmodel.host.host_kernel import Held
 
 LISTS = frozenset(
     {

@@ -13,7 +13,7 @@ from ie_serving.core.runtime.waits import set_within
 from ie_serving.core.values.errors import NotFound
 from ie_serving.core.values.requests import ModelSpec
 from ie_serving.server.transport.grpc.services import Buffer, CallContext, Services, Streaming
-from ie_serving.wire.tfs.requests import parse
+from ie_serving.wire.tfs.request_messages import parse
 
 NAME = "grpc.health.v1.Health"
 DESCRIPTOR: bytes = health_pb2.DESCRIPTOR.serialized_pb

@@ -50,7 +50,7 @@ class LaterInference:
         health: of the server.
         streams: of the worker.
         metrics: of all workers.
-        hand_on: see `inference.noted.handing_on`.
+        hand_on: see `inference.observed.handing_on`.
         limit_s: longest time in seconds of an inference; None sets no limit.
         tells_callers: whether models may see the caller.
     """

@@ -7,7 +7,7 @@ from ie_serving.core.runtime.threads import in_thread
 from ie_serving.core.values.requests import InferRequest
 from ie_serving.inference.interface import Interface
 from ie_serving.inference.plane import DataPlane
-from ie_serving.inference.streams import OpenStreams, Streams, options_of
+from ie_serving.inference.streams import OpenStreams, StreamAnswers, options_of
 from ie_serving.server.fronts.kserve_v2.asked import model_spec
 from ie_serving.server.fronts.rest.callers import named
 from ie_serving.server.status import explain
@@ -36,7 +36,7 @@ class InferStreams:
         *,
         tells_callers: bool,
     ) -> None:
-        self._streams = Streams(plane, interface, every, _with_id)
+        self._streams = StreamAnswers(plane, interface, every, _with_id)
         self._tells_callers = tells_callers
         self._parser = InferParser(model_spec)
 

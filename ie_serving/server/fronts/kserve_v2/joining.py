@@ -29,7 +29,7 @@ def kserve_routes(
     Args:
         over: data plane, models, health of the server, and its metrics.
         server: limits, and the path of the metrics: at a path of this protocol, metrics win.
-        hand_on: see `inference.noted.handing_on`.
+        hand_on: see `inference.observed.handing_on`.
         poll: returns the function that lists a model's repository, once it exists.
     """
 

@@ -1,4 +1,4 @@
-"""The configuration in force, setting by setting as `config/schema/` declares them; no secrets.
+"""The configuration in force, setting by setting as their fields declare them; no secrets.
 
 A secret is recognised by its name, and by its field, which the class's own `repr` leaves out. All
 other values are masked like a line of the log.
@@ -9,11 +9,9 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final
 
-from ie_serving.config.schema.model import MODEL
-from ie_serving.config.schema.server import SERVER
-from ie_serving.config.schema.setting import OWNERS, Setting
-from ie_serving.config.schema.storage import STORES
+from ie_serving.config.schema.catalogue import MODEL, OWN, SERVER, STORES
 from ie_serving.config.settings import ServerSettings
+from ie_serving.core.settings.declaration import Setting
 from ie_serving.core.values.hints import name_of
 from ie_serving.models.configuration import ModelConfig
 from ie_serving.storage.options import StorageOptions
@@ -41,8 +39,7 @@ def configuration(server: ServerSettings, storage: StorageOptions) -> list[dict[
 
 def of_model(config: ModelConfig) -> list[dict[str, Any]]:
     """Describe the settings of one model that differ from their defaults."""
-    kinds = {setting.owner for setting in MODEL} - {"model", "engine"}
-    own: dict[str, Any] = {owner: config.engine.of(OWNERS[owner]) for owner in kinds}
+    own: dict[str, Any] = {owner: config.engine.of(kind) for owner, kind in OWN.items()}
     shown = _described(MODEL, {"model": config, "engine": config.engine, **own})
     return [each for each in shown if each["changed"]]
 

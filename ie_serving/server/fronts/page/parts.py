@@ -9,7 +9,7 @@ from ie_serving.storage.options import StorageOptions
 from ie_serving.telemetry.metrics.recent_errors import RecentErrors
 
 
-class Parts(NamedTuple):
+class PageSources(NamedTuple):
     """Data sources of the page: configuration in force, models, health, recent errors."""
 
     settings: Settings

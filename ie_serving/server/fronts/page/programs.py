@@ -8,7 +8,7 @@ from typing import Any, Final
 from ie_serving.core.values.errors import InvalidRequest
 from ie_serving.core.values.requests import ModelSpec
 from ie_serving.wire.clients import curl, languages
-from ie_serving.wire.clients.call import Call, checked_url, path_of
+from ie_serving.wire.clients.call import JsonPost, checked_url, path_of
 from ie_serving.wire.clients.sample import FileOf, Filled, Pieces
 
 LANGUAGES: Final = ("python", "go", "javascript")
@@ -45,7 +45,7 @@ def programs(body: bytes) -> dict[str, str]:
     return {"curl": curl.command(call), **written}
 
 
-def _call(asked: Mapping[str, Any]) -> Call:
+def _call(asked: Mapping[str, Any]) -> JsonPost:
     version, label = asked.get("version"), asked.get("label")
     model = ModelSpec(
         str(asked["model"]),
@@ -55,7 +55,7 @@ def _call(asked: Mapping[str, Any]) -> Call:
     if asked["verb"] not in VERBS:
         raise ValueError(f"verb: expected one of {', '.join(VERBS)}")
     url = f"{checked_url(asked['url'])}{path_of(model)}:{asked['verb']}"
-    return Call(url, _pieces(asked["pieces"]))
+    return JsonPost(url, _pieces(asked["pieces"]))
 
 
 def _pieces(given: list[Any]) -> Pieces:

@@ -12,7 +12,7 @@ from ie_serving.core.values.versions import VersionStatus
 from ie_serving.models.served import Served, ServedModels
 from ie_serving.server.fronts.admin.health import Health
 from ie_serving.telemetry.log.events import mask
-from ie_serving.telemetry.metrics.recent_errors import Failure, Kind, RecentErrors
+from ie_serving.telemetry.metrics.recent_errors import FailureCount, FailureKind, RecentErrors
 
 MODELS_AT_ONCE: Final = 64
 """Models described, in 0.5 ms, before the event loop runs other tasks."""
@@ -78,7 +78,7 @@ def version_of(status: VersionStatus) -> dict[str, Any]:
     }
 
 
-def _failure(kind: Kind, failure: Failure) -> dict[str, Any]:
+def _failure(kind: FailureKind, failure: FailureCount) -> dict[str, Any]:
     return {
         "model": kind.model,
         "version": kind.key.version,

@@ -8,12 +8,12 @@ from ie_serving.core.runtime.budget import BUDGET, Lease
 from ie_serving.core.values.errors import InvalidRequest, RequestTooLarge, UnknownEncoding
 from ie_serving.core.values.hints import Hint
 from ie_serving.server.transport import inflate
-from ie_serving.server.transport.http1.body import Stream
+from ie_serving.server.transport.http1.body import BodyStream
+from ie_serving.server.transport.http1.connection_states import Body
 from ie_serving.server.transport.http1.messages import Headers, Reply, Request, RequestHead
-from ie_serving.server.transport.http1.states import Body
 from ie_serving.telemetry.request.entry import current, now
+from ie_serving.wire.form.form_request import FormBody, parse_form
 from ie_serving.wire.form.multipart import is_form
-from ie_serving.wire.form.request import FormBody, parse_form
 from ie_serving.wire.json.request import PredictBody, SlicedBody, parse_predict
 
 SMALLEST_COMPRESSED = 1024
@@ -98,7 +98,7 @@ def _check_length(length: int | None, limit: int) -> None:
         BUDGET.check(length)
 
 
-async def _gathered(stream: Stream, limit: int, lease: Lease) -> bytes | None:
+async def _gathered(stream: BodyStream, limit: int, lease: Lease) -> bytes | None:
     """Read a body that arrives in pieces; None if it is larger than `limit`."""
     pieces: list[bytes] = []
     size = 0

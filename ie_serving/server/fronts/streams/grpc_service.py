@@ -6,7 +6,7 @@ from contextlib import aclosing
 from ie_serving.core.runtime.threads import in_thread
 from ie_serving.core.values.requests import InferRequest
 from ie_serving.inference.stream_flow import Answered
-from ie_serving.inference.streams import Streams, options_of
+from ie_serving.inference.streams import StreamAnswers, options_of
 from ie_serving.server.fronts.rest.callers import named
 from ie_serving.server.status import explain
 from ie_serving.server.transport.grpc.services import Buffer, CallContext, Streaming
@@ -24,7 +24,7 @@ class StreamService:
         tells_callers: see `PredictionService`.
     """
 
-    def __init__(self, streams: Streams[bytes], *, tells_callers: bool) -> None:
+    def __init__(self, streams: StreamAnswers[bytes], *, tells_callers: bool) -> None:
         self._streams = streams
         self._tells_callers = tells_callers
         self._parser = RequestParser()

@@ -46,10 +46,10 @@ class LaterStreams:
         ) -> AsyncGenerator[bytes, None]:
             nonlocal service
             if service is None:
-                from ie_serving.inference.streams import Streams
+                from ie_serving.inference.streams import StreamAnswers
                 from ie_serving.server.fronts.streams.grpc_service import StreamService
 
-                streams = Streams(plane, interface, self.opened)
+                streams = StreamAnswers(plane, interface, self.opened)
                 service = StreamService(streams, tells_callers=self._tells_callers)
             async with aclosing(service.predict_stream(requests, context)) as replies:
                 async for reply in replies:
@@ -63,10 +63,10 @@ class LaterStreams:
         """Return the routes of WebSockets; for the arguments see `Upgrades`."""
 
         def made() -> Front[bool]:
-            from ie_serving.inference.streams import Streams
+            from ie_serving.inference.streams import StreamAnswers
             from ie_serving.server.fronts.streams.upgrade import Upgrades
 
-            streams = Streams(plane, interface, self.opened)
+            streams = StreamAnswers(plane, interface, self.opened)
             return Upgrades(plane, streams, limit=limit, any_origin=any_origin)
 
         return Routes(_asked, lambda _: ("stream", ""), made)

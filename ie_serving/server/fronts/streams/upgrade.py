@@ -21,7 +21,7 @@ from ie_serving.core.values.errors import (
 from ie_serving.core.values.requests import InferRequest, ModelSpec
 from ie_serving.inference.plane import DataPlane
 from ie_serving.inference.stream_flow import Answered
-from ie_serving.inference.streams import StreamOptions, Streams, options_of
+from ie_serving.inference.streams import StreamAnswers, StreamOptions, options_of
 from ie_serving.server.fronts.rest.pages import JSON_REPLY, refusal
 from ie_serving.server.fronts.tfs.rest_interface import LARGE_BODY
 from ie_serving.server.fronts.tfs.rest_routes import stream_asked
@@ -70,7 +70,7 @@ class Upgrades:
     def __init__(
         self,
         plane: DataPlane,
-        streams: Streams[Buffer],
+        streams: StreamAnswers[Buffer],
         *,
         limit: int,
         any_origin: bool,

@@ -20,7 +20,7 @@ from ie_serving.wire.clients.sample import Pieces, text_of
 TEXT: Final = "text/plain; charset=utf-8"
 LANGUAGE, SIGNATURE = "language", "signature_name"
 
-Ask = Callable[[Callable[[Servable], call.Call]], call.Call]
+Ask = Callable[[Callable[[Servable], call.JsonPost]], call.JsonPost]
 """Applies a function to the version that the request names. Raises ServingError."""
 
 
@@ -37,7 +37,7 @@ def page(asked: Route, address: str, ask: Ask) -> Page | Awaitable[Page]:
     """
     given = parameters(asked)
 
-    def make(servable: Servable) -> call.Call:
+    def make(servable: Servable) -> call.JsonPost:
         name, version, label = asked.model.name, asked.model.version, asked.model.label
         model = ModelSpec(name, version, label, given.get(SIGNATURE, ""))
         return call.predict(call.checked_url(address), model, servable.signatures)
@@ -45,7 +45,7 @@ def page(asked: Route, address: str, ask: Ask) -> Page | Awaitable[Page]:
     return written(asked, given, ask(make))
 
 
-def written(asked: Route, given: Mapping[str, str], made: call.Call) -> Page | Awaitable[Page]:
+def written(asked: Route, given: Mapping[str, str], made: call.JsonPost) -> Page | Awaitable[Page]:
     """Write the body of a call, or a program that makes the call.
 
     Raises:

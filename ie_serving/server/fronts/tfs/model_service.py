@@ -16,7 +16,7 @@ from ie_serving.wire.protobuf import messages
 from ie_serving.wire.protobuf.fields import Buffer
 from ie_serving.wire.protobuf.messages import Proto
 from ie_serving.wire.tfs import metadata
-from ie_serving.wire.tfs.requests import parse, read_model_spec
+from ie_serving.wire.tfs.request_messages import parse, read_model_spec
 
 MOST_MODELS = 10_000
 """Most models of one reload, far above what one process can serve: each opens its base path."""

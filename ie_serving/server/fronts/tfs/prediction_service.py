@@ -33,7 +33,7 @@ from ie_serving.wire.tfs.predict import (
     parse_whole,
 )
 from ie_serving.wire.tfs.predict_layout import RequestParser
-from ie_serving.wire.tfs.requests import model_spec_of, parse, read_model_spec
+from ie_serving.wire.tfs.request_messages import model_spec_of, parse, read_model_spec
 
 T = TypeVar("T")
 

@@ -7,8 +7,8 @@ from ie_serving.core.values.access import Credentials
 from ie_serving.core.values.errors import ServingError
 from ie_serving.server.status import explain
 from ie_serving.server.transport.grpc import replies
-from ie_serving.server.transport.grpc.call import UNKNOWN_METHOD, Call, Calls, Rules
-from ie_serving.server.transport.grpc.request import Request
+from ie_serving.server.transport.grpc.call import UNKNOWN_METHOD, Call, Calls, CallSettings
+from ie_serving.server.transport.grpc.call_headers import Request
 from ie_serving.server.transport.grpc.services import Admission
 from ie_serving.server.transport.http2.sender import Sender
 
@@ -24,7 +24,7 @@ class AdmittedCalls(Calls):
     def __init__(
         self,
         methods: Mapping[bytes, tuple[type[Call], Any]],
-        rules: Rules,
+        rules: CallSettings,
         admission: Admission,
     ) -> None:
         super().__init__(methods, rules)

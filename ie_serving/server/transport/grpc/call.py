@@ -22,6 +22,7 @@ from ie_serving.core.values.errors import (
 )
 from ie_serving.server.status import explain
 from ie_serving.server.transport.grpc import replies
+from ie_serving.server.transport.grpc.call_headers import Request
 from ie_serving.server.transport.grpc.compression import (
     IDENTITY,
     compressed,
@@ -34,7 +35,6 @@ from ie_serving.server.transport.grpc.message_reader import (
     MessageReader,
     MessageTooLarge,
 )
-from ie_serving.server.transport.grpc.request import Request
 from ie_serving.server.transport.grpc.services import NO_SUCH_METHOD, Answer, Buffer
 from ie_serving.server.transport.http2 import frames
 from ie_serving.server.transport.http2.headers import Fields
@@ -71,7 +71,7 @@ _NOTHING: Final = Answered.NOTHING
 _ALL: Final = Answered.ALL
 
 
-class Rules(NamedTuple):
+class CallSettings(NamedTuple):
     """Settings for all calls of a server.
 
     Attributes:
@@ -94,7 +94,7 @@ class Call(Stream):
         number: of the stream.
         request: its headers.
         sender: of the connection.
-        rules: see `Rules`.
+        rules: see `CallSettings`.
         method: answers the call.
     """
 
@@ -117,7 +117,7 @@ class Call(Stream):
         number: int,
         request: Request,
         sender: Sender,
-        rules: Rules,
+        rules: CallSettings,
         method: Any,  # noqa: ANN401  a subclass knows which
     ) -> None:
         self.number = number
@@ -278,10 +278,12 @@ class Calls:
 
     Args of the constructor:
         methods: kind of call and method, by path.
-        rules: see `Rules`.
+        rules: see `CallSettings`.
     """
 
-    def __init__(self, methods: Mapping[bytes, tuple[type[Call], Any]], rules: Rules) -> None:
+    def __init__(
+        self, methods: Mapping[bytes, tuple[type[Call], Any]], rules: CallSettings
+    ) -> None:
         self.methods = methods
         self.rules = rules
 

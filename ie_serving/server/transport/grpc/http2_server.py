@@ -10,9 +10,9 @@ from ie_serving.server.transport.busy_poll import BusyPoll
 from ie_serving.server.transport.connection_age import ConnectionAge
 from ie_serving.server.transport.connection_limit import ConnectionLimit
 from ie_serving.server.transport.grpc.admitted import AdmittedCalls
-from ie_serving.server.transport.grpc.call import Calls, Rules, UnaryCall
+from ie_serving.server.transport.grpc.call import Calls, CallSettings, UnaryCall
+from ie_serving.server.transport.grpc.call_headers import interpret
 from ie_serving.server.transport.grpc.conversation import StreamingCall
-from ie_serving.server.transport.grpc.request import interpret
 from ie_serving.server.transport.grpc.services import (
     Admission,
     Services,
@@ -21,7 +21,7 @@ from ie_serving.server.transport.grpc.services import (
 )
 from ie_serving.server.transport.handshake import Secure
 from ie_serving.server.transport.http2.driver import Driver
-from ie_serving.server.transport.listener import Listener, Sharing, Step
+from ie_serving.server.transport.listener import DrainStep, Listener, Sharing
 from ie_serving.server.transport.peer import client_names
 
 CLOSE_S = 1.0
@@ -42,7 +42,7 @@ class Http2Server:
     Args of the constructor:
         services: the services to serve.
         max_message_bytes: limit of one request message.
-        refused: see `call.Rules`.
+        refused: see `call.CallSettings`.
         busy_poll_s: see `BusyPoll`.
         max_age_s, age_grace_s: see `ConnectionAge`.
         max_idle_s: seconds without a call after which a connection ends; 0 sets no limit.
@@ -79,7 +79,7 @@ class Http2Server:
             path: (calls[isinstance(method, Streaming)], method)
             for path, method in by_path(services).items()
         }
-        rules = Rules(max_message_bytes, refused, min(max_message_bytes, SMALL - 1))
+        rules = CallSettings(max_message_bytes, refused, min(max_message_bytes, SMALL - 1))
         opening = AdmittedCalls(methods, rules, admission) if admission else Calls(methods, rules)
         self._accept = opening.accept
         self._listener = Listener(self.connect, self._limit, secure, sharing, Driver.drain)
@@ -99,12 +99,12 @@ class Http2Server:
         """See `lifecycle.Listener`."""
         greeting_s = min(GREETING_S, timeout_s)
         steps = (
-            Step(Driver.drain_if_greeted, greeting_s),
-            Step(Driver.drain, timeout_s - greeting_s),
+            DrainStep(Driver.drain_if_greeted, greeting_s),
+            DrainStep(Driver.drain, timeout_s - greeting_s),
         )
         await self._listener.drain(steps)
         cut = self.in_flight
-        await self._listener.drain((Step(Driver.stop, CLOSE_S),))
+        await self._listener.drain((DrainStep(Driver.stop, CLOSE_S),))
         if self._sweeper:
             self._sweeper.cancel()
         return cut

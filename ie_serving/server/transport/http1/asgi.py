@@ -11,9 +11,9 @@ from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, Final
 from urllib.parse import unquote
 
-from ie_serving.server.transport.http1.body import Stream
+from ie_serving.server.transport.http1.body import BodyStream
+from ie_serving.server.transport.http1.connection_states import Body
 from ie_serving.server.transport.http1.messages import Reply, Request
-from ie_serving.server.transport.http1.states import Body
 from ie_serving.telemetry.log.logs import Event
 
 log = logging.getLogger(__name__)
@@ -65,7 +65,7 @@ def _scope(request: Request) -> Message:
     }
 
 
-class Asked(enum.Enum):
+class BodyRead(enum.Enum):
     """How much of its request's body the application has received."""
 
     NOTHING = "it has not asked yet"
@@ -73,7 +73,7 @@ class Asked(enum.Enum):
     ALL = "whoever asks again waits for the client to leave"
 
 
-class Answered(enum.Enum):
+class ReplySent(enum.Enum):
     """How much of its reply the application has sent."""
 
     NOTHING = "the head is next"
@@ -91,8 +91,8 @@ class _Exchange:
     def __init__(self, request: Request) -> None:
         self.reply: Reply | None = None
         self._request = request
-        self._asked = Asked.NOTHING
-        self._answered = Answered.NOTHING
+        self._asked = BodyRead.NOTHING
+        self._answered = ReplySent.NOTHING
         self._start: Message = {}
         self._pieces: list[bytes] = []
 
@@ -102,23 +102,23 @@ class _Exchange:
         If the body is still arriving, the first event is empty, so that an application that
         receives before it checks the head, as Falcon does, can refuse the body unread.
         """
-        if self._answered is Answered.ALL:
+        if self._answered is ReplySent.ALL:
             return {"type": "http.disconnect"}
         stream = self._request.stream
-        if self._asked is Asked.ALL:
+        if self._asked is BodyRead.ALL:
             await asyncio.get_running_loop().create_future()  # cancelled when the client leaves
         if stream is None:
-            self._asked = Asked.ALL
+            self._asked = BodyRead.ALL
             return _event(self._request.body or b"", more=False)
-        if self._asked is Asked.NOTHING:
-            self._asked = Asked.SOME
+        if self._asked is BodyRead.NOTHING:
+            self._asked = BodyRead.SOME
             return _event(b"", more=True)
         return await self._piece(stream)
 
-    async def _piece(self, stream: Stream) -> Message:
+    async def _piece(self, stream: BodyStream) -> Message:
         piece = await stream.piece()
         more = stream.state is not Body.WHOLE
-        self._asked = Asked.SOME if more else Asked.ALL
+        self._asked = BodyRead.SOME if more else BodyRead.ALL
         return _event(piece, more=more)
 
     async def send(self, message: Message) -> None:
@@ -126,19 +126,19 @@ class _Exchange:
         expected = _TAKEN_IN.get(message["type"])
         if self._answered is not expected:
             raise RuntimeError("a reply is one head and then its body")
-        if expected is Answered.NOTHING:
+        if expected is ReplySent.NOTHING:
             self._start = message
-            self._answered = Answered.HEAD
+            self._answered = ReplySent.HEAD
             return
         self._pieces.append(message.get("body", b""))
         if not message.get("more_body"):
-            self._answered = Answered.ALL
+            self._answered = ReplySent.ALL
             self.reply = _reply(self._start, self._pieces)
 
 
-_TAKEN_IN: Final[Mapping[str, Answered]] = {
-    "http.response.start": Answered.NOTHING,
-    "http.response.body": Answered.HEAD,
+_TAKEN_IN: Final[Mapping[str, ReplySent]] = {
+    "http.response.start": ReplySent.NOTHING,
+    "http.response.body": ReplySent.HEAD,
 }
 """The state in which each event of a reply is permitted."""
 

@@ -6,7 +6,7 @@ from typing import Final, Protocol
 
 from ie_serving.core.runtime.budget import BUDGET, Lease
 from ie_serving.core.values.errors import ServingError
-from ie_serving.server.transport.http1.states import BODY, Body, BodyEvent, after
+from ie_serving.server.transport.http1.connection_states import BODY, Body, BodyEvent, after
 
 MOST_UNREAD: Final = 256 * 1024
 """Bytes of a body that may wait for the application; beyond it the socket is not read, so that the
@@ -32,14 +32,14 @@ class Source(Protocol):
         """Continue or pause reading, depending on the number of unread bytes."""
 
 
-class Wanted(enum.Enum):
+class ReaderWait(enum.Enum):
     """What the reader of a body waits for."""
 
     PIECES = "each piece as soon as it comes; one that comes when nobody waits is unread"
     REST = "all that is to come, as one, up to a limit"
 
 
-class Stream:
+class BodyStream:
     """The pieces of one body. Belongs to one event loop.
 
     Received bytes that were not taken are counted in the budget. If the budget refuses them nothing
@@ -61,7 +61,7 @@ class Stream:
         self._held = 0
         self._lease = Lease(BUDGET)
         self._refused: ServingError | None = None
-        self._wanted = Wanted.PIECES
+        self._wanted = ReaderWait.PIECES
         self._room = 0  # bytes that a reader of the rest still takes
         self._news: asyncio.Future[None] | None = None  # awaited by a reader
         self.state = Body.HELD_BACK if client_waits else Body.COMING
@@ -94,7 +94,7 @@ class Stream:
         """
         self._ask()
         self._room = limit - self.unread
-        self._wanted = Wanted.REST
+        self._wanted = ReaderWait.REST
         self.unread = 0  # a reader takes all of it, so the client need not wait
         if self.state is not Body.WHOLE:
             self._source.balance()
@@ -107,7 +107,7 @@ class Stream:
                 await self._change()
         finally:
             # Also after a cancelled reader: the next one lets the client wait again.
-            self._wanted = Wanted.PIECES
+            self._wanted = ReaderWait.PIECES
 
     def feed(self, data: bytes) -> None:
         """Add a received piece."""
@@ -116,7 +116,7 @@ class Stream:
         self._keep(data)
         if self._refused:
             return
-        if self._wanted is Wanted.PIECES:
+        if self._wanted is ReaderWait.PIECES:
             self.unread += len(data)
             self._wake()
             return

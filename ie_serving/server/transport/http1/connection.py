@@ -24,7 +24,16 @@ from typing import TYPE_CHECKING, Final, Protocol, cast
 from ie_serving.core.runtime.eager import Going, begin_unawaited
 from ie_serving.server.transport.busy_poll import BusyPoll
 from ie_serving.server.transport.http1 import protocol
-from ie_serving.server.transport.http1.body import MOST_UNREAD, Stream
+from ie_serving.server.transport.http1.body import MOST_UNREAD, BodyStream
+from ie_serving.server.transport.http1.connection_states import (
+    ENDING,
+    HEAD,
+    OPEN,
+    SENDING,
+    Body,
+    Reader,
+    Writer,
+)
 from ie_serving.server.transport.http1.faults import DEFECT, FAILED, STOPPING
 from ie_serving.server.transport.http1.known_heads import KnownHeads
 from ie_serving.server.transport.http1.linger import MOST_DROPPED, linger
@@ -42,15 +51,6 @@ from ie_serving.server.transport.http1.messages import (
     Request,
     RequestHead,
     Switch,
-)
-from ie_serving.server.transport.http1.states import (
-    ENDING,
-    HEAD,
-    OPEN,
-    SENDING,
-    Body,
-    Reader,
-    Writer,
 )
 from ie_serving.server.transport.outbox import Outbox
 from ie_serving.server.transport.peer import client_address, client_names, has_left
@@ -105,7 +105,7 @@ class Connection(asyncio.Protocol):
         self._waiting: deque[Request] = deque()
         self._answering: Request | None = None
         self._task: Going | None = None
-        self._coming: Stream | None = None  # the body that is read, unless it is dropped
+        self._coming: BodyStream | None = None  # the body that is read, unless it is dropped
         self._fault: Fault | None = None  # answered after all waiting requests
         self._seals = False  # whether the connection uses TLS
         self._room: asyncio.Future[None] | None = None  # awaited by a reply until there is room
@@ -265,7 +265,7 @@ class Connection(asyncio.Protocol):
     def _take(self, event: Event) -> None:
         """Handle any event other than the usual one, a complete request."""
         if isinstance(event, Request):
-            self._coming = Stream(self, client_waits=event.head.expects)
+            self._coming = BodyStream(self, client_waits=event.head.expects)
             self._waiting.append(event._replace(stream=self._coming))
         elif isinstance(event, Piece):
             if self._coming:
@@ -419,7 +419,7 @@ class Connection(asyncio.Protocol):
             self._transport.close()
 
 
-def _is_left(head: RequestHead, stream: Stream) -> bool:
+def _is_left(head: RequestHead, stream: BodyStream) -> bool:
     """Return whether the unread rest of a body is too long, or withheld, to be read and dropped."""
     if stream.state is Body.HELD_BACK:
         return True  # the client is free to send it or not; RFC 9110 section 10.1.1

@@ -39,7 +39,7 @@ def oversized(target: bytes) -> Fault:
     return Fault(414, TOO_LONG) if long else Fault(431, TOO_LARGE)
 
 
-class Refused(Exception):
+class RequestRefused(Exception):
     """A request that the parser accepts but we refuse. Its text goes to the client."""
 
     def __init__(self, status: int, text: str) -> None:
@@ -68,7 +68,7 @@ def _speaks_http2() -> Fault:
 def refusal_of(error: httptools.HttpParserError) -> Fault:
     """Return the reply to a request that the parser, or our own check during parsing, refused."""
     cause = error.__context__ if isinstance(error, httptools.HttpParserCallbackError) else None
-    if isinstance(cause, Refused):
+    if isinstance(cause, RequestRefused):
         return Fault(cause.status, cause.text)
     if isinstance(error, httptools.HttpParserInvalidMethodError):
         return Fault(501, "The method is not known to this server.")

@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
-from ie_serving.server.transport.http1.faults import Refused
+from ie_serving.server.transport.http1.faults import RequestRefused
 from ie_serving.server.transport.http1.messages import Headers
 
 _HOST: Final = re.compile(
@@ -25,7 +25,7 @@ def spoken(version: str) -> str:
     """
     major, _, minor = version.partition(".")
     if major != "1":
-        raise Refused(505, f"HTTP version {version} is not supported: speak HTTP/1.1.")
+        raise RequestRefused(505, f"HTTP version {version} is not supported: speak HTTP/1.1.")
     return "1.0" if minor == "0" else "1.1"
 
 
@@ -54,9 +54,9 @@ def check_host(version: str, headers: Headers | list[tuple[bytes, bytes]]) -> No
     if not hosts and version == "1.0":
         return
     if len(hosts) != 1:
-        raise Refused(400, f"A request has one Host header, not {len(hosts)}.")
+        raise RequestRefused(400, f"A request has one Host header, not {len(hosts)}.")
     if not _HOST.fullmatch(hosts[0]):
-        raise Refused(400, "The Host header holds neither a name nor an address.")
+        raise RequestRefused(400, "The Host header holds neither a name nor an address.")
 
 
 def is_chunked(version: str, fields: Mapping[bytes, bytes]) -> bool:
@@ -71,12 +71,14 @@ def is_chunked(version: str, fields: Mapping[bytes, bytes]) -> bool:
     # Section 6.1: a proxy of HTTP/1.0 may have passed the header on without understanding it, and
     # then sees the end of the body elsewhere.
     if version == "1.0":
-        raise Refused(400, "HTTP/1.0 knows no Transfer-Encoding: speak HTTP/1.1.")
+        raise RequestRefused(400, "HTTP/1.0 knows no Transfer-Encoding: speak HTTP/1.1.")
     # Section 6.3: unless chunked is the last coding, the end of the body is undefined. Data behind
     # it could be smuggled in as a separate request.
     codings = [coding.strip() for coding in encoding.lower().split(b",")]
     if codings.count(b"chunked") != 1 or codings[-1] != b"chunked":
-        raise Refused(400, "A body with a Transfer-Encoding ends with chunked, named once.")
+        raise RequestRefused(400, "A body with a Transfer-Encoding ends with chunked, named once.")
     if len(codings) > 1:
-        raise Refused(501, "No Transfer-Encoding but chunked is supported; use Content-Encoding.")
+        raise RequestRefused(
+            501, "No Transfer-Encoding but chunked is supported; use Content-Encoding."
+        )
     return True

@@ -9,7 +9,7 @@ from typing import Final
 
 from ie_serving.core.runtime.budget import BUDGET, Lease
 from ie_serving.core.values.errors import ServingError
-from ie_serving.server.transport.http1.faults import MOST_FIELDS, TOO_MANY, Refused
+from ie_serving.server.transport.http1.faults import MOST_FIELDS, TOO_MANY, RequestRefused
 from ie_serving.server.transport.http1.messages import RequestHead
 
 GATHERED: Final = 64 * 1024
@@ -72,7 +72,7 @@ def room_for_fields(lease: Lease | None, room: int) -> Lease:
         Refused: the headers are too many, or the byte budget is spent.
     """
     if room == MOST_FIELDS:
-        raise Refused(431, TOO_MANY)
+        raise RequestRefused(431, TOO_MANY)
     return _with_room(lease, FREE_FIELDS * FIELD_BYTES)
 
 
@@ -81,7 +81,7 @@ def _with_room(lease: Lease | None, size: int) -> Lease:
     try:
         lease.take(size)
     except ServingError as error:
-        raise Refused(429, str(error)) from error
+        raise RequestRefused(429, str(error)) from error
     return lease
 
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Coroutine, Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 from ie_serving.core.runtime.budget import Lease
-from ie_serving.server.transport.http1.body import Stream
+from ie_serving.server.transport.http1.body import BodyStream
 
 if TYPE_CHECKING:  # imported when a connection switches to another protocol
     from ie_serving.server.transport.http1.channel import Channel
@@ -75,7 +75,7 @@ class Request(NamedTuple):
 
     head: RequestHead
     body: bytes | None
-    stream: Stream | None = None
+    stream: BodyStream | None = None
     ends: Ends = NO_ENDS
 
 

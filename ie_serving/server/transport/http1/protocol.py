@@ -26,9 +26,22 @@ import httptools
 from ie_serving.core.runtime.budget import Lease
 from ie_serving.core.values.errors import ServingError
 from ie_serving.server.transport.http1.body import join
+from ie_serving.server.transport.http1.connection_states import (
+    ENDING,
+    IDLE,
+    OPEN,
+    READER,
+    WRITER,
+    IllegalMoveError,
+    Read,
+    Reader,
+    Write,
+    Writer,
+    after,
+)
 from ie_serving.server.transport.http1.faults import (
     LARGEST_HEAD,
-    Refused,
+    RequestRefused,
     mistaken,
     oversized,
     refusal_of,
@@ -71,19 +84,6 @@ from ie_serving.server.transport.http1.parsed_heads import (
     request_head,
     size_of,
     without_upgrade,
-)
-from ie_serving.server.transport.http1.states import (
-    ENDING,
-    IDLE,
-    OPEN,
-    READER,
-    WRITER,
-    IllegalMoveError,
-    Read,
-    Reader,
-    Write,
-    Writer,
-    after,
 )
 
 JOINED: Final = 64 * 1024
@@ -337,7 +337,7 @@ class Protocol:
         parser = self._parser
         if parser.should_upgrade():
             if parser.get_method() == b"CONNECT":
-                raise Refused(501, "CONNECT is not supported: this server is no proxy.")
+                raise RequestRefused(501, "CONNECT is not supported: this server is no proxy.")
             return  # the head is parsed again, without the upgrade
         if self._unparsed > LARGEST_HEAD:
             self._measure_head()
@@ -398,4 +398,4 @@ class Protocol:
 
     def _measure_head(self) -> None:
         if len(self._url) + size_of(self._headers) > LARGEST_HEAD:
-            raise Refused(*oversized(self._url))
+            raise RequestRefused(*oversized(self._url))

@@ -15,7 +15,7 @@ from ie_serving.server.transport.handshake import Secure
 from ie_serving.server.transport.http1.connection import Connection, Server
 from ie_serving.server.transport.http1.known_heads import KnownHeads
 from ie_serving.server.transport.http1.messages import App
-from ie_serving.server.transport.listener import Listener, Sharing, Step
+from ie_serving.server.transport.listener import DrainStep, Listener, Sharing
 from ie_serving.server.transport.outbox import Outbox
 
 Connect: TypeAlias = Callable[[Server], Connection]
@@ -94,13 +94,13 @@ class HttpServer:
         await self._listener.drain(
             (
                 # Closing an idle connection at once would lose a request in transit.
-                Step(lambda _: None, LINGER_S),
-                Step(Connection.end_if_idle, timeout_s),
+                DrainStep(lambda _: None, LINGER_S),
+                DrainStep(Connection.end_if_idle, timeout_s),
             )
         )
         cut = self.in_flight
         await self._listener.drain(
-            (Step(Connection.cancel, _CANCELLED_S), Step(Connection.abort, 0.0))
+            (DrainStep(Connection.cancel, _CANCELLED_S), DrainStep(Connection.abort, 0.0))
         )
         if self._sweeper:
             self._sweeper.cancel()

@@ -33,7 +33,7 @@ from ie_serving.server.transport.http2.receive_window import (
 )
 from ie_serving.server.transport.http2.rules import Verdict, judge
 from ie_serving.server.transport.http2.sender import Sender
-from ie_serving.server.transport.http2.states import (
+from ie_serving.server.transport.http2.stream_states import (
     LIFE,
     STREAM,
     Expect,

@@ -8,7 +8,7 @@ from typing import Final
 from ie_serving.server.transport.http2.connection import Accept, Connection
 from ie_serving.server.transport.http2.headers import Interpret
 from ie_serving.server.transport.http2.sender import MOST_UNSENT
-from ie_serving.server.transport.http2.states import Flow, Life, Writing
+from ie_serving.server.transport.http2.stream_states import Flow, Life, Writing
 from ie_serving.server.transport.http2.streams import Stream
 from ie_serving.server.transport.peer import client_address
 

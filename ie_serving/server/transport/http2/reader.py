@@ -15,9 +15,9 @@ from ie_serving.server.transport.http2 import frames
 from ie_serving.server.transport.http2.flood_guard import FloodGuard
 from ie_serving.server.transport.http2.frames import ConnectionFault, ErrorCode
 from ie_serving.server.transport.http2.headers import LARGEST_BLOCK
-from ie_serving.server.transport.http2.rules import EXTENSION, LARGEST_FRAME, RULES, Place
+from ie_serving.server.transport.http2.rules import EXTENSION, LARGEST_FRAME, RULES, FrameScope
 from ie_serving.server.transport.http2.sender import Sender
-from ie_serving.server.transport.http2.states import WRITER, Expect, Flow
+from ie_serving.server.transport.http2.stream_states import WRITER, Expect, Flow
 from ie_serving.server.transport.http2.streams import Stream
 
 TURN_S = 0.001
@@ -232,7 +232,11 @@ class FrameReader(ABC):
         _check_size(kind, len(payload))
         rule = RULES.get(kind, EXTENSION)
         self._check_expected(kind, flags, rule.name)
-        if number == 0 if rule.place is Place.STREAM else number and rule.place is Place.CONNECTION:
+        if (
+            number == 0
+            if rule.place is FrameScope.STREAM
+            else number and rule.place is FrameScope.CONNECTION
+        ):
             raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, f"{rule.name} on stream {number}")
         # Counted before it is handled, so that refused frames count, too.
         if rule.weight:

@@ -11,10 +11,10 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from ie_serving.server.transport.http2 import frames
-from ie_serving.server.transport.http2.states import StreamState
+from ie_serving.server.transport.http2.stream_states import StreamState
 
 
-class Place(enum.Enum):
+class FrameScope(enum.Enum):
     """Whether a frame concerns a stream or the connection, which is stream 0."""
 
     STREAM = enum.auto()
@@ -52,7 +52,7 @@ class Rule(NamedTuple):
 
     name: str
     section: str
-    place: Place
+    place: FrameScope
     least: int
     most: int
     unit: int
@@ -93,19 +93,19 @@ _ON_CONTROL = {  # 5.1: may be in transit when a stream is closed
 _ANY = (0, LARGEST_FRAME, 1)
 
 RULES: Mapping[int, Rule] = {
-    frames.DATA: Rule("DATA", "6.1", Place.STREAM, *_ANY, 0, _ON_DATA),
-    frames.HEADERS: Rule("HEADERS", "6.2", Place.STREAM, *_ANY, 0, _ON_HEADERS),
-    frames.PRIORITY: Rule("PRIORITY", "6.3", Place.STREAM, 5, 5, 1, 1, _ALWAYS),
-    frames.RST_STREAM: Rule("RST_STREAM", "6.4", Place.STREAM, 4, 4, 1, 1, _ON_CONTROL),
-    frames.SETTINGS: Rule("SETTINGS", "6.5", Place.CONNECTION, 0, LARGEST_FRAME, 6, 1, {}),
-    frames.PUSH_PROMISE: Rule("PUSH_PROMISE", "6.6", Place.STREAM, *_ANY, 0, _ALWAYS),
-    frames.PING: Rule("PING", "6.7", Place.CONNECTION, 8, 8, 1, 1, {}),
-    frames.GOAWAY: Rule("GOAWAY", "6.8", Place.CONNECTION, 8, LARGEST_FRAME, 1, 1, {}),
-    frames.WINDOW_UPDATE: Rule("WINDOW_UPDATE", "6.9", Place.EITHER, 4, 4, 1, 1, _ON_CONTROL),
-    frames.CONTINUATION: Rule("CONTINUATION", "6.10", Place.STREAM, *_ANY, 1, _ALWAYS),
+    frames.DATA: Rule("DATA", "6.1", FrameScope.STREAM, *_ANY, 0, _ON_DATA),
+    frames.HEADERS: Rule("HEADERS", "6.2", FrameScope.STREAM, *_ANY, 0, _ON_HEADERS),
+    frames.PRIORITY: Rule("PRIORITY", "6.3", FrameScope.STREAM, 5, 5, 1, 1, _ALWAYS),
+    frames.RST_STREAM: Rule("RST_STREAM", "6.4", FrameScope.STREAM, 4, 4, 1, 1, _ON_CONTROL),
+    frames.SETTINGS: Rule("SETTINGS", "6.5", FrameScope.CONNECTION, 0, LARGEST_FRAME, 6, 1, {}),
+    frames.PUSH_PROMISE: Rule("PUSH_PROMISE", "6.6", FrameScope.STREAM, *_ANY, 0, _ALWAYS),
+    frames.PING: Rule("PING", "6.7", FrameScope.CONNECTION, 8, 8, 1, 1, {}),
+    frames.GOAWAY: Rule("GOAWAY", "6.8", FrameScope.CONNECTION, 8, LARGEST_FRAME, 1, 1, {}),
+    frames.WINDOW_UPDATE: Rule("WINDOW_UPDATE", "6.9", FrameScope.EITHER, 4, 4, 1, 1, _ON_CONTROL),
+    frames.CONTINUATION: Rule("CONTINUATION", "6.10", FrameScope.STREAM, *_ANY, 1, _ALWAYS),
 }
 
-EXTENSION = Rule("unknown", "5.5", Place.EITHER, *_ANY, 1, _ALWAYS)
+EXTENSION = Rule("unknown", "5.5", FrameScope.EITHER, *_ANY, 1, _ALWAYS)
 """Frames of unknown types are ignored everywhere."""
 
 _FAULTS = {

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from ie_serving.server.transport.http2 import frames
 from ie_serving.server.transport.http2.frames import ConnectionFault, ErrorCode
-from ie_serving.server.transport.http2.states import (
+from ie_serving.server.transport.http2.stream_states import (
     STREAM,
     WRITER,
     Flow,

@@ -6,7 +6,7 @@ from typing import TypeAlias
 from ie_serving.core.runtime.budget import BUDGET, Lease
 from ie_serving.core.values.errors import ServingError
 from ie_serving.server.transport.http2.receive_window import ReceiveWindow
-from ie_serving.server.transport.http2.states import STREAM, StreamEvent, StreamState
+from ie_serving.server.transport.http2.stream_states import STREAM, StreamEvent, StreamState
 
 Buffer: TypeAlias = bytes | memoryview
 

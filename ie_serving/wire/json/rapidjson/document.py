@@ -84,7 +84,7 @@ def parse_document(body: bytes) -> Json:
     """
     if not body:
         raise InvalidRequest("JSON Parse error: The document is empty")
-    return _Reader(body).document()
+    return _DocumentReader(body).document()
 
 
 def parse_file(content: bytes) -> Json:
@@ -128,7 +128,7 @@ class _DroppedDict(dict[str, Json]):
 _DROPPED: Final[dict[type, Json]] = {list: _DroppedList(), dict: _DroppedDict()}
 
 
-class _Reader:
+class _DocumentReader:
     """Reads one document; `_stack` holds the containers that are open, innermost last."""
 
     def __init__(self, body: bytes) -> None:
@@ -348,7 +348,7 @@ class _Reader:
         return self._body[at] if at < len(self._body) else 0
 
 
-class _FileReader(_Reader):
+class _FileReader(_DocumentReader):
     """Reads a document; refuses text after it, and equal keys in an object."""
 
     def document(self) -> Json:

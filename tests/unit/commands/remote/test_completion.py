@@ -11,6 +11,8 @@ from ie_serving.commands.remote import command
 from tests.process import until
 from tests.terminal import Terminal
 
+pytestmark = pytest.mark.deployed
+
 ASK = """
 source "$1"
 shift

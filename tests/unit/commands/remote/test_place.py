@@ -7,10 +7,10 @@ import pytest
 
 from ie_serving.commands.remote import place
 from ie_serving.commands.remote.failures import Misused
-from ie_serving.commands.remote.place import Place
+from ie_serving.commands.remote.place import ServerAddress
 
 
-def of(*flags: str, **environ: str) -> tuple[Place, list[str]]:
+def of(*flags: str, **environ: str) -> tuple[ServerAddress, list[str]]:
     parser, warned = argparse.ArgumentParser(), list[str]()
     place.add_flags(parser)
     return place.place_of(parser.parse_args(flags), environ, warned.append), warned

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from ie_serving.core.values.errors import InvalidRequest
-from ie_serving.core.values.images import ImageForm
+from ie_serving.core.values.image_form import ImageForm
 from ie_serving.core.values.tensors import DataType, Signature, TensorSpec
 from ie_serving.wire.json.request import Format, parse_at_once
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from ie_serving.config.dialects.environment import storage_options
-from ie_serving.config.values.faults import Faults
+from ie_serving.core.settings.faults import Faults
 from ie_serving.core.values.errors import ConfigError
 from ie_serving.storage.options import GcsOptions, MinioOptions, S3Options, StorageOptions
 

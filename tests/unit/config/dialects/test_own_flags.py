@@ -7,7 +7,7 @@ from ie_serving.config.dialects import ie_serving, manage, own_flags
 from ie_serving.config.dialects.no_command import EXAMPLE
 from ie_serving.config.dialects.ovms import ALIASES
 from ie_serving.config.schema import foreign
-from ie_serving.config.schema.server import SERVER
+from ie_serving.config.schema.catalogue import SERVER
 from ie_serving.core.values.errors import ConfigError
 
 ONE = ("model", "--model_name", "m", "--model_path", "/models/m")

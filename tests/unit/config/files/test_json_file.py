@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ie_serving.config.files.json_file import ConfigFile, parse_config_file
-from ie_serving.config.schema.model import MODEL as MODEL_SETTINGS
+from ie_serving.config.schema.catalogue import MODEL as MODEL_SETTINGS
 from ie_serving.core.values.errors import ConfigError
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.batching import Batching

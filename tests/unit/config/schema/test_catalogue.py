@@ -11,13 +11,14 @@ from ie_serving.config.dialects.tfs_flags import BY_NAME
 from ie_serving.config.schema import foreign
 from ie_serving.config.schema.catalogue import (
     BY_TFS,
+    OWNERS,
+    SERVER,
     SETTINGS,
     names_in_ie_serving,
     names_in_tensorflow_model_server,
 )
-from ie_serving.config.schema.server import SERVER
-from ie_serving.config.schema.setting import OWNERS, Setting
-from ie_serving.config.values import words
+from ie_serving.core.settings import words
+from ie_serving.core.settings.declaration import Setting
 
 DERIVED = {
     "settings.server",

@@ -1,12 +1,15 @@
 """Every parser that is declared reads a value or refuses it with its place; defaults are shown."""
 
+from dataclasses import dataclass
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from ie_serving.config.schema.catalogue import SETTINGS
-from ie_serving.config.schema.setting import Setting, fields_of
-from ie_serving.config.values import words
+from ie_serving.core.settings import words
+from ie_serving.core.settings.declaration import REQUIRED, declared, fields_of
+from ie_serving.core.settings.kinds import BOOLEAN, DELAY, PORT, TEXT
 from ie_serving.core.values.errors import ConfigError
 
 PARSERS = {
@@ -30,36 +33,46 @@ def test_any_value_is_read_or_refused_with_its_place(name: str, value: object) -
         assert all(fault.startswith("here") for fault in error.faults)
 
 
-def setting(place: str, default: str = "", *, required: bool = False) -> Setting:
-    return Setting(
-        place=place,
-        parse=words.text,
-        form="TEXT",
-        meaning="what it does",
-        example="x",
-        default=default,
-        required=required,
-    )
+@dataclass(kw_only=True)
+class Owner:
+    """Settings of each form of a default."""
+
+    name: str = TEXT.setting(REQUIRED, "what it does", "x")
+    port: int = PORT.setting(9000, "what it does", "1")
+    enable_cors: bool = BOOLEAN.setting(False, "what it does")
+    rest_timeout_s: float = DELAY.setting(30.0, "what it does", "1")
+    log_path: str = TEXT.setting("", "what it does", "x")
+    host: str = TEXT.setting("", "what it does", "x", shown="every address")
+
+
+DECLARED = {each.field: each for each in declared("server", Owner, flags=True)}
 
 
 @pytest.mark.parametrize(
-    ("declared", "shown"),
+    ("field", "shown"),
     [
-        pytest.param(setting("server.port"), "9000", id="the field's own"),
-        pytest.param(setting("server.enable_cors"), "false", id="a boolean"),
-        pytest.param(setting("server.rest_timeout_s"), "30", id="a number without a tail"),
-        pytest.param(setting("server.log_path"), "none", id="empty text"),
-        pytest.param(setting("server.host", "every address"), "every address", id="in words"),
-        pytest.param(setting("model.name", required=True), "required", id="there is none"),
+        pytest.param("port", "9000", id="the field's own"),
+        pytest.param("enable_cors", "false", id="a boolean"),
+        pytest.param("rest_timeout_s", "30", id="a number without a tail"),
+        pytest.param("log_path", "none", id="empty text"),
+        pytest.param("host", "every address", id="in words"),
+        pytest.param("name", "required", id="there is none"),
     ],
 )
-def test_default(declared: Setting, shown: str) -> None:
-    assert declared.shown_default == shown
+def test_default(field: str, shown: str) -> None:
+    assert DECLARED[field].shown_default == shown
 
 
 def test_help_is_meaning_and_default() -> None:
-    assert setting("server.port").help == "what it does (default: 9000)"
-    assert setting("model.name", required=True).help == "what it does (required)"
+    assert DECLARED["port"].help == "what it does (default: 9000)"
+    assert DECLARED["name"].help == "what it does (required)"
+
+
+def test_names_follow_from_the_field_and_its_unit() -> None:
+    assert DECLARED["rest_timeout_s"].flag == "rest_timeout_seconds"
+    assert [each.key for each in declared("server", Owner, keys=True)][1] == "port"
+    assert not DECLARED["port"].key
+    assert Owner(name="n").port == 9000
 
 
 def test_fields_of_one_owner() -> None:

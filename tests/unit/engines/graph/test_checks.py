@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from ie_serving.core.values.errors import ConfigError, LoadFailed
-from ie_serving.core.values.images import ImageForm
+from ie_serving.core.values.image_form import ImageForm
 from ie_serving.engines.graph.engine import FILE, models_of
 from ie_serving.engines.graph.reading import read_text
 from tests.unit.engines.asking import told

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ie_serving.core.values.errors import ServingError
@@ -88,7 +88,6 @@ def plain(steps: Steps, step: dict[str, Any], x: float, n: int) -> float | None:
 
 
 @given(graphs(), st.integers(0, 3), st.integers(1, 2))
-@settings(max_examples=150, deadline=None)
 async def test_random_graphs(steps: Steps, x: int, n: int) -> None:
     name = [*steps][-1]
     needed = {name: steps[name]}

@@ -9,7 +9,7 @@ import numpy as np
 from ie_serving.core.values.errors import InvalidTensor
 from ie_serving.core.values.tensors import SERVING_DEFAULT, Array, DataType, Signature, TensorSpec
 from ie_serving.engines.base import GATHERED
-from ie_serving.engines.layers.gathering import Rules
+from ie_serving.engines.layers.gathering import BatchRules
 from ie_serving.engines.layers.queue import Queue
 
 REFUSED = 666.0
@@ -99,7 +99,7 @@ class Asked:
         self.record = Record()
         self.tasks: list[asyncio.Task[list[float]]] = []
         (given,) = model.signatures.values()
-        rules = Rules(**{"rows": 8, **rules})
+        rules = BatchRules(**{"rows": 8, **rules})
         # However fast the machine is, what comes together is gathered.
         self.queue = Queue(model, given, rules, self.record, most_rows, brief_s=0.0)
 

@@ -10,7 +10,7 @@ from ie_serving.core.values.tensors import SERVING_DEFAULT
 from ie_serving.engines.base import GATHERED
 from ie_serving.engines.layers import batch_warmup
 from ie_serving.engines.layers.batch_warmup import warm
-from ie_serving.engines.layers.gathering import Rules
+from ie_serving.engines.layers.gathering import BatchRules
 from tests.unit.engines.layers.models import Model
 
 
@@ -73,7 +73,7 @@ def test_a_size_beyond_the_memory_is_left_cold_before_any_is_taken(
 
 def test_sizes_without_end_are_not_listed(caplog: pytest.LogCaptureFixture) -> None:
     """BatchingParameters take 64 bits; before, a list of as many sizes ended the load."""
-    rules = Rules(rows=(1 << 63) - 1)
+    rules = BatchRules(rows=(1 << 63) - 1)
     model = Model(lambda x: x, -1, 3)
     signature = model.signatures[SERVING_DEFAULT]
     assert warm(model, signature, rules.likely_sizes, rules.count_of_sizes) == 0

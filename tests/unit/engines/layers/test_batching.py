@@ -16,7 +16,7 @@ from ie_serving.engines.base import CompiledModel, Engine, EngineOptions, takes_
 from ie_serving.engines.batching import Batching
 from ie_serving.engines.layers import batching
 from ie_serving.engines.layers.batching import PARAMETERS, BatchedModel, BatchingEngine, rules_of
-from ie_serving.engines.openvino.compiling.engine import OpenVinoEngine
+from ie_serving.engines.openvino.compiling.openvino_engine import OpenVinoEngine
 from ie_serving.engines.openvino.options import OpenVinoOptions
 from ie_serving.engines.testing import FILE, StandInEngine
 from tests.unit.engines.contract import WAIT_S, EngineContract, copied, rows

@@ -11,22 +11,22 @@ from ie_serving.engines.layers.gathering import (
     CROWDED_TURNS,
     WATCHED_EVERY,
     Batch,
+    BatchRules,
     Gatherer,
-    Part,
     Reason,
-    Rules,
+    WaitingRows,
 )
 
 NO_SIZES: tuple[int, ...] = ()
 
 
-def part(number: int, rows: int = 1, form: str = "a", since: float = 0.0) -> Part[int]:
-    return Part(number, rows, form, since)
+def part(number: int, rows: int = 1, form: str = "a", since: float = 0.0) -> WaitingRows[int]:
+    return WaitingRows(number, rows, form, since)
 
 
-def gatherer(*waiting: Part[int], busy: int = 0, **rules: object) -> Gatherer[int]:
+def gatherer(*waiting: WaitingRows[int], busy: int = 0, **rules: object) -> Gatherer[int]:
     """Give a policy with `busy` lanes and these parts, in a turn that is over."""
-    made: Gatherer[int] = Gatherer(Rules(**{"rows": 8, **rules}))  # type: ignore[arg-type]
+    made: Gatherer[int] = Gatherer(BatchRules(**{"rows": 8, **rules}))  # type: ignore[arg-type]
     for _ in range(busy):
         assert made.arrive()
         made.end_turn()
@@ -279,7 +279,7 @@ EVENTS = st.lists(
     max_size=60,
 )
 RULES = st.builds(
-    Rules,
+    BatchRules,
     rows=st.just(8),
     lanes=st.integers(1, 3),
     timeout_s=st.sampled_from([0.0, 2.0]),
@@ -294,7 +294,7 @@ class History:
 
     policy: Gatherer[int]
     now: float = 0.0
-    waiting: list[Part[int]] = field(default_factory=list)
+    waiting: list[WaitingRows[int]] = field(default_factory=list)
     sent: list[Batch[int]] = field(default_factory=list)
     running: int = 0
     number: int = 0
@@ -321,7 +321,7 @@ class History:
             self.running += 1
             return
         counts = [8] * (rows // 8) + [rows % 8] * (rows % 8 > 0)
-        parts = [Part(self.number + i, n, form, self.now) for i, n in enumerate(counts)]
+        parts = [WaitingRows(self.number + i, n, form, self.now) for i, n in enumerate(counts)]
         before = self.policy.waiting
         try:
             self.policy.add(parts)
@@ -353,7 +353,7 @@ class History:
 
 
 @given(RULES, EVENTS)
-def test_any_history(rules: Rules, events: list[tuple[str, int, str]]) -> None:
+def test_any_history(rules: BatchRules, events: list[tuple[str, int, str]]) -> None:
     """Every part is sent once, in order, with its like, within the limits, or left before."""
     history = History(Gatherer(rules))
     for event in events:
@@ -368,7 +368,9 @@ def test_any_history(rules: Rules, events: list[tuple[str, int, str]]) -> None:
 
 
 @given(RULES, EVENTS)
-def test_everything_is_sent_in_the_end(rules: Rules, events: list[tuple[str, int, str]]) -> None:
+def test_everything_is_sent_in_the_end(
+    rules: BatchRules, events: list[tuple[str, int, str]]
+) -> None:
     history = History(Gatherer(rules))
     for event in events:
         history.apply(*event)
@@ -380,7 +382,7 @@ def test_everything_is_sent_in_the_end(rules: Rules, events: list[tuple[str, int
 
 
 @given(RULES, EVENTS)
-def test_what_is_due_is_taken_then(rules: Rules, events: list[tuple[str, int, str]]) -> None:
+def test_what_is_due_is_taken_then(rules: BatchRules, events: list[tuple[str, int, str]]) -> None:
     history = History(Gatherer(rules))
     for event in events:
         history.apply(*event)

@@ -13,7 +13,7 @@ import pytest
 from ie_serving.core.runtime.budget import BUDGET
 from ie_serving.core.values.errors import InvalidTensor, ServingError
 from ie_serving.core.values.fit import cast_all, fit
-from ie_serving.core.values.images import NO_LIMIT, Bounds, ImageForm
+from ie_serving.core.values.image_form import NO_LIMIT, Bounds, ImageForm
 from ie_serving.core.values.tensors import SERVING_DEFAULT, Array, DataType, TensorSpec
 from ie_serving.engines.base import CompiledModel, Engine, EngineOptions
 from ie_serving.engines.layers import image_batch, images

@@ -10,7 +10,7 @@ import pytest
 
 from ie_serving.core.runtime.budget import BUDGET, SMALL
 from ie_serving.core.values.errors import InvalidRequest, InvalidTensor, QueueFull
-from ie_serving.engines.layers.gathering import Rules
+from ie_serving.engines.layers.gathering import BatchRules
 from ie_serving.engines.layers.queue import Queue
 from tests.unit.engines.layers.models import REFUSED, Asked, Model, signature
 
@@ -293,7 +293,9 @@ async def test_what_read_raises_is_its_own_requests_error() -> None:
 
 async def test_requests_for_an_idle_model_that_is_faster_than_gathering_go_at_once() -> None:
     asked = Asked(Model())
-    asked.queue = Queue(asked.model, signature(-1, -1), Rules(rows=8), asked.record, brief_s=WAIT_S)
+    asked.queue = Queue(
+        asked.model, signature(-1, -1), BatchRules(rows=8), asked.record, brief_s=WAIT_S
+    )
     tasks = [asked.ask(float(i)) for i in range(20)]
     assert await answers(tasks) == [[i + 1.0] for i in range(20)]
     assert asked.record.sent == [("alone", 1)] * 20

@@ -10,23 +10,23 @@ from ie_serving.engines.layers import sequence as module
 from ie_serving.engines.layers.sequence import (
     ADMITTING,
     TRANSITIONS,
-    Event,
     IllegalEvent,
     Sequence,
-    Stage,
+    SequenceEvent,
+    SequenceStage,
     Turns,
 )
 
 
-def in_stage(stage: Stage) -> Sequence:
+def in_stage(stage: SequenceStage) -> Sequence:
     made = Sequence(7, "serving_default")
     made.stage = stage
     return made
 
 
-@pytest.mark.parametrize(("stage", "event"), list(product(Stage, Event)))
+@pytest.mark.parametrize(("stage", "event"), list(product(SequenceStage, SequenceEvent)))
 def test_an_event_moves_as_the_table_says_or_is_refused_and_changes_nothing(
-    stage: Stage, event: Event
+    stage: SequenceStage, event: SequenceEvent
 ) -> None:
     sequence = in_stage(stage)
     following = TRANSITIONS[stage].get(event)
@@ -39,16 +39,16 @@ def test_an_event_moves_as_the_table_says_or_is_refused_and_changes_nothing(
 
 
 def test_each_stage_is_left_but_the_last_and_only_those_before_the_end_admit() -> None:
-    assert [stage for stage in Stage if not set(TRANSITIONS[stage].values()) - {stage}] == [
-        Stage.GONE
+    assert [stage for stage in SequenceStage if not set(TRANSITIONS[stage].values()) - {stage}] == [
+        SequenceStage.GONE
     ]
-    assert {Stage.BRIEF, Stage.ENDING, Stage.GONE}.isdisjoint(ADMITTING)
+    assert {SequenceStage.BRIEF, SequenceStage.ENDING, SequenceStage.GONE}.isdisjoint(ADMITTING)
 
 
 def test_what_is_gone_keeps_no_state() -> None:
-    sequence = in_stage(Stage.ENDING)
+    sequence = in_stage(SequenceStage.ENDING)
     sequence.state = {"state:total": None}  # type: ignore[dict-item]
-    sequence.apply(Event.ENDED)
+    sequence.apply(SequenceEvent.ENDED)
     assert sequence.state == {}
 
 

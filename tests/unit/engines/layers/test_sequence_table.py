@@ -16,7 +16,7 @@ from ie_serving.core.values.errors import (
     ServingError,
 )
 from ie_serving.core.values.errors import SequenceEnding as Ending
-from ie_serving.engines.layers.sequence import Control, Sequence, Stage
+from ie_serving.engines.layers.sequence import Control, Sequence, SequenceStage
 from ie_serving.engines.layers.sequence_family import Family
 from ie_serving.engines.layers.sequence_table import SequenceTable
 from ie_serving.telemetry.metrics.sequences import SequenceMetrics
@@ -236,7 +236,7 @@ class Histories(RuleBasedStateMachine):
         try:
             self.table.check(request.sequence)
         except NotFound:
-            assert request.sequence.stage is Stage.GONE
+            assert request.sequence.stage is SequenceStage.GONE
             self.table.failed(request.control, request.sequence)
             return
         self.table.answered(request.control, request.sequence)
@@ -272,7 +272,7 @@ class Histories(RuleBasedStateMachine):
         assert set(self.table.numbers()) == set(self.live)
         assert len(self.table) == len(self.live) <= MOST
         for sequence in self.live.values():
-            assert sequence.stage is not Stage.GONE
+            assert sequence.stage is not SequenceStage.GONE
 
 
 Histories.TestCase.settings = settings(max_examples=100, stateful_step_count=40, deadline=None)

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 import pytest
 
 from ie_serving.core.values.tensors import Array
-from ie_serving.engines.onnxruntime.session import Failure, SessionRequest
+from ie_serving.engines.onnxruntime.session import SessionFailure, SessionRequest
 from tests.unit.engines.asking import Ran, run_once
 
 
@@ -31,4 +31,4 @@ class Session:
 def test_inputs_are_let_go_of_when_they_are_answered(fails: bool) -> None:
     """They may be views of a large request, and nobody knows when the next one comes."""
     request = SessionRequest(Session(fails), [], [])  # type: ignore[arg-type]
-    assert run_once(request, Failure) == Ran(failed=fails, holds_inputs=False)
+    assert run_once(request, SessionFailure) == Ran(failed=fails, holds_inputs=False)

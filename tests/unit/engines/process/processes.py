@@ -1,8 +1,6 @@
 """Supervised processes without TensorFlow, for these tests; see `standin.py` for what they do."""
 
 import json
-import os
-import select
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -27,15 +25,3 @@ def task(backoff: Backoff = NEVER, load_limit_s: float = PATIENCE_S, **job: Any)
         load_limit_s=load_limit_s,
         backoff=backoff,
     )
-
-
-def ended(pid: int) -> bool:
-    """Wait until a process has ended; False when it does not."""
-    try:
-        handle = os.pidfd_open(pid)
-    except ProcessLookupError:
-        return True
-    try:
-        return bool(select.select([handle], [], [], PATIENCE_S)[0])
-    finally:
-        os.close(handle)

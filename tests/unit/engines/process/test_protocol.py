@@ -19,7 +19,7 @@ STRINGS = some.arrays(np.object_, SHAPES, elements=st.binary(max_size=20), fill=
 TENSORS = st.lists(st.one_of(NUMBERS, STRINGS), max_size=5)
 
 
-def taken_apart(frame: Frame, memory: bytearray) -> tuple[protocol.Head, list[Array]]:
+def taken_apart(frame: Frame, memory: bytearray) -> tuple[protocol.FrameHead, list[Array]]:
     """What the other end makes of a frame and of the memory that both map."""
     for offset, data in frame.shared:
         memory[offset : offset + data.nbytes] = data

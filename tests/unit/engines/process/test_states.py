@@ -2,25 +2,25 @@
 
 import pytest
 
-from ie_serving.engines.process.states import TRANSITIONS, Event, Stage
+from ie_serving.engines.process.states import TRANSITIONS, ProcessEvent, ProcessStage
 
 
-@pytest.mark.parametrize("stage", Stage)
-def test_every_stage_can_be_closed(stage: Stage) -> None:
-    assert TRANSITIONS[stage][Event.CLOSE] is Stage.CLOSED
+@pytest.mark.parametrize("stage", ProcessStage)
+def test_every_stage_can_be_closed(stage: ProcessStage) -> None:
+    assert TRANSITIONS[stage][ProcessEvent.CLOSE] is ProcessStage.CLOSED
 
 
-@pytest.mark.parametrize("event", Event)
-def test_nothing_reopens_what_is_closed(event: Event) -> None:
-    assert TRANSITIONS[Stage.CLOSED][event] is Stage.CLOSED
+@pytest.mark.parametrize("event", ProcessEvent)
+def test_nothing_reopens_what_is_closed(event: ProcessEvent) -> None:
+    assert TRANSITIONS[ProcessStage.CLOSED][event] is ProcessStage.CLOSED
 
 
 def test_what_has_died_is_started_again_after_a_pause() -> None:
-    stage = Stage.SERVING
-    for event in (Event.DIED, Event.DUE, Event.READY):
+    stage = ProcessStage.SERVING
+    for event in (ProcessEvent.DIED, ProcessEvent.DUE, ProcessEvent.READY):
         stage = TRANSITIONS[stage][event]
-    assert stage is Stage.SERVING
+    assert stage is ProcessStage.SERVING
 
 
 def test_a_pause_has_no_process_that_could_be_ready_or_die() -> None:
-    assert set(TRANSITIONS[Stage.PAUSING]) == {Event.DUE, Event.CLOSE}
+    assert set(TRANSITIONS[ProcessStage.PAUSING]) == {ProcessEvent.DUE, ProcessEvent.CLOSE}

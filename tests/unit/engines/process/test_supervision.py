@@ -17,9 +17,9 @@ from ie_serving.engines.process.child_process import WorkerProcess
 from ie_serving.engines.process.link import Fault, Link, PeerGone
 from ie_serving.engines.process.protocol import Kind, text, words
 from ie_serving.engines.process.supervision import Supervisor
-from ie_serving.engines.tensorflow.program import COMMAND
-from tests.process import PATIENCE_S, Process
-from tests.unit.engines.process.processes import SOON, Begin, ended, task
+from ie_serving.engines.tensorflow.tensorflow_program import COMMAND
+from tests.process import PATIENCE_S, Process, ended
+from tests.unit.engines.process.processes import SOON, Begin, task
 
 
 def ask(link: Link, command: str) -> str:

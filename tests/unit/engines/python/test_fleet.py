@@ -21,8 +21,8 @@ from ie_serving.engines.python.driver import load
 from ie_serving.engines.python.fleet import Fleet, Growth
 from ie_serving.engines.python.line import Line
 from ie_serving.engines.python.model import KernelModel
+from tests.process import ended
 from tests.unit.engines.asking import answer
-from tests.unit.engines.process.processes import ended
 from tests.unit.engines.python.calling import call
 from tests.unit.engines.python.kernels import options, written
 

@@ -15,8 +15,8 @@ from ie_serving.core.values.errors import DeadlineExceeded, LoadFailed, ServingE
 from ie_serving.engines.batching import Batching
 from ie_serving.engines.python.driver import load
 from ie_serving.engines.python.model import KernelModel
+from tests.process import ended
 from tests.unit.engines.asking import answer, told
-from tests.unit.engines.process.processes import ended
 from tests.unit.engines.python.kernels import options, written
 
 CODE = """

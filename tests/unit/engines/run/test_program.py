@@ -10,9 +10,9 @@ import pytest
 
 from ie_serving.core.values.errors import InvalidTensor, ServingError
 from ie_serving.core.values.tensors import SERVING_DEFAULT, Array, DataType, Signature, TensorSpec
+from ie_serving.engines.run.infer_request import Shapes
 from ie_serving.engines.run.latency_model import LatencyModel
 from ie_serving.engines.run.program import SHARED_THREADS, CompiledPrograms, Program
-from ie_serving.engines.run.request import Shapes
 
 WAIT_S = 30.0
 SPEC = TensorSpec("x", DataType.FP32, (-1,), "x")

@@ -13,10 +13,10 @@ from ie_serving.core.values.errors import InvalidTensor, ServingError
 from ie_serving.core.values.tensors import Array
 from ie_serving.engines.base import GATHERED
 from ie_serving.engines.run import queued
+from ie_serving.engines.run.infer_request import Shapes
 from ie_serving.engines.run.latency_model import CEILING_S, LatencyModel
 from ie_serving.engines.run.program import Program
 from ie_serving.engines.run.queued import Lone, QueuedProgram
-from ie_serving.engines.run.request import Shapes
 from tests.unit.engines.run.test_program import SIGNATURE, WAIT_S, EngineFailure, values
 
 

@@ -10,9 +10,9 @@ import tensorflow.compat.v1 as v1
 from ie_serving.core.values.errors import InvalidRequest, LoadFailed
 from ie_serving.core.values.tensors import Array
 from ie_serving.engines.savedmodel.cut_examples import PARSERS, Parsing, cut_examples
-from ie_serving.engines.savedmodel.examples import parse
-from ie_serving.engines.savedmodel.frames import Frame, Library, Place
-from ie_serving.engines.savedmodel.sequences import SequenceSpec, parse_sequences
+from ie_serving.engines.savedmodel.frames import Frame, Library, NodeOutput
+from ie_serving.engines.savedmodel.sequence_examples import SequenceSpec, parse_sequences
+from ie_serving.engines.savedmodel.serialized_examples import parse
 from ie_serving.wire.protobuf import graph
 from tests.unit.engines.savedmodel.exports import EXAMPLES, example
 
@@ -229,7 +229,7 @@ def test_faults_of_sequences_are_named_as_tensorflow_names_them(data: bytes, fau
     assert fault in str(caught.value)
 
 
-def parsers_of(build: Callable[[tf.Tensor], object]) -> list[Place]:
+def parsers_of(build: Callable[[tf.Tensor], object]) -> list[NodeOutput]:
     """Give the parsers of a graph that makes something of a text that it computes."""
     with v1.Graph().as_default() as held:
         build(tf.strings.upper(v1.placeholder(tf.string, [None], name="serialized")))

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
 
@@ -59,7 +59,6 @@ def taken(inputs: Mapping[str, Input], draw: Any) -> dict[str, Any]:
 
 @pytest.mark.parametrize(("name", "more"), KINDS, ids=lambda each: str(each or ""))
 @given(st.data())
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 def test_odd_inputs(name: str, more: Mapping[str, Any], data: Any) -> None:
     row = TABLE[name]

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from PIL import Image
@@ -100,7 +100,6 @@ def test_how_a_picture_fits(fit: str, rows: list[list[int]]) -> None:
     st.integers(1, 9), st.integers(1, 9), st.integers(1, 9), st.integers(1, 9),
     st.sampled_from(["stretch", "crop", "pad"]),
 )  # fmt: skip
-@settings(max_examples=50, deadline=None)
 def test_every_picture_fits_every_size(h: int, w: int, height: int, width: int, fit: str) -> None:
     pixels = np.full((h, w, 3), 9, np.uint8)
     found = run("resize", {"image": pixels}, height=height, width=width, fit=fit)["pixels"]
@@ -143,7 +142,6 @@ def test_boxes_are_cut_out() -> None:
 
 
 @given(arrays(np.float32, (3, 4), elements=st.floats(-2, 2, width=32)), st.floats(0, 1))
-@settings(max_examples=50, deadline=None)
 def test_every_box_is_cut_out(boxes: Array, margin: float) -> None:
     found = run("crop", {"image": PIXELS, "boxes": boxes}, height=3, width=2, margin=margin)
     assert found["items"].shape == (3, 3, 2, 3)
@@ -271,7 +269,6 @@ BOXES = arrays(
 
 
 @given(BOXES, st.floats(0, 0.99), st.randoms())
-@settings(max_examples=60, deadline=None)
 def test_suppression(boxes: Array, most: float, random: Any) -> None:
     """What is left does not overlap much; what is not overlaps a better one of its class."""
     boxes = np.concatenate((boxes[:, :2], boxes[:, :2] + boxes[:, 2:]), axis=1)

@@ -13,16 +13,16 @@ import pytest
 from ie_serving.core.values.errors import InvalidTensor, LoadFailed
 from ie_serving.core.values.tensors import SERVING_DEFAULT
 from ie_serving.engines.base import CompiledModel, EngineOptions
-from ie_serving.engines.generated import Kind
+from ie_serving.engines.generated import ValueKind
 from ie_serving.engines.layers import own_loop
 from ie_serving.engines.layers.joining import copies
 from ie_serving.engines.onnxruntime.driver import OnnxRuntimeEngine
-from ie_serving.engines.openvino.compiling.engine import OpenVinoEngine
+from ie_serving.engines.openvino.compiling.openvino_engine import OpenVinoEngine
 from ie_serving.engines.openvino.options import OpenVinoOptions
 from ie_serving.engines.verification import references
 from ie_serving.engines.verification import verifier as module
-from ie_serving.engines.verification.engine import VerifiedEngine
 from ie_serving.engines.verification.verdict import Findings
+from ie_serving.engines.verification.verified_engine import VerifiedEngine
 from ie_serving.engines.verification.verifier import Verifier
 
 LITE = OpenVinoOptions(prefer_tflite_model=True, inference_precision="f32")
@@ -52,7 +52,7 @@ def test_each_signature_is_compared_wherever_it_is_declared(
 ) -> None:
     found = findings(odd_exports / name / "1", verifier)
     assert not found.why_not
-    assert Kind.FINITE not in found.differs
+    assert ValueKind.FINITE not in found.differs
     assert found.reference.startswith("LiteRT ")
     # Each signature is asked more than five.
     assert found.asked > (10 if name == "lite" else 5)

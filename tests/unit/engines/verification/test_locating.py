@@ -10,13 +10,13 @@ import pytest
 from onnx import NodeProto, TensorProto, helper, load_model, numpy_helper, save_model
 
 from ie_serving.engines.base import EngineOptions
-from ie_serving.engines.generated import Kind
+from ie_serving.engines.generated import ValueKind
 from ie_serving.engines.onnx_file import steps, with_outputs
 from ie_serving.engines.openvino.options import OpenVinoOptions
 from ie_serving.engines.openvino.reading import read
 from ie_serving.engines.verification import child, locating
 from ie_serving.engines.verification.references import BY_SUFFIX
-from ie_serving.engines.verification.verdict import Findings, Task
+from ie_serving.engines.verification.verdict import ComparisonTask, Findings
 from ie_serving.engines.verification.verifier import Verifier
 
 F32 = EngineOptions(own=(OpenVinoOptions(inference_precision="f32"),))
@@ -54,13 +54,15 @@ def drawing(directory: Path) -> Path:
 def test_the_findings_name_it(tmp_path: Path, verifier: Verifier) -> None:
     found = verifier.findings(drawing(tmp_path), F32)
     assert isinstance(found, Findings)
-    assert found.differs[Kind.FINITE].endswith(
+    assert found.differs[ValueKind.FINITE].endswith(
         '; the first operation that differs is RandomUniformLike "r"'
     )
 
 
 def test_of_a_large_model_it_is_not_looked_for(tmp_path: Path) -> None:
-    task = Task(drawing(tmp_path), F32, large=True, limit_s=9, scratch=tmp_path / "scratch")
+    task = ComparisonTask(
+        drawing(tmp_path), F32, large=True, limit_s=9, scratch=tmp_path / "scratch"
+    )
     _, shows = child.compare(task, child._Steps(StringIO(), frozenset()))
     assert shows is None
 
@@ -74,7 +76,7 @@ def test_what_the_front_end_drops_is_named(tmp_path: Path, monkeypatch: pytest.M
         helper.make_node("Resize", ["a", "", "half"], ["r"], mode="linear", antialias=1),
         helper.make_node("Neg", ["r"], ["y"]),
     )
-    task = Task(file, F32, large=False, limit_s=9, scratch=tmp_path / "scratch")
+    task = ComparisonTask(file, F32, large=False, limit_s=9, scratch=tmp_path / "scratch")
     _, shows = child.compare(task, child._Steps(StringIO(), frozenset()))
     assert shows is not None
     look = partial(

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from ie_serving.engines.base import EngineOptions
-from ie_serving.engines.generated import Kind
+from ie_serving.engines.generated import ValueKind
 from ie_serving.engines.verification import verifier as module
 from ie_serving.engines.verification.verdict import Findings
 from ie_serving.engines.verification.verifier import Verifier
@@ -57,7 +57,7 @@ def test_an_engine_that_ends_the_process_is_named(
 ) -> None:
     found = findings(verifier, monkeypatch, killing(1, "OpenVINO", name) + FOUND)
     assert found.asked == 2
-    assert found.crashed == {Kind.FINITE: f"OpenVINO ended its process by {name}: ones"}
+    assert found.crashed == {ValueKind.FINITE: f"OpenVINO ended its process by {name}: ones"}
 
 
 def test_of_two_that_end_it_openvino_counts(
@@ -65,7 +65,7 @@ def test_of_two_that_end_it_openvino_counts(
 ) -> None:
     program = killing(1, "OpenVINO", "SIGSEGV") + killing(2, "onnxruntime", "SIGSEGV") + FOUND
     found = findings(verifier, monkeypatch, program)
-    assert found.crashed[Kind.FINITE].startswith("OpenVINO")
+    assert found.crashed[ValueKind.FINITE].startswith("OpenVINO")
 
 
 def test_what_others_end_says_nothing_of_an_engine(
@@ -82,7 +82,7 @@ def test_a_crash_before_a_time_out_is_kept(
 ) -> None:
     program = killing(1, "OpenVINO", "SIGSEGV") + killing(2, "OpenVINO", "SIGALRM")
     found = findings(verifier, monkeypatch, program)
-    assert found.crashed.keys() == {Kind.FINITE}
+    assert found.crashed.keys() == {ValueKind.FINITE}
     assert found.why_not.startswith("it took longer than")
 
 

@@ -23,14 +23,11 @@ from tests.unit.models.repositories import NOTHING, Counting, Repository, schedu
 from tests.unit.models.stand_ins import AtOnce, settle
 
 
-def test_the_number_of_threads_does_not_grow_with_the_number_of_repositories() -> None:
-    async def test() -> None:
-        with schedule() as polls:
-            models = [Repository(f"m{number}") for number in range(1000)]
-            await asyncio.gather(*(polls.once(model) for model in models))
-        assert len({thread for model in models for thread in model.threads}) <= MOST_THREADS
-
-    run(test())
+async def test_the_number_of_threads_does_not_grow_with_the_number_of_repositories() -> None:
+    with schedule() as polls:
+        models = [Repository(f"m{number}") for number in range(1000)]
+        await asyncio.gather(*(polls.once(model) for model in models))
+    assert len({thread for model in models for thread in model.threads}) <= MOST_THREADS
 
 
 class ShortOfThreads(AtOnce):
@@ -73,27 +70,25 @@ def test_a_store_without_a_thread_is_listed_later_and_ever_after(
     run(test())
 
 
-def test_models_of_one_interval_are_soon_listed_together(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_models_of_one_interval_are_soon_listed_together(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """They began apart; after one interval one thread lists all of them in a row."""
-
-    async def test() -> None:
-        began = asyncio.get_running_loop().time()
-        now = [began]
-        monkeypatch.setattr(asyncio.get_running_loop(), "time", lambda: now[0])
-        threads = Counting()
-        polls = Polls(lambda store: threads)
-        models = [Repository(f"m{number}", 1.0) for number in range(10)]
-        for model in models:
-            polls.follow(model)
-            now[0] += 0.01
-        for turn in range(1, 4):
-            now[0] = began + turn
-            await settle()
-            assert [len(model.told) for model in models] == [turn] * len(models)
-            # The first begins at once, before the others have been asked for.
-            assert threads.submitted == 2 * turn
-
-    run(test())
+    began = asyncio.get_running_loop().time()
+    now = [began]
+    monkeypatch.setattr(asyncio.get_running_loop(), "time", lambda: now[0])
+    threads = Counting()
+    polls = Polls(lambda store: threads)
+    models = [Repository(f"m{number}", 1.0) for number in range(10)]
+    for model in models:
+        polls.follow(model)
+        now[0] += 0.01
+    for turn in range(1, 4):
+        now[0] = began + turn
+        await settle()
+        assert [len(model.told) for model in models] == [turn] * len(models)
+        # The first begins at once, before the others have been asked for.
+        assert threads.submitted == 2 * turn
 
 
 @pytest.mark.parametrize("poll_wait_s", [1.0, 30.0])
@@ -131,92 +126,79 @@ def test_a_thousand_models_whose_store_was_away_do_not_come_back_at_once(
     asyncio.run(test())  # `run` counts its limit by the loop's clock
 
 
-def test_a_directory_that_hangs_holds_no_other_and_takes_a_limited_number_of_threads() -> None:
-    async def test() -> None:
-        go_on = threading.Event()
-        with schedule() as polls:
-            hanging = [
-                Repository(during=lambda: go_on.wait(LIMIT_S)) for _ in range(MOST_THREADS - 1)
-            ]
-            asked = [asyncio.ensure_future(polls.once(model)) for model in hanging]
-            quick = [Repository(f"m{number}") for number in range(100)]
-            await asyncio.gather(*(polls.once(model) for model in quick))
-            assert not any(model.told for model in hanging)
-            go_on.set()
-            await asyncio.gather(*asked)
-
-    run(test())
+async def test_a_directory_that_hangs_holds_no_other_and_takes_a_limited_number_of_threads() -> (
+    None
+):
+    go_on = threading.Event()
+    with schedule() as polls:
+        hanging = [Repository(during=lambda: go_on.wait(LIMIT_S)) for _ in range(MOST_THREADS - 1)]
+        asked = [asyncio.ensure_future(polls.once(model)) for model in hanging]
+        quick = [Repository(f"m{number}") for number in range(100)]
+        await asyncio.gather(*(polls.once(model) for model in quick))
+        assert not any(model.told for model in hanging)
+        go_on.set()
+        await asyncio.gather(*asked)
 
 
-def test_a_store_that_hangs_holds_no_other() -> None:
-    async def test() -> None:
-        go_on = threading.Event()
-        with schedule() as polls:
-            hanging = [
-                Repository(store="s3://bucket", during=lambda: go_on.wait(LIMIT_S))
-                for _ in range(2 * MOST_THREADS)
-            ]
-            asked = [asyncio.ensure_future(polls.once(model)) for model in hanging]
-            await polls.once(Repository())
-            go_on.set()
-            await asyncio.gather(*asked)
-
-    run(test())
+async def test_a_store_that_hangs_holds_no_other() -> None:
+    go_on = threading.Event()
+    with schedule() as polls:
+        hanging = [
+            Repository(store="s3://bucket", during=lambda: go_on.wait(LIMIT_S))
+            for _ in range(2 * MOST_THREADS)
+        ]
+        asked = [asyncio.ensure_future(polls.once(model)) for model in hanging]
+        await polls.once(Repository())
+        go_on.set()
+        await asyncio.gather(*asked)
 
 
-def test_who_asks_while_a_listing_is_under_way_gets_another_one_and_never_two_at_a_time() -> None:
-    async def test() -> None:
-        begun, go_on, at_once = threading.Event(), threading.Event(), threading.Lock()
+async def test_who_asks_while_a_listing_is_under_way_gets_another_one_and_never_two_at_a_time() -> (
+    None
+):
+    begun, go_on, at_once = threading.Event(), threading.Event(), threading.Lock()
 
-        def during() -> None:
-            assert at_once.acquire(blocking=False), "listed twice at a time"
-            begun.set()
-            go_on.wait(LIMIT_S)
-            at_once.release()
+    def during() -> None:
+        assert at_once.acquire(blocking=False), "listed twice at a time"
+        begun.set()
+        go_on.wait(LIMIT_S)
+        at_once.release()
 
-        with schedule() as polls:
-            model = Repository(during=during)
-            first = asyncio.ensure_future(polls.once(model))
-            await asyncio.to_thread(begun.wait, LIMIT_S)
+    with schedule() as polls:
+        model = Repository(during=during)
+        first = asyncio.ensure_future(polls.once(model))
+        await asyncio.to_thread(begun.wait, LIMIT_S)
+        polls.follow(model)
+        polls.now(model)
+        second = asyncio.ensure_future(polls.once(model))
+        await asyncio.sleep(0)
+        go_on.set()
+        await asyncio.gather(first, second)
+        assert model.told == [NOTHING] * 2
+
+
+async def test_now_lists_at_once_what_is_followed_and_nothing_else() -> None:
+    with schedule() as polls:
+        followed, left = Repository(), Repository()
+        for model in (followed, left):
             polls.follow(model)
+        polls.leave(left)
+        for model in (followed, left):
             polls.now(model)
-            second = asyncio.ensure_future(polls.once(model))
-            await asyncio.sleep(0)
-            go_on.set()
-            await asyncio.gather(first, second)
-            assert model.told == [NOTHING] * 2
-
-    run(test())
+        await followed.until_told(1)
+        await polls.once(Repository())
+    assert not left.told
 
 
-def test_now_lists_at_once_what_is_followed_and_nothing_else() -> None:
-    async def test() -> None:
-        with schedule() as polls:
-            followed, left = Repository(), Repository()
-            for model in (followed, left):
-                polls.follow(model)
-            polls.leave(left)
-            for model in (followed, left):
-                polls.now(model)
-            await followed.until_told(1)
-            await polls.once(Repository())
-        assert not left.told
-
-    run(test())
-
-
-def test_trouble_goes_to_the_model_and_to_who_waits() -> None:
+async def test_trouble_goes_to_the_model_and_to_who_waits() -> None:
     def fail() -> None:
         raise Unreachable("away")
 
-    async def test() -> None:
-        with schedule() as polls:
-            model = Repository(during=fail)
-            with pytest.raises(Unreachable):
-                await polls.once(model)
-            assert [type(told) for told in model.told] == [Unreachable]
-
-    run(test())
+    with schedule() as polls:
+        model = Repository(during=fail)
+        with pytest.raises(Unreachable):
+            await polls.once(model)
+        assert [type(told) for told in model.told] == [Unreachable]
 
 
 def test_a_defect_in_one_poll_is_logged_and_ends_no_polls(caplog: pytest.LogCaptureFixture) -> None:

@@ -10,7 +10,7 @@ import pytest
 from ie_serving.core.values.errors import Unreachable
 from ie_serving.models.listing.schedule import MOST_THREADS, Polls
 from ie_serving.models.repository.source import Listing
-from tests.unit.models.conftest import LIMIT_S, run
+from tests.unit.models.conftest import LIMIT_S
 from tests.unit.models.repositories import NOTHING, Counting, Repository, schedule
 from tests.unit.models.stand_ins import Stand, settle
 
@@ -59,169 +59,145 @@ def quiet(name: str, interval_s: float, during: Callable[[], object] = lambda: N
     return model
 
 
-def test_a_round_of_quiet_models_is_one_job_and_no_callback_for_each(
+async def test_a_round_of_quiet_models_is_one_job_and_no_callback_for_each(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    async def test() -> None:
-        rounds = Rounds(monkeypatch, 1000)
-        for turn in range(1, 4):
-            await rounds.next()
-            assert rounds.looks() == [turn] * 1000
-            assert rounds.threads.submitted == turn
-            assert rounds.callbacks == turn, "the end of the thread's work alone"
-        assert not any(model.told or model.own_turns for model in rounds.models)
-
-    run(test())
+    rounds = Rounds(monkeypatch, 1000)
+    for turn in range(1, 4):
+        await rounds.next()
+        assert rounds.looks() == [turn] * 1000
+        assert rounds.threads.submitted == turn
+        assert rounds.callbacks == turn, "the end of the thread's work alone"
+    assert not any(model.told or model.own_turns for model in rounds.models)
 
 
-def test_who_has_news_is_told_and_has_turns_of_its_own_until_it_is_quiet_again(
+async def test_who_has_news_is_told_and_has_turns_of_its_own_until_it_is_quiet_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    async def test() -> None:
-        rounds = Rounds(monkeypatch, 3)
-        model = rounds.models[1]
-        model.news = NEWS
+    rounds = Rounds(monkeypatch, 3)
+    model = rounds.models[1]
+    model.news = NEWS
+    await rounds.next()
+    assert [each.told for each in rounds.models] == [[], [NEWS], []]
+    model.news, model.is_quiet = None, False
+    await rounds.next()  # found not to be quiet, and listed at once in its own turn
+    assert model.told == [NEWS, NOTHING]
+    model.is_quiet = True
+    await rounds.next()
+    assert (model.told, model.own_turns) == ([NEWS, NOTHING, NOTHING], 2)
+    for _ in range(2):
         await rounds.next()
-        assert [each.told for each in rounds.models] == [[], [NEWS], []]
-        model.news, model.is_quiet = None, False
-        await rounds.next()  # found not to be quiet, and listed at once in its own turn
-        assert model.told == [NEWS, NOTHING]
-        model.is_quiet = True
-        await rounds.next()
-        assert (model.told, model.own_turns) == ([NEWS, NOTHING, NOTHING], 2)
-        for _ in range(2):
-            await rounds.next()
-        assert model.own_turns == 2
-        assert rounds.looks() == [5] * 3
-
-    run(test())
+    assert model.own_turns == 2
+    assert rounds.looks() == [5] * 3
 
 
 @pytest.mark.parametrize("error", [Unreachable("away"), RuntimeError("unforeseen")])
-def test_an_error_in_one_ends_neither_its_looks_nor_those_of_the_others(
+async def test_an_error_in_one_ends_neither_its_looks_nor_those_of_the_others(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, error: Exception
 ) -> None:
     def fail() -> None:
         raise error
 
-    async def test() -> None:
-        rounds = Rounds(monkeypatch, 2)
-        odd = quiet("odd", 1.0, during=fail)
-        rounds.polls.follow(odd)
-        rounds.models.append(odd)
-        for _ in range(3):
-            await rounds.next()
-        assert rounds.looks() == [3] * 3
-        assert not any(model.told for model in rounds.models[:2])
-        is_defect = isinstance(error, RuntimeError)
-        assert odd.told == ([] if is_defect else [error] * 3)
-        assert ("poll failed model=odd" in caplog.text) is is_defect
-
-    run(test())
-
-
-def test_a_model_that_leaves_is_looked_at_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def test() -> None:
-        rounds = Rounds(monkeypatch, 2)
+    rounds = Rounds(monkeypatch, 2)
+    odd = quiet("odd", 1.0, during=fail)
+    rounds.polls.follow(odd)
+    rounds.models.append(odd)
+    for _ in range(3):
         await rounds.next()
-        rounds.polls.leave(rounds.models[0])
-        await rounds.next()
-        assert rounds.looks() == [1, 2]
+    assert rounds.looks() == [3] * 3
+    assert not any(model.told for model in rounds.models[:2])
+    is_defect = isinstance(error, RuntimeError)
+    assert odd.told == ([] if is_defect else [error] * 3)
+    assert ("poll failed model=odd" in caplog.text) is is_defect
 
-    run(test())
+
+async def test_a_model_that_leaves_is_looked_at_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    rounds = Rounds(monkeypatch, 2)
+    await rounds.next()
+    rounds.polls.leave(rounds.models[0])
+    await rounds.next()
+    assert rounds.looks() == [1, 2]
 
 
-def test_who_asks_gets_a_listing_at_once_and_the_model_is_back_in_its_round(
+async def test_who_asks_gets_a_listing_at_once_and_the_model_is_back_in_its_round(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    async def test() -> None:
-        rounds = Rounds(monkeypatch, 2)
-        model = rounds.models[0]
-        await rounds.polls.once(model)
-        rounds.polls.now(model)
-        await settle()
-        assert (model.own_turns, len(model.told)) == (2, 2)
-        await rounds.next()
-        assert (rounds.looks(), model.own_turns) == ([3, 1], 2)
-
-    run(test())
+    rounds = Rounds(monkeypatch, 2)
+    model = rounds.models[0]
+    await rounds.polls.once(model)
+    rounds.polls.now(model)
+    await settle()
+    assert (model.own_turns, len(model.told)) == (2, 2)
+    await rounds.next()
+    assert (rounds.looks(), model.own_turns) == ([3, 1], 2)
 
 
-def test_who_asks_while_a_thread_looks_gets_another_listing_and_never_two_at_a_time() -> None:
-    async def test() -> None:
-        begun, go_on, at_once = threading.Event(), threading.Event(), threading.Lock()
-        alone: list[bool] = []
+async def test_who_asks_while_a_thread_looks_gets_another_listing_and_never_two_at_a_time() -> None:
+    begun, go_on, at_once = threading.Event(), threading.Event(), threading.Lock()
+    alone: list[bool] = []
 
-        def during() -> None:
-            alone.append(at_once.acquire(blocking=False))
-            begun.set()
-            go_on.wait(LIMIT_S)
-            at_once.release()
+    def during() -> None:
+        alone.append(at_once.acquire(blocking=False))
+        begun.set()
+        go_on.wait(LIMIT_S)
+        at_once.release()
 
-        with schedule() as polls:
-            model = quiet("m", 0.001, during)
+    with schedule() as polls:
+        model = quiet("m", 0.001, during)
+        polls.follow(model)
+        await asyncio.to_thread(begun.wait, LIMIT_S)
+        polls.leave(model)
+        polls.follow(model)
+        polls.now(model)
+        asked = asyncio.ensure_future(polls.once(model))
+        await asyncio.sleep(0)
+        assert not model.own_turns
+        go_on.set()
+        await asked
+        assert model.own_turns
+        polls.leave(model)
+    assert all(alone)
+
+
+async def test_models_that_hang_hold_no_other_of_their_round() -> None:
+    go_on, looked_at = threading.Event(), threading.Event()
+    looks: list[int] = []
+
+    def look() -> None:
+        looks.append(1)
+        if len(looks) == 3:
+            looked_at.set()
+
+    with schedule() as polls:
+        hanging = [
+            quiet(f"h{each}", 0.001, lambda: go_on.wait(LIMIT_S))
+            for each in range(MOST_THREADS - 1)
+        ]
+        other = quiet("other", 0.001, look)
+        for model in (*hanging, other):
             polls.follow(model)
-            await asyncio.to_thread(begun.wait, LIMIT_S)
+        await asyncio.to_thread(looked_at.wait, LIMIT_S)
+        assert [len(model.threads) for model in hanging] == [1] * len(hanging)
+        for model in (*hanging, other):
             polls.leave(model)
-            polls.follow(model)
-            polls.now(model)
-            asked = asyncio.ensure_future(polls.once(model))
-            await asyncio.sleep(0)
-            assert not model.own_turns
-            go_on.set()
-            await asked
-            assert model.own_turns
-            polls.leave(model)
-        assert all(alone)
-
-    run(test())
+        go_on.set()
 
 
-def test_models_that_hang_hold_no_other_of_their_round() -> None:
-    async def test() -> None:
-        go_on, looked_at = threading.Event(), threading.Event()
-        looks: list[int] = []
-
-        def look() -> None:
-            looks.append(1)
-            if len(looks) == 3:
-                looked_at.set()
-
-        with schedule() as polls:
-            hanging = [
-                quiet(f"h{each}", 0.001, lambda: go_on.wait(LIMIT_S))
-                for each in range(MOST_THREADS - 1)
-            ]
-            other = quiet("other", 0.001, look)
-            for model in (*hanging, other):
-                polls.follow(model)
-            await asyncio.to_thread(looked_at.wait, LIMIT_S)
-            assert [len(model.threads) for model in hanging] == [1] * len(hanging)
-            for model in (*hanging, other):
-                polls.leave(model)
-            go_on.set()
-
-    run(test())
-
-
-def test_a_model_in_a_round_finds_changed_files_and_new_versions(tmp_path: Path) -> None:
-    async def test() -> None:
-        changed = asyncio.Event()
-        stand = Stand(tmp_path)
-        stream = stand.stream(poll_wait_s=0.001, on_changed=changed.set)
-        stand.store.versions = {1: "a"}
-        await stream.start()
-        await stand.poll(stream)
-        await stand.end_load()
-        await stand.poll(stream)
-        assert stream.is_quiet
-        listed = len(stand.store.listed)
-        stand.store.versions = {1: "b"}
-        await changed.wait()
-        assert len(stand.store.listed) - listed == 1, "found by one comparison"
-        stand.store.versions = {1: "b", 2: "c"}
-        while 2 not in {status.version for status in stream.statuses()}:
-            await stream.changed()
-        stream.leave()
-
-    run(test())
+async def test_a_model_in_a_round_finds_changed_files_and_new_versions(tmp_path: Path) -> None:
+    changed = asyncio.Event()
+    stand = Stand(tmp_path)
+    stream = stand.stream(poll_wait_s=0.001, on_changed=changed.set)
+    stand.store.versions = {1: "a"}
+    await stream.start()
+    await stand.poll(stream)
+    await stand.end_load()
+    await stand.poll(stream)
+    assert stream.is_quiet
+    listed = len(stand.store.listed)
+    stand.store.versions = {1: "b"}
+    await changed.wait()
+    assert len(stand.store.listed) - listed == 1, "found by one comparison"
+    stand.store.versions = {1: "b", 2: "c"}
+    while 2 not in {status.version for status in stream.statuses()}:
+        await stream.changed()
+    stream.leave()

@@ -44,18 +44,15 @@ def test_steps_are_reported_in_order_and_timed(
     assert "warmup_s=" in line
 
 
-def test_a_copy_that_fails_ends_the_load_before_the_first_report(tmp_path: Path) -> None:
-    async def test() -> None:
-        stand = Stand(tmp_path)
-        steps: list[Event] = []
-        stand.store.away = True
-        loading = asyncio.create_task(stand.loader.load(candidate(), steps.append))
-        await settle()
-        with pytest.raises(Unreachable):
-            await loading
-        assert steps == []
-
-    run(test())
+async def test_a_copy_that_fails_ends_the_load_before_the_first_report(tmp_path: Path) -> None:
+    stand = Stand(tmp_path)
+    steps: list[Event] = []
+    stand.store.away = True
+    loading = asyncio.create_task(stand.loader.load(candidate(), steps.append))
+    await settle()
+    with pytest.raises(Unreachable):
+        await loading
+    assert steps == []
 
 
 @pytest.mark.parametrize(
@@ -66,52 +63,45 @@ def test_a_copy_that_fails_ends_the_load_before_the_first_report(tmp_path: Path)
         pytest.param(None, LoadFailed("no"), [Event.FETCHED, Event.COMPILED], id="warm up"),
     ],
 )
-def test_what_was_opened_before_a_failure_is_closed(
+async def test_what_was_opened_before_a_failure_is_closed(
     tmp_path: Path, broken: BaseException | None, warm_up: Exception | None, steps: list[Event]
 ) -> None:
-    async def test() -> None:
-        stand = Stand(tmp_path)
-        stand.refusal = warm_up
-        reported: list[Event] = []
-        loading = asyncio.create_task(stand.loader.load(candidate(), reported.append))
-        await settle()
-        await stand.end_load(broken)
-        with pytest.raises(LoadFailed):
-            await loading
-        assert reported == steps
-        assert stand.store.copies == []
-        assert all(model.closed for model in stand.engine.models)
-
-    run(test())
+    stand = Stand(tmp_path)
+    stand.refusal = warm_up
+    reported: list[Event] = []
+    loading = asyncio.create_task(stand.loader.load(candidate(), reported.append))
+    await settle()
+    await stand.end_load(broken)
+    with pytest.raises(LoadFailed):
+        await loading
+    assert reported == steps
+    assert stand.store.copies == []
+    assert all(model.closed for model in stand.engine.models)
 
 
-def test_a_broken_signature_file_fails_the_load_and_closes_the_model(tmp_path: Path) -> None:
-    async def test() -> None:
-        (tmp_path / "signatures.json").write_text("[]")
-        stand = Stand(tmp_path)
-        loading = asyncio.create_task(stand.loader.load(candidate(), lambda event: None))
-        await settle()
-        await stand.end_load()
-        with pytest.raises(LoadFailed, match=r"signatures\.json"):
-            await loading
-        assert [model.closed for model in stand.engine.models] == [True]
-
-    run(test())
+async def test_a_broken_signature_file_fails_the_load_and_closes_the_model(tmp_path: Path) -> None:
+    (tmp_path / "signatures.json").write_text("[]")
+    stand = Stand(tmp_path)
+    loading = asyncio.create_task(stand.loader.load(candidate(), lambda event: None))
+    await settle()
+    await stand.end_load()
+    with pytest.raises(LoadFailed, match=r"signatures\.json"):
+        await loading
+    assert [model.closed for model in stand.engine.models] == [True]
 
 
-def test_a_load_that_is_given_up_while_it_waits_for_a_thread_does_nothing(tmp_path: Path) -> None:
-    async def test() -> None:
-        stand = Stand(tmp_path)
-        given_up = Flag()
-        loading = asyncio.create_task(stand.loader.load(candidate(), lambda event: None, given_up))
-        await settle()
-        given_up.set()
-        await stand.end_load()
-        with pytest.raises(NotAvailable):
-            await loading
-        assert (stand.engine.models, stand.store.copies) == ([], [])
-
-    run(test())
+async def test_a_load_that_is_given_up_while_it_waits_for_a_thread_does_nothing(
+    tmp_path: Path,
+) -> None:
+    stand = Stand(tmp_path)
+    given_up = Flag()
+    loading = asyncio.create_task(stand.loader.load(candidate(), lambda event: None, given_up))
+    await settle()
+    given_up.set()
+    await stand.end_load()
+    with pytest.raises(NotAvailable):
+        await loading
+    assert (stand.engine.models, stand.store.copies) == ([], [])
 
 
 def test_a_slow_download_keeps_no_other_version_from_being_compiled(tmp_path: Path) -> None:
@@ -147,85 +137,69 @@ def test_a_slow_download_keeps_no_other_version_from_being_compiled(tmp_path: Pa
     run(test())
 
 
-def test_unloading_gives_back_memory_and_files(tmp_path: Path) -> None:
-    async def test() -> None:
-        stand = Stand(tmp_path)
-        loading = asyncio.create_task(stand.loader.load(candidate(), lambda event: None))
-        await settle()
-        await stand.end_load()
-        await stand.loader.unload(await loading)
-        assert stand.engine.models[0].closed
-        assert stand.store.copies == []
-
-    run(test())
+async def test_unloading_gives_back_memory_and_files(tmp_path: Path) -> None:
+    stand = Stand(tmp_path)
+    loading = asyncio.create_task(stand.loader.load(candidate(), lambda event: None))
+    await settle()
+    await stand.end_load()
+    await stand.loader.unload(await loading)
+    assert stand.engine.models[0].closed
+    assert stand.store.copies == []
 
 
-def test_leaving_gives_back_files_and_no_memory(tmp_path: Path) -> None:
+async def test_leaving_gives_back_files_and_no_memory(tmp_path: Path) -> None:
     """The process ends: its memory goes with it, while a copy notes when it was last in use."""
-
-    async def test() -> None:
-        stand = Stand(tmp_path)
-        loading = asyncio.create_task(stand.loader.load(candidate(), lambda event: None))
-        await settle()
-        await stand.end_load()
-        (await loading).leave()
-        assert not stand.engine.models[0].closed
-        assert stand.store.copies == []
-
-    run(test())
+    stand = Stand(tmp_path)
+    loading = asyncio.create_task(stand.loader.load(candidate(), lambda event: None))
+    await settle()
+    await stand.end_load()
+    (await loading).leave()
+    assert not stand.engine.models[0].closed
+    assert stand.store.copies == []
 
 
-def test_leaving_closes_what_is_more_than_memory_and_gives_back_files_whatever_it_raises(
+async def test_leaving_closes_what_is_more_than_memory_and_gives_back_files_whatever_it_raises(
     tmp_path: Path,
 ) -> None:
-    async def test() -> None:
-        stand = Stand(tmp_path)
-        loading = asyncio.create_task(stand.loader.load(candidate(), lambda event: None))
-        await settle()
-        await stand.end_load()
-        loaded = await loading
-        assert loaded.is_memory
-        (model,) = stand.engine.models
+    stand = Stand(tmp_path)
+    loading = asyncio.create_task(stand.loader.load(candidate(), lambda event: None))
+    await settle()
+    await stand.end_load()
+    loaded = await loading
+    assert loaded.is_memory
+    (model,) = stand.engine.models
 
-        def fail() -> None:
-            model.close()
-            raise ValueError("told to")
+    def fail() -> None:
+        model.close()
+        raise ValueError("told to")
 
-        model.leave = fail
-        assert not loaded.is_memory
-        with pytest.raises(ValueError, match="told to"):
-            loaded.leave()
-        assert model.closed
-        assert stand.store.copies == []
-
-    run(test())
+    model.leave = fail
+    assert not loaded.is_memory
+    with pytest.raises(ValueError, match="told to"):
+        loaded.leave()
+    assert model.closed
+    assert stand.store.copies == []
 
 
-def test_a_load_that_is_given_up_while_it_compiles_closes_what_it_has_made(tmp_path: Path) -> None:
+async def test_a_load_that_is_given_up_while_it_compiles_closes_what_it_has_made(
+    tmp_path: Path,
+) -> None:
     """The process ends, and nothing else would."""
-
-    async def test() -> None:
-        stand, given_up = Stand(tmp_path), Flag()
-        stand.engine.before_compile = lambda directory: given_up.set()
-        loading = asyncio.create_task(stand.loader.load(candidate(), lambda event: None, given_up))
-        await settle()
-        stand.loads.run_next()
-        with pytest.raises(NotAvailable, match="no longer wanted"):
-            await loading
-        assert stand.engine.models[0].closed
-        assert stand.store.copies == []
-
-    run(test())
+    stand, given_up = Stand(tmp_path), Flag()
+    stand.engine.before_compile = lambda directory: given_up.set()
+    loading = asyncio.create_task(stand.loader.load(candidate(), lambda event: None, given_up))
+    await settle()
+    stand.loads.run_next()
+    with pytest.raises(NotAvailable, match="no longer wanted"):
+        await loading
+    assert stand.engine.models[0].closed
+    assert stand.store.copies == []
 
 
-def test_a_load_that_no_thread_takes_is_no_defect(tmp_path: Path) -> None:
+async def test_a_load_that_no_thread_takes_is_no_defect(tmp_path: Path) -> None:
     """As while the server stops: a copy may be ready when the pools are closed already."""
-
-    async def test() -> None:
-        stand = Stand(tmp_path)
-        stand.loads.shutdown()
-        stand.loads.submit = partial(ThreadPoolExecutor.submit, stand.loads)  # type: ignore[method-assign]
-        with pytest.raises(NotAvailable, match="no thread takes the load"):
-            await stand.loader.load(candidate(), lambda event: None)
-
-    run(test())
+    stand = Stand(tmp_path)
+    stand.loads.shutdown()
+    stand.loads.submit = partial(ThreadPoolExecutor.submit, stand.loads)  # type: ignore[method-assign]
+    with pytest.raises(NotAvailable, match="no thread takes the load"):
+        await stand.loader.load(candidate(), lambda event: None)

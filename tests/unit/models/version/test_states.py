@@ -13,8 +13,8 @@ from ie_serving.models.version.states import (
     TRANSITIONS,
     Event,
     IllegalEvent,
-    Stage,
     VersionLife,
+    VersionStage,
 )
 
 DESIGN = Path(__file__).resolve().parents[4] / "docs" / "design" / "versions.md"
@@ -53,21 +53,21 @@ freed       END
 """What the two tables say; docs/design/versions.md says the same."""
 
 PATHS = {
-    Stage.QUEUED: [],
-    Stage.FETCHING: [Event.LOAD],
-    Stage.COMPILING: [Event.LOAD, Event.FETCHED],
-    Stage.WARMING: [Event.LOAD, Event.FETCHED, Event.COMPILED],
-    Stage.SERVING: [Event.LOAD, Event.FETCHED, Event.COMPILED, Event.READY],
-    Stage.FAILED: [Event.LOAD, Event.FAIL],
-    Stage.OVERDUE: [Event.LOAD, Event.EXPIRE],
-    Stage.ABANDONED: [Event.LOAD, Event.DROP],
-    Stage.DRAINING: [Event.LOAD, Event.DROP, Event.FETCHED, Event.COMPILED, Event.READY],
-    Stage.FREED: [Event.DROP],
+    VersionStage.QUEUED: [],
+    VersionStage.FETCHING: [Event.LOAD],
+    VersionStage.COMPILING: [Event.LOAD, Event.FETCHED],
+    VersionStage.WARMING: [Event.LOAD, Event.FETCHED, Event.COMPILED],
+    VersionStage.SERVING: [Event.LOAD, Event.FETCHED, Event.COMPILED, Event.READY],
+    VersionStage.FAILED: [Event.LOAD, Event.FAIL],
+    VersionStage.OVERDUE: [Event.LOAD, Event.EXPIRE],
+    VersionStage.ABANDONED: [Event.LOAD, Event.DROP],
+    VersionStage.DRAINING: [Event.LOAD, Event.DROP, Event.FETCHED, Event.COMPILED, Event.READY],
+    VersionStage.FREED: [Event.DROP],
 }
 """Legal events that lead to each stage."""
 
 
-def life_in(stage: Stage) -> VersionLife:
+def life_in(stage: VersionStage) -> VersionLife:
     life = VersionLife(7)
     for event in PATHS[stage]:
         life.apply(event)
@@ -76,7 +76,7 @@ def life_in(stage: Stage) -> VersionLife:
 
 def printed() -> str:
     lines = ["stage       clients see   event       next stage"]
-    for stage in Stage:
+    for stage in VersionStage:
         head = f"{stage.value:12}{STATE_OF[stage].name:14}"
         moves = [f"{e.value:8} -> {after.value}" for e, after in TRANSITIONS[stage].items()]
         lines.append(head + (moves[0] if moves else ""))
@@ -90,8 +90,10 @@ def test_the_tables_are_what_is_written_here_and_in_the_design() -> None:
     assert block == f"```\n{TABLE}```\n"
 
 
-@pytest.mark.parametrize(("stage", "event"), list(itertools.product(Stage, Event)))
-def test_every_pair_is_in_the_table_or_refused_without_a_trace(stage: Stage, event: Event) -> None:
+@pytest.mark.parametrize(("stage", "event"), list(itertools.product(VersionStage, Event)))
+def test_every_pair_is_in_the_table_or_refused_without_a_trace(
+    stage: VersionStage, event: Event
+) -> None:
     life = life_in(stage)
     assert life.stage is stage
     if event in TRANSITIONS[stage]:
@@ -104,7 +106,7 @@ def test_every_pair_is_in_the_table_or_refused_without_a_trace(stage: Stage, eve
 
 
 def test_every_stage_has_a_public_state_and_numbers_are_those_of_the_protocol() -> None:
-    assert set(STATE_OF) == set(TRANSITIONS) == set(Stage)
+    assert set(STATE_OF) == set(TRANSITIONS) == set(VersionStage)
     assert [int(state) for state in State] == [10, 20, 30, 40, 50]
 
 
@@ -116,19 +118,19 @@ def test_clients_never_see_a_version_go_back_but_to_load_again() -> None:
 
 
 def test_a_load_begins_exactly_where_the_table_has_one() -> None:
-    assert {stage for stage in Stage if Event.LOAD in TRANSITIONS[stage]} == AWAITING_LOAD
+    assert {stage for stage in VersionStage if Event.LOAD in TRANSITIONS[stage]} == AWAITING_LOAD
 
 
 def test_a_settled_stage_is_left_by_a_command_alone() -> None:
     """Only `load` and `drop` are commands. A load that is overdue goes on, and nobody waits."""
     commands = {Event.LOAD, Event.DROP}
-    by_itself = {stage for stage in Stage if TRANSITIONS[stage].keys() - commands}
-    assert by_itself | SETTLED | {Stage.QUEUED} == set(Stage)
-    assert by_itself & SETTLED == {Stage.OVERDUE}
+    by_itself = {stage for stage in VersionStage if TRANSITIONS[stage].keys() - commands}
+    assert by_itself | SETTLED | {VersionStage.QUEUED} == set(VersionStage)
+    assert by_itself & SETTLED == {VersionStage.OVERDUE}
 
 
 def test_an_error_is_shown_until_the_version_serves_or_is_dropped() -> None:
-    life = life_in(Stage.FETCHING)
+    life = life_in(VersionStage.FETCHING)
     life.apply(Event.FAIL, "no such operation")
     for event in (Event.LOAD, Event.FETCHED, Event.COMPILED):
         life.apply(event)
@@ -138,10 +140,10 @@ def test_an_error_is_shown_until_the_version_serves_or_is_dropped() -> None:
 
 
 def test_a_load_that_fails_after_the_version_was_dropped_leaves_no_error() -> None:
-    life = life_in(Stage.ABANDONED)
+    life = life_in(VersionStage.ABANDONED)
     life.apply(Event.FAIL, "no such operation")
     assert (life.state, life.error) == (State.END, "")
 
 
 def test_the_end_is_final() -> None:
-    assert not TRANSITIONS[Stage.FREED]
+    assert not TRANSITIONS[VersionStage.FREED]

@@ -25,13 +25,13 @@ from ie_serving.core.values.access import Credentials
 from ie_serving.core.values.codes import Code
 from ie_serving.core.values.errors import NotFound, Unauthenticated
 from ie_serving.inference.examples import ExampleCodec
-from ie_serving.inference.noted import NotedPlane
+from ie_serving.inference.plane import DataPlane
 from ie_serving.models.served import ServedModels
 from ie_serving.server.access_log.grpc_log import LoggedAnswer, SampledAnswer, ToldCall
 from ie_serving.server.access_log.optional import OptionalWatch
 from ie_serving.server.access_log.rest_log import PartsApp, ToldConnection
+from ie_serving.server.transport.grpc import call_headers as grpc_request
 from ie_serving.server.transport.grpc import replies
-from ie_serving.server.transport.grpc import request as grpc_request
 from ie_serving.server.transport.grpc.call import UnaryCall
 from ie_serving.server.transport.grpc.conversation import StreamingCall
 from ie_serving.server.transport.grpc.services import Streaming
@@ -158,7 +158,7 @@ async def test_what_a_client_sends_fills_neither_the_queue_nor_the_file(
     access: OptionalWatch, line: Fields
 ) -> None:
     codec = ExampleCodec(parse_examples, serialize_examples)
-    plane = NotedPlane(ServedModels(), Metrics(), codec, method_name_check=False)
+    plane = DataPlane(ServedModels(), Metrics(), codec, method_name_check=False)
 
     async def answer(_: object, receive: Any, send: Any) -> None:
         plane.refused("m" * 9000, NotFound(""))

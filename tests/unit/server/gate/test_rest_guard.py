@@ -4,12 +4,12 @@ from collections.abc import Mapping
 
 import pytest
 
-from ie_serving.core.values.access import Models, Need, Right
+from ie_serving.core.values.access import ConcernedModels, Need, Right
 from ie_serving.server.gate.rest_guard import LONGEST_TARGET, RestGuard
 from ie_serving.server.transport.http1.messages import Reply, Request, RequestHead
 from tests.unit.server.gate.callers import access
 
-NEEDS: Mapping[str, Need] = {"metrics": Need(Right.READ, Models.ALL)}
+NEEDS: Mapping[str, Need] = {"metrics": Need(Right.READ, ConcernedModels.ALL)}
 
 
 @pytest.mark.parametrize(("query", "remembered"), [(b"", 1), (b"x" * LONGEST_TARGET, 0)])

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ie_serving.config.credentials import AccessMaterial, Claim, TokenMaterial
@@ -288,7 +288,6 @@ def test_which_line_fits(name: str, value: str, claims: dict[str, Any], expected
 
 
 @given(header=st.binary(max_size=60), payload=st.binary(max_size=60), rest=st.binary(max_size=60))
-@settings(deadline=None, max_examples=50)
 def test_no_bytes_of_strangers_get_in(header: bytes, payload: bytes, rest: bytes) -> None:
     async def ask() -> None:
         gate = access()

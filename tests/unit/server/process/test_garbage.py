@@ -1,6 +1,5 @@
 """Full collections wait for large requests, and come when none is under way."""
 
-import asyncio
 import sys
 
 import pytest
@@ -15,8 +14,7 @@ from ie_serving.server.process.garbage import (
     collect_garbage,
 )
 from tests.process import output_of
-
-PATIENCE_S = 20.0
+from tests.unit.server.process.looks import Paced
 
 HOLDS = """
 import gc, sys
@@ -38,32 +36,16 @@ def test_a_million_lists_are_made_without_a_full_collection() -> None:
     assert since >= DUE
 
 
-class Looks:
+class Looks(Paced):
     """Lets the server look when the test says so, and counts its collections."""
 
     def __init__(self) -> None:
         self.budget = Budget()
         self.since = DUE
         self.collections = 0
-        self._looked = False
-        self._looks: asyncio.Queue[None] = asyncio.Queue()
-        self._task = asyncio.create_task(
-            collect_garbage(self.budget, self._pause, lambda: self.since, self._collect)
+        super().__init__(
+            lambda pause: collect_garbage(self.budget, pause, lambda: self.since, self._collect)
         )
-
-    async def look(self) -> None:
-        """Return when the server has looked, and done what follows."""
-        self._looks.put_nowait(None)
-        await asyncio.wait_for(self._looks.join(), PATIENCE_S)
-
-    def end(self) -> None:
-        self._task.cancel()
-
-    async def _pause(self) -> None:
-        if self._looked:
-            self._looks.task_done()
-        self._looked = True
-        await self._looks.get()
 
     def _collect(self) -> None:
         self.collections += 1

@@ -1,6 +1,5 @@
 """Memory goes back to the kernel after large requests, and not between them."""
 
-import asyncio
 import sys
 
 import pytest
@@ -9,8 +8,7 @@ from ie_serving.core.runtime.budget import Budget
 from ie_serving.core.runtime.heaps import SMALL_BUDGET
 from ie_serving.server.process.give_back import LARGE_WORK, MOST_LOOKS, give_back
 from tests.process import output_of
-
-PATIENCE_S = 20.0
+from tests.unit.server.process.looks import Paced
 
 KEEPS = """
 import asyncio, gc, re
@@ -49,32 +47,16 @@ def test_what_large_requests_leave_is_given_back() -> None:
     assert left < 20
 
 
-class Looks:
+class Looks(Paced):
     """Lets the server look when the test says so, and counts how often it gives memory back."""
 
     def __init__(self, limit: int = sys.maxsize, resident: int = 100) -> None:
         self.budget = Budget(limit)
         self.trims = 0
         self.resident = resident
-        self._looked = False
-        self._looks: asyncio.Queue[None] = asyncio.Queue()
-        self._task = asyncio.create_task(
-            give_back(self.budget, self._pause, self._trim, lambda: self.resident)
+        super().__init__(
+            lambda pause: give_back(self.budget, pause, self._trim, lambda: self.resident)
         )
-
-    async def look(self) -> None:
-        """Return when the server has looked, and done what follows."""
-        self._looks.put_nowait(None)
-        await asyncio.wait_for(self._looks.join(), PATIENCE_S)
-
-    def end(self) -> None:
-        self._task.cancel()
-
-    async def _pause(self) -> None:
-        if self._looked:
-            self._looks.task_done()
-        self._looked = True
-        await self._looks.get()
 
     def _trim(self) -> None:
         self.trims += 1

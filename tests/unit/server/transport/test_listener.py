@@ -14,7 +14,7 @@ from ie_serving.server.transport import listener as listener_module
 from ie_serving.server.transport.connection_limit import ConnectionLimit
 from ie_serving.server.transport.failed_handshakes import FailedHandshakes
 from ie_serving.server.transport.handshake import Secure
-from ie_serving.server.transport.listener import Listener, Step
+from ie_serving.server.transport.listener import DrainStep, Listener
 from ie_serving.server.transport.tls import ServerContext
 from tests.certificates import Authority
 
@@ -63,7 +63,7 @@ async def listening(said: list[str]) -> AsyncIterator[tuple[Listener[Line], int]
     try:
         yield listener, bound.getsockname()[1]
     finally:
-        await asyncio.wait_for(listener.drain([Step(Line.end, PATIENCE_S)]), PATIENCE_S)
+        await asyncio.wait_for(listener.drain([DrainStep(Line.end, PATIENCE_S)]), PATIENCE_S)
 
 
 async def connect(listener: Listener[Line], port: int) -> asyncio.StreamWriter:
@@ -76,17 +76,25 @@ async def connect(listener: Listener[Line], port: int) -> asyncio.StreamWriter:
     return writer
 
 
-STEPS: Sequence[tuple[str, Sequence[Step[Line]], list[str]]] = [
+STEPS: Sequence[tuple[str, Sequence[DrainStep[Line]], list[str]]] = [
     ("no step", [], []),
-    ("it outlives its step", [Step(Line.warn, 0)], ["warned"]),
-    ("the next step ends it", [Step(Line.warn, 0), Step(Line.end, 9)], ["warned", "closed"]),
-    ("no step after the last is closed", [Step(Line.end, 9), Step(Line.warn, 9)], ["closed"]),
+    ("it outlives its step", [DrainStep(Line.warn, 0)], ["warned"]),
+    (
+        "the next step ends it",
+        [DrainStep(Line.warn, 0), DrainStep(Line.end, 9)],
+        ["warned", "closed"],
+    ),
+    (
+        "no step after the last is closed",
+        [DrainStep(Line.end, 9), DrainStep(Line.warn, 9)],
+        ["closed"],
+    ),
 ]
 
 
 @pytest.mark.parametrize(("steps", "said"), [row[1:] for row in STEPS], ids=[r[0] for r in STEPS])
 async def test_a_drain_goes_from_step_to_step_until_none_is_open(
-    steps: Sequence[Step[Line]], said: list[str]
+    steps: Sequence[DrainStep[Line]], said: list[str]
 ) -> None:
     heard: list[str] = []
     async with listening(heard) as (listener, port):
@@ -105,7 +113,9 @@ async def test_a_connection_that_comes_in_a_step_is_told_a_moment_later(
         writer = await connect(listener, port)
         (first,) = listener.connections
         drain = asyncio.ensure_future(
-            listener.drain([Step(Line.warn, 0), Step(Line.end_all_but(first), PATIENCE_S)])
+            listener.drain(
+                [DrainStep(Line.warn, 0), DrainStep(Line.end_all_but(first), PATIENCE_S)]
+            )
         )
         late = Line(heard)
         late.listener, late.transport = listener, Mock(close=lambda: late.connection_lost(None))
@@ -118,14 +128,14 @@ async def test_a_connection_that_comes_in_a_step_is_told_a_moment_later(
 
 async def test_a_drain_without_connections_waits_for_nothing() -> None:
     async with listening(heard := []) as (listener, _):
-        await asyncio.wait_for(listener.drain([Step(Line.warn, 60)]), PATIENCE_S)
+        await asyncio.wait_for(listener.drain([DrainStep(Line.warn, 60)]), PATIENCE_S)
     assert heard == []
 
 
 async def test_new_connections_are_refused_from_the_first_step_on() -> None:
     async with listening([]) as (listener, port):
         writer = await connect(listener, port)
-        drain = asyncio.ensure_future(listener.drain([Step(Line.warn, PATIENCE_S)]))
+        drain = asyncio.ensure_future(listener.drain([DrainStep(Line.warn, PATIENCE_S)]))
         await asyncio.sleep(0)
         with pytest.raises(ConnectionError):
             await asyncio.open_connection("127.0.0.1", port)
@@ -153,7 +163,7 @@ async def test_a_handshake_that_is_under_way_is_waited_for(tmp_path: Path) -> No
     _, writer = await asyncio.open_connection("localhost", bound.getsockname()[1], family=2)
     while not limit.count:
         await asyncio.sleep(0)
-    drain = asyncio.ensure_future(listener.drain([Step(Line.warn, 0), Step(Line.end, 9)]))
+    drain = asyncio.ensure_future(listener.drain([DrainStep(Line.warn, 0), DrainStep(Line.end, 9)]))
     await asyncio.sleep(0)
     await asyncio.get_running_loop().start_tls(
         writer.transport,

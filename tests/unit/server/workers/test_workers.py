@@ -1,6 +1,7 @@
-"""What workers share, over real sockets and files: mailboxes, lines, boards, ledger, turn."""
+"""What workers share, over real sockets and files: mailboxes, boards, questions, ledger, lock."""
 
 import asyncio
+import errno
 import fcntl
 import os
 import pickle
@@ -13,12 +14,12 @@ import pytest
 from ie_serving.core.values.errors import ConfigError, LoadFailed, NotAvailable, ServingError
 from ie_serving.core.values.versions import State, VersionStatus
 from ie_serving.server.process.handover import Handover
+from ie_serving.server.workers.changes import ConfigLock
 from ie_serving.server.workers.crew import LOOK, NOT_ACCEPTING, Crew
 from ie_serving.server.workers.ledger import Answering, Ledger
-from ie_serving.server.workers.line import Gone, Line, Silent
-from ie_serving.server.workers.member import Board, Member, Phase
+from ie_serving.server.workers.member import Board, Member, Phase, Silent
+from ie_serving.server.workers.questions import Gone, Questions
 from ie_serving.server.workers.spread import Spread
-from ie_serving.server.workers.turn import Turn
 
 PATIENCE_S = 10.0
 
@@ -126,6 +127,27 @@ def test_of_equally_new_ones_a_replacement_takes_its_own(crew: Crew) -> None:
     assert Ledger(crew, 2, is_first=False).read() == b"of 2"
 
 
+def test_a_copy_that_cannot_be_written_does_not_pass_for_the_newest(
+    crew: Crew, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The number counts all the same: the others commit as well."""
+    first, second = (Ledger(crew, slot, is_first=True) for slot in (0, 1))
+    first.write(b"before")
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "pwrite", _no_memory)
+        first.number = 1
+        with pytest.raises(OSError, match="memory"):
+            first.write(b"after")
+    assert second.has(1)
+    second.number = 1
+    second.write(b"after")
+    assert Ledger(crew, 0, is_first=False).read() == b"after"
+
+
+def _no_memory(*_: object) -> int:
+    raise OSError(errno.ENOMEM, "no memory")
+
+
 def test_versions_that_answered_are_known_from_others(crew: Crew) -> None:
     Answering(crew, 0).write(b"{}")
     assert Answering(crew, 2).read() == b"{}"
@@ -144,17 +166,42 @@ async def members(crew: Crew) -> AsyncIterator[list[Member]]:
 async def test_a_board_is_seen_by_others(members: list[Member]) -> None:
     first, second = members
     assert not first.open
-    second.enter(Phase.OPEN)
-    await asyncio.wait_for(first.until(lambda: 1 in first.open), PATIENCE_S)
+    second.show(phase=Phase.OPEN)
+    await first.until(lambda: 1 in first.open, PATIENCE_S)
     assert first.open[1].pid == os.getpid()
     assert first.open[1].statuses == {"m": [VersionStatus(1, State.AVAILABLE, "")]}
+
+
+async def test_a_board_that_is_read_while_it_is_written_is_read_again(
+    members: list[Member], crew: Crew
+) -> None:
+    """Else a worker could show a state longer than another one that has read it a moment later."""
+    reader, _ = members
+    crew.shown[1] += 1
+    reader.read_boards()
+    crew.boards[1].write(pickle.dumps(Board(pid=7)))
+    reader.read_boards()
+    assert reader.boards[1].pid == 7
+    crew.shown[1] += 1
+
+
+async def test_what_has_changed_is_shown_at_once_where_a_status_tells_it(
+    members: list[Member],
+) -> None:
+    first, second = members
+    first.changed()
+    before = second.crew.shown[0]
+    first.show_changes()
+    assert second.crew.shown[0] == before + 2
+    first.show_changes()
+    assert second.crew.shown[0] == before + 2, "nothing has changed"
 
 
 async def test_the_lowest_slot_that_takes_requests_is_the_first(members: list[Member]) -> None:
     first, second = members
     assert second.is_first
-    first.enter(Phase.OPEN)
-    await asyncio.wait_for(second.until(lambda: 0 in second.open), PATIENCE_S)
+    first.show(phase=Phase.OPEN)
+    await second.until(lambda: 0 in second.open, PATIENCE_S)
     assert first.is_first and not second.is_first
 
 
@@ -169,25 +216,36 @@ async def test_the_lowest_slot_that_takes_requests_is_the_first(members: list[Me
 async def test_an_error_is_told_to_whoever_asked(
     members: list[Member], raised: Exception, told: ServingError
 ) -> None:
-    async def fail(line: Line) -> None:
+    async def fail() -> None:
         raise raised
 
-    members[1].answer("fail", fail)
-    line = await members[0].call(1, "fail")
+    asking, asked = map(Questions, members)
+    asked.answer("fail", fail)
     with pytest.raises(type(told)) as caught:
-        await line.hear(PATIENCE_S)
+        await asking.ask(1, "fail", limit_s=PATIENCE_S)
     assert type(caught.value) is type(told)
     assert str(caught.value) == str(told)
+
+
+async def test_a_large_answer_comes_whole(members: list[Member]) -> None:
+    async def doubled(text: str) -> str:
+        return 2 * text
+
+    asking, asked = map(Questions, members)
+    asked.answer("double", doubled)
+    assert await asking.ask(1, "double", "a" * 5_000_000, limit_s=PATIENCE_S) == "a" * 10_000_000
 
 
 async def test_who_asks_a_worker_that_dies_waits_no_longer(
     members: list[Member], crew: Crew
 ) -> None:
     """Also where that has not read the question."""
-    line = await members[0].call(2, "anything")
+    asked = asyncio.ensure_future(Questions(members[0]).ask(2, "anything", limit_s=PATIENCE_S))
+    await asyncio.sleep(0)  # it begins
+    await asyncio.sleep(0)  # so does its exchange
     crew.left(2)
-    with pytest.raises(Gone):
-        await line.hear(PATIENCE_S)
+    with pytest.raises(Gone, match="ended"):
+        await asked
 
 
 async def test_a_worker_without_a_sign_of_life_is_not_waited_for(
@@ -195,63 +253,38 @@ async def test_a_worker_without_a_sign_of_life_is_not_waited_for(
 ) -> None:
     """Nor does the configuration file wait for it; until it shows one."""
     monkeypatch.setattr("ie_serving.server.workers.member.BEAT_S", 0.01)
-    monkeypatch.setattr("ie_serving.server.workers.line.LOOK_S", 0.01)
     asking = Member(crew, 1)
     asking.begin(dict)
     crew.boards[0].write(pickle.dumps(Board(pid=7, phase=Phase.OPEN)))
-    crew.shown[0] += 1
-    await asyncio.wait_for(asking.until(lambda: 0 in asking.open), PATIENCE_S)
+    crew.shown[0] += 2
+    await asking.until(lambda: 0 in asking.open, PATIENCE_S)
     assert not asking.is_first
-    asked = await asking.call(0, "anything")
-    with pytest.raises(Silent, match=r"process 7 has shown no sign of life .*\(kill -CONT 7\)"):
-        await asked.hear(PATIENCE_S)
-    asked.close()
+    questions = Questions(asking)
+    for _ in range(2):  # while it waits for the answer, and before it asks
+        with pytest.raises(Silent, match=r"7 has shown no sign of life .*\(kill -CONT 7\)"):
+            await questions.ask(0, "anything", limit_s=PATIENCE_S)
+
+    async def answer() -> int:
+        return 3
+
+    questions.answer("anything", answer)
     with pytest.raises(Silent):
-        await asking.call(0, "anything")
-    (answer,) = await asking.ask_all("anything", limit_s=PATIENCE_S)
-    assert isinstance(answer, Silent)
+        await questions.ask_all("anything", limit_s=PATIENCE_S)
+    assert await questions.ask_all("anything", limit_s=PATIENCE_S, of_silent=False) == [3]
     assert asking.is_first
     crew.beats[0] += 1
     assert not asking.is_silent(0)
     asking.end()
 
 
-async def test_who_was_asked_waits_no_longer_for_one_that_stops(
-    crew: Crew, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """For its next word, as in the middle of a change of the configuration."""
-    monkeypatch.setattr("ie_serving.server.workers.member.BEAT_S", 0.01)
-    monkeypatch.setattr("ie_serving.server.workers.line.LOOK_S", 0.01)
-
-    async def wait(line: Line) -> None:
-        await line.hear(3600)
-
-    asked = Member(crew, 1)
-    asked.answer("wait", wait)
-    asked.begin(dict)
-    crew.boards[0].write(pickle.dumps(Board(pid=7, phase=Phase.OPEN)))
-    crew.shown[0] += 1
-    here, there = socket.socketpair()
-    line = await Line.over(here)
-    line.tell(("wait", ()))
-    crew.mailboxes.send(1, b"call 0", there.fileno())
-    there.close()
-    with pytest.raises(ServingError, match="process 7 has shown no sign of life"):
-        await line.hear(PATIENCE_S)
-    line.close()
-    asked.end()
-
-
-async def test_a_call_that_is_given_up_leaves_no_socket(members: list[Member]) -> None:
+async def test_a_question_that_is_given_up_leaves_no_socket(members: list[Member]) -> None:
     before = set(os.listdir("/proc/self/fd"))
     for turns in range(6):
-        call = asyncio.ensure_future(members[0].call(2, "anything"))
+        asked = asyncio.ensure_future(Questions(members[0]).ask(2, "anything", limit_s=PATIENCE_S))
         for _ in range(turns):
             await asyncio.sleep(0)
-        call.cancel()
-        (ended,) = await asyncio.gather(call, return_exceptions=True)
-        if isinstance(ended, Line):
-            ended.close()
+        asked.cancel()
+        await asyncio.gather(asked, return_exceptions=True)
     for _, descriptor in members[0].crew.mailboxes.unread(2):
         if descriptor is not None:
             os.close(descriptor)
@@ -271,31 +304,31 @@ async def test_a_connection_that_was_lost_on_its_way_is_counted(
     assert crew.given_to(0) == crew.taken[0]
 
 
-async def test_one_process_has_the_turn_at_a_time(crew: Crew) -> None:
-    async with Turn(crew.turn, int).taken():
-        assert not _may_take(crew.turn)
-    assert _may_take(crew.turn)
+async def test_one_process_has_the_lock_at_a_time(crew: Crew) -> None:
+    async with ConfigLock(crew.lock, lambda: None).held():
+        assert not _may_take(crew.lock)
+    assert _may_take(crew.lock)
 
 
-async def test_who_waits_for_the_turn_knows_who_has_it(crew: Crew) -> None:
-    """So that one that is stopped can be named, at once."""
+async def test_who_waits_for_the_lock_asks_whether_its_holder_is_silent(crew: Crew) -> None:
+    """And has the lock as soon as its holder has died."""
     read, write = os.pipe()
     child = os.fork()
     if child == 0:
-        fcntl.lockf(crew.turn, fcntl.LOCK_EX)
+        fcntl.lockf(crew.lock, fcntl.LOCK_EX)
         os.write(write, b"!")
         signal.pause()  # until it is killed
     assert os.read(read, 1) == b"!"
 
-    def check(pid: int) -> None:
-        raise NotAvailable(f"{pid} is stopped")
+    def check() -> None:
+        raise NotAvailable("it is stopped")
 
-    with pytest.raises(NotAvailable, match=f"^{child} is stopped$"):
-        async with Turn(crew.turn, check).taken():
+    with pytest.raises(NotAvailable, match="it is stopped"):
+        async with ConfigLock(crew.lock, check).held():
             pass
     os.kill(child, signal.SIGKILL)
     os.waitpid(child, 0)
-    async with Turn(crew.turn, check).taken():
+    async with ConfigLock(crew.lock, check).held():
         pass
     os.close(read)
     os.close(write)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from ie_serving.config.dialects.environment import storage_options
-from ie_serving.config.values.faults import Faults
+from ie_serving.core.settings.faults import Faults
 from ie_serving.core.values.errors import ConfigError
 from ie_serving.storage.backends.by_url import check_urls, open_storage
 from ie_serving.storage.backends.local import LocalStorage

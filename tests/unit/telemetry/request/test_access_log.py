@@ -20,7 +20,7 @@ from ie_serving.telemetry.log.reopen import reopen
 from ie_serving.telemetry.request import access_log
 from ie_serving.telemetry.request.access_lines import COLUMNS, writer_of, written_client
 from ie_serving.telemetry.request.access_log import AccessLog, LineFile, check
-from ie_serving.telemetry.request.entry import CURRENT, NOBODY, Asked, Entry, current
+from ie_serving.telemetry.request.entry import CURRENT, NOBODY, Entry, RequestTarget, current
 from ie_serving.telemetry.request.request_id import LONGEST, made_ids, safe
 from tests.process import PATIENCE_S, until
 
@@ -29,7 +29,7 @@ def entry(**known: object) -> Entry:
     """One as it is when a small Predict has ended."""
     made = Entry()
     whose = {"id": b"7f3a", "client": ("127.0.0.1", 5123)}
-    asked = {"asked": Asked("REST", "POST", "/v1/models/m:predict")}
+    asked = {"asked": RequestTarget("REST", "POST", "/v1/models/m:predict")}
     times = {"began": 1.0, "started": 1.001, "inferred": 1.003, "encoded": 1.0035, "ended": 1.004}
     facts = {"answers": ("m", 2), "code": 200, "received": 10, "sent": 20}
     for name, value in {**whose, **asked, **times, **facts, **known}.items():
@@ -102,7 +102,9 @@ def test_a_failure_after_the_inputs_has_the_times_until_then() -> None:
     ["/a\nb", "/x y", '/"', "/\\", "/\x1b[31m", "/é", "/%d%%b%", "/?password=hunter2"],
 )
 def test_what_a_client_sends_forges_nothing(form: str, path: str) -> None:
-    line = written(form, entry(asked=Asked("REST", "POST", path), answers=(path, 2), id=b"a=b"))
+    line = written(
+        form, entry(asked=RequestTarget("REST", "POST", path), answers=(path, 2), id=b"a=b")
+    )
     assert line.count("\n") == 1
     assert line[:-1].isprintable()
     assert "hunter2" not in line

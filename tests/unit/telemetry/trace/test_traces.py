@@ -13,7 +13,14 @@ from opentelemetry.sdk.trace.sampling import Decision, TraceIdRatioBased
 from ie_serving.core.values.errors import ServingError
 from ie_serving.telemetry.log.events import MASK
 from ie_serving.telemetry.request import trace_context
-from ie_serving.telemetry.request.entry import CURRENT, MOST_PARTS, Asked, Entry, Part, now
+from ie_serving.telemetry.request.entry import (
+    CURRENT,
+    MOST_PARTS,
+    Entry,
+    RequestPart,
+    RequestTarget,
+    now,
+)
 from ie_serving.telemetry.request.parts import Noting, of_steps
 from ie_serving.telemetry.request.trace_context import Parent, Trace
 from ie_serving.telemetry.request.watch import Watch
@@ -107,7 +114,7 @@ def begun(trace: Trace | None, client: object, *asked: str) -> Entry:
     """Make the entry of a request as the transports do."""
     entry = Entry()
     entry.began, entry.client, entry.trace, entry.parts = now(), client, trace, []
-    entry.asked = Asked(*asked)
+    entry.asked = RequestTarget(*asked)
     return entry
 
 
@@ -193,11 +200,11 @@ def test_a_path_is_masked_as_in_the_logs(watch: Watch, exporter: InMemorySpanExp
 
 def test_parts_of_a_request_are_bounded() -> None:
     entry = Entry()
-    entry.add(Part("infer", "m", 1, 0.0, 1.0))
+    entry.add(RequestPart("infer", "m", 1, 0.0, 1.0))
     assert entry.parts is None
     entry.parts = []
     for _ in range(MOST_PARTS + 1):
-        entry.add(Part("infer", "m", 1, 0.0, 1.0))
+        entry.add(RequestPart("infer", "m", 1, 0.0, 1.0))
     CURRENT.set(entry)
     record = Noting("m", 2)
     record.ran.append(1.0)

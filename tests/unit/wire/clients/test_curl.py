@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ie_serving.wire.clients.call import Call
+from ie_serving.wire.clients.call import JsonPost
 from ie_serving.wire.clients.curl import LONGEST_ARGUMENT, command
 from ie_serving.wire.clients.languages import WRITERS, program
 from ie_serving.wire.clients.sample import FileOf, Filled, Pieces
@@ -35,7 +35,7 @@ if [ "$data" = @- ]; then cat; else printf %s "$data"; fi
 def test_the_body_arrives_as_it_is(tmp_path: Path, body: Pieces, sent: str) -> None:
     (tmp_path / "curl").write_text(CURL)
     (tmp_path / "curl").chmod(0o755)
-    (tmp_path / "call.sh").write_text(command(Call(URL, body)))
+    (tmp_path / "call.sh").write_text(command(JsonPost(URL, body)))
     (tmp_path / "my file.png").write_bytes(bytes(range(3)))
     run = subprocess.run(
         ["bash", "call.sh"],
@@ -53,7 +53,7 @@ def test_the_body_arrives_as_it_is(tmp_path: Path, body: Pieces, sent: str) -> N
 
 @pytest.mark.parametrize("language", WRITERS)
 def test_a_program_imports_what_reads_a_file_only_where_it_reads_one(language: str) -> None:
-    with_file = program(language, Call(URL, ["[", FileOf("f"), "]"]))
+    with_file = program(language, JsonPost(URL, ["[", FileOf("f"), "]"]))
     assert "encoded" in with_file
-    assert "encoded" not in program(language, Call(URL, ["[]"]))
-    assert ("base64" in program(language, Call(URL, ["[]"]))) is False
+    assert "encoded" not in program(language, JsonPost(URL, ["[]"]))
+    assert ("base64" in program(language, JsonPost(URL, ["[]"]))) is False

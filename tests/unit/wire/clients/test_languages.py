@@ -10,7 +10,7 @@ import pytest
 from ie_serving.core.values.errors import InvalidRequest
 from ie_serving.core.values.requests import ModelSpec
 from ie_serving.core.values.tensors import DataType, Signature, TensorSpec
-from ie_serving.wire.clients.call import Call, checked_url, predict
+from ie_serving.wire.clients.call import JsonPost, checked_url, predict
 from ie_serving.wire.clients.languages import WRITERS, program
 from ie_serving.wire.clients.sample import text_of
 
@@ -18,7 +18,7 @@ HOSTILE = "'; touch owned; \"`$(touch owned)` ${x} \\u0022 \u2028 */ %s {y} \u00
 """Ends strings, comments and templates of every language, or would expand in them."""
 
 
-def hostile() -> Call:
+def hostile() -> JsonPost:
     specs = {HOSTILE: TensorSpec(HOSTILE, DataType.STRING, (-1,), "")}
     signatures = {HOSTILE: Signature(HOSTILE, specs, {})}
     return predict("http://127.0.0.1:1", ModelSpec(HOSTILE), signatures)

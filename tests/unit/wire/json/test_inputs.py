@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis.extra import numpy as hnp
 
 from ie_serving.core.values.errors import InvalidRequest
-from ie_serving.core.values.images import ImageForm
+from ie_serving.core.values.image_form import ImageForm
 from ie_serving.core.values.tensors import Array, DataType, TensorSpec
 from ie_serving.wire.json.inputs import decode_columns, decode_rows, dtypes_for, without_left_out
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
@@ -103,7 +103,6 @@ STRUCTURE = st.recursive(
 NAMES = st.text("[],x", max_size=6)
 
 
-@settings(max_examples=300)
 @given(
     shape=arrays.array_shapes(min_dims=1, max_dims=4, max_side=3),
     others=st.lists(

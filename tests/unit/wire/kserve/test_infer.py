@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ie_serving.core.values.errors import InvalidRequest, NotSupported, ServingError
@@ -215,13 +215,11 @@ def request_bytes(draw: st.DrawFn) -> bytes:
     return b"".join(draw(st.permutations(pieces)))
 
 
-@settings(max_examples=300)
 @given(request_bytes())
 def test_both_ways_of_reading_agree(payload: bytes) -> None:
     assert outcome(walked, payload) == outcome(whole, payload)
 
 
-@settings(max_examples=50)
 @given(st.lists(request_bytes(), min_size=1, max_size=4))
 def test_any_requests_read_the_same_each_time(payloads: list[bytes]) -> None:
     parser = InferParser(spec_of)

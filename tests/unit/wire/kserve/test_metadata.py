@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from ie_serving.core.values.images import ImageForm
+from ie_serving.core.values.image_form import ImageForm
 from ie_serving.core.values.tensors import DataType, Evidence, Signature, TensorSpec
 from ie_serving.core.values.versions import State, VersionStatus
 from ie_serving.wire.kserve import grpc_messages

@@ -13,7 +13,7 @@ from ie_serving.wire.protobuf.counting import (
     check_count,
     check_sum,
 )
-from ie_serving.wire.tfs.requests import parse
+from ie_serving.wire.tfs.request_messages import parse
 from tests.unit.wire.protobuf.nesting import nested
 
 REQUEST = messages.ClassificationRequest

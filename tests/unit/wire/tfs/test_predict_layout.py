@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ie_serving.core.values.errors import InvalidRequest
@@ -92,7 +92,6 @@ def test_any_other_byte_is_noticed(payload: bytes, data: st.DataObject) -> None:
         assert outcome(parser.parse, payload) == outcome(parse_whole, payload)
 
 
-@settings(max_examples=50)
 @given(st.lists(request_bytes(), min_size=1, max_size=4))
 def test_any_requests_read_the_same_each_time(payloads: list[bytes]) -> None:
     parser = RequestParser()

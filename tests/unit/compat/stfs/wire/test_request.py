@@ -9,7 +9,7 @@ import pytest
 
 from ie_serving.compat.stfs.wire.request import StfsBody, parse
 from ie_serving.core.values.errors import InvalidRequest
-from ie_serving.core.values.images import ImageForm
+from ie_serving.core.values.image_form import ImageForm
 from ie_serving.core.values.requests import ModelSpec
 from ie_serving.core.values.tensors import Array, DataType, Signature, TensorSpec
 

@@ -22,7 +22,7 @@ from ie_serving.engines.openvino.compiling.lone_row import (
     shape_of,
 )
 from ie_serving.engines.openvino.compiling.threads_choice import AS_FAST, SLOWER
-from ie_serving.engines.openvino.interface.specs import Port, Ports
+from ie_serving.engines.openvino.interface.tensor_specs import Port, Ports
 from ie_serving.engines.run.program import CompiledPrograms, Program
 from ie_serving.engines.run.queued import Lone, QueuedProgram
 from tests.unit.engines.openvino.models import load, parameter, result, run, save

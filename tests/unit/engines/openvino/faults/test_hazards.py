@@ -15,7 +15,7 @@ from ie_serving.core.values.errors import InvalidRequest, InvalidTensor
 from ie_serving.core.values.tensors import Array, DataType
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.openvino.faults.hazards import Hazards, guard
-from ie_serving.engines.openvino.interface.specs import prepare
+from ie_serving.engines.openvino.interface.tensor_specs import prepare
 from ie_serving.engines.openvino.options import OpenVinoOptions
 from ie_serving.engines.openvino.reading.read import read
 from ie_serving.engines.openvino.running.slot import Slot

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import openvino.opset15 as op
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ie_serving.core.values.errors import InvalidTensor
@@ -108,7 +108,6 @@ def layers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, CompiledProgra
     return made
 
 
-@settings(max_examples=100, deadline=None)
 @given(
     name=st.sampled_from(["reshape", "concat", "to i32 and back", "slice", "pass"]),
     values=st.lists(st.integers(-(2**63), 2**63 - 1), min_size=2, max_size=2),

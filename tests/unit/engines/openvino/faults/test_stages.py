@@ -20,7 +20,7 @@ from ie_serving.engines.openvino.faults.hazards import guard
 from ie_serving.engines.openvino.faults.loop_rounds import MOST_ROUNDS
 from ie_serving.engines.openvino.faults.stages import VALUES
 from ie_serving.engines.openvino.graphs.rules import visit
-from ie_serving.engines.openvino.interface.specs import prepare
+from ie_serving.engines.openvino.interface.tensor_specs import prepare
 from ie_serving.engines.openvino.options import OpenVinoOptions
 from ie_serving.engines.openvino.reading.read import read
 from ie_serving.engines.run.program import CompiledPrograms

@@ -8,9 +8,9 @@ import pytest
 
 from ie_serving.core.values.tensors import Method
 from ie_serving.engines.openvino.interface.draft import Draft
-from ie_serving.engines.savedmodel.host.program import Plan, Step
+from ie_serving.engines.savedmodel.host.host_program import HostStep, Plan
 
-STEP = Step("StringLength len", lambda *_: [], (), ())
+STEP = HostStep("StringLength len", lambda *_: [], (), ())
 HOST = Plan(before=[STEP])
 
 

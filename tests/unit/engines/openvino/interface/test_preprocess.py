@@ -12,7 +12,7 @@ from PIL import Image
 from ie_serving.core.values.errors import InvalidTensor, LoadFailed
 from ie_serving.core.values.tensors import SERVING_DEFAULT, DataType, Method, TensorSpec
 from ie_serving.engines.base import EngineOptions
-from ie_serving.engines.openvino.compiling.engine import OpenVinoEngine
+from ie_serving.engines.openvino.compiling.openvino_engine import OpenVinoEngine
 from ie_serving.engines.openvino.interface import preprocess
 from ie_serving.engines.openvino.interface.draft import Draft
 from ie_serving.engines.openvino.options import OpenVinoOptions

@@ -7,7 +7,6 @@ import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper
-from onnx.backend.test.case.node import collect_testcases
 from onnx.reference import ReferenceEvaluator
 
 from ie_serving.core.values.errors import LoadFailed
@@ -163,11 +162,19 @@ async def test_halves_are_rounded_before_a_zero_point_of_a_request(tmp_path: Pat
     assert found["y"].tolist() == [3, 4, 3, 5]
 
 
-@pytest.mark.filterwarnings("ignore")  # of numpy, by the values that ONNX makes for other tests
+PADDED = """
+<ir_version: 12, opset_import: ["": 24]>
+padded (
+    bfloat16[2,3,4,8] q, bfloat16[2,3,6,8] k, bfloat16[2,3,6,8] v, bfloat16[2,3,4,4] mask,
+    int64[2] lengths
+) => (bfloat16[2,3,4,8] y) {
+    y = Attention <is_causal = 1> (q, k, v, mask, "", "", lengths)
+}
+"""
+
+
 def test_attention_of_bfloat16_whose_rows_may_be_masked_in_full_is_refused(tmp_path: Path) -> None:
-    cases = {each.name: each for each in collect_testcases("Attention")}
-    case = cases["test_attention_4d_causal_padded_kv_bf16"]
-    onnx.save(case.model, str(tmp_path / "model.onnx"))
+    onnx.save(onnx.parser.parse_model(PADDED), str(tmp_path / "model.onnx"))
     with pytest.raises(LoadFailed, match="does not compute rows of bfloat16 that are masked"):
         load(tmp_path)
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from ie_serving.core.values.errors import LoadFailed
 from ie_serving.core.values.tensors import Array, DataType, Signature
 from ie_serving.engines.base import EngineOptions
-from ie_serving.engines.openvino.compiling.engine import OpenVinoEngine
+from ie_serving.engines.openvino.compiling.openvino_engine import OpenVinoEngine
 from ie_serving.engines.preprocessing import Preprocessing
 from ie_serving.engines.run.program import Runs
 from ie_serving.engines.savedmodel import file as saved_model

@@ -9,7 +9,7 @@ import numpy as np
 import openvino as ov
 import openvino.opset15 as op
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
@@ -17,7 +17,7 @@ from ie_serving.core.values.errors import InvalidRequest, InvalidTensor, LoadFai
 from ie_serving.core.values.tensors import SERVING_DEFAULT, Array, DataType
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.openvino.faults.hazards import Hazards
-from ie_serving.engines.openvino.interface.specs import prepare
+from ie_serving.engines.openvino.interface.tensor_specs import prepare
 from ie_serving.engines.openvino.options import OpenVinoOptions
 from ie_serving.engines.openvino.reading.read import read
 from ie_serving.engines.openvino.running.slot import Slot
@@ -54,6 +54,7 @@ def values(dtype: DataType, shape: tuple[int, ...]) -> Array:
     return (np.arange(count) * 0.5).astype(dtype.numpy).reshape(shape)
 
 
+@pytest.mark.pairwise
 @BOTH_WAYS
 @pytest.mark.parametrize("shape", [(), (3,), (2, 5), (0, 2)], ids=str)
 @pytest.mark.parametrize("is_open", [True, False], ids=["open", "fixed"])
@@ -83,7 +84,6 @@ async def test_every_number_can_be_computed_with(tmp_path: Path, dtype: DataType
     assert answer["y"].tolist() == [[2, 3]]
 
 
-@settings(max_examples=60, deadline=None)
 @given(
     arrays=st.lists(
         hnp.arrays(np.float32, hnp.array_shapes(min_dims=2, max_dims=2, min_side=0, max_side=9)),
@@ -193,7 +193,6 @@ async def test_shapes_that_do_not_fit_are_refused_each_time_and_harm_nothing(
         assert (await asyncio.wait_for(run(model, good), WAIT_S))["y"].tolist() == [[3], [3]]
 
 
-@settings(max_examples=40, deadline=None)
 @given(
     shapes=st.lists(st.tuples(*[st.integers(1, 3)] * 4), max_size=10),
 )

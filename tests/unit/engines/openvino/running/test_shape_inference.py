@@ -17,12 +17,12 @@ from ie_serving.core.values.tensors import DataType
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.openvino.faults.hazards import guard
 from ie_serving.engines.openvino.graphs.weightless import weightless_copy
-from ie_serving.engines.openvino.interface.specs import prepare
+from ie_serving.engines.openvino.interface.tensor_specs import prepare
 from ie_serving.engines.openvino.options import OpenVinoOptions
 from ie_serving.engines.openvino.reading.read import read
 from ie_serving.engines.openvino.running import shape_inference
 from ie_serving.engines.openvino.running.shape_inference import ShapeInference
-from ie_serving.engines.run.request import Shapes
+from ie_serving.engines.run.infer_request import Shapes
 from tests.unit.engines.openvino.models import parameter, result, save, unary
 
 WAIT_S = 30.0

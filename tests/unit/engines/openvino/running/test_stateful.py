@@ -14,7 +14,7 @@ from ie_serving.core.values.errors import InvalidRequest
 from ie_serving.core.values.tensors import SERVING_DEFAULT, Array
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.openvino.compiling import supported
-from ie_serving.engines.openvino.compiling.engine import OpenVinoEngine
+from ie_serving.engines.openvino.compiling.openvino_engine import OpenVinoEngine
 from ie_serving.engines.openvino.options import OpenVinoOptions
 from ie_serving.engines.run.program import CompiledPrograms
 from ie_serving.engines.sequences import Sequences

@@ -21,8 +21,8 @@ from ie_serving.engines.savedmodel.host.allowance import (
     turn,
 )
 from ie_serving.engines.savedmodel.host.attributes import Attributes
+from ie_serving.engines.savedmodel.host.host_program import HostProgram, HostStep, Plan
 from ie_serving.engines.savedmodel.host.kernels import KERNELS
-from ie_serving.engines.savedmodel.host.program import HostProgram, Plan, Step
 from ie_serving.engines.savedmodel.host.tensor_list import LoopList, TensorList
 from ie_serving.wire.protobuf import graph
 
@@ -144,7 +144,9 @@ def endless() -> Iterator[tuple[HostProgram, list[str], threading.Event]]:
             turn()
             never.wait(0.001)
 
-    plan = Plan(slots=[None], inputs={"x": 0}, before=[Step("While 'w'", forever, (0,), (), True)])
+    plan = Plan(
+        slots=[None], inputs={"x": 0}, before=[HostStep("While 'w'", forever, (0,), (), True)]
+    )
     spec = TensorSpec("x", DataType.FP32, (), "x:0")
     program = HostProgram(plan, Signature("s", {"x": spec}, {}), None)
     yield program, threads, started

@@ -11,7 +11,7 @@ import tensorflow.compat.v1 as v1
 
 from ie_serving.core.values.errors import InvalidRequest
 from ie_serving.engines.base import CompiledModel, EngineOptions
-from ie_serving.engines.openvino.compiling.engine import OpenVinoEngine
+from ie_serving.engines.openvino.compiling.openvino_engine import OpenVinoEngine
 from ie_serving.engines.openvino.options import OpenVinoOptions
 from ie_serving.engines.savedmodel.host.functional import functional
 from ie_serving.engines.savedmodel.host.needs import FIRST_FORM

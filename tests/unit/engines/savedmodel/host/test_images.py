@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from ie_serving.core.values.errors import InvalidRequest, LoadFailed
 from ie_serving.engines.base import EngineOptions
-from ie_serving.engines.openvino.compiling.engine import OpenVinoEngine
+from ie_serving.engines.openvino.compiling.openvino_engine import OpenVinoEngine
 from ie_serving.engines.openvino.options import OpenVinoOptions
 from ie_serving.engines.savedmodel.host.attributes import Attributes
 from ie_serving.engines.savedmodel.host.kernels import KERNELS

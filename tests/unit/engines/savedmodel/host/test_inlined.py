@@ -10,7 +10,7 @@ import tensorflow as tf
 import tensorflow.compat.v1 as v1
 
 from ie_serving.engines.base import CompiledModel, EngineOptions
-from ie_serving.engines.openvino.compiling.engine import OpenVinoEngine
+from ie_serving.engines.openvino.compiling.openvino_engine import OpenVinoEngine
 from ie_serving.engines.openvino.options import OpenVinoOptions
 from ie_serving.engines.savedmodel.file import read_graph
 from ie_serving.engines.savedmodel.frames import CALLS

@@ -11,8 +11,8 @@ import tensorflow.compat.v1 as v1
 from ie_serving.core.values.errors import InvalidRequest, LoadFailed, RequestTooLarge
 from ie_serving.engines.savedmodel.host.attributes import Attributes
 from ie_serving.engines.savedmodel.host.fingerprint import fingerprint64
+from ie_serving.engines.savedmodel.host.host_program import HostStep
 from ie_serving.engines.savedmodel.host.kernels import KERNELS
-from ie_serving.engines.savedmodel.host.program import Step
 from ie_serving.wire.protobuf import graph
 
 
@@ -370,7 +370,7 @@ def test_what_numpy_would_take_is_refused_as_by_tensorflow(
     node, arrays, _ = node_of(operation, inputs, attributes, runs=False)
     with pytest.raises((tf.errors.InvalidArgumentError, tf.errors.OutOfRangeError)):
         node_of(operation, inputs, attributes)
-    step = Step(
+    step = HostStep(
         "the node", KERNELS[operation].make(Attributes(node)), tuple(range(len(arrays))), ()
     )
     with pytest.raises(InvalidRequest, match="the node"):
@@ -380,7 +380,7 @@ def test_what_numpy_would_take_is_refused_as_by_tensorflow(
 @pytest.mark.parametrize("text", [b"a\0", b"\0\0", b""])
 def test_a_string_alone_keeps_its_zero_bytes(text: bytes) -> None:
     taken = KERNELS["GatherV2"].make(Attributes(graph.NodeDef(op="GatherV2")))
-    step = Step("GatherV2", taken, (0, 1, 2), ((0, 3),))
+    step = HostStep("GatherV2", taken, (0, 1, 2), ((0, 3),))
     slots = [texts(b"x", text), np.int32(1), np.int32(0), None]
     step.run(slots)
     assert slots[3].dtype == np.object_
@@ -398,7 +398,7 @@ def test_what_goes_wrong_with_values_is_the_requests_error(
         raise error
 
     with pytest.raises(kind, match="Range 'r'"):
-        Step("Range 'r'", compute, (), ()).run([])
+        HostStep("Range 'r'", compute, (), ()).run([])
 
 
 @pytest.mark.parametrize(("operation", "inputs", "attributes"), REFUSED)

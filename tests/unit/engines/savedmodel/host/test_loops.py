@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from ie_serving.core.values.errors import InvalidTensor
 from ie_serving.engines.base import CompiledModel, EngineOptions
-from ie_serving.engines.openvino.compiling.engine import OpenVinoEngine
+from ie_serving.engines.openvino.compiling.openvino_engine import OpenVinoEngine
 from ie_serving.engines.savedmodel.host import allowance
 from ie_serving.engines.savedmodel.host.tensor_list import TensorList
 

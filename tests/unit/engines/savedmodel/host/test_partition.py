@@ -13,7 +13,7 @@ import tensorflow.compat.v1 as v1
 from ie_serving.core.values.errors import LoadFailed
 from ie_serving.engines.savedmodel.frames import Frame, Library, above
 from ie_serving.engines.savedmodel.host.needs import may_need_host
-from ie_serving.engines.savedmodel.host.partition import Part, Partition, partition
+from ie_serving.engines.savedmodel.host.partition import Partition, Placement, partition
 from ie_serving.wire.protobuf import graph
 
 Build = Callable[[Any, Any], Any]
@@ -98,9 +98,9 @@ KERNEL = [[1.0, 2.0], [3.0, 4.0]]
 )
 def test_partition(build: Build, before: list[str], model: list[str], after: list[str]) -> None:
     found = divided(build)
-    assert found.names(Part.BEFORE) == before
-    assert found.names(Part.MODEL) == model
-    assert found.names(Part.AFTER) == after
+    assert found.names(Placement.BEFORE) == before
+    assert found.names(Placement.MODEL) == model
+    assert found.names(Placement.AFTER) == after
 
 
 @pytest.mark.parametrize(
@@ -144,7 +144,7 @@ def test_a_model_without_strings_imports_nothing_of_the_host(tmp_path: Path) -> 
     program = (
         "import sys; from pathlib import Path\n"
         "from ie_serving.engines.base import EngineOptions\n"
-        "from ie_serving.engines.openvino.compiling.engine import OpenVinoEngine\n"
+        "from ie_serving.engines.openvino.compiling.openvino_engine import OpenVinoEngine\n"
         "OpenVinoEngine().compile(Path(sys.argv[1]), EngineOptions())\n"
         "print(*(name for name in sys.modules if '.savedmodel.host.' in name))"
     )

@@ -74,13 +74,13 @@ def test_no_pattern_takes_longer_than_its_string_is_long(pattern: bytes) -> None
     ],
 )
 def test_what_re2_does_not_take_is_refused_in_its_words(pattern: bytes, words: str) -> None:
-    with pytest.raises(regex.Refused, match=re.escape(words)):
+    with pytest.raises(regex.PatternRefused, match=re.escape(words)):
         regex.compiled(pattern)
 
 
 @pytest.mark.parametrize("rewrite", [rb"\2", rb"\n", b"\\"])
 def test_a_rewrite_that_replaces_nothing_is_refused(rewrite: bytes) -> None:
-    with pytest.raises(regex.Refused, match="the rewrite"):
+    with pytest.raises(regex.PatternRefused, match="the rewrite"):
         regex.rewriter(rewrite, 1)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from ie_serving.config.values.words import log_level
+from ie_serving.core.settings.words import log_level
 from ie_serving.core.values.errors import Forbidden, InvalidRequest
 from ie_serving.server.fronts.admin.log_pages import LogPages
 from ie_serving.telemetry.log import logs

@@ -9,7 +9,7 @@ from ie_serving.core.runtime.budget import BUDGET, Budget, Lease
 from ie_serving.core.runtime.eager import begin
 from ie_serving.core.values.errors import InvalidRequest, QueueFull, RequestTooLarge
 from ie_serving.server.fronts.rest.body import ALWAYS_INFLATED, COUNTED, MOST_GROWTH, read_body
-from ie_serving.server.transport.http1.body import Stream
+from ie_serving.server.transport.http1.body import BodyStream
 from ie_serving.server.transport.http1.messages import Request, RequestHead
 from ie_serving.server.transport.inflate import LARGE
 
@@ -110,7 +110,7 @@ async def test_bodies_that_come_are_refused_beyond_the_budget(
     """A megabyte, and four for the work on it; all is given back when the work ends."""
     budget = Budget(left)
     lease = Lease(budget)
-    stream = Stream(Waiting(), client_waits=False)
+    stream = BodyStream(Waiting(), client_waits=False)
     head = RequestHead("POST", b"/", b"", "1.1", (), {}, None, True, False)
     work = asyncio.ensure_future(read_body(Request(head, None, stream), LIMIT, lease))
     for _ in range(4):
@@ -133,6 +133,6 @@ async def test_a_body_that_never_fits_is_refused_by_its_head(
 ) -> None:
     monkeypatch.setattr(BUDGET, "limit", 1000)
     head = RequestHead("POST", b"/", b"", "1.1", (), {}, 1001, True, False)
-    stream = Stream(Waiting(), client_waits=False)
+    stream = BodyStream(Waiting(), client_waits=False)
     with pytest.raises(RequestTooLarge, match="send less at once"):
         await read_body(Request(head, None, stream), LIMIT, Lease(BUDGET))

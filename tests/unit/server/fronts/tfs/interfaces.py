@@ -6,7 +6,7 @@ from typing import Any, Protocol
 import numpy as np
 import orjson
 
-from ie_serving.config.values.words import log_level
+from ie_serving.core.settings.words import log_level
 from ie_serving.core.values.codes import Code
 from ie_serving.core.values.requests import ModelSpec
 from ie_serving.inference.plane import DataPlane
@@ -148,7 +148,7 @@ class Rest:
             rest_interface(limit_s=3600 if limit_s is None else limit_s),
             Metrics(),
             self.health,
-            max_body_bytes=1 << 20,
+            max_body_bytes=1 << 22,
             enable_cors=False,
             metrics_paths=(),
             poll=poll,

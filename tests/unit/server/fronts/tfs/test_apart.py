@@ -9,22 +9,18 @@ import pytest
 from ie_serving.core.runtime.eager import begin
 from ie_serving.core.values.requests import ExamplesRequest, ModelSpec
 from ie_serving.inference.decoding import MANY_EXAMPLES, decode_examples
-from ie_serving.server.fronts.admin.health import Health
 from ie_serving.server.fronts.tfs import rest
 from ie_serving.server.fronts.tfs.prediction_service import (
     LARGE_MESSAGE,
     PredictionService,
     grpc_interface,
 )
-from ie_serving.server.fronts.tfs.rest import RestApi
-from ie_serving.server.fronts.tfs.rest_interface import rest_interface
 from ie_serving.server.transport.http1.messages import Request, RequestHead
-from ie_serving.telemetry.metrics.page import Metrics
 from ie_serving.wire.json.request import LARGE_UNSTRICT
 from ie_serving.wire.protobuf import messages
 from ie_serving.wire.tfs.predict import LARGE
 from tests.unit.inference.stand_ins import Heart
-from tests.unit.server.fronts.tfs.interfaces import NO_CONFIG, NO_LOG
+from tests.unit.server.fronts.tfs.interfaces import Rest
 
 PATIENCE_S = 20.0
 
@@ -77,25 +73,10 @@ async def test_large_rest_bodies(body: Any, apart: bool) -> None:
     assert await waits_for_rest("predict", json.dumps(body).encode()) is apart
 
 
-async def no_poll(model: str) -> None:
-    raise AssertionError("nobody asks for a poll here")
-
-
 async def waits_for_rest(verb: str, body: bytes) -> bool:
     path = f"/v1/models/m:{verb}".encode()
     head = RequestHead("POST", path, b"", "1.1", (), {}, len(body), True, False)
-    api = RestApi(
-        await Heart().plane(),
-        rest_interface(limit_s=1),
-        Metrics(),
-        Health(),
-        max_body_bytes=1 << 22,
-        enable_cors=False,
-        metrics_paths=(),
-        poll=no_poll,
-        config=NO_CONFIG,
-        log=NO_LOG,
-    )
+    api = Rest(await Heart().plane(), limit_s=1).api
     return await waits(api.answer(Request(head, body)))
 
 

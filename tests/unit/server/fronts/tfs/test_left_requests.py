@@ -21,24 +21,20 @@ from ie_serving.core.values.errors import ServingError
 from ie_serving.core.values.tensors import SERVING_DEFAULT, Array
 from ie_serving.engines.base import CompiledModel
 from ie_serving.engines.layers.batching import BatchedModel
-from ie_serving.engines.layers.gathering import Rules
+from ie_serving.engines.layers.gathering import BatchRules
 from ie_serving.engines.layers.queue import Queue
 from ie_serving.engines.run.latency_model import LatencyModel
 from ie_serving.engines.run.program import CompiledPrograms, Program
 from ie_serving.inference.plane import DataPlane
 from ie_serving.models.version.handle import Servable
-from ie_serving.server.fronts.admin.health import Health
 from ie_serving.server.fronts.tfs import prediction_service
 from ie_serving.server.fronts.tfs.prediction_service import PredictionService, grpc_interface
-from ie_serving.server.fronts.tfs.rest import RestApi
-from ie_serving.server.fronts.tfs.rest_interface import rest_interface
 from ie_serving.server.transport.grpc.http2_server import Http2Server
 from ie_serving.server.transport.http1.server import HttpServer
-from ie_serving.telemetry.metrics.page import Metrics
 from ie_serving.wire.protobuf import messages
 from tests.unit.engines.layers.models import Record, signature
 from tests.unit.inference.stand_ins import MODEL, Heart
-from tests.unit.server.fronts.tfs.interfaces import NEVER, NO_CONFIG, NO_LOG
+from tests.unit.server.fronts.tfs import interfaces
 
 PATIENCE_S = 20.0
 SHORT_S = 0.02
@@ -94,7 +90,7 @@ def in_line(request: Held) -> Model:
 def gathered(request: Held) -> Model:
     """Requests wait for the only lane, to share a batch."""
     inner, _ = in_line(request)
-    queue = Queue(inner, signature(-1, -1), Rules(rows=8), Record())
+    queue = Queue(inner, signature(-1, -1), BatchRules(rows=8), Record())
     return BatchedModel(inner, {SERVING_DEFAULT: queue}, {}), lambda: queue._gatherer.waiting
 
 
@@ -148,18 +144,7 @@ class Rest:
 
     @asynccontextmanager
     async def serving(self, plane: DataPlane, limit_s: float) -> AsyncIterator["Rest"]:
-        api = RestApi(
-            plane,
-            rest_interface(limit_s=limit_s),
-            Metrics(),
-            Health(),
-            max_body_bytes=1 << 20,
-            enable_cors=False,
-            metrics_paths=(),
-            poll=NEVER,
-            config=NO_CONFIG,
-            log=NO_LOG,
-        )
+        api = interfaces.Rest(plane, limit_s=limit_s).api
         async with listening(HttpServer(api.answer)) as self._port:
             yield self
 

@@ -11,43 +11,24 @@ import pytest
 import uvloop
 
 from ie_serving.core.runtime.budget import BUDGET
-from ie_serving.server.fronts.admin.health import Health
-from ie_serving.server.fronts.tfs.rest import RestApi
-from ie_serving.server.fronts.tfs.rest_interface import rest_interface
 from ie_serving.server.transport.failed_handshakes import FailedHandshakes
 from ie_serving.server.transport.handshake import Secure
 from ie_serving.server.transport.http1.connection import SEALED, Connection, Server
 from ie_serving.server.transport.http1.messages import Reply, Request, RequestHead
 from ie_serving.server.transport.http1.server import HttpServer
 from ie_serving.server.transport.tls import ServerContext
-from ie_serving.telemetry.metrics.page import Metrics
 from tests.certificates import Authority
 from tests.unit.inference.stand_ins import Heart
-from tests.unit.server.fronts.tfs.interfaces import NO_CONFIG, NO_LOG
+from tests.unit.server.fronts.tfs.interfaces import Rest
 
 PATIENCE_S = 20.0
 ROWS = 6000
 LARGE = 32 << 20
 
 
-async def no_poll(model: str) -> None:
-    raise AssertionError("nobody asks for a poll here")
-
-
 async def answered(body: bytes) -> Reply:
     """Ask for `y = x + 1`."""
-    api = RestApi(
-        await Heart().plane(),
-        rest_interface(limit_s=PATIENCE_S),
-        Metrics(),
-        Health(),
-        max_body_bytes=1 << 22,
-        enable_cors=False,
-        metrics_paths=(),
-        poll=no_poll,
-        config=NO_CONFIG,
-        log=NO_LOG,
-    )
+    api = Rest(await Heart().plane(), limit_s=PATIENCE_S).api
     head = RequestHead("POST", b"/v1/models/m:predict", b"", "1.1", (), {}, len(body), True, False)
     return await api.answer(Request(head, body))
 

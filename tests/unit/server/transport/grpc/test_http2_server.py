@@ -10,10 +10,10 @@ from hyperframe.frame import GoAwayFrame, HeadersFrame, PingFrame
 
 from ie_serving.server.transport.connection_limit import ConnectionLimit
 from ie_serving.server.transport.grpc import replies
+from ie_serving.server.transport.grpc.call_headers import interpret
 from ie_serving.server.transport.grpc.http2_server import Http2Server
-from ie_serving.server.transport.grpc.request import interpret
 from ie_serving.server.transport.http2.driver import LIMITS_S, Driver
-from ie_serving.server.transport.http2.states import Life
+from ie_serving.server.transport.http2.stream_states import Life
 from tests.unit.alarms import LONG_S, Alarms
 from tests.unit.server.transport.http2.peer import (
     HELLO,

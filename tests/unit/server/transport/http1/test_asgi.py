@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from ie_serving.server.transport.http1.asgi import Asgi
-from ie_serving.server.transport.http1.body import Stream
+from ie_serving.server.transport.http1.body import BodyStream
 from ie_serving.server.transport.http1.messages import Ends, Reply, Request, RequestHead
 from tests.unit.server.transport.http1.test_body import Connection
 
@@ -73,7 +73,7 @@ async def test_a_small_body_comes_at_once_and_after_the_reply_the_client_is_gone
 
 async def test_a_large_body_comes_after_an_empty_event() -> None:
     """So that it can be refused by its head."""
-    stream, got = Stream(Connection(), client_waits=False), list[Any]()
+    stream, got = BodyStream(Connection(), client_waits=False), list[Any]()
 
     async def app(scope: Any, receive: Any, send: Any) -> None:
         for step in (None, lambda: stream.feed(b"a"), stream.end):

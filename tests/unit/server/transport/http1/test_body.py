@@ -8,8 +8,8 @@ import pytest
 from ie_serving.core.runtime.budget import BUDGET
 from ie_serving.core.runtime.eager import begin
 from ie_serving.core.values.errors import QueueFull
-from ie_serving.server.transport.http1.body import Stream
-from ie_serving.server.transport.http1.states import Body
+from ie_serving.server.transport.http1.body import BodyStream
+from ie_serving.server.transport.http1.connection_states import Body
 
 PATIENCE_S = 5
 
@@ -28,13 +28,13 @@ class Connection:
         self.balanced += 1
 
 
-async def all_of(stream: Stream, pieces: list[bytes]) -> None:
+async def all_of(stream: BodyStream, pieces: list[bytes]) -> None:
     while piece := await stream.piece():
         pieces.append(piece)
 
 
 async def test_pieces_are_given_as_they_come_and_several_as_one() -> None:
-    stream, got = Stream(Connection(), client_waits=False), list[bytes]()
+    stream, got = BodyStream(Connection(), client_waits=False), list[bytes]()
     stream.feed(b"a")
     stream.feed(b"b")
     task = begin(all_of(stream, got))
@@ -48,7 +48,7 @@ async def test_pieces_are_given_as_they_come_and_several_as_one() -> None:
 
 
 async def test_what_is_taken_is_not_unread_and_the_connection_is_told() -> None:
-    stream = Stream(connection := Connection(), client_waits=False)
+    stream = BodyStream(connection := Connection(), client_waits=False)
     stream.feed(b"abc")
     assert (stream.unread, connection.balanced) == (3, 0)
     assert await stream.piece() == b"abc"
@@ -56,7 +56,7 @@ async def test_what_is_taken_is_not_unread_and_the_connection_is_told() -> None:
 
 
 async def test_a_client_that_waits_is_told_once_and_only_for_who_reads() -> None:
-    stream = Stream(connection := Connection(), client_waits=True)
+    stream = BodyStream(connection := Connection(), client_waits=True)
     assert connection.allowed == 0
     task = begin(all_of(stream, []))
     stream.feed(b"a")
@@ -68,7 +68,7 @@ async def test_a_client_that_waits_is_told_once_and_only_for_who_reads() -> None
 
 
 async def test_a_client_that_did_not_wait_after_all_is_not_told() -> None:
-    stream = Stream(connection := Connection(), client_waits=True)
+    stream = BodyStream(connection := Connection(), client_waits=True)
     stream.feed(b"abc")
     stream.end()
     assert await stream.piece() == b"abc"
@@ -77,7 +77,7 @@ async def test_a_client_that_did_not_wait_after_all_is_not_told() -> None:
 
 
 async def test_a_body_that_breaks_off_gives_nothing_until_its_reader_is_cancelled() -> None:
-    stream, got = Stream(Connection(), client_waits=False), list[bytes]()
+    stream, got = BodyStream(Connection(), client_waits=False), list[bytes]()
     task = begin(all_of(stream, got))
     stream.feed(b"abc")
     stream.break_off()
@@ -90,12 +90,12 @@ async def test_a_body_that_breaks_off_gives_nothing_until_its_reader_is_cancelle
     assert task.cancelled()
 
 
-async def rest_of(stream: Stream, limit: int, got: list[bytes]) -> None:
+async def rest_of(stream: BodyStream, limit: int, got: list[bytes]) -> None:
     got.append(await stream.rest(limit))
 
 
 async def test_the_rest_is_given_at_once_and_its_client_need_not_wait() -> None:
-    stream, got = Stream(connection := Connection(), client_waits=True), list[bytes]()
+    stream, got = BodyStream(connection := Connection(), client_waits=True), list[bytes]()
     stream.feed(b"a")
     task = begin(rest_of(stream, 4, got))
     assert (stream.unread, connection.allowed, connection.balanced) == (0, 1, 1)
@@ -109,7 +109,7 @@ async def test_the_rest_is_given_at_once_and_its_client_need_not_wait() -> None:
 
 
 async def test_the_rest_of_a_whole_body_waits_for_nothing() -> None:
-    stream, got = Stream(Connection(), client_waits=False), list[bytes]()
+    stream, got = BodyStream(Connection(), client_waits=False), list[bytes]()
     stream.feed(b"ab")
     stream.end()
     assert begin(rest_of(stream, 2, got)) is None
@@ -118,7 +118,7 @@ async def test_the_rest_of_a_whole_body_waits_for_nothing() -> None:
 
 @pytest.mark.parametrize("before", [b"", b"abcd"], ids=["comes", "has come"])
 async def test_more_than_the_limit_is_not_waited_for(before: bytes) -> None:
-    stream, got = Stream(Connection(), client_waits=False), list[bytes]()
+    stream, got = BodyStream(Connection(), client_waits=False), list[bytes]()
     if before:
         stream.feed(before)
     task = begin(rest_of(stream, 3, got))
@@ -132,7 +132,7 @@ async def test_more_than_the_limit_is_not_waited_for(before: bytes) -> None:
 
 
 async def test_a_rest_that_breaks_off_gives_nothing_until_its_reader_is_cancelled() -> None:
-    stream, got = Stream(Connection(), client_waits=False), list[bytes]()
+    stream, got = BodyStream(Connection(), client_waits=False), list[bytes]()
     task = begin(rest_of(stream, 9, got))
     stream.feed(b"abc")
     stream.break_off()
@@ -144,7 +144,7 @@ async def test_a_rest_that_breaks_off_gives_nothing_until_its_reader_is_cancelle
 
 async def test_small_pieces_take_little_more_than_their_bytes() -> None:
     """A megabyte in chunks of two bytes was held as half a million objects, of 22 MB."""
-    stream = Stream(Connection(), client_waits=False)
+    stream = BodyStream(Connection(), client_waits=False)
     tracemalloc.start()
     try:
         for number in range(100_000):
@@ -163,7 +163,7 @@ async def test_what_nobody_has_taken_is_counted(monkeypatch: pytest.MonkeyPatch)
     """Up to a megabyte of each connection was not: 1,000 of them held a gigabyte."""
     held = BUDGET.held
     monkeypatch.setattr(BUDGET, "limit", held + (1 << 20))
-    streams = [Stream(Connection(), client_waits=False) for _ in range(4)]
+    streams = [BodyStream(Connection(), client_waits=False) for _ in range(4)]
     waits = [begin(stream.rest(1 << 30)) for stream in streams]
     for stream in streams:
         stream.feed(bytes(1 << 18))

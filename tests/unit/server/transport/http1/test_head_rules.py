@@ -2,7 +2,7 @@
 
 import pytest
 
-from ie_serving.server.transport.http1.faults import Refused
+from ie_serving.server.transport.http1.faults import RequestRefused
 from ie_serving.server.transport.http1.head_rules import by_name, check_host, is_chunked, spoken
 
 
@@ -15,7 +15,7 @@ def test_versions(version: str, expected: str) -> None:
 
 @pytest.mark.parametrize("version", ["0.9", "2.0", "9.9"])
 def test_other_versions(version: str) -> None:
-    with pytest.raises(Refused, match=r"speak HTTP/1\.1") as refused:
+    with pytest.raises(RequestRefused, match=r"speak HTTP/1\.1") as refused:
         spoken(version)
     assert refused.value.status == 505
 
@@ -36,7 +36,7 @@ def test_hosts(host: bytes) -> None:
 
 @pytest.mark.parametrize("host", [b"a b", b"a/b", b"u@a", b"a:b", b"[::1", b"::1", b"a,b c", b"a?"])
 def test_what_is_no_host(host: bytes) -> None:
-    with pytest.raises(Refused, match="neither a name nor an address"):
+    with pytest.raises(RequestRefused, match="neither a name nor an address"):
         check_host("1.1", [(b"host", host)])
 
 
@@ -47,7 +47,7 @@ def test_how_many_hosts_there_are(version: str, count: int) -> None:
     if count == 1 or (count == 0 and version == "1.0"):
         check_host(version, headers)
         return
-    with pytest.raises(Refused, match=f"one Host header, not {count}"):
+    with pytest.raises(RequestRefused, match=f"one Host header, not {count}"):
         check_host(version, headers)
 
 
@@ -69,12 +69,12 @@ def test_transfer_encodings(encoding: bytes, status: int) -> None:
     if not status:
         assert is_chunked("1.1", fields)
         return
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(RequestRefused) as refused:
         is_chunked("1.1", fields)
     assert refused.value.status == status
 
 
 def test_bodies_that_are_not_encoded() -> None:
     assert not is_chunked("1.1", {})
-    with pytest.raises(Refused, match=r"HTTP/1\.0 knows no"):
+    with pytest.raises(RequestRefused, match=r"HTTP/1\.0 knows no"):
         is_chunked("1.0", {b"transfer-encoding": b"chunked"})

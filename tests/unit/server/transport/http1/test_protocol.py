@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import pytest
 
+from ie_serving.server.transport.http1.connection_states import IllegalMoveError, Reader, Writer
 from ie_serving.server.transport.http1.heads import CLOSE
 from ie_serving.server.transport.http1.holding import GATHERED
 from ie_serving.server.transport.http1.known_heads import KnownHeads
@@ -16,7 +17,6 @@ from ie_serving.server.transport.http1.messages import (
     Request,
 )
 from ie_serving.server.transport.http1.protocol import JOINED, Protocol
-from ie_serving.server.transport.http1.states import IllegalMoveError, Reader, Writer
 
 GET = b"GET /a?b HTTP/1.1\r\nHost: x\r\n\r\n"
 LAST = b"GET /l HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"

@@ -9,7 +9,7 @@ from ie_serving.server.transport.http2 import frames
 from ie_serving.server.transport.http2.connection import Connection
 from ie_serving.server.transport.http2.headers import Fields
 from ie_serving.server.transport.http2.sender import Sender
-from ie_serving.server.transport.http2.states import Writing
+from ie_serving.server.transport.http2.stream_states import Writing
 from ie_serving.server.transport.http2.streams import Stream
 from tests.unit.server.transport.http2.peer import HELLO, Header, call_headers, headers
 from tests.unit.server.transport.http2.wire import parsed

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from ie_serving.server.transport.http2 import frames
 from ie_serving.server.transport.http2.frames import ConnectionFault, ErrorCode
 from ie_serving.server.transport.http2.sender import TURN, Sender
-from ie_serving.server.transport.http2.states import Flow, StreamEvent, StreamState, Writing
+from ie_serving.server.transport.http2.stream_states import Flow, StreamEvent, StreamState, Writing
 from ie_serving.server.transport.http2.streams import Stream, Streams
 from tests.unit.server.transport.http2.peer import pattern
 from tests.unit.server.transport.http2.wire import parsed

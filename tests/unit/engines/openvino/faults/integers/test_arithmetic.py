@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import openvino.opset15 as op
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ie_serving.core.values.errors import LoadFailed
@@ -79,7 +79,6 @@ def test_what_fits_is_exact_and_the_rest_refused(name: str, dtype: type) -> None
         assert all(refused(COMPUTE[name][0], a[~inside][::3], b[~inside][::3]))
 
 
-@settings(deadline=None, max_examples=40)
 @given(
     st.sampled_from(sorted(COMPUTE)),
     st.lists(st.tuples(any_magnitude, any_magnitude), min_size=1, max_size=30),

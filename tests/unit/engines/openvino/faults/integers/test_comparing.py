@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import openvino.opset15 as op
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.engines.openvino.faults.integers.graphs import (
@@ -39,7 +39,6 @@ def test_comparisons_are_exact(dtype: type, fixed: bool) -> None:
     assert_exact(COMPARE, a, b, fixed=fixed)
 
 
-@settings(deadline=None, max_examples=30)
 @given(
     st.sampled_from(sorted(COMPARE)),
     st.lists(st.tuples(any_magnitude, any_magnitude), min_size=1, max_size=50),

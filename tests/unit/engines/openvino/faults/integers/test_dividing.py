@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import openvino.opset15 as op
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ie_serving.core.values.tensors import Array
@@ -49,7 +49,6 @@ def test_quotients_and_remainders_are_exact(dtype: type, fixed: bool) -> None:
     assert_exact(DIVIDE, a, b, fixed=fixed)
 
 
-@settings(deadline=None, max_examples=60)
 @given(
     st.sampled_from(sorted(DIVIDE)),
     st.lists(

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import openvino.opset15 as op
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ie_serving.core.values.errors import InvalidTensor
@@ -149,7 +149,6 @@ def test_a_divisor_of_0_is_refused_although_it_is_left_out() -> None:
     assert refused(build, np.array([4, 4]), np.array([0, 2])) == [True, False]
 
 
-@settings(deadline=None, max_examples=60)
 @given(
     st.lists(
         st.tuples(st.floats(width=32), st.booleans()),

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import openvino.opset15 as op
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ie_serving.core.values.errors import LoadFailed
@@ -56,7 +56,6 @@ def expected(name: str, data: list[int], numbers: list[tuple[int, int]]) -> list
     return sums
 
 
-@settings(deadline=None, max_examples=60)
 @given(
     st.sampled_from(sorted(BUILDS)),
     st.lists(any_magnitude, min_size=PLACES, max_size=PLACES),

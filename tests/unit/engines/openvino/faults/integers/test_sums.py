@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import openvino.opset15 as op
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.engines.openvino.faults.integers.graphs import (
@@ -53,7 +53,6 @@ def mean(row: list[int]) -> int:
 SUM_AND_MEAN = [(reduce("sum", [1]), sum), (reduce("mean", [1]), mean)]
 
 
-@settings(deadline=None, max_examples=40)
 @given(st.lists(any_magnitude, min_size=1, max_size=40))
 def test_sums_and_means_of_all_magnitudes(row: list[int]) -> None:
     """Of 64 bits they are refused where a sum on the way leaves 32."""

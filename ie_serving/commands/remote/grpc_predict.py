@@ -1,0 +1,126 @@
+"""A Predict over gRPC, from arrays or from JSON, by the dtypes that the model's metadata tells."""
+
+import argparse
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias
+
+import numpy as np
+from google.protobuf.json_format import MessageToDict
+
+from ie_serving.commands.remote.failures import Misused
+from ie_serving.commands.remote.given import Given
+from ie_serving.commands.remote.place import ServerAddress
+from ie_serving.commands.remote.rpc import PREDICTION, Rpc
+from ie_serving.core.values.tensors import Array, DataType, Signature, TensorSpec, specs_of
+from ie_serving.wire.json.request import Format, parse_predict
+from ie_serving.wire.json.response import encode_predictions
+from ie_serving.wire.protobuf import messages
+from ie_serving.wire.protobuf.messages import Proto
+from ie_serving.wire.tfs.tensor_encoder import TensorEncoder, size_of
+from ie_serving.wire.tfs.tensor_proto import decode_tensor
+
+Arrays: TypeAlias = dict[str, Array]
+Choose = Callable[[ServerAddress, Mapping[str, Any], str], Signature]
+"""Picks a signature by its name from metadata. Raises Failure."""
+
+
+def ask(
+    given: argparse.Namespace, place: ServerAddress, asked: Given, choose: Choose, *, as_json: bool
+) -> bytes | Arrays:
+    """Ask a model once; give its answer as JSON, or as arrays.
+
+    Raises:
+        Failure: it does not answer, or cannot be asked so.
+        ServingError: the request is none for this model.
+    """
+    with Rpc(place) as rpc:
+        spec = _spec(given)
+        name = given.signature
+        body = None if asked.body is None else parse_predict(asked.body)
+        name = name or (body.signature_name if body else "")
+        signature = choose(place, _metadata(rpc, spec), name)
+        form = Format.COLUMN
+        if asked.image:
+            # A row as in JSON, so that the answer has the same form.
+            form, (named, data) = Format.ROW, asked.image
+            inputs = {_input(named, signature): np.array([data], object)}
+        elif body is None:
+            inputs = _named(asked.arrays, signature)
+        else:
+            inputs, form = body.decode(signature)
+        request = _request(spec, signature, inputs)
+        answer = rpc.call(PREDICTION, "Predict", request, messages.PredictResponse)
+    outputs = {name: decode_tensor(tensor, name) for name, tensor in sorted(answer.outputs.items())}
+    if not as_json:
+        return outputs
+    return bytes(encode_predictions(outputs, form, {**specs_of(outputs), **signature.outputs}))
+
+
+def _spec(given: argparse.Namespace) -> Proto:
+    spec = messages.ModelSpec(name=given.model_name)
+    if given.version is not None:
+        spec.version.value = given.version
+    elif given.label:
+        spec.version_label = given.label
+    return spec
+
+
+def _metadata(rpc: Rpc, spec: Proto) -> Mapping[str, Any]:
+    request = messages.GetModelMetadataRequest(model_spec=spec, metadata_field=["signature_def"])
+    kind = messages.GetModelMetadataResponse
+    answer = rpc.call(PREDICTION, "GetModelMetadata", request, kind)
+    held = messages.SignatureDefMap()
+    answer.metadata["signature_def"].Unpack(held)
+    document: Mapping[str, Any] = MessageToDict(held)
+    return document
+
+
+def _named(arrays: Mapping[str, Array], signature: Signature) -> Arrays:
+    """Give arrays by input, each as the dtype of its input. Raises: Misused."""
+    named = {_input(name, signature): array for name, array in arrays.items()}
+    return {name: _cast(array, signature.inputs[name]) for name, array in named.items()}
+
+
+def _input(name: str, signature: Signature) -> str:
+    """Give the name of an input, of the empty one the only input. Raises: Misused."""
+    specs = signature.inputs
+    if name in specs:
+        return name
+    if not name and len(specs) == 1:
+        return next(iter(specs))
+    if name:
+        raise Misused(f"the model has no input {name}; it has {', '.join(specs)}")
+    raise Misused(f"the model has the inputs {', '.join(specs)}: choose one by --input")
+
+
+def _cast(array: Array, spec: TensorSpec) -> Array:
+    if spec.dtype is DataType.STRING:
+        return np.array(
+            [value if isinstance(value, bytes) else str(value).encode() for value in array.flat],
+            object,
+        ).reshape(array.shape)
+    wanted = spec.dtype.numpy
+    if array.dtype == wanted:
+        return array
+    found = array.astype(wanted) if array.dtype.kind in "fiub" else None
+    # Floats lose digits as they do in JSON; whatever else changes its value is a mistake.
+    if found is None or (wanted.kind != "f" and not np.array_equal(found, array)):
+        raise Misused(
+            f'input "{spec.name}" takes {spec.dtype.word}; the array is {array.dtype} and has'
+            " values that are none"
+        )
+    return found
+
+
+def _request(spec: Proto, signature: Signature, inputs: Mapping[str, Array]) -> Proto:
+    request = messages.PredictRequest(model_spec=spec)
+    request.model_spec.signature_name = signature.name
+    for name, array in inputs.items():
+        is_text = array.dtype == object
+        encoder = TensorEncoder(
+            DataType.STRING if is_text else signature.inputs[name].dtype, tensor_content=True
+        )
+        body = encoder.body(array)
+        head = encoder.head(array.shape, size_of(body))
+        request.inputs[name].ParseFromString(head + bytes(body))
+    return request

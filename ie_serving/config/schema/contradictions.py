@@ -1,0 +1,136 @@
+"""Refuses settings of a server that contradict each other, in every dialect."""
+
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from ie_serving.config.settings import ServerSettings, Settings
+from ie_serving.core.values.errors import ConfigError
+from ie_serving.core.values.hints import Hint, name_of
+from ie_serving.engines.sequences import Sequences
+from ie_serving.models.configuration import ModelConfig
+
+
+def check(settings: Settings) -> None:
+    """Refuse contradictions. Raises: ConfigError, with all of the first kind that has any."""
+    server = settings.server
+    if faults := of_workers(server, settings.models):
+        raise ConfigError(faults)
+    if faults := [f"{name_of(place) or place}: {text}" for place, text in of_shared_port(server)]:
+        raise ConfigError(faults)
+    check_access(server)
+
+
+def of_workers(server: ServerSettings, models: Iterable[ModelConfig]) -> list[str]:
+    """Name models that several workers cannot serve as one server; none for one worker."""
+    return [*_of_server(server), *_of_stateful(server, models)]
+
+
+def check_models(server: ServerSettings, models: Iterable[ModelConfig]) -> None:
+    """Refuse models that several workers cannot serve as one server. Raises: ConfigError."""
+    if faults := list(_of_stateful(server, models)):
+        raise ConfigError(faults)
+
+
+def _of_stateful(server: ServerSettings, models: Iterable[ModelConfig]) -> Iterator[str]:
+    """Yield the faults of models for several workers."""
+    for model in models if server.workers > 1 else ():
+        if model.engine.of(Sequences).stateful:
+            yield (
+                f"model {model.name} is stateful: its sequences live in one process, and requests"
+                f" of one may reach each of {server.workers} workers{_ONE}"
+            )
+
+
+def _of_server(server: ServerSettings) -> Iterator[str]:
+    if server.workers == 1:
+        return
+    if server.grpc_transport != "http2":
+        yield (
+            f"grpcio accepts connections by itself, unseen by the other of {server.workers}"
+            f" workers{_ONE}{_HTTP2}"
+        )
+    if server.max_connections_per_address:
+        yield (
+            "connections of an address are counted by one process, and may reach each of"
+            f" {server.workers} workers{_ONE}{_NO_LIMIT}"
+        )
+
+
+_ONE: Final = Hint(": leave {server.workers} at 1")
+_HTTP2: Final = Hint(", or {server.grpc_transport} at http2")
+_NO_LIMIT: Final = Hint(", or {server.max_connections_per_address} at 0")
+
+
+def of_shared_port(server: ServerSettings) -> Iterator[tuple[str, str]]:
+    """Yield each setting that one port for both does not go with, by its place, and why."""
+    if not server.shares_port:
+        return
+    if server.grpc_transport != "http2":
+        yield (
+            "server.rest_port",
+            "the same port as that of gRPC; expected another one with the transport grpcio, whose"
+            " library takes connections of gRPC alone",
+        )
+    if server.tls_ports != "both":
+        yield (
+            "server.tls_ports",
+            f"{server.tls_ports} given; expected both, since gRPC and REST are on one port",
+        )
+
+
+# A setting without effect is refused: a server that was meant to be closed must not be open.
+def check_access(settings: ServerSettings) -> None:
+    """Refuse settings of callers that contradict each other, or have no effect.
+
+    Raises:
+        ConfigError: all of them.
+    """
+    if faults := [str(each) for each in (*_of_tls(settings), *_of_callers(settings))]:
+        raise ConfigError(faults)
+
+
+def _of_tls(settings: ServerSettings) -> Iterator[Hint]:
+    own = (settings.tls_certificate, settings.tls_key, settings.tls_client_ca)
+    if settings.ssl_config_file and any(own):
+        yield Hint(
+            "{server.ssl_config_file} has its own certificates; give it, or the others, not both"
+        )
+    elif bool(settings.tls_certificate) != bool(settings.tls_key):
+        yield Hint("{server.tls_certificate} and {server.tls_key} belong together; give both")
+    elif settings.tls_client_ca and not settings.tls_certificate:
+        yield Hint("{server.tls_client_ca} needs {server.tls_certificate}")
+    if settings.tls_client_crl and not settings.tls_client_ca:
+        yield Hint("{server.tls_client_crl} needs {server.tls_client_ca}, whose clients it revokes")
+    # Python's gRPC library takes no revocation list: it would accept revoked clients.
+    elif settings.tls_client_crl and settings.grpc_transport == "grpcio":
+        yield Hint("{server.tls_client_crl} needs the http2 of {server.grpc_transport}")
+    if settings.tls_ports != ServerSettings.tls_ports and not settings.has_tls:
+        yield Hint("{server.tls_ports} needs {server.tls_certificate}: no port is encrypted")
+
+
+def _of_callers(settings: ServerSettings) -> Iterator[Hint]:
+    """Name the contradictions of the settings."""
+    named = bool(settings.auth_username)
+    if named != bool(settings.auth_password):
+        yield Hint("{server.auth_username} and {server.auth_password} belong together; give both")
+    if named and not settings.enable_auth:
+        yield Hint("{server.auth_username} needs {server.enable_auth}")
+    if settings.enable_auth and not (named or settings.api_key_file):
+        yield Hint(
+            "{server.enable_auth} needs {server.api_key_file}, or {server.auth_username} and"
+            " {server.auth_password}"
+        )
+    if ":" in settings.auth_username:
+        yield Hint("{server.auth_username} must have no colon, which ends a name on the wire")
+    yield from _contradicting_tokens(settings)
+
+
+def _contradicting_tokens(settings: ServerSettings) -> Iterator[Hint]:
+    own = (settings.jwt_issuer, settings.jwt_audience)
+    if settings.jwt_keys and not all(own):
+        # A key that signs for several would let the tokens of others in; RFC 8725, section 3.8.
+        yield Hint("{server.jwt_keys} needs {server.jwt_issuer} and {server.jwt_audience}")
+    if any(own) and not settings.jwt_keys:
+        yield Hint("{server.jwt_issuer} and {server.jwt_audience} need {server.jwt_keys}")
+    if settings.jwt_keys and not settings.api_key_file:
+        yield Hint("{server.jwt_keys} needs {server.api_key_file}, whose lines say who may do what")

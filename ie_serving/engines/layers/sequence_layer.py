@@ -1,0 +1,205 @@
+"""The sequence layer: keeps a model's state between requests, separately for each sequence.
+
+sequence.py         one sequence: its stages, and the order of its requests
+sequence_table.py   the sequences of one version, by their ids
+sequence_family.py  those of all versions of a model, and the timer that drops idle ones
+
+The state is not kept in an infer request: it is copied in before an inference and out after it, and
+stored only if the request was answered. So a request that fails or is cancelled leaves the state
+unchanged, any infer request can serve any sequence, and a sequence that waits for its client costs
+only the bytes of its state. Inputs, controls and texts are those of OpenVINO Model Server.
+"""
+
+import logging
+from collections.abc import Callable, Collection, Coroutine, Mapping
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Final, TypeVar
+
+import numpy as np
+
+from ie_serving.core.runtime.budget import BUDGET
+from ie_serving.core.values.errors import InvalidRequest, LoadFailed
+from ie_serving.core.values.tensors import Array, DataType, Signature, TensorSpec
+from ie_serving.engines.around import EngineAround
+from ie_serving.engines.base import CompiledModel, Engine, EngineOptions
+from ie_serving.engines.layers.layer import Layer
+from ie_serving.engines.layers.sequence import Control
+from ie_serving.engines.layers.sequence_family import Family
+from ie_serving.engines.layers.sequence_table import SequenceTable
+from ie_serving.engines.sequences import Sequences
+from ie_serving.telemetry.log.logs import Event
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+ID: Final = "sequence_id"
+CONTROL: Final = "sequence_control_input"
+
+_ID_SPEC: Final = TensorSpec(ID, DataType.UINT64, (1,), ID, apart=True)
+_CONTROL_SPEC: Final = TensorSpec(CONTROL, DataType.UINT32, (1,), CONTROL, apart=True)
+_DEFAULTS: Final[Mapping[str, Array]] = MappingProxyType(
+    {ID: np.zeros(1, np.uint64), CONTROL: np.zeros(1, np.uint32)}
+)
+_CONTROLS: Final = frozenset(Control)
+
+
+class WithSequences(EngineAround):
+    """`engine`, whose models keep sequences where their options enable it. See `Engine`.
+
+    Args of the constructor:
+        engine: compiles.
+        family: the sequences of the model's other versions.
+    """
+
+    def __init__(self, engine: Engine, family: Family) -> None:
+        super().__init__(engine)
+        self._family = family
+
+    def compile(self, directory: Path, options: EngineOptions) -> CompiledModel:
+        """See `engines.base`; no layer is added where the options do not enable sequences.
+
+        Raises:
+            LoadFailed: also for a model without state.
+        """
+        compiled = self._engine.compile(directory, options)
+        chosen = options.of(Sequences)
+        if not chosen.stateful:
+            return compiled
+        table = SequenceTable(
+            chosen.max_sequence_number, self._family, drops_idle=chosen.idle_sequence_cleanup
+        )
+        try:
+            return SequenceLayer(compiled, table)
+        except BaseException:
+            compiled.close()
+            raise
+
+
+class SequenceLayer(Layer):
+    """Gives each request the state of its sequence. See `engines.base.CompiledModel`.
+
+    Args of the constructor:
+        inner: takes and gives states; see `Signature.states`.
+        table: of the sequences.
+
+    Raises:
+        LoadFailed: `inner` has none, or tensors of the names that are added.
+    """
+
+    def __init__(self, inner: CompiledModel, table: SequenceTable) -> None:
+        stateful = {name: each for name, each in inner.signatures.items() if each.states}
+        if not stateful:
+            raise LoadFailed(
+                "stateful is set, and the model has no state (ReadValue and Assign) that OpenVINO"
+                " can give out: remove stateful, or set low_latency_transformation if it has loops"
+            )
+        told = {name: _with_controls(each) for name, each in stateful.items()}
+        super().__init__(inner, {**inner.signatures, **told})
+        self._table = table
+        self._stateful = stateful
+
+    def infer(
+        self,
+        signature: Signature,
+        inputs: Mapping[str, Array],
+        read: Callable[[Mapping[str, Array]], T],
+    ) -> Coroutine[Any, Any, T]:
+        """See `engines.base`. Raises: also as `SequenceTable.admit`."""
+        plain = self._stateful.get(signature.name)
+        if plain is None:
+            return self.inner.infer(signature, inputs, read)
+        return self._infer_in_sequence(plain, inputs, read)
+
+    def serve(self, version: int) -> None:
+        """Serve clients as this version; the warm-up's sequences are dropped."""
+        self._table.serve(version)
+
+    def close(self) -> None:
+        """See `engines.base`."""
+        self._table.close()
+        self.inner.close()
+
+    async def _infer_in_sequence(
+        self,
+        plain: Signature,
+        inputs: Mapping[str, Array],
+        read: Callable[[Mapping[str, Array]], T],
+    ) -> T:
+        control, number = _control_of(inputs), _value(inputs, ID)
+        table = self._table
+        # On arrival, before any await, so that the order of admissions is that of arrivals.
+        sequence = table.admit(control, number, plain.name)
+        kept = () if control is Control.END else plain.states
+        both = partial(_read_both, read, sequence.number, plain, kept)
+        try:
+            async with sequence.turns:
+                # The START may have failed while this request waited behind it.
+                table.check(sequence)
+                given = {**{name: inputs[name] for name in plain.inputs}, **sequence.state}
+                answer, state = await self.inner.infer(plain, given, both)
+                # Only now, in one step: until here the sequence is as it was before the request.
+                table.keep(sequence, state)
+        except BaseException:
+            table.failed(control, sequence)
+            raise
+        table.answered(control, sequence)
+        return answer
+
+
+def _read_both(
+    read: Callable[[Mapping[str, Array]], T],
+    number: int,
+    signature: Signature,
+    kept: Collection[str],
+    outputs: Mapping[str, Array],
+) -> tuple[T, Mapping[str, Array]]:
+    """Read the client's outputs, and copy the state, before the outputs' memory is used again."""
+    shown = {name: outputs[name] for name in signature.outputs}
+    shown[ID] = np.array([number], np.uint64)
+    return read(shown), {name: _copy(outputs[name]) for name in kept}
+
+
+def _copy(array: Array) -> Array:
+    copied = BUDGET.empty(array.shape, array.dtype)
+    copied[...] = array
+    return copied
+
+
+def _control_of(inputs: Mapping[str, Array]) -> Control:
+    given = _value(inputs, CONTROL)
+    if given not in _CONTROLS:
+        raise InvalidRequest(
+            f"Unexpected value of sequence control input: {given}; expected 0 for none, 1 to start"
+            " a sequence, 2 to end it"
+        )
+    return Control(given)
+
+
+def _value(inputs: Mapping[str, Array], name: str) -> int:
+    # Examples of Classify and Regress have no such features.
+    return int(inputs.get(name, _DEFAULTS[name])[0])
+
+
+def _with_controls(signature: Signature) -> Signature:
+    """Add the inputs and outputs that control a sequence. Raises: LoadFailed."""
+    taken = sorted({*signature.inputs, *signature.outputs} & {ID, CONTROL})
+    if taken:
+        raise LoadFailed(
+            f'signature "{signature.name}" has tensors of its own called {", ".join(taken)}: rename'
+            " them by mapping_config.json, or remove stateful"
+        )
+    states = len(signature.states)
+    variables = "its variable" if states == 1 else f"its {states} variables"
+    log.info(Event("sequences kept", signature=signature.name, states=states))
+    return replace(
+        signature,
+        inputs={**signature.inputs, ID: _ID_SPEC, CONTROL: _CONTROL_SPEC},
+        outputs={**signature.outputs, ID: _ID_SPEC},
+        defaults={**signature.defaults, **_DEFAULTS},
+        states=(),
+        runs_on=f"{signature.runs_on}, in sequences that keep {variables}",
+    )

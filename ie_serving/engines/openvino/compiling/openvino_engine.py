@@ -1,0 +1,197 @@
+"""The OpenVINO engine: compiles a version directory to a model."""
+
+import logging
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import openvino as ov
+
+from ie_serving.core.runtime.heaps import HEAPS
+from ie_serving.core.runtime.spare_cpu import SPARE_CPU
+from ie_serving.core.values.errors import LoadFailed, NoneServed
+from ie_serving.engines import declared
+from ie_serving.engines.base import EngineOptions
+from ie_serving.engines.openvino.compiling import supported
+from ie_serving.engines.openvino.compiling.programs import program_of
+from ie_serving.engines.openvino.faults.nonfinite import Nonfinite
+from ie_serving.engines.openvino.interface import preprocess
+from ie_serving.engines.openvino.interface.draft import Draft, Version
+from ie_serving.engines.openvino.interface.tensor_specs import check_shapes, prepare
+from ie_serving.engines.openvino.options import OpenVinoOptions
+from ie_serving.engines.openvino.reading import formats
+from ie_serving.engines.openvino.reading.left_out import leaving_out
+from ie_serving.engines.openvino.reading.read import read
+from ie_serving.engines.openvino.runtime import extend, load_failures
+from ie_serving.engines.preprocessing import Preprocessing
+from ie_serving.engines.run.by_rank import ByRank
+from ie_serving.engines.run.program import CompiledPrograms, Fallback, Program, Runs
+from ie_serving.telemetry.log.logs import Event
+
+if TYPE_CHECKING:
+    from ie_serving.engines.savedmodel.host.host_program import Plan
+    from ie_serving.engines.savedmodel.program import Beside
+
+log = logging.getLogger(__name__)
+
+
+class OpenVinoEngine:
+    """Compiles OpenVINO IR, TensorFlow SavedModels and ONNX. See `engines.base.Engine`.
+
+    Args of the constructor:
+        fallback: takes the signatures of a SavedModel that cannot be served here.
+        detours: compile a graph a second time for requests with NaN or infinity. Without, these are
+            computed as OpenVINO does.
+    """
+
+    name = "openvino"
+
+    def __init__(self, fallback: Fallback | None = None, *, detours: bool = True) -> None:
+        self._fallback = fallback
+        self._detours = detours
+
+    def missing(self, files: Collection[str]) -> str | None:
+        """See `engines.base`."""
+        return formats.missing(files)
+
+    def claims(self, directory: Path) -> bool:
+        """See `engines.base`: it is tried last, and has the best error texts about files."""
+        return True
+
+    def compile(self, directory: Path, options: EngineOptions) -> CompiledPrograms:
+        """See `engines.base`."""
+        with SPARE_CPU.left(compiles=True):
+            return self._compiled(directory, options)
+
+    def _compiled(self, directory: Path, options: EngineOptions) -> CompiledPrograms:
+        declared.check_known(options, (), self.name)
+        own = options.of(OpenVinoOptions)
+        own = replace(own, target_device=supported.device(own))
+        options = options.having(own)
+        extend(own.cpu_extension)
+        version = read(directory, own)
+        nonfinite = partial(self._nonfinite, directory, options)
+        programs = [
+            made
+            for draft in version.drafts
+            if (made := _served(draft, version, options, nonfinite(draft.name)))
+        ]
+        if version.causes and self._fallback:
+            programs += _taken_over(self._fallback, directory, version, options)
+        for name, cause in version.causes.items():
+            log.warning(Event("signature left out", signature=name, cause=cause))
+        if not programs:
+            raise _none_served(version)
+        listed = version.listed([program.signature.name for program in programs])
+        runs_on = {draft.name: draft.runs_on for draft in version.drafts}
+        # A version's gigabytes in freed blocks count as the process's memory: in a container with a
+        # limit the next version's load would be killed for them.
+        return CompiledPrograms(programs, freed=HEAPS.trim, listed=listed, runs_on=runs_on)
+
+    def _nonfinite(self, directory: Path, options: EngineOptions, name: str) -> Nonfinite:
+        """Decide how a signature's requests with NaN and infinity are treated."""
+        if not self._detours:
+            return Nonfinite()
+        return Nonfinite(elsewhere=partial(_keeping_nonfinite, directory, name, options))
+
+
+def _taken_over(
+    fallback: Fallback, directory: Path, version: Version, options: EngineOptions
+) -> list[Runs]:
+    """Give programs of signatures that were left out; for the others, note the additions."""
+    taken, others = fallback.take(directory, version.left_out(), options)
+    for program in taken:
+        cause = version.causes.pop(program.signature.name)
+        log.info(Event("signature taken over", signature=program.signature.name, cause=cause))
+    version.causes.update({each.name: LoadFailed(each.left_out) for each in others})
+    return taken
+
+
+def _served(
+    draft: Draft, version: Version, options: EngineOptions, nonfinite: Nonfinite
+) -> Runs | None:
+    """Compile a signature; one of a SavedModel that cannot be is left out."""
+    if draft.name not in version.definitions:
+        return _runs(draft, options, nonfinite)
+    with leaving_out(version, draft.name, "compiled"):
+        return _runs(draft, options, nonfinite)
+    return None
+
+
+def _none_served(version: Version) -> LoadFailed:
+    """Give the causes by which no signature is left; the text of one stands alone."""
+    causes = {name: str(cause) for name, cause in version.causes.items()}
+    listed = "; ".join(causes.values())
+    text = f"{version.file} has no signature that OpenVINO can serve"
+    if causes:
+        text = listed if len(causes) == 1 else f"{text}: {listed}"
+    return NoneServed(text, causes)
+
+
+def _runs(draft: Draft, options: EngineOptions, nonfinite: Nonfinite) -> Runs:
+    inner: Runs | None = None
+    preprocess.check(draft, options.of(Preprocessing))
+    if draft.model is not None:
+        with load_failures("the model cannot be compiled"):
+            inner = _for_any_rank(draft, draft.model, options, nonfinite)
+    else:
+        check_shapes(draft, options.of(OpenVinoOptions))
+    if draft.beside is not None:
+        return _around(draft.beside, draft.host, inner)
+    assert inner is not None  # a signature without a model is answered beside
+    return inner
+
+
+def _keeping_nonfinite(directory: Path, name: str, options: EngineOptions) -> Runs:
+    """Read a version again, and compile a signature's graph so that it keeps NaN and infinity.
+
+    Raises:
+        LoadFailed: the files are gone, or the device does not take the graph.
+    """
+    options = replace(options, ahead=False, nireq=1)
+    with SPARE_CPU.left(compiles=True):
+        version = read(directory, options.of(OpenVinoOptions))
+        (draft,) = [each for each in version.drafts if each.name == name]
+        assert draft.model is not None
+        with load_failures("the model cannot be compiled for NaN"):
+            return _for_any_rank(draft, draft.model, options, Nonfinite(kept=True))
+
+
+def _for_any_rank(
+    draft: Draft, model: ov.Model, options: EngineOptions, nonfinite: Nonfinite
+) -> Runs:
+    """Compile now where the ranks of the inputs are known, else for those of each request."""
+    if not any(port.get_partial_shape().rank.is_dynamic for port in model.inputs):
+        return program_of(draft, model, options, nonfinite)
+    ports = prepare(draft, model.clone(), options)
+    opened = [port for port in ports.inputs if port.bounds is None]
+
+    def make(ranks: Sequence[int]) -> Program:
+        """Compile for the `ranks` of the inputs with open rank, in their order."""
+        ranked = model.clone()
+        with load_failures(f"the model cannot be compiled for the ranks {ranks}"):
+            ranked.reshape(
+                {
+                    ranked.inputs[port.index]: ov.PartialShape([-1] * rank)
+                    for port, rank in zip(opened, ranks, strict=True)
+                }
+            )
+            return program_of(draft, ranked, options, nonfinite)
+
+    return ByRank(ports.signature, [port.spec.name for port in opened], make)
+
+
+def _around(beside: "Beside", host: "Plan | None", inner: Runs | None) -> Runs:
+    # Here, as in `reading/read.py`: only SavedModels need it.
+    from ie_serving.engines.savedmodel.program import ProgramBeside
+
+    if inner is not None:
+        beside = beside.around(inner.signature)
+    if host is None:
+        return ProgramBeside(beside, inner)
+    from ie_serving.engines.savedmodel.host.host_program import HostProgram
+
+    program = HostProgram(host, beside.signature, inner)
+    return ProgramBeside(beside, program, program.wanted)

@@ -1,0 +1,104 @@
+"""The kernel type: one operation of TensorFlow, computed in numpy."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from ie_serving.core.values.tensors import Array, DataType
+from ie_serving.engines.savedmodel.host.attributes import Attributes
+from ie_serving.wire.protobuf.messages import Proto
+
+Compute = Callable[..., Any]
+"""Takes the inputs of the node in order (arrays; `Held` for handles) and gives its output, or the
+list of its outputs where it has several."""
+
+
+class Held:
+    """A value that is no tensor: a table, a list of tensors."""
+
+
+Make = Callable[[Attributes], Compute]
+"""Binds the attributes, once at load. Raises LoadFailed for those that cannot be computed with."""
+
+
+@dataclass(frozen=True)
+class Output:
+    """One output of an operation, or a list of them.
+
+    Attributes:
+        attribute: of the node, that names its dtype; "" where that is always the same.
+        dtype: the dtype, or the default of the attribute.
+        name: by which nodes of a function refer to it; needed where an operation has several.
+    """
+
+    attribute: str = "T"
+    dtype: DataType | None = None
+    name: str = ""
+
+    def dtype_of(self, attributes: Attributes, position: int) -> DataType:
+        """Tell its dtype for one node; of a list, that of the member numbered `position`."""
+        if not self.attribute:
+            assert self.dtype is not None
+            return self.dtype
+        return attributes.dtype(self.attribute, self.dtype, position)
+
+
+@dataclass(frozen=True)
+class HostKernel:
+    """One operation.
+
+    Attributes:
+        make: gives the function that computes a node.
+        outputs: of the operation, in order.
+        check: given the inputs that are constants, and None for the others, raises LoadFailed
+            where they cannot be computed with; called once at load.
+        in_thread: its time depends on the values of its inputs, not on their size.
+        sizes: where outputs are lists, how many members each has at a node.
+    """
+
+    make: Make
+    outputs: Sequence[Output] = (Output(),)
+    check: Callable[[Attributes, Sequence[Any]], None] = lambda attributes, inputs: None
+    in_thread: bool = False
+    sizes: Callable[[Proto], Sequence[int]] | None = None
+
+    def position(self, node: Proto, name: str, index: int) -> int:
+        """Number the output that a reference to `node` means by its name and the index in that."""
+        names = [output.name for output in self.outputs]
+        if name not in names or len(names) == 1:
+            return index
+        at = names.index(name)
+        return at if self.sizes is None else sum(self.sizes(node)[:at]) + index
+
+    def dtype(self, attributes: Attributes, position: int) -> DataType:
+        """Tell the dtype of an output by its number."""
+        if self.sizes is not None:
+            for output, size in zip(self.outputs, self.sizes(attributes.node), strict=True):
+                if position < size:
+                    return output.dtype_of(attributes, position)
+                position -= size
+        return self.outputs[min(position, len(self.outputs) - 1)].dtype_of(attributes, position)
+
+
+def plain(compute: Compute, *outputs: Output) -> HostKernel:
+    """Make a kernel of an operation whose attributes do not matter."""
+    return HostKernel(lambda _: compute, outputs or (Output(),))
+
+
+def in_thread(kernel: HostKernel) -> HostKernel:
+    """Say that a kernel must not run on the event loop, however little it is given."""
+    return replace(kernel, in_thread=True)
+
+
+def as_tensor(value: Any) -> Array:  # noqa: ANN401
+    """Make an array of numpy's result: for no dimensions numpy gives a scalar."""
+    # numpy would make bytes a tensor of fixed length, and cut zero bytes off their end.
+    return np.asarray(value, np.object_ if isinstance(value, bytes) else None)
+
+
+TEXT = Output("", DataType.STRING)
+FLAG = Output("", DataType.BOOL)
+LONG = Output("", DataType.INT64)
+INTEGER = Output("", DataType.INT32)

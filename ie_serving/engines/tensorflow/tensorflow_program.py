@@ -1,0 +1,176 @@
+"""The signatures of one version that TensorFlow runs: one process, and a program for each."""
+
+import json
+import sys
+import weakref
+from collections.abc import Coroutine, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar
+
+from ie_serving.core.values.codes import ERROR_OF
+from ie_serving.core.values.errors import LoadFailed, NotAvailable, ServingError
+from ie_serving.core.values.tensors import Array, Signature
+from ie_serving.engines.base import EngineOptions
+from ie_serving.engines.process.link import Fault, Message, PeerGone
+from ie_serving.engines.process.protocol import words
+from ie_serving.engines.process.starts import Starts
+from ie_serving.engines.process.supervision import Supervisor, Task
+from ie_serving.engines.run.latency_model import LatencyModel
+from ie_serving.engines.run.program import Program, Read, Runs
+from ie_serving.engines.run.threads import thread_limit
+from ie_serving.engines.tensorflow.options import TensorFlowOptions
+from ie_serving.engines.tensorflow.tensorflow_request import ABANDONED_S, RemoteRequest
+
+T = TypeVar("T")
+
+MOST_AT_ONCE = 8
+"""Requests of one signature that TensorFlow runs at once, unless `nireq` says otherwise; more wait.
+Its operations use all processors by themselves; several at once hide the ways between."""
+
+TAG = "serve"
+
+# The path as this process has it: an installed package is found wherever the server was started,
+# and nothing of the directory that it was started in.
+COMMAND = (
+    sys.executable,
+    "-c",
+    "import sys; sys.path[:] = sys.argv[1].split('\\n');"
+    " from ie_serving.engines.process.worker import serve;"
+    " from ie_serving.engines.tensorflow.loading import load; serve(load)",
+    "\n".join(sys.path),
+)
+
+QUIET = {"TF_CPP_MIN_LOG_LEVEL": "2"}
+"""TensorFlow's variables, unless the environment has them: errors alone in the log."""
+
+
+def serve(
+    directory: Path, signatures: Sequence[Signature], options: EngineOptions, starts: Starts
+) -> tuple[list[Runs], list[Signature]]:
+    """Start a process for `signatures`, among `starts`. Blocking, for seconds.
+
+    Returns:
+        Programs for those that TensorFlow takes; and the others, each with why not.
+    """
+    supervisor = Supervisor(
+        Task(
+            command=COMMAND,
+            job=_job(directory, signatures, options.of(TensorFlowOptions)),
+            name=str(directory),
+            environ=QUIET,
+        )
+    )
+    try:
+        found = starts.run(supervisor)
+    except LoadFailed as error:
+        return [], [_refused(signature, str(error)) for signature in signatures]
+    told = json.loads(words(found.tensors[0]))
+    taken: list[Runs] = [
+        TensorFlowProgram(supervisor, number, signature, options.nireq or MOST_AT_ONCE)
+        for number, signature in enumerate(_with_defaults(signatures, told["defaults"], found))
+        if signature.name not in told["refused"]
+    ]
+    if not taken:
+        supervisor.close()
+    refused = told["refused"]
+    return taken, [
+        _refused(each, refused[each.name]) for each in signatures if each.name in refused
+    ]
+
+
+def _job(directory: Path, signatures: Sequence[Signature], own: TensorFlowOptions) -> str:
+    return json.dumps(
+        {
+            "directory": str(directory),
+            "tag": TAG,
+            "custom_op_paths": own.custom_op_paths,
+            "memory_bytes": own.memory_bytes,
+            "threads": thread_limit() or 0,  # 0: one for each core
+            "signatures": {
+                each.name: {
+                    "inputs": {s.name: (s.tensor, s.dtype.name) for s in each.inputs.values()},
+                    "outputs": {s.name: (s.tensor, s.dtype.name) for s in each.outputs.values()},
+                }
+                for each in signatures
+            },
+        }
+    )
+
+
+def _with_defaults(
+    signatures: Sequence[Signature], named: Sequence[tuple[str, str]], found: Message
+) -> list[Signature]:
+    """Add the defaults of inputs that the process found, and take away why they are left out."""
+    values = {(name, alias): found.tensors[1 + at] for at, (name, alias) in enumerate(named)}
+    return [
+        replace(
+            each,
+            left_out="",
+            runs_on="TensorFlow, in a process of its own",
+            defaults={a: values[each.name, a] for a in each.inputs if (each.name, a) in values},
+        )
+        for each in signatures
+    ]
+
+
+def _refused(signature: Signature, cause: str) -> Signature:
+    return replace(signature, left_out=f"{signature.left_out}; TensorFlow: {cause}")
+
+
+class TensorFlowProgram:
+    """Runs one signature. See `engines.run.program.Runs`.
+
+    Args of the constructor:
+        supervisor: of the process, started.
+        number: of the signature there.
+        signature: what clients see.
+        at_once: requests that run at once.
+        abandoned_s: seconds that a run may go on after its client has left.
+    """
+
+    def __init__(
+        self,
+        supervisor: Supervisor,
+        number: int,
+        signature: Signature,
+        at_once: int = MOST_AT_ONCE,
+        abandoned_s: float = ABANDONED_S,
+    ) -> None:
+        self.signature = signature
+        self._supervisor = supervisor
+        make = partial(RemoteRequest, supervisor, number, signature, abandoned_s)
+        self._requests = [make() for _ in range(at_once)]
+        self._program = Program(
+            signature,
+            self._requests,
+            LatencyModel("async"),
+            failures=(PeerGone, Fault),
+            blame=_blame,
+            # What hangs here, or waits for a process to start, must not hold up other models.
+            apart=True,
+        )
+        # A version that is still in use after the drain is not closed: the process goes with it.
+        weakref.finalize(self, supervisor.abandon)
+
+    def infer(self, inputs: Mapping[str, Array], read: Read[T]) -> Coroutine[Any, Any, T]:
+        """See `CompiledModel.infer`."""
+        return self._program.infer(inputs, read)
+
+    def close(self) -> None:
+        """End the process, which all signatures of the version share, threads and ways to it."""
+        # In this order: a thread may wait for what the process computes, and uses its way to it.
+        self._supervisor.close()
+        self._program.close()
+        for request in self._requests:
+            request.close()
+
+
+def _blame(error: Exception) -> ServingError:
+    if isinstance(error, Fault):
+        return ERROR_OF.get(error.code, ServingError)(str(error))
+    return NotAvailable(
+        "the TensorFlow process of this version ended while it ran this request; it is started"
+        " again: send the request again"
+    )

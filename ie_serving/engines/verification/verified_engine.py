@@ -1,0 +1,376 @@
+"""OpenVINO's models of ONNX and TFLite, compared with a second engine before they serve.
+
+onnxruntime serves the models that OpenVINO does not take or answers otherwise, where the driver is
+left to the server. LiteRT serves none: a `*.tflite` that OpenVINO answers otherwise does not load.
+The comparison runs beside the compilation, in a process of its own.
+"""
+
+import logging
+import time
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextvars import copy_context
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Protocol
+
+from ie_serving.core.values.errors import LoadFailed, ServingError
+from ie_serving.core.values.hints import Hint
+from ie_serving.core.values.tensors import Evidence, Signature
+from ie_serving.engines.around import EngineAround
+from ie_serving.engines.base import AUTO, CompiledModel, Driver, Engine, EngineOptions
+from ie_serving.engines.generated import ValueKind
+from ie_serving.engines.layers.layer import Layer
+from ie_serving.engines.onnx_file import nodes
+from ie_serving.engines.openvino.devices import CPU
+from ie_serving.engines.openvino.options import OpenVinoOptions
+from ie_serving.engines.openvino.reading.formats import ONNX, model_file
+from ie_serving.engines.openvino.reading.mapping import FILE as MAPPING
+from ie_serving.engines.openvino.unsupported import unsupported
+from ie_serving.engines.preprocessing import Preprocessing
+from ie_serving.engines.sequences import Sequences
+from ie_serving.engines.verification.comparison import Answers
+from ie_serving.engines.verification.handing_over import HandingOver
+from ie_serving.engines.verification.kept import Verdicts
+from ie_serving.engines.verification.references import BY_SUFFIX
+from ie_serving.engines.verification.verdict import MORE_SHARE, OPENVINO, Findings
+from ie_serving.telemetry.log.logs import Event
+
+log = logging.getLogger(__name__)
+
+OFF, REQUIRE = "off", "require"
+"""Values of `verify`; its third one, `auto`, compares where the second engine is installed."""
+MOST_BYTES = 1 << 28
+"""Size of the largest model that is compared: the process takes several times its memory."""
+
+
+LARGE_BYTES = 1 << 24
+"""Size of a model of floats from which on it is compiled once: its load would take twice as long.
+The server asks its own model, and finite values alone: usual ones, and more while that takes no
+more than a share of the load. What may crash an engine is asked in the process alone."""
+
+
+Made = Future[tuple[CompiledModel, float]]
+"""What is compiled beside the comparison, and in how many seconds."""
+
+
+class Finds(Protocol):
+    """Compares one model with the second engine; implemented by `verifier.Verifier`."""
+
+    def findings(
+        self, file: Path, options: EngineOptions, *, large: bool = False
+    ) -> Findings | Answers:
+        """Compare one model, or give answers to compare a large one with. Blocking."""
+
+
+class VerifiedEngine(EngineAround):
+    """OpenVINO beside a second engine. See `engines.base.Driver`.
+
+    Args of the constructor:
+        engine: OpenVINO's.
+        onnxruntime: the driver of the second engine that serves.
+        verifier: compares.
+    """
+
+    def __init__(self, engine: Driver, onnxruntime: Driver, verifier: Finds) -> None:
+        super().__init__(engine)
+        self._driver = engine
+        self._onnxruntime = onnxruntime
+        self._verifier = verifier
+
+    def claims(self, directory: Path) -> bool:
+        """See `engines.base`."""
+        return self._driver.claims(directory)
+
+    def compile(self, directory: Path, options: EngineOptions) -> CompiledModel:
+        """See `engines.base`."""
+        file = _comparable(directory, options)
+        if file is None:
+            if options.verify == REQUIRE:
+                advice = Hint("; set {engine.verify} to auto to serve it")
+                raise LoadFailed(f"there is no second engine to compare this format with{advice}")
+            return self._engine.compile(directory, options)
+        return _Load(self._engine, self._onnxruntime, self._verifier, file, options).compiled()
+
+
+def _comparable(directory: Path, options: EngineOptions) -> Path | None:
+    """Give the file that OpenVINO would read, where a second engine reads it alike.
+
+    A mapping renames tensors, a library adds operators, and other devices and their properties are
+    OpenVINO's alone. What of the second engine only compares counts where it is installed.
+    """
+    own = options.of(OpenVinoOptions)
+    if own.target_device != CPU or own.plugin_config or own.cpu_extension:
+        return None
+    if (directory / MAPPING).exists():
+        return None
+    try:
+        file = model_file(directory, prefer_tflite=own.prefer_tflite_model)
+    except (LoadFailed, OSError):
+        return None  # OpenVINO says what is wrong
+    second = BY_SUFFIX.get(file.suffix)
+    if second is None:
+        return None
+    is_wanted = second.serves or second.is_installed or options.verify == REQUIRE
+    return file if is_wanted else None
+
+
+class _Load:
+    """One load: the comparison beside the compilation, and which engine serves.
+
+    Args of the constructor:
+        engine: OpenVINO's.
+        onnxruntime: the driver of the second engine that serves.
+        verifier: compares.
+        file: of the model, of a format that has a second engine.
+        options: of the model.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        onnxruntime: Driver,
+        verifier: Finds,
+        file: Path,
+        options: EngineOptions,
+    ) -> None:
+        self._engine = engine
+        self._onnxruntime = onnxruntime
+        self._verifier = verifier
+        self._file = file
+        self._options = options
+        self._second = BY_SUFFIX[file.suffix]
+        self._is_installed = self._second.is_installed
+
+    def compiled(self) -> CompiledModel:
+        """Compile by the engine that serves. Raises: LoadFailed."""
+        beside = ThreadPoolExecutor(1, "compare")
+        made: Made = Future()
+        began = time.perf_counter()
+        found = beside.submit(copy_context().run, self._findings, made)
+        beside.shutdown(wait=False)  # a model that OpenVINO refuses waits for no comparison
+        try:
+            model = self._engine.compile(self._file.parent, self._options)
+        except LoadFailed as error:
+            found.cancel()
+            made.cancel()
+            return self._by_reference(str(error), error)
+        except BaseException:
+            made.cancel()
+            raise
+        made.set_result((model, time.perf_counter() - began))
+        try:
+            shown = found.result()
+            why = _wrong(shown, refusals=self._second.serves)
+            if not why:
+                return self._by_openvino(model, shown)
+        except BaseException:
+            model.close()
+            raise
+        model.close()  # first, so that both are not in memory
+        return self._by_reference(f"{OPENVINO} and {shown.reference} differ: {why}")
+
+    def _findings(self, made: "Made") -> Findings:
+        if self._options.verify == OFF:
+            return Findings(why_not="verify is off")
+        if not self._is_installed:
+            return Findings(why_not=f"{self._second.library} is not installed")
+        if random := _random(self._file):
+            return Findings(why_not=f"{random} gives other numbers each time")
+        try:
+            size = _size(self._file.parent)
+            if size > MOST_BYTES:
+                return Findings(why_not=f"the model is larger than {MOST_BYTES >> 20} MiB")
+            plain, folder = _plain(self._options), self._options.cache_dir
+            is_large = size >= LARGE_BYTES and _computes_plainly(self._options)
+            compare = partial(self._compared, plain, made if is_large else None)
+            if folder is None:
+                return compare()
+            return Verdicts(folder, self._file, plain, self._second.package).found(compare)
+        except OSError as error:  # the system has no process or memory left, or the disk no room
+            return Findings(why_not=f"it cannot be compared: {error.strerror}")
+
+    def _compared(self, plain: EngineOptions, made: "Made | None") -> Findings:
+        found = self._verifier.findings(self._file, plain, large=made is not None)
+        if isinstance(found, Findings):
+            return found
+        assert made is not None  # else the process has asked both engines
+        try:
+            model, took_s = made.result()
+            return found.compared_with(model, MORE_SHARE * took_s)
+        except MemoryError:
+            return Findings(why_not="it takes more memory than there is")
+        except ServingError as error:
+            return Findings(why_not=str(error))
+
+    def _by_openvino(self, model: CompiledModel, found: Findings) -> CompiledModel:
+        """Say what was found, and let the second engine have what OpenVINO answers otherwise.
+
+        Raises:
+            LoadFailed: nothing was compared, and that is required.
+        """
+        if found.why_not and self._options.verify == REQUIRE:
+            raise LoadFailed(f"the version is {found.told()}{self._advice()}")
+        kinds = [kind for kind in _HANDED_OVER if kind in found.differs or kind in found.crashed]
+        self._log(found, OPENVINO, ", ".join(kind.value for kind in kinds))
+        if self._options.verify == OFF:
+            return model
+        result = "not_compared" if found.why_not else "handed_over" if kinds else "alike"
+        told = _Told(model, f"; {found.told()}", Evidence(result, found.told()))
+        return self._handing_over(told, found, kinds) if kinds else told
+
+    def _handing_over(
+        self, model: CompiledModel, found: Findings, kinds: Sequence[ValueKind]
+    ) -> CompiledModel:
+        named = " and ".join(kind.value for kind in kinds)
+        cause = f"{OPENVINO} may compute requests with {named} wrongly for this model"
+        refused = unsupported(self._options, next(iter(model.signatures.values())))
+        crashed = [found.crashed.get(kind, "") for kind in kinds]
+        has_crashed = any(text.startswith(self._second.library) for text in crashed)
+        if refused or has_crashed or not self._second.serves:
+            return HandingOver(model, kinds, None, f"{cause}: send others")
+        reads = partial(self._reopened, _stamp(self._file))
+        return HandingOver(model, kinds, reads, cause)
+
+    def _reopened(self, stamp: tuple[int, int]) -> CompiledModel:
+        """Read the model by the second engine, unless its file is another one by now."""
+        try:
+            is_same = _stamp(self._file) == stamp
+        except OSError:  # it is gone
+            is_same = False
+        if not is_same:
+            raise LoadFailed("the files of the version have changed since it was loaded")
+        return self._by_second()
+
+    def _by_second(self) -> CompiledModel:
+        """Compile by the second engine, without requests that would end the process.
+
+        The least integer divided by -1 is SIGFPE in onnxruntime.
+        """
+        model = self._onnxruntime.compile(self._file.parent, self._options)
+        if not DIVIDES & {node.kind for node in nodes(self._file)}:
+            return model
+        cause = f"{self._second.library} does not divide the least integer: send others"
+        return HandingOver(model, (ValueKind.LEAST,), None, cause)
+
+    def _by_reference(self, why: str, cause: Exception | None = None) -> CompiledModel:
+        """Serve by the second engine, where the driver is left to the server.
+
+        Raises:
+            LoadFailed: it is not, or the second engine does not serve, is not there, or does not
+                take the model.
+        """
+        name = self._second.library
+        if not self._second.serves:
+            advice = Hint("; set {engine.verify} to off to serve it all the same")
+            raise cause or LoadFailed(f"{why}{advice}")
+        if self._options.driver != AUTO:
+            raise LoadFailed(f"{why}; driver auto lets {name} serve it") from cause
+        if not self._is_installed:
+            raise LoadFailed(f"{why}; {name} may run it: {self._second.install}") from cause
+        try:
+            model = self._by_second()
+        except LoadFailed as error:
+            raise LoadFailed(f"{why}; {name} does not run it: {error}") from error
+        log.warning(Event("served by another engine", path=self._file, engine=name, cause=why))
+        return _Told(model, f", since {why}", Evidence("other_engine", f"served by {name}: {why}"))
+
+    def _log(self, found: Findings, engine: str, handed_over: str) -> None:
+        if found.why_not and self._is_installed and self._options.verify != OFF:
+            log.warning(Event("engines not compared", path=self._file, cause=found.why_not))
+            return
+        facts = {"result": found.told(), "engine": engine, "handed_over": handed_over or "nothing"}
+        log.info(Event("engines compared", path=self._file, **facts))
+
+    def _advice(self) -> str:
+        install = "" if self._is_installed else f": {self._second.install}"
+        return install + str(Hint("; set {engine.verify} to auto to serve it all the same"))
+
+
+class _Told(Layer):
+    """A model whose signatures say in words what was found; else it is the inner one."""
+
+    def __init__(self, inner: CompiledModel, told: str, evidence: Evidence) -> None:
+        signatures: Mapping[str, Signature] = {
+            name: replace(each, runs_on=f"{each.runs_on}{told}", evidence=evidence)
+            for name, each in inner.signatures.items()
+        }
+        super().__init__(inner, signatures)
+
+
+_HANDED_OVER = (ValueKind.NAN, ValueKind.INFINITE, ValueKind.EXTREME, ValueKind.EMPTY)
+"""Kinds of requests that may go to another engine than the rest."""
+
+DIVIDES = frozenset({"Div", "Mod"})
+"""Operators that divide integers."""
+
+RANDOM = frozenset(
+    {"Bernoulli", "Dropout", "Multinomial", "RandomNormal", "RandomNormalLike"}
+    | {"RandomUniform", "RandomUniformLike"}
+)
+"""Operators whose outputs no two engines share."""
+
+
+def _wrong(found: Findings, *, refusals: bool) -> str:
+    """Say why OpenVINO does not serve a model; empty where it does.
+
+    Args:
+        found: of the comparison.
+        refusals: whether it is wrong to refuse all requests: another engine may answer them.
+    """
+    finite = ValueKind.FINITE
+    if finite in found.differs:
+        return found.differs[finite]
+    if found.crashed.get(finite, "").startswith(OPENVINO):
+        return found.crashed[finite]
+    return found.refused if refusals and not found.asked else ""
+
+
+def _plain(options: EngineOptions) -> EngineOptions:
+    """Keep of a model's options those that say how OpenVINO computes its graph.
+
+    The second engine lacks the shapes of the configuration and what is computed before the model:
+    the model itself is compared.
+    """
+    given = options.of(OpenVinoOptions)
+    # In f32: how many digits a model needs is another question, see `layers/precision.py`.
+    own = OpenVinoOptions(
+        inference_precision="f32",
+        integers=given.integers,
+        prefer_tflite_model=given.prefer_tflite_model,
+    )
+    return EngineOptions(driver=options.driver).having(own)
+
+
+def _computes_plainly(options: EngineOptions) -> bool:
+    """Tell whether a model computes its file and nothing else: what is compared, see `_plain`."""
+    own = options.of(OpenVinoOptions)
+    plain = replace(
+        OpenVinoOptions(inference_precision=own.inference_precision, integers=own.integers),
+        precision_tolerance=own.precision_tolerance,
+        prefer_tflite_model=own.prefer_tflite_model,
+    )
+    others = (Preprocessing, Sequences)
+    is_full = own.inference_precision in {"", "f32"}
+    return is_full and own == plain and all(options.of(each) == each() for each in others)
+
+
+def _random(file: Path) -> str:
+    """Name an operator of ONNX that gives random numbers; OpenVINO reads none of TFLite."""
+    if file.suffix != ONNX:
+        return ""
+    try:
+        return min((node.kind for node in nodes(file) if node.kind in RANDOM), default="")
+    except (OSError, ValueError):
+        return ""  # no model: OpenVINO says what is wrong
+
+
+def _stamp(file: Path) -> tuple[int, int]:
+    """Give size and time of modification: a file that was replaced has others."""
+    found = file.stat()
+    return found.st_size, found.st_mtime_ns
+
+
+def _size(directory: Path) -> int:
+    return sum(each.stat().st_size for each in directory.iterdir() if each.is_file())

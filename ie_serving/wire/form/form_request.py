@@ -1,0 +1,115 @@
+"""Reads forms as the body of a Predict: files for inputs of images or strings, JSON for others.
+
+A file's field is named by its input; with one input any name does. Files of one input are a batch,
+in their order. `signature_name` is a field, too, as it is a key in JSON. The reply is that of
+`instances`: a list with an entry for each row; `out_filter` selects outputs, and `out_mime_type`
+another form (`reply.py`).
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from ie_serving.core.values.errors import InvalidRequest
+from ie_serving.core.values.tensors import Array, DataType, Signature, TensorSpec, strings
+from ie_serving.wire.form.form_reply import MIME, Form, form_of
+from ie_serving.wire.form.multipart import FormField, parts_of
+from ie_serving.wire.json.document import SIGNATURE_NAME
+from ie_serving.wire.json.open_inputs import open_specs
+from ie_serving.wire.json.rapidjson.document import parse_document
+from ie_serving.wire.json.request import Format
+from ie_serving.wire.json.tensor import decode_tensor
+
+FILTER: Final = "out_filter"
+FIELDS: Final = (SIGNATURE_NAME, FILTER, MIME)
+"""Fields that are no inputs, unless they are files."""
+
+
+class FormBody:
+    """The body of a Predict that is a form, its inputs not yet decoded.
+
+    Attributes:
+        signature_name: the requested signature; empty for `serving_default`.
+        outputs: names of the requested outputs; empty for all.
+        media_type: of the reply; empty for JSON.
+    """
+
+    __slots__ = ("_form", "_parts", "media_type", "outputs", "signature_name")
+
+    def __init__(self, parts: Sequence[FormField]) -> None:
+        # Inputs may have these names, too; a file is never one of these fields.
+        self._parts = [part for part in parts if part.is_file or part.name not in FIELDS]
+        texts = {name: _texts(parts, name) for name in FIELDS}
+        self.signature_name = ",".join(texts[SIGNATURE_NAME][:1])
+        names = (name.strip() for text in texts[FILTER] for name in text.split(","))
+        self.outputs = tuple(name for name in names if name)
+        mime_type = ",".join(texts[MIME][:1]).strip()
+        self._form = form_of(mime_type)
+        self.media_type = mime_type if self._form is Form.RAW else ""
+
+    def decode(self, signature: Signature) -> tuple[dict[str, Array], Format | Form]:
+        """Decode all inputs; see `PredictBody.decode`.
+
+        Raises:
+            InvalidRequest: a field that is no input, a file for numbers, or invalid JSON.
+        """
+        fields: dict[str, list[FormField]] = {}
+        for part in self._parts:
+            name = part.name if signature.takes_any else _input_of(part, signature.inputs)
+            fields.setdefault(name, []).append(part)
+        specs = _open_specs(fields, signature) if signature.takes_any else signature.inputs
+        arrays = {name: _decoded(specs[name], parts) for name, parts in fields.items()}
+        return arrays, Format.ROW if self._form is Form.JSON else self._form
+
+    def decode_at_once(self, _: Signature) -> None:
+        """Never do so: files are seldom small."""
+
+
+def parse_form(body: bytes, content_type: bytes) -> FormBody:
+    """Find the fields of a form.
+
+    Raises:
+        InvalidRequest: it is none.
+    """
+    return FormBody(parts_of(body, content_type))
+
+
+def _texts(parts: Sequence[FormField], name: str) -> list[str]:
+    found = (part.data for part in parts if part.name == name and not part.is_file)
+    return [str(data, "utf-8", "replace") for data in found]
+
+
+def _input_of(part: FormField, inputs: Mapping[str, TensorSpec]) -> str:
+    if part.name in inputs:
+        return part.name
+    if len(inputs) == 1 and part.is_file:
+        return next(iter(inputs))
+    known = ", ".join(sorted(inputs))
+    raise InvalidRequest(f'the form has a field "{part.name}"; the inputs are {known}')
+
+
+def _open_specs(
+    fields: Mapping[str, Sequence[FormField]], signature: Signature
+) -> Mapping[str, TensorSpec]:
+    """Give specs to undeclared fields: files are strings."""
+    texts = {
+        name: parse_document(bytes(parts[0].data))
+        for name, parts in fields.items()
+        if not parts[0].is_file
+    }
+    told = open_specs(texts, signature.behind) if texts else {}
+    return {n: told.get(n) or TensorSpec(n, DataType.STRING, None, "") for n in fields}
+
+
+def _decoded(spec: TensorSpec, parts: Sequence[FormField]) -> Array:
+    takes_bytes = spec.dtype is DataType.STRING or spec.image is not None
+    # An input of images takes numbers as well, as JSON; only a file name tells the two apart.
+    if takes_bytes and (parts[0].is_file or spec.dtype is DataType.STRING):
+        return strings([bytes(part.data) for part in parts])
+    if parts[0].is_file:
+        raise InvalidRequest(
+            f"input {spec} takes numbers, and no images: send them as JSON, in a field without a"
+            " file name"
+        )
+    if len(parts) > 1:
+        raise InvalidRequest(f'the form has {len(parts)} fields "{spec.name}"; send one of JSON')
+    return decode_tensor(parse_document(bytes(parts[0].data)), spec.dtype)

@@ -1,0 +1,75 @@
+"""Files as requests: what each kind becomes, and what is refused before anybody is asked."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ie_serving.commands.remote.failures import Misused
+from ie_serving.commands.remote.given_inputs import read
+
+
+def body_of(tmp_path: Path, name: str, content: str | bytes, field: str = "", **more: str) -> Any:
+    file = tmp_path / name
+    file.write_bytes(content if isinstance(content, bytes) else content.encode())
+    given = read(str(file), None, field, more.get("signature", ""))
+    assert given.body is not None
+    return json.loads(given.body)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "field", "instances"),
+    [
+        ("a.csv", "1,2.5\n3,-4e3\n", "", [[1, 2.5], [3, -4000.0]]),
+        ("a.csv", "\ufeff1,2\r\n\r\n3,4\r\n", "x", [{"x": [1, 2]}, {"x": [3, 4]}]),
+        ("a.csv", 'age,name\n3,"a, b"\n', "", [{"age": 3, "name": "a, b"}]),
+        ("a.csv", "a,b\n1,2\n", "x", [{"x": [1, 2]}]),
+        ("a.csv", "1;2\n3;4\n", "", [[1, 2], [3, 4]]),
+        ("a.tsv", "1\t2\n", "", [[1, 2]]),
+        ("a.PNG", b"\x89PNG", "", [{"b64": "iVBORw=="}]),
+        ("a.jpg", b"\xff\xd8", "image", [{"image": {"b64": "/9g="}}]),
+    ],
+)
+def test_tables_and_images_become_rows(
+    tmp_path: Path, name: str, content: str | bytes, field: str, instances: Any
+) -> None:
+    assert body_of(tmp_path, name, content, field) == {"instances": instances}
+
+
+def test_json_is_sent_as_it_is_unless_it_lacks_the_signature(tmp_path: Path) -> None:
+    file = tmp_path / "a.json"
+    file.write_bytes(b' {"inputs":  [NaN]} ')
+    assert read(str(file), None, "", "").body == b' {"inputs":  [NaN]} '
+    assert body_of(tmp_path, "b.json", '{"inputs": 1}', signature="s") == {
+        "signature_name": "s",
+        "inputs": 1,
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "field", "text"),
+    [
+        ("a.csv", "1,2\n3\n", "", "row 2 has 1 columns, and the first 2"),
+        ("a.csv", "", "", "has no rows"),
+        ("a.csv", "a,b\n", "", "no row below it"),
+        ("a.csv", b"\xff\xfe1", "", "no table that can be read"),
+        ("a.txt", "1", "", "say it by --format"),
+        ("a.npy", "no array", "", "of plain arrays"),
+        ("a.npz", "no array", "", "of plain arrays"),
+        ("a.json", "{}", "x", "JSON names its inputs itself"),
+    ],
+)
+def test_what_cannot_be_used_is_refused(
+    tmp_path: Path, name: str, content: str | bytes, field: str, text: str
+) -> None:
+    with pytest.raises(Misused, match=text):
+        body_of(tmp_path, name, content, field)
+
+
+def test_python_objects_in_an_array_are_not_loaded(tmp_path: Path) -> None:
+    file = tmp_path / "a.npy"
+    np.save(file, np.array([{"a": 1}]), allow_pickle=True)
+    with pytest.raises(Misused, match="of plain arrays"):
+        read(str(file), None, "", "")

@@ -1,0 +1,40 @@
+"""What several workers cannot serve as one server is refused before anything starts."""
+
+from dataclasses import replace
+
+import pytest
+
+from ie_serving.config.schema.contradictions import check, check_models
+from ie_serving.config.settings import ServerSettings, Settings
+from ie_serving.core.values.errors import ConfigError
+from ie_serving.engines.base import EngineOptions
+from ie_serving.engines.sequences import Sequences
+from ie_serving.models.configuration import ModelConfig
+
+STATEFUL = ModelConfig(
+    name="m", base_path="/m", engine=EngineOptions(own=(Sequences(stateful=True),))
+)
+TWO = ServerSettings(workers=2)
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        (Settings(server=TWO, models=(STATEFUL,)), "model m is stateful"),
+        (Settings(server=replace(TWO, grpc_transport="grpcio"), models=()), "grpcio accepts"),
+        (
+            Settings(server=replace(TWO, max_connections_per_address=9), models=()),
+            "connections of an address",
+        ),
+    ],
+)
+def test_what_one_process_alone_can_keep_is_refused(settings: Settings, said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        check(settings)
+    check(replace(settings, server=replace(settings.server, workers=1)))
+
+
+def test_a_reload_to_a_stateful_model_is_refused() -> None:
+    with pytest.raises(ConfigError, match="model m is stateful"):
+        check_models(TWO, [STATEFUL])
+    check_models(ServerSettings(), [STATEFUL])

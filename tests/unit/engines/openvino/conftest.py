@@ -1,0 +1,22 @@
+"""Models of these tests are compiled for one thread, as the server chooses for nearly all."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from ie_serving.engines.openvino.compiling import threads_choice
+from ie_serving.engines.run import probe
+
+
+@pytest.fixture(autouse=True, scope="module")
+def one_thread_is_chosen() -> Iterator[None]:
+    """Infer twice instead of up to a hundred times, and take one thread below 0.3 s.
+
+    The rest of the choice is as ever. `compiling`, where the choice is tested, measures.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(threads_choice, "REQUEST_S", 1.0)
+        patch.setattr(probe, "MOST_REPEATS", 1)
+        patch.setattr(probe, "REPEATS", 1)
+        patch.setattr(probe, "DOUBTFUL_S", 0.0)
+        yield

@@ -1,0 +1,420 @@
+"""Which engine serves a model of ONNX, after what was found."""
+
+import asyncio
+import re
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from io import StringIO
+from pathlib import Path
+from threading import Event
+from typing import Any
+
+import numpy as np
+import pytest
+from onnx import TensorProto, helper, save_model
+
+from ie_serving.core.values.errors import InvalidTensor, LoadFailed
+from ie_serving.core.values.tensors import SERVING_DEFAULT, Array
+from ie_serving.engines.base import CompiledModel, EngineOptions
+from ie_serving.engines.generated import GeneratedRequest, ValueKind
+from ie_serving.engines.onnxruntime.driver import OnnxRuntimeEngine
+from ie_serving.engines.openvino.compiling.openvino_engine import OpenVinoEngine
+from ie_serving.engines.openvino.options import OpenVinoOptions
+from ie_serving.engines.run.program import CompiledPrograms
+from ie_serving.engines.verification import child, references
+from ie_serving.engines.verification import verified_engine as module
+from ie_serving.engines.verification.comparison import Answers, Tensors
+from ie_serving.engines.verification.handing_over import LARGE
+from ie_serving.engines.verification.kept import Verdicts
+from ie_serving.engines.verification.verdict import ComparisonTask, Findings
+from ie_serving.engines.verification.verified_engine import VerifiedEngine
+from ie_serving.engines.verification.verifier import Verifier
+from tests.unit.engines.openvino.models import add_one
+
+RELEASE = "onnxruntime 1.0"
+AGREES = Findings(RELEASE, asked=9)
+DIFFERS = Findings(RELEASE, asked=9, differs={ValueKind.FINITE: "halves: y is 1, not 2"})
+
+
+@dataclass
+class Found:
+    """Gives what a test says was found."""
+
+    findings_: Findings | Answers
+    asked: list[EngineOptions] = field(default_factory=list)
+    large: list[bool] = field(default_factory=list)
+
+    def findings(
+        self, file: Path, options: EngineOptions, *, large: bool = False
+    ) -> Findings | Answers:
+        self.asked.append(options)
+        self.large.append(large)
+        return self.findings_
+
+
+def write(directory: Path, operator: str = "Relu", domain: str = "") -> Path:
+    """Write y = operator(x)."""
+    directory.mkdir(exist_ok=True)
+    node = helper.make_node(operator, ["x"], ["y"], domain=domain)
+    ends = [helper.make_tensor_value_info(n, TensorProto.FLOAT, ["n"]) for n in "xy"]
+    graph = helper.make_graph([node], "g", ends[:1], ends[1:])
+    opsets = [helper.make_opsetid("", 17), *([helper.make_opsetid(domain, 1)] if domain else [])]
+    save_model(helper.make_model(graph, opset_imports=opsets, ir_version=9), directory / "m.onnx")
+    return directory
+
+
+def load(directory: Path, found: Findings | Answers, **options: Any) -> CompiledModel:
+    verified = VerifiedEngine(OpenVinoEngine(), OnnxRuntimeEngine(), Found(found))
+    return verified.compile(directory, EngineOptions(**options))
+
+
+def runs_on(model: CompiledModel) -> str:
+    return model.signatures[SERVING_DEFAULT].runs_on
+
+
+def ask(model: CompiledModel, *values: float) -> list[float]:
+    signature = model.signatures[SERVING_DEFAULT]
+
+    def read(outputs: Mapping[str, Array]) -> list[float]:
+        return [float(value) for value in outputs["y"]]
+
+    return asyncio.run(model.infer(signature, {"x": np.array(values, np.float32)}, read))
+
+
+@pytest.mark.parametrize(
+    ("found", "told"),
+    [
+        pytest.param(AGREES, "OpenVINO; compared with onnxruntime 1.0 on 9 requests", id="alike"),
+        pytest.param(
+            Findings(why_not="it took longer"), "OpenVINO; not compared: it took longer", id="not"
+        ),
+        pytest.param(
+            DIFFERS,
+            "onnxruntime, since OpenVINO and onnxruntime 1.0 differ: halves: y is 1, not 2",
+            id="finite values differ",
+        ),
+        pytest.param(
+            Findings(RELEASE, asked=1, crashed={ValueKind.FINITE: "OpenVINO ended its process"}),
+            "onnxruntime, since OpenVINO and onnxruntime 1.0 differ: OpenVINO ended its process",
+            id="OpenVINO crashed",
+        ),
+        pytest.param(
+            Findings(RELEASE, asked=1, crashed={ValueKind.FINITE: "onnxruntime ended its process"}),
+            "OpenVINO; compared with onnxruntime 1.0 on 1 requests",
+            id="the reference crashed",
+        ),
+        pytest.param(
+            Findings(RELEASE, refused="ones: no"),
+            "onnxruntime, since OpenVINO and onnxruntime 1.0 differ: ones: no",
+            id="OpenVINO refuses all",
+        ),
+        pytest.param(
+            Findings(RELEASE, asked=1, refused="ones: no"),
+            "OpenVINO; compared with onnxruntime 1.0 on 1 requests",
+            id="OpenVINO refuses some",
+        ),
+    ],
+)
+def test_which_engine_serves(tmp_path: Path, found: Findings, told: str) -> None:
+    assert runs_on(load(write(tmp_path), found)) == told
+
+
+def test_what_openvino_lacks_the_reference_serves(tmp_path: Path) -> None:
+    model = load(write(tmp_path, "SampleOp", "com.microsoft"), AGREES)
+    assert runs_on(model).startswith("onnxruntime, since ")
+    assert ask(model, 0.0) == [0.0]
+
+
+def test_a_driver_that_is_named_is_meant(tmp_path: Path) -> None:
+    with pytest.raises(LoadFailed, match="y is 1, not 2; driver auto lets onnxruntime serve it"):
+        load(write(tmp_path), DIFFERS, driver="openvino")
+
+
+def test_without_the_library_its_extra_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(references, "find_spec", lambda name: None)
+    assert runs_on(load(write(tmp_path), DIFFERS)) == (
+        "OpenVINO; not compared: onnxruntime is not installed"
+    )
+    with pytest.raises(LoadFailed, match=re.escape("pip install 'ie_serving[onnxruntime]'")):
+        load(write(tmp_path, "SampleOp", "com.microsoft"), AGREES)
+
+
+def test_off_compares_nothing(tmp_path: Path) -> None:
+    assert runs_on(load(write(tmp_path), DIFFERS, verify="off")) == "OpenVINO"
+
+
+def test_require_serves_nothing_that_was_not_compared(tmp_path: Path) -> None:
+    with pytest.raises(LoadFailed, match="not compared: it took longer"):
+        load(write(tmp_path / "onnx"), Findings(why_not="it took longer"), verify="require")
+    with pytest.raises(LoadFailed, match="no second engine to compare this format with"):
+        load(add_one(tmp_path / "ir"), AGREES, verify="require")
+
+
+def test_what_gives_other_numbers_each_time_is_not_compared(tmp_path: Path) -> None:
+    model = load(write(tmp_path, "RandomNormalLike"), DIFFERS)
+    assert runs_on(model) == (
+        "OpenVINO; not compared: RandomNormalLike gives other numbers each time"
+    )
+
+
+def test_a_model_that_is_too_large_is_not_compared(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "MOST_BYTES", 10)
+    assert "not compared: the model is larger than" in runs_on(load(write(tmp_path), DIFFERS))
+
+
+def test_shapes_of_the_configuration_are_left_out_of_the_comparison(tmp_path: Path) -> None:
+    found = Found(AGREES)
+    verified = VerifiedEngine(OpenVinoEngine(), OnnxRuntimeEngine(), found)
+    options = EngineOptions(own=(OpenVinoOptions(batch_size=4),))
+    assert verified.compile(write(tmp_path), options).signatures[SERVING_DEFAULT].inputs[
+        "x"
+    ].shape == (4,)
+    assert found.asked[0].of(OpenVinoOptions).batch_size is None
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        pytest.param(OpenVinoOptions(target_device="GPU.7"), id="a device that is not there"),
+        pytest.param(OpenVinoOptions(plugin_config={"NO_SUCH": "1"}), id="an unknown property"),
+    ],
+)
+def test_a_setting_that_is_wrong_fails_the_version(
+    tmp_path: Path, options: OpenVinoOptions
+) -> None:
+    with pytest.raises(LoadFailed):
+        load(write(tmp_path), AGREES, own=(options,))
+
+
+def test_renamed_tensors_stay_with_openvino(tmp_path: Path) -> None:
+    directory = write(tmp_path)
+    (directory / "mapping_config.json").write_text('{"inputs": {"x": "pixels"}}')
+    model = load(directory, DIFFERS)
+    assert runs_on(model) == "OpenVINO"
+    assert list(model.signatures[SERVING_DEFAULT].inputs) == ["pixels"]
+
+
+def test_a_file_that_was_replaced_is_not_read_later(tmp_path: Path) -> None:
+    model = load(write(tmp_path), Findings(RELEASE, asked=3, differs={ValueKind.NAN: "NaN"}))
+    write(tmp_path, "Sqrt")
+    with pytest.raises(InvalidTensor, match="have changed since it was loaded"):
+        ask(model, np.nan)
+
+
+@pytest.mark.parametrize("odd", [np.nan, np.inf])
+def test_requests_with_odd_values_are_handed_over(tmp_path: Path, odd: float) -> None:
+    kinds = {ValueKind.NAN: "NaN", ValueKind.INFINITE: "inf"}
+    model = load(write(tmp_path), Findings(RELEASE, asked=3, differs=kinds))
+    assert ask(model, 1, -1) == [1, 0]
+    np.testing.assert_array_equal(ask(model, 1, odd, -1), [1, odd, 0])
+    np.testing.assert_array_equal(ask(model, odd), [odd])
+    model.close()
+
+
+def test_large_inputs_are_looked_at_too(tmp_path: Path) -> None:
+    model = load(write(tmp_path), Findings(RELEASE, asked=3, differs={ValueKind.NAN: "NaN"}))
+    values = [1.0] * (LARGE + 1)
+    assert ask(model, *values) == values
+    np.testing.assert_array_equal(ask(model, *values, np.nan), [*values, np.nan])
+
+
+def test_what_openvino_compiled_is_closed_once_where_another_engine_serves(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    closed: list[object] = []
+
+    def close(model: CompiledPrograms) -> None:
+        closed.append(model)
+
+    monkeypatch.setattr(CompiledPrograms, "close", close)
+    with pytest.raises(LoadFailed):
+        load(write(tmp_path), DIFFERS, driver="openvino")
+    assert len(closed) == 1
+
+
+def test_no_request_divides_the_least_integer_by_onnxruntime(tmp_path: Path) -> None:
+    """Divided by -1 it ended the process."""
+    node = helper.make_node("Div", ["x", "x"], ["y"])
+    ends = [helper.make_tensor_value_info(n, TensorProto.INT64, ["n"]) for n in "xy"]
+    graph = helper.make_graph([node], "g", ends[:1], ends[1:])
+    opsets = [helper.make_opsetid("", 17)]
+    save_model(helper.make_model(graph, opset_imports=opsets, ir_version=9), tmp_path / "m.onnx")
+    model = load(tmp_path, DIFFERS)
+    signature = model.signatures[SERVING_DEFAULT]
+    least = np.array([np.iinfo(np.int64).min])
+    with pytest.raises(InvalidTensor, match="does not divide the least integer: send others"):
+        asyncio.run(model.infer(signature, {"x": least}, dict))
+    answer = asyncio.run(model.infer(signature, {"x": least + 1}, lambda found: int(found["y"][0])))
+    assert answer == 1
+
+
+def test_what_the_reference_cannot_answer_is_refused(tmp_path: Path) -> None:
+    crashed = {ValueKind.NAN: "onnxruntime ended its process"}
+    model = load(write(tmp_path), Findings(RELEASE, asked=3, crashed=crashed))
+    assert ask(model, 1) == [1]
+    assert ask(model, np.inf) == [np.inf]
+    with pytest.raises(InvalidTensor, match=r'input "x": .* with NaN wrongly .*: send others'):
+        ask(model, np.nan)
+
+
+@pytest.mark.parametrize(
+    ("operator", "kinds"),
+    [
+        ("ThresholdedRelu", {ValueKind.NAN, ValueKind.INFINITE}),
+        ("Relu", {ValueKind.NAN}),
+        ("Identity", set()),
+        ("Sqrt", set()),
+    ],
+)
+def test_the_real_comparison(tmp_path: Path, operator: str, kinds: set[ValueKind]) -> None:
+    """OpenVINO's ReLU of NaN is 0."""
+    verifier = Verifier()
+    found = verifier.findings(write(tmp_path, operator) / "m.onnx", EngineOptions())
+    verifier.close()
+    assert isinstance(found, Findings)
+    assert found.reference.startswith("onnxruntime ")
+    assert found.asked > 5
+    assert set(found.differs) == kinds
+
+
+def test_a_large_model_is_compiled_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The compiled model of the server answers the request that onnxruntime was asked."""
+    monkeypatch.setattr(module, "LARGE_BYTES", 1)
+    verifier = Verifier()
+    verified = VerifiedEngine(OpenVinoEngine(), OnnxRuntimeEngine(), verifier)
+    model = verified.compile(write(tmp_path), EngineOptions())
+    verifier.close()
+    assert re.fullmatch(r"OpenVINO; compared with onnxruntime \S+ on \d+ requests", runs_on(model))
+
+
+@pytest.mark.parametrize(("expected", "served"), [(2.0, "onnxruntime"), (1.0, "OpenVINO")])
+def test_a_large_model_that_differs_is_not_served(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, expected: float, served: str
+) -> None:
+    monkeypatch.setattr(module, "LARGE_BYTES", 1)
+    ones = np.ones(3, np.float32)
+    request = GeneratedRequest(ValueKind.FINITE, "ones", {"x": ones})
+    tensors = Tensors(frozenset("x"), frozenset("y"))
+    answers = Answers(RELEASE, tensors, [(request, {"y": ones * expected})])
+    assert runs_on(load(write(tmp_path), answers)).startswith(served)
+
+
+@pytest.mark.parametrize(("most_s", "asked"), [(0.0, 1), (60.0, 3)])
+def test_a_large_model_is_asked_once_and_more_while_there_is_time(
+    tmp_path: Path, most_s: float, asked: int
+) -> None:
+    ones = np.ones(3, np.float32)
+    request = GeneratedRequest(ValueKind.FINITE, "ones", {"x": ones})
+    answers = Answers(
+        RELEASE, Tensors(frozenset("x"), frozenset("y")), [(request, {"y": ones})] * 3
+    )
+    model = OpenVinoEngine().compile(write(tmp_path), EngineOptions())
+    assert answers.compared_with(model, most_s).asked == asked
+    model.close()
+
+
+@pytest.mark.parametrize(("share", "labels"), [(0.0, 1), (1e6, 4)])
+def test_of_a_large_model_finite_values_alone_are_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, share: float, labels: int
+) -> None:
+    monkeypatch.setattr(child, "MORE_SHARE", share)
+    monkeypatch.setattr(child, "MOST_SIZES", 1)
+    file = write(tmp_path) / "m.onnx"
+    task = ComparisonTask(
+        file, EngineOptions(), large=True, limit_s=9, scratch=tmp_path / "scratch"
+    )
+    found, _ = child.compare(task, child._Steps(StringIO(), frozenset()))
+    assert isinstance(found, Answers)
+    assert {request.kind for request, _ in found.answered} == {ValueKind.FINITE}
+    assert len({request.label for request, _ in found.answered}) == labels
+
+
+def test_shapes_of_the_configuration_are_compared_in_the_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "LARGE_BYTES", 1)
+    found = Found(AGREES)
+    verified = VerifiedEngine(OpenVinoEngine(), OnnxRuntimeEngine(), found)
+    verified.compile(write(tmp_path), EngineOptions(own=(OpenVinoOptions(batch_size=4),)))
+    assert found.large == [False]
+
+
+def test_a_verdict_is_kept_until_the_file_changes(tmp_path: Path) -> None:
+    found = Found(AGREES)
+    verified = VerifiedEngine(OpenVinoEngine(), OnnxRuntimeEngine(), found)
+    options = EngineOptions(cache_dir=tmp_path / "cache")
+    directory = write(tmp_path / "model")
+    told = [runs_on(verified.compile(directory, options)) for _ in range(3)]
+    assert len(found.asked) == 1
+    assert set(told) == {"OpenVINO; compared with onnxruntime 1.0 on 9 requests"}
+    write(directory, "Sqrt")
+    verified.compile(directory, options)
+    assert len(found.asked) == 2
+
+
+def test_a_verdict_that_is_damaged_is_made_again(tmp_path: Path) -> None:
+    kept = Findings(
+        RELEASE, asked=3, differs={ValueKind.NAN: "y is 1"}, crashed={ValueKind.EMPTY: "it"}
+    )
+    file, options = write(tmp_path / "model") / "m.onnx", EngineOptions()
+    assert Verdicts(tmp_path, file, options, "onnxruntime").found(lambda: kept) == kept
+    assert Verdicts(tmp_path, file, options, "onnxruntime").found(lambda: AGREES) == kept
+    (path,) = (tmp_path / "verdicts").glob("*.json")
+    path.write_text(path.read_text().replace("y is 1", "y is 2"))
+    assert Verdicts(tmp_path, file, options, "onnxruntime").found(lambda: AGREES) == AGREES
+
+
+def test_what_was_not_compared_is_not_kept(tmp_path: Path) -> None:
+    file, options = write(tmp_path / "model") / "m.onnx", EngineOptions()
+    failed = Findings(why_not="it took longer")
+    assert Verdicts(tmp_path, file, options, "onnxruntime").found(lambda: failed) == failed
+    assert Verdicts(tmp_path, file, options, "onnxruntime").found(lambda: AGREES) == AGREES
+
+
+def test_workers_wait_for_the_one_that_compares(tmp_path: Path) -> None:
+    file, options = write(tmp_path / "model") / "m.onnx", EngineOptions()
+    begun, goes_on = Event(), Event()
+
+    def compare() -> Findings:
+        begun.set()
+        assert goes_on.wait(10)
+        return AGREES
+
+    with ThreadPoolExecutor(2) as workers:
+        first = workers.submit(Verdicts(tmp_path, file, options, "onnxruntime").found, compare)
+        assert begun.wait(10)
+        second = workers.submit(
+            Verdicts(tmp_path, file, options, "onnxruntime").found, lambda: DIFFERS
+        )
+        goes_on.set()
+        assert first.result() == second.result() == AGREES
+
+
+def test_what_could_not_be_compared_is_a_warning(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    load(write(tmp_path), Findings(why_not="onnxruntime does not take the file: so"))
+    (record,) = (r for r in caplog.records if "engines not compared" in r.getMessage())
+    assert record.levelname == "WARNING"
+    assert "onnxruntime does not take the file: so" in record.getMessage()
+
+
+@pytest.mark.parametrize(
+    ("found", "result"),
+    [
+        (AGREES, "alike"),
+        (DIFFERS, "other_engine"),
+        (Findings(RELEASE, asked=3, differs={ValueKind.NAN: "NaN"}), "handed_over"),
+        (Findings(why_not="so"), "not_compared"),
+    ],
+)
+def test_the_result_is_part_of_the_signatures(tmp_path: Path, found: Findings, result: str) -> None:
+    evidence = load(write(tmp_path), found).signatures[SERVING_DEFAULT].evidence
+    assert evidence is not None
+    assert evidence.result == result
+    assert load(write(tmp_path), found, verify="off").signatures[SERVING_DEFAULT].evidence is None

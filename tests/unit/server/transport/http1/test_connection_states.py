@@ -1,0 +1,87 @@
+"""Every event in every state: where it leads, or that it is refused and changes nothing."""
+
+import enum
+from collections.abc import Mapping
+
+import pytest
+
+from ie_serving.server.transport.http1.connection_states import (
+    BODY,
+    READER,
+    WRITER,
+    Body,
+    BodyEvent,
+    IllegalMoveError,
+    Read,
+    Reader,
+    Write,
+    Writer,
+    after,
+)
+
+# A line for each state, a column for each event; a dot where the event is refused.
+READER_MOVES = """
+             HEAD_BEGINS  SMALL      LARGE      GROWN      END   LAST_END  FAULT   CLOSE
+IDLE         HEAD         .          .          .          .     .         CLOSED  CLOSED
+HEAD         HEAD         GATHERING  STREAMING  .          .     .         CLOSED  CLOSED
+GATHERING    .            .          .          STREAMING  IDLE  CLOSED    CLOSED  CLOSED
+STREAMING    .            .          .          .          IDLE  CLOSED    CLOSED  CLOSED
+CLOSED       .            .          .          .          .     .         .       CLOSED
+"""
+WRITER_MOVES = """
+             CONTINUE  REPLY   LAST_REPLY  REFUSAL  SWITCH    FILLED  EMPTIED  INPUT_CLOSED  CLOSE
+OPEN         OPEN      OPEN    LAST        CLOSED   SWITCHED  FULL    OPEN     ENDING        CLOSED
+FULL         FULL      FULL    LAST        CLOSED   SWITCHED  FULL    OPEN     .             CLOSED
+ENDING       .         ENDING  LAST        CLOSED   LAST      ENDING  ENDING   .             CLOSED
+SWITCHED     .         .       .           .        .         .       .        .             CLOSED
+LAST         .         .       .           .        .         LAST    LAST     .             CLOSED
+CLOSED       .         .       .           .        .         CLOSED  CLOSED   .             CLOSED
+"""
+BODY_MOVES = """
+             ASKED_FOR  END    BREAK
+HELD_BACK    COMING     WHOLE  BROKEN
+COMING       .          WHOLE  BROKEN
+WHOLE        .          .      .
+BROKEN       .          .      .
+"""
+
+Moves = dict[tuple[str, str], str]
+
+
+def moves(text: str) -> Moves:
+    head, *lines = (line.split() for line in text.strip().splitlines())
+    return {
+        (state, event): target
+        for state, *targets in lines
+        for event, target in zip(head, targets, strict=True)
+    }
+
+
+@pytest.mark.parametrize(
+    ("table", "states", "events", "text"),
+    [
+        pytest.param(READER, Reader, Read, READER_MOVES, id="reader"),
+        pytest.param(WRITER, Writer, Write, WRITER_MOVES, id="writer"),
+        pytest.param(BODY, Body, BodyEvent, BODY_MOVES, id="body"),
+    ],
+)
+def test_every_event_in_every_state(
+    table: Mapping[enum.Enum, Mapping[enum.Enum, enum.Enum]],
+    states: type[enum.Enum],
+    events: type[enum.Enum],
+    text: str,
+) -> None:
+    expected = moves(text)
+    assert set(expected) == {(state.name, event.name) for state in states for event in events}
+    for state in states:
+        for event in events:
+            if expected[state.name, event.name] == ".":
+                with pytest.raises(IllegalMoveError, match=event.value):
+                    after(table, state, event)
+            else:
+                assert after(table, state, event).name == expected[state.name, event.name]
+
+
+@pytest.mark.parametrize("kind", [Reader, Read, Writer, Write, Body, BodyEvent])
+def test_each_state_and_event_says_what_it_means(kind: type[enum.Enum]) -> None:
+    assert len({member.value for member in kind}) == len(kind)

@@ -1,0 +1,108 @@
+"""Every event in every state: what follows, and what is illegal."""
+
+import enum
+from collections.abc import Mapping
+
+import pytest
+
+from ie_serving.server.transport.http2.stream_states import (
+    LIFE,
+    STREAM,
+    WRITER,
+    Flow,
+    Life,
+    LifeEvent,
+    StreamEvent,
+    StreamState,
+    Writing,
+)
+
+Table = Mapping[enum.IntEnum, Mapping[enum.IntEnum, enum.IntEnum]]
+
+
+def printed(table: Table) -> list[str]:
+    return [
+        f"{state.name} {event.name} {after.name}"
+        for state, row in table.items()
+        for event, after in row.items()
+        if after is not state
+    ]
+
+
+def test_a_stream() -> None:
+    """RFC 9113 section 5.1, figure 2, without reserved states."""
+    assert printed(STREAM) == [  # type: ignore[arg-type]  # enums of its own
+        "IDLE BEGIN OPEN",
+        "OPEN END_RECEIVED HALF_CLOSED_REMOTE",
+        "OPEN END_SENT HALF_CLOSED_LOCAL",
+        "OPEN RESET_RECEIVED ENDED",
+        "OPEN RESET_SENT RESET",
+        "HALF_CLOSED_REMOTE END_SENT ENDED",
+        "HALF_CLOSED_REMOTE RESET_RECEIVED ENDED",
+        "HALF_CLOSED_REMOTE RESET_SENT ENDED",
+        "HALF_CLOSED_LOCAL END_RECEIVED ENDED",
+        "HALF_CLOSED_LOCAL RESET_RECEIVED ENDED",
+        "HALF_CLOSED_LOCAL RESET_SENT RESET",
+        "RESET END_RECEIVED ENDED",
+        "RESET RESET_RECEIVED ENDED",
+    ]
+
+
+def test_a_connection() -> None:
+    assert printed(LIFE) == [  # type: ignore[arg-type]
+        "PREFACE PREFACE_READ OPEN",
+        "PREFACE DRAIN CLOSED",
+        "PREFACE DONE CLOSED",
+        "PREFACE FAULT FAILED",
+        "PREFACE LOST CLOSED",
+        "OPEN DRAIN DRAINING",
+        "OPEN DONE CLOSED",
+        "OPEN FAULT FAILED",
+        "OPEN LOST CLOSED",
+        "DRAINING GOAWAY_KNOWN CLOSING",
+        "DRAINING DONE CLOSED",
+        "DRAINING FAULT FAILED",
+        "DRAINING LOST CLOSED",
+        "CLOSING DONE CLOSED",
+        "CLOSING FAULT FAILED",
+        "CLOSING LOST CLOSED",
+        "FAILED LOST CLOSED",
+    ]
+
+
+def test_a_writer() -> None:
+    assert printed(WRITER) == [  # type: ignore[arg-type]
+        "THIS_TURN READING GATHERING",
+        "THIS_TURN PAUSE PAUSED",
+        "THIS_TURN LOST OVER",
+        "GATHERING READ THIS_TURN",
+        "GATHERING PAUSE PAUSED",
+        "GATHERING LOST OVER",
+        "PAUSED RESUME THIS_TURN",
+        "PAUSED LOST OVER",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("table", "states", "events"),
+    [(STREAM, StreamState, StreamEvent), (LIFE, Life, LifeEvent), (WRITER, Writing, Flow)],
+    ids=["stream", "connection", "writer"],
+)
+def test_each_table_names_every_state_and_no_event_of_another(
+    table: Table, states: type[enum.IntEnum], events: type[enum.IntEnum]
+) -> None:
+    assert list(table) == list(states)
+    for row in table.values():
+        assert {type(event) for event in row} <= {events}
+        assert {type(after) for after in row.values()} <= {states}
+
+
+@pytest.mark.parametrize("event", Flow)
+def test_a_writer_takes_every_event_in_every_state(event: Flow) -> None:
+    """The socket's callbacks come whenever they come."""
+    assert all(event in WRITER[state] for state in Writing)
+
+
+@pytest.mark.parametrize("state", list(Life))
+def test_a_connection_may_be_lost_or_told_to_end_in_every_state(state: Life) -> None:
+    assert {LifeEvent.DRAIN, LifeEvent.DONE, LifeEvent.LOST} <= set(LIFE[state])

@@ -69,8 +69,8 @@ class LinkedModel:
             ServingError: it failed.
         """
         if ANSWERS in inputs:
-            found = await asyncio.gather(*(self.infer(each) for each in inputs[ANSWERS]))
-            return {ANSWERS: cast("Array", found)}
+            answers = await asyncio.gather(*(self.infer(each) for each in inputs[ANSWERS]))
+            return {ANSWERS: cast("Array", answers)}
         arrays = arrays_of(inputs, plain)
         if self.compiled is None:
             return arrays

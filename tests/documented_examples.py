@@ -30,6 +30,7 @@ PIPELINES = f"{UNIT}/config/files/test_pipelines.py"
 MEDIAPIPE = f"{UNIT}/config/files/test_mediapipe.py"
 NODES = f"{PYTHON}/test_ovms.py"
 GRAPHS = f"{FUNCTIONAL}/test_graphs.py"
+PYTHON_NODES = f"{FUNCTIONAL}/test_python_nodes.py"
 
 
 class Example(NamedTuple):
@@ -369,6 +370,14 @@ OPENVINO_MODEL_SERVER = (
     Example(63, "mediapipe_config_list: a Python node", f"{GRAPHS}::test_a_graph_of_mediapipe"),
     Example(63, "subconfig.json", f"{MEDIAPIPE}::test_models_of_the_graph_s_own_file"),
     Example(63, "other calculators", f"{MEDIAPIPE}::test_what_is_refused"),
+    Example(63, "a graph in model_config_list", f"{MEDIAPIPE}::test_a_graph_among_the_models"),
+    Example(63, "--model_path with a graph", f"{PYTHON_NODES}::test_a_directory_is_a_graph"),
+    Example(63, "Python nodes, quickstart", f"{PYTHON_NODES}::test_the_quickstart"),
+    Example(63, "access inputs via index", f"{PYTHON_NODES}::test_names_and_the_order_of_tags"),
+    Example(63, "custom types", f"{PYTHON_NODES}::test_a_node_gets_the_buffer_as_it_was_sent"),
+    Example(63, "incomplete inputs", f"{PYTHON_NODES}::test_incomplete_inputs"),
+    Example(63, "incomplete outputs", f"{PYTHON_NODES}::test_a_node_may_leave_out_outputs"),
+    Example(63, "generative mode", f"{PYTHON_NODES}::test_a_generator_answers_one_by_one"),
     Example(
         63,
         "OvmsPythonModel with execute",

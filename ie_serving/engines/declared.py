@@ -15,6 +15,8 @@ from ie_serving.engines.base import EngineOptions
 INPUTS, OUTPUTS = "inputs", "outputs"
 ANSWERS, LIBRARY = "answers", "library"
 """Word of `params` and its one value: outputs are those that the library's own `predict` gives."""
+ANY = "any"
+"""Dtype of untyped tensors, which only Python nodes of OpenVINO Model Server take and give."""
 JSON = "json"
 """Dtype of outputs that are strings of JSON for gRPC, and the values themselves for REST."""
 
@@ -51,7 +53,9 @@ def as_library(options: EngineOptions) -> bool:
     return given is not None
 
 
-def specs(options: EngineOptions, key: str, *, takes_json: bool = False) -> dict[str, TensorSpec]:
+def specs(
+    options: EngineOptions, key: str, *, takes_json: bool = False, takes_any: bool = False
+) -> dict[str, TensorSpec]:
     """Read the tensors that `params` declares under `key`; none where `key` is absent.
 
     Raises:
@@ -59,16 +63,20 @@ def specs(options: EngineOptions, key: str, *, takes_json: bool = False) -> dict
     """
     if key not in options.params:
         return {}
-    return tensors(options.params[key], f"params.{key}", takes_json=takes_json)
+    given = options.params[key]
+    return tensors(given, f"params.{key}", takes_json=takes_json, takes_any=takes_any)
 
 
-def tensors(given: object, place: str, *, takes_json: bool = False) -> dict[str, TensorSpec]:
+def tensors(
+    given: object, place: str, *, takes_json: bool = False, takes_any: bool = False
+) -> dict[str, TensorSpec]:
     """Read tensors by name, one at least.
 
     Args:
         given: an object of objects.
         place: for errors.
         takes_json: the dtype may be `json`: a value of any kind, of no rows or of one dimension.
+        takes_any: the dtype may be `any`, and such a tensor `"optional": true`.
 
     Raises:
         LoadFailed: naming the place and what was expected.
@@ -78,7 +86,17 @@ def tensors(given: object, place: str, *, takes_json: bool = False) -> dict[str,
     for name in given:
         if not isinstance(name, str) or not name:
             raise LoadFailed(f"{place}: {name!r} is no name: expected a text that is not empty")
-    return {name: _spec(name, each, f"{place}.{name}", takes_json) for name, each in given.items()}
+    return {
+        name: _untyped(name, each)
+        if takes_any and isinstance(each, Mapping) and each.get("dtype") == ANY
+        else _spec(name, each, f"{place}.{name}", takes_json)
+        for name, each in given.items()
+    }
+
+
+def _untyped(name: str, given: Mapping[str, object]) -> TensorSpec:
+    optional = given.get("optional") is True
+    return TensorSpec(name, DataType.STRING, None, f"{name}:0", untyped=True, optional=optional)
 
 
 def _spec(name: str, given: object, place: str, takes_json: bool) -> TensorSpec:

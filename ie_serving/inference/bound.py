@@ -113,7 +113,7 @@ class Bound(Generic[T]):
         encoders = (self._filtered.get(names) or self._filter(names)) if names else self._encoders
         fitted, _ = fit(self.signature, inputs)
         for name, spec in self.signature.inputs.items():
-            if fitted[name].dtype != spec.dtype.numpy:
+            if spec.image and fitted[name].dtype != spec.dtype.numpy:
                 raise InvalidTensor(
                     f"input {spec} is an encoded image: a kernel's stream takes numbers alone"
                 )

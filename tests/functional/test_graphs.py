@@ -177,7 +177,9 @@ def server(root: Path) -> Iterator[Server]:
     graphs = [*EXAMPLE["graphs"], early, seen, {**found, "name": "found"}, turned, kept]
     pipelines = {"pipeline_config_list": [PIPELINE, COUNTED]}
     libraries = {"custom_node_library_config_list": [LIBRARY]}
-    libraries["mediapipe_config_list"] = [{"name": "both", "base_path": "both"}]
+    texts = {"dtype": "string", "shape": [-1]}
+    said = {"inputs": {"text": texts}, "outputs": {"upper": texts}}
+    libraries["mediapipe_config_list"] = [{"name": "both", "base_path": "both", "params": said}]
     config = write(root, {"graphs": graphs, **pipelines, **libraries})
     flags = ("--metrics_path=/metrics", "--file_system_poll_wait_seconds=0.2", "--allow_python")
     server = Server("ie_serving", "config", f"--config_path={config}", *flags)
@@ -265,7 +267,7 @@ def test_a_pipeline_of_openvino_model_server(server: Server) -> None:
 
 
 def test_a_graph_of_mediapipe(server: Server) -> None:
-    """A model and a Python node, as OpenVINO Model Server has them in graph.pbtxt."""
+    """A model and a Python node, as OpenVINO Model Server has them in graph.pbtxt; with dtypes."""
     given = {"inputs": {"text": ["hello"], "rows": [ROWS[0]]}}
     reply = server.rest.post("/v1/models/both:predict", json=given)
     assert reply.status_code == 200, reply.text

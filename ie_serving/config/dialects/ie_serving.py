@@ -8,6 +8,7 @@ reported together, as one `ConfigError`; arguments that argparse cannot split, `
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,8 @@ from ie_serving.config.dialects.own_flags import (
     parser,
 )
 from ie_serving.config.files import source
-from ie_serving.config.files.json_file import METRICS_PATH, ConfigFile
+from ie_serving.config.files.graph_directories import alone
+from ie_serving.config.files.json_file import METRICS_PATH, ConfigFile, graph_alone
 from ie_serving.config.schema import contradictions, foreign
 from ie_serving.config.schema.catalogue import CONFIG_PATH, FOR_ALL, SERVER, TUNE
 from ie_serving.config.schema.model import beside, conflicts, model_config, with_own
@@ -185,6 +187,11 @@ def _models(engine: EngineOptions, reading: _Reading) -> tuple[Path | None, Conf
     """Read the models from the file or from the flags; none when there are faults."""
     if reading.command == CONFIG:
         return _from_file(engine, reading)
+    given = reading.given
+    graph = alone(given.get("model_name", ""), given.get("model_path", ""))
+    if graph is not None:
+        read = partial(graph_alone, engine=engine)
+        return None, reading.faults.take(read, graph, "--model_path") or ConfigFile(models=())
     models, warnings = _from_flags(engine, reading)
     return None, ConfigFile(models=models, warnings=tuple(warnings))
 

@@ -6,6 +6,7 @@ the environment is that of its image's entry point.
 
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from importlib import metadata
 from pathlib import Path
 from typing import Any, NoReturn
@@ -260,6 +261,8 @@ def _flag_models(
     flags: Split, environ: Mapping[str, str], engine: EngineOptions, faults: Faults
 ) -> tuple[ModelConfig, ...]:
     """Make the one model of the flags or the environment, checked as one of a file."""
+    from ie_serving.config.files.graph_directories import alone
+    from ie_serving.config.files.json_file import graph_alone
     from ie_serving.config.files.text_proto import TENSORFLOW, from_message
     from ie_serving.wire.protobuf import messages
 
@@ -269,6 +272,10 @@ def _flag_models(
             "Both server_options.model_base_path and server_options.model_config_file are empty!"
         )
         return ()
+    graph = alone(_name(flags, environ), base_path)
+    if graph is not None:
+        file = faults.take(partial(graph_alone, engine=engine), graph, "--model_base_path")
+        return file.models if file else ()
     message = messages.ModelServerConfig()
     message.model_config_list.config.add(
         name=_name(flags, environ), base_path=base_path, model_platform=TENSORFLOW

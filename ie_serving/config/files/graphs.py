@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from ie_serving.config.files.mediapipe import KEY as MEDIAPIPE
+from ie_serving.config.files.graph_directories import GRAPHS as MEDIAPIPE
 from ie_serving.config.files.mediapipe import translated as drawn
 from ie_serving.config.files.pipelines import KEY as PIPELINES
 from ie_serving.config.files.pipelines import libraries, translated

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeGuard
 
+from ie_serving.config.files.graph_directories import GRAPHS as MEDIAPIPE
+from ie_serving.config.files.graph_directories import moved
 from ie_serving.config.schema import foreign
 from ie_serving.config.schema.catalogue import MODEL
 from ie_serving.config.schema.model import beside, conflicts, model_config
@@ -30,7 +32,6 @@ _COMMENT = re.compile(r'("(?:\\.|[^"\\])*")|//[^\n]*|/\*.*?\*/', re.DOTALL)
 """A comment; or, as its group, a text, in which `//` begins none."""
 _NO_LINE_END = re.compile(r"[^\n]")
 
-MEDIAPIPE = "mediapipe_config_list"
 GRAPHS = frozenset({"graphs", "pipeline_config_list", MEDIAPIPE})
 
 TOP_KEYS: Mapping[str, str] = {
@@ -117,6 +118,8 @@ def config_file(
         if found is not None:
             return found
     findings.unknown(top, frozenset(TOP_KEYS), "")
+    top, warnings = moved(top, origin)
+    findings.warnings += warnings
     if MEDIAPIPE in top:
         from ie_serving.config.files.mediapipe import with_models  # here: few files have such
 
@@ -131,6 +134,11 @@ def config_file(
     metrics = _metrics(top.get("monitoring", {}), findings)
     findings.check()
     return ConfigFile(models=models, metrics=metrics, warnings=findings.all_warnings())
+
+
+def graph_alone(top: Mapping[str, Any], place: str, *, engine: EngineOptions) -> ConfigFile:
+    """Read the file that `graph_directories.alone` makes. Raises: ConfigError."""
+    return config_file(top, origin=Path.cwd(), place=place, engine=engine)
 
 
 def without_comments(text: str) -> str:

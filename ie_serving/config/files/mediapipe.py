@@ -1,8 +1,8 @@
 """Translates `mediapipe_config_list` of OpenVINO Model Server to entries of `graphs`.
 
 Nodes around models (`OpenVINOInferenceCalculator`) and Python nodes (`PythonExecutorCalculator`)
-are steps; other calculators are refused by their names. A graph file names no dtypes: those of
-Python nodes are strings, where the entry's `params` declares nothing else.
+are steps; other calculators are refused by their names. A graph file names no dtypes: tensors of
+Python nodes are taken and given as they are, where the entry's `params` declares nothing.
 Source: "Integration with mediapipe" and "Python Execution" of that server's documentation.
 """
 
@@ -11,23 +11,27 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from ie_serving.config.files.pbtxt import Message, read
+from ie_serving.config.files.graph_directories import FILE, KEYS, MODELS
+from ie_serving.config.files.graph_directories import GRAPHS as KEY
+from ie_serving.config.files.pbtxt import TextMessage, read
 from ie_serving.core.settings.faults import Faults
 
-KEY: Final = "mediapipe_config_list"
-KEYS: Final = ("name", "base_path", "graph_path", "subconfig", "params")
-FILE, SUBCONFIG = "graph.pbtxt", "subconfig.json"
-MODELS: Final = "model_config_list"
+SUBCONFIG: Final = "subconfig.json"
 
 SESSION: Final = ("OpenVINOModelServerSessionCalculator", "ModelAPISessionCalculator")
 INFERENCE: Final = ("OpenVINOInferenceCalculator", "ModelAPISideFeedCalculator")
 """Their names, and those of releases before 2023.1."""
 PYTHON: Final = "PythonExecutorCalculator"
-CONVERTER: Final = "PyTensorOvTensorConverterCalculator"
-"""Makes another kind of tensor of one: here there is one kind."""
+PASSING: Final = ("PyTensorOvTensorConverterCalculator", "PassThroughCalculator")
+"""The first makes another kind of tensor of one: here there is one kind."""
+REQUEST: Final = "request."
 ORDERS: Final = ("input_order_list", "output_order_list")
 
-TEXTS: Final = {"dtype": "string", "shape": [-1]}
+ANY: Final = {"dtype": "any"}
+LOOP: Final = "LOOPBACK"
+"""Tag of a Python node's stream to itself, by which it is run until its generator ends."""
+INCOMPLETE: Final = "ImmediateInputStreamHandler"
+"""Runs a node with those inputs that are there."""
 
 
 class _Wrong(Exception):
@@ -114,13 +118,13 @@ def _entry(entry: object, origin: Path) -> Mapping[str, Any]:
 class _Graph:
     """One graph: its streams become tensors, its nodes steps."""
 
-    def __init__(self, given: Message, base: Path, params: Mapping[str, Any]) -> None:
+    def __init__(self, given: TextMessage, base: Path, params: Mapping[str, Any]) -> None:
         self._given = given
         self._base = base
         self._params = params
         self._nodes: list[Any] = given.get("node", [])
         # The item behind each stream: of the request or of a step.
-        self._refs = {name: f"request.{name}" for _, name in _streams(given, "input_stream")}
+        self._refs = {name: f"{REQUEST}{name}" for _, name in _streams(given, "input_stream")}
         self._sessions = dict(map(_session, self._of(SESSION)))
 
     def _of(self, calculators: tuple[str, ...]) -> list[Any]:
@@ -130,30 +134,36 @@ class _Graph:
         """Give `steps` and `outputs`."""
         running = [node for node in self._nodes if node["calculator"][0] not in SESSION]
         names = [_name(node, at) for at, node in enumerate(running)]
+        for at, name in enumerate(names):
+            if name in names[:at]:
+                raise _Wrong(f'line {running[at].line}: "{name}" is the name of two nodes')
         for name, node in zip(names, running, strict=True):
-            if "back_edge" in str(node.get("input_stream_info", "")):
-                raise _Wrong(f'node "{name}" takes what a later one gives: loops are not supported')
-            if node["calculator"][0] != CONVERTER:
+            _check_loops(name, node)
+            if node["calculator"][0] not in PASSING:
                 self._refs |= {
                     stream: f"{name}.{stream}" for _, stream in _streams(node, "output_stream")
                 }
-        for node in self._of((CONVERTER,)):
-            ((_, source),), ((_, made),) = (_streams(node, f"{e}put_stream") for e in ("in", "out"))
-            self._refs[made] = self._ref(source)
+        for node in self._of(PASSING):
+            taken, given = (_streams(node, f"{way}put_stream") for way in ("in", "out"))
+            for (_, source), (_, made) in zip(taken, given, strict=True):
+                self._refs[made] = self._ref(source)
         steps = {
             name: self._step(name, node)
             for name, node in zip(names, running, strict=True)
-            if node["calculator"][0] != CONVERTER
+            if node["calculator"][0] not in PASSING
         }
         outputs = {name: self._ref(name) for _, name in _streams(self._given, "output_stream")}
-        return {"steps": steps, "outputs": outputs}
+        # What only passes through has no node that says what it is.
+        passed = [ref.removeprefix(REQUEST) for ref in outputs.values() if ref.startswith(REQUEST)]
+        inputs = {"inputs": dict.fromkeys(passed, ANY)} if passed else {}
+        return {**inputs, "steps": steps, "outputs": outputs}
 
     def _ref(self, stream: str) -> str:
         if stream not in self._refs:
             raise _Wrong(f'stream "{stream}" is taken, and nothing gives it')
         return self._refs[stream]
 
-    def _step(self, name: str, node: Message) -> dict[str, Any]:
+    def _step(self, name: str, node: TextMessage) -> dict[str, Any]:
         calculator = str(node["calculator"][0])
         if calculator in INFERENCE:
             return self._inference(name, node)
@@ -164,7 +174,7 @@ class _Graph:
             ' "graphs", with a kernel or a built-in step'
         )
 
-    def _inference(self, name: str, node: Message) -> dict[str, Any]:
+    def _inference(self, name: str, node: TextMessage) -> dict[str, Any]:
         options = _options(node)
         if lists := [key for key in ORDERS if options.get(key)]:
             raise _Wrong(f'node "{name}": {lists[0]} is not supported: give each tensor a tag')
@@ -178,22 +188,49 @@ class _Graph:
             "outputs": {stream: tensor for tensor, stream in gives.items()},
         }
 
-    def _python(self, name: str, node: Message) -> dict[str, Any]:
+    def _python(self, name: str, node: TextMessage) -> dict[str, Any]:
         (handler,) = _options(node).get("handler_path") or [""]
         if not handler:
             raise _Wrong(f'node "{name}": handler_path is missing')
-        declared: dict[str, Any] = {}
-        for key, way in (("inputs", "input_stream"), ("outputs", "output_stream")):
-            known = self._params.get(key) or {}
-            declared[key] = {each: known.get(each, TEXTS) for _, each in _streams(node, way)}
+        handlers = node.get("input_stream_handler", [{}])[0].get("input_stream_handler", [])
+        missing = {**ANY, "optional": True} if INCOMPLETE in handlers else ANY
+        taken, given = _streams(node, "input_stream"), _streams(node, "output_stream")
+        names = {
+            "node_name": name,
+            "input_names": [each for _, each in taken],
+            "output_names": [each for _, each in given],
+        }
+        known = {key: self._params.get(key) or {} for key in ("inputs", "outputs")}
+        # `execute` gets them by their tags, `initialize` as they stand in the file.
+        inputs = {e: known["inputs"].get(e, missing) for tag, e in sorted(taken) if tag != LOOP}
+        outputs = {each: known["outputs"].get(each, ANY) for tag, each in given if tag != LOOP}
         return {
             "kernel": f"{self._base / str(handler)}",
-            "with": declared,
-            "in": {each: self._ref(each) for each in declared["inputs"]},
+            "with": {"inputs": inputs, "outputs": outputs, "node": names},
+            "in": {each: self._ref(each) for each in inputs},
         }
 
 
-def _session(node: Message) -> tuple[str, dict[str, Any]]:
+def _check_loops(name: str, node: TextMessage) -> None:
+    """Refuse a stream from a later node, but that of a generator to itself."""
+    loops = [[s for s in _streams(node, f"{e}put_stream") if s[0] == LOOP] for e in ("in", "out")]
+    for info in node.get("input_stream_info", []):
+        if info.get("back_edge") != [True]:
+            continue
+        if not loops[0] or loops[0] != loops[1] or info.get("tag_index") != [f"{LOOP}:0"]:
+            raise _Wrong(
+                f'line {info.line}: node "{name}" takes what a later one gives: of loops, only'
+                f" that of a Python node's stream {LOOP} to itself is supported"
+            )
+        return
+    if any(loops):
+        raise _Wrong(
+            f'line {node.line}: node "{name}" has a stream {LOOP}: take it in and give it out, with'
+            f' input_stream_info {{ tag_index: "{LOOP}:0" back_edge: true }}'
+        )
+
+
+def _session(node: TextMessage) -> tuple[str, dict[str, Any]]:
     """Give the name of a session, and which model it means."""
     ((_, side),) = _streams(node, "output_side_packet")
     options = _options(node)
@@ -202,17 +239,17 @@ def _session(node: Message) -> tuple[str, dict[str, Any]]:
     return side, {"model": str(options["servable_name"][0]), **numbered}
 
 
-def _options(node: Message) -> Message:
+def _options(node: TextMessage) -> TextMessage:
     """Give the options of a node, whatever type they name."""
     for given in node.get("node_options", node.get("options", [])):
         assert isinstance(given, dict)
         for options in given.values():
-            assert isinstance(options[0], dict)
+            assert isinstance(options[0], TextMessage)
             return options[0]
-    return {}
+    return TextMessage()
 
 
-def _tensors(node: Message, options: Message, way: str) -> dict[str, str]:
+def _tensors(node: TextMessage, options: TextMessage, way: str) -> dict[str, str]:
     """Give the stream of each tensor: by the options, else by the tag, else by its own name."""
     given: Any = options.get(f"tag_to_{way}_tensor_names", [])
     names = {str(each.get("key", [""])[0]): str(each["value"][0]) for each in given}
@@ -221,7 +258,7 @@ def _tensors(node: Message, options: Message, way: str) -> dict[str, str]:
     }
 
 
-def _streams(given: Message, key: str) -> list[tuple[str, str]]:
+def _streams(given: TextMessage, key: str) -> list[tuple[str, str]]:
     """Give the tag of each stream, which may be empty, and its name."""
     found = []
     for each in given.get(key, []):
@@ -230,6 +267,6 @@ def _streams(given: Message, key: str) -> list[tuple[str, str]]:
     return found
 
 
-def _name(node: Message, at: int) -> str:
+def _name(node: TextMessage, at: int) -> str:
     """Give the name of a node, or make one up that no other has."""
     return str((node.get("name") or [f"node_{at}"])[0])

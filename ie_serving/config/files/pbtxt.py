@@ -8,8 +8,16 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-Message = dict[str, list[Any]]
-"""Values by the names of their fields, in their order: texts, numbers, booleans and messages."""
+
+class TextMessage(dict[str, list[Any]]):
+    """Values by the names of their fields, in their order: texts, numbers, booleans and messages.
+
+    Attributes:
+        line: where it begins.
+    """
+
+    line = 1
+
 
 MOST_NESTED = 50
 """Messages within one another."""
@@ -17,17 +25,17 @@ MOST_NESTED = 50
 _TOKEN = re.compile(
     r"""\s*(?:\#[^\n]*)?(?:
         (?P<text>"(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*')
-        |(?P<type>\[[^\]\n]*\])
+        |(?P<type>\[[\w./ ]*\](?=\s*[:{<]))
         |(?P<word>[-+]?[\w.]+)
-        |(?P<sign>[{}<>:;,])
+        |(?P<sign>[][{}<>:;,])
         |(?P<end>$)
     )?""",
     re.VERBOSE,
 )
 
 
-def read(text: str) -> Message:
-    """Read a message. Strings lose their escapes, lists in brackets are not taken.
+def read(text: str) -> TextMessage:
+    """Read a message. Strings lose their escapes; a list in brackets is a field that repeats.
 
     Raises:
         ValueError: naming the line with the syntax error.
@@ -40,34 +48,48 @@ class _Reader:
         self._tokens = _tokens(text)
         self._kind, self._token, self._line = next(self._tokens)
 
-    def message(self, end: str, depth: int) -> Message:
+    def message(self, end: str, depth: int) -> TextMessage:
         if depth > MOST_NESTED:
             raise ValueError(f"line {self._line}: more than {MOST_NESTED} messages within messages")
-        found: Message = {}
+        found = TextMessage()
         while self._token != end:
             kind, name = self._kind, self._take()
             if kind not in ("word", "type"):
                 raise ValueError(f"line {self._line}: {name or 'the end'} stands for a name")
-            found.setdefault(_plain(name), []).append(self._value(depth))
+            found.setdefault(_plain(name), []).extend(self._values(depth))
             if self._token in (",", ";"):
                 self._take()
         if end:
             self._take()
         return found
 
-    def _value(self, depth: int) -> Any:  # noqa: ANN401
+    def _values(self, depth: int) -> Iterator[Any]:
         if self._token == ":":
             self._take()
+        if self._token != "[":
+            yield self._value(depth)
+            return
+        self._take()
+        while self._token != "]":
+            yield self._value(depth)
+            if self._token != "]" and self._take() != ",":
+                raise ValueError(f"line {self._line}: a list without its end")
+        self._take()
+
+    def _value(self, depth: int) -> Any:  # noqa: ANN401
+        line = self._line
         if self._token in ("{", "<"):
-            return self.message("}" if self._take() == "{" else ">", depth + 1)
+            found = self.message("}" if self._take() == "{" else ">", depth + 1)
+            found.line = line
+            return found
         kind, token = self._kind, self._take()
         if kind == "text":
-            found = _unquoted(token)
+            text = _unquoted(token)
             while self._kind == "text":  # strings side by side are one
-                found += _unquoted(self._take())
-            return found
+                text += _unquoted(self._take())
+            return text
         if kind != "word":
-            raise ValueError(f"line {self._line}: {token or 'the end'} stands for a value")
+            raise ValueError(f"line {line}: {token or 'the end'} stands for a value")
         return _scalar(token)
 
     def _take(self) -> str:

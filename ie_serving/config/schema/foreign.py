@@ -41,7 +41,6 @@ REFUSED_KEYS: Mapping[str, Hint] = {
     "custom_loader_options": Hint(
         "there are no custom loaders: the files would be read as they lie"
     ),
-    "graph_path": Hint("graphs of MediaPipe stand in mediapipe_config_list: move the entry there"),
 }
 """Keys of a model that are refused where they are neither off nor empty."""
 
@@ -74,6 +73,7 @@ VARIABLES: Mapping[str, Hint] = {
 MODEL_KEYS = frozenset(
     {
         "allow_cache",
+        "graph_path",
         "subconfig",
     }
 )

@@ -129,12 +129,14 @@ def cast(array: Array, spec: TensorSpec, index: int) -> Array:
         index: the input's position, for the error text.
 
     Returns:
-        A new array; encoded images unchanged, if the input takes them.
+        A new array; encoded images unchanged, if the input takes them, and of an untyped input any.
 
     Raises:
         InvalidTensor: the kinds of dtypes do not match, or a value would be lost.
     """
     if array.dtype.kind == "O" and spec.image:  # encoded images, which the model decodes itself
+        return array
+    if spec.untyped:
         return array
     if not castable(array.dtype, spec.dtype.numpy):
         raise InvalidTensor(_wrong_dtype(array, spec, index))

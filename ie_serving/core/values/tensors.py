@@ -85,6 +85,9 @@ class TensorSpec:
         apart: added by the server beside the model: its shape is unrelated to the other tensors.
         json: each string is a JSON text, which REST writes as the value that it stands for.
         advice: end of the sentence that refuses a wrong shape: what the operator may do.
+        untyped: each tensor has its own dtype and shape (`core/values/untyped.py`); `dtype` is
+            STRING and `shape` None.
+        optional: an untyped input that a request may leave out.
     """
 
     name: str
@@ -98,8 +101,12 @@ class TensorSpec:
     apart: bool = False
     json: bool = False
     advice: str = ""
+    untyped: bool = False
+    optional: bool = False
 
     def __str__(self) -> str:
+        if self.untyped:
+            return f'"{self.name}" of any dtype and shape'
         shape = "any shape" if self.shape is None else f"({', '.join(map(str, self.shape))})"
         return f'"{self.name}" {self.dtype.word} {shape}'
 
@@ -170,6 +177,8 @@ class Signature:
     @property
     def gives_any(self) -> bool:
         """Whether the outputs are known only after the inference."""
+        if any(spec.untyped for spec in self.outputs.values()):
+            return True
         return self.is_open and not self.outputs
 
 

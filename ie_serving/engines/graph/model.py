@@ -7,7 +7,7 @@ from ie_serving.core.values.errors import NotAvailable, NotFound, UnknownLabel
 from ie_serving.core.values.requests import ModelSpec
 from ie_serving.core.values.signatures import named
 from ie_serving.core.values.tensors import SERVING_DEFAULT, Array, Signature
-from ie_serving.engines.base import leave_of_all
+from ie_serving.engines.base import Stream, leave_of_all, stream_of
 from ie_serving.engines.graph.cache import Cache
 from ie_serving.engines.graph.calls import Target, target_of
 from ie_serving.engines.graph.chain import Chain
@@ -106,6 +106,17 @@ class GraphModel:
             return await run.outputs()
         whose = " ".join(f"{t.held.version} {id(t.held.compiled)}" for t in targets.values())
         return await self._cache.get(whose, inputs, run.outputs)
+
+    @property
+    def stream(self) -> Stream | None:
+        """See `engines.base.Stream`: that of the only step, if it goes by the graph's names."""
+        only = self._plan.only or ()
+        if self._chain is None or len(only) != 1 or only[0].name not in self._own:
+            return None
+        refs = (*self._plan.outputs.items(), *only[0].inputs.items())
+        names = {**only[0].outputs, **{name: ref.item for name, ref in refs}}
+        is_same = all(name == other for name, other in names.items())
+        return stream_of(self._own[only[0].name].held.compiled) if is_same else None
 
     def at_once(self, signature: Signature) -> int:
         """See `engines.base`: the models have limits of their own."""

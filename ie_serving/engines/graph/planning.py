@@ -12,6 +12,7 @@ from itertools import pairwise
 from ie_serving.core.values.errors import LoadFailed, ServingError
 from ie_serving.core.values.nearest import nearest
 from ie_serving.core.values.tensors import SERVING_DEFAULT, DataType, Signature, TensorSpec
+from ie_serving.core.values.untyped import ABSENT
 from ie_serving.engines.graph.definition import (
     REQUEST,
     CallStep,
@@ -155,6 +156,7 @@ class _Planner:
             SERVING_DEFAULT,
             {name: self._input(name, spec) for name, spec in self._request.items()},
             {n: replace(_renamed(spec, n), image=None) for n, spec in outputs.items() if spec},
+            defaults={name: ABSENT for name, spec in self._request.items() if spec.optional},
             runs_on=f"a graph of {len(self._steps)} steps: {', '.join(self._steps)}",
         )
 
@@ -379,7 +381,7 @@ def _only(steps: Sequence[Step]) -> Sequence[CallStep] | None:
     if len(calls) < len(steps):
         return None
     pairs = pairwise(calls)
-    return calls if all(a.name in _steps_of(b.reads) for a, b in pairs) else None
+    return calls if calls and all(a.name in _steps_of(b.reads) for a, b in pairs) else None
 
 
 def _is_linear(step: Step) -> bool:

@@ -74,7 +74,9 @@ class _Reader:
             self._add(key, f"unknown key; expected one of {', '.join(KEYS)}{nearest(key, KEYS)}")
         inputs = self._inputs(given.get("inputs", {}))
         self._defaults = self._for_all(given.get("defaults", {}))
-        steps = self._steps(given.get("steps"))
+        # Without a step inputs are outputs, under other names: then they are declared.
+        is_empty = given.get("steps") == {} and inputs
+        steps = {} if is_empty else self._steps(given.get("steps"))
         outputs = self._outputs(given.get("outputs"), steps)
         self._check_names(steps, outputs)
         cache_s = self._cache_ms(given.get("cache_ms", 0)) / 1000
@@ -85,7 +87,8 @@ class _Reader:
 
     def _inputs(self, given: object) -> dict[str, TensorSpec]:
         try:
-            return {} if given == {} else declared.tensors(given, f"{self._place}.inputs")
+            place = f"{self._place}.inputs"
+            return {} if given == {} else declared.tensors(given, place, takes_any=True)
         except LoadFailed as error:
             self.faults.append(str(error))
             return {}

@@ -12,6 +12,8 @@ Shape = tuple[int, ...] | None
 
 def unfit(given: TensorSpec, wanted: TensorSpec) -> str:
     """Say why a tensor of `given` never fits `wanted`; empty where it may."""
+    if given.untyped or wanted.untyped:
+        return ""
     if given.dtype.numpy != wanted.dtype.numpy and not castable(
         given.dtype.numpy, wanted.dtype.numpy
     ):
@@ -49,6 +51,9 @@ def united(known: TensorSpec, wanted: TensorSpec, *, is_declared: bool) -> Tenso
         return wrong
     if is_declared:
         return known
+    if known.untyped or wanted.untyped:
+        typed = wanted if known.untyped else known
+        return replace(typed, optional=known.optional and wanted.optional)
     if known.dtype is not wanted.dtype:
         return f"and {wanted} is expected: declare it in inputs"
     # Each model decodes by its own settings: where these differ, the graph takes numbers alone.

@@ -11,6 +11,7 @@ from ie_serving.core.compat import added
 from ie_serving.core.values.errors import LoadFailed
 from ie_serving.core.values.hints import Hint
 from ie_serving.core.values.tensors import SERVING_DEFAULT, Signature
+from ie_serving.core.values.untyped import ABSENT
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.batching import Batching
 from ie_serving.engines.kernels import INLINE, PROCESS, THREAD, KernelOptions, Place
@@ -76,6 +77,7 @@ def _model(kernel: Running, options: EngineOptions, undone: ExitStack) -> Kernel
         kernel.inputs,
         kernel.outputs,
         runs_on=f"kernel {kernel.name}, isolation {own.isolation}",
+        defaults={name: ABSENT for name, spec in kernel.inputs.items() if spec.optional},
         gathers=gathers,
         # Rows of several callers may share a batch: such a call has no single caller.
         told=gathers or not batching.rows,

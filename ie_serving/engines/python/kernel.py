@@ -149,8 +149,14 @@ def _of_object(name: str, subject: Any, ctx: LoadContext, options: EngineOptions
 
 
 def _of_node(subject: Any, module: ModuleType, ctx: LoadContext, options: EngineOptions) -> Kernel:  # noqa: ANN401
-    inputs, outputs = (declared.specs(options, key) for key in (declared.INPUTS, declared.OUTPUTS))
+    inputs, outputs = (
+        declared.specs(options, key, takes_any=True) for key in (declared.INPUTS, declared.OUTPUTS)
+    )
     ovms.declared_or_refused(inputs, outputs)
+    if ctx.own_process and any(spec.untyped for spec in (*inputs.values(), *outputs.values())):
+        raise LoadFailed(
+            'params: dtype "any" is for nodes in the server: set "isolation": "thread"'
+        )
     node = ovms.Node(subject, inputs, outputs)
     node.begin(ctx, Path(module.__file__ or ".").parent)
     return Kernel(

@@ -101,6 +101,8 @@ def _array(value: object, spec: TensorSpec) -> Array:
 
 
 def _converted(value: object, spec: TensorSpec) -> Array:
+    if spec.untyped:
+        return np.asarray(value)
     if spec.json:
         return _json(value, spec)
     return _texts(value) if spec.dtype is DataType.STRING else _numbers(value, spec)

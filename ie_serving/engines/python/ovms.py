@@ -5,14 +5,15 @@ class OvmsPythonModel:
     def execute(self, inputs): ...            # a list of pyovms.Tensor to another, or a generator
     def finalize(self): ...
 
-In Model Server a graph file names inputs and outputs; here `params` declares them, with their
-dtypes. Source: "Python Execution in OpenVINO Model Server" of its documentation.
+In Model Server a graph file names inputs and outputs; here `params` does, where dtype `any` takes
+and gives tensors as they are. Source: "Python Execution in OpenVINO Model Server" of its
+documentation.
 """
 
 import inspect
 import math
 import struct
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ import numpy as np
 
 from ie_serving.core.values.errors import LoadFailed, NotSupported, ServingError
 from ie_serving.core.values.tensors import Array, DataType, TensorSpec
+from ie_serving.core.values.untyped import ABSENT, Sent, is_absent, sent_in
 from ie_serving.engines.python.calls import Inputs
 from ie_serving.engines.python.context import Context, LoadContext
 from ie_serving.engines.python.outputs import Specs
@@ -29,6 +31,8 @@ from ie_serving.engines.run.texts import objects
 
 CLASS = "OvmsPythonModel"
 SHIM = "pyovms"
+NODE = "node"
+"""Word of `params` for what `graph.pbtxt` says of the node: values of `initialize`'s `kwargs`."""
 
 _LENGTH = struct.Struct("<I")
 _NUMPY = {word: np.dtype(name) for name, word in DATATYPES.items()}
@@ -40,7 +44,7 @@ class Node:
     Args of the constructor:
         subject: the object of the author's class.
         inputs: in the order in which `execute` gets them.
-        outputs: the outputs that `execute` may return.
+        outputs: the outputs that `execute` may return; untyped ones it may leave out.
     """
 
     def __init__(self, subject: Any, inputs: Specs, outputs: Specs) -> None:  # noqa: ANN401
@@ -59,22 +63,24 @@ class Node:
         if initialize is None:
             return
         outputs = [*self._outputs]
-        given = {
+        given: dict[str, object] = {
             "node_name": ctx.name or CLASS,
             "input_names": [*self._inputs],
             "output_names": outputs,
-            "outputs_names": outputs,  # so in the documentation's table
             "base_path": str(base),
+            **ctx.params.get(NODE, {}),
         }
-        initialize(given)
+        # The documentation's table has the second name.
+        initialize({**given, "outputs_names": given["output_names"]})
 
     def execute(self, inputs: Inputs, _: Context) -> Mapping[str, object]:
         """Run it once. Raises: NotSupported, where it gives several answers."""
-        if self.generates:
+        given = self._executed(inputs)
+        if isinstance(given, Iterator):
             raise NotSupported(
                 f"{CLASS}.execute is a generator, which gives several answers: ask it by a stream"
             )
-        return self._read(self._subject.execute(self._tensors(inputs)))
+        return self._read(given)
 
     async def stream(
         self, items: AsyncIterator[Inputs], _: Context
@@ -84,7 +90,8 @@ class Node:
         It blocks its event loop, which only the streams of this kernel have (`streaming.py`).
         """
         async for inputs in items:
-            for answer in self._subject.execute(self._tensors(inputs)):
+            given = self._executed(inputs)
+            for answer in given if isinstance(given, Iterator) else [given]:
                 yield self._read(answer)
 
     def close(self) -> None:
@@ -92,39 +99,59 @@ class Node:
         finalize: Callable[[], object] = getattr(self._subject, "finalize", lambda: None)
         finalize()
 
-    def _tensors(self, inputs: Inputs) -> list[Tensor]:
-        return [_tensor(spec, inputs[name]) for name, spec in self._inputs.items()]
+    def _executed(self, inputs: Inputs) -> object:
+        """Call `execute` with the inputs that came; where none has come, no output comes either."""
+        came = [(spec, inputs[name]) for name, spec in self._inputs.items()]
+        tensors = [_tensor(spec, array) for spec, array in came if not is_absent(array)]
+        return self._subject.execute(tensors) if tensors else []
 
     def _read(self, given: object) -> Mapping[str, object]:
+        if given is None and any(spec.optional for spec in self._inputs.values()):
+            given = []  # the documentation's example returns nothing until it has all that it needs
         if not isinstance(given, list | tuple) or not all(isinstance(e, Tensor) for e in given):
             raise ServingError(
                 f"{CLASS}.execute returned {type(given).__name__}; expected a list of pyovms.Tensor"
             )
-        return {
+        found = {
             each.name: _value(each, self._outputs[each.name])
             if each.name in self._outputs
             else np.asarray(each)
             for each in given
         }
+        if found.keys() - self._outputs.keys():
+            return found  # which is refused
+        return {name: ABSENT for name, spec in self._outputs.items() if spec.untyped} | found
 
 
 def _tensor(spec: TensorSpec, array: Array) -> Tensor:
-    if spec.dtype is not DataType.STRING:
+    if (sent := sent_in(array)) is not None:
+        return Tensor(spec.name, sent, sent.shape, sent.datatype)
+    if array.dtype.kind != "O":
         return Tensor(spec.name, array)
     strings: list[bytes] = array.ravel().tolist()
     # One that stands alone is the buffer, as a request brings raw bytes there.
-    data = strings[0] if not array.ndim else b"".join(_lengthened(strings))
+    is_buffer = not array.ndim and not spec.untyped
+    data = strings[0] if is_buffer else b"".join(_LENGTH.pack(len(each)) + each for each in strings)
     return Tensor(spec.name, data, array.shape, BYTES)
 
 
-def _lengthened(strings: Sequence[bytes]) -> Iterator[bytes]:
-    for each in strings:
-        yield _LENGTH.pack(len(each))
-        yield each
+def _as_it_is(tensor: Tensor) -> Array:
+    """Give an untyped output: as an array, if one says all of it."""
+    raw, shape = tensor.tobytes(), tensor.shape
+    dtype = _NUMPY.get(tensor.datatype)
+    strings = _cut(raw) if tensor.datatype == BYTES else None
+    with suppress(OverflowError, ValueError):  # one size is 0, and numpy cannot count the others
+        if dtype is not None and math.prod(shape) * dtype.itemsize == len(raw):
+            return np.frombuffer(raw, dtype).reshape(shape)
+        if strings is not None and math.prod(shape) == len(strings):
+            return objects(strings, shape)
+    return Sent(raw, tensor.datatype, shape).array
 
 
 def _value(tensor: Tensor, spec: TensorSpec) -> object:
     """Convert an output to its declared form."""
+    if spec.untyped:
+        return _as_it_is(tensor)
     array = tensor.view(np.ndarray)
     if spec.dtype is DataType.STRING:
         return array if array.dtype.kind in "USO" else _strings(tensor, spec)

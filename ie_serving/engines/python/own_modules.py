@@ -25,6 +25,7 @@ from pathlib import Path
 from types import MappingProxyType, ModuleType
 from typing import Any
 
+from ie_serving.engines.python import converter
 from ie_serving.telemetry.log import logs
 
 _numbers = itertools.count(1)
@@ -53,6 +54,7 @@ class OwnModules:
         sys.modules[self._package] = package
         sys.meta_path.insert(0, self._finder)  # before the one that reads any path
         logs.hear(str(directory))
+        converter.allow()
 
     def load(self, file: Path) -> ModuleType:
         """Run a file as a module. Raises whatever it raises."""

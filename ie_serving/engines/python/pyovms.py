@@ -5,6 +5,7 @@ Model Server" of its documentation, section "Python Tensor".
 """
 
 from collections.abc import Mapping, Sequence
+from operator import index
 from typing import Any
 
 import numpy as np
@@ -28,9 +29,11 @@ class Tensor(np.ndarray[Any, Any]):
 
     Args of the constructor:
         name: of the input or output.
-        data: has a buffer: bytes, an array, another tensor.
+        data: has a buffer: bytes, an array, another tensor. Also called `buffer`, as in its code.
         shape: value of the attribute `shape`, even if the buffer's differs; None: the buffer's.
         datatype: value of the attribute `datatype`; None: the name of the buffer's format.
+
+    `data` is a `memoryview`, as of every array.
     """
 
     # Of arrays that are cut out of one, too.
@@ -41,16 +44,19 @@ class Tensor(np.ndarray[Any, Any]):
     def __new__(
         cls,
         name: str,
-        data: Any,  # noqa: ANN401  whatever has a buffer
+        data: Any = None,  # noqa: ANN401  whatever has a buffer
         shape: Sequence[int] | None = None,
         datatype: str | None = None,
+        *,
+        buffer: Any = None,  # noqa: ANN401
     ) -> "Tensor":
-        """Wrap the buffer, which is not copied."""
+        """Wrap the buffer, which is not copied. Raises: TypeError, where there is none."""
+        data = buffer if data is None else data
         array = np.asarray(data if isinstance(data, np.ndarray) else memoryview(data))
         tensor = array.view(cls)
         tensor.name = name
-        tensor.datatype = datatype or DATATYPES.get(array.dtype.name, array.dtype.str)
-        tensor._shape = None if shape is None else tuple(shape)
+        tensor.datatype = datatype or DATATYPES.get(array.dtype.name) or array.data.format
+        tensor._shape = None if shape is None else tuple(map(index, shape))
         return tensor
 
     # Not numpy's: the documentation defines these two differently.
@@ -58,6 +64,10 @@ class Tensor(np.ndarray[Any, Any]):
     def shape(self) -> tuple[int, ...]:
         """The constructor's argument, else the buffer's shape."""
         return super().shape if self._shape is None else self._shape
+
+    def __bytes__(self) -> bytes:
+        """Give the buffer; `bytes` would take an integer without dimensions for a length."""
+        return self.tobytes()
 
     @property
     def size(self) -> int:

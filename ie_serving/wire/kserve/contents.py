@@ -97,6 +97,11 @@ def decode_contents(
     return shaped(_in_range(values, dtype, tensor), shape, tensor)
 
 
+def texts_of(contents: Proto | Pieces) -> list[bytes]:
+    """Give the values of BYTES, however many the shape says."""
+    return [*_values(contents, _BYTES)]
+
+
 def _filled(contents: Proto | Pieces) -> dict[int, str]:
     """Name the lists that have values, by number."""
     if isinstance(contents, Mapping):

@@ -6,6 +6,9 @@ Source: "Tensor Data Types" of the protocol, and BF16, which Triton and KServe a
 import json
 from collections.abc import Mapping
 from types import MappingProxyType
+from typing import Any
+
+import numpy as np
 
 from ie_serving.core.values.errors import InvalidTensor
 from ie_serving.core.values.tensors import DataType
@@ -34,6 +37,27 @@ def datatype(word: object, tensor: str) -> DataType:
             f'input "{tensor}" has datatype {shown(word)}; expected one of {", ".join(BY_NAME)}'
         )
     return found
+
+
+class Custom:
+    """A datatype that the protocol does not have: only untyped inputs take it, and only its bytes.
+
+    It stands in the place of an element type. Whatever reads elements asks for `numpy`, and is so
+    refused; requests that have known types pay nothing for it.
+
+    Args of the constructor:
+        word: as the client sent it.
+        tensor: name of the input.
+    """
+
+    def __init__(self, word: str, tensor: str) -> None:
+        self.word = word
+        self._tensor = tensor
+
+    @property
+    def numpy(self) -> "np.dtype[Any]":
+        """Refuse it. Raises: InvalidTensor."""
+        return datatype(self.word, self._tensor).numpy
 
 
 def shown(value: object) -> str:

@@ -4,19 +4,21 @@ As Predict's replies: joined from bytes prepared beforehand and the memory of th
 Source: grpc_predict_v2.proto.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Final
 
 import numpy as np
 
 from ie_serving.core.values.tensors import Array, DataType, TensorSpec
+from ie_serving.core.values.untyped import present
 from ie_serving.wire.kserve.contents import LIST_OF
 from ie_serving.wire.kserve.datatypes import NAME_OF
-from ie_serving.wire.kserve.raw import join_elements
+from ie_serving.wire.kserve.raw import join_elements, told
 from ie_serving.wire.protobuf import writing
 from ie_serving.wire.protobuf.fields import Buffer
-from ie_serving.wire.tfs.tensor_encoder import TensorEncoder
+from ie_serving.wire.tfs.predict import chosen
+from ie_serving.wire.tfs.tensor_encoder import TensorEncoder, size_of
 
 _MODEL: Final = 1
 _VERSION: Final = 2
@@ -70,6 +72,34 @@ class ReplyEncoder:
                 body = output.body(array)
             length = body.nbytes if type(body) is memoryview else len(body)
             pieces += (output.head(array.shape, length), body)
+        return b"".join(pieces)
+
+
+class OpenReplyEncoder:
+    """Encodes replies of untyped outputs, raw; see `core/values/untyped.py`.
+
+    Args of the constructor:
+        model: model name, as requests have it.
+        version: number of the version that answers.
+        wanted: aliases of the outputs to reply with; empty for all.
+    """
+
+    def __init__(self, model: str, version: int, wanted: Sequence[str]) -> None:
+        name, number = model.encode(), str(version).encode()
+        self._start = writing.delimited(_MODEL, name) + writing.delimited(_VERSION, number)
+        self._wanted = wanted
+
+    def encode(self, outputs: Mapping[str, Array]) -> bytes:
+        """Encode as `ReplyEncoder`. Raises: InvalidRequest where there is no such output."""
+        pieces: list[Buffer] = [self._start]
+        for alias, array in present(chosen(outputs, self._wanted)).items():
+            word, shape, body = told(array)
+            described = writing.delimited(_NAME, alias.encode())
+            described += writing.delimited(_DATATYPE, word.encode())
+            if shape:
+                described += writing.delimited(_SHAPE, b"".join(map(writing.varint, shape)))
+            head = writing.delimited(_OUTPUT, described) + writing.head(_RAW, size_of(body))
+            pieces += (head, body)
         return b"".join(pieces)
 
 

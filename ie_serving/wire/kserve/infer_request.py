@@ -9,14 +9,21 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final, NamedTuple, TypeAlias
 
-from ie_serving.core.values.errors import InvalidRequest, NotSupported
+from ie_serving.core.values.errors import InvalidRequest, InvalidTensor, NotSupported
 from ie_serving.core.values.requests import Decoded, InferRequest, ModelSpec
-from ie_serving.core.values.tensors import Array, Signature
-from ie_serving.wire.kserve.contents import Pieces, decode_contents
-from ie_serving.wire.kserve.datatypes import datatype
+from ie_serving.core.values.tensors import Array, DataType, Signature
+from ie_serving.core.values.untyped import Sent
+from ie_serving.wire.kserve.contents import Pieces, decode_contents, texts_of
+from ie_serving.wire.kserve.datatypes import BY_NAME, datatype
 from ie_serving.wire.kserve.infer_fields import ID, TensorFields, walk
-from ie_serving.wire.kserve.inputs import NOT_SERVED, check_datatype, sequence_inputs, unique
-from ie_serving.wire.kserve.raw import checked_shape, decode_raw
+from ie_serving.wire.kserve.inputs import (
+    NOT_SERVED,
+    SENT,
+    check_datatype,
+    sequence_inputs,
+    unique,
+)
+from ie_serving.wire.kserve.raw import checked_shape, decode_raw, join_elements
 from ie_serving.wire.protobuf import inference_messages as messages
 from ie_serving.wire.protobuf import writing
 from ie_serving.wire.protobuf.fields import Buffer
@@ -180,7 +187,12 @@ def _decode(
     Raises:
         InvalidRequest: values are none of their datatype or shape.
     """
-    arrays = {each.described.name: _array(each, signature) for each in tensors}
+    try:
+        arrays = {each.described.name: _array(each, signature) for each in tensors}
+    except InvalidTensor:
+        if not any(spec.untyped for spec in signature.inputs.values()):
+            raise
+        arrays = {each.described.name: _untyped(each, signature) for each in tensors}
     if parameters:
         arrays.update(sequence_inputs(signature, parameters, arrays))
     return arrays, is_raw
@@ -203,6 +215,21 @@ def _array(tensor: Tensor, signature: Signature) -> Array:
         return decode_contents({} if contents is None else contents, dtype, shape, name)
     except ValueError as error:
         raise InvalidRequest(f'input "{name}": {error}') from error
+
+
+def _untyped(tensor: Tensor, signature: Signature) -> Array:
+    """Decode an input that may be untyped: what is no array stays as it was sent."""
+    described, contents, raw = tensor
+    spec, word = signature.inputs.get(described.name), described.datatype
+    is_text = BY_NAME.get(word) is DataType.STRING
+    if not (spec and spec.untyped) or BY_NAME.get(word) not in (None, *SENT):
+        return _array(tensor, signature)
+    shape = checked_shape(described.shape, described.name[:SHOWN])
+    if raw is not None:
+        return Sent(raw, word, shape).array
+    if not is_text or contents is None:
+        return _array(tensor, signature)
+    return Sent(join_elements(texts_of(contents)), word, shape).array
 
 
 def _has_values(contents: Proto | Pieces) -> bool:

@@ -23,6 +23,8 @@ of an input, an output and a parameter."""
 NOT_SERVED: Final = ("classification", "shared_memory_region")
 """Parameters of a tensor that change its meaning and that this server does not support: refused.
 Other unknown parameters are ignored."""
+SENT: Final = (DataType.STRING, DataType.BF16)
+"""Element types of untyped inputs whose bytes may be no array: then they stay as they were sent."""
 _START: Final = 1
 _END: Final = 2
 """Values of `CONTROL`."""
@@ -51,6 +53,8 @@ def check_datatype(signature: Signature, name: str, dtype: DataType) -> None:
     """
     spec = signature.inputs.get(name)
     if spec is None or dtype is spec.dtype or (dtype is DataType.STRING and spec.image):
+        return
+    if spec.untyped and dtype is not DataType.BF16:  # whose bytes no array has
         return
     if not castable(dtype.numpy, spec.dtype.numpy):
         raise InvalidTensor(

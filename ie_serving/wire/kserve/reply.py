@@ -7,13 +7,16 @@ import base64
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
+import numpy as np
 import orjson
 
-from ie_serving.core.values.tensors import Array, DataType, TensorSpec, specs_of
+from ie_serving.core.values.tensors import BY_NUMPY, Array, DataType, TensorSpec
+from ie_serving.core.values.untyped import present, sent_in
 from ie_serving.wire.json.compact import numbers
 from ie_serving.wire.kserve.datatypes import NAME_OF
-from ie_serving.wire.kserve.raw import encode_raw
+from ie_serving.wire.kserve.raw import encode_raw, told
 from ie_serving.wire.protobuf.fields import Buffer
+from ie_serving.wire.tfs.predict import chosen
 from ie_serving.wire.tfs.tensor_encoder import size_of
 
 FEW: Final = 32 * 1024
@@ -48,14 +51,13 @@ class ReplyEncoder:
     Args of the constructor:
         model: name of the model.
         version: its number.
-        specs: of the outputs by name; None where they are known only when they come.
+        specs: of the outputs by name.
     """
 
-    def __init__(self, model: str, version: int, specs: Mapping[str, TensorSpec] | None) -> None:
-        name, number = orjson.dumps(model), str(version).encode()
-        self._start = b'{"model_name":%b,"model_version":"%b","outputs":[' % (name, number)
+    def __init__(self, model: str, version: int, specs: Mapping[str, TensorSpec]) -> None:
+        self._start = _start(model, version)
         self._specs = specs
-        self._heads = {name: _head(name, spec.dtype) for name, spec in (specs or {}).items()}
+        self._heads = {name: _head(name, NAME_OF[spec.dtype]) for name, spec in specs.items()}
 
     def json(self, outputs: Mapping[str, Array]) -> InferReply:
         """Write all outputs as JSON."""
@@ -67,13 +69,10 @@ class ReplyEncoder:
 
     def mixed(self, outputs: Mapping[str, Array], binary: Mapping[str, bool]) -> InferReply:
         """Write those outputs raw that `binary` says, others as JSON; none of them is kept."""
-        specs, heads = self._specs, self._heads
-        if specs is None:
-            specs = specs_of(outputs)
-            heads = {name: _head(name, spec.dtype) for name, spec in specs.items()}
+        heads = self._heads
         written: list[bytes] = []
         raw: list[Buffer] = []
-        for name, spec in specs.items():
+        for name, spec in self._specs.items():
             array = outputs[name]
             shape = b",".join([b"%d" % size for size in array.shape])
             if binary.get(name):
@@ -90,8 +89,44 @@ class ReplyEncoder:
         return InferReply(b"".join((text, *raw)), len(text))
 
 
-def _head(name: str, dtype: DataType) -> bytes:
-    return b'{"name":%b,"datatype":"%b","shape":' % (orjson.dumps(name), NAME_OF[dtype].encode())
+class OpenReplyEncoder(ReplyEncoder):
+    """Writes replies whose outputs are known only when they come; see `core/values/untyped.py`.
+
+    Args of the constructor:
+        model: name of the model.
+        version: its number.
+        wanted: names of the outputs to reply with; empty for all.
+    """
+
+    def __init__(self, model: str, version: int, wanted: Sequence[str]) -> None:
+        super().__init__(model, version, {})
+        self._wanted = wanted
+
+    def mixed(self, outputs: Mapping[str, Array], binary: Mapping[str, bool]) -> InferReply:
+        """See `ReplyEncoder`. Raises: InvalidRequest where there is no such output."""
+        written: list[bytes] = []
+        raw: list[Buffer] = []
+        for name, array in present(chosen(outputs, self._wanted)).items():
+            word, shape, data = told(array)
+            if binary.get(name):
+                raw.append(data)
+                values = b'"parameters":{"binary_data_size":%d}' % size_of(data)
+            elif sent_in(array) is None:
+                values = _data(array, BY_NUMPY[array.dtype])
+            else:  # of a type that has no values in JSON: its bytes
+                values = _data(np.frombuffer(data, np.uint8), DataType.UINT8)
+            written.append(b"%b%b,%b}" % (_head(name, word), orjson.dumps(shape), values))
+        text = b"%b%b]}" % (self._start, b",".join(written))
+        return InferReply(b"".join((text, *raw)), len(text))
+
+
+def _start(model: str, version: int) -> bytes:
+    name, number = orjson.dumps(model), str(version).encode()
+    return b'{"model_name":%b,"model_version":"%b","outputs":[' % (name, number)
+
+
+def _head(name: str, word: str) -> bytes:
+    return b'{"name":%b,"datatype":%b,"shape":' % (orjson.dumps(name), orjson.dumps(word))
 
 
 def _data(array: Array, dtype: DataType) -> bytes:

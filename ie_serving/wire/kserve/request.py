@@ -13,7 +13,7 @@ from typing import Final
 import orjson
 import simdjson
 
-from ie_serving.core.values.errors import InvalidRequest
+from ie_serving.core.values.errors import InvalidRequest, InvalidTensor
 from ie_serving.core.values.requests import Decoded
 from ie_serving.core.values.tensors import Array, Signature
 from ie_serving.wire.json.buffers import Lazy, count_brackets, parse_strictly
@@ -85,10 +85,17 @@ class InferBody:
         Raises:
             InvalidRequest: values are none of their datatype or shape.
         """
-        for tensor in self._tensors:
-            check_datatype(signature, tensor.name, tensor.dtype)
-        if self._arrays is None:
-            self._keep(read_tensors(self._tensors, self._text, self._others))
+        try:
+            for tensor in self._tensors:
+                check_datatype(signature, tensor.name, tensor.dtype)
+            if self._arrays is None:
+                self._keep(read_tensors(self._tensors, self._text, self._others))
+        except InvalidTensor:
+            sent = self._sent(signature)
+            if not sent:
+                raise
+            rest = [each for each in self._tensors if each.name not in sent]
+            self._keep(sent | read_tensors(rest, self._text, self._others))
         return self._with_sequence(signature), self.wanted.form
 
     def decode_at_once(self, signature: Signature) -> Decoded | None:
@@ -101,6 +108,12 @@ class InferBody:
                 return None
             self._keep(arrays)
         return self.decode(signature)
+
+    def _sent(self, signature: Signature) -> dict[str, Array]:
+        """Give those untyped inputs as they were sent whose bytes need be no array."""
+        names = [name for name, spec in signature.inputs.items() if spec.untyped]
+        found = {each.name: each.sent for each in self._tensors if each.name in names}
+        return {name: sent.array for name, sent in found.items() if sent is not None}
 
     # The data plane may decode again, for another version. simdjson's objects are not kept: while
     # they exist, the next request of this thread would need another parser.

@@ -2,17 +2,19 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, cast
 
 import simdjson
 
 from ie_serving.core.values.errors import InvalidRequest, InvalidTensor, NotSupported
 from ie_serving.core.values.tensors import Array, DataType
+from ie_serving.core.values.untyped import Sent
 from ie_serving.wire.json.buffers import Lazy, count_brackets, read_array, read_arrays
 from ie_serving.wire.json.document import plain
 from ie_serving.wire.json.tensor import decode_tensor
 from ie_serving.wire.json.value import decode_base64
-from ie_serving.wire.kserve.datatypes import datatype
+from ie_serving.wire.kserve.datatypes import NAME_OF, Custom, datatype
+from ie_serving.wire.kserve.inputs import SENT
 from ie_serving.wire.kserve.members import Parameters, parameters_of, text_of
 from ie_serving.wire.kserve.raw import checked_shape, decode_raw
 from ie_serving.wire.tfs.tensor_proto import BITS, MOST_DIMENSIONS
@@ -45,7 +47,17 @@ class Tensor(NamedTuple):
     @property
     def is_view(self) -> bool:
         """Whether decoding takes no time, whatever the size."""
-        return self.raw is not None and self.dtype not in _REWRITTEN
+        is_known = isinstance(self.dtype, DataType)
+        return self.raw is not None and is_known and self.dtype not in _REWRITTEN
+
+    @property
+    def sent(self) -> Sent | None:
+        """Its bytes as they were sent, if they need be no array."""
+        dtype: DataType | Custom = self.dtype
+        if self.raw is None or (isinstance(dtype, DataType) and dtype not in SENT):
+            return None
+        word = dtype.word if isinstance(dtype, Custom) else NAME_OF[dtype]
+        return Sent(self.raw, word, self.shape)
 
 
 _REWRITTEN: Final = frozenset({DataType.STRING, DataType.BF16, DataType.BOOL})
@@ -94,7 +106,13 @@ def tensor_of(given: Lazy, tail: RawTail | None, *, only: bool) -> Tensor:
     """
     keys = list(given)
     name = text_of(given, "name", "each of the inputs")
-    dtype = datatype(given["datatype"] if "datatype" in keys else None, name[:200])
+    word = given["datatype"] if "datatype" in keys else None
+    try:
+        dtype = datatype(word, name[:200])
+    except InvalidTensor:
+        if tail is None or not isinstance(word, str):
+            raise
+        dtype = cast(DataType, Custom(word, name[:200]))
     shape = _shape(given["shape"] if "shape" in keys else None, name[:200])
     parameters = parameters_of(given, keys, f'input "{name[:200]}"')
     if parameters.get("shared_memory_region"):
@@ -103,6 +121,8 @@ def tensor_of(given: Lazy, tail: RawTail | None, *, only: bool) -> Tensor:
     raw = _raw(name[:200], dtype, shape, parameters, tail, has_data=_is_given(data), only=only)
     if raw is None and data is None:
         raise InvalidRequest(f'input "{name[:200]}" has neither "data" nor "{SIZE}"')
+    if raw is None and isinstance(dtype, Custom):
+        datatype(dtype.word, name[:200])  # raises: values in JSON are of known types
     is_base64 = dtype is DataType.STRING and parameters.get(CONTENT_TYPE) == BASE64
     return Tensor(name, dtype, shape, None if raw is not None else data, raw, is_base64)
 

@@ -16,6 +16,7 @@ import numpy as np
 from ie_serving.core.values.errors import InvalidRequest
 from ie_serving.core.values.requests import InferRequest
 from ie_serving.core.values.tensors import Array, Signature, TensorSpec, specs_of
+from ie_serving.core.values.untyped import present
 from ie_serving.wire.protobuf import messages, writing
 from ie_serving.wire.protobuf.fields import Buffer, Unclear
 from ie_serving.wire.protobuf.messages import Proto
@@ -198,8 +199,8 @@ class OpenEncoder:
         self._latest: tuple[list[tuple[str, np.dtype[np.generic]]], Encoder] | None = None
 
     def encode(self, outputs: Mapping[str, Array]) -> bytes:
-        """Encode a reply. Raises: InvalidRequest where a wanted output did not come."""
-        wanted = chosen(outputs, self._wanted) if self._wanted else outputs
+        """Encode a reply. Raises: InvalidRequest where there is no such output."""
+        wanted = present(chosen(outputs, self._wanted))
         kinds = [(name, array.dtype) for name, array in wanted.items()]
         latest = self._latest
         if latest is None or latest[0] != kinds:  # to hash dtypes takes longer than this
@@ -212,11 +213,13 @@ class OpenEncoder:
 
 
 def chosen(outputs: Mapping[str, Array], wanted: Sequence[str]) -> Mapping[str, Array]:
-    """Give the outputs of a filter.
+    """Give the outputs of a filter; all, where it is empty.
 
     Raises:
         InvalidRequest: one of them did not come, in the phrase that a filter meets elsewhere.
     """
+    if not wanted:
+        return outputs
     for alias in wanted:
         if alias not in outputs:
             raise InvalidRequest(

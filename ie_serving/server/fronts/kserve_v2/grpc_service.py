@@ -24,7 +24,7 @@ from ie_serving.server.transport.grpc.services import Buffer, CallContext
 from ie_serving.telemetry.metrics.page import Metrics
 from ie_serving.wire.kserve import grpc_messages as written
 from ie_serving.wire.kserve.infer_layout import InferParser
-from ie_serving.wire.kserve.infer_reply import ReplyEncoder
+from ie_serving.wire.kserve.infer_reply import OpenReplyEncoder, ReplyEncoder
 from ie_serving.wire.kserve.infer_request import parse_whole
 from ie_serving.wire.kserve.metadata import READY, model_index, model_metadata
 from ie_serving.wire.protobuf.fields import Unclear
@@ -179,12 +179,18 @@ async def _named(reply: Awaitable[bytes], id: bytes) -> bytes:
 def _encoders(
     servable: Servable, signature: Signature, outputs: Sequence[str]
 ) -> Mapping[object, Encode[bytes]]:
-    """Return an encoder for each form: raw replies for raw requests, else typed ones."""
+    """Return an encoder for each form: raw replies for raw requests, else typed ones.
+
+    Untyped outputs are always raw, as in OpenVINO Model Server.
+    """
 
     def made(raw: bool, described: Signature) -> ReplyEncoder:
         specs = {alias: described.outputs[alias] for alias in outputs or described.outputs}
         return ReplyEncoder(servable.name, servable.version, specs, raw=raw)
 
+    if any(spec.untyped for spec in signature.outputs.values()):
+        encoder = OpenReplyEncoder(servable.name, servable.version, outputs)
+        return dict.fromkeys((True, False), encoder.encode)
     if signature.gives_any:
         return {
             raw: OpenEncoder(signature, outputs, partial(made, raw)).encode for raw in (True, False)

@@ -10,7 +10,7 @@ from ie_serving.models.version.handle import Servable
 from ie_serving.server.fronts.kserve_v2.asked import METHODS, no_signature
 from ie_serving.server.fronts.rest.callers import rest_caller
 from ie_serving.server.fronts.tfs.rest_interface import LABELS, LARGE_BODY, LARGE_OUTPUT
-from ie_serving.wire.kserve.reply import InferReply, ReplyEncoder
+from ie_serving.wire.kserve.reply import InferReply, OpenReplyEncoder, ReplyEncoder
 from ie_serving.wire.kserve.wanted import Form
 
 
@@ -60,10 +60,13 @@ def interfaces(
 def _encoders(
     servable: Servable, signature: Signature, outputs: Sequence[str]
 ) -> Mapping[object, Encode[Written]]:
-    specs = None
-    if not signature.gives_any:
-        specs = {alias: signature.outputs[alias] for alias in outputs}
-    encoder = ReplyEncoder(servable.name, servable.version, specs)
+    name, version = servable.name, servable.version
+    if signature.gives_any:
+        encoder: ReplyEncoder = OpenReplyEncoder(name, version, outputs)
+    else:
+        encoder = ReplyEncoder(
+            name, version, {alias: signature.outputs[alias] for alias in outputs}
+        )
 
     def copied(outputs: Mapping[str, Array]) -> Unwritten:
         return Unwritten(encoder.mixed, {name: array.copy() for name, array in outputs.items()})

@@ -5,6 +5,7 @@ from functools import partial
 
 from ie_serving.core.values.errors import InvalidRequest
 from ie_serving.core.values.tensors import Array, Signature, specs_of
+from ie_serving.core.values.untyped import present
 from ie_serving.inference.interface import Api, Encode, Interface, Results
 from ie_serving.models.version.handle import Servable
 from ie_serving.server.fronts.rest.callers import rest_caller
@@ -73,7 +74,8 @@ def _of_some(encode: Encode[Buffer], names: Sequence[str], outputs: Mapping[str,
 
 
 def _open_predictions(outputs: Mapping[str, Array], form: Format) -> Buffer:
-    return encode_predictions(outputs, form, specs_of(outputs))
+    came = present(outputs)
+    return encode_predictions(came, form, specs_of(came))
 
 
 def _unknown_signature(servable: Servable, name: str) -> InvalidRequest:

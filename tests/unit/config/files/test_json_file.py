@@ -292,7 +292,6 @@ def test_what_is_computed_before_a_model_is_read_from_its_entry() -> None:
     ("key", "value"),
     [
         ("custom_loader_options", {"loader_name": "x"}),
-        ("graph_path", "graph.pbtxt"),
     ],
 )
 def test_what_would_change_what_is_computed_is_refused_not_ignored(key: str, value: object) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from ie_serving.config.dialects import ie_serving, tensorflow_model_server
 from ie_serving.config.files.json_file import parse_config_file
 from ie_serving.config.files.pbtxt import read as read_text
 from ie_serving.core.values.errors import ConfigError
@@ -108,12 +109,13 @@ def test_models_in_a_row(tmp_path: Path) -> None:
     }
 
 
-def test_a_python_node_takes_texts(tmp_path: Path) -> None:
+def test_a_python_node_takes_tensors_as_they_are(tmp_path: Path) -> None:
     """Python nodes, quickstart."""
-    texts = {"dtype": "string", "shape": [-1]}
+    names = {"node_name": "megaphone", "input_names": ["spoken"], "output_names": ["louder"]}
+    tensors = {"inputs": {"spoken": {"dtype": "any"}}, "outputs": {"louder": {"dtype": "any"}}}
     step = {
         "kernel": f"{tmp_path}/g/model.py",
-        "with": {"inputs": {"spoken": texts}, "outputs": {"louder": texts}},
+        "with": {**tensors, "node": names},
         "in": {"spoken": "request.spoken"},
     }
     outputs = {"louder": "megaphone.louder"}
@@ -121,6 +123,40 @@ def test_a_python_node_takes_texts(tmp_path: Path) -> None:
     numbers = {"dtype": "float32", "shape": [-1, 4]}
     declared = found(tmp_path, PYTHON, params={"inputs": {"spoken": numbers}})
     assert declared["steps"]["megaphone"]["with"]["inputs"] == {"spoken": numbers}
+
+
+def test_inputs_stand_in_the_order_of_their_tags(tmp_path: Path) -> None:
+    streams = 'input_stream: "B:x" input_stream: "LOOPBACK:l" input_stream: "A:spoken"'
+    looping = ' input_stream_info { tag_index: "LOOPBACK:0" back_edge: true }'
+    graph = PYTHON.replace('input_stream: "INPUT:spoken"', f"{streams}{looping}").replace(
+        'output_stream: "OUTPUT:louder"', 'output_stream: "LOOPBACK:l" output_stream: "O:louder"'
+    )
+    graph = f'input_stream: "x" {graph}'
+    told = found(tmp_path, graph)["steps"]["megaphone"]["with"]
+    assert (list(told["inputs"]), list(told["outputs"])) == (["spoken", "x"], ["louder"])
+    assert told["node"]["input_names"] == ["x", "l", "spoken"]
+    assert told["node"]["output_names"] == ["l", "louder"]
+
+
+def test_incomplete_inputs_may_be_left_out(tmp_path: Path) -> None:
+    handler = 'input_stream_handler { input_stream_handler: "ImmediateInputStreamHandler", }'
+    graph = PYTHON.replace("node_options", f"{handler} node_options")
+    told = found(tmp_path, graph)["steps"]["megaphone"]["with"]
+    assert told["inputs"] == {"spoken": {"dtype": "any", "optional": True}}
+
+
+def test_a_graph_without_steps(tmp_path: Path) -> None:
+    graph = """input_stream: "OVTENSOR:in" output_stream: "OVMS_PY_TENSOR:out"
+    node {
+      calculator: "PyTensorOvTensorConverterCalculator"
+      input_stream: "OVTENSOR:in"
+      output_stream: "OVMS_PY_TENSOR:out"
+    }"""
+    assert found(tmp_path, graph) == {
+        "inputs": {"in": {"dtype": "any"}},
+        "steps": {},
+        "outputs": {"out": "request.in"},
+    }
 
 
 def test_a_converter_is_no_step(tmp_path: Path) -> None:
@@ -160,9 +196,23 @@ def test_models_of_the_graph_s_own_file(tmp_path: Path) -> None:
             '"together", which no node gives',
         ),
         ("FIRST:half", "FIRST:nowhere", '"nowhere" is taken, and nothing gives'),
-        ('"BOTH:total"', '"BOTH:total" input_stream_info: { back_edge: true }', "loops are not"),
+        (
+            '"BOTH:total"',
+            '"BOTH:total"\n  input_stream_info: { back_edge: true }',
+            'line 36: node "node_1" takes what a later one gives',
+        ),
+        (
+            '"FIRST:half"',
+            '"FIRST:half" input_stream: "LOOPBACK:half"',
+            'line 32: node "node_1" has a stream LOOPBACK: take it in and give it out',
+        ),
+        (
+            '"OpenVINOInferenceCalculator"',
+            '"OpenVINOInferenceCalculator" name: "twin"',
+            'line 32: "twin" is the name of two nodes',
+        ),
         ('key: "BOTH"', 'key: "BOTH" } output_order_list: "a" x {', "output_order_list is not"),
-        ("node {", "node ]", "cannot be read: line 4: ']"),
+        ("node {", "node ]", "cannot be read: line 4: ] stands"),
         ('servable_name: "together"', "", "not a graph as OpenVINO Model Server takes it"),
     ],
 )
@@ -174,18 +224,73 @@ def test_a_graph_that_is_not_there(tmp_path: Path) -> None:
     assert "cannot be read" in fault(tmp_path, PYTHON, graph_path="other.pbtxt")
 
 
+def listed(directory: Path, **config: Any) -> Any:
+    """Read a file whose only model is of this configuration."""
+    text = json.dumps({"model_config_list": [{"config": {"name": "g", **config}}]})
+    return parse_config_file(text, origin=directory, place="c.json")
+
+
+@pytest.mark.parametrize(
+    ("file", "config"),
+    [
+        ("g/graph.pbtxt", {"base_path": "g"}),
+        ("g/7/graph.pbtxt", {"base_path": "g"}),
+        ("g/graph.pbtxt", {"graph_path": "graph.pbtxt"}),
+        ("h/other.pbtxt", {"base_path": "h", "graph_path": "other.pbtxt"}),
+    ],
+)
+def test_a_graph_among_the_models(tmp_path: Path, file: str, config: Any) -> None:
+    """MediaPipe, "Graph deployment": recommended since 2026."""
+    (tmp_path / file).parent.mkdir(parents=True)
+    (tmp_path / file).write_text(PYTHON)
+    made = listed(tmp_path, **config, nireq=2)
+    (model,) = made.models
+    assert (model.name, model.base_path) == ("g", "graph:g")
+    kernel = json.loads(model.graph.text)["steps"]["megaphone"]["kernel"]
+    assert kernel == str((tmp_path / file).parent / "model.py")
+    assert made.warnings == ('"g" is a graph: it has no nireq',)
+
+
+@pytest.mark.parametrize("text", [None, 'node { name: "x" op: "Placeholder" }'])
+def test_a_model_among_the_models(tmp_path: Path, text: str | None) -> None:
+    """TensorFlow writes a graph.pbtxt of its own beside checkpoints."""
+    (tmp_path / "g" / "1").mkdir(parents=True)
+    if text:
+        (tmp_path / "g" / "graph.pbtxt").write_text(text)
+    (model,) = listed(tmp_path, base_path="g").models
+    assert (model.graph, model.base_path) == (None, str(tmp_path / "g"))
+
+
+@pytest.mark.parametrize("parse", [ie_serving.parse, tensorflow_model_server.parse])
+def test_a_directory_on_a_command_line(tmp_path: Path, parse: Any) -> None:
+    (tmp_path / "graph.pbtxt").write_text(PYTHON)
+    path = "model_path" if parse is ie_serving.parse else "model_base_path"
+    start = ["model"] if parse is ie_serving.parse else []
+    (model,) = parse([*start, "--model_name=g", f"--{path}={tmp_path}"], {}).settings.models
+    assert json.loads(model.graph.text)["outputs"] == {"louder": "megaphone.louder"}
+    (tmp_path / "graph.pbtxt").write_text(MULTI_MODEL)
+    with pytest.raises((ConfigError, SystemExit)) as raised:
+        parse([*start, "--model_name=g", f"--{path}={tmp_path}"], {})
+    if isinstance(raised.value, ConfigError):
+        assert 'graph "g" uses model "halve", which is not configured' in str(raised.value)
+
+
 def test_text_of_protocol_buffers() -> None:
     text = """a: 1 a: -2.5, b { c: "x\\"y" 'z' } d < e: true >  # end
-    [type / p.Q] { f: WORD };"""
+    [type / p.Q] { f: WORD }; g: [1, "2",
+    { h: [] }] g: 3"""
     assert read_text(text) == {
         "a": [1, -2.5],
         "b": [{"c": ['x"yz']}],
         "d": [{"e": [True]}],
         "Q": [{"f": ["WORD"]}],
+        "g": [1, "2", {"h": []}, 3],
     }
 
 
-@pytest.mark.parametrize("text", ["a", "a:", "a {", "}", "a: }", "a: [1]", "a { " * 60, '"x": 1'])
+@pytest.mark.parametrize(
+    "text", ["a", "a:", "a {", "}", "a: }", "a: [1", "a: [1 2]", "a { " * 60, '"x": 1']
+)
 def test_what_is_no_text_of_protocol_buffers(text: str) -> None:
     with pytest.raises(ValueError, match="line 1: "):
         read_text(text)

@@ -47,7 +47,13 @@ MODEL = (
     no_effect("allow_cache", "true", "`--cache_dir` decides for all models"),
     no_effect("subconfig", '"a.json"', "a `subconfig.json` beside a graph is read"),
     refused("custom_loader_options", '{"loader_name": "a"}', "there are no custom loaders"),
-    refused("graph_path", '"graph.pbtxt"', "graphs stand in `mediapipe_config_list`"),
+    taken(
+        "graph_path",
+        '"node.pbtxt"',
+        "ModelConfig.base_path=graph:m",
+        "the model is that graph, as is one whose directory holds a `graph.pbtxt`",
+        '"base_path": "."',
+    ),
 )
 """Of a model in `config.json`."""
 

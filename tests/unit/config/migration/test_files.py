@@ -7,7 +7,7 @@ import pytest
 
 from ie_serving.config.dialects import ie_serving, tensorflow_model_server
 from ie_serving.config.settings import Parsed
-from tests.unit.config.files.test_mediapipe import INFERENCE, SESSION
+from tests.unit.config.files.test_mediapipe import INFERENCE, PYTHON, SESSION
 from tests.unit.config.migration import files
 from tests.unit.config.migration.rows import Outcome, Row
 from tests.unit.config.migration.test_migration import compared, name_of, said_against
@@ -83,7 +83,9 @@ def test_a_key_of_a_model(row: Row, tmp_path: Path) -> None:
         entry = ", ".join([*(f'"{key}": {value}' for key, value in keys.items()), *row.beside])
         return f'{{"model_config_list": [{{"config": {{{entry}}}}}]}}'
 
-    check(row, of_json(tmp_path / "c.json"), text(NAMED), text(NAMED | {row.word: row.given}))
+    (tmp_path / "node.pbtxt").write_text(PYTHON)
+    named = {key: value for key, value in NAMED.items() if f'"{key}"' not in str(row.beside)}
+    check(row, of_json(tmp_path / "c.json"), text(named), text(named | {row.word: row.given}))
 
 
 @pytest.mark.parametrize("row", files.TOP, ids=name_of)

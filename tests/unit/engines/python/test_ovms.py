@@ -14,6 +14,7 @@ import pytest
 from ie_serving.core.values.callers import Caller
 from ie_serving.core.values.codes import code_of
 from ie_serving.core.values.errors import LoadFailed, ServingError
+from ie_serving.core.values.untyped import is_absent, sent_in
 from ie_serving.engines.python.pyovms import Tensor
 from tests.unit.engines.asking import answer, strings
 from tests.unit.engines.python.kernels import served
@@ -151,6 +152,93 @@ class OvmsPythonModel:
     model.close()
 
 
+ANY = {"dtype": "any"}
+
+
+@pytest.mark.parametrize(
+    ("made", "expected"),
+    [
+        ("b'some text'", np.frombuffer(b"some text", np.uint8)),
+        ("np.float64([[1.5]])", np.array([[1.5]])),
+        ("np.zeros((0, 4), np.int16)", np.zeros((0, 4), np.int16)),
+        ("np.float32([1, 2]).tobytes(), [2], 'FP32'", np.float32([1, 2])),
+        ("b'\\1\\0\\0\\0a', (1,), 'BYTES'", strings("a")),
+    ],
+)
+async def test_untyped_outputs_are_arrays(tmp_path: Path, made: str, expected: Any) -> None:
+    code = f"""
+import numpy as np
+from pyovms import Tensor
+class OvmsPythonModel:
+    def execute(self, inputs):
+        return [Tensor('output', {made})]
+"""
+    model = served(tmp_path, code, "", declared(ANY, ANY))
+    found = (await answer(model, input=[1.0]))["output"]
+    assert (found.dtype, found.shape) == (expected.dtype, expected.shape)
+    assert found.tolist() == expected.tolist()
+    model.close()
+
+
+@pytest.mark.parametrize(
+    ("made", "sent"),
+    [
+        ("b'abc', (25,), 'BYTES'", (b"abc", "BYTES", (25,))),
+        ("b'abc', [2], 'mine'", (b"abc", "mine", (2,))),
+        ("b'abc', [2], 'FP32'", (b"abc", "FP32", (2,))),
+        ("b'', [0, 1 << 60, 1 << 60], 'FP32'", (b"", "FP32", (0, 1 << 60, 1 << 60))),
+        ("np.array('a')", ("a".encode("utf-32-le"), "1w", ())),
+    ],
+)
+async def test_untyped_outputs_that_are_no_arrays(tmp_path: Path, made: str, sent: Any) -> None:
+    code = f"""
+import numpy as np
+from pyovms import Tensor
+class OvmsPythonModel:
+    def execute(self, inputs):
+        return [Tensor('output', {made})]
+"""
+    model = served(tmp_path, code, "", declared(ANY, ANY))
+    found = sent_in((await answer(model, input=[1.0]))["output"])
+    assert found is not None
+    assert (bytes(found), found.datatype, found.shape) == sent
+    model.close()
+
+
+@pytest.mark.parametrize("size", [-1, 1 << 63])
+async def test_a_shape_that_no_reply_can_have(tmp_path: Path, size: int) -> None:
+    code = f"""
+from pyovms import Tensor
+class OvmsPythonModel:
+    def execute(self, inputs):
+        return [Tensor("output", b"abc", [{size}])]
+"""
+    model = served(tmp_path, code, "", declared(ANY, ANY))
+    with pytest.raises(ServingError, match="a size is from 0 to"):
+        await answer(model, input=[1.0])
+    model.close()
+
+
+async def test_an_untyped_output_may_be_left_out(tmp_path: Path) -> None:
+    code = """
+        class OvmsPythonModel:
+            def execute(self, inputs):
+                return []
+        """
+    model = served(tmp_path, code, "", declared(ANY, ANY))
+    assert is_absent((await answer(model, input=[1.0]))["output"])
+    model.close()
+    model = served(tmp_path, code, "", declared(ANY, NUMBERS))
+    with pytest.raises(ServingError, match='returned no output; it declares "output"'):
+        await answer(model, input=[1.0])
+    model.close()
+
+
+def test_a_process_takes_no_untyped_tensors(tmp_path: Path) -> None:
+    with pytest.raises(LoadFailed, match='"any" is for nodes in the server'):
+        served(tmp_path, INCREMENTER, "", declared(ANY, ANY), isolation="process")
+
+
 def test_tensors_must_be_declared(tmp_path: Path) -> None:
     with pytest.raises(LoadFailed, match=r"OvmsPythonModel does not say .*declare it in params"):
         served(tmp_path, INCREMENTER)
@@ -182,3 +270,11 @@ def test_a_tensor_of_a_tensor_and_parts_of_one() -> None:
     assert (tensor.name, tensor.shape, tensor.datatype, tensor.size) == ("a", (2, 2), "mine", 4)
     assert tensor[:2].shape == (2,)
     assert np.asarray(tensor).tolist() == [*b"1234"]
+
+
+def test_the_buffer_of_a_tensor() -> None:
+    assert bytes(Tensor(name="a", data=np.int32(3))) == b"\3\0\0\0"
+    tensor = Tensor(name="a", buffer=np.int16([1, 2]))
+    assert (tensor.data.format, tensor.data.tolist(), tensor.datatype) == ("h", [1, 2], "INT16")
+    with pytest.raises(TypeError):
+        Tensor("a")

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from hypothesis.extra import numpy as hnp
 
 from ie_serving.core.values.errors import InvalidRequest, InvalidTensor, ServingError
 from ie_serving.core.values.tensors import Array, DataType, Signature, TensorSpec, strings
+from ie_serving.core.values.untyped import sent_in
 from ie_serving.wire.json.document import object_of, parse_object
 from ie_serving.wire.json.rapidjson.document import parse_document
 from ie_serving.wire.kserve import request
@@ -340,3 +342,23 @@ def test_texts_of_a_reply() -> None:
         (told,) = json.loads(content)["outputs"]
         again = json.dumps({"inputs": [told]}).encode()
         assert arrays(parse_infer(again, None))["x"].tolist() == elements
+
+
+CUSTOM = {"name": "x", "shape": [2], "datatype": "mine", "parameters": {"binary_data_size": 3}}
+
+
+@pytest.mark.parametrize("spec", [TensorSpec("x", dtype, (-1,), "x:0") for dtype in DataType])
+def test_only_untyped_inputs_take_other_datatypes(spec: TensorSpec) -> None:
+    text = body(CUSTOM)
+    for signature in (ANY, Signature("serving_default", {"x": spec}, {})):
+        with pytest.raises(InvalidTensor, match='has datatype "mine"; expected one of'):
+            parse_infer(text + b"abc", len(text)).decode(signature)
+    with pytest.raises(InvalidTensor, match='has datatype "mine"; expected one of'):
+        parse_infer(body({**x([1], [1], "mine")}), None)
+    untyped = replace(spec, dtype=DataType.STRING, shape=None, untyped=True)
+    inputs, _ = parse_infer(text + b"abc", len(text)).decode(
+        Signature("serving_default", {"x": untyped}, {})
+    )
+    sent = sent_in(inputs["x"])
+    assert sent is not None
+    assert (bytes(sent), sent.datatype, sent.shape) == (b"abc", "mine", (2,))

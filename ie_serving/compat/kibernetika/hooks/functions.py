@@ -5,8 +5,9 @@
     postprocess(outputs)             ...                             process(inputs, ctx)
 
 `preprocess` and `postprocess` may be lists with an entry for each model, None for no hook. A hook
-may return `(tensors, ctx)` as well. A postprocess may be a generator: the hook behind it then gets
-an iterator over the dicts; without one there has to be a single dict.
+may return `(tensors, ctx)` as well. A postprocess may be a generator: a preprocess behind it gets
+an iterator over the dicts. Without one the next model runs for each dict, and its postprocess gets
+an iterator over the outputs; without a hook there has to be a single dict.
 """
 
 import inspect
@@ -31,7 +32,7 @@ PRE, POST, PROCESS = "preprocess", "postprocess", "process"
 NAMES = (INIT, UPDATE, PRE, POST, PROCESS)
 CONTEXT_NAMES = ("ctx", "context", "_", "_ctx")
 ANSWERS = "ml-serving-answers"
-"""Key of the dicts that a generator has yielded, on their way to the next hook."""
+"""Key of the dicts that a generator has yielded, or what a model has made of them, on their way."""
 IGNORE = "ml-serving-ignore"
 """Key by which a preprocess says that its model is not to be run."""
 
@@ -78,16 +79,27 @@ def functions_of(module: ModuleType, extras: Sequence[Known]) -> Functions:
         raise LoadFailed(f"the file of hooks has none of {PRE}, {POST} and {PROCESS}: define one")
     describe = getattr(module, "metadata", None)
     pre, post = (entries(name, found.get(name), len(extras)) for name in (PRE, POST))
-    # Answers that a postprocess yields go to the preprocess behind it, if there is one.
-    yields = [_generates(post[at]) and pre[at + 1] is not None for at in range(len(pre) - 1)]
+    # The next preprocess takes all that a generator yields; without one the model runs for each of
+    # them, and its postprocess takes all outputs.
+    before = (False, *map(_generates, post[:-1]))
+    takes = [
+        several and (first is not None or last is not None)
+        for several, first, last in zip(before, pre, post, strict=True)
+    ]
     return Functions(
         pre=[
-            _hook(_label(PRE, found, at), pre[at], each, iterates=iterates)
-            for at, (each, iterates) in enumerate(zip(extras, (False, *yields), strict=True))
+            _hook(_label(PRE, found, at), pre[at], each, iterates=takes[at])
+            for at, each in enumerate(extras)
         ],
         post=[
-            _hook(_label(POST, found, at), post[at], each, yields=yielding)
-            for at, (each, yielding) in enumerate(zip(extras, (*yields, False), strict=True))
+            _hook(
+                _label(POST, found, at),
+                post[at],
+                each,
+                yields=any(takes[at + 1 : at + 2]),
+                iterates=takes[at] and pre[at] is None,
+            )
+            for at, each in enumerate(extras)
         ],
         process=Hook(PROCESS, bound(PROCESS, found[PROCESS], extras[0]))
         if PROCESS in found

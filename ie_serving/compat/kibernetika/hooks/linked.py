@@ -3,10 +3,11 @@
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
+from ie_serving.compat.kibernetika.hooks.functions import ANSWERS
 from ie_serving.core.values.errors import InvalidRequest, LoadFailed, ServingError
 from ie_serving.core.values.fit import Exact, exact, fit, fits, shed
 from ie_serving.core.values.tensors import SERVING_DEFAULT, Array, Signature, TensorSpec
@@ -60,13 +61,16 @@ class LinkedModel:
         """Run it, or echo; outputs are copies.
 
         Args:
-            inputs: by name.
+            inputs: by name; what a generator has yielded runs one by one.
             whole: they have as many rows as the model takes.
 
         Raises:
             InvalidRequest: names, dtypes or shapes do not fit.
             ServingError: it failed.
         """
+        if ANSWERS in inputs:
+            answers = await asyncio.gather(*(self.infer(each) for each in inputs[ANSWERS]))
+            return {ANSWERS: cast("Array", answers)}
         arrays = arrays_of(inputs, plain)
         if self.compiled is None:
             return arrays

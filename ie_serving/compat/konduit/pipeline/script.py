@@ -209,6 +209,7 @@ TAKEN: Mapping[str, Callable[[Any], Any]] = {
     "float": _number,
     "bool": _exactly(bool),
     "bytes": _raw,
+    "image": _raw,  # a script decodes the file
     "list": _exactly(list),
     "dict": _exactly(dict),
 }
@@ -221,6 +222,7 @@ KINDS_OF: Mapping[str, str] = {
     "float": "DOUBLE",
     "bool": "BOOLEAN",
     "bytes": "BYTES",
+    "image": "IMAGE",
     "list": "LIST",
     "dict": "DATA",
 }

@@ -185,6 +185,35 @@ async def test_what_a_generator_yields_is_for_the_next_hook(tmp_path: Path) -> N
         made.close()
 
 
+READERS = """
+def words(outputs, ctx):
+    for row in outputs["y"]:
+        yield {"x": row.reshape(1, 4)}
+
+def sentence(answers, ctx):
+    return {"sums": [float(each["y"].sum()) for each in answers]}
+
+preprocess = [None, None]
+postprocess = [words, sentence]
+"""
+
+
+@pytest.mark.parametrize("driver", ["openvino", "null"])
+async def test_a_model_runs_for_each_thing_that_a_generator_yields(
+    tmp_path: Path, driver: str
+) -> None:
+    pairs = [("openvino", linear(tmp_path / str(n), 2.0)) for n in range(2)]
+    code = READERS if driver == "openvino" else READERS.replace('{"x": row', '{"y": row')
+    made = chained(tmp_path, code, pairs[0], (driver, pairs[1][1]))
+    factor = 4 if driver == "openvino" else 2
+    try:
+        for rows in (ROWS, ROWS, ROWS[:1], ROWS[:0]):
+            found = await answer(made, x=rows)
+            assert found["sums"].tolist() == (rows.sum(1) * factor).tolist()
+    finally:
+        made.close()
+
+
 async def test_a_client_gets_one_answer_of_a_generator(tmp_path: Path) -> None:
     code = "def postprocess(outputs):\n    yield from ({'y': row} for row in outputs['y'])"
     made = chained(tmp_path, code, ("openvino", linear(tmp_path / "m", 2.0)))

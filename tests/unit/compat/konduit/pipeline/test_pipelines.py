@@ -143,10 +143,13 @@ def test_lists_and_texts() -> None:
     }
 
 
-def test_a_picture_is_a_file_of_png() -> None:
+@pytest.mark.parametrize(
+    "declared", [{"pythonType": "bytes", "type": "IMAGE"}, {"pythonType": "image"}]
+)
+def test_a_picture_is_a_file_of_png(declared: dict[str, str]) -> None:
     config = {
         "pythonCode": "size = len(p); ok = p.startswith(b'\\x89PNG')",
-        "ioInputs": {"p": {"pythonType": "bytes", "type": "IMAGE"}},
+        "ioInputs": {"p": declared},
         "ioOutputs": {"ok": {"pythonType": "bool"}},
     }
     picture = {

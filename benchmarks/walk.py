@@ -38,6 +38,7 @@ import ie_serving
 from benchmarks.calls import tfs_grpc, tfs_rest
 from benchmarks.wire import Array
 from ie_serving.app.application import ServingApplication
+from ie_serving.app.workers import Workers
 from ie_serving.config.dialects import ie_serving as dialect
 from ie_serving.server.process.deadly_loads import LoadNotes
 from ie_serving.server.process.handover import Handover, Handovers
@@ -202,7 +203,9 @@ class Server:
         settings = self._parsed.settings
         notes = LoadNotes({}, Handover().write)
         handovers = Handovers(*(Handover() for _ in Handovers._fields))
-        application = ServingApplication(settings, self._parsed.storage, handovers, notes)
+        application = ServingApplication(
+            settings, self._parsed.storage, handovers, notes, Workers()
+        )
         ports = bind(settings.server)
         await serve(application, settings.server, ports, self._orders, self._ready.set)
 

@@ -76,10 +76,10 @@ class LinkedModel:
             return arrays
         if self._rows and not whole:
             return await self._in_parts(arrays)
-        fitted, added = fit(self.signature, arrays)
+        fitted, added = fit(self.signature, _named(arrays, [*self.signature.inputs]))
         found = await self.compiled.infer(self.signature, fitted, _copies)
         if added:
-            found = dict(shed(found, added))
+            found = ByNameOrNumber(shed(found, added))
         wanted = self.link.outputs
         return {name: found[name] for name in wanted} if wanted else found
 
@@ -207,7 +207,25 @@ def _converted(value: object) -> Array:
 
 # Hooks may keep and change them; the infer request, in whose memory they lie, goes on.
 def _copies(outputs: Mapping[str, Array]) -> dict[str, Array]:
-    return {name: array.copy() for name, array in outputs.items()}
+    return ByNameOrNumber([(name, array.copy()) for name, array in outputs.items()])
+
+
+class ByNameOrNumber(dict[str, Array]):
+    """Outputs by name; hooks for PyTorch and TensorFlow Lite ask for the first as 0 or "0"."""
+
+    def __missing__(self, key: object) -> Array:
+        text = str(key)
+        if text.isdecimal() and int(text) < len(self):
+            return list(self.values())[int(text)]
+        raise KeyError(key)
+
+
+def _named(arrays: Mapping[str, Array], names: Sequence[str]) -> Mapping[str, Array]:
+    """Give inputs their names where all have numbers instead, which no input is called."""
+    numbers = {str(at): name for at, name in enumerate(names)}
+    if arrays.keys() & set(names) or not arrays.keys() <= numbers.keys():
+        return arrays
+    return {numbers[number]: array for number, array in arrays.items()}
 
 
 def _filled(array: Array, rows: int) -> Array:

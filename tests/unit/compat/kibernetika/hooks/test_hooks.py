@@ -272,6 +272,24 @@ async def test_what_published_hooks_use_is_there(model: Open) -> None:
         assert texts == [b"None", b"4", b"6162", b"ab"]
 
 
+async def test_tensors_by_number(model: Open) -> None:
+    """As drivers of PyTorch and TensorFlow Lite numbered them."""
+    made = model(
+        """
+        def process(inputs, ctx):
+            found = ctx.driver.predict({"0": inputs["x"]})
+            assert list(found) == ["y"] and "0" not in found
+            try:
+                found["1"]
+            except KeyError:
+                return {"text": found["0"], "number": ctx.driver.predict({0: inputs["x"]})[0]}
+        """
+    )
+    found = await answer(made, x=ROWS)
+    assert np.array_equal(found["text"], ROWS * 2 + 1)
+    assert np.array_equal(found["number"], ROWS * 2 + 1)
+
+
 async def test_a_model_that_a_hook_asks_wrongly_is_the_hooks_fault(
     model: Open, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -53,7 +53,7 @@ class OwnModules:
         package.__path__ = [str(directory)]
         sys.modules[self._package] = package
         sys.meta_path.insert(0, self._finder)  # before the one that reads any path
-        logs.hear(str(directory))
+        logs.hear(f"{directory}/")
         converter.allow()
 
     def load(self, file: Path) -> ModuleType:
@@ -72,7 +72,7 @@ class OwnModules:
         if self._finder not in sys.meta_path:
             return
         sys.meta_path.remove(self._finder)
-        logs.unhear(str(self._directory))
+        logs.unhear(f"{self._directory}/")
         # A list first: threads that import change the dict meanwhile.
         for name in [n for n in list(sys.modules) if f"{n}.".startswith(f"{self._package}.")]:
             # Cycles between functions and their module would stay until the next garbage

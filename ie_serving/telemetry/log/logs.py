@@ -9,6 +9,7 @@ its own. Libraries log at WARNING or above, since storage clients print credenti
 
 import logging
 import logging.handlers
+import re
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext, suppress
 
@@ -31,6 +32,8 @@ OWN = "ie_serving"
 log = logging.getLogger(__name__)
 _users: list[str] = []
 """Beginnings of the paths of users' code, once for each version that runs it."""
+_LIBRARIES = re.compile(r"[/\\](?:site|dist)-packages[/\\]")
+"""In the path of installed code, whose environment may lie beside that of users."""
 _chosen: dict[str, str] = {}
 """Path and form of the last `configure`; empty before."""
 FORMAT = "%(asctime)s - %(name)s - %(levelname)s - %(message)s"
@@ -107,7 +110,8 @@ def _is_heard(record: logging.LogRecord) -> bool:
     """Tell whether a record is one of ours, of users' code, or important."""
     if record.levelno >= logging.WARNING or f"{record.name}.".startswith(f"{OWN}."):
         return True
-    return record.pathname.startswith(tuple(_users))
+    path = record.pathname
+    return path.startswith(tuple(_users)) and not _LIBRARIES.search(path)
 
 
 # Handlers of others (pytest, an embedding program) stay: ours are recognised by their formatter.

@@ -55,12 +55,13 @@ class Asking:
             return own_loop.run(model.infer(inputs))
         asked = asyncio.run_coroutine_threadsafe(model.infer(inputs), self.loop)
         try:
-            return asked.result(self._limit_s())
+            return asked.result(self.limit_s())
         except (TimeoutError, FutureTimeout):  # one class since Python 3.11
             asked.cancel()
             raise DeadlineExceeded(f"{model.link.path} did not answer in time") from None
 
-    def _limit_s(self) -> float:
+    def limit_s(self) -> float:
+        """Give the seconds that a hook in this thread may wait for an answer."""
         tell = getattr(self.left_s, "tell", None)
         left = tell() if tell else None
         return LONGEST_S if left is None else float(left)

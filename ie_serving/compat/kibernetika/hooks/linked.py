@@ -76,7 +76,9 @@ class LinkedModel:
             return arrays
         if self._rows and not whole:
             return await self._in_parts(arrays)
-        fitted, added = fit(self.signature, _named(arrays, [*self.signature.inputs]))
+        if arrays.keys() != self.signature.inputs.keys():
+            arrays = _named(arrays, [*self.signature.inputs])
+        fitted, added = fit(self.signature, arrays)
         found = await self.compiled.infer(self.signature, fitted, _copies)
         if added:
             found = ByNameOrNumber(shed(found, added))
@@ -220,7 +222,7 @@ class ByNameOrNumber(dict[str, Array]):
         raise KeyError(key)
 
 
-def _named(arrays: Mapping[str, Array], names: Sequence[str]) -> Mapping[str, Array]:
+def _named(arrays: dict[str, Array], names: Sequence[str]) -> dict[str, Array]:
     """Give inputs their names where all have numbers instead, which no input is called."""
     numbers = {str(at): name for at, name in enumerate(names)}
     if arrays.keys() & set(names) or not arrays.keys() <= numbers.keys():

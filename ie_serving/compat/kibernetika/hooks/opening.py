@@ -82,14 +82,14 @@ class _Opening:
         if own.place is not None:
             file = found(own.place, self.directory, "the file of hooks")
             load_driver = loader(asking, self._for_hooks, self.freed)
-            modules = OwnModules(file.parent, shims(load_driver))
+            modules = OwnModules(file.parent, shims(load_driver, asking.limit_s))
             self.freed.callback(modules.close)
             self.lacks = lacking(file.parent)
             with telling(own.place, self.lacks):
                 names = mentioned(compile(file.read_bytes(), str(file), "exec"))
                 forks.watch()
                 functions = forks.call(str(file), functions_of, modules.load(file), known)
-        asking.blocks = bool(names & {"predict", "predict_hooks"})
+        asking.blocks = bool(names & {"predict", "predict_grpc", "predict_hooks"})
         made = self._made(str(own.place or ""), models, functions, asking, names)
         begun = self._begun(made, own.place, functions, known)
         if own.place is not None:

@@ -19,12 +19,23 @@ FRAME_RANK = 3
 """Dimensions of a decoded image: rows, columns, colours."""
 
 
-def shims(load_driver: Callable[[str], type]) -> dict[str, ModuleType]:
+def shims(
+    load_driver: Callable[[str], type], limit_s: Callable[[], float]
+) -> dict[str, ModuleType]:
     """Make the modules of one version.
 
     Args:
         load_driver: gives the class of a driver by its name.
+        limit_s: gives the seconds that another server may take to answer.
     """
+
+    def predict_grpc(inputs: Mapping[str, Any], address: str) -> dict[str, Array]:
+        """Ask another server's model, whose name is empty, at `host:port`. Raises: ServingError."""
+        # Imported here: few hooks ask elsewhere.
+        from ie_serving.compat.kibernetika.hooks.elsewhere import predict
+
+        return predict(inputs, address, limit_s())
+
     tools = (load_image, get_param, boolean_string, predict_grpc)
     helpers = _module("ml_serving.utils.helpers", *tools)
     driver = _module("ml_serving.drivers.driver")
@@ -96,14 +107,6 @@ def get_param(
 
 def _text(value: object) -> object:
     return value.decode() if isinstance(value, bytes) else value
-
-
-def predict_grpc(inputs: Mapping[str, Any], address: str) -> dict[str, Array]:
-    """Ask another server's model, whose name is empty, at `host:port`. Raises: NotAvailable."""
-    # Imported here: few hooks ask elsewhere.
-    from ie_serving.compat.kibernetika.hooks.elsewhere import predict
-
-    return predict(inputs, address)
 
 
 def boolean_string(text: object) -> bool:

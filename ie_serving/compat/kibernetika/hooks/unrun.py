@@ -26,7 +26,7 @@ def fault(file: Path, models: int) -> str:
             _check(name, value, models)
     except SyntaxError as error:
         return f"{file}, line {error.lineno}: SyntaxError: {error.msg}"
-    except ValueError as error:  # zero bytes
+    except (ValueError, RecursionError) as error:  # zero bytes; nested too deeply
         return f"{file}: {error}"
     except LoadFailed as error:
         return f"{file}, line {line}: {error}"

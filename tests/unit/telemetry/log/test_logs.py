@@ -10,7 +10,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ie_serving.core.values.errors import ServingError
-from ie_serving.telemetry.log.logs import MASK, Event, TextFormatter, configure, mask, render
+from ie_serving.telemetry.log.logs import (
+    MASK,
+    Event,
+    TextFormatter,
+    configure,
+    hear,
+    mask,
+    render,
+    unhear,
+)
 from ie_serving.telemetry.log.reopen import reopen
 
 own = logging.getLogger("ie_serving.models.version.loader")
@@ -197,6 +206,26 @@ def test_secrets_are_masked(text: str, masked: str) -> None:
 )
 def test_what_is_no_secret_stays(text: str) -> None:
     assert mask(text) == text
+
+
+def test_code_of_users_is_heard_and_libraries_beside_it_are_not(
+    written: Written, tmp_path: Path
+) -> None:
+    configure("INFO")
+    files = [
+        tmp_path / "1" / "kernel.py",
+        tmp_path / "1" / "venv" / "lib" / "site-packages" / "store.py",
+        tmp_path / "10" / "kernel.py",
+    ]
+    hear(f"{tmp_path}/1/")
+    try:
+        for file in files:
+            name = str(file.relative_to(tmp_path))
+            code = f"import logging; logging.getLogger('any').info('{name}')"
+            exec(compile(code, str(file), "exec"))
+    finally:
+        unhear(f"{tmp_path}/1/")
+    assert written().split()[-1:] == ["1/kernel.py"]
 
 
 def test_tracebacks_are_masked_too(written: Written) -> None:

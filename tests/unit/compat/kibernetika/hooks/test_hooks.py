@@ -272,6 +272,21 @@ async def test_what_published_hooks_use_is_there(model: Open) -> None:
         assert texts == [b"None", b"4", b"6162", b"ab"]
 
 
+async def test_a_hook_that_asks_another_server_stays_off_the_event_loop(model: Open) -> None:
+    """However short it was: the other server may hang."""
+    code = """
+        import threading
+        from ml_serving.utils import helpers
+        def process(inputs, ctx):
+            if "at" in inputs:
+                return helpers.predict_grpc(inputs, inputs["at"])
+            return {"main": threading.current_thread() is threading.main_thread()}
+        """
+    made = model(code)
+    for _ in range(5):
+        assert not (await answer(made, x=ROWS))["main"]
+
+
 async def test_tensors_by_number(model: Open) -> None:
     """As drivers of PyTorch and TensorFlow Lite numbered them."""
     made = model(

@@ -5,6 +5,7 @@ import os
 import signal
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -78,3 +79,20 @@ def pytest_runtest_makereport(
     if report.failed:
         report.sections += process.report()
     return report  # type: ignore[return-value]
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_report_to_serializable() -> Iterator[object]:
+    """Let a report hold any text: one lone surrogate in a log line ended the whole run."""
+    return sendable((yield))
+
+
+def sendable(value: Any) -> Any:
+    """Return a report's data, with texts that UTF-8 can hold."""
+    if isinstance(value, str):
+        return value.encode(errors="backslashreplace").decode()
+    if isinstance(value, dict):
+        return {sendable(key): sendable(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return type(value)(map(sendable, value))
+    return value

@@ -24,9 +24,9 @@ def all_is_given_back() -> Iterator[None]:
     assert BUDGET.held == 0
 
 
-@pytest.fixture
+@pytest.fixture(autouse=True)
 def restored_logging() -> Iterator[None]:
-    """Leave logging as it was."""
+    """Leave logging as it was, whichever test set it up by what it calls."""
     root, ours = logging.getLogger(), logging.getLogger(logs.OWN)
     levels, handlers = (root.level, ours.level), list(root.handlers)
     yield

@@ -8,8 +8,6 @@ import pytest
 
 from ie_serving.app.command_line import main
 
-pytestmark = pytest.mark.usefixtures("restored_logging")
-
 SCALE = """
 import numpy as np
 class Scale:

@@ -171,7 +171,7 @@ def _lines(value: Any, place: str) -> Iterator[str]:
         yield f"{place.rstrip('.')}={value}"
 
 
-@pytest.mark.usefixtures("restored_logging", "restored_words")
+@pytest.mark.usefixtures("restored_words")
 @pytest.mark.parametrize(
     "row", [row for _, _, row in FLAGS if row.outcome == Outcome.ENDS], ids=name_of
 )

@@ -1,6 +1,5 @@
 """Kernels that raise what ends a program while they are loaded or closed."""
 
-import logging
 from pathlib import Path
 
 import pytest
@@ -49,11 +48,7 @@ def test_whatever_a_close_raises_is_logged(
     assert "kernel failed to close" in caplog.text
 
 
-def test_a_text_that_no_reply_can_hold_is_told_without_it(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    # pytest could not send the lines of the log from one process to another.
-    caplog.set_level(logging.CRITICAL)
+def test_a_text_that_no_reply_can_hold_is_told_without_it(tmp_path: Path) -> None:
     file = written(tmp_path, CODE.format(where="load", error="ValueError('\\ud800 k')"))
     with pytest.raises(LoadFailed, match=r"ValueError: \? k"):
         load(file, options(""))

@@ -20,8 +20,6 @@ from ie_serving.telemetry.log.logs import MASK, Event
 own = logging.getLogger("ie_serving.models.version.loader")
 foreign = logging.getLogger("another.library")
 
-pytestmark = pytest.mark.usefixtures("restored_logging")
-
 Written = Callable[[], list[dict[str, Any]]]
 
 

@@ -25,8 +25,6 @@ from ie_serving.telemetry.log.reopen import reopen
 own = logging.getLogger("ie_serving.models.version.loader")
 foreign = logging.getLogger("another.library")
 
-pytestmark = pytest.mark.usefixtures("restored_logging")
-
 Written = Callable[[], str]
 
 

@@ -138,7 +138,7 @@ class _Opening:
             with telling(place, self.lacks):
                 made.global_ctx = functions.init(made.context(), known[0])
         if functions.update is not None:
-            made.update = partial(_update, made, functions, known, self.options)
+            made.updates = partial(_update, made, functions, known, self.options)
         return made
 
     def linked(self, link: Link) -> LinkedModel:

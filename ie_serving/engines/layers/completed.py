@@ -9,7 +9,7 @@ from ie_serving.engines.layers.layer import Layer
 
 
 def completed(model: CompiledModel) -> CompiledModel:
-    """Give a model all methods of `CompiledModel`: it may lack `ahead`, `stream`, `update`, `leave`."""
+    """Give a model the methods of `CompiledModel` that it lacks."""
     verbs = ("ahead", "stream", "update", "leave")
     return model if all(hasattr(model, verb) for verb in verbs) else _Plain(model)
 

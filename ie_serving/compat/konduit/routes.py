@@ -69,7 +69,7 @@ class KonduitRoutes:
 
     Args of the constructor:
         api: the REST API: it runs the pipeline, and ends each reply as its own.
-        plane: counts what is refused before.
+        plane: counts requests that are refused before they reach `api`.
         interface: of `api`.
         max_body_bytes: largest form.
     """

@@ -60,7 +60,7 @@ def parse(argv: Sequence[str], environ: Mapping[str, str]) -> Parsed:
         environ: the process's environment.
 
     Raises:
-        ConfigError: there is no model, or what is asked for cannot be had.
+        ConfigError: there is no model, or a variable asks for something that this server lacks.
     """
     root = Path(environ.get("SAGEMAKER_MODEL_DIR") or MODEL_DIR)
     if faults := list(_missing(root, environ)):

@@ -61,7 +61,7 @@ def _switch(value: object, place: str) -> bool:
 
 
 def session_options(value: object, place: str) -> Mapping[str, Any]:
-    """Read options of a session, all of which are known."""
+    """Read options of a session; an unknown option is a fault."""
     options = mapping(value, place, 'an object such as {"allow_growth": true}')
     for key in options:
         if key not in SESSION_KEYS:

@@ -64,7 +64,7 @@ class Event(enum.Enum):
     DROP = "drop"
     """It is no longer wanted."""
     FREED = "freed"
-    """Nothing of it is left in memory, or what is left belongs to requests that still run."""
+    """Nothing of it is left in memory, or only memory of requests that still run."""
 
 
 TRANSITIONS: Mapping[VersionStage, Mapping[Event, VersionStage]] = MappingProxyType(

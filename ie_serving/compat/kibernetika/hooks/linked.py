@@ -168,7 +168,7 @@ def _exact(signature: Signature) -> Exact | None:
 
 
 def arrays_of(values: Mapping[Any, Any], convert: Callable[[object], Array]) -> dict[str, Array]:
-    """Give what hooks returned as arrays; `convert` is asked for what is none of numbers yet.
+    """Give the values that hooks returned as arrays; `convert` makes those that are not numeric.
 
     Raises:
         InvalidRequest: something is no tensor.

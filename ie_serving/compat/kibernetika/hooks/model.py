@@ -180,7 +180,7 @@ def _blamed(stage: Stage, error: InvalidRequest) -> ServingError:
 
 
 def _or_json(value: object) -> Array:
-    """Write what is no tensor, but has a JSON, as one text: objects, and lists that hold some."""
+    """Write a value that is no tensor, but has a JSON form, as one text: objects, lists of them."""
     holds = isinstance(value, dict) or (
         isinstance(value, list) and any(isinstance(each, dict) for each in value)
     )

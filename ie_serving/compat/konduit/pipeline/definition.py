@@ -255,7 +255,7 @@ def _step(
         advice = REFUSED.get(type_, f"{_WRITE}; there are {known}{nearest(type_, KINDS)}")
         faults.append(f"{place}.@type: steps of type {type_} are not supported: {advice}")
         return
-    # Konduit writes what is not set as null, and constants as an empty object.
+    # Konduit writes null for an option that is not set, and an empty object for constants.
     written = {k: v for k, v in given.items() if v is not None and (k, v) != ("constants", {})}
     keys = {key: value for key, value in written.items() if key not in ("@type", "@input")}
     faults += [f"{place}.{fault}" for fault in _wrong_keys(type_, kind, keys)]

@@ -247,7 +247,7 @@ SECTIONS = [
             ),
             Rest(
                 id="an unload",
-                rule="the configuration says what is served",
+                rule="the configuration names the served models",
                 target="/v2/repository/models/plus/unload",
                 code=501,
                 phrase="models are not unloaded over this protocol",

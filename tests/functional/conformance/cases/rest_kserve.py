@@ -188,9 +188,9 @@ SECTIONS = [
             asked(
                 "no such model",
                 "404",
-                target="/v2/models/nobody/infer",
+                target="/v2/models/absent/infer",
                 code=404,
-                phrase="Servable not found for request: Latest(nobody)",
+                phrase="Servable not found for request: Latest(absent)",
             ),
             asked(
                 "no such version",

@@ -1,10 +1,9 @@
 """Opens the storage that reads a base path or URL."""
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
 from threading import Event
-from typing import NamedTuple
 
 from ie_serving.core.values.errors import ConfigError
 from ie_serving.storage.backends.local import LocalStorage
@@ -12,9 +11,10 @@ from ie_serving.storage.backends.single_file import SingleFile, is_model_file
 from ie_serving.storage.base import Storage
 from ie_serving.storage.mirror.download import Transfer
 from ie_serving.storage.mirror.mirror import Mirror
-from ie_serving.storage.options import StorageOptions
-from ie_serving.storage.remote import Location, Remote, shown
+from ie_serving.storage.options import StorageOptions, StoreOptions
+from ie_serving.storage.remote import Location, shown
 from ie_serving.storage.siblings import Neighbours, Sibling
+from ie_serving.storage.stores import BY_SCHEME
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://(.*)", re.DOTALL)
 
@@ -40,10 +40,11 @@ def check_urls(urls: Iterable[str], options: StorageOptions) -> None:
 def sibling_of(url: str, neighbours: Neighbours) -> Sibling | None:
     """Enter a base path among those that lie beside it; None for one that is listed alone."""
     match = _SCHEME.fullmatch(url)
-    if match is None or match[1].lower() not in _STORES:
+    kind = BY_SCHEME.get(match[1].lower()) if match else None
+    if match is None or kind is None:
         return None
     try:
-        return neighbours.of(Location.parse(url, match[2]))
+        return neighbours.of(kind.location(url, match[2]))
     except ConfigError:  # reported when the storage is opened
         return None
 
@@ -68,16 +69,15 @@ def open_storage(
     place = _place(url, options)
     if isinstance(place, str):
         return SingleFile(place) if is_model_file(place) else LocalStorage(place)
-    scheme, location = place
-    open_at = _STORES[scheme].open
+    store, location = place
     above = location.above()
     return Mirror(
-        open_at(location, options),
+        store.open(location),
         options.cache_dir,
         options.cache_size_bytes,
         stopping=stopping,
         transfer=Transfer(least_bytes_per_s=options.min_download_bytes_per_s),
-        beside=(sibling, open_at(above, options)) if sibling and above else None,
+        beside=(sibling, store.open(above)) if sibling and above else None,
     )
 
 
@@ -87,8 +87,8 @@ def store_of(url: str) -> str:
     return match[1].lower() if match else "file"
 
 
-def _place(url: str, options: StorageOptions) -> str | tuple[str, Location]:
-    """Give a local path, or scheme and location of a remote prefix. Raises: as `open_storage`."""
+def _place(url: str, options: StorageOptions) -> str | tuple[StoreOptions, Location]:
+    """Give a local path, or store and location of a remote prefix. Raises: as `open_storage`."""
     # No library for URLs: `?`, `#` and `%` are part of the names of objects.
     match = _SCHEME.fullmatch(url)
     if match is None:
@@ -98,62 +98,14 @@ def _place(url: str, options: StorageOptions) -> str | tuple[str, Location]:
         if not rest.startswith("/"):
             raise ConfigError([f"{url}: expected an absolute path: file:///models/resnet"])
         return rest
-    store = _STORES.get(scheme)
-    if store is None:
-        known = ", ".join(f"{name}://" for name in ("file", *_STORES))
+    kind = BY_SCHEME.get(scheme)
+    if kind is None:
+        known = ", ".join(f"{name}://" for name in ("file", *BY_SCHEME))
         raise ConfigError([f"{shown(url)}: unknown scheme: use a path or one of {known}"])
-    location = Location.parse(url, rest)
-    for variable, (value, meaning) in store.needs(options).items():
-        if not value:
-            raise ConfigError([f"{url}: set {variable} to {meaning}"])
-    for variable, path in store.files(options).items():
+    location, store = kind.location(url, rest), options.of(kind)
+    if lacking := store.lacks(location):
+        raise ConfigError([f"{url}: {lacking}"])
+    for variable, path in store.files().items():
         if path and not Path(path).exists():  # the clients do not say which variable names it
             raise ConfigError([f"{variable}: {path}: no such file"])
-    return scheme, location
-
-
-# Each backend is imported when a URL names its scheme: a client's import takes about 0.2 s and
-# memory, which a server of local models should not pay.
-
-
-def _s3(location: Location, options: StorageOptions) -> Remote:
-    from ie_serving.storage.backends.s3 import S3Remote
-
-    return S3Remote(location, options.s3)
-
-
-def _gcs(location: Location, options: StorageOptions) -> Remote:
-    from ie_serving.storage.backends.gcs import GcsRemote
-
-    return GcsRemote(location, options.gcs)
-
-
-def _minio(location: Location, options: StorageOptions) -> Remote:
-    from ie_serving.storage.backends.minio import MinioRemote
-
-    return MinioRemote(location, options.minio)
-
-
-class _Store(NamedTuple):
-    """How the stores of one URL scheme are opened and configured.
-
-    Attributes:
-        open: makes the storage.
-        files: the files that a setting may name, by its variable; empty where none is named.
-        needs: the values required to find the store, by the variable: value and meaning.
-    """
-
-    open: Callable[[Location, StorageOptions], Remote]
-    files: Callable[[StorageOptions], Mapping[str, str]]
-    needs: Callable[[StorageOptions], Mapping[str, tuple[str, str]]] = lambda _: {}
-
-
-_STORES: Mapping[str, _Store] = {
-    "s3": _Store(_s3, lambda options: {"AWS_CA_BUNDLE": options.s3.ca_bundle}),
-    "gs": _Store(_gcs, lambda options: {"GOOGLE_APPLICATION_CREDENTIALS": options.gcs.credentials}),
-    "minio": _Store(
-        _minio,
-        lambda options: {"MINIO_CA_BUNDLE": options.minio.ca_bundle},
-        lambda options: {"MINIO_ENDPOINT": (options.minio.endpoint, "the store's host:port")},
-    ),
-}
+    return store, location

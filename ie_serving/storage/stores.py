@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Final
 
+from ie_serving.storage.backends.azure import AzureOptions
 from ie_serving.storage.backends.gcs import GcsOptions
 from ie_serving.storage.backends.minio import MinioOptions
 from ie_serving.storage.backends.s3 import S3Options
@@ -12,6 +13,7 @@ KINDS: Final[Mapping[str, type[StoreOptions]]] = {
     "s3": S3Options,
     "gcs": GcsOptions,
     "minio": MinioOptions,
+    "azure": AzureOptions,
 }
 """By the first word of the places of its settings."""
 

@@ -14,7 +14,7 @@ from ie_serving.storage.mirror.mirror import Mirror
 from ie_serving.storage.options import StorageOptions, StoreOptions
 from ie_serving.storage.remote import Location, shown
 from ie_serving.storage.siblings import Neighbours, Sibling
-from ie_serving.storage.stores import BY_SCHEME
+from ie_serving.storage.stores import BY_SCHEME, KINDS
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://(.*)", re.DOTALL)
 
@@ -100,7 +100,9 @@ def _place(url: str, options: StorageOptions) -> str | tuple[StoreOptions, Locat
         return rest
     kind = BY_SCHEME.get(scheme)
     if kind is None:
-        known = ", ".join(f"{name}://" for name in ("file", *BY_SCHEME))
+        known = ", ".join(
+            f"{name}://" for name in ("file", *(kind.schemes[0] for kind in KINDS.values()))
+        )
         raise ConfigError([f"{shown(url)}: unknown scheme: use a path or one of {known}"])
     location, store = kind.location(url, rest), options.of(kind)
     if lacking := store.lacks(location):

@@ -182,8 +182,17 @@ VARIABLES = (
     already("AWS_PROFILE", "p", "the same, by the library of AWS itself"),
     taken("GOOGLE_APPLICATION_CREDENTIALS", "/g", "storage.own.GcsOptions.credentials=/g"),
     already("http_proxy", "http://p", "the same, by the stores' own libraries; `https_proxy` too"),
-    no_effect("AZURE_STORAGE_CONNECTION_STRING", "a", "there is no storage of Azure"),
-    no_effect("AZURE_STORAGE_USE_HTTP_PROXY", "true", "there is no storage of Azure"),
+    taken(
+        "AZURE_STORAGE_CONNECTION_STRING",
+        "AccountName=a;AccountKey=a2V5",
+        "storage.own.AzureOptions.account=a",
+        "storage.own.AzureOptions.connection_string=AccountName=a;AccountKey=a2V5",
+        "storage.own.AzureOptions.endpoint=https://a.blob.core.windows.net",
+        "storage.own.AzureOptions.key=a2V5",
+    ),
+    no_effect(
+        "AZURE_STORAGE_USE_HTTP_PROXY", "true", "a proxy is used for requests of its own scheme"
+    ),
     no_effect("GRPC_SERVERS", "2", "one event loop serves every gRPC call"),
     no_effect("DROGON_LOG_LEVEL", "DEBUG", "use `--log_level`"),
     no_effect("API_KEY", "a", "use `--api_key_file`"),

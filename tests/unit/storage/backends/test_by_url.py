@@ -105,10 +105,12 @@ def test_a_client_is_imported_for_its_first_request(url: str, client: str) -> No
     program = (
         "import sys; from pathlib import Path\n"
         "from ie_serving.storage.backends.by_url import open_storage\n"
+        "from ie_serving.storage.backends.azure import AzureOptions\n"
         "from ie_serving.storage.backends.minio import MinioOptions\n"
         "from ie_serving.storage.options import StorageOptions\n"
         "minio = MinioOptions(endpoint='127.0.0.1:1', secure=False)\n"
-        "options = StorageOptions(cache_dir=Path('/nowhere'), own=(minio,))\n"
+        "azure = AzureOptions(anonymous=True)\n"
+        "options = StorageOptions(cache_dir=Path('/nowhere'), own=(minio, azure))\n"
         "storage = open_storage(sys.argv[1], options)\n"
         f"print('before', *{NETWORKING} & set(sys.modules))\n"
         "hasattr(storage, '_remote') and storage._remote._kept.get()\n"

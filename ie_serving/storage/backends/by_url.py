@@ -1,8 +1,6 @@
 """Opens the storage that reads a base path or URL."""
 
-import re
 from collections.abc import Iterable
-from pathlib import Path
 from threading import Event
 
 from ie_serving.core.values.errors import ConfigError
@@ -11,12 +9,9 @@ from ie_serving.storage.backends.single_file import SingleFile, is_model_file
 from ie_serving.storage.base import Storage
 from ie_serving.storage.mirror.download import Transfer
 from ie_serving.storage.mirror.mirror import Mirror
-from ie_serving.storage.options import StorageOptions, StoreOptions
-from ie_serving.storage.remote import Location, shown
+from ie_serving.storage.options import StorageOptions
 from ie_serving.storage.siblings import Neighbours, Sibling
-from ie_serving.storage.stores import BY_SCHEME, KINDS
-
-_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://(.*)", re.DOTALL)
+from ie_serving.storage.stores import BY_SCHEME, SCHEME, place_of
 
 
 def check_urls(urls: Iterable[str], options: StorageOptions) -> None:
@@ -30,7 +25,7 @@ def check_urls(urls: Iterable[str], options: StorageOptions) -> None:
     faults: dict[str, None] = {}
     for url in urls:
         try:
-            _place(url, options)
+            place_of(url, options)
         except ConfigError as error:
             faults |= dict.fromkeys(error.faults)
     if faults:
@@ -39,7 +34,7 @@ def check_urls(urls: Iterable[str], options: StorageOptions) -> None:
 
 def sibling_of(url: str, neighbours: Neighbours) -> Sibling | None:
     """Enter a base path among those that lie beside it; None for one that is listed alone."""
-    match = _SCHEME.fullmatch(url)
+    match = SCHEME.fullmatch(url)
     kind = BY_SCHEME.get(match[1].lower()) if match else None
     if match is None or kind is None:
         return None
@@ -66,7 +61,7 @@ def open_storage(
     Raises:
         ConfigError: the scheme is unknown, or the URL or a setting is incomplete.
     """
-    place = _place(url, options)
+    place = place_of(url, options)
     if isinstance(place, str):
         return SingleFile(place) if is_model_file(place) else LocalStorage(place)
     store, location = place
@@ -83,31 +78,5 @@ def open_storage(
 
 def store_of(url: str) -> str:
     """Name the store that a URL is about by its scheme; `file` for local paths."""
-    match = _SCHEME.fullmatch(url)
+    match = SCHEME.fullmatch(url)
     return match[1].lower() if match else "file"
-
-
-def _place(url: str, options: StorageOptions) -> str | tuple[StoreOptions, Location]:
-    """Give a local path, or store and location of a remote prefix. Raises: as `open_storage`."""
-    # No library for URLs: `?`, `#` and `%` are part of the names of objects.
-    match = _SCHEME.fullmatch(url)
-    if match is None:
-        return url
-    scheme, rest = match[1].lower(), match[2]
-    if scheme == "file":
-        if not rest.startswith("/"):
-            raise ConfigError([f"{url}: expected an absolute path: file:///models/resnet"])
-        return rest
-    kind = BY_SCHEME.get(scheme)
-    if kind is None:
-        known = ", ".join(
-            f"{name}://" for name in ("file", *(kind.schemes[0] for kind in KINDS.values()))
-        )
-        raise ConfigError([f"{shown(url)}: unknown scheme: use a path or one of {known}"])
-    location, store = kind.location(url, rest), options.of(kind)
-    if lacking := store.lacks(location):
-        raise ConfigError([f"{url}: {lacking}"])
-    for variable, path in store.files().items():
-        if path and not Path(path).exists():  # the clients do not say which variable names it
-            raise ConfigError([f"{variable}: {path}: no such file"])
-    return store, location

@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from types import MappingProxyType, TracebackType
 
+from ie_serving.core.runtime.states import after
 from ie_serving.core.values.errors import QueueFull
 from ie_serving.core.values.tensors import Array
 
@@ -99,10 +100,6 @@ FAILED: Mapping[Control, SequenceEvent] = MappingProxyType(
 """The event of a failed request, by its control; other controls move nothing."""
 
 
-class IllegalEvent(RuntimeError):
-    """The table has no such event in the present stage: a defect of the caller."""
-
-
 class Sequence:
     """One sequence. Lives on the event loop.
 
@@ -129,12 +126,9 @@ class Sequence:
         """Move on, and return the new stage.
 
         Raises:
-            IllegalEvent: the table has no such move; nothing has changed.
+            IllegalMove: the table has no such move; nothing has changed.
         """
-        following = TRANSITIONS[self.stage].get(event)
-        if following is None:
-            raise IllegalEvent(f"sequence {self.number}: {event.value} while {self.stage.value}")
-        self.stage = following
+        self.stage = following = after(TRANSITIONS, self.stage, event, f"sequence {self.number}")
         # A request that still waits holds the sequence, and would hold the memory of its state.
         if following is SequenceStage.GONE:
             self.state = {}

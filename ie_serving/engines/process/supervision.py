@@ -19,6 +19,7 @@ from types import MappingProxyType
 from typing import TypeVar
 
 from ie_serving.core.runtime.backoff import Backoff
+from ie_serving.core.runtime.states import after
 from ie_serving.core.values.errors import LoadFailed, NotAvailable
 from ie_serving.engines.process.child_process import WorkerProcess
 from ie_serving.engines.process.link import Fault, Link, Message, PeerGone, Segment
@@ -249,7 +250,7 @@ class Supervisor:
             )
 
     def _apply(self, event: ProcessEvent) -> None:
-        self._stage = TRANSITIONS[self._stage][event]
+        self._stage = after(TRANSITIONS, self._stage, event, self._task.what)
         self._changed.notify_all()
 
     # -- the supervising thread ----------------------------------------------------------------

@@ -17,6 +17,7 @@ import enum
 from collections.abc import Mapping
 from types import MappingProxyType
 
+from ie_serving.core.runtime.states import after
 from ie_serving.core.values.versions import State
 
 
@@ -138,10 +139,6 @@ SETTLED = frozenset({VersionStage.SERVING, VersionStage.FREED, *NOT_LOADED})
 """Stages not worth waiting for: no work is under way, or it takes too long."""
 
 
-class IllegalEvent(RuntimeError):
-    """The table has no such event in the present stage: a defect of the caller."""
-
-
 class VersionLife:
     """Stage of one version, and why its last load failed.
 
@@ -171,12 +168,9 @@ class VersionLife:
             error: the cause, with FAIL and EXPIRE.
 
         Raises:
-            IllegalEvent: the table has no such move; nothing has changed.
+            IllegalMove: the table has no such move; nothing has changed.
         """
-        following = TRANSITIONS[self.stage].get(event)
-        if following is None:
-            raise IllegalEvent(f"version {self.version}: {event.value} while {self.stage.value}")
-        self.stage = following
+        self.stage = following = after(TRANSITIONS, self.stage, event, f"version {self.version}")
         if following in NOT_LOADED:
             self.error = error or self.error  # a step of a load that is overdue has none
         elif self.state is not State.LOADING:

@@ -184,7 +184,7 @@ docker_check: .venv-dev/.installed ## build the image without an engine and use 
 	deploy/container/check.sh $(DEV)/python
 
 docker_lock: .venv-dev/.installed ## renew the versions and hashes of the image's packages
-	$(call lock,--extra onnxruntime pyproject.toml,requirements.txt)
+	$(call lock,--extra azure --extra jwt --extra onnxruntime pyproject.toml,requirements.txt)
 	$(call lock,deploy/container/build-requirements.in,build-requirements.txt)
 
 define lock

@@ -31,7 +31,11 @@ PATH = f"{COMMANDS}{os.pathsep}{os.environ['PATH']}"
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 RUNTIME = [
     *PROJECT["project"]["dependencies"],
-    *PROJECT["project"]["optional-dependencies"]["onnxruntime"],
+    *(
+        each
+        for extra in ("azure", "jwt", "onnxruntime")
+        for each in PROJECT["project"]["optional-dependencies"][extra]
+    ),
 ]
 BUILD = PROJECT["build-system"]["requires"]
 REST_READY = "REST server listens on"

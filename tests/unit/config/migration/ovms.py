@@ -185,10 +185,8 @@ VARIABLES = (
     taken(
         "AZURE_STORAGE_CONNECTION_STRING",
         "AccountName=a;AccountKey=a2V5",
-        "storage.own.AzureOptions.account=a",
-        "storage.own.AzureOptions.connection_string=AccountName=a;AccountKey=a2V5",
-        "storage.own.AzureOptions.endpoint=https://a.blob.core.windows.net",
         "storage.own.AzureOptions.key=a2V5",
+        "`az://` is read, `azfs://`, a file share, is refused",
     ),
     no_effect(
         "AZURE_STORAGE_USE_HTTP_PROXY", "true", "a proxy is used for requests of its own scheme"

@@ -25,6 +25,7 @@ from urllib.parse import quote, unquote, urlencode, urlsplit
 from ie_serving.core.settings.kinds import BOOLEAN
 from ie_serving.core.values.errors import ConfigError
 from ie_serving.core.values.hints import Hint
+from ie_serving.core.values.hosts import host_of
 from ie_serving.storage.backends.bucket import (
     CHUNK_BYTES,
     CONNECT_TIMEOUT_S,
@@ -198,14 +199,17 @@ def _parts_of(connection_string: str) -> dict[str, str]:
     """Read a connection string: `Name=value` with semicolons in between."""
     parts = (part.partition("=") for part in connection_string.split(";"))
     found = {name.strip().lower(): value.strip() for name, _, value in parts}
-    account, suffix = found.get("accountname", ""), found.get("endpointsuffix", "")
-    scheme = found.get("defaultendpointsprotocol", "https")
-    general = f"{scheme}://{account}.blob.{suffix or 'core.windows.net'}" if account else ""
+    account, endpoint = found.get("accountname", ""), found.get("blobendpoint", "")
+    if account and not endpoint:
+        scheme = found.get("defaultendpointsprotocol", "https")
+        endpoint = f"{scheme}://{account}.blob.{found.get('endpointsuffix') or 'core.windows.net'}"
+    named = _HOST.fullmatch(host_of(endpoint))
     said = {
-        "account": account,
+        # With a signature, which is for one account, it stands in the endpoint alone.
+        "account": account or (named[1] if named else ""),
         "key": found.get("accountkey", ""),
         "sas_token": found.get("sharedaccesssignature", ""),
-        "endpoint": found.get("blobendpoint", general),
+        "endpoint": endpoint,
     }
     return {name: value for name, value in said.items() if value}
 

@@ -9,7 +9,9 @@ from ie_serving.storage.backends.azure import AzureOptions, Place
 from ie_serving.storage.backends.by_url import check_urls
 from ie_serving.storage.remote import Location
 
-PUBLIC = "https://acc.blob.core.windows.net"
+DOMAIN = "blob.core.windows.net"
+PUBLIC = f"https://acc.{DOMAIN}"
+SAS = "SharedAccessSignature=sv=2018-03-28&sig=s3cr3t%3D"
 OWN = {"AZURE_STORAGE_ACCOUNT": "own", "AZURE_STORAGE_KEY": "a2V5"}
 
 
@@ -36,6 +38,14 @@ def located(url: str) -> Location:
                 "EndpointSuffix=core.chinacloudapi.cn;"
             },
             Place("acc", "http://acc.blob.core.chinacloudapi.cn", "c"),
+        ),
+        (
+            "as://acc/c/m",
+            {
+                "AZURE_STORAGE_CONNECTION_STRING": f"BlobEndpoint={PUBLIC}/;QueueEndpoint=https://q;"
+                "SharedAccessSignature=sv=2018-03-28&sig=a%3D"
+            },
+            Place("acc", PUBLIC, "c"),
         ),
         ("azure://c/m", {"AZURE_STORAGE_ACCOUNT": "acc"}, Place("acc", PUBLIC, "c")),
         ("az://c", {"AZURE_STORAGE_ENDPOINT": "here:1/"}, Place("", "https://here:1", "c")),
@@ -69,6 +79,11 @@ def test_what_lies_above_is_in_the_same_account() -> None:
         ("az://c/m", {"AZURE_STORAGE_CONNECTION_STRING": "s3cr3t"}, "with AccountName"),
         ("as://acc", OWN, "expected an account's and a container's name"),
         ("as://acc/c/m", OWN, "is of the account own"),
+        (
+            "as://acc/c/m",
+            {"AZURE_STORAGE_CONNECTION_STRING": f"{SAS};BlobEndpoint=https://own.{DOMAIN}/"},
+            "is of the account own",
+        ),
         ("azfs://share/m", OWN, "a file share: mount it"),
         ("https://host/c/m", OWN, "unknown store: over https://"),
         (f"{PUBLIC}/c/m?sig=s3cr3t", {}, "set AZURE_STORAGE_SAS_TOKEN"),

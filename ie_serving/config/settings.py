@@ -257,6 +257,9 @@ class ServerSettings(Access, Limits, Telling):
     announce_as_tfs: bool = False
     """Log that the ports are open in TensorFlow Serving's words as well."""
 
+    takes_grpc_socket: bool = False
+    """Replace the gRPC socket of a server that still listens there, as TensorFlow Serving does."""
+
     @property
     def shares_port(self) -> bool:
         """Whether both interfaces are answered on one port."""

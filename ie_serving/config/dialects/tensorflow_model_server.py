@@ -319,6 +319,7 @@ def _server(
     return ServerSettings(
         **{**given, **variables, **metrics},
         announce_as_tfs=True,
+        takes_grpc_socket=True,
         rest_metadata="snake",
         page=False,  # the original answers 404 there
         # The original waits for a base path that does not exist yet.

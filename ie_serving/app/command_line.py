@@ -20,6 +20,7 @@ from ie_serving.config.schema import contradictions
 from ie_serving.config.settings import Parsed, Settings, TuneSettings
 from ie_serving.core.compat import by_name, imported
 from ie_serving.core.runtime import interruption
+from ie_serving.core.runtime.scratch import choose_directory
 from ie_serving.core.values import hints
 from ie_serving.core.values.errors import ServingError, causes
 from ie_serving.server.process import gunicorn_app
@@ -29,6 +30,7 @@ from ie_serving.server.process.lifecycle import Application
 from ie_serving.storage.backends.by_url import check_urls, open_storage
 from ie_serving.storage.options import StorageOptions
 from ie_serving.telemetry.log import logs
+from ie_serving.telemetry.log.logs import Event
 from ie_serving.telemetry.request import access_log
 from ie_serving.telemetry.trace import installed
 
@@ -168,13 +170,16 @@ def _prepare(parsed: Parsed) -> None:
     """Set up the log and other state of the process; check settings that need the storage.
 
     Raises:
-        ServingError: the log file cannot be opened, or a base path cannot be served.
+        ServingError: the log file cannot be opened, temporary files have no place, or a base path
+            cannot be served.
     """
     hints.speak(parsed.names)
     server = parsed.settings.server
     logs.configure(server.log_level, server.log_path, server.log_format)
     for warning in parsed.warnings:
         log.warning(warning)
+    if in_memory := choose_directory():
+        log.warning(Event("temporary files are in memory", path=in_memory))
     contradictions.check(parsed.settings)
     access_log.check(server.access_log)
     installed.check(server.traces_url, server.otlp_protocol)

@@ -13,11 +13,19 @@ from functools import partial
 from getpass import getpass
 from types import FrameType
 
-from ie_serving.config.dialects import bridge, kernel_run, keys, manage, own_flags, verify
+from ie_serving.config.dialects import (
+    bridge,
+    environment,
+    kernel_run,
+    keys,
+    manage,
+    own_flags,
+    verify,
+)
 from ie_serving.config.dialects import ie_serving as own
 from ie_serving.config.dialects import tensorflow_model_server as tfs
 from ie_serving.config.schema import contradictions
-from ie_serving.config.settings import Parsed, Settings, TuneSettings
+from ie_serving.config.settings import Parsed, ServerSettings, Settings, TuneSettings
 from ie_serving.core.compat import by_name, imported
 from ie_serving.core.runtime import interruption
 from ie_serving.core.runtime.scratch import choose_directory
@@ -175,7 +183,7 @@ def _prepare(parsed: Parsed) -> None:
     """
     hints.speak(parsed.names)
     server = parsed.settings.server
-    logs.configure(server.log_level, server.log_path, server.log_format)
+    _start_log(server)
     for warning in parsed.warnings:
         log.warning(warning)
     if in_memory := choose_directory():
@@ -184,6 +192,17 @@ def _prepare(parsed: Parsed) -> None:
     access_log.check(server.access_log)
     installed.check(server.traces_url, server.otlp_protocol)
     check_urls((model.base_path for model in parsed.settings.models), parsed.storage)
+
+
+def _start_log(server: ServerSettings) -> None:
+    try:
+        logs.configure(server.log_level, server.log_path, server.log_format)
+    except ServingError as error:
+        # Images and manifests set the variable for users who may not write there.
+        if server.log_path != os.environ.get(environment.LOG_PATH):
+            raise
+        logs.configure(server.log_level, "", server.log_format)
+        log.warning(Event("LOG_PATH has no effect", cause=str(error)))
 
 
 def _serve(parsed: Parsed) -> gunicorn_app.Ended:

@@ -48,6 +48,9 @@ WRONG_USAGE = 2
 """Exit code for a wrong command line or configuration, the same as argparse's. A port in use or a
 failed first start ends with 1, and the log states the cause."""
 
+USER = "IE_SERVING_USER"
+"""Variable of the image: the user that its entry point gives up root for; 0 keeps root."""
+
 NOT_TUNED = 1
 """Exit code of `tune` if the model does not load, or answers none of the requests."""
 
@@ -186,6 +189,8 @@ def _prepare(parsed: Parsed) -> None:
     _start_log(server)
     for warning in parsed.warnings:
         log.warning(warning)
+    if os.environ.get(USER, "0") != "0" and os.geteuid() == 0:
+        log.warning(Event("server runs as root", advice="start it by the image's entry point"))
     if in_memory := choose_directory():
         log.warning(Event("temporary files are in memory", path=in_memory))
     contradictions.check(parsed.settings)

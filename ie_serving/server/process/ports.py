@@ -140,7 +140,7 @@ def take_paths(sockets: Iterable[socket.socket]) -> None:
 
 def files_of(sockets: Iterable[socket.socket]) -> Mapping[str, int]:
     """Return the inode of the file of each UNIX socket, by its present name and by its path."""
-    files = {}
+    files: dict[str, int] = {}
     for name, path in _names(sockets):
         with suppress(FileNotFoundError):
             inode = os.stat(name if os.path.exists(name) else path).st_ino

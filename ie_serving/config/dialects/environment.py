@@ -17,6 +17,7 @@ from ie_serving.core.values.hosts import host_of, is_public
 from ie_serving.storage.options import GcsOptions, MinioOptions, S3Options, StorageOptions
 
 LOG_LEVEL = "LOG_LEVEL"
+LOG_PATH = "LOG_PATH"
 ENDPOINTS_OF_BOTO3 = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
 """Variables that boto3 reads if no endpoint is given; the first that is set counts."""
 

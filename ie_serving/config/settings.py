@@ -87,7 +87,7 @@ class ServerSettings(Access, Limits, Telling):
         "processes that serve as one server, each with every model; they divide processors,"
         " memory budget and connections among them",
         "4",
-        ovms="grpc_workers rest_workers",
+        ovms="grpc_workers rest_workers max_workers",
         variables="IE_SERVING_WORKERS",
     )
     # At most a millisecond: beyond it the loop would hold a processor and win nothing.
@@ -257,6 +257,9 @@ class ServerSettings(Access, Limits, Telling):
 
     announce_as_tfs: bool = False
     """Log that the ports are open in TensorFlow Serving's words as well."""
+
+    takes_grpc_socket: bool = False
+    """Replace the gRPC socket of a server that still listens there, as TensorFlow Serving does."""
 
     @property
     def shares_port(self) -> bool:

@@ -17,6 +17,7 @@ from ie_serving.storage.options import StorageOptions
 from ie_serving.storage.stores import KINDS
 
 LOG_LEVEL = "LOG_LEVEL"
+LOG_PATH = "LOG_PATH"
 
 
 def read(settings: Iterable[Setting], environ: Mapping[str, str], faults: Faults) -> dict[str, Any]:

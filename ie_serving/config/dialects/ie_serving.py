@@ -128,6 +128,8 @@ def _check_command(argv: Sequence[str]) -> None:
         return
     faults = Faults()
     known = [f"--{flag}" for flag in {*known_flags(CONFIG), *known_flags(CHECK)}]
+    _refuse_foreign(argv, faults)
+    faults.check()
     for argument in argv:
         name = argument.partition("=")[0]
         if name.startswith("--") and name not in known:
@@ -141,6 +143,13 @@ def _check_command(argv: Sequence[str]) -> None:
         f" then its flags, for example: {EXAMPLE}",
     )
     faults.check()
+
+
+def _refuse_foreign(arguments: Sequence[str], faults: Faults) -> None:
+    names = (each.removeprefix("--").partition("=")[0] for each in arguments if each[:2] == "--")
+    for name in names:
+        if name in foreign.REFUSED_FLAGS:
+            faults.add(f"--{name}", foreign.REFUSED_FLAGS[name])
 
 
 def _meant(command: str, given: dict[str, str]) -> str:
@@ -158,8 +167,11 @@ def _note_unknown(unknown: Sequence[str], reading: _Reading) -> None:
     # argparse gives the value of an unknown flag as an argument of its own.
     flags = [argument for argument in unknown if argument.startswith("-")]
     known = [f"--{name}" for name in known_flags(reading.command)]
+    _refuse_foreign(flags, reading.faults)
     for argument in flags or unknown:
         name = argument.partition("=")[0]
+        if name.removeprefix("--") in foreign.REFUSED_FLAGS:
+            continue
         text = f"unknown argument of ie_serving {reading.command}{nearest(name, known)}"
         reading.faults.add(name, text)
 

@@ -36,7 +36,6 @@ ENTRY_POINT_VARIABLES: Mapping[str, str] = {
     "MODEL_NAME": "model_name, where the flag is not given",
     "MODEL_BASE_PATH": "with MODEL_NAME: the directory above model_base_path",
 }
-SERVED_TAG = "serve"
 CONFIG_FILE = "model_config_file"
 BATCHING_FILE = "batching_parameters_file"
 MONITORING_FILE = "monitoring_config_file"
@@ -165,9 +164,6 @@ def _conflicts(flags: Split) -> Iterator[str]:
             "use_alts_credentials is set, but this server does not speak ALTS: encrypt by "
             "ssl_config_file"
         )
-    # Another graph of the same file, such as one for training, may compute something else.
-    if set(flags.text("saved_model_tags").split(",")) != {SERVED_TAG}:
-        yield f"saved_model_tags is set, but only the graph tagged {SERVED_TAG} is served"
     separate = ("tensorflow_intra_op_parallelism", "tensorflow_inter_op_parallelism")
     if flags.integer("tensorflow_session_parallelism") > 0 and any(map(flags.integer, separate)):
         yield (
@@ -227,7 +223,9 @@ def _engine(flags: Split, faults: Faults) -> EngineOptions:
         memory_bytes=max(flags.integer("tensorflow_memory_bytes"), 0),
     )
     options = EngineOptions(
-        allow_pickle=flags.on("allow_pickle"), allow_python=flags.on("allow_python")
+        allow_pickle=flags.on("allow_pickle"),
+        allow_python=flags.on("allow_python"),
+        saved_model_tags=tuple(filter(None, flags.text("saved_model_tags").split(","))),
     )
     return options.having(openvino).having(tensorflow)
 
@@ -328,6 +326,7 @@ def _server(
     return ServerSettings(
         **{**given, **variables, **metrics},
         announce_as_tfs=True,
+        takes_grpc_socket=True,
         rest_metadata="snake",
         page=False,  # the original answers 404 there
         # The original waits for a base path that does not exist yet.

@@ -6,6 +6,7 @@ file is broken.
 
 import logging
 import os
+import re
 from pathlib import Path
 
 from ie_serving.config.files.json_file import ConfigFile, config_file, parse_config_file
@@ -21,6 +22,8 @@ log = logging.getLogger(__name__)
 
 YAML_SUFFIXES = (".yaml", ".yml")
 """Suffixes of YAML files, whose content alone could also be a text proto."""
+_TEXT_PROTO = re.compile(r"(?:\s|#[^\n]*\n)*\w+\s*(?P<colon>:?)\s*[{<]")
+"""The begin of a text proto; with the colon also that of a mapping in YAML."""
 
 
 Place = Path | RemoteFile
@@ -90,13 +93,15 @@ def parse(text: str, path: Place, engine: EngineOptions | None = None) -> Config
         origin, below = path.absolute().parent, ""
     else:  # other files that it names are on this machine
         origin, below = Path.cwd(), path.directory
-    if path.suffix.lower() in YAML_SUFFIXES:
+    suffix, begin = path.suffix.lower(), _TEXT_PROTO.match(text)
+    if suffix in YAML_SUFFIXES and (begin is None or begin["colon"]):
         # Imported here, as the next: a server configured by JSON starts without it.
         from ie_serving.config.files.yaml_text import yaml_text
 
         top = yaml_text(text, str(path))
         return config_file(top, origin=origin, place=str(path), engine=engine, below=below)
-    if _is_json(path, text):
+    # By content first: people name either kind .json or .config. No text proto begins with a brace.
+    if text.lstrip().startswith(("{", "[")) or (suffix == ".json" and begin is None):
         return parse_config_file(text, origin=origin, place=str(path), engine=engine, below=below)
     from ie_serving.config.files.text_proto import parse_model_server_config
 
@@ -129,8 +134,3 @@ def _opened(path: str, flags: int) -> int:
     number = os.open(path, flags | os.O_NONBLOCK)
     os.set_blocking(number, True)
     return number
-
-
-def _is_json(path: Place, text: str) -> bool:
-    """Tell the kind by suffix or by the first character: text form never begins with a brace."""
-    return path.suffix.lower() == ".json" or text.lstrip().startswith(("{", "["))

@@ -36,6 +36,44 @@ FLAGS: Mapping[str, Hint] = {
 }
 """Flags, each with advice."""
 
+_PULLED = "models are not pulled: put them into the repository"
+_GENERATIVE = "there are no generative endpoints"
+REFUSED_FLAGS: Mapping[str, str] = {
+    **dict.fromkeys(
+        (
+            "pull",
+            "source_model",
+            "source_loras",
+            "gguf_filename",
+            "overwrite_models",
+            "weight-format",
+            "extra_quantization_params",
+            "vocoder",
+            "configure",
+        ),
+        _PULLED,
+    ),
+    **dict.fromkeys(
+        (
+            "task",
+            "max_num_seqs",
+            "pipeline_type",
+            "enable_prefix_caching",
+            "tool_parser",
+            "reasoning_parser",
+            "num_streams",
+            "normalize",
+            "truncate",
+            "pooling",
+            "verbose_response",
+            "allowed_media_domains",
+            "allowed_local_media_path",
+        ),
+        _GENERATIVE,
+    ),
+}
+"""Flags of OpenVINO Model Server's generative models, each with the reason of its refusal."""
+
 REFUSED_KEYS: Mapping[str, Hint] = {
     "custom_loader_options": Hint(
         "there are no custom loaders: the files would be read as they lie"

@@ -24,6 +24,7 @@ from ie_serving.server.process.ports import (
     answering,
     path_of,
     port_of,
+    take_paths,
 )
 from ie_serving.telemetry.log.logs import Event
 
@@ -184,6 +185,7 @@ async def _open(
         preparing.cancel()  # unless it is done
     for name, listener in listeners.items():
         await _listen(name, listener, ports[name])
+        take_paths(ports[name])
     await application.set_ready(True)
     _announce(application, ports)
     if settings.announce_as_tfs:

@@ -68,14 +68,14 @@ class S3Options(StoreOptions):
     )
     """As a URL."""
 
-    # Most SDKs of AWS read the first; its command line and boto3 the second.
+    # Most SDKs of AWS read the first, its command line and boto3 the second, TensorFlow the third.
     region: str = ANY_TEXT.setting(
         "",
         "region; a store other than AWS needs none",
         "eu-west-1",
         shown="the profile's",
         ovms="AWS_REGION",
-        variables="AWS_REGION AWS_DEFAULT_REGION",
+        variables="AWS_REGION AWS_DEFAULT_REGION S3_REGION",
     )
     access_key: str = ANY_TEXT.setting(
         "",

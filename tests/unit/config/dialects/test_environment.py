@@ -49,6 +49,7 @@ def read(**environ: str) -> StorageOptions:
         ),
         pytest.param({"AWS_REGION": "eu-1"}, S3Options(region="eu-1"), id="region"),
         pytest.param({"AWS_DEFAULT_REGION": "eu-1"}, S3Options(region="eu-1"), id="region, CLI's"),
+        pytest.param({"S3_REGION": "eu-1"}, S3Options(region="eu-1"), id="region, TensorFlow's"),
         pytest.param(
             {"AWS_ACCESS_KEY_ID": "k", "AWS_SECRET_ACCESS_KEY": "s", "AWS_SESSION_TOKEN": "t"},
             S3Options(access_key="k", secret_key="s", session_token="t"),

@@ -18,6 +18,7 @@ FLAGS = (
     taken("rest_port", "8001", "server.rest_port=8001", "a negative number is an error"),
     mapped("grpc_workers", "2", "server.workers=2", _WORKERS),
     mapped("rest_workers", "2", "server.workers=2", _WORKERS),
+    mapped("max_workers", "2", "server.workers=2", f"of 2018; {_WORKERS}"),
     taken("model_name", "o", "models.ModelConfig.name=o"),
     taken("model_path", "gs://models/o", "models.ModelConfig.base_path=gs://models/o"),
     taken(
@@ -44,13 +45,18 @@ FLAGS = (
         "plugin_config",
         '{"CPU_THROUGHPUT_STREAMS": "2"}',
         f"{_OPENVINO}.plugin_config={{'CPU_THROUGHPUT_STREAMS': '2'}}",
-        "keys of 2020 are translated",
+        "keys of 2020 are translated; `AFFINITY` has no effect, with a warning",
     ),
 )
 
 VARIABLES = (
     taken("LOG_LEVEL", "DEBUG", "server.log_level=DEBUG", "also WARNING"),
-    taken("LOG_PATH", "/var/log/a.log", "server.log_path=/var/log/a.log"),
+    taken(
+        "LOG_PATH",
+        "/var/log/a.log",
+        "server.log_path=/var/log/a.log",
+        "a warning, and no file, where it cannot be written; the flag is then an error",
+    ),
     taken(
         "FILE_SYSTEM_POLL_WAIT_SECONDS",
         "0.5",

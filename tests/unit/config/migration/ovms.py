@@ -138,7 +138,7 @@ MANAGEMENT = (
     ),
     no_effect("cache_size", "2", "it is of generative models; copies: `--cache_size_bytes`"),
     *(
-        refused(word, given, _PULL)
+        refused(word, given, _PULL, _PULL)
         for word, given in (
             ("pull", "true"),
             ("source_model", "OpenVINO/a"),
@@ -152,7 +152,7 @@ MANAGEMENT = (
         )
     ),
     *(
-        refused(word, given, _GENERATIVE)
+        refused(word, given, _GENERATIVE, _GENERATIVE)
         for word, given in (
             ("task", "embeddings"),
             ("max_num_seqs", "4"),

@@ -31,7 +31,11 @@ PATH = f"{COMMANDS}{os.pathsep}{os.environ['PATH']}"
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 RUNTIME = [
     *PROJECT["project"]["dependencies"],
-    *PROJECT["project"]["optional-dependencies"]["onnxruntime"],
+    *(
+        each
+        for extra in ("azure", "jwt", "onnxruntime")
+        for each in PROJECT["project"]["optional-dependencies"][extra]
+    ),
 ]
 BUILD = PROJECT["build-system"]["requires"]
 REST_READY = "REST server listens on"
@@ -146,9 +150,7 @@ def test_serve_is_what_sagemaker_starts(run: Run, tmp_path: Path, below: str) ->
 
 @pytest.mark.parametrize("command", [[], ["tensorflow_model_server"], ["models"]])
 @pytest.mark.parametrize("port", [8500, 8501])
-def test_the_ports_are_those_of_tensorflow_serving(
-    run: Run, port: int, command: list[str]
-) -> None:
+def test_the_ports_are_those_of_tensorflow_serving(run: Run, port: int, command: list[str]) -> None:
     """Told by the complaint about a port that is taken, by this test or by whoever had it."""
     other = "--rest_api_port" if port == 8500 else "--port"
     with socket.socket() as holder:

@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from ie_serving.core.values.hints import Hint
 
 _OFF = ("", "false", "0", "no", "off")
-_NO_AZURE = Hint("there is no storage of Azure")
 _NOTHING = Hint("there is nothing in its place")
 _USE_CORS = Hint("use {server.enable_cors}")
 _USE_NIREQ = Hint("use {engine.nireq}")
@@ -101,8 +100,7 @@ VARIABLES: Mapping[str, Hint] = {
     "OVMS_MODEL_DEVICES": _USE_DEVICE,
     "GRPC_SERVERS": Hint("one event loop serves every gRPC call"),
     "DROGON_LOG_LEVEL": Hint("use {server.log_level}"),
-    "AZURE_STORAGE_CONNECTION_STRING": _NO_AZURE,
-    "AZURE_STORAGE_USE_HTTP_PROXY": _NO_AZURE,
+    "AZURE_STORAGE_USE_HTTP_PROXY": Hint("a proxy is used for requests of its own scheme"),
     # There only for the generative endpoints; but its user wants callers to need a key.
     "API_KEY": Hint("use {server.api_key_file}"),
 }

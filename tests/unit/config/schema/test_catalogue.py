@@ -41,9 +41,7 @@ DERIVED = {
     "server.answering_model",  # of kibernetika-serving, as the chain
     "hooks.chain",
     "server.monitoring_path",  # of the monitoring file of tensorflow_model_server
-    "storage.s3",
-    "storage.gcs",
-    "storage.minio",
+    "storage.own",
 }
 """Fields that no setting fills: parts of the whole, and what follows from something else."""
 

@@ -82,13 +82,16 @@ def test_unix_sockets_serve_beside_ports_and_instead_of_them(start: Start, tmp_p
     assert not any(os.path.exists(path) for path in paths.values())
 
 
-@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize(
+    ("transport", "workers"), [("http2", 1), ("http2", 2), ("grpcio", 1)], ids=str
+)
 def test_a_socket_of_a_running_server_is_replaced_without_a_gap(
-    start: Start, gate: Gate, tmp_path: Path, workers: int
+    start: Start, gate: Gate, tmp_path: Path, transport: str, workers: int
 ) -> None:
     """As TensorFlow Serving's restarts do; the server that loses the socket leaves it alone."""
     path = tmp_path / "grpc.sock"
     options = {"port": 0, "grpc_socket_path": str(path), "takes_grpc_socket": True}
+    options |= {"grpc_transport": transport}
     first = start(**options)
     first.line("listens on socket")
     before = first.call(target=f"unix:{path}")

@@ -94,6 +94,9 @@ class EngineOptions:
         flag="allow_python",
         tfs="allow_python",
     )
+    saved_model_tags: tuple[str, ...] = ("serve",)
+    """Tags of the graph of a SavedModel that is served."""
+
     ahead: bool = False
     """Queue one inference in the engine beyond the running ones, where the engine can."""
 

@@ -24,6 +24,7 @@ from typing import Final
 import httptools
 
 from ie_serving.core.runtime.budget import Lease
+from ie_serving.core.runtime.states import IllegalMove, after
 from ie_serving.core.values.errors import ServingError
 from ie_serving.server.transport.http1.body import join
 from ie_serving.server.transport.http1.connection_states import (
@@ -32,12 +33,10 @@ from ie_serving.server.transport.http1.connection_states import (
     OPEN,
     READER,
     WRITER,
-    IllegalMoveError,
     Read,
     Reader,
     Write,
     Writer,
-    after,
 )
 from ie_serving.server.transport.http1.faults import (
     LARGEST_HEAD,
@@ -154,13 +153,13 @@ class Protocol:
 
         Raises:
             ValueError: headers must not be sent, or contradict the length of the body.
-            IllegalMoveError: nothing may be sent, or no request is unanswered.
+            IllegalMove: nothing may be sent, or no request is unanswered.
         """
         if not isinstance(said, Reply):
             return self._rare(said)
         status, headers, body, lines = said
         if not self._unanswered:
-            raise IllegalMoveError(self.writer, Write.REPLY)
+            raise IllegalMove(self.writer, Write.REPLY)
         asked = self._unanswered[0]
         text, closes, length = head(status, headers)
         bodiless = asked.method == "HEAD"

@@ -144,7 +144,7 @@ def _grpc(environ: Mapping[str, str]) -> Mapping[str, str]:
 
 
 def _missing(root: Path, environ: Mapping[str, str]) -> Iterator[str]:
-    """Name what a container of SageMaker may be asked for, and is not here."""
+    """Name the variables and files of SageMaker's containers that this server does not support."""
     if environ.get("SAGEMAKER_MULTI_MODEL", "").lower() == "true":
         yield (
             "SAGEMAKER_MULTI_MODEL: true given; expected false: endpoints of several models, which"

@@ -1,4 +1,4 @@
-"""Every flag of `simple_tensorflow_serving`, its variable, and what it means here.
+"""Every flag of `simple_tensorflow_serving`, its variable, and its meaning here.
 
 Source: its documentation and code, version 0.8.2. A flag that is not given may stand in the
 environment as `STFS_` and its name in capitals.

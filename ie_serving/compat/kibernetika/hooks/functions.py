@@ -217,7 +217,7 @@ _FIRST = {PRE: "inputs", POST: "outputs", PROCESS: "inputs"}
 
 
 def _parameters(function: Callable[..., object]) -> list[inspect.Parameter]:
-    """Give the parameters behind all decorators that tell what they wrap.
+    """Give the parameters behind all decorators that name their wrapped function.
 
     A decorator without `functools.wraps` tells by its closure: the one function there. Else
     `*args` takes the tensors alone.

@@ -1,4 +1,4 @@
-"""One model of a chain: it takes what hooks give, and gives what they may keep."""
+"""One model of a chain: it takes the hooks' tensors, and gives tensors that hooks may keep."""
 
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping, Sequence
@@ -181,7 +181,7 @@ def arrays_of(values: Mapping[Any, Any], convert: Callable[[object], Array]) -> 
 
 
 def plain(value: object) -> Array:
-    """Give what a hook returned as an array.
+    """Give a hook's returned value as an array.
 
     Raises:
         InvalidRequest: it is none.

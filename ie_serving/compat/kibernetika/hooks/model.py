@@ -150,7 +150,7 @@ class HookedModel(CompiledModel):
                     given = made = await model.start(given)
                     own = made if model.compiled is not None else None
                 except InvalidRequest as error:
-                    # What a client sent is its own fault, what a hook or another model gave is not.
+                    # The client is at fault for its own tensors, not for a hook's or a model's.
                     if pre is None and stage is self._stages[0]:
                         raise
                     raise _blamed(stage, error) from error

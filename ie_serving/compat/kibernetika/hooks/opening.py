@@ -222,7 +222,7 @@ def _update(
 def _signature(
     file: str, stages: Sequence[Stage], functions: Functions, *, may_skip: bool
 ) -> Signature:
-    """Give what clients see: what the file declares, else what no hook can have changed."""
+    """Give the clients' signature: the file's declaration, else the part that no hook changes."""
     first, last = stages[0], stages[-1]
     own = functions.process is not None
     inputs: Specs = {} if own or first.pre else first.model.shown.inputs

@@ -128,7 +128,7 @@ class Step:
 
 @dataclass(frozen=True, kw_only=True)
 class Pipeline:
-    """Steps in an order in which each stands behind what it takes.
+    """Steps in an order in which each stands behind its inputs.
 
     Attributes:
         steps: those that the output needs.
@@ -271,7 +271,7 @@ def _wrong_keys(type_: str, kind: Kind, keys: Collection[str]) -> Iterator[str]:
 
 
 def _ordered(steps: list[Step], output: str, place: str) -> tuple[Step, ...]:
-    """Give what the output needs, each behind what it takes. Raises: ConfigError for a circle."""
+    """Give the output's steps, each behind its inputs. Raises: ConfigError for a circle."""
     by_name = {step.name: step for step in steps}
     needed, waiting = {output}, [output]
     while waiting:

@@ -1,4 +1,4 @@
-"""What a request asks of simple_tensorflow_serving; what it does not know is TensorFlow Serving's.
+"""Routes of simple_tensorflow_serving; TensorFlow Serving's front answers all others.
 
 Source: its documentation and code, version 0.8.2.
 """

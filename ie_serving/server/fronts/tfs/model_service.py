@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 
 from ie_serving.core.runtime.threads import in_thread
 from ie_serving.core.values.codes import Code
-from ie_serving.core.values.errors import Forbidden, InvalidRequest
+from ie_serving.core.values.errors import Forbidden, InvalidRequest, advised
 from ie_serving.core.values.hints import Hint
 from ie_serving.core.values.requests import ModelSpec
 from ie_serving.inference.interface import Interface
@@ -111,5 +111,7 @@ def _check_number(models: int) -> None:
 def _status_model(payload: Buffer) -> ModelSpec:
     request = parse(messages.GetModelStatusRequest, payload)
     if not request.HasField("model_spec"):
-        raise InvalidRequest("Missing ModelSpec: set model_spec.name to a served model")
+        raise InvalidRequest(
+            advised("Missing ModelSpec", ": set model_spec.name to a served model")
+        )
     return read_model_spec(request.model_spec)

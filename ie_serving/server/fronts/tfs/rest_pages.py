@@ -4,8 +4,15 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from ie_serving.core.values.errors import InvalidRequest
 from ie_serving.server.fronts.admin.health import LIVE, READY, STARTUP, Health
-from ie_serving.server.fronts.rest.pages import JSON, METHOD_NOT_ALLOWED, Page, failed, json_page
+from ie_serving.server.fronts.rest.pages import (
+    JSON_REPLY,
+    METHOD_NOT_ALLOWED,
+    Page,
+    json_page,
+    refusal,
+)
 from ie_serving.server.fronts.tfs.rest_routes import PING, UnknownMethod, VersionOverflow
+from ie_serving.server.transport.http1.messages import Reply
 from ie_serving.telemetry.metrics.page import Metrics
 from ie_serving.telemetry.metrics.text import CONTENT_TYPE
 
@@ -16,13 +23,14 @@ NOT_FOUND_PAGE = (
 """Reply of TensorFlow Serving's HTTP library to paths outside of `/v1/`."""
 
 
-def misrouted(error: InvalidRequest) -> Page:
+def misrouted(error: InvalidRequest) -> Reply:
     """Make the reply to a target that matches no route."""
     # TensorFlow Serving answers a version beyond 64 bits without a body.
     if isinstance(error, VersionOverflow):
-        return 400, JSON, b""
-    status, form, body = failed(error)
-    return METHOD_NOT_ALLOWED if isinstance(error, UnknownMethod) else status, form, body
+        return Reply(400, JSON_REPLY, b"")
+    reply = refusal(error)
+    wrong = isinstance(error, UnknownMethod)
+    return reply._replace(status=METHOD_NOT_ALLOWED) if wrong else reply
 
 
 # Keyed by the raw bytes of the path: probes send the same bytes each time.

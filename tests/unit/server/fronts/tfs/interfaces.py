@@ -68,8 +68,8 @@ class Grpc:
         try:
             reply = await self._methods[method](payload, NEVER)
         except Exception as error:
-            code, text = explain(error)
-            return Answer(frozenset({code}), text=text)
+            told = explain(error)
+            return Answer(frozenset({told.code}), text=told.text)
         return kind.FromString(reply)
 
     async def predict(self, model: ModelSpec, x: Rows) -> Answer:

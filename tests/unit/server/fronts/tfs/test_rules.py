@@ -96,7 +96,7 @@ class Rule:
 
 
 ODD = "Expected prediction signature method_name to be one of"
-LATE = "longer than the limit of 0 s"
+LATE = "Timed out waiting for notification"
 RULES = {
     "a Predict": Rule(predict(), values=[[2.0, 3.0]]),
     "a version": Rule(predict(version=3), values=[[2.0, 3.0]]),

@@ -111,6 +111,7 @@ class ServingApplication:
         self._notes = notes
         self._settings = settings
         self._storage_options = storage
+        self._statuses = metadata.StatusEncoder("OK" if server.is_ovms else "")
         # The order matters: each step uses objects that the steps before it have made.
         self._make_models(server, handovers)
         self._make_interfaces(server)
@@ -210,6 +211,7 @@ class ServingApplication:
             partial(from_message, engine=self._settings.engine),
             partial(check_urls, options=self._storage_options),
             partial(self._changes.apply, all_or_nothing=True),
+            self._statuses,
             reload_allowed=self._settings.server.reload_by_rpc,
         )
 
@@ -331,6 +333,7 @@ class ServingApplication:
             ),
             poll_allowed=server.reload_by_rpc,
             write_metadata=metadata.FORMS[server.rest_metadata],
+            statuses=self._statuses,
             secure=secure,
             around=lambda app: kserve.before(page.before(streams.before(app))),
         )
@@ -354,6 +357,7 @@ class ServingApplication:
             self._models.served.all_statuses,
             self._workers.reload_all(reload),
             LabelChanges(self._models, self._changes.relabel),
+            self._statuses,
             reload_allowed=server.reload_by_rpc,
             limit_s=server.rest_timeout_s,
         )

@@ -254,6 +254,9 @@ class ServerSettings(Access, Limits, Telling):
     require_available: bool = False
     """Open the ports only when every model serves, and end if one fails, as TF Serving does."""
 
+    is_ovms: bool = False
+    """Command line or file are OpenVINO Model Server's: the message of a good version is "OK"."""
+
     announce_as_tfs: bool = False
     """Log that the ports are open in TensorFlow Serving's words as well."""
 

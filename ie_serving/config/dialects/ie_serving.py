@@ -82,7 +82,8 @@ def parse(argv: Sequence[str], environ: Mapping[str, str]) -> Parsed:
     )
     engine = _engine(found, reading)
     path, file = _models(engine, reading)
-    server = _server(fields_of("server", found), file, reading)
+    given = fields_of("server", found)
+    server = _server({**given, "is_ovms": is_ovms or file.is_ovms}, file, reading)
     tuned, models = _tuned(command, file.models, reading)
     # Only now, so that all faults are reported together.
     reading.faults.check()

@@ -34,6 +34,8 @@ _NO_LINE_END = re.compile(r"[^\n]")
 
 GRAPHS = frozenset({"graphs", "pipeline_config_list", MEDIAPIPE})
 
+OVMS_KEYS = frozenset({"monitoring", "pipeline_config_list", MEDIAPIPE})
+
 TOP_KEYS: Mapping[str, str] = {
     "model_config_list": 'list of {"config": {...}}, one for each model',
     "graphs": 'list of {"name": "...", "steps": ..., "outputs": {...}}; see docs/guide/graphs.md',
@@ -56,6 +58,9 @@ class ConfigFile:
 
     rest_port: int = 0
     """Port of REST in the file, used where no other setting gives one; 0 for none."""
+
+    is_ovms: bool = False
+    """Whether it has keys that only OpenVINO Model Server knows, of those that have an effect."""
 
     metrics: bool | None = None
     """Whether `monitoring` enables metrics; None if the file does not say so."""
@@ -133,7 +138,9 @@ def config_file(
         models += tuple(graphs(top, names, engine or EngineOptions(), origin, findings))
     metrics = _metrics(top.get("monitoring", {}), findings)
     findings.check()
-    return ConfigFile(models=models, metrics=metrics, warnings=findings.all_warnings())
+    is_ovms = not OVMS_KEYS.isdisjoint(top)
+    said = findings.all_warnings()
+    return ConfigFile(models=models, is_ovms=is_ovms, metrics=metrics, warnings=said)
 
 
 def graph_alone(top: Mapping[str, Any], place: str, *, engine: EngineOptions) -> ConfigFile:

@@ -134,6 +134,7 @@ class RestApi:
         log: LogPages,
         poll_allowed: bool = True,
         write_metadata: WriteMetadata = metadata.metadata_json,
+        statuses: metadata.StatusEncoder,
         secure: bool = False,
         around: Callable[[App], App] = lambda pages: pages,
     ) -> None:
@@ -146,6 +147,7 @@ class RestApi:
             cross_site.check, any_site=enable_cors, open_to_all=not asks_callers
         )
         self._cors = CORS_OF_CALLERS if asks_callers else CORS
+        self._statuses = statuses
         self._write_metadata = partial(_metadata, write_metadata)
         self._poll_model = poll
         self._poll_allowed = poll_allowed
@@ -364,7 +366,7 @@ class RestApi:
             return self._config.details(model.name)
 
     def _status(self, model: ModelSpec, began: float) -> Buffer:
-        return self._plane.status(model, self._interface, began, metadata.status_json)
+        return self._plane.status(model, self._interface, began, self._statuses.json)
 
     def _metadata(self, model: ModelSpec, began: float) -> Buffer:
         return self._plane.metadata(model, self._interface, began, self._write_metadata)

@@ -101,7 +101,7 @@ def test_every_rpc_has_an_entry() -> None:
     inference = LaterInference(NEVER, NEVER, NEVER, NEVER, limit_s=None, tells_callers=False)
     services = {
         prediction_service.NAME: PredictionService(NEVER, NEVER).answers(),
-        model_service.NAME: ModelService(NEVER, NEVER, NEVER, NEVER, NEVER).answers(),
+        model_service.NAME: ModelService(NEVER, NEVER, NEVER, NEVER, NEVER, NEVER).answers(),
         **LaterStreams(NEVER, tells_callers=False).grpc(NEVER, NEVER),
         grpc_later.NAME: inference.grpc(NEVER, NEVER),
         **HealthService((), NEVER).services(),

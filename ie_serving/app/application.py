@@ -401,10 +401,10 @@ class ServingApplication:
             store=repository.store,
             policy=config.version_policy,
             labels=config.version_labels,
-            rules=self._rules(config.name, poll_wait_s),
+            rules=self._rules(config.name, source.url, poll_wait_s),
         )
 
-    def _rules(self, name: str, poll_wait_s: float) -> StreamRules:
+    def _rules(self, name: str, url: str, poll_wait_s: float) -> StreamRules:
         server = self._settings.server
         return StreamRules(
             labels_wait=not server.labels_for_unavailable,
@@ -416,7 +416,7 @@ class ServingApplication:
             # Looked up at each failure: a model that was removed and added again has new series.
             on_trouble=lambda: self._metrics.of(name).count_listing_failure(),
             on_changed=lambda: self._metrics.of(name).count_changed_version(),
-            on_load=partial(self._loaded, name),
+            on_load=partial(self._loaded, name, url),
             others=self._workers.others,
         )
 
@@ -428,9 +428,9 @@ class ServingApplication:
     def _at_hand(self, config: ModelConfig) -> AtHand:
         return AtHand(config.name, AskedModels(self._models.served))
 
-    def _loaded(self, name: str, succeeded: bool) -> None:
+    def _loaded(self, name: str, url: str, version: int, succeeded: bool) -> None:
         # `add`, not `of`: a reload loads a new model before the manager announces its name.
-        self._metrics.add(name).count_load(succeeded)
+        self._metrics.add(name).count_load(url, version, succeeded)
         self._config.note_load()
         self._used.note_load(name, succeeded)
 

@@ -260,8 +260,7 @@ class DataPlane:
         entrypoint = interface.entrypoint if interface else ""
         method = _method(interface, api) if api else ""
         key = Key("" if version is None else str(version), entrypoint, method, "")
-        series = self._metrics.of(model)
-        series.requests.count(key, code.name)
+        series = self._metrics.count_failed(model, key, code.name)
         if reason := rejected_for(error):
             series.rejected[reason] += 1
         if self._metrics.recent is not None:

@@ -112,6 +112,11 @@ class Queue:
         record.watch(self)
 
     @property
+    def sizes(self) -> Sequence[int]:
+        """Sizes that batches are filled up to; empty if they are not."""
+        return self._rules.sizes
+
+    @property
     def waiting(self) -> int:
         """Rows that wait to be sent."""
         return self._gatherer.waiting

@@ -123,7 +123,7 @@ class ServingApplication:
         self._fallback = TensorFlowFallback()
         self._drivers = engine_stack.drivers(self._fallback)
         self._loads = ThreadPoolExecutor(server.load_threads, "load")
-        self._metrics = Metrics(wanted=bool(server.metrics_paths))
+        self._metrics = Metrics(wanted=bool(server.metrics_paths), is_ovms=server.is_ovms)
         self._sequences = Families(60.0 * server.sequence_cleaner_poll_wait_minutes)
         self._health = Health()
         self._models = self._manager(server)

@@ -219,6 +219,14 @@ class DataPlane:
         """
         return self._models.is_ready(model)
 
+    def answer_ready(self, model: ModelSpec, interface: Interface[Any], began: float) -> bool:
+        """Answer ModelReady, which is counted where the model is configured; see `is_ready`."""
+        ready = self.is_ready(model)
+        if self._metrics.wanted:
+            key = Key("", interface.entrypoint, "ModelReady", "")
+            self._metrics.served(model.name, key).add(time.perf_counter() - began)
+        return ready
+
     def models(
         self, interface: Interface[Any], began: float, encode: Callable[[Sequence[str]], T]
     ) -> T:

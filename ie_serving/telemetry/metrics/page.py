@@ -93,6 +93,7 @@ class Metrics:
 
     Args of the constructor:
         wanted: whether there is a page; without a page nothing is measured.
+        is_ovms: whether OpenVINO Model Server is replaced: its series exist from a load on.
 
     Attributes:
         wanted: see above.
@@ -100,8 +101,9 @@ class Metrics:
         united: returns the page of all workers; None: there is one worker.
     """
 
-    def __init__(self, *, wanted: bool = True) -> None:
+    def __init__(self, *, wanted: bool = True, is_ovms: bool = False) -> None:
         self.wanted = wanted
+        self._is_ovms = is_ovms
         self.recent: RecentErrors | None = None
         self.united: Callable[[], Awaitable[bytes]] | None = None
         self._unknown = ModelMetrics()
@@ -221,7 +223,8 @@ class Metrics:
         yield from _gauge(SIGNATURES, "Signatures by precision.", "precision", precisions)
         yield from _gauge(COMPARED, "Signatures by comparison.", "result", self._compared())
         yield from version_lines(live, requests)
-        yield from ovms_lines(requests, live)
+        graphs = [name for name, each in models.items() if each.steps.steps]
+        yield from ovms_lines(requests, live, graphs, from_load=self._is_ovms)
         for part in self._parts:
             yield from part()
 

@@ -279,7 +279,8 @@ class RestApi:
         if model is None:
             return 404, HTML, NOT_FOUND_PAGE
         try:
-            return json_page(*self._health.model_reply(model, self._plane.is_ready(model)))
+            ready = self._plane.answer_ready(model, self._interface, time.perf_counter())
+            return json_page(*self._health.model_reply(model, ready))
         except NotFound:  # its text lists all models; a probe needs no credentials
             said = f"no such model: {model.name}; GET /v1/models names those that are served"
             return refusal(NotFound(said))

@@ -322,7 +322,7 @@ class ServingApplication:
             max_body_bytes=most,
             enable_cors=server.enable_cors,
             asks_callers=server.has_access,
-            metrics_paths=server.metrics_paths,
+            metrics_pages=server.metrics_pages,
             poll=self._workers.poll_all(poll),
             config=self._config_pages(poll),
             log=LogPages(

@@ -268,8 +268,10 @@ def _server(given: dict[str, Any], file: ConfigFile, reading: _Reading) -> Serve
     if file.rest_port:
         given.setdefault("rest_port", file.rest_port)
     enabled = ovms.metrics_enabled(reading.given, file.metrics, reading.faults)
+    families = ovms.families(reading.given, file.metrics_list, reading.faults)
     if "metrics_path" not in given and enabled is not None:
         given["metrics_path"] = METRICS_PATH if enabled else ""
+        given["metrics_families"] = families if enabled else ()
     settings = _with_workers(ServerSettings(**given), "workers" in given, file, reading)
     _check_ports(settings, reading.faults, metrics_asked_for=bool(given.get("metrics_path")))
     return settings

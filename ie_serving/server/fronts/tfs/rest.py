@@ -10,6 +10,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
+from types import MappingProxyType
 from typing import TypeAlias
 
 import falcon
@@ -128,7 +129,7 @@ class RestApi:
         max_body_bytes: int,
         enable_cors: bool,
         asks_callers: bool = False,
-        metrics_paths: Sequence[str] = (),
+        metrics_pages: Mapping[str, tuple[str, ...]] = MappingProxyType({}),
         poll: Poll,
         config: ConfigPages,
         log: LogPages,
@@ -152,7 +153,7 @@ class RestApi:
         self._poll_model = poll
         self._poll_allowed = poll_allowed
         self._config = config
-        self._pages = fixed_pages(health, metrics, metrics_paths)
+        self._pages = fixed_pages(health, metrics, metrics_pages)
         self.invoke = Invocations(plane, interface, max_body_bytes).answer
         self._runs: dict[str, Run] = {
             "predict": self._predict,

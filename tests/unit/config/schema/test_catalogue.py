@@ -37,6 +37,7 @@ DERIVED = {
     "s3.endpoint_variable",  # which variable told the endpoint, for advice
     "server.announce_as_tfs",
     "server.is_ovms",
+    "server.metrics_families",
     "server.answering_model",  # of kibernetika-serving, as the chain
     "hooks.chain",
     "server.monitoring_path",  # of the monitoring file of tensorflow_model_server

@@ -152,7 +152,6 @@ class Rest:
             self.health,
             max_body_bytes=1 << 22,
             enable_cors=False,
-            metrics_paths=(),
             poll=poll,
             config=config,
             log=NO_LOG,

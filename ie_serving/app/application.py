@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AsyncExitStack
 from functools import cache, partial
 from typing import cast
 
@@ -278,18 +279,19 @@ class ServingApplication:
 
     async def close(self, limit_s: float) -> None:
         """See `Application`."""
-        # First, so that downloads and starts end while the rest is being closed.
-        self._repositories.stop()
-        self._gate.close()
-        self._fallback.stop()
-        self._config.close()
-        self._workers.end()
-        self._sequences.close()
-        self._process.end()
-        await self._models.close(limit_s)
-        self._repositories.shutdown()
-        self._loads.shutdown(wait=False, cancel_futures=True)
-        await self._watch.close()
+        async with AsyncExitStack() as closing:  # from the last line to the first, whatever raises
+            closing.push_async_callback(self._watch.close)
+            closing.callback(self._loads.shutdown, wait=False, cancel_futures=True)
+            closing.callback(self._repositories.shutdown)
+            closing.push_async_callback(self._models.close, limit_s)
+            closing.callback(self._process.end)
+            closing.callback(self._sequences.close)
+            closing.callback(self._workers.end)
+            closing.callback(self._config.close)
+            closing.callback(self._fallback.stop)
+            closing.callback(self._gate.close)
+            # Before all else, so that downloads and starts end while the rest is being closed.
+            closing.callback(self._repositories.stop)
 
     def _rest(self) -> MakeListener:
         from ie_serving.server.fronts.other_servers import front_of

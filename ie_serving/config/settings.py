@@ -30,6 +30,7 @@ from ie_serving.core.settings.kinds import (
 from ie_serving.engines.base import EngineOptions
 from ie_serving.models.configuration import ModelConfig
 from ie_serving.storage.options import StorageOptions
+from ie_serving.storage.remote_file import RemoteFile
 
 MOST_WORKERS: Final = 256
 TFS_FAMILIES: Final = (":tensorflow:",)
@@ -90,7 +91,7 @@ class ServerSettings(Access, Limits, Telling):
         "processes that serve as one server, each with every model; they divide processors,"
         " memory budget and connections among them",
         "4",
-        ovms="grpc_workers rest_workers",
+        ovms="grpc_workers rest_workers max_workers",
         variables="IE_SERVING_WORKERS",
     )
     # At most a millisecond: beyond it the loop would hold a processor and win nothing.
@@ -268,6 +269,9 @@ class ServerSettings(Access, Limits, Telling):
     announce_as_tfs: bool = False
     """Log that the ports are open in TensorFlow Serving's words as well."""
 
+    takes_grpc_socket: bool = False
+    """Replace the gRPC socket of a server that still listens there, as TensorFlow Serving does."""
+
     @property
     def shares_port(self) -> bool:
         """Whether both interfaces are answered on one port."""
@@ -309,7 +313,7 @@ class Settings:
     server: ServerSettings
     models: tuple[ModelConfig, ...]
 
-    config_path: Path | None = FILE.setting(
+    config_path: Path | RemoteFile | None = FILE.setting(
         None,
         "configuration file, JSON or TensorFlow Serving's text form; it is watched",
         "config/every_key.json",
@@ -317,7 +321,8 @@ class Settings:
         tfs="model_config_file",
         ovms="config_path",
     )
-    """The watched configuration file; None when the model came by the command line."""
+    """The watched configuration file, on disk or in a store; None when the model came by the
+    command line."""
 
     engine: EngineOptions = field(default_factory=EngineOptions)
     """Default options for models of the file, or of a reload."""

@@ -238,10 +238,14 @@ class ModelManager:
         streams = [stream for _, stream in self.streams()]
         streams += [each.stream for each in self._prepared.entries.values()]
         left = [stream.leave() for stream in (*streams, *self._retiring)]
+        own = tuple(self._tasks)
+        for task in own:
+            task.cancel()
         self._successors.give_up()
         self.served.entries = {}
         versions = [version for versions, _ in left for version in versions]
-        await leave_all(versions, [work for _, works in left for work in works], limit_s)
+        works = [work for _, works in left for work in works]
+        await leave_all(versions, [*works, *own], limit_s)
 
     async def poll(self, name: str) -> None:
         """List one model's repository, and return when its new versions have begun to load.

@@ -57,7 +57,8 @@ no sequences; OpenVINO Model Server says 412 of one that has not ended yet."""
 
 def http_of(error: Exception, code: Code) -> int:
     """HTTP status of an error that has `code`."""
-    return _OF_OTHERS.get(type(error)) or HTTP_OF[code]
+    own = (_OF_OTHERS[kind] for kind in type(error).__mro__ if kind in _OF_OTHERS)
+    return next(own, HTTP_OF[code])
 
 
 class Told(NamedTuple):

@@ -11,8 +11,8 @@ from functools import lru_cache, partial
 from typing import Final, cast
 from urllib.parse import unquote
 
+from ie_serving.compat.kibernetika.wire.predict_body import Asked, parse
 from ie_serving.compat.kibernetika.wire.reply import encode
-from ie_serving.compat.kibernetika.wire.request import Asked, parse
 from ie_serving.core.runtime.budget import BUDGET, Lease
 from ie_serving.core.runtime.threads import in_thread, let_go
 from ie_serving.core.values.errors import NotFound, ServingError

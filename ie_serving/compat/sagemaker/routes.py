@@ -16,7 +16,14 @@ from typing import Final
 from urllib.parse import quote
 
 from ie_serving.compat.sagemaker.wire.arrays import as_input, read_npy, write_csv, write_npy
-from ie_serving.compat.sagemaker.wire.request import CSV, JSON, JSON_LINES, NPY, body_of, is_lines
+from ie_serving.compat.sagemaker.wire.invocation import (
+    CSV,
+    JSON,
+    JSON_LINES,
+    NPY,
+    body_of,
+    is_lines,
+)
 from ie_serving.core.runtime.budget import BUDGET, Lease
 from ie_serving.core.runtime.threads import in_thread, let_go
 from ie_serving.core.values.errors import InvalidRequest, UnknownEncoding

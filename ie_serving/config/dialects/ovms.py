@@ -13,8 +13,8 @@ from ie_serving.core.settings.faults import Faults
 
 METRICS_ENABLE = "metrics_enable"
 METRICS_LIST = "metrics_list"
-OLD_WORKERS = ("grpc_workers", "rest_workers")
-"""Threads of the server of 2020, servers within one process of OpenVINO Model Server."""
+OLD_WORKERS = ("grpc_workers", "rest_workers", "max_workers")
+"""Threads of the servers of 2020 and 2018, servers within one process of OpenVINO Model Server."""
 _AS_WORKERS = "as --workers, but for one process for each processor at most"
 
 ALIASES: Mapping[str, str] = {

@@ -100,7 +100,7 @@ class Findings(Faults):
 
 
 def parse_config_file(
-    text: str, *, origin: Path, place: str, engine: EngineOptions | None = None
+    text: str, *, origin: Path, place: str, engine: EngineOptions | None = None, below: str = ""
 ) -> ConfigFile:
     """Read a configuration from JSON text.
 
@@ -109,17 +109,18 @@ def parse_config_file(
         origin: directory that a relative `base_path` begins at, as in OpenVINO Model Server.
         place: the file's name, for faults of the text as a whole.
         engine: options that hold where an entry says nothing.
+        below: URL that a relative `base_path` begins at instead, of a file in a store.
 
     Raises:
         ConfigError: every fault, for example
             `model_config_list[1].config.nireq: 'x' given; expected ...`.
     """
     top = json_text(without_comments(text), place)
-    return config_file(top, origin=origin, place=place, engine=engine)
+    return config_file(top, origin=origin, place=place, engine=engine, below=below)
 
 
 def config_file(
-    top: object, *, origin: Path, place: str, engine: EngineOptions | None = None
+    top: object, *, origin: Path, place: str, engine: EngineOptions | None = None, below: str = ""
 ) -> ConfigFile:
     """Read a configuration that is decoded already. Arguments and errors as above."""
     if not isinstance(top, Mapping):
@@ -136,7 +137,7 @@ def config_file(
         from ie_serving.config.files.mediapipe import with_models  # here: few files have such
 
         top = with_models(top, origin)
-    models = tuple(listed_models(top, origin, engine or EngineOptions(), findings))
+    models = tuple(listed_models(top, origin, engine or EngineOptions(), findings, below))
     if GRAPHS & top.keys():
         # Here, not above: few files have graphs.
         from ie_serving.config.files.graphs import graphs
@@ -163,7 +164,11 @@ def without_comments(text: str) -> str:
 
 
 def listed_models(
-    top: Mapping[str, Any], origin: Path, engine: EngineOptions, findings: Findings
+    top: Mapping[str, Any],
+    origin: Path,
+    engine: EngineOptions,
+    findings: Findings,
+    below: str = "",
 ) -> Iterator[ModelConfig]:
     """Read `model_config_list`.
 
@@ -172,6 +177,7 @@ def listed_models(
         origin: its directory, where paths begin.
         engine: options that hold for all models.
         findings: faults go there.
+        below: see `parse_config_file`.
     """
     places: dict[str, str] = {}
     for where, entry in _entries(top, findings):
@@ -185,7 +191,7 @@ def listed_models(
         # Its faults are noted; the rest needs both.
         if name is None or "model.base_path" not in found:
             continue
-        found["model.base_path"] = resolved(found["model.base_path"], origin)
+        found["model.base_path"] = resolved(found["model.base_path"], below or origin)
         beside(found, origin)
         model, warnings = model_config(found, engine)
         findings.warnings += warnings

@@ -29,11 +29,11 @@
     │   ├── Throttled             the store asks to slow down
     │   ├── EntryChanged          the object is no longer the one that was listed
     │   └── Corrupted             the bytes are not those that the store promised
-    ├── PortError                 a port cannot be bound (`server/ports.py`)
+    ├── PortError                 a port cannot be bound (`server/process/ports.py`)
     └── ConfigError               faults of a command line or configuration, all of them
 
-`server/status.py` maps these to gRPC and HTTP codes. A message says what was wrong, what was
-expected and what to do.
+`core/values/codes.py` maps these to gRPC codes, `server/status.py` those to HTTP codes. A message
+says what was wrong, what was expected and what to do.
 """
 
 from collections.abc import Mapping, Sequence

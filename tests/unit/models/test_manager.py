@@ -128,6 +128,19 @@ async def test_a_successor_that_is_no_longer_wanted_ends(
     await manager.close()
 
 
+async def test_a_manager_that_is_closed_leaves_no_task(world: World) -> None:
+    """A removed model waits for a request that holds it; the process does not wait for either."""
+    world.write(1)
+    manager = await managed(world)
+    before = asyncio.all_tasks()
+    held = manager.served.handle(ModelSpec("m"))
+    held.holders += 1
+    await manager.apply([], all_or_nothing=True)
+    assert asyncio.all_tasks() - before
+    await manager.close()
+    assert not asyncio.all_tasks() - before
+
+
 async def test_a_platform_never_changes(world: World) -> None:
     world.write(1)
     manager = await managed(world, world.config(platform="tensorflow"))

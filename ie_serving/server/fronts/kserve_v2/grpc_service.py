@@ -36,7 +36,7 @@ EXTENSIONS: Final = ("sequence", "statistics", "parameters")
 
 
 @dataclass(frozen=True, slots=True)
-class Parts:
+class ServiceParts:
     """The objects that the service uses to answer.
 
     Attributes:
@@ -75,11 +75,11 @@ class InferenceService:
     """Answers the methods of GRPCInferenceService.
 
     Args of the constructor:
-        parts: see `Parts`.
+        parts: see `ServiceParts`.
         interface: see `interface`.
     """
 
-    def __init__(self, parts: Parts, interface: Interface[bytes]) -> None:
+    def __init__(self, parts: ServiceParts, interface: Interface[bytes]) -> None:
         self._plane = parts.plane
         self._served = parts.served
         self._health = parts.health

@@ -436,3 +436,20 @@ def test_any_command_line_gives_settings_faults_or_exit(rest: list[str]) -> None
         assert error.code in (0, 2)
     else:
         assert len(found.settings.models) == 1
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "--source_model OpenVINO/Qwen3 --model_repository_path /models --rest_port 8000",
+        "--rest_port 8000 --model_name q --model_path /q --pull --task text_generation",
+    ],
+)
+def test_a_start_of_a_generative_model_is_refused_with_the_reasons_alone(line: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        ie_serving.parse(line.split(), {})
+    reasons = {
+        "models are not pulled: put them into the repository",
+        "there are no generative endpoints",
+    }
+    assert {fault.partition(": ")[2] for fault in caught.value.faults} <= reasons

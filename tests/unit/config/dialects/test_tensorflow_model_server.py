@@ -46,6 +46,7 @@ def test_defaults_are_the_originals() -> None:
             allow_unavailable_models=True,
             require_available=True,
             announce_as_tfs=True,
+            takes_grpc_socket=True,
             rest_metadata="snake",
             page=False,
         ),
@@ -281,11 +282,6 @@ def test_flags_without_meaning_warn_once() -> None:
             id="parameters without batching",
         ),
         pytest.param((PATH, "--use_alts_credentials"), "does not speak ALTS", id="ALTS"),
-        pytest.param(
-            (PATH, "--saved_model_tags=serve,gpu"),
-            "only the graph tagged serve is served",
-            id="another graph would compute something else",
-        ),
         pytest.param(
             (PATH, "--tensorflow_session_parallelism=2", "--tensorflow_intra_op_parallelism=2"),
             "Either configure server_options.tensorflow_session_parallelism or "

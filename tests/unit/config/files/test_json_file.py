@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ie_serving.config.files import source
 from ie_serving.config.files.json_file import ConfigFile, parse_config_file
 from ie_serving.config.schema.catalogue import MODEL as MODEL_SETTINGS
 from ie_serving.core.values.errors import ConfigError
@@ -21,6 +22,7 @@ from ie_serving.engines.sequences import Sequences
 from ie_serving.engines.tensorflow.options import TensorFlowOptions
 from ie_serving.models.configuration import ModelConfig
 from ie_serving.models.repository.version_policy import All, Latest, Specific
+from ie_serving.storage.options import StorageOptions
 
 CONFIG = Path(__file__).parents[4] / "config"
 MODEL = {"name": "m", "base_path": "/models/m"}
@@ -176,6 +178,16 @@ def test_the_example_of_every_key_has_every_key() -> None:
 )
 def test_base_path(base_path: str, meant: str) -> None:
     assert read(of({**MODEL, "base_path": base_path})).models[0].base_path == meant
+
+
+@pytest.mark.parametrize(
+    ("base_path", "meant"),
+    [("models/m", "s3://b/etc/models/m"), ("/models/m", "/models/m"), ("gs://c/m", "gs://c/m")],
+)
+def test_base_path_in_a_file_in_a_store(base_path: str, meant: str) -> None:
+    file = source.at("s3://b/etc/config", StorageOptions(cache_dir=Path("/nowhere")))
+    text = json.dumps(of({**MODEL, "base_path": base_path}))
+    assert source.parse(text, file).models[0].base_path == meant
 
 
 def test_engine_options_hold_where_an_entry_says_nothing() -> None:

@@ -38,12 +38,12 @@ DERIVED = {
     "server.announce_as_tfs",
     "server.is_ovms",
     "server.metrics_families",
+    "server.takes_grpc_socket",
+    "engine.saved_model_tags",  # a flag of tensorflow_model_server alone
     "server.answering_model",  # of kibernetika-serving, as the chain
     "hooks.chain",
     "server.monitoring_path",  # of the monitoring file of tensorflow_model_server
-    "storage.s3",
-    "storage.gcs",
-    "storage.minio",
+    "storage.own",
 }
 """Fields that no setting fills: parts of the whole, and what follows from something else."""
 

@@ -112,6 +112,7 @@ class ServingApplication:
         self._notes = notes
         self._settings = settings
         self._storage_options = storage
+        self._statuses = metadata.StatusEncoder("OK" if server.is_ovms else "")
         # The order matters: each step uses objects that the steps before it have made.
         self._make_models(server, handovers)
         self._make_interfaces(server)
@@ -123,7 +124,7 @@ class ServingApplication:
         self._fallback = TensorFlowFallback()
         self._drivers = engine_stack.drivers(self._fallback)
         self._loads = ThreadPoolExecutor(server.load_threads, "load")
-        self._metrics = Metrics(wanted=bool(server.metrics_paths))
+        self._metrics = Metrics(wanted=bool(server.metrics_paths), is_ovms=server.is_ovms)
         self._sequences = Families(60.0 * server.sequence_cleaner_poll_wait_minutes)
         self._health = Health()
         self._models = self._manager(server)
@@ -211,6 +212,7 @@ class ServingApplication:
             partial(from_message, engine=self._settings.engine),
             partial(check_urls, options=self._storage_options),
             partial(self._changes.apply, all_or_nothing=True),
+            self._statuses,
             reload_allowed=self._settings.server.reload_by_rpc,
         )
 
@@ -322,7 +324,7 @@ class ServingApplication:
             max_body_bytes=most,
             enable_cors=server.enable_cors,
             asks_callers=server.has_access,
-            metrics_paths=server.metrics_paths,
+            metrics_pages=server.metrics_pages,
             poll=self._workers.poll_all(poll),
             config=self._config_pages(poll),
             log=LogPages(
@@ -333,6 +335,7 @@ class ServingApplication:
             ),
             poll_allowed=server.reload_by_rpc,
             write_metadata=metadata.FORMS[server.rest_metadata],
+            statuses=self._statuses,
             secure=secure,
             around=lambda app: kserve.before(page.before(streams.before(app))),
         )
@@ -356,6 +359,7 @@ class ServingApplication:
             self._models.served.all_statuses,
             self._workers.reload_all(reload),
             LabelChanges(self._models, self._changes.relabel),
+            self._statuses,
             reload_allowed=server.reload_by_rpc,
             limit_s=server.rest_timeout_s,
         )
@@ -399,10 +403,10 @@ class ServingApplication:
             store=repository.store,
             policy=config.version_policy,
             labels=config.version_labels,
-            rules=self._rules(config.name, poll_wait_s),
+            rules=self._rules(config.name, source.url, poll_wait_s),
         )
 
-    def _rules(self, name: str, poll_wait_s: float) -> StreamRules:
+    def _rules(self, name: str, url: str, poll_wait_s: float) -> StreamRules:
         server = self._settings.server
         return StreamRules(
             labels_wait=not server.labels_for_unavailable,
@@ -414,7 +418,7 @@ class ServingApplication:
             # Looked up at each failure: a model that was removed and added again has new series.
             on_trouble=lambda: self._metrics.of(name).count_listing_failure(),
             on_changed=lambda: self._metrics.of(name).count_changed_version(),
-            on_load=partial(self._loaded, name),
+            on_load=partial(self._loaded, name, url),
             others=self._workers.others,
         )
 
@@ -426,9 +430,9 @@ class ServingApplication:
     def _at_hand(self, config: ModelConfig) -> AtHand:
         return AtHand(config.name, AskedModels(self._models.served))
 
-    def _loaded(self, name: str, succeeded: bool) -> None:
+    def _loaded(self, name: str, url: str, version: int, succeeded: bool) -> None:
         # `add`, not `of`: a reload loads a new model before the manager announces its name.
-        self._metrics.add(name).count_load(succeeded)
+        self._metrics.add(name).count_load(url, version, succeeded)
         self._config.note_load()
         self._used.note_load(name, succeeded)
 

@@ -33,6 +33,10 @@ from ie_serving.storage.options import StorageOptions
 from ie_serving.storage.remote_file import RemoteFile
 
 MOST_WORKERS: Final = 256
+TFS_FAMILIES: Final = (":tensorflow:",)
+"""Beginning of the names of TensorFlow Serving's metrics."""
+ALL_METRICS: Final = "/metrics/all"
+"""Path of all metrics where each other path has those of one server."""
 """Most workers: far more than are useful, since each has every model in memory."""
 
 
@@ -175,7 +179,7 @@ class ServerSettings(Access, Limits, Telling):
         "REST path of the Prometheus metrics",
         "/monitoring/prometheus/metrics",
         tfs="monitoring_config_file",
-        ovms="metrics_enable",  # there a switch, with the path fixed
+        ovms="metrics_enable metrics_list",  # there a switch, with the path fixed
     )
     """Empty serves none."""
 
@@ -245,6 +249,10 @@ class ServerSettings(Access, Limits, Telling):
     monitoring_path: str = ""
     """A second path of the metrics: the one in a monitoring file of TensorFlow Serving."""
 
+    metrics_families: tuple[str, ...] = ()
+    """Beginnings of the names of the metrics at `metrics_path`: those of OpenVINO Model Server,
+    where its flag or key enables them; empty for all."""
+
     answering_model: str = ""
     """Model that answers gRPC under any name, and `POST /predict`, as kibernetika-serving's does;
     empty: each under its own name."""
@@ -254,6 +262,9 @@ class ServerSettings(Access, Limits, Telling):
 
     require_available: bool = False
     """Open the ports only when every model serves, and end if one fails, as TF Serving does."""
+
+    is_ovms: bool = False
+    """Command line or file are OpenVINO Model Server's: the message of a good version is "OK"."""
 
     announce_as_tfs: bool = False
     """Log that the ports are open in TensorFlow Serving's words as well."""
@@ -268,11 +279,22 @@ class ServerSettings(Access, Limits, Telling):
         return bool(self.port) and self.port == self.rest_port and len(set(hosts)) == 1
 
     @property
+    def metrics_pages(self) -> Mapping[str, tuple[str, ...]]:
+        """Where which metrics are: beginnings of their names by path, none for all.
+
+        Parsers of pages of other servers may know no other names, so each of their paths has their
+        families alone; one page always has all.
+        """
+        if not (self.rest_port or self.rest_socket_path):
+            return {}
+        pages = {self.monitoring_path: TFS_FAMILIES, self.metrics_path: self.metrics_families}
+        pages.pop("", None)
+        return {**pages, ALL_METRICS: ()} if pages and all(pages.values()) else pages
+
+    @property
     def metrics_paths(self) -> tuple[str, ...]:
         """Where the metrics are; nowhere without a REST port."""
-        has_rest = self.rest_port or self.rest_socket_path
-        paths = {self.metrics_path, self.monitoring_path} - {""}
-        return tuple(sorted(paths)) if has_rest else ()
+        return tuple(sorted(self.metrics_pages))
 
     @property
     def warmup_times(self) -> int:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 
-from ie_serving.core.values.errors import InvalidRequest
+from ie_serving.core.values.errors import InvalidRequest, advised
 from ie_serving.models.configuration import ModelConfig
 from ie_serving.models.served import Served
 from ie_serving.models.traffic.labels import check_labels
@@ -23,9 +23,11 @@ def check_platforms(configs: Iterable[ModelConfig], present: Mapping[str, Served
         before = served.config.platform if served else ""
         if before and config.platform and before != config.platform:
             raise InvalidRequest(
-                f"Illegal to change a model's platform. For model {config.name} platform was"
-                f" {before} and new platform requested is {config.platform}; remove the model"
-                " first"
+                advised(
+                    f"Illegal to change a model's platform. For model {config.name} platform was"
+                    f" {before} and new platform requested is {config.platform}",
+                    "; remove the model first",
+                )
             )
 
 

@@ -142,5 +142,6 @@ def _unknown_signature(servable: Servable, name: str) -> ServingError:
 def _refusal(error: Exception) -> Reply:
     """Phrase an error."""
     let_go(error)
-    code, text = explain(error)
-    return Reply(http_of(error, code), PLAIN, f"{text}\n".encode("utf-8", "replace"))
+    told = explain(error)
+    body = f"{told.whole}\n".encode("utf-8", "replace")
+    return Reply(http_of(error, told.code), PLAIN, body)

@@ -83,7 +83,8 @@ def parse(argv: Sequence[str], environ: Mapping[str, str]) -> Parsed:
     )
     engine = _engine(found, reading)
     path, file = _models(engine, storage, reading)
-    server = _server(fields_of("server", found), file, reading)
+    given = fields_of("server", found)
+    server = _server({**given, "is_ovms": is_ovms or file.is_ovms}, file, reading)
     tuned, models = _tuned(command, file.models, reading)
     # Only now, so that all faults are reported together.
     reading.faults.check()
@@ -284,8 +285,10 @@ def _server(given: dict[str, Any], file: ConfigFile, reading: _Reading) -> Serve
     if file.rest_port:
         given.setdefault("rest_port", file.rest_port)
     enabled = ovms.metrics_enabled(reading.given, file.metrics, reading.faults)
+    families = ovms.families(reading.given, file.metrics_list, reading.faults)
     if "metrics_path" not in given and enabled is not None:
         given["metrics_path"] = METRICS_PATH if enabled else ""
+        given["metrics_families"] = families if enabled else ()
     settings = _with_workers(ServerSettings(**given), "workers" in given, file, reading)
     _check_ports(settings, reading.faults, metrics_asked_for=bool(given.get("metrics_path")))
     return settings

@@ -28,7 +28,6 @@ FLAGS: Mapping[str, Hint] = {
     "trace_path": _NOTHING,
     # Of generative models, in GB. Without this word it would be the beginning of one of ours.
     "cache_size": Hint("use {storage.cache_size_bytes} for copies of remote models"),
-    "metrics_list": Hint("every metric is served"),
     "allow_credentials": _USE_CORS,
     "allowed_origins": _USE_CORS,
     "allowed_methods": _USE_CORS,
@@ -118,7 +117,6 @@ MODEL_KEYS = frozenset(
 TOP_KEYS = frozenset(
     {
         "custom_loader_config_list",
-        "metrics_list",
     }
 )
 """Keys beside the list of models in that file."""

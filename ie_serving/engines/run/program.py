@@ -99,6 +99,7 @@ class Program:
         self._detour = detour
         self._freed = freed
         self._record = current()
+        self._record.pools.add(self._pool)
         self._ran = self._record.ran
         self.disturbed = False
 

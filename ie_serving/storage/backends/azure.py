@@ -356,7 +356,7 @@ class AzureRemote(BucketRemote[Client]):
             return _trouble_of(error), error.code or str(error.status)
         if isinstance(error, ModuleNotFoundError):
             return Trouble.NO_CREDENTIALS, "azure-identity"
-        # By name: the class of azure-identity, which only those have who have an identity.
+        # By name: azure-core, which has the class, may not be installed.
         kinds = {kind.__name__ for kind in type(error).__mro__}
         if "ClientAuthenticationError" in kinds or isinstance(error, binascii.Error):
             return Trouble.NO_CREDENTIALS, type(error).__name__

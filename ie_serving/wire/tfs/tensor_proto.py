@@ -16,7 +16,13 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from ie_serving.core.runtime.budget import BUDGET, SMALL, Budget
-from ie_serving.core.values.errors import InvalidRequest, InvalidTensor, QueueFull, RequestTooLarge
+from ie_serving.core.values.errors import (
+    InvalidRequest,
+    InvalidTensor,
+    QueueFull,
+    RequestTooLarge,
+    advised,
+)
 from ie_serving.core.values.tensors import BY_NUMBER, Array, DataType
 from ie_serving.wire.protobuf import fields, packed
 from ie_serving.wire.protobuf.fields import Buffer
@@ -171,9 +177,9 @@ def decode_tensor(tensor: Proto | SplitTensor, alias: str, filling: Filling | No
             return _decode(tensor.rest, tensor.content, read, filling)
         return _decode(tensor, tensor.tensor_content, partial(_from_message, tensor), filling)
     except InvalidTensor as error:
-        raise InvalidTensor(f"tensor parsing error: {alias}: {error}") from None
+        raise InvalidTensor(advised(f"tensor parsing error: {alias}", f": {error}")) from None
     except ValueError as error:
-        raise InvalidRequest(f"tensor parsing error: {alias}: {error}") from error
+        raise InvalidRequest(advised(f"tensor parsing error: {alias}", f": {error}")) from error
 
 
 Read = Callable[[ListField, int], Array | list[bytes]]

@@ -164,8 +164,9 @@ How to read the tables:
   A row that names no method is a Predict.
 - A REST request is its request line, headers and body. `\\n` is a line break, and no blank is left
   out: those replies are the same to the byte.
-- "…" stands before and after a phrase that an error's text, or a reply, contains. The texts go on
-  to say what was expected.
+- "…" stands before and after a phrase that an error's text, or a reply, contains. Texts are those
+  of TensorFlow Serving, whole, but for deviations; `ie-serving-error`, a header of REST and
+  trailing metadata of gRPC, goes on to say what was expected.
 - **Deviation** marks what TensorFlow Serving answers otherwise, with the reason.
   [Compatibility](../compatibility.md) has them all.
 - A request or an answer that is longer than a cell stands below its table.

@@ -98,9 +98,11 @@ class InferenceService:
 
     async def model_ready(self, payload: Buffer, context: CallContext) -> bytes:
         """Answer whether a model serves; an unknown model is not ready, as in Triton."""
+        began = time.perf_counter()
         name, version = written.read_model_ready(payload)
         try:
-            ready = self._plane.is_ready(self._resolved(model_spec(name, version)))
+            model = self._resolved(model_spec(name, version))
+            ready = self._plane.answer_ready(model, self._interface, began)
         except (NotFound, UnknownLabel):
             ready = False
         return written.model_ready(ready and self._health.phase is not Phase.STOPPING)

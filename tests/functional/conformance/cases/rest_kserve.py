@@ -197,7 +197,7 @@ SECTIONS = [
                 "404",
                 target="/v2/models/plus/versions/9/infer",
                 code=404,
-                phrase="available versions: 1, 2",
+                phrase="Servable not found for request: Specific(plus, 9)",
             ),
             Rest(
                 id="another method",

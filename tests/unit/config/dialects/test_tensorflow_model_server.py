@@ -166,6 +166,8 @@ def test_the_monitoring_file_names_the_path_of_the_metrics(tmp_path: Path) -> No
         ("/metrics", "/monitoring/prometheus/metrics"),
         (),
     ]
+    families = paths[silent].settings.server.metrics_pages
+    assert families == {"/monitoring/prometheus/metrics": (":tensorflow:",), "/metrics": ()}
 
 
 def test_metrics_are_at_their_usual_path_without_a_monitoring_file() -> None:

@@ -213,7 +213,7 @@ def test_every_fault_is_reported_with_its_path() -> None:
                 {"config": {**MODEL, "shape": {"a": [1, 0]}}},
                 5,
             ],
-            "monitoring": {"metrics": {"enable": "perhaps"}},
+            "monitoring": {"metrics": {"enable": "perhaps", "metrics_list": ["ovms_none"]}},
         }
     )
     places = [fault.split(":")[0] for fault in found]
@@ -225,6 +225,7 @@ def test_every_fault_is_reported_with_its_path() -> None:
         "model_config_list[2].config.shape.a[1]",
         "model_config_list[2].config.name",
         "model_config_list[3]",
+        "monitoring.metrics.metrics_list",
         "monitoring.metrics.enable",
     ]
     assert all("expected" in fault or "already" in fault for fault in found)
@@ -265,9 +266,9 @@ def test_fault(top: object, fault: str) -> None:
         ),
         pytest.param({**of(), "zzz": 1}, "zzz: unknown key, ignored", id="no key is near"),
         pytest.param(
-            {**of({**MODEL, "allow_cache": True}), "metrics_list": []},
+            {**of({**MODEL, "allow_cache": True}), "custom_loader_config_list": []},
             "keys of OpenVINO Model Server without meaning here are ignored: "
-            "metrics_list, model_config_list[0].config.allow_cache",
+            "custom_loader_config_list, model_config_list[0].config.allow_cache",
             id="foreign keys stand in one warning",
         ),
         pytest.param(

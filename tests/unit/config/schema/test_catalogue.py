@@ -38,6 +38,8 @@ DERIVED = {
     "server.announce_as_tfs",
     "server.takes_grpc_socket",
     "engine.saved_model_tags",  # a flag of tensorflow_model_server alone
+    "server.is_ovms",
+    "server.metrics_families",
     "server.answering_model",  # of kibernetika-serving, as the chain
     "hooks.chain",
     "server.monitoring_path",  # of the monitoring file of tensorflow_model_server

@@ -101,7 +101,7 @@ def test_every_rpc_has_an_entry() -> None:
     inference = LaterInference(NEVER, NEVER, NEVER, NEVER, limit_s=None, tells_callers=False)
     services = {
         prediction_service.NAME: PredictionService(NEVER, NEVER).answers(),
-        model_service.NAME: ModelService(NEVER, NEVER, NEVER, NEVER, NEVER).answers(),
+        model_service.NAME: ModelService(NEVER, NEVER, NEVER, NEVER, NEVER, NEVER).answers(),
         **LaterStreams(NEVER, tells_callers=False).grpc(NEVER, NEVER),
         grpc_later.NAME: inference.grpc(NEVER, NEVER),
         **HealthService((), NEVER).services(),
@@ -117,7 +117,7 @@ async def test_every_route_has_an_entry() -> None:
     assert {*api._runs, *api._looks, *GENERATED, *beside, *of_others} == set(rights.REST)
     for metrics_paths in ((), ("/metrics", "/monitoring")):
         verbs = page_verbs(metrics_paths)
-        assert set(verbs) == set(fixed_pages(NEVER, NEVER, metrics_paths))
+        assert set(verbs) == set(fixed_pages(NEVER, NEVER, dict.fromkeys(metrics_paths, ())))
         assert set(verbs.values()) <= beside
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from ie_serving.config.settings import ServerSettings, Settings
-from ie_serving.core.values.errors import NotFound
+from ie_serving.core.values.errors import WHOLE, NotFound
 from ie_serving.core.values.versions import State, VersionStatus
 from ie_serving.engines.base import EngineOptions
 from ie_serving.models.configuration import ModelConfig
@@ -176,7 +176,8 @@ async def test_a_name_of_any_characters_is_found_and_an_unknown_one_refused() ->
     assert (await shown("/page/models/%3Cb%3En%3C%2Fb%3E"))["name"] == ODD_NAME
     reply = await ask(await page(), "GET", "/page/models/gone")
     assert reply.status == 404
-    assert "no such model" in json.loads(reply.body)["error"]
+    assert json.loads(reply.body)["error"] == "Could not find any versions of model gone"
+    assert b"no such model" in dict(reply.headers)[WHOLE.encode()]
 
 
 async def test_the_configuration_shows_no_secret() -> None:

@@ -112,7 +112,7 @@ class ServingApplication:
         self._notes = notes
         self._settings = settings
         self._storage_options = storage
-        self._statuses = metadata.StatusEncoder("OK" if server.is_ovms else "")
+        self._statuses = metadata.StatusEncoder(is_ovms=server.is_ovms)
         # The order matters: each step uses objects that the steps before it have made.
         self._make_models(server, handovers)
         self._make_interfaces(server)

@@ -39,12 +39,12 @@ class StatusEncoder:
     """Encodes the statuses of versions.
 
     Args of the constructor:
-        good: message of a version without error or remark: empty as in TensorFlow Serving and the
-            server of 2020, "OK" as in OpenVINO Model Server.
+        is_ovms: a version without error or remark has the message "OK", as in OpenVINO Model
+            Server; else an empty one, as in TensorFlow Serving and the server of 2020.
     """
 
-    def __init__(self, good: str = "") -> None:
-        self._good = good
+    def __init__(self, *, is_ovms: bool = False) -> None:
+        self._good = "OK" if is_ovms else ""
 
     def response(self, statuses: Iterable[VersionStatus]) -> bytes:
         """Serialize a GetModelStatusResponse."""

@@ -194,7 +194,7 @@ class Stand:
         rules = LoadRules(
             model="m",
             base_path="shelf",
-            on_load=lambda succeeded: None,
+            on_load=lambda version, succeeded: None,
             backoff=Backoff(first_s=1.0, longest_s=60.0),
             store_backoff=Backoff(first_s=1.0, longest_s=10.0),
             drain_timeout_s=drain_timeout_s,

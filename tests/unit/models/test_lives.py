@@ -172,7 +172,7 @@ class Server:
                 labels_wait=True,
                 poll_wait_s=POLL_S,
                 drain_timeout_s=POLL_S,
-                on_load=lambda succeeded: self._config.note_load(),
+                on_load=lambda version, succeeded: self._config.note_load(),
                 clock=self.clock,
                 chance=lambda: 1.0,
             ),

@@ -18,12 +18,13 @@ RUN python3 -m venv tools \
         --only-binary :all: --require-hashes --no-deps -r requirements.txt
 COPY pyproject.toml setup.py LICENSE ./
 COPY ie_serving ie_serving
-# Left out of the image: headers, test suites, and descriptions of AWS services that lead neither to
-# an object nor to a credential.
+# Left out of the image: sources in C, stubs of types, test suites, and descriptions of AWS services
+# that lead neither to an object nor to a credential.
 RUN tools/bin/pip wheel --no-build-isolation --no-deps --wheel-dir dist . \
     && tools/bin/pip --python /opt/ie_serving/bin/python install --no-deps dist/*.whl \
     && find /opt/ie_serving -depth -type d \( -name tests -o -path '*/openvino/include' \) \
         -exec rm -r {} + \
+    && find /opt/ie_serving -type f \( -name '*.[ach]' -o -name '*.py[ix]' -o -name '*.pxd' \) -delete \
     && find /opt/ie_serving/lib/python3*/site-packages/botocore/data -mindepth 1 -maxdepth 1 -type d \
         ! -name s3 ! -name sts ! -name sso ! -name sso-oidc ! -name signin -exec rm -r {} +
 

@@ -13,6 +13,7 @@ it looks as root first, and then as that user.
 
 import http.client
 import os
+import pwd
 import socket
 import ssl
 import sys
@@ -46,7 +47,8 @@ def listening_ports() -> set[int]:
 
 def become_the_servers_user() -> None:
     """Give up root as the entry point does; nothing changes where it cannot have done so."""
-    user = int(os.environ.get("IE_SERVING_USER") or 0)
+    name = os.environ.get("IE_SERVING_USER") or "0"
+    user = int(name) if name.isdecimal() else pwd.getpwnam(name).pw_uid
     with suppress(PermissionError):
         if user and os.geteuid() == 0:
             os.setgroups([])

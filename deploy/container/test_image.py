@@ -87,12 +87,12 @@ def run(container: str, image: dict[str, Any]) -> Iterator[Run]:
 
 
 @pytest.fixture
-def healthy(container: str, image: dict[str, Any]) -> Callable[[], bool]:
-    """What an engine concludes from HEALTHCHECK."""
+def healthy(container: str, image: dict[str, Any]) -> Callable[..., bool]:
+    """What an engine concludes from HEALTHCHECK, with the options of the container."""
     kind, *command = image["Healthcheck"]["Test"]
     assert kind == "CMD"
-    check = [BUILDAH, "run", "--isolation", "chroot", container, "--", *command]
-    return lambda: Process(*check).exit_code() == 0
+    run = [BUILDAH, "run", "--isolation", "chroot"]
+    return lambda *options: Process(*run, *options, container, "--", *command).exit_code() == 0
 
 
 def over_rest(port: int) -> list[int]:
@@ -191,6 +191,24 @@ def test_it_is_roots_and_its_server_is_not(image: dict[str, Any], run: Run) -> N
     assert "NoNewPrivs:\t1" in status
     assert "CapEff:\t0000000000000000" in status
     assert "runs as root" not in server.log
+
+
+@pytest.mark.parametrize(("user", "number"), [("ovms", 5000), ("123456", 123456), ("0", 0)])
+def test_a_variable_names_the_user_that_root_is_given_up_for(
+    run: Run, healthy: Callable[..., bool], user: str, number: int
+) -> None:
+    variable = f"--env=IE_SERVING_USER={user}"
+    server = run(options=[SAMPLE_AT_MODELS, "--env=MODEL_NAME=digits", variable])
+    server.line(READY)
+    assert server.server().uids().real == number
+    assert healthy(variable)
+
+
+def test_without_the_capabilities_to_give_root_up_the_server_warns(run: Run) -> None:
+    lost = ["--cap-drop=CAP_SETUID", "--cap-drop=CAP_SETGID"]
+    server = run(options=[SAMPLE_AT_MODELS, "--env=MODEL_NAME=digits", *lost])
+    server.line("WARNING - server runs as root")
+    server.line(READY)
 
 
 @pytest.mark.parametrize("user", ["10001:10001", "ovms", "123456:0"])

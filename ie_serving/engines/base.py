@@ -51,7 +51,7 @@ class EngineOptions:
     )
     params: Mapping[str, object] = SettingKind(structures.params, "JSON").setting(
         {},
-        "what the driver is told beyond the files; docs/guide/libraries.md has the words of each",
+        "parameters for the driver beyond the files; docs/guide/libraries.md has the words of each",
         '{"inputs": {"text": {"dtype": "string", "shape": [-1]}}}',
         shown="{}",
     )

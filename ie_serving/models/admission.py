@@ -12,8 +12,8 @@ def check_platforms(configs: Iterable[ModelConfig], present: Mapping[str, Served
     """Refuse another platform for a model that is served. Source: ServerCore.
 
     Args:
-        configs: what is wanted.
-        present: what is served, by name.
+        configs: the wanted models.
+        present: the served models, by name.
 
     Raises:
         InvalidRequest: naming both platforms.
@@ -37,8 +37,8 @@ def check_labels_of(
     """Refuse labels that name versions which do not serve; see `check_labels`.
 
     Args:
-        configs: what is wanted.
-        present: what is served, by name.
+        configs: the wanted models.
+        present: the served models, by name.
         unavailable_allowed: lets a label that is new name any version.
 
     Raises:

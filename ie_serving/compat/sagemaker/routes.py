@@ -115,7 +115,7 @@ class SageMakerRoutes:
         return await self._api.finished(request.head, reply)
 
     async def _asked(self, request: Request, held: Lease) -> InferRequest | Request:
-        """Read what is asked for: a Predict, or what the REST API answers."""
+        """Read the request: a Predict, or a request that the REST API answers."""
         head = request.head
         with self._plane.counting_refusals(self._model, self._interface, Api.PREDICT):
             model, method = _attributes(head, self._model)

@@ -1,7 +1,7 @@
 """Reads a field, or the values, of many serialized Examples at once with numpy.
 
 These functions raise `Unclear` for bytes that they do not understand completely, and leave them to
-protobuf, which decides what is malformed.
+protobuf, which alone refuses malformed messages.
 
 Source: example.proto, feature.proto; the encoding specification of protocol buffers.
 """

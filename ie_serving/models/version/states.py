@@ -65,7 +65,7 @@ class Event(enum.Enum):
     DROP = "drop"
     """It is no longer wanted."""
     FREED = "freed"
-    """Nothing of it is left in memory, or what is left belongs to requests that still run."""
+    """Nothing of it is left in memory, or only memory of requests that still run."""
 
 
 TRANSITIONS: Final[Mapping[VersionStage, Mapping[Event, VersionStage]]] = {

@@ -218,7 +218,7 @@ def _array(tensor: RequestTensor, signature: Signature) -> Array:
 
 
 def _untyped(tensor: RequestTensor, signature: Signature) -> Array:
-    """Decode an input that may be untyped: what is no array stays as it was sent."""
+    """Decode an input that may be untyped: one that is no array stays as it was sent."""
     described, contents, raw = tensor
     spec, word = signature.inputs.get(described.name), described.datatype
     is_text = BY_NAME.get(word) is DataType.STRING

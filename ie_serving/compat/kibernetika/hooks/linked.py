@@ -1,4 +1,4 @@
-"""One model of a chain: it takes what hooks give, and gives what they may keep."""
+"""One model of a chain: it takes the hooks' tensors, and gives tensors that hooks may keep."""
 
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping, Sequence
@@ -168,7 +168,7 @@ def _exact(signature: Signature) -> Exact | None:
 
 
 def arrays_of(values: Mapping[Any, Any], convert: Callable[[object], Array]) -> dict[str, Array]:
-    """Give what hooks returned as arrays; `convert` is asked for what is none of numbers yet.
+    """Give the values that hooks returned as arrays; `convert` makes those that are not numeric.
 
     Raises:
         InvalidRequest: something is no tensor.
@@ -181,7 +181,7 @@ def arrays_of(values: Mapping[Any, Any], convert: Callable[[object], Array]) -> 
 
 
 def plain(value: object) -> Array:
-    """Give what a hook returned as an array.
+    """Give a hook's returned value as an array.
 
     Raises:
         InvalidRequest: it is none.

@@ -150,7 +150,7 @@ class HookedModel(CompiledModel):
                     given = made = await model.start(given)
                     own = made if model.compiled is not None else None
                 except InvalidRequest as error:
-                    # What a client sent is its own fault, what a hook or another model gave is not.
+                    # The client is at fault for its own tensors, not for a hook's or a model's.
                     if pre is None and stage is self._stages[0]:
                         raise
                     raise _blamed(stage, error) from error
@@ -180,7 +180,7 @@ def _blamed(stage: Stage, error: InvalidRequest) -> ServingError:
 
 
 def _or_json(value: object) -> Array:
-    """Write what is no tensor, but has a JSON, as one text: objects, and lists that hold some."""
+    """Write a value that is no tensor, but has a JSON form, as one text: objects, lists of them."""
     holds = isinstance(value, dict) or (
         isinstance(value, list) and any(isinstance(each, dict) for each in value)
     )

@@ -34,7 +34,7 @@ from ie_serving.telemetry.log.logs import Event
 log = logging.getLogger(__name__)
 
 DRIVER_WORDS = (declared.INPUTS, declared.OUTPUTS, "model_class", "model_args")
-"""Words of `params` that drivers know; hooks are told these, too."""
+"""Words of `params` that drivers know; hooks get these, too."""
 
 
 def opened(engine: Engine, directory: Path, options: EngineOptions) -> HookedModel:
@@ -46,7 +46,7 @@ def opened(engine: Engine, directory: Path, options: EngineOptions) -> HookedMod
         options: with `HookOptions`.
 
     Raises:
-        LoadFailed: a model or the hooks cannot be loaded, or nobody has allowed to run them.
+        LoadFailed: a model or the hooks cannot be loaded, or no setting allows to run the hooks.
     """
     own = options.of(HookOptions)
     if own.place is not None and not options.allow_python:
@@ -222,7 +222,7 @@ def _update(
 def _signature(
     file: str, stages: Sequence[Stage], functions: Functions, *, may_skip: bool
 ) -> Signature:
-    """Give what clients see: what the file declares, else what no hook can have changed."""
+    """Give the clients' signature: the file's declaration, else the part that no hook changes."""
     first, last = stages[0], stages[-1]
     own = functions.process is not None
     inputs: Specs = {} if own or first.pre else first.model.shown.inputs

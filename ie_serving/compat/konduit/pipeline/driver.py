@@ -28,6 +28,6 @@ def load(directory: Path, options: EngineOptions) -> KernelModel:
         # Scripts share what their import code has made, and few authors think of threads.
         max_concurrency=1 if code else AT_A_TIME,
     )
-    # Without a script nobody's code is run.
+    # Without a script the pipeline runs no code of users.
     allowed = options.allow_python or not code
     return driver.load(directory, dataclasses.replace(options, allow_python=allowed).having(own))

@@ -188,9 +188,9 @@ SECTIONS = [
             asked(
                 "no such model",
                 "404",
-                target="/v2/models/nobody/infer",
+                target="/v2/models/absent/infer",
                 code=404,
-                phrase="Servable not found for request: Latest(nobody)",
+                phrase="Servable not found for request: Latest(absent)",
             ),
             asked(
                 "no such version",
@@ -247,7 +247,7 @@ SECTIONS = [
             ),
             Rest(
                 id="an unload",
-                rule="the configuration says what is served",
+                rule="the configuration names the served models",
                 target="/v2/repository/models/plus/unload",
                 code=501,
                 phrase="models are not unloaded over this protocol",

@@ -37,7 +37,7 @@ HELD: Final[Mapping[str, Bounds]] = {
 }
 """Least and greatest value that the plugin holds, by element type."""
 WIDE = frozenset({"i64", "u32", "u64"})
-"""Element types of which the plugin holds only a part."""
+"""Element types whose values the plugin holds only in part."""
 CONVERTS = frozenset({"Convert", "ConvertLike"})
 CHANGING = frozenset({"Parameter", "ReadValue", "RandomUniform", "Multinomial"})
 """Operations whose values differ between requests even if their inputs do not."""
@@ -148,7 +148,7 @@ def count_of(shape: ov.PartialShape) -> int:
 
 
 def sum_of(node: ov.Node, each: Bounds) -> Bounds:
-    """Give the bounds of sums of the first input's elements, each of which lies within `each`."""
+    """Give the bounds of sums of the first input's elements, if each element is within `each`."""
     count = count_of(node.get_input_partial_shape(0))
     return min(0, each[0] * count), max(0, each[1] * count)
 

@@ -47,7 +47,6 @@ def server(root: Path) -> Iterator[Server]:
     entries.append({**entries[0], "name": "lanes", "nireq": 2})
     config = {
         "model_config_list": [{"config": entry} for entry in entries],
-        "monitoring": {"metrics": {"enable": True}},
     }
     (root / "config.json").write_text(json.dumps(config))
     with closing(

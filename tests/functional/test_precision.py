@@ -85,7 +85,6 @@ def server(root: Path) -> Iterator[Server]:
     ]
     config = {
         "model_config_list": [{"config": entry} for entry in entries],
-        "monitoring": {"metrics": {"enable": True}},
     }
     (root / "config.json").write_text(json.dumps(config))
     flags = (f"--config_path={root / 'config.json'}", "--inference_precision=auto")

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from ie_serving.core.values.errors import WHOLE
 from tests.functional.load import AVAILABLE, LOADING, states
 from tests.functional.servers import READY, SAMPLE, Server
 from tests.functional.storage.serving import serves, several
@@ -97,7 +98,7 @@ def test_one_models_fault_stays_with_that_model_in_a_replacement(
     assert answers(server, "digits")
     assert not answers(server, "gone")
     for model, cause in (("gone", "no such directory"), ("cloud", "MINIO_ENDPOINT")):
-        assert cause in server.rest.get(f"/v1/models/{model}").text
+        assert cause in server.rest.get(f"/v1/models/{model}").headers[WHOLE]
 
 
 def test_a_predecessor_serves_in_the_replacement_too(

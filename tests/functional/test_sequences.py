@@ -64,7 +64,6 @@ def server(root: Path) -> Iterator[Server]:
     entries.append({"name": "plain", "base_path": "sum"})
     config = {
         "model_config_list": [{"config": entry} for entry in entries],
-        "monitoring": {"metrics": {"enable": True}},
     }
     (root / "config.json").write_text(json.dumps(config))
     flags = ("--file_system_poll_wait_seconds=0.2", f"--config_path={root / 'config.json'}")

@@ -45,7 +45,7 @@ def file(root: Path) -> Path:
 
 @pytest.fixture(scope="module", params=["http2", "grpcio"])
 def server(request: pytest.FixtureRequest, file: Path) -> Iterator[Server]:
-    flags = ("--allow_python", "--metrics_enable", f"--grpc_transport={request.param}")
+    flags = ("--allow_python", f"--grpc_transport={request.param}")
     server = Server("ie_serving", "config", f"--config_path={file}", *flags)
     try:
         yield server.ready()

@@ -117,7 +117,7 @@ def _model(rest: Rest, name: str, state: Any, details: Mapping[str, Any]) -> Mod
             Version(
                 number=int(each["version"]),
                 state=str(each["state"]),
-                cause=str(each.get("status", {}).get("error_message", "")),
+                cause=_cause(each.get("status", {})),
                 labels=tuple(labels.get(int(each["version"]), ())),
                 is_default=int(each["version"]) == details.get("default_version"),
                 memory=memory.get(str(each["version"])),
@@ -129,3 +129,9 @@ def _model(rest: Rest, name: str, state: Any, details: Mapping[str, Any]) -> Mod
         raise _odd(rest) from None
     trouble = "" if versions else "no version has been seen yet"
     return Model(name, versions, details.get("waiting_labels", {}), trouble)
+
+
+def _cause(status: Mapping[str, Any]) -> str:
+    """Give the message of a status; OpenVINO Model Server's of a good one is "OK"."""
+    message = str(status.get("error_message", ""))
+    return "" if message == "OK" else message

@@ -352,7 +352,7 @@ def test_a_version_that_is_replaced_while_it_serves_is_said_or_loaded_anew(
 ) -> None:
     """Two servers of one repository, of which one reloads."""
     often = (*only(repository), "--file_system_poll_wait_seconds=0.1")
-    warns = launcher.begin(*often, "--metrics_enable")
+    warns = launcher.begin(*often)
     reloads = launcher.serve(*often, "--reload_changed_versions")
     warns.ready()
     with Load(warns) as steady, Load(reloads) as renewed:

@@ -41,6 +41,7 @@ CONFIG_FILE = "model_config_file"
 BATCHING_FILE = "batching_parameters_file"
 MONITORING_FILE = "monitoring_config_file"
 PER_MODEL = "enable_per_model_batching_parameters"
+TLS_PORTS = "server.tls_ports"
 TOLERANCE = "precision_tolerance"
 FILES = (CONFIG_FILE, BATCHING_FILE, MONITORING_FILE)
 
@@ -133,11 +134,12 @@ def _parsed(flags: Split, texts: Mapping[str, str], environ: Mapping[str, str]) 
         models = _flag_models(flags, environ, engine, faults)
     faults.check()
     config_path = Path(flags.text(CONFIG_FILE)).absolute() if CONFIG_FILE in texts else None
-    server = _server(flags, metrics, fields_of("server", variables))
+    ports, open_ports = _encrypted_ports(flags, variables)
+    server = _server(flags, metrics, fields_of("server", ports | variables))
     return Parsed(
         settings=Settings(server=server, models=models, config_path=config_path, engine=engine),
         storage=storage,
-        warnings=(*_warnings(flags, texts), *environment.warnings(environ)),
+        warnings=(*open_ports, *_warnings(flags, texts), *environment.warnings(environ)),
         names=names_in_tensorflow_model_server(),
         only_check=flags.on("dry_run"),
     )
@@ -325,6 +327,19 @@ def _server(
         allow_unavailable_models=True,
         require_available=True,
     )
+
+
+def _encrypted_ports(
+    flags: Split, variables: Mapping[str, Any]
+) -> tuple[dict[str, str], list[str]]:
+    """Give the ports that `ssl_config_file` encrypts, as in the original, and a warning or none."""
+    if not flags.text("ssl_config_file") or TLS_PORTS in variables:
+        return {}, []
+    warning = (
+        "--ssl_config_file encrypts gRPC alone, as in TensorFlow Serving; REST is plain:"
+        " TLS_PORTS=both in the environment encrypts it, too"
+    )
+    return {TLS_PORTS: "grpc"}, [warning] if flags.integer("rest_api_port") else []
 
 
 def _same(value: Value) -> Value:

@@ -84,6 +84,28 @@ def test_flag(argument: str, field: str, value: object) -> None:
     assert getattr(parse(PATH, argument).settings.server, field) == value
 
 
+SSL = (PATH, "--ssl_config_file=ssl.config")
+REST = "--rest_api_port=8501"
+
+
+@pytest.mark.parametrize(
+    ("argv", "environ", "ports", "warned"),
+    [
+        pytest.param((*SSL, REST), {}, "grpc", True, id="as there"),
+        pytest.param(SSL, {}, "grpc", False, id="there is no REST"),
+        pytest.param((*SSL, REST), {"TLS_PORTS": "grpc"}, "grpc", False, id="it was asked for"),
+        pytest.param((*SSL, REST), {"TLS_PORTS": "both"}, "both", False, id="both are asked for"),
+        pytest.param((PATH, REST), {}, "both", False, id="nothing is encrypted"),
+    ],
+)
+def test_an_ssl_config_encrypts_grpc_alone(
+    argv: tuple[str, ...], environ: dict[str, str], ports: str, warned: bool
+) -> None:
+    parsed = parse(*argv, **environ)
+    assert parsed.settings.server.tls_ports == ports
+    assert ["TLS_PORTS=both" in each for each in parsed.warnings] == [True] * warned
+
+
 def test_a_tflite_model_is_preferred_when_asked_for_and_without_a_warning() -> None:
     parsed = parse(PATH, "--prefer_tflite_model")
     assert parsed.settings.models[0].engine.of(OpenVinoOptions).prefer_tflite_model

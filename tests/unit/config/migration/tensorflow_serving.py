@@ -73,7 +73,7 @@ FLAGS = (
         "ssl_config_file",
         "ssl.pbtxt",
         "server.ssl_config_file=ssl.pbtxt",
-        "for both ports; `TLS_PORTS=grpc` leaves REST plain, as it is there",
+        "for gRPC alone, as there; `TLS_PORTS=both` in the environment encrypts REST, too",
     ),
     no_effect("platform_config_file", "platform.pbtxt", _SESSION),
     no_effect("per_process_gpu_memory_fraction", "0.5", _GPU),

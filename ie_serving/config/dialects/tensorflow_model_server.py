@@ -43,7 +43,12 @@ MONITORING_FILE = "monitoring_config_file"
 PER_MODEL = "enable_per_model_batching_parameters"
 TLS_PORTS = "server.tls_ports"
 TOLERANCE = "precision_tolerance"
-FILES = (CONFIG_FILE, BATCHING_FILE, MONITORING_FILE)
+UNUSED_FILES = (
+    "tensorflow_session_config_file",
+    "platform_config_file",
+    "thread_pool_factory_config_file",
+)
+FILES = (CONFIG_FILE, BATCHING_FILE, MONITORING_FILE, *UNUSED_FILES)
 
 
 def parse(argv: Sequence[str], environ: Mapping[str, str]) -> Parsed:
@@ -123,6 +128,7 @@ def _file_texts(flags: Split) -> dict[str, str]:
 def _parsed(flags: Split, texts: Mapping[str, str], environ: Mapping[str, str]) -> Parsed:
     faults = Faults()
     faults.found += [*_conflicts(flags), *_port_faults(flags)]
+    _check_unused(flags, texts, faults)
     engine = _engine(flags, faults).having(_batching(flags, texts, faults))
     # The original has no flag for these, so the variables of `ie_serving` are all there is.
     variables = environment.read([each for each in SERVER if not each.tfs], environ, faults)
@@ -169,6 +175,15 @@ def _conflicts(flags: Split) -> Iterator[str]:
             "server_options.tensorflow_inter_op_parallelism) separately. "
             "You cannot configure all."
         )
+
+
+def _check_unused(flags: Split, texts: Mapping[str, str], faults: Faults) -> None:
+    """Tell the faults of files that have no effect here."""
+    for name in UNUSED_FILES:
+        if name in texts:
+            from ie_serving.config.files import session_files
+
+            faults.take(partial(session_files.check, name), texts[name], flags.text(name))
 
 
 NO_GRPC_PORT = (

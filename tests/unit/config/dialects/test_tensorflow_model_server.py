@@ -436,3 +436,28 @@ def test_any_command_line_gives_settings_or_the_originals_exit(argv: list[str]) 
         assert error.code in (0, 255)
     else:
         assert found.settings.models
+
+
+UNUSED = (
+    "tensorflow_session_config_file",
+    "platform_config_file",
+    "thread_pool_factory_config_file",
+)
+
+
+@pytest.mark.parametrize("flag", UNUSED)
+def test_a_file_without_effect_is_read_all_the_same(
+    flag: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "f.pbtxt"
+    missing = printed(capsys, PATH, f"--{flag}={file}")
+    assert (
+        missing == f"Failed to start server. Error: NOT_FOUND: {file}; No such file or directory\n"
+    )
+    file.write_text("nothing_of_this: 1")
+    assert f"INVALID_ARGUMENT: Invalid protobuf file: '{file}'" in printed(
+        capsys, PATH, f"--{flag}={file}"
+    )
+    file.write_text("")
+    (warning,) = parse(PATH, f"--{flag}={file}").warnings
+    assert f"--{flag}" in warning

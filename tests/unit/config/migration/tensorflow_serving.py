@@ -8,6 +8,7 @@ BASE = ("--model_base_path=/models/m",)
 _GPU = "this server computes on the CPU, or on the device of the configuration"
 _RETRIES = "a load that fails is tried again for as long as it is wanted, ever more rarely"
 _SESSION = "there is no session: OpenVINO computes"
+_FILE = f"{_SESSION}; a file with faults, or fields that change answers, is refused"
 
 FLAGS = (
     taken("port", "8600", "server.port=8600"),
@@ -67,7 +68,7 @@ FLAGS = (
         "threads of one inference",
     ),
     no_effect("tensorflow_inter_op_parallelism", "2", _SESSION),
-    no_effect("tensorflow_session_config_file", "session.pbtxt", _SESSION),
+    no_effect("tensorflow_session_config_file", "/dev/null", _FILE),
     refused("use_alts_credentials", "true", "there is no ALTS; `--ssl_config_file` encrypts"),
     taken(
         "ssl_config_file",
@@ -75,7 +76,7 @@ FLAGS = (
         "server.ssl_config_file=ssl.pbtxt",
         "for gRPC alone, as there; `TLS_PORTS=both` in the environment encrypts REST, too",
     ),
-    no_effect("platform_config_file", "platform.pbtxt", _SESSION),
+    no_effect("platform_config_file", "/dev/null", _FILE),
     no_effect("per_process_gpu_memory_fraction", "0.5", _GPU),
     refused("saved_model_tags", "serve,gpu", "unless it is `serve`"),
     taken(
@@ -105,7 +106,7 @@ FLAGS = (
     no_effect(
         "enable_profiler", "false", "there is no profiler; metrics have the time of each step"
     ),
-    no_effect("thread_pool_factory_config_file", "pool.pbtxt", _SESSION),
+    no_effect("thread_pool_factory_config_file", "/dev/null", _FILE),
     taken(
         "mixed_precision",
         "bfloat16",

@@ -48,6 +48,7 @@ def test_defaults_are_the_originals() -> None:
             announce_as_tfs=True,
             rest_metadata="snake",
             page=False,
+            enable_profiler=True,
         ),
         models=(model,),
         engine=engine,

@@ -103,8 +103,11 @@ FLAGS = (
     taken("enable_signature_method_name_check", "true", "server.method_name_check=True"),
     no_effect("xla_cpu_compilation_enabled", "true", "OpenVINO compiles every model"),
     no_effect("xla_gpu_compilation_enabled", "true", _GPU),
-    no_effect(
-        "enable_profiler", "false", "there is no profiler; metrics have the time of each step"
+    taken(
+        "enable_profiler",
+        "true",
+        "server.enable_profiler=True",
+        "a trace has the requests and their stages, and the client writes it",
     ),
     no_effect("thread_pool_factory_config_file", "/dev/null", _FILE),
     taken(

@@ -75,10 +75,10 @@ venv: .venv/.installed ## make .venv with the server in it
 	$(DEV)/pip install --quiet --editable '.[test,dev]'
 	# Without their dependencies: they ask for the larger of TensorFlow's two packages.
 	$(DEV)/pip install --quiet --no-deps 'tensorflow-serving-api==2.21.*' 'tf-keras==2.21.*'
-	# Schemas of custom resources of Kubernetes. KServe's asks for a web server, which nothing here starts.
+	# Schemas of custom resources of Kubernetes, and Azurite. KServe's asks for a web server, which nothing here starts.
 	$(DEV)/pip install --quiet --no-deps --ignore-requires-python 'kserve==0.21.*'
 	$(if $(shell command -v npm),-npm install --prefix .venv-dev/published --ignore-scripts --no-audit --no-fund \
-		--loglevel error $(SCHEMAS))
+		--loglevel error $(SCHEMAS) azurite@3)
 	@touch $@
 
 define environment
@@ -184,7 +184,7 @@ docker_check: .venv-dev/.installed ## build the image without an engine and use 
 	deploy/container/check.sh $(DEV)/python
 
 docker_lock: .venv-dev/.installed ## renew the versions and hashes of the image's packages
-	$(call lock,--extra onnxruntime pyproject.toml,requirements.txt)
+	$(call lock,--extra azure --extra jwt --extra onnxruntime pyproject.toml,requirements.txt)
 	$(call lock,deploy/container/build-requirements.in,build-requirements.txt)
 
 define lock

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable, Sequence
 
 from ie_serving.core.runtime.interruption import code_of, heed
+from ie_serving.core.runtime.standard_streams import open_missing
 from ie_serving.core.values.commands import ASKING
 
 Command = Callable[[Sequence[str]], int]
@@ -38,6 +39,7 @@ def as_other(command: str, place: str) -> int:
 
 
 def _run(command: Command, given: Sequence[str]) -> int:
+    open_missing()
     heed()
     return code_of(lambda: command(given))
 

@@ -6,14 +6,19 @@ on: the REST port answers `/v2/health/ready`, and without one the gRPC port answ
 `grpc.health.v1`. Over TLS no certificate is verified: the server is in the same container. A port
 that asks for one of ours, or for other credentials, is taken for ready, as is gRPC over TLS: by
 default ports open when every model has loaded. Source of the tables' columns: proc(5).
+
+Engines run it as root, which without CAP_SYS_PTRACE does not see the sockets of the server's user:
+it looks as root first, and then as that user.
 """
 
 import http.client
 import os
+import pwd
 import socket
 import ssl
 import sys
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +43,17 @@ def listening_ports() -> set[int]:
             if state == LISTEN and f"socket:[{inode}]" in own:
                 found.add(int(address.rpartition(":")[2], 16))
     return found
+
+
+def become_the_servers_user() -> None:
+    """Give up root as the entry point does; nothing changes where it cannot have done so."""
+    name = os.environ.get("IE_SERVING_USER") or "0"
+    user = int(name) if name.isdecimal() else pwd.getpwnam(name).pw_uid
+    with suppress(PermissionError):
+        if user and os.geteuid() == 0:
+            os.setgroups([])
+            os.setgid(user)
+            os.setuid(user)
 
 
 def _own_sockets() -> set[str]:
@@ -121,4 +137,6 @@ def ready(ports: Iterable[int]) -> bool:
 
 
 if __name__ == "__main__":
-    sys.exit(0 if ready(listening_ports()) else 1)
+    found = listening_ports()
+    become_the_servers_user()
+    sys.exit(0 if ready(found | listening_ports()) else 1)

@@ -6,6 +6,7 @@ host's process ids, and without a read-only root.
 
 import json
 import os
+import tarfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -86,12 +87,12 @@ def run(container: str, image: dict[str, Any]) -> Iterator[Run]:
 
 
 @pytest.fixture
-def healthy(container: str, image: dict[str, Any]) -> Callable[[], bool]:
-    """What an engine concludes from HEALTHCHECK."""
+def healthy(container: str, image: dict[str, Any]) -> Callable[..., bool]:
+    """What an engine concludes from HEALTHCHECK, with the options of the container."""
     kind, *command = image["Healthcheck"]["Test"]
     assert kind == "CMD"
-    check = [BUILDAH, "run", "--isolation", "chroot", container, "--", *command]
-    return lambda: Process(*check).exit_code() == 0
+    run = [BUILDAH, "run", "--isolation", "chroot"]
+    return lambda *options: Process(*run, *options, container, "--", *command).exit_code() == 0
 
 
 def over_rest(port: int) -> list[int]:
@@ -119,13 +120,6 @@ def test_without_a_command_it_serves_as_tensorflow_serving_does(
     server.line(READY)
     assert over_rest(8501) == over_grpc(8500) == DIGITS
     assert healthy()
-
-
-@pytest.mark.parametrize("command", ["tensorflow_model_server", "/usr/bin/tensorflow_model_server"])
-def test_the_command_of_tensorflow_serving(run: Run, command: str) -> None:
-    flags = ["--model_name=digits", "--model_base_path=/models/digits", "--rest_api_port=8501"]
-    run(command, *flags, options=[SAMPLE_AT_MODELS]).line(READY)
-    assert over_rest(8501) == over_grpc(8500) == DIGITS
 
 
 def test_the_command_of_2020(run: Run, healthy: Callable[[], bool], tmp_path: Path) -> None:
@@ -179,26 +173,153 @@ def test_the_stop_signal_reaches_the_server(run: Run) -> None:
     server = run(options=[SAMPLE_AT_MODELS, "--env=MODEL_NAME=digits"])
     server.line(READY)
     assert server.stop() == 0
-    assert "state=END" in server.log
+    assert "server has stopped" in server.log
 
 
 def test_it_is_unhealthy_while_nothing_serves(healthy: Callable[[], bool]) -> None:
     assert not healthy()
 
 
-def test_its_user_is_a_number_and_not_root(image: dict[str, Any], run: Run) -> None:
-    """Kubernetes' runAsNonRoot compares numbers."""
-    assert image["User"] == "10001:10001"
-    asked = run("id", "-u")
-    assert asked.exit_code() == 0
-    assert asked.lines == ["10001"]
+def test_it_is_roots_and_its_server_is_not(image: dict[str, Any], run: Run) -> None:
+    """Builds on top of it and starts of others are root's."""
+    assert image["User"] == ""
+    server = run(options=[SAMPLE_AT_MODELS, "--env=MODEL_NAME=digits"])
+    server.line(READY)
+    process = server.server()
+    assert (process.uids().real, process.gids().real) == (10001, 10001)
+    status = Path(f"/proc/{process.pid}/status").read_text()
+    assert "NoNewPrivs:\t1" in status
+    assert "CapEff:\t0000000000000000" in status
+    assert "runs as root" not in server.log
 
 
-def test_its_user_can_write_only_where_that_is_meant(run: Run) -> None:
+@pytest.mark.parametrize(("user", "number"), [("ovms", 5000), ("123456", 123456), ("0", 0)])
+def test_a_variable_names_the_user_that_root_is_given_up_for(
+    run: Run, healthy: Callable[..., bool], user: str, number: int
+) -> None:
+    variable = f"--env=IE_SERVING_USER={user}"
+    server = run(options=[SAMPLE_AT_MODELS, "--env=MODEL_NAME=digits", variable])
+    server.line(READY)
+    assert server.server().uids().real == number
+    assert healthy(variable)
+
+
+def test_without_the_capabilities_to_give_root_up_the_server_warns(run: Run) -> None:
+    lost = ["--cap-drop=CAP_SETUID", "--cap-drop=CAP_SETGID"]
+    server = run(options=[SAMPLE_AT_MODELS, "--env=MODEL_NAME=digits", *lost])
+    server.line("WARNING - server runs as root")
+    server.line(READY)
+
+
+@pytest.mark.parametrize("user", ["10001:10001", "ovms", "123456:0"])
+def test_a_given_user_stays(run: Run, user: str) -> None:
+    server = run(options=[SAMPLE_AT_MODELS, "--env=MODEL_NAME=digits", f"--user={user}"])
+    server.line(READY)
+    given = {"ovms": "5000"}.get(user, user.partition(":")[0])
+    assert str(server.server().uids().real) == given
+    assert over_rest(8501) == DIGITS
+
+
+@pytest.mark.parametrize("place", ["/", "/work"])
+def test_its_user_can_write_only_where_that_is_meant(run: Run, place: str) -> None:
+    written = "touch here /models/there && mkdir -p /models/m/1 && ! touch /usr/bin/x"
+    options = [f"--workingdir={place}"]
+    assert run("sh", "-c", f"{written} && rm here", options=options).exit_code() == 0
     find = "find / -xdev -writable ( -type d -o -type f ) -not -path /home/ie_serving/*"
-    found = run(*find.split(), "-print", "-not", "-path", "/proc/*")
+    found = run(*find.split(), "-print", "-not", "-path", "/proc/*", options=options)
     found.exit_code()
     places = {"/tmp", "/var/tmp", "/run/lock", "/var/lock", "/home/ie_serving", "/dev/shm"}
-    written = {line for line in found.lines if line.startswith("/")}
-    assert "/var/cache/ie_serving" in written
-    assert {line for line in written if not line.startswith("/var/cache/ie_serving")} <= places
+    given = ("/var/cache/ie_serving", "/models")
+    paths = {line for line in found.lines if line.startswith("/")}
+    assert paths.issuperset(given)
+    assert {path for path in paths if not path.startswith(given)} <= places | {"/", "/work"}
+
+
+def test_directories_of_volumes_stay_their_owners(run: Run, tmp_path: Path) -> None:
+    volume = tmp_path / "models"
+    volume.mkdir()
+    assert run("true", options=[f"--volume={volume}:/models"]).exit_code() == 0
+    assert volume.stat().st_uid == os.geteuid()
+
+
+@pytest.mark.parametrize(
+    "words", [["tensorflow_model_server"], ["/usr/bin/tensorflow_model_server"], ["model"]]
+)
+def test_the_ports_and_the_model_stand_in_front_as_in_tensorflow_serving(
+    run: Run, words: list[str]
+) -> None:
+    run(
+        *words,
+        "--model_name=digits",
+        "--model_base_path=/models/digits",
+        options=[SAMPLE_AT_MODELS],
+    ).line(READY)
+    assert over_rest(8501) == over_grpc(8500) == DIGITS
+
+
+@pytest.mark.parametrize("command", ["ovms", "/ovms/bin/ovms", ""])
+def test_the_command_of_openvino_model_server(run: Run, command: str) -> None:
+    flags = [
+        "--model_path=/models/digits",
+        "--model_name=digits",
+        "--port=9001",
+        "--rest_port=8001",
+    ]
+    run(*[command] * bool(command), *flags, options=[SAMPLE_AT_MODELS]).line(READY)
+    assert over_rest(8001) == over_grpc(9001) == DIGITS
+
+
+@pytest.mark.parametrize(
+    ("words", "usage"),
+    [
+        (["--help"], "usage: tensorflow_model_server"),
+        (["ovms", "--help"], "usage: ie_serving"),
+        (["ie_serving", "--help"], "usage: ie_serving"),
+    ],
+)
+def test_help_is_the_commands_own(run: Run, words: list[str], usage: str) -> None:
+    asked = run(*words)
+    assert asked.exit_code() == 0
+    assert asked.lines[0].startswith(usage)
+
+
+def test_health_checks_of_compose_files_find_curl(run: Run) -> None:
+    run(options=[SAMPLE_AT_MODELS, "--env=MODEL_NAME=digits"]).line(READY)
+    asked = run("curl", "--fail", "--silent", "http://localhost:8501/v1/models/digits")
+    assert asked.exit_code() == 0
+    assert "AVAILABLE" in asked.log
+
+
+MADE_OF_IT = """
+RUN mkdir -p /models/digits /app && apt-get --version && chmod 755 /models/digits
+COPY models.tar /tmp/models.tar
+RUN tar -xf /tmp/models.tar -C /models/digits && rm /tmp/models.tar
+WORKDIR /app
+RUN touch settings && chown root:root settings
+ENV MODEL_NAME=digits PORT=8501
+"""
+OVERWRITTEN = r"""
+RUN printf '#!/bin/bash\n%s --port=8500 --rest_api_port=$PORT --model_name=$MODEL_NAME %s "$@"\n' \
+    'exec tensorflow_model_server' '--model_base_path=/models/$MODEL_NAME' \
+    > /usr/bin/tf_serving_entrypoint.sh && chmod +x /usr/bin/tf_serving_entrypoint.sh
+"""
+
+
+@pytest.mark.parametrize("entry", ["", OVERWRITTEN], ids=["its entry point", "an own one"])
+def test_images_are_made_of_it_as_of_tensorflow_servings(tmp_path: Path, entry: str) -> None:
+    with tarfile.open(tmp_path / "models.tar", "w") as tar:
+        tar.add(SAMPLE, ".")
+    dockerfile = f"FROM {os.environ['IMAGE']}\n{MADE_OF_IT}{entry}"
+    (tmp_path / "Dockerfile").write_text(dockerfile)
+    built = buildah("bud", "--quiet", "--isolation", "chroot", "--format", "docker", str(tmp_path))
+    made = buildah("from", "--isolation", "chroot", built)
+    server = Container(made, [], ["/usr/bin/tf_serving_entrypoint.sh"])
+    try:
+        server.line(READY)
+        assert over_rest(8501) == over_grpc(8500) == DIGITS
+        assert server.server().uids().real == (0 if entry else 10001)
+        assert ("WARNING - server runs as root" in server.log) == bool(entry)
+    finally:
+        server.close()
+        buildah("rm", made)
+        buildah("rmi", built)

@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AsyncExitStack
 from functools import cache, partial
 from typing import cast
 
@@ -112,6 +113,7 @@ class ServingApplication:
         self._notes = notes
         self._settings = settings
         self._storage_options = storage
+        self._statuses = metadata.StatusEncoder("OK" if server.is_ovms else "")
         # The order matters: each step uses objects that the steps before it have made.
         self._make_models(server, handovers)
         self._make_interfaces(server)
@@ -123,7 +125,7 @@ class ServingApplication:
         self._fallback = TensorFlowFallback()
         self._drivers = engine_stack.drivers(self._fallback)
         self._loads = ThreadPoolExecutor(server.load_threads, "load")
-        self._metrics = Metrics(wanted=bool(server.metrics_paths))
+        self._metrics = Metrics(wanted=bool(server.metrics_paths), is_ovms=server.is_ovms)
         self._sequences = Families(60.0 * server.sequence_cleaner_poll_wait_minutes)
         self._health = Health()
         self._models = self._manager(server)
@@ -212,6 +214,7 @@ class ServingApplication:
             partial(from_message, engine=self._settings.engine),
             partial(check_urls, options=self._storage_options),
             partial(self._changes.apply, all_or_nothing=True),
+            self._statuses,
             reload_allowed=self._settings.server.reload_by_rpc,
         )
 
@@ -278,18 +281,19 @@ class ServingApplication:
 
     async def close(self, limit_s: float) -> None:
         """See `Application`."""
-        # First, so that downloads and starts end while the rest is being closed.
-        self._repositories.stop()
-        self._gate.close()
-        self._fallback.stop()
-        self._config.close()
-        self._workers.end()
-        self._sequences.close()
-        self._process.end()
-        await self._models.close(limit_s)
-        self._repositories.shutdown()
-        self._loads.shutdown(wait=False, cancel_futures=True)
-        await self._watch.close()
+        async with AsyncExitStack() as closing:  # from the last line to the first, whatever raises
+            closing.push_async_callback(self._watch.close)
+            closing.callback(self._loads.shutdown, wait=False, cancel_futures=True)
+            closing.callback(self._repositories.shutdown)
+            closing.push_async_callback(self._models.close, limit_s)
+            closing.callback(self._process.end)
+            closing.callback(self._sequences.close)
+            closing.callback(self._workers.end)
+            closing.callback(self._config.close)
+            closing.callback(self._fallback.stop)
+            closing.callback(self._gate.close)
+            # Before all else, so that downloads and starts end while the rest is being closed.
+            closing.callback(self._repositories.stop)
 
     def _rest(self) -> MakeListener:
         from ie_serving.server.fronts.other_servers import front_of
@@ -322,7 +326,7 @@ class ServingApplication:
             max_body_bytes=most,
             enable_cors=server.enable_cors,
             asks_callers=server.has_access,
-            metrics_paths=server.metrics_paths,
+            metrics_pages=server.metrics_pages,
             poll=self._workers.poll_all(poll),
             config=self._config_pages(poll),
             log=LogPages(
@@ -333,6 +337,7 @@ class ServingApplication:
             ),
             poll_allowed=server.reload_by_rpc,
             write_metadata=metadata.FORMS[server.rest_metadata],
+            statuses=self._statuses,
             secure=secure,
             around=lambda app: kserve.before(page.before(streams.before(app))),
         )
@@ -356,6 +361,7 @@ class ServingApplication:
             self._models.served.all_statuses,
             self._workers.reload_all(reload),
             LabelChanges(self._models, self._changes.relabel),
+            self._statuses,
             reload_allowed=server.reload_by_rpc,
             limit_s=server.rest_timeout_s,
         )
@@ -409,10 +415,10 @@ class ServingApplication:
             store=repository.store,
             policy=config.version_policy,
             labels=config.version_labels,
-            rules=self._rules(config.name, poll_wait_s),
+            rules=self._rules(config.name, source.url, poll_wait_s),
         )
 
-    def _rules(self, name: str, poll_wait_s: float) -> StreamRules:
+    def _rules(self, name: str, url: str, poll_wait_s: float) -> StreamRules:
         server = self._settings.server
         return StreamRules(
             labels_wait=not server.labels_for_unavailable,
@@ -424,7 +430,7 @@ class ServingApplication:
             # Looked up at each failure: a model that was removed and added again has new series.
             on_trouble=lambda: self._metrics.of(name).count_listing_failure(),
             on_changed=lambda: self._metrics.of(name).count_changed_version(),
-            on_load=partial(self._loaded, name),
+            on_load=partial(self._loaded, name, url),
             others=self._workers.others,
         )
 
@@ -436,9 +442,9 @@ class ServingApplication:
     def _at_hand(self, config: ModelConfig) -> AtHand:
         return AtHand(config.name, AskedModels(self._models.served))
 
-    def _loaded(self, name: str, succeeded: bool) -> None:
+    def _loaded(self, name: str, url: str, version: int, succeeded: bool) -> None:
         # `add`, not `of`: a reload loads a new model before the manager announces its name.
-        self._metrics.add(name).count_load(succeeded)
+        self._metrics.add(name).count_load(url, version, succeeded)
         self._config.note_load()
         self._used.note_load(name, succeeded)
 

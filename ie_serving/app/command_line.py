@@ -13,13 +13,22 @@ from functools import partial
 from getpass import getpass
 from types import FrameType
 
-from ie_serving.config.dialects import bridge, kernel_run, keys, manage, own_flags, verify
+from ie_serving.config.dialects import (
+    bridge,
+    environment,
+    kernel_run,
+    keys,
+    manage,
+    own_flags,
+    verify,
+)
 from ie_serving.config.dialects import ie_serving as own
 from ie_serving.config.dialects import tensorflow_model_server as tfs
 from ie_serving.config.schema import contradictions
-from ie_serving.config.settings import Parsed, Settings, TuneSettings
+from ie_serving.config.settings import Parsed, ServerSettings, Settings, TuneSettings
 from ie_serving.core.compat import by_name, imported
 from ie_serving.core.runtime import interruption
+from ie_serving.core.runtime.scratch import choose_directory
 from ie_serving.core.values import hints
 from ie_serving.core.values.errors import ServingError, causes
 from ie_serving.server.process import gunicorn_app
@@ -29,6 +38,7 @@ from ie_serving.server.process.lifecycle import Application
 from ie_serving.storage.backends.by_url import check_urls, open_storage
 from ie_serving.storage.options import StorageOptions
 from ie_serving.telemetry.log import logs
+from ie_serving.telemetry.log.logs import Event
 from ie_serving.telemetry.request import access_log
 from ie_serving.telemetry.trace import installed
 
@@ -37,6 +47,9 @@ log = logging.getLogger(__name__)
 WRONG_USAGE = 2
 """Exit code for a wrong command line or configuration, the same as argparse's. A port in use or a
 failed first start ends with 1, and the log states the cause."""
+
+USER = "IE_SERVING_USER"
+"""Variable of the image: the user that its entry point gives up root for; 0 keeps root."""
 
 NOT_TUNED = 1
 """Exit code of `tune` if the model does not load, or answers none of the requests."""
@@ -168,17 +181,33 @@ def _prepare(parsed: Parsed) -> None:
     """Set up the log and other state of the process; check settings that need the storage.
 
     Raises:
-        ServingError: the log file cannot be opened, or a base path cannot be served.
+        ServingError: the log file cannot be opened, temporary files have no place, or a base path
+            cannot be served.
     """
     hints.speak(parsed.names)
     server = parsed.settings.server
-    logs.configure(server.log_level, server.log_path, server.log_format)
+    _start_log(server)
     for warning in parsed.warnings:
         log.warning(warning)
+    if os.environ.get(USER, "0") != "0" and os.geteuid() == 0:
+        log.warning(Event("server runs as root", advice="start it by the image's entry point"))
+    if in_memory := choose_directory():
+        log.warning(Event("temporary files are in memory", path=in_memory))
     contradictions.check(parsed.settings)
     access_log.check(server.access_log)
     installed.check(server.traces_url, server.otlp_protocol)
     check_urls((model.base_path for model in parsed.settings.models), parsed.storage)
+
+
+def _start_log(server: ServerSettings) -> None:
+    try:
+        logs.configure(server.log_level, server.log_path, server.log_format)
+    except ServingError as error:
+        # Images and manifests set the variable for users who may not write there.
+        if server.log_path != os.environ.get(environment.LOG_PATH):
+            raise
+        logs.configure(server.log_level, "", server.log_format)
+        log.warning(Event("LOG_PATH has no effect", cause=str(error)))
 
 
 def _serve(parsed: Parsed) -> gunicorn_app.Ended:

@@ -30,8 +30,13 @@ from ie_serving.core.settings.kinds import (
 from ie_serving.engines.base import EngineOptions
 from ie_serving.models.configuration import ModelConfig
 from ie_serving.storage.options import StorageOptions
+from ie_serving.storage.remote_file import RemoteFile
 
 MOST_WORKERS: Final = 256
+TFS_FAMILIES: Final = (":tensorflow:",)
+"""Beginning of the names of TensorFlow Serving's metrics."""
+ALL_METRICS: Final = "/metrics/all"
+"""Path of all metrics where each other path has those of one server."""
 """Most workers: far more than are useful, since each has every model in memory."""
 
 
@@ -86,7 +91,7 @@ class ServerSettings(Access, Limits, Telling):
         "processes that serve as one server, each with every model; they divide processors,"
         " memory budget and connections among them",
         "4",
-        ovms="grpc_workers rest_workers",
+        ovms="grpc_workers rest_workers max_workers",
         variables="IE_SERVING_WORKERS",
     )
     # At most a millisecond: beyond it the loop would hold a processor and win nothing.
@@ -182,7 +187,7 @@ class ServerSettings(Access, Limits, Telling):
         "REST path of the Prometheus metrics",
         "/monitoring/prometheus/metrics",
         tfs="monitoring_config_file",
-        ovms="metrics_enable",  # there a switch, with the path fixed
+        ovms="metrics_enable metrics_list",  # there a switch, with the path fixed
     )
     """Empty serves none."""
 
@@ -252,6 +257,10 @@ class ServerSettings(Access, Limits, Telling):
     monitoring_path: str = ""
     """A second path of the metrics: the one in a monitoring file of TensorFlow Serving."""
 
+    metrics_families: tuple[str, ...] = ()
+    """Beginnings of the names of the metrics at `metrics_path`: those of OpenVINO Model Server,
+    where its flag or key enables them; empty for all."""
+
     answering_model: str = ""
     """Model that answers gRPC under any name, and `POST /predict`, as kibernetika-serving's does;
     empty: each under its own name."""
@@ -262,8 +271,14 @@ class ServerSettings(Access, Limits, Telling):
     require_available: bool = False
     """Open the ports only when every model serves, and end if one fails, as TF Serving does."""
 
+    is_ovms: bool = False
+    """Command line or file are OpenVINO Model Server's: the message of a good version is "OK"."""
+
     announce_as_tfs: bool = False
     """Log that the ports are open in TensorFlow Serving's words as well."""
+
+    takes_grpc_socket: bool = False
+    """Replace the gRPC socket of a server that still listens there, as TensorFlow Serving does."""
 
     @property
     def shares_port(self) -> bool:
@@ -272,11 +287,22 @@ class ServerSettings(Access, Limits, Telling):
         return bool(self.port) and self.port == self.rest_port and len(set(hosts)) == 1
 
     @property
+    def metrics_pages(self) -> Mapping[str, tuple[str, ...]]:
+        """Where which metrics are: beginnings of their names by path, none for all.
+
+        Parsers of pages of other servers may know no other names, so each of their paths has their
+        families alone; one page always has all.
+        """
+        if not (self.rest_port or self.rest_socket_path):
+            return {}
+        pages = {self.monitoring_path: TFS_FAMILIES, self.metrics_path: self.metrics_families}
+        pages.pop("", None)
+        return {**pages, ALL_METRICS: ()} if pages and all(pages.values()) else pages
+
+    @property
     def metrics_paths(self) -> tuple[str, ...]:
         """Where the metrics are; nowhere without a REST port."""
-        has_rest = self.rest_port or self.rest_socket_path
-        paths = {self.metrics_path, self.monitoring_path} - {""}
-        return tuple(sorted(paths)) if has_rest else ()
+        return tuple(sorted(self.metrics_pages))
 
     @property
     def warmup_times(self) -> int:
@@ -295,7 +321,7 @@ class Settings:
     server: ServerSettings
     models: tuple[ModelConfig, ...]
 
-    config_path: Path | None = FILE.setting(
+    config_path: Path | RemoteFile | None = FILE.setting(
         None,
         "configuration file, JSON or TensorFlow Serving's text form; it is watched",
         "config/every_key.json",
@@ -303,7 +329,8 @@ class Settings:
         tfs="model_config_file",
         ovms="config_path",
     )
-    """The watched configuration file; None when the model came by the command line."""
+    """The watched configuration file, on disk or in a store; None when the model came by the
+    command line."""
 
     engine: EngineOptions = field(default_factory=EngineOptions)
     """Default options for models of the file, or of a reload."""

@@ -17,7 +17,7 @@ from contextlib import ExitStack
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from ie_serving.core.settings import structures, words
 from ie_serving.core.settings.declaration import SettingKind
@@ -51,7 +51,7 @@ class EngineOptions:
     )
     params: Mapping[str, object] = SettingKind(structures.params, "JSON").setting(
         {},
-        "what the driver is told beyond the files; docs/guide/libraries.md has the words of each",
+        "parameters for the driver beyond the files; docs/guide/libraries.md has the words of each",
         '{"inputs": {"text": {"dtype": "string", "shape": [-1]}}}',
         shown="{}",
     )
@@ -94,6 +94,9 @@ class EngineOptions:
         flag="allow_python",
         tfs="allow_python",
     )
+    saved_model_tags: tuple[str, ...] = ("serve",)
+    """Tags of the graph of a SavedModel that is served."""
+
     ahead: bool = False
     """Queue one inference in the engine beyond the running ones, where the engine can."""
 
@@ -118,7 +121,11 @@ class EngineOptions:
 
 
 class CompiledModel(Protocol):
-    """One version, ready to infer. Used from one event loop."""
+    """One version, ready to infer. Used from one event loop.
+
+    Classes that inherit from it have `ahead`, `stream`, `update` and `leave` of a model that has
+    nothing special. A model of a third party may lack these four (`third_parties.py`).
+    """
 
     @property
     def signatures(self) -> Mapping[str, Signature]:
@@ -147,12 +154,34 @@ class CompiledModel(Protocol):
     def at_once(self, signature: Signature) -> int:
         """Tell how many inferences of a signature run at once; others wait. 1 if it is unknown."""
 
+    def ahead(self, signature: Signature) -> bool:
+        """Tell whether the model queues one inference beyond the running ones.
+
+        The option `ahead` must be set as well.
+        """
+        return False
+
+    @property
+    def stream(self) -> Stream | None:
+        """The model's own stream; None where each request is answered alone."""
+        return None
+
+    @property
+    def update(self) -> Callable[[Mapping[str, Any]], object] | None:
+        """The function that takes new `params`, in a thread; None where they need a new load."""
+        return None
+
+    @property
+    def leave(self) -> Callable[[], object] | None:
+        """The function that closes all but memory at exit, blocking; None if that is all."""
+        return self.close
+
     def close(self) -> None:
         """Free everything. Called once, when nothing infers any more. Blocking."""
 
 
 class Stream(Protocol):
-    """Answers all requests of one client; a model may have one, as `stream`, beside `infer`."""
+    """Answers all requests of one client; a model may have one, beside `infer`."""
 
     def __call__(
         self,
@@ -175,39 +204,15 @@ class Stream(Protocol):
         """
 
 
-def stream_of(model: CompiledModel) -> Stream | None:
-    """Give the stream that a model has of its own; None where each request is answered alone."""
-    stream: Stream | None = getattr(model, "stream", None)
-    return stream
-
-
-def leave_of(model: CompiledModel) -> Callable[[], object] | None:
-    """Give the function that closes a model's resources but memory at process exit. Blocking.
-
-    It is the model's attribute `leave`, which may be None; without that attribute, `close`.
-    """
-    leave: Callable[[], object] | None = getattr(model, "leave", model.close)
-    return leave
-
-
 def leave_of_all(models: Iterable[CompiledModel]) -> Callable[[], object] | None:
     """Give one such function for several models; an exception of one does not stop the others."""
-    found = [leave for model in models if (leave := leave_of(model)) is not None]
+    found = [leave for model in models if (leave := model.leave) is not None]
     if not found:
         return None
     leaving = ExitStack()
     for leave in found:
         leaving.callback(leave)
     return leaving.close
-
-
-def takes_ahead(model: CompiledModel, signature: Signature) -> bool:
-    """Tell whether a model queues one inference beyond the running ones.
-
-    A model tells by its method `ahead`; the option `ahead` must be set as well.
-    """
-    ahead: Callable[[Signature], bool] | None = getattr(model, "ahead", None)
-    return ahead is not None and ahead(signature)
 
 
 class Engine(Protocol):

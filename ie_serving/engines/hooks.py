@@ -9,7 +9,7 @@ from ie_serving.engines.kernels import FILE, Place
 
 
 @dataclass(frozen=True, kw_only=True)
-class Link:
+class ChainedModel:
     """One model of a chain: a `--model-path` of kibernetika-serving with its `--driver`.
 
     Attributes:
@@ -46,5 +46,5 @@ class HookOptions:
     )
     """None: there is none."""
 
-    chain: tuple[Link, ...] = ()
+    chain: tuple[ChainedModel, ...] = ()
     """Models that answer one after the other, in place of the version's files; empty: these."""

@@ -13,7 +13,7 @@ import numpy as np
 
 from ie_serving.core.values.errors import LoadFailed
 from ie_serving.core.values.tensors import SERVING_DEFAULT, Array, DataType, Signature, TensorSpec
-from ie_serving.engines.base import EngineOptions
+from ie_serving.engines.base import CompiledModel, EngineOptions
 
 T = TypeVar("T")
 FILE = "engine.json"
@@ -63,14 +63,14 @@ class StandInEngine:
         return model
 
 
-class StandInModel:
+class StandInModel(CompiledModel):
     """One compiled `engine.json`.
 
     Attributes:
         directory: its version directory.
         options: the options of its compilation.
         closed: whether `close` was called.
-        leave: see `engines.base.leave_of`; it is only memory, unless a test says otherwise.
+        leaves: called as `leave`; it is only memory, unless a test says otherwise.
     """
 
     def __init__(
@@ -89,7 +89,7 @@ class StandInModel:
         self.directory = directory
         self.options = options
         self.closed = False
-        self.leave: Callable[[], object] | None = None
+        self.leaves: Callable[[], object] | None = None
 
     @property
     def signatures(self) -> Mapping[str, Signature]:
@@ -112,6 +112,11 @@ class StandInModel:
     def at_once(self, signature: Signature) -> int:
         """See `engines.base`: nothing counts them."""
         return 1
+
+    @property
+    def leave(self) -> Callable[[], object] | None:
+        """See `engines.base`."""
+        return self.leaves
 
     def close(self) -> None:
         """See `engines.base`."""

@@ -45,7 +45,10 @@ class ThirdParty:
         if isinstance(self._driver, LoadFailed):
             # A new error each time: one that several loads raise would gather the frames of all.
             raise LoadFailed(str(self._driver))
-        return self._driver.compile(directory, options)
+        # Here, not above: the arbiter process, which compiles nothing, has no numpy.
+        from ie_serving.engines.layers.completed import completed
+
+        return completed(self._driver.compile(directory, options))
 
     @cached_property
     def _driver(self) -> Driver | LoadFailed:

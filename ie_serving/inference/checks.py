@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from ie_serving.core.values.errors import InvalidRequest, PreconditionFailed, ServingError
+from ie_serving.core.values.errors import InvalidRequest, PreconditionFailed, ServingError, advised
 from ie_serving.core.values.hints import Hint
 from ie_serving.core.values.tensors import Method, Signature
 
@@ -17,9 +17,12 @@ def check_method(signature: Signature) -> None:
     known = [method.value for method in Method]
     if signature.method not in known:
         raise ServingError(
-            f"Expected prediction signature method_name to be one of {{{', '.join(known)}}}."
-            f" Was: {signature.method}; export the model again",
-            Hint(", or start the server without {server.method_name_check}"),
+            advised(
+                f"Expected prediction signature method_name to be one of {{{', '.join(known)}}}."
+                f" Was: {signature.method}",
+                "; export the model again"
+                f"{Hint(', or start the server without {server.method_name_check}')}",
+            )
         )
 
 
@@ -50,5 +53,8 @@ def check_output_filter(signature: Signature, aliases: Sequence[str]) -> None:
         # Refused rather than merged: a client that names an output twice expects two.
         if alias in aliases[:place]:
             raise InvalidRequest(
-                f"duplicate output tensor alias: {alias}; name each output once in output_filter"
+                advised(
+                    f"duplicate output tensor alias: {alias}",
+                    "; name each output once in output_filter",
+                )
             )

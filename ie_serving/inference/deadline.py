@@ -10,7 +10,7 @@ import sys
 from collections.abc import Awaitable, Callable, Coroutine, Generator
 from typing import Any, Final, Generic, TypeVar, cast
 
-from ie_serving.core.values.errors import DeadlineExceeded
+from ie_serving.core.values.errors import DeadlineExceeded, advised
 
 T = TypeVar("T")
 
@@ -166,8 +166,11 @@ class Limited(Generic[T]):
 
     def _too_long(self) -> DeadlineExceeded:
         return DeadlineExceeded(
-            "Timed out waiting for notification: the inference took longer than the limit of"
-            f" {self._alarm.seconds:g} s; send less at once or raise the limit"
+            advised(
+                "Timed out waiting for notification",
+                f": the inference took longer than the limit of {self._alarm.seconds:g} s;"
+                " send less at once or raise the limit",
+            )
         )
 
 

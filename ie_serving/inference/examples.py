@@ -18,6 +18,7 @@ from ie_serving.core.values.errors import (
     NotSupported,
     PreconditionFailed,
     ServingError,
+    advised,
 )
 from ie_serving.core.values.example_signature import EXAMPLES
 from ie_serving.core.values.fit import fit
@@ -81,9 +82,11 @@ def example_signature(
     signature = servable.signatures.get(name or SERVING_DEFAULT)
     if signature is None:
         raise InvalidRequest(
-            f"No signature was found with the name: {name or SERVING_DEFAULT};"
-            f' model "{servable.name}" version {servable.version} has:'
-            f" {servable.signature_names}"
+            advised(
+                f"No signature was found with the name: {name or SERVING_DEFAULT}",
+                f'; model "{servable.name}" version {servable.version} has:'
+                f" {servable.signature_names}",
+            )
         )
     checks.check_served(signature)
     if signature.examples is None and not _takes_serialized(signature):
@@ -95,9 +98,11 @@ def example_signature(
         raise _no_outputs(servable, signature, method)
     if method_check and signature.method != method.value:
         raise InvalidRequest(
-            f"Expected {WORDS[method]} signature method_name to be {method.value}. Was:"
-            f" {signature.method}",
-            Hint("; start the server without {server.method_name_check}"),
+            advised(
+                f"Expected {WORDS[method]} signature method_name to be {method.value}. Was:"
+                f" {signature.method}",
+                Hint("; start the server without {server.method_name_check}"),
+            )
         )
     return signature
 
@@ -225,11 +230,15 @@ def model_of(tasks: Sequence[Task]) -> ModelSpec:
     # One handle serves all tasks, so all tasks have to name the same model.
     names = [task.model.name for task in tasks]
     if "" in names:
-        raise InvalidRequest("Found ModelSpec with an empty model name. Name it in every task")
+        raise InvalidRequest(
+            advised("Found ModelSpec with an empty model name.", " Name it in every task")
+        )
     if len(set(names)) > 1:
         raise InvalidRequest(
-            "All ModelSpecs in a MultiInferenceRequest must access the same model name. Found:"
-            f" {', '.join(sorted(set(names)))}"
+            advised(
+                "All ModelSpecs in a MultiInferenceRequest must access the same model name.",
+                f" Found: {', '.join(sorted(set(names)))}",
+            )
         )
     seen: set[str] = set()
     for task in tasks:
@@ -244,13 +253,18 @@ def _task_signature(servable: Servable, task: Task, method_check: bool) -> tuple
     method = METHODS.get(task.method)
     if method is None:
         raise NotSupported(
-            f"Unsupported signature method_name: {task.method}; expected {' or '.join(METHODS)}"
+            advised(
+                f"Unsupported signature method_name: {task.method}",
+                f"; expected {' or '.join(METHODS)}",
+            )
         )
     name = task.model.signature or SERVING_DEFAULT
     if name not in servable.signatures:
         raise InvalidRequest(
-            f"Requested signature not found in model graph: {name};"
-            f" it has: {servable.signature_names}"
+            advised(
+                f"Requested signature not found in model graph: {name}",
+                f"; it has: {servable.signature_names}",
+            )
         )
     return method, example_signature(servable, name, method, method_check=method_check)
 

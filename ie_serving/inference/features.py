@@ -7,7 +7,7 @@ row. It ignores features that no input names, as a graph does.
 
 import math
 from collections.abc import Mapping, Sequence
-from types import MappingProxyType
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -21,9 +21,11 @@ _KIND = {int: "int64_list", float: "float_list", bytes: "bytes_list"}
 
 _FLOATS = frozenset({DataType.FP16, DataType.BF16, DataType.FP32, DataType.FP64})
 
-_TRAVELS_AS: Mapping[str, npt.DTypeLike] = MappingProxyType(
-    {"int64_list": np.int64, "float_list": np.float32, "bytes_list": np.object_}
-)
+_TRAVELS_AS: Final[Mapping[str, npt.DTypeLike]] = {
+    "int64_list": np.int64,
+    "float_list": np.float32,
+    "bytes_list": np.object_,
+}
 
 
 def decode_examples(

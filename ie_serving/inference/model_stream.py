@@ -9,7 +9,7 @@ from typing import Any, Generic, TypeVar
 from ie_serving.core.values.errors import InvalidRequest, NotAvailable, ServingError
 from ie_serving.core.values.requests import InferRequest, ModelSpec
 from ie_serving.core.values.tensors import Array
-from ie_serving.engines.base import Stream, stream_of
+from ie_serving.engines.base import Stream
 from ie_serving.inference.bound import Bound
 from ie_serving.inference.decoding import decode_large
 from ie_serving.inference.interface import Api, Interface, Outputs
@@ -77,7 +77,7 @@ class ModelStream(Generic[T]):
             ServingError: no version serves the model.
         """
         servable, bound = plane.of_stream(request, interface)
-        stream = stream_of(servable.compiled)
+        stream = servable.compiled.stream
         return cls(plane, interface, servable, bound, stream) if stream else None
 
     async def feed(

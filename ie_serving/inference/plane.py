@@ -219,6 +219,14 @@ class DataPlane:
         """
         return self._models.is_ready(model)
 
+    def answer_ready(self, model: ModelSpec, interface: Interface[Any], began: float) -> bool:
+        """Answer ModelReady, which is counted where the model is configured; see `is_ready`."""
+        ready = self.is_ready(model)
+        if self._metrics.wanted:
+            key = Key("", interface.entrypoint, "ModelReady", "")
+            self._metrics.served(model.name, key).add(time.perf_counter() - began)
+        return ready
+
     def models(
         self, interface: Interface[Any], began: float, encode: Callable[[Sequence[str]], T]
     ) -> T:
@@ -260,8 +268,7 @@ class DataPlane:
         entrypoint = interface.entrypoint if interface else ""
         method = _method(interface, api) if api else ""
         key = Key("" if version is None else str(version), entrypoint, method, "")
-        series = self._metrics.of(model)
-        series.requests.count(key, code.name)
+        series = self._metrics.count_failed(model, key, code.name)
         if reason := rejected_for(error):
             series.rejected[reason] += 1
         if self._metrics.recent is not None:

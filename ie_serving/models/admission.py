@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 
-from ie_serving.core.values.errors import InvalidRequest
+from ie_serving.core.values.errors import InvalidRequest, advised
 from ie_serving.models.configuration import ModelConfig
 from ie_serving.models.served import Served
 from ie_serving.models.traffic.labels import check_labels
@@ -12,8 +12,8 @@ def check_platforms(configs: Iterable[ModelConfig], present: Mapping[str, Served
     """Refuse another platform for a model that is served. Source: ServerCore.
 
     Args:
-        configs: what is wanted.
-        present: what is served, by name.
+        configs: the wanted models.
+        present: the served models, by name.
 
     Raises:
         InvalidRequest: naming both platforms.
@@ -23,9 +23,11 @@ def check_platforms(configs: Iterable[ModelConfig], present: Mapping[str, Served
         before = served.config.platform if served else ""
         if before and config.platform and before != config.platform:
             raise InvalidRequest(
-                f"Illegal to change a model's platform. For model {config.name} platform was"
-                f" {before} and new platform requested is {config.platform}; remove the model"
-                " first"
+                advised(
+                    f"Illegal to change a model's platform. For model {config.name} platform was"
+                    f" {before} and new platform requested is {config.platform}",
+                    "; remove the model first",
+                )
             )
 
 
@@ -35,8 +37,8 @@ def check_labels_of(
     """Refuse labels that name versions which do not serve; see `check_labels`.
 
     Args:
-        configs: what is wanted.
-        present: what is served, by name.
+        configs: the wanted models.
+        present: the served models, by name.
         unavailable_allowed: lets a label that is new name any version.
 
     Raises:

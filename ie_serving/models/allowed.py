@@ -37,6 +37,7 @@ class AllowedModels(ServedModels):
 
     def __init__(self, every: ServedModels, caller: Caller) -> None:
         self._allowed = AllowedEntries(every, caller)
+        self.gone = every.gone
 
     @property
     def entries(self) -> Mapping[str, Served]:  # type: ignore[override]

@@ -4,7 +4,7 @@ import asyncio
 import logging
 from collections.abc import Collection, Mapping
 
-from ie_serving.core.values.errors import LoadFailed, NotAvailable, StorageError
+from ie_serving.core.values.errors import LoadFailed, NotAvailable, StorageError, advised
 from ie_serving.models.served import Served
 from ie_serving.models.stream import ModelStream
 from ie_serving.telemetry.log.logs import Event
@@ -115,8 +115,10 @@ def require_available(fresh: Collection[Served]) -> None:
         return
     causes = ", ".join(_cause(served) for served in failed)
     raise LoadFailed(
-        f"{len(failed)} model(s) did not become available: {{{causes}, }}; the configuration is"
-        " unchanged"
+        advised(
+            f"{len(failed)} model(s) did not become available: {{{causes}, }}",
+            "; the configuration is unchanged",
+        )
     )
 
 

@@ -18,6 +18,7 @@ from collections.abc import (
     Sequence,
 )
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from ie_serving.core.values.errors import NotThereYet, StorageError
@@ -237,10 +238,14 @@ class ModelManager:
         streams = [stream for _, stream in self.streams()]
         streams += [each.stream for each in self._prepared.entries.values()]
         left = [stream.leave() for stream in (*streams, *self._retiring)]
+        own = tuple(self._tasks)
+        for task in own:
+            task.cancel()
         self._successors.give_up()
         self.served.entries = {}
         versions = [version for versions, _ in left for version in versions]
-        await leave_all(versions, [work for _, works in left for work in works], limit_s)
+        works = [work for _, works in left for work in works]
+        await leave_all(versions, [*works, *own], limit_s)
 
     async def poll(self, name: str) -> None:
         """List one model's repository, and return when its new versions have begun to load.
@@ -344,6 +349,8 @@ class ModelManager:
             else:
                 after[config.name] = new or replace(before[config.name], config=config)
         self.served.entries = after
+        for name in before.keys() - after.keys():
+            self.served.remember(name, before[name].stream.own_statuses)
         self.desired = tuple(configs)
         self._on_names(self.served.names())
         # Policies and labels change after the names, in the same turn of the loop: no request runs
@@ -384,6 +391,8 @@ class ModelManager:
     async def _retired(self, stream: ModelStream) -> None:
         await stream.retire()
         self._retiring.discard(stream)
+        if self.served.gone.get(stream.name) == stream.own_statuses:
+            self.served.gone[stream.name] = partial(list, stream.own_statuses())  # frees the stream
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.create_task(work)

@@ -1,14 +1,14 @@
 """The models that are served now: gives requests a model's handle, status or labelled version.
 
 The entries change in one step on the event loop (`ModelManager`), so a request sees the
-configuration before a change or the one after it. Texts of errors begin with the phrases of
-TensorFlow Serving, by which its clients know them.
+configuration before a change or the one after it. Texts of errors are those of TensorFlow
+Serving, which its clients compare.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from ie_serving.core.values.errors import NotFound
+from ie_serving.core.values.errors import NotFound, advised
 from ie_serving.core.values.requests import ModelSpec
 from ie_serving.core.values.versions import State, VersionStatus
 from ie_serving.models.configuration import ModelConfig
@@ -16,6 +16,8 @@ from ie_serving.models.stream import ModelStream
 from ie_serving.models.traffic.labels import version_of
 from ie_serving.models.version.handle import Servable
 
+MOST_GONE = 1000
+"""How many removed models GetModelStatus knows; beyond it those that were removed first go."""
 NAMES_SHOWN = 20
 """How many names an error lists. A typo shows among them; beyond it a text gets too long to log."""
 
@@ -33,10 +35,12 @@ class ServedModels:
 
     Attributes:
         entries: one for each configured model. Replaced as a whole, by the manager alone.
+        gone: the statuses of each removed model, as TensorFlow Serving keeps them.
     """
 
     def __init__(self) -> None:
         self.entries: Mapping[str, Served] = {}
+        self.gone: dict[str, Callable[[], list[VersionStatus]]] = {}
 
     def handle(self, spec: ModelSpec) -> Servable:
         """Find the servable that `spec` means; enter it to hold it for one request.
@@ -67,7 +71,7 @@ class ServedModels:
             NotFound: the model, or the version, was never seen.
         """
         served = self.entries.get(name)
-        known = served.stream.statuses() if served else []
+        known = served.stream.statuses() if served else self.gone.get(name, list)()
         # As for a handle, so that a client finds the status of the version that answers it.
         version = _meant(served.stream, version) if served else version
         if version is not None:
@@ -75,8 +79,14 @@ class ServedModels:
             if not known:
                 raise NotFound(f"Could not find version {version} of model {name}")
         if not known:
-            raise NotFound(f"Could not find any versions of model {name}{self._why_none(served)}")
+            raise NotFound(advised(_no_versions(name), self._why_none(served)))
         return known
+
+    def remember(self, name: str, statuses: Callable[[], list[VersionStatus]]) -> None:
+        """Keep the statuses of a removed model."""
+        self.gone[name] = statuses
+        if len(self.gone) > MOST_GONE:
+            del self.gone[next(iter(self.gone))]
 
     def all_statuses(self) -> dict[str, list[VersionStatus]]:
         """Status of all versions of every model, by its name; none of one that has none yet."""
@@ -103,7 +113,7 @@ class ServedModels:
         """
         served = self.entries.get(name)
         if served is None:
-            raise NotFound(f"Could not find any versions of model {name}{self._unknown()}")
+            raise NotFound(advised(_no_versions(name), self._unknown()))
         return served
 
     def resolve_label(self, name: str, label: str) -> int:
@@ -161,7 +171,7 @@ class ServedModels:
         return sorted(self.entries)
 
     def _no_such_model(self, name: str, version: int | None) -> NotFound:
-        return NotFound(f"{_not_found(name, version)}{self._unknown()}")
+        return NotFound(advised(_not_found(name, version), self._unknown()))
 
     def _why_none(self, served: Served | None) -> str:
         if served is None:
@@ -221,10 +231,14 @@ def _not_found(name: str, version: int | None) -> str:
     return f"Servable not found for request: {wanted}"
 
 
+def _no_versions(name: str) -> str:
+    return f"Could not find any versions of model {name}"
+
+
 def _no_such_version(stream: ModelStream, version: int | None) -> NotFound:
     if version is None:
-        why = "no version of it is AVAILABLE; its status says why"
+        why = ": no version of it is AVAILABLE; its status says why"
     else:
         available = ", ".join(map(str, sorted(stream.available))) or "none"
-        why = f"this version is not AVAILABLE; available versions: {available}"
-    return NotFound(f"{_not_found(stream.name, version)}: {why}")
+        why = f": this version is not AVAILABLE; available versions: {available}"
+    return NotFound(advised(_not_found(stream.name, version), why))

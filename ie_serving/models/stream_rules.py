@@ -42,7 +42,7 @@ class StreamRules:
         held: gives the versions that graphs name, which stay loaded.
         on_trouble: called for each listing that fails.
         on_changed: called for each change of the files of a serving version.
-        on_load: called at the end of each load, with whether it succeeded.
+        on_load: called at the end of each load, with the version and whether it succeeded.
         others: the other workers of the server.
         clock: seconds that only grow.
         chance: 0 to 1 at random, for the jitter of the back-off.
@@ -56,7 +56,7 @@ class StreamRules:
     held: Callable[[], Collection[int]] = tuple
     on_trouble: Callable[[], None] = lambda: None
     on_changed: Callable[[], None] = lambda: None
-    on_load: Callable[[bool], None] = lambda succeeded: None
+    on_load: Callable[[int, bool], None] = lambda version, succeeded: None
     others: Peers = NO_PEERS
     clock: Callable[[], float] = time.monotonic
     chance: Callable[[], float] = random.random

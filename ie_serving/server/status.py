@@ -5,9 +5,12 @@ that TensorFlow Serving's REST API documents.
 """
 
 import logging
+import re
 import uuid
 from collections.abc import Mapping
 from types import MappingProxyType
+from typing import NamedTuple
+from urllib.parse import quote
 
 from ie_serving.core.runtime.threads import let_go
 from ie_serving.core.values import errors
@@ -19,6 +22,7 @@ log = logging.getLogger(__name__)
 LONGEST_TEXT = 1024
 """Longest status message in bytes, as TensorFlow Serving cuts it: proxies refuse longer headers."""
 CUT = "...TRUNCATED"
+_PRINTABLE = "".join(map(chr, range(0x20, 0x7F))).replace("%", "")
 
 
 HTTP_OF: Mapping[Code, int] = MappingProxyType(
@@ -53,10 +57,25 @@ no sequences; OpenVINO Model Server says 412 of one that has not ended yet."""
 
 def http_of(error: Exception, code: Code) -> int:
     """HTTP status of an error that has `code`."""
-    return _OF_OTHERS.get(type(error)) or HTTP_OF[code]
+    own = (_OF_OTHERS[kind] for kind in type(error).__mro__ if kind in _OF_OTHERS)
+    return next(own, HTTP_OF[code])
 
 
-def explain(error: Exception) -> tuple[Code, str]:
+class Told(NamedTuple):
+    """What a client may see of an error.
+
+    Attributes:
+        code: canonical code.
+        text: of the status; where TensorFlow Serving has the same error, its text.
+        whole: the text with what helps a person.
+    """
+
+    code: Code
+    text: str
+    whole: str
+
+
+def explain(error: Exception) -> Told:
     """Give the code and the text that a client may see.
 
     An error that is not ours is a defect: it is logged in full under an id, and the client gets
@@ -64,10 +83,17 @@ def explain(error: Exception) -> tuple[Code, str]:
     """
     if isinstance(error, errors.ServingError):
         let_go(error)
-        return code_of(error), str(error)
+        return Told(code_of(error), error.said, str(error))
     incident = uuid.uuid4().hex[:12]
     log.error(Event("unexpected error", incident=incident), exc_info=error)
-    return Code.INTERNAL, f"internal error; the server's log has the cause under {incident}"
+    text = f"internal error; the server's log has the cause under {incident}"
+    return Told(Code.INTERNAL, text, text)
+
+
+def in_header(text: str) -> str:
+    """Write a text so that it fits into a header: cut, with percent signs for other characters."""
+    # A header's value cannot begin or end with a space.
+    return re.sub("^ | $", "%20", quote(cut(text.strip("\n")), safe=_PRINTABLE))
 
 
 def cut(text: str) -> str:

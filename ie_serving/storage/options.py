@@ -1,16 +1,20 @@
-"""The settings of stores and of the local cache: flags for the cache, variables for each store.
+"""The settings of the local cache, and the base of the settings of each kind of store.
 
 A store's client reads more variables by itself (boto3 its credential chain, google-auth its default
 credentials, all of them the proxies); `docs/guide/stores.md` names them.
 """
 
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, ClassVar, Final, TypeVar
 
 from ie_serving.core.settings import words
 from ie_serving.core.settings.declaration import REQUIRED, SettingKind
-from ie_serving.core.settings.kinds import BOOLEAN, BYTES, choice
+from ie_serving.core.settings.kinds import BYTES
+from ie_serving.core.values.hosts import host_of, is_public
+from ie_serving.storage.remote import Location, Remote
 
 ANY_TEXT: Final = SettingKind(words.unchecked, "TEXT")
 ANY_FILE: Final = SettingKind(words.unchecked, "FILE")
@@ -19,172 +23,74 @@ ENDPOINT: Final = SettingKind(words.unchecked, "HOST:PORT|URL")
 # A fault would show the value.
 SECRET: Final = SettingKind(words.unchecked, "SECRET")
 
-
-@dataclass(frozen=True, kw_only=True)
-class S3Options:
-    """How `s3://` is reached."""
-
-    endpoint: str = ENDPOINT.setting(
-        "",
-        "another store, host:port or with http:// or https://",
-        "https://minio.storage.svc:9000",
-        shown="AWS",
-        ovms="S3_ENDPOINT",
-        variables="S3_ENDPOINT",
-        merges={
-            "https": BOOLEAN.setting(
-                True,
-                "false: no TLS for an endpoint without a scheme",
-                "0",
-                variables="S3_USE_HTTPS",
-            )
-        },
-    )
-    """As a URL."""
-
-    # Most SDKs of AWS read the first; its command line and boto3 the second.
-    region: str = ANY_TEXT.setting(
-        "",
-        "region; a store other than AWS needs none",
-        "eu-west-1",
-        shown="the profile's",
-        ovms="AWS_REGION",
-        variables="AWS_REGION AWS_DEFAULT_REGION",
-    )
-    access_key: str = ANY_TEXT.setting(
-        "",
-        "access key",
-        "AKIAIOSFODNN7EXAMPLE",
-        shown="the credential chain",
-        ovms="AWS_ACCESS_KEY_ID",
-        variables="AWS_ACCESS_KEY_ID",
-        is_secret=True,
-    )
-    """Empty walks the rest of the credential chain."""
-
-    secret_key: str = SECRET.setting(
-        "",
-        "its secret",
-        "SECRET",
-        shown="the credential chain",
-        ovms="AWS_SECRET_ACCESS_KEY",
-        variables="AWS_SECRET_ACCESS_KEY",
-        is_secret=True,
-    )
-    session_token: str = SECRET.setting(
-        "",
-        "token of keys that expire",
-        "SECRET",
-        shown="the credential chain",
-        ovms="AWS_SESSION_TOKEN",
-        variables="AWS_SESSION_TOKEN",
-        is_secret=True,
-    )
-    # Without it a public bucket is read with the credentials that the chain finds, and a store
-    # refuses unknown keys even where it requires none.
-    anonymous: bool = BOOLEAN.setting(
-        False, "true: unsigned requests, for public buckets", "1", variables="S3_ANONYMOUS"
-    )
-    # botocore's own names, which grow with its versions.
-    signature: str = ANY_TEXT.setting(
-        "",
-        "signature version, s3v4 or s3",
-        "s3v4",
-        shown="boto3's choice",
-        variables="S3_SIGNATURE",
-    )
-    addressing: str = choice("auto", "path", "virtual").setting(
-        "auto",
-        "where the bucket stands; auto: in the path with an endpoint, in the host at AWS",
-        "path",
-        variables="S3_ADDRESSING_STYLE",
-    )
-    ca_bundle: str = ANY_FILE.setting(
-        "",
-        "file of trusted authorities",
-        "/etc/ssl/store/ca.crt",
-        shown="the system's",
-        variables="AWS_CA_BUNDLE",
-    )
-    verify: bool = BOOLEAN.setting(
-        True, "false: accept any certificate", "0", variables="S3_VERIFY_SSL"
-    )
-    endpoint_variable: str = "S3_ENDPOINT"
-    """Name of the variable that sets the endpoint, for advice; without an endpoint boto3 reads its
-    own variables."""
+Own = TypeVar("Own", bound="StoreOptions")
 
 
 @dataclass(frozen=True, kw_only=True)
-class GcsOptions:
-    """How `gs://` is reached."""
+class StoreOptions(ABC):
+    """The settings of one kind of store, and what the server needs to know of it.
 
-    credentials: str = ANY_FILE.setting(
-        "",
-        "key or federation file",
-        "/etc/gcs/key.json",
-        shown="the default credentials",
-        ovms="GOOGLE_APPLICATION_CREDENTIALS",
-        variables="GOOGLE_APPLICATION_CREDENTIALS",
-    )
-    """Key or federation file, which google-auth reads; with one, requests are never anonymous as a
-    last resort."""
+    The modules of stores are imported at every start: they import their clients where they use
+    them, since a client's import takes about 0.2 s and memory.
+    """
 
-    anonymous: bool = BOOLEAN.setting(
-        False, "true: no credentials, for public buckets", "1", variables="GCS_ANONYMOUS"
-    )
-    # The variable that Google's client itself reads.
-    endpoint: str = ENDPOINT.setting(
-        "",
-        "an emulator, asked without credentials",
-        "http://localhost:4443",
-        shown="Google",
-        variables="STORAGE_EMULATOR_HOST",
-    )
-    """As a URL."""
+    schemes: ClassVar[tuple[str, ...]]
+    """Of the URLs that it reads."""
+
+    @classmethod
+    def read(
+        cls: type[Own],
+        given: dict[str, Any],
+        environ: Mapping[str, str],
+        own_hosts_are_plain: bool,
+    ) -> Own:
+        """Make the options of the values of its variables.
+
+        Args:
+            given: the values, by the field of their setting.
+            environ: the process's environment.
+            own_hosts_are_plain: whether a private endpoint without a scheme is HTTP, as in OpenVINO
+                Model Server; otherwise each endpoint without a scheme is HTTPS.
+        """
+        return cls(**given)
+
+    @classmethod
+    def location(cls, url: str, rest: str) -> Location:
+        """Find the place that a URL names. `rest` is the part after `scheme://`.
+
+        Raises:
+            ConfigError: the URL names none, or has credentials in it.
+        """
+        return Location.parse(url, rest)
+
+    def files(self) -> Mapping[str, str]:
+        """Give the files that a setting may name, by its variable; empty where none is named."""
+        return {}
+
+    def lacks(self, location: Location) -> str:
+        """Say which setting is missing for the location to be found; empty for none."""
+        return ""
+
+    @abstractmethod
+    def open(self, location: Location) -> Remote:
+        """Read the store at a location. Nothing is sent yet."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class MinioOptions:
-    """How `minio://` is reached."""
+def is_https(endpoint: str, own_hosts_are_plain: bool) -> bool:
+    """Tell whether an endpoint without a scheme uses HTTPS."""
+    return not own_hosts_are_plain or is_public(host_of(endpoint))
 
-    endpoint: str = ENDPOINT.setting(
-        "",
-        "the store; http:// or https:// before it says whether it has TLS",
-        "minio.storage.svc:9000",
-        shown="required",
-        variables="MINIO_ENDPOINT",
-    )
-    """Host and port, without the scheme."""
 
-    access_key: str = ANY_TEXT.setting(
-        "", "access key", "reader", shown="anonymous", variables="MINIO_ACCESS_KEY", is_secret=True
-    )
-    secret_key: str = SECRET.setting(
-        "", "its secret", "SECRET", shown="anonymous", variables="MINIO_SECRET_KEY", is_secret=True
-    )
-    secure: bool = BOOLEAN.setting(
-        True, "false: no TLS for an endpoint without a scheme", "0", variables="MINIO_SECURE"
-    )
-    # MinIO's own default, for servers that were given no other.
-    region: str = ANY_TEXT.setting(
-        "us-east-1", "region of the server", "us-east-1", variables="MINIO_REGION"
-    )
-    # MinIO's own client reads the second.
-    ca_bundle: str = ANY_FILE.setting(
-        "",
-        "file of trusted authorities",
-        "/etc/ssl/minio/ca.crt",
-        shown="the system's",
-        variables="MINIO_CA_BUNDLE SSL_CERT_FILE",
-    )
-    verify: bool = BOOLEAN.setting(
-        True, "false: accept any certificate", "0", variables="MINIO_VERIFY_SSL"
-    )
+def with_scheme(endpoint: str, https: bool) -> str:
+    """Put `http` or `https` before an endpoint without a scheme."""
+    if not endpoint or "://" in endpoint:
+        return endpoint
+    return f"{'https' if https else 'http'}://{endpoint}"
 
 
 @dataclass(frozen=True, kw_only=True)
 class StorageOptions:
-    """Settings of every backend and of the local cache."""
+    """Settings of the local cache and of every kind of store."""
 
     cache_dir: Path = SettingKind(words.directory, "PATH").setting(
         REQUIRED,
@@ -210,6 +116,9 @@ class StorageOptions:
     )
     """Over a minute."""
 
-    s3: S3Options = S3Options()
-    gcs: GcsOptions = GcsOptions()
-    minio: MinioOptions = MinioOptions()
+    own: tuple[StoreOptions, ...] = ()
+    """Options of kinds of store: at most one value of each type."""
+
+    def of(self, kind: type[Own]) -> Own:
+        """Give the options of a kind of store; its defaults where there are none."""
+        return next((each for each in self.own if isinstance(each, kind)), None) or kind()

@@ -3,7 +3,6 @@
 import logging
 from collections.abc import Iterator
 from urllib.parse import urlsplit
-from urllib.request import getproxies, proxy_bypass
 
 from ie_serving.core.values.hosts import host_of, is_public
 from ie_serving.telemetry.log.logs import Event
@@ -45,6 +44,9 @@ def proxy_of(url: str, *others: str) -> str:
         url: of the store.
         others: proxy keys that the client tries where the URL's scheme has none, such as `all`.
     """
+    # Imported here: it brings an HTTP client, which a server of local models should not pay for.
+    from urllib.request import getproxies, proxy_bypass
+
     # From the environment, as the clients themselves read it.
     parts = urlsplit(url)
     if proxy_bypass(parts.netloc):

@@ -80,16 +80,27 @@ class Location:
     prefix: str
 
     @classmethod
-    def parse(cls, url: str, rest: str) -> "Location":
+    def parse(
+        cls, url: str, rest: str, expected: str = "a bucket's name", names: int = 1
+    ) -> "Location":
         """Split the part after `scheme://`. A `//` in the path is part of the keys' names.
+
+        Args:
+            url: the whole.
+            rest: that part.
+            expected: the bucket's name, in an error.
+            names: how many parts of the path name the bucket.
 
         Raises:
             ConfigError: no bucket, or credentials in the URL.
         """
-        bucket, _, path = rest.partition("/")
-        if not _BUCKET.fullmatch(bucket):
-            raise ConfigError([f"{shown(url)}: expected a bucket's name after the scheme, alone"])
-        return cls(url, bucket, path if not path or path.endswith("/") else f"{path}/")
+        parts = rest.split("/", names)
+        bucket = parts[:names]
+        if len(bucket) < names or not all(map(_BUCKET.fullmatch, bucket)):
+            raise ConfigError([f"{shown(url)}: expected {expected} after the scheme, alone"])
+        path = "".join(parts[names:])
+        slash = "" if not path or path.endswith("/") else "/"
+        return cls(url, "/".join(bucket), path + slash)
 
     def directories(self, prefixes: Iterable[str], has_objects: bool) -> list[str]:
         """Name the directories that a delimited listing found.

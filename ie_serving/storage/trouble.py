@@ -14,14 +14,6 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from enum import Enum, auto
 
-from urllib3.exceptions import (
-    IncompleteRead,
-    NameResolutionError,
-    ProtocolError,
-    ReadTimeoutError,
-)
-from urllib3.exceptions import TimeoutError as PoolTimeout
-
 from ie_serving.core.values.errors import (
     Corrupted,
     EntryChanged,
@@ -166,6 +158,15 @@ def _fault(
 
 
 def _socket_trouble(error: BaseException) -> Trouble | None:
+    # Imported here: modules of stores, which import this one, are imported at every start.
+    from urllib3.exceptions import (
+        IncompleteRead,
+        NameResolutionError,
+        ProtocolError,
+        ReadTimeoutError,
+    )
+    from urllib3.exceptions import TimeoutError as PoolTimeout
+
     if isinstance(error, (socket.gaierror, NameResolutionError)):
         return Trouble.DNS
     if isinstance(error, ConnectionRefusedError):

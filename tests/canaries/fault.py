@@ -56,7 +56,7 @@ def fault(
     issue: int | None = None,
     no_canary: str = "",
 ) -> Callable[[Canary], Canary]:
-    """Declare a fault of which the function is the canary."""
+    """Declare a fault whose canary is the function."""
 
     def declare(canary: Canary) -> Canary:
         FAULTS[canary.__name__] = Fault(canary, what, done, where, tests, issue, no_canary)

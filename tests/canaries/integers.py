@@ -61,7 +61,7 @@ def the_greatest() -> bool:
 
 @fault(
     "`Relu`, `Clamp`, `Floor`, `Ceiling`: as float32",
-    done="`Maximum`, `Minimum`; what is an integer already stays",
+    done="`Maximum`, `Minimum`; integers stay as they are",
     tests=(
         "integers/test_comparing.py::test_relu_rounding_and_booleans",
         "integers/test_comparing.py::test_limits_are_exact",

@@ -259,7 +259,7 @@ def a_scatter_writes_behind_its_rows() -> bool:
     "repeats are more than six dimensions, those that lie together counted as one: the rest "
     "is another request's",
     done="two axes are tiled at a time (`rewrites.py`)",
-    where="`Tile` of four axes and more, of which three or more may be repeated; a copy for each "
+    where="`Tile` of four axes and more, if three or more may be repeated; a copy for each "
     "two axes",
     tests=("test_rewrites.py::test_a_tile_writes_all_of_its_output",),
 )
@@ -502,7 +502,7 @@ def a_loop_without_rounds_keeps_its_outputs() -> bool:
 
 
 @fault(
-    "a `VariadicSplit` into parts of which the known ones are longer than the whole by 1 "
+    "a `VariadicSplit` into parts whose known ones are longer than the whole by 1 "
     "takes the rest, -1, for one to be found, and reads a row of other memory",
     done="flagged and refused; lengths of a request are replaced (`limits.py`)",
     where="`VariadicSplit` with a rest, or lengths that are not known at load; one flag",
@@ -555,7 +555,7 @@ def too_many_values_are_those_of_another_request() -> bool:
 
 @fault(
     "OpenVINO infers shapes of `DepthToSpace` and `SpaceToDepth` of nothing, of a `Squeeze` "
-    "of what is not 1, and of a `PRelu` whose slopes do not fit, and its plugin fails with "
+    "of a size other than 1, and of a `PRelu` whose slopes do not fit, and its plugin fails with "
     "them, or gives more: lost where one thread infers, and valid requests fail from then on",
     done="refused when shapes are tried (`shape_checks.py`)",
     where="these operations in open shapes",
@@ -595,7 +595,7 @@ def refused_values_spoil_open_shapes() -> bool:
     "an axis out of range in `ScatterElementsUpdate` or `ScatterUpdate` is refused by OpenVINO, "
     "and on one thread that error is lost: the answer is that of the request before",
     done="replaced, flagged and refused (`limits.py`)",
-    where="those of which a request chooses the axis",
+    where="those whose axis a request chooses",
     tests=("test_sizes.py::test_an_axis_among_the_dimensions_is_taken",),
 )
 def an_axis_out_of_range_is_lost_on_one_thread() -> bool:
@@ -809,7 +809,7 @@ def frequencies_that_lack_are_read_elsewhere() -> bool:
     "none, also where the load measures sizes",
     done="ends and steps are reshaped to as many as there are beginnings, before the inference "
     "(`shared_sizes.py`)",
-    where="`Slice` and `StridedSlice` of which values decide a size; a `Reshape` of a few numbers",
+    where="`Slice` and `StridedSlice` if values decide a size; a `Reshape` of a few numbers",
     tests=("test_shared_sizes.py::test_ends_of_other_axes_are_refused",),
 )
 def ends_of_other_axes_end_the_process() -> bool:

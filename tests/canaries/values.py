@@ -73,7 +73,7 @@ def magnitudes_replace_the_numbers() -> bool:
 
 @fault(
     "of equal values `TopK` names others than the first; TensorFlow and ONNX name the first",
-    done="it is told to be stable, where it is asked for at most 10 values or among at most 256 "
+    done="it is made stable, where it is asked for at most 10 values or among at most 256 "
     "(`rewrites.py`)",
     where="graphs with it; none for some ten values, 120 µs a row for 5 of 1,001 in fixed sizes, 50"
     " in open ones. For 300 of 8,400 it would be 30 ms instead of 0.6: there, and where "
@@ -320,7 +320,7 @@ def nan_is_greater() -> bool:
 
 
 @fault(
-    "`FakeQuantize` by channels whose number is open takes other steps than it is told, unless "
+    "`FakeQuantize` by channels whose number is open takes other steps than it was given, unless "
     "they are a power of 2",
     done="other operations compute it (`rewrites.py`)",
     where="graphs with it; some eight small operations",

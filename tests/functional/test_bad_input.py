@@ -7,6 +7,7 @@ import gzip
 import json
 from collections.abc import Callable, Iterator
 from typing import Any
+from urllib.parse import unquote
 
 import grpc
 import numpy as np
@@ -19,6 +20,7 @@ from tensorflow_serving.apis import (
     predict_pb2,
 )
 
+from ie_serving.core.values.errors import WHOLE
 from tests.functional.conftest import Serve
 from tests.functional.servers import SAMPLE, Server
 from tests.process import PATIENCE_S
@@ -308,7 +310,7 @@ BODIES: list[tuple[str, str, Any, int, str]] = [
         PATH,
         b'{"instances": ' + b"[" * 5000 + b"]" * 5000 + b"}",
         400,
-        "a tensor has at most 32 dimensions",
+        "Encountered list at unexpected level: 32 expected < 32",
     ),
     ("unknown model", "/v1/models/x:predict", {"inputs": 1}, 404, "Latest(x)"),
     ("unknown version", "/v1/models/digits/versions/9:predict", {"inputs": 1}, 404, "(digits, 9)"),
@@ -329,6 +331,22 @@ def test_predict_over_rest(server: Server, path: str, body: Any, code: int, text
     assert reply.status_code == code
     assert reply.headers["Content-Type"] == "application/json"
     assert text in reply.json()["error"]
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "text"),
+    [
+        ("POST", "/v1/models/x:predict", "Servable not found for request: Latest(x)"),
+        ("GET", "/v1/models/x/metadata", "Servable not found for request: Latest(x)"),
+        ("GET", "/v1/models/x", "Could not find any versions of model x"),
+    ],
+)
+def test_the_text_is_whole_and_a_header_helps(
+    server: Server, method: str, path: str, text: str
+) -> None:
+    reply = server.rest.request(method, path, content=b'{"instances": []}')
+    assert reply.json() == {"error": text}
+    assert unquote(reply.headers[WHOLE]) == f"{text}: no such model; served models: digits"
 
 
 def test_gzip_that_is_none_and_a_bomb(serve: Serve) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import httpx
 import pytest
 
+from ie_serving.core.values.errors import WHOLE
 from tests.functional.conftest import Serve
 from tests.functional.servers import READY, SAMPLE
 from tests.process import PATIENCE_S, Process, free_ports, until
@@ -103,7 +104,7 @@ def test_a_model_directory_that_is_created_later_is_served_then(
     server = serve("ie_serving", "config", f"--config_path={file}")
     assert server.rest.get("/v1/models/digits").status_code == 200
     missing = server.rest.get("/v1/models/late")
-    assert (missing.status_code, "no such directory" in missing.text) == (404, True)
+    assert (missing.status_code, "no such directory" in missing.headers[WHOLE]) == (404, True)
     assert "WARNING - model directory does not exist yet model=late" in server.log
     base.symlink_to(SAMPLE, target_is_directory=True)
     until(lambda: server.rest.get("/v1/models/late/labels/stable").status_code == 200)

@@ -187,6 +187,11 @@ def test_a_reload_with_another_configuration(world: World, tmp_path: Path) -> No
     [
         (("status", "digts"), REFUSED, 'did you mean "digits"?'),
         (("predict", "--model_name=digts"), REFUSED, 'did you mean "digits"?'),
+        (
+            ("predict", "--model_name=digts", "--url=grpc://127.0.0.1:{grpc}"),
+            REFUSED,
+            "Latest(digts): no such model; served models: digits",
+        ),
         (("status", "digits", "--label=stabel"), REFUSED, 'has no label "stabel"; it has stable'),
         (("status", "--label=stable"), USAGE, "belong to a MODEL"),
         (("status", "--url=ftp://host"), USAGE, "is no address of a server"),

@@ -9,12 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tensorflow_serving.apis import get_model_status_pb2
 
 from tests.functional.conftest import Serve
 from tests.functional.servers import SAMPLE, Server
+from tests.process import PATIENCE_S
 
 RELOAD = "/v1/config/reload"
-AVAILABLE = {"state": "AVAILABLE", "status": {"error_code": "OK", "error_message": ""}}
+AVAILABLE = {"state": "AVAILABLE", "status": {"error_code": "OK", "error_message": "OK"}}
 
 
 @pytest.fixture
@@ -50,7 +52,23 @@ def test_the_states_of_all_models(server: Server) -> None:
     reply = server.rest.get("/v1/config")
     assert reply.status_code == 200
     assert reply.headers["content-type"] == "application/json"
-    assert reply.json() == {"one": {"model_version_status": [{"version": "1", **AVAILABLE}]}}
+    of_one = {"model_version_status": [{"version": "1", **AVAILABLE}]}
+    assert reply.json() == {"one": of_one}
+    assert server.rest.get("/v1/models/one").json() == of_one
+    asked = get_model_status_pb2.GetModelStatusRequest(model_spec={"name": "one"})
+    (status,) = server.model.GetModelStatus(asked, PATIENCE_S).model_version_status
+    assert (status.status.error_code, status.status.error_message) == (0, "OK")
+
+
+@pytest.mark.parametrize(("keys", "message"), [({}, ""), ({"monitoring": {}}, "OK")])
+def test_a_line_of_2020_has_its_message_or_that_of_the_files_keys(
+    serve: Serve, repository: Path, keys: dict[str, Any], message: str
+) -> None:
+    file = write(repository, "one")
+    file.write_text(json.dumps({**json.loads(file.read_text()), **keys}))
+    server = serve("ie_serving", "config", f"--config_path={file}")
+    (status,) = server.rest.get("/v1/models/one").json()["model_version_status"]
+    assert status["status"] == {"error_code": "OK", "error_message": message}
 
 
 def test_a_reload_answers_when_what_is_new_serves(server: Server, repository: Path) -> None:

@@ -31,7 +31,11 @@ PATH = f"{COMMANDS}{os.pathsep}{os.environ['PATH']}"
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 RUNTIME = [
     *PROJECT["project"]["dependencies"],
-    *PROJECT["project"]["optional-dependencies"]["onnxruntime"],
+    *(
+        each
+        for extra in ("azure", "jwt", "onnxruntime")
+        for each in PROJECT["project"]["optional-dependencies"][extra]
+    ),
 ]
 BUILD = PROJECT["build-system"]["requires"]
 REST_READY = "REST server listens on"
@@ -91,6 +95,12 @@ def test_the_build_is_locked_from_what_the_project_asks_for() -> None:
         ),
         pytest.param(["ie_serving", "--version"], "ie_serving", id="the server's"),
         pytest.param([ENTRY_POINT, "ie_serving", "--version"], "ie_serving", id="that of 2020"),
+        pytest.param(["models", "--version"], "TensorFlow ModelServer:", id="no command"),
+        pytest.param(["--help"], "usage: tensorflow_model_server", id="help"),
+        pytest.param(
+            ["tensorflow_model_server", "--help"], "usage: tensorflow", id="help of TF Serving's"
+        ),
+        pytest.param(["ie_serving", "--help"], "usage: ie_serving", id="help of the server's"),
     ],
 )
 def test_the_forms_of_a_command(run: Run, command: list[str], first_line: str) -> None:
@@ -138,15 +148,16 @@ def test_serve_is_what_sagemaker_starts(run: Run, tmp_path: Path, below: str) ->
         assert client.post("/ping").status_code == 200
 
 
+@pytest.mark.parametrize("command", [[], ["tensorflow_model_server"], ["models"]])
 @pytest.mark.parametrize("port", [8500, 8501])
-def test_without_a_command_the_ports_are_those_of_tensorflow_serving(run: Run, port: int) -> None:
+def test_the_ports_are_those_of_tensorflow_serving(run: Run, port: int, command: list[str]) -> None:
     """Told by the complaint about a port that is taken, by this test or by whoever had it."""
     other = "--rest_api_port" if port == 8500 else "--port"
     with socket.socket() as holder:
         with suppress(OSError):
             holder.bind(("127.0.0.1", port))
             holder.listen()
-        process = run(f"{other}={free_ports(1)[0]}", MODEL_BASE_PATH=str(SAMPLE.parent))
+        process = run(*command, f"{other}={free_ports(1)[0]}", MODEL_BASE_PATH=str(SAMPLE.parent))
         assert process.exit_code() == 255
     assert f"port {port}: Address already in use" in process.log
 
@@ -158,6 +169,13 @@ def test_the_model_is_named_by_the_environment_and_the_stop_signal_arrives(run: 
     assert "['digits']" in server.line(READY)
     server.popen.send_signal(signal.SIGTERM)
     assert server.exit_code() == 0
+
+
+def test_ovms_takes_any_flags(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "ovms").symlink_to(ENTRY_POINT)
+    process = run("--version", entry=str(tmp_path / "ovms"))
+    assert process.exit_code() == 0
+    assert process.lines[0].startswith("ie_serving")
 
 
 def test_relative_paths_of_2020_begin_where_its_start_script_lies(run: Run, tmp_path: Path) -> None:

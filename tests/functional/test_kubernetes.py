@@ -19,6 +19,7 @@ from ie_serving.server.fronts.tfs.rest_routes import route
 from ie_serving.server.gate.rights import RPC
 from ie_serving.server.process.lifecycle import CLOSE_TIMEOUT_S
 from ie_serving.server.transport.http1.messages import RequestHead
+from ie_serving.storage.backends.gcs import GcsOptions
 from tests.functional.deployed import (
     MANIFESTS,
     VERSIONS,
@@ -98,7 +99,7 @@ def test_the_secret_of_the_documentation_is_what_storage_takes(storage: str) -> 
     faults = Faults()
     options = storage_options(values, faults)
     faults.check()
-    taken = {*vars(options.s3).values(), *vars(options.minio).values()}
+    taken = {each for store in options.own for each in vars(store).values()}
     assert len(keys) >= 3
     assert {text.removeprefix("https://") for text in values.values()} <= {
         str(each).removeprefix("https://") for each in taken
@@ -114,7 +115,7 @@ def test_the_key_file_lies_where_its_variable_says(tmp_path: Path) -> None:
     key_file.parent.mkdir()
     key_file.write_text("{}")
     options = storage_options(gcs.environ(tmp_path), Faults(), cache_dir=tmp_path)
-    assert str(key_file) in {str(each) for each in vars(options.gcs).values()}
+    assert str(key_file) in {str(each) for each in vars(options.of(GcsOptions)).values()}
 
 
 def test_ports_are_the_servers_and_the_service_leads_to_them(

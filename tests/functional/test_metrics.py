@@ -12,6 +12,7 @@ import httpx
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from tests.functional.conftest import Serve
 from tests.functional.servers import SAMPLE, Server
 from tests.functional.test_transports import predict
 from tests.process import PATIENCE_S, Process, free_ports, until
@@ -72,6 +73,7 @@ def test_requests_of_both_interfaces_by_version_method_and_code(server: Server) 
         read(server, "ovms_requests_success_total", "interface", "method")["gRPC", "Predict"] == 2
     )
     assert read(server, ":tensorflow:serving:request_count_total", "status")["OK",] == 4
+    assert read(server, ":tensorflow:core:graph_runs_total") == {(): 3}
 
 
 def test_strangers_make_no_series(server: Server) -> None:
@@ -84,10 +86,15 @@ def test_strangers_make_no_series(server: Server) -> None:
     before = len(server.rest.get("/metrics").text.splitlines())
     for number in range(2, 20):
         ask(number)
-    page = server.rest.get("/metrics").text
-    assert "stranger" not in page
+    lines = server.rest.get("/metrics").text.splitlines()
+    # TensorFlow Serving's counter alone has them, and no more than a hundred.
+    strangers = [line for line in lines if "stranger" in line]
+    assert strangers == [
+        f':tensorflow:serving:request_count{{model_name="stranger-{number}",status="NOT_FOUND"}} 1'
+        for number in range(1, 20)
+    ]
     assert "000" not in {labels[0] for labels in read(server, REQUESTS, "version")}
-    assert len(page.splitlines()) == before
+    assert len(lines) == before + len(strangers) - 1
 
 
 def test_each_family_is_told_once_and_ours_pass_the_lint_of_promtool(server: Server) -> None:
@@ -147,3 +154,41 @@ def test_series_of_a_version_that_is_gone_are_gone(server: Server, base: Path) -
     )
     steps = read(server, "ie_serving_version_load_seconds", "version", "step")
     assert steps.keys() == {("2", "fetch"), ("2", "compile"), ("2", "warmup")}
+
+
+@pytest.mark.parametrize(
+    ("more", "begins"),
+    [
+        (("--metrics_enable",), "ovms_"),
+        (("--metrics_enable", "--metrics_list=ovms_streams"), "ovms_streams"),
+    ],
+)
+def test_a_page_of_openvino_model_server_has_its_families_alone(
+    serve: Serve, base: Path, more: tuple[str, ...], begins: str
+) -> None:
+    """For parsers that know no other; the page of all is beside it."""
+    server = serve("ie_serving", "--model_name=digits", f"--model_path={base}", *more)
+    server.prediction.Predict(predict(), PATIENCE_S)
+    names = families(server, "/metrics")
+    assert names
+    assert all(name.startswith(begins) for name in names)
+    assert {"ovms_streams", REQUESTS.removesuffix("_total")} <= families(server, "/metrics/all")
+
+
+def test_a_page_of_tensorflow_serving_has_its_families_alone(
+    serve: Serve, base: Path, tmp_path: Path
+) -> None:
+    file = tmp_path / "monitoring.config"
+    file.write_text("prometheus_config { enable: true }")
+    options = ("--model_name=digits", f"--model_base_path={base}")
+    server = serve("tensorflow_model_server", *options, f"--monitoring_config_file={file}")
+    server.prediction.Predict(predict(), PATIENCE_S)
+    names = families(server, "/monitoring/prometheus/metrics")
+    assert ":tensorflow:core:graph_runs" in names
+    assert all(name.startswith(":tensorflow:") for name in names)
+    assert REQUESTS.removesuffix("_total") in families(server, "/metrics")
+
+
+def families(server: Server, path: str) -> set[str]:
+    page = server.rest.get(path).text
+    return {family.name for family in text_string_to_metric_families(page)}

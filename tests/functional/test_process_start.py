@@ -82,6 +82,31 @@ def test_unix_sockets_serve_beside_ports_and_instead_of_them(start: Start, tmp_p
     assert not any(os.path.exists(path) for path in paths.values())
 
 
+@pytest.mark.parametrize(
+    ("transport", "workers"), [("http2", 1), ("http2", 2), ("grpcio", 1)], ids=str
+)
+def test_a_socket_of_a_running_server_is_replaced_without_a_gap(
+    start: Start, gate: Gate, tmp_path: Path, transport: str, workers: int
+) -> None:
+    """As TensorFlow Serving's restarts do; the server that loses the socket leaves it alone."""
+    path = tmp_path / "grpc.sock"
+    options = {"port": 0, "grpc_socket_path": str(path), "takes_grpc_socket": True}
+    options |= {"grpc_transport": transport}
+    first = start(**options)
+    first.line("listens on socket")
+    before = first.call(target=f"unix:{path}")
+    second = start(**options, start_gate=gate.path, workers=workers)
+    second.line(f"WARNING .* gRPC socket is taken from a running server path={path}")
+    assert first.call(target=f"unix:{path}") == before
+    gate.open(workers)
+    second.line(f"gRPC server listens on socket {path} and")
+    assert second.call(target=f"unix:{path}") != before
+    assert first.stop() == 0
+    assert second.call(target=f"unix:{path}") != before
+    assert second.stop() == 0
+    assert list(tmp_path.glob("grpc*")) == []
+
+
 def test_each_port_has_its_own_addresses(start: Start) -> None:
     server = start(**both(), grpc_host="127.0.0.2", rest_host="127.0.0.1,127.0.0.3")
     server.line(READY)

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from typing import Any
+from urllib.parse import unquote
 
 import grpc
 import numpy as np
@@ -19,6 +20,7 @@ from grpc_reflection.v1alpha.proto_reflection_descriptor_database import (
 )
 from tensorflow_serving.apis import predict_pb2, prediction_service_pb2_grpc
 
+from ie_serving.core.values.errors import WHOLE
 from tests.functional.servers import SAMPLE, Server
 from tests.process import PATIENCE_S
 
@@ -75,9 +77,13 @@ def test_a_compressed_request(server: Server, compression: grpc.Compression) -> 
         (
             predict(signature="none"),
             grpc.StatusCode.FAILED_PRECONDITION,
-            'signature key "none" not found',
+            'Serving signature key "none" not found.',
         ),
-        (predict(name="\u00e9\n%41"), grpc.StatusCode.NOT_FOUND, "Latest(\u00e9\n%41)"),
+        (
+            predict(name="\u00e9\n%41"),
+            grpc.StatusCode.NOT_FOUND,
+            "Servable not found for request: Latest(\u00e9\n%41)",
+        ),
     ],
     ids=["unknown model", "unknown signature", "any characters"],
 )
@@ -85,7 +91,9 @@ def test_errors(server: Server, request_: Any, code: grpc.StatusCode, text: str)
     with pytest.raises(grpc.RpcError) as refused:
         server.prediction.Predict(request_, PATIENCE_S)
     assert refused.value.code() is code
-    assert text in refused.value.details()
+    assert refused.value.details() == text
+    whole = unquote(dict(refused.value.trailing_metadata())[WHOLE])
+    assert whole.startswith(text) and "digits" in whole[len(text) :]
 
 
 @pytest.mark.parametrize("size", [10, 5_000_000], ids=["small", "large"])

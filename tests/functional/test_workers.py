@@ -224,6 +224,11 @@ def test_a_poll_reaches_every_worker(
     assert {client.predict(version=version) for client in clients} == {version}
 
 
+def states(server: Server, name: str) -> set[str]:
+    versions = server.rest.get(f"/v1/models/{name}").json()["model_version_status"]
+    return {each["state"] for each in versions}
+
+
 def test_the_file_changes_every_worker(
     server: Server, clients: list[Client], config: Path, repository: Path
 ) -> None:
@@ -234,7 +239,7 @@ def test_the_file_changes_every_worker(
     assert answers(clients, "by_file") <= {1, 2}
     until(lambda: answers(clients, "by_file") == {2})
     write(config, digits=repository)
-    until(lambda: server.rest.get("/v1/models/by_file").status_code == 404)
+    until(lambda: states(server, "by_file") == {"END"})
     until(lambda: {refusal(each, "by_file") for each in clients} == {grpc.StatusCode.NOT_FOUND})
 
 

@@ -14,10 +14,10 @@ import pytest
 from ie_serving.commands.remote import command
 from ie_serving.compat.stfs import flags as stfs_flags
 from ie_serving.config.dialects import ie_serving, manage, own_flags, tensorflow_model_server
-from ie_serving.config.dialects.environment import ENDPOINTS_OF_BOTO3
 from ie_serving.config.dialects.tfs_flags import FLAGS
 from ie_serving.config.schema.catalogue import STORES, names_in_tensorflow_model_server
 from ie_serving.core.values.hints import Hint
+from ie_serving.storage.backends.s3 import ENDPOINTS_OF_BOTO3
 
 PACKAGE = Path(__file__).resolve().parents[2] / "ie_serving"
 MODULES = sorted(PACKAGE.rglob("*.py"))

@@ -19,6 +19,7 @@ from ie_serving.telemetry.metrics import ovms_families as ovms
 from ie_serving.telemetry.metrics import page as metrics
 from ie_serving.telemetry.metrics import step_metrics as steps
 from ie_serving.telemetry.metrics import stream_metrics as streams
+from ie_serving.telemetry.metrics import tensorflow_families as tensorflow
 from ie_serving.telemetry.metrics import version_metrics as versions
 
 ROOT = Path(__file__).parents[2]
@@ -176,7 +177,7 @@ def test_a_line_with_text_of_its_own_is_an_event() -> None:
 
 
 MODULES_OF_METRICS = (
-    *(metrics, batches, ovms, process, sequences, steps, stores, streams, versions),
+    *(metrics, batches, ovms, process, sequences, steps, stores, streams, tensorflow, versions),
     failed_handshakes,
 )
 

@@ -10,9 +10,11 @@ import socket
 import ssl
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, NamedTuple
+from urllib.parse import unquote
 
 from ie_serving.commands.remote.failures import Misused, Refused, Unreachable
 from ie_serving.commands.remote.place import KEY, PASSWORD, ServerAddress
+from ie_serving.core.values.errors import WHOLE
 
 MOST_BYTES: Final = 4 << 30
 """Most bytes of a reply that are read, 4 GB: more than any server of this API sends."""
@@ -33,11 +35,13 @@ class Reply(NamedTuple):
         status: HTTP status below 400.
         form: media type.
         body: all of it.
+        error: whole text of an error of this server; empty if `body` has all of it.
     """
 
     status: int
     form: str
     body: bytes
+    error: str = ""
 
 
 class Rest:
@@ -88,6 +92,7 @@ class Rest:
                     response.status,
                     response.headers.get_content_type(),
                     _whole(response, read),
+                    unquote(response.headers.get(WHOLE, "")),
                 )
         except (OSError, http.client.HTTPException) as error:
             raise Unreachable(_unreachable(self.place, error)) from error
@@ -221,6 +226,8 @@ def _refused(place: ServerAddress, method: str, path: str, reply: Reply) -> str:
 
 
 def _error_text(reply: Reply) -> str:
+    if reply.error:
+        return reply.error
     text = reply.body[:4096].decode("utf-8", "replace")
     try:
         return str(json.loads(reply.body)["error"])

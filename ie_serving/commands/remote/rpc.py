@@ -3,11 +3,13 @@
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import unquote
 
 import grpc
 
 from ie_serving.commands.remote.failures import Misused, Refused, Unreachable
 from ie_serving.commands.remote.place import KEY, ServerAddress
+from ie_serving.core.values.errors import WHOLE
 from ie_serving.wire.protobuf.messages import Proto
 
 PREDICTION: Final = "tensorflow.serving.PredictionService"
@@ -60,7 +62,9 @@ class Rpc:
         return kind.FromString(answer)
 
     def _failure(self, error: Any) -> Refused | Unreachable:  # noqa: ANN401  it is a Call as well
-        code, text = error.code(), str(error.details() or "without a text")
+        more = dict(error.trailing_metadata() or ())
+        text = unquote(more.get(WHOLE, "")) or str(error.details() or "without a text")
+        code = error.code()
         where = self._place.url
         if code is grpc.StatusCode.UNAVAILABLE and (why := _why(text)):
             return Unreachable(f"{where} {why}")

@@ -24,7 +24,7 @@ from ie_serving.core.settings.numbers import LARGEST_PORT, integer
 from ie_serving.core.values.errors import ConfigError, LoadFailed
 from ie_serving.engines import drivers, kernels
 from ie_serving.engines.base import EngineOptions
-from ie_serving.engines.hooks import HookOptions, Link
+from ie_serving.engines.hooks import ChainedModel, HookOptions
 from ie_serving.engines.kernels import KernelOptions, Place
 from ie_serving.models.configuration import Graph, ModelConfig
 
@@ -148,12 +148,12 @@ def _options(given: Sequence[str], faults: Faults) -> dict[str, Any]:
 
 def _links(
     given: argparse.Namespace, options: Mapping[str, Any], warnings: list[str], faults: Faults
-) -> tuple[Link, ...]:
+) -> tuple[ChainedModel, ...]:
     if given.driver and len(given.driver) != len(given.model_path):
         count, paths = len(given.driver), len(given.model_path)
         faults.add("--driver", f"given {count} times, and --model-path {paths} times: pair them")
         return ()
-    found: list[Link] = []
+    found: list[ChainedModel] = []
     for driver, path in zip_longest(given.driver, given.model_path, fillvalue=""):
         try:
             if driver not in DRIVERS:
@@ -178,13 +178,16 @@ def _hooks(given: str | None, faults: Faults) -> Place | None:
     return place
 
 
-def _brings_class(links: Sequence[Link]) -> bool:
+def _brings_class(links: Sequence[ChainedModel]) -> bool:
     """Tell whether `-o model_class` names code, which the command line asks to run."""
     return any("model_class" in link.options.params for link in links)
 
 
 def _model(
-    links: tuple[Link, ...], hooks: Place | None, options: Mapping[str, Any], engine: EngineOptions
+    links: tuple[ChainedModel, ...],
+    hooks: Place | None,
+    options: Mapping[str, Any],
+    engine: EngineOptions,
 ) -> ModelConfig:
     consent = engine.allow_python
     links = tuple(_allowed(link, consent) for link in links)
@@ -197,5 +200,5 @@ def _model(
     return ModelConfig(name=NAME, base_path=f"chain:{NAME}", graph=graph, engine=own)
 
 
-def _allowed(link: Link, consent: bool) -> Link:
+def _allowed(link: ChainedModel, consent: bool) -> ChainedModel:
     return replace(link, options=replace(link.options, allow_python=consent))

@@ -11,8 +11,8 @@ from functools import lru_cache, partial
 from typing import Final, cast
 from urllib.parse import unquote
 
+from ie_serving.compat.kibernetika.wire.predict_body import Asked, parse
 from ie_serving.compat.kibernetika.wire.reply import encode
-from ie_serving.compat.kibernetika.wire.request import Asked, parse
 from ie_serving.core.runtime.budget import BUDGET, Lease
 from ie_serving.core.runtime.threads import in_thread, let_go
 from ie_serving.core.values.errors import NotFound, ServingError
@@ -142,5 +142,6 @@ def _unknown_signature(servable: Servable, name: str) -> ServingError:
 def _refusal(error: Exception) -> Reply:
     """Phrase an error."""
     let_go(error)
-    code, text = explain(error)
-    return Reply(http_of(error, code), PLAIN, f"{text}\n".encode("utf-8", "replace"))
+    told = explain(error)
+    body = f"{told.whole}\n".encode("utf-8", "replace")
+    return Reply(http_of(error, told.code), PLAIN, body)

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def around(engine: Engine, options: EngineOptions) -> Engine:
-    """Put hooks around `engine`, which is outermost: what they give shares batches, too."""
+    """Put hooks around `engine`, the outermost layer: tensors of hooks share batches, too."""
     hooked = WithHooks(engine)
     return Chained(hooked) if options.of(HookOptions).chain else hooked
 

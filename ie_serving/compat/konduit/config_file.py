@@ -147,7 +147,7 @@ def steps_of(pipeline: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     yield from steps.values() if isinstance(steps, Mapping) else steps
 
 
-# The step is changed: it is the file's, which nobody reads again.
+# Changes `step` in place: the parsed file is not read again.
 def _choose_model(
     step: dict[str, Any], origin: Path, paths: dict[str, str], place: str, faults: Faults
 ) -> None:

@@ -75,7 +75,7 @@ def decode(body: bytes) -> dict[str, Any]:
 
 
 def value_of(given: Any, name: str) -> Any:  # noqa: ANN401 (whatever JSON has)
-    """Read one value, and what is in it. Raises: InvalidRequest, with `name` as its place."""
+    """Read one value and its elements. Raises: InvalidRequest, with `name` as its place."""
     if isinstance(given, list):
         return [value_of(each, name) for each in given]
     if not isinstance(given, Mapping):

@@ -30,7 +30,7 @@ def is_marked(value: Json) -> bool:
 def decoded(
     values: Json, specs: Mapping[str, TensorSpec], optional: Collection[str]
 ) -> dict[str, Array] | None:
-    """Decode an object of which any input is written so; None for all else. See below."""
+    """Decode an object that has a marked input; None for any other value. See below."""
     if not isinstance(values, dict) or not any(map(is_marked, values.values())):
         return None
     return decode_marked(values, specs, optional)
@@ -39,7 +39,7 @@ def decoded(
 def decode_marked(
     values: Mapping[str, Json], specs: Mapping[str, TensorSpec], optional: Collection[str]
 ) -> dict[str, Array]:
-    """Decode an object with a value for each input; other keys are let be.
+    """Decode an object with a value for each input; other keys are ignored.
 
     Args:
         values: by name; of a model with one input a single value may have any name.

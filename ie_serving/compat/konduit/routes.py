@@ -69,7 +69,7 @@ class KonduitRoutes:
 
     Args of the constructor:
         api: the REST API: it runs the pipeline, and ends each reply as its own.
-        plane: counts what is refused before.
+        plane: counts requests that are refused before they reach `api`.
         interface: of `api`.
         max_body_bytes: largest form.
     """
@@ -123,7 +123,7 @@ def _failed(error: Exception) -> Reply:
 
 
 def _check_head(head: RequestHead) -> None:
-    """Refuse what a header asks for and cannot be had. Raises: InvalidRequest."""
+    """Refuse headers that this route does not support. Raises: InvalidRequest."""
     kind = head.fields.get(b"content-type", b"").lower()
     if not kind:
         raise _Refused(NO_TYPE, "Content-Type is missing; expected application/json")

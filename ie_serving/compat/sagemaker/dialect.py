@@ -60,7 +60,7 @@ def parse(argv: Sequence[str], environ: Mapping[str, str]) -> Parsed:
         environ: the process's environment.
 
     Raises:
-        ConfigError: there is no model, or what is asked for cannot be had.
+        ConfigError: there is no model, or a variable asks for something that this server lacks.
     """
     root = Path(environ.get("SAGEMAKER_MODEL_DIR") or MODEL_DIR)
     if faults := list(_missing(root, environ)):
@@ -144,7 +144,7 @@ def _grpc(environ: Mapping[str, str]) -> Mapping[str, str]:
 
 
 def _missing(root: Path, environ: Mapping[str, str]) -> Iterator[str]:
-    """Name what a container of SageMaker may be asked for, and is not here."""
+    """Name the variables and files of SageMaker's containers that this server does not support."""
     if environ.get("SAGEMAKER_MULTI_MODEL", "").lower() == "true":
         yield (
             "SAGEMAKER_MULTI_MODEL: true given; expected false: endpoints of several models, which"

@@ -16,7 +16,14 @@ from typing import Final
 from urllib.parse import quote
 
 from ie_serving.compat.sagemaker.wire.arrays import as_input, read_npy, write_csv, write_npy
-from ie_serving.compat.sagemaker.wire.request import CSV, JSON, JSON_LINES, NPY, body_of, is_lines
+from ie_serving.compat.sagemaker.wire.invocation import (
+    CSV,
+    JSON,
+    JSON_LINES,
+    NPY,
+    body_of,
+    is_lines,
+)
 from ie_serving.core.runtime.budget import BUDGET, Lease
 from ie_serving.core.runtime.threads import in_thread, let_go
 from ie_serving.core.values.errors import InvalidRequest, UnknownEncoding
@@ -108,7 +115,7 @@ class SageMakerRoutes:
         return await self._api.finished(request.head, reply)
 
     async def _asked(self, request: Request, held: Lease) -> InferRequest | Request:
-        """Read what is asked for: a Predict, or what the REST API answers."""
+        """Read the request: a Predict, or a request that the REST API answers."""
         head = request.head
         with self._plane.counting_refusals(self._model, self._interface, Api.PREDICT):
             model, method = _attributes(head, self._model)

@@ -1,6 +1,6 @@
 """The command lines `simple_tensorflow_serving` and `stfs` to `Settings`.
 
-Its flags are in `stfs_flags.py`. Source: its documentation and code, version 0.8.2.
+Its flags are in `flags.py`. Source: its documentation and code, version 0.8.2.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Every flag of `simple_tensorflow_serving`, its variable, and what it means here.
+"""Every flag of `simple_tensorflow_serving`, its variable, and its meaning here.
 
 Source: its documentation and code, version 0.8.2. A flag that is not given may stand in the
 environment as `STFS_` and its name in capitals.
@@ -61,7 +61,7 @@ def _switch(value: object, place: str) -> bool:
 
 
 def session_options(value: object, place: str) -> Mapping[str, Any]:
-    """Read options of a session, all of which are known."""
+    """Read options of a session; an unknown option is a fault."""
     options = mapping(value, place, 'an object such as {"allow_growth": true}')
     for key in options:
         if key not in SESSION_KEYS:

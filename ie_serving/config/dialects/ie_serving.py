@@ -40,6 +40,7 @@ from ie_serving.core.values.errors import ConfigError
 from ie_serving.core.values.nearest import nearest
 from ie_serving.engines.base import EngineOptions
 from ie_serving.models.configuration import ModelConfig
+from ie_serving.storage.options import StorageOptions
 
 EXAMPLE = "ie_serving model --model_name resnet --model_path /models/resnet --rest_port 8000"
 _ANSWERED_AT_ONCE = ("-h", "--help", "--version")
@@ -81,8 +82,9 @@ def parse(argv: Sequence[str], environ: Mapping[str, str]) -> Parsed:
         environ, reading.faults, own_hosts_are_plain=is_ovms, **fields_of("storage", found)
     )
     engine = _engine(found, reading)
-    path, file = _models(engine, reading)
-    server = _server(fields_of("server", found), file, reading)
+    path, file = _models(engine, storage, reading)
+    given = fields_of("server", found)
+    server = _server({**given, "is_ovms": is_ovms or file.is_ovms}, file, reading)
     tuned, models = _tuned(command, file.models, reading)
     # Only now, so that all faults are reported together.
     reading.faults.check()
@@ -127,6 +129,8 @@ def _check_command(argv: Sequence[str]) -> None:
         return
     faults = Faults()
     known = [f"--{flag}" for flag in {*known_flags(CONFIG), *known_flags(CHECK)}]
+    _refuse_foreign(argv, faults)
+    faults.check()
     for argument in argv:
         name = argument.partition("=")[0]
         if name.startswith("--") and name not in known:
@@ -140,6 +144,13 @@ def _check_command(argv: Sequence[str]) -> None:
         f" then its flags, for example: {EXAMPLE}",
     )
     faults.check()
+
+
+def _refuse_foreign(arguments: Sequence[str], faults: Faults) -> None:
+    names = (each.removeprefix("--").partition("=")[0] for each in arguments if each[:2] == "--")
+    for name in names:
+        if name in foreign.REFUSED_FLAGS:
+            faults.add(f"--{name}", foreign.REFUSED_FLAGS[name])
 
 
 def _meant(command: str, given: dict[str, str]) -> str:
@@ -157,8 +168,11 @@ def _note_unknown(unknown: Sequence[str], reading: _Reading) -> None:
     # argparse gives the value of an unknown flag as an argument of its own.
     flags = [argument for argument in unknown if argument.startswith("-")]
     known = [f"--{name}" for name in known_flags(reading.command)]
+    _refuse_foreign(flags, reading.faults)
     for argument in flags or unknown:
         name = argument.partition("=")[0]
+        if name.removeprefix("--") in foreign.REFUSED_FLAGS:
+            continue
         text = f"unknown argument of ie_serving {reading.command}{nearest(name, known)}"
         reading.faults.add(name, text)
 
@@ -205,10 +219,12 @@ def _engine(found: Mapping[str, Any], reading: _Reading) -> EngineOptions:
     return with_own(options, own)
 
 
-def _models(engine: EngineOptions, reading: _Reading) -> tuple[Path | None, ConfigFile]:
+def _models(
+    engine: EngineOptions, storage: StorageOptions, reading: _Reading
+) -> tuple[source.Place | None, ConfigFile]:
     """Read the models from the file or from the flags; none when there are faults."""
     if reading.command == CONFIG:
-        return _from_file(engine, reading)
+        return _from_file(engine, storage, reading)
     given = reading.given
     graph = alone(given.get("model_name", ""), given.get("model_path", ""))
     if graph is not None:
@@ -218,13 +234,15 @@ def _models(engine: EngineOptions, reading: _Reading) -> tuple[Path | None, Conf
     return None, ConfigFile(models=models, warnings=tuple(warnings))
 
 
-def _from_file(engine: EngineOptions, reading: _Reading) -> tuple[Path | None, ConfigFile]:
+def _from_file(
+    engine: EngineOptions, storage: StorageOptions, reading: _Reading
+) -> tuple[source.Place | None, ConfigFile]:
     path = reading.given.get(CONFIG_PATH.flag)
     if not path:
         _note_missing(CONFIG_PATH, reading)
         return None, ConfigFile(models=())
-    absolute = Path(path).absolute()
     try:
+        absolute = source.at(path, storage).absolute()
         return absolute, source.read(absolute, engine)
     except ConfigError as error:
         reading.faults.found.extend(error.faults)
@@ -267,8 +285,10 @@ def _server(given: dict[str, Any], file: ConfigFile, reading: _Reading) -> Serve
     if file.rest_port:
         given.setdefault("rest_port", file.rest_port)
     enabled = ovms.metrics_enabled(reading.given, file.metrics, reading.faults)
+    families = ovms.families(reading.given, file.metrics_list, reading.faults)
     if "metrics_path" not in given and enabled is not None:
         given["metrics_path"] = METRICS_PATH if enabled else ""
+        given["metrics_families"] = families if enabled else ()
     settings = _with_workers(ServerSettings(**given), "workers" in given, file, reading)
     _check_ports(settings, reading.faults, metrics_asked_for=bool(given.get("metrics_path")))
     return settings

@@ -6,20 +6,22 @@ Its keys and flags without effect here are in `schema/foreign.py`.
 import itertools
 from collections.abc import Collection, Mapping, Sequence
 
-from ie_serving.config.files.json_file import METRICS_PATH
+from ie_serving.config.files.json_file import METRICS_PATH, OVMS_FAMILIES, known_metrics
 from ie_serving.config.settings import ServerSettings
 from ie_serving.core.settings import numbers, words
 from ie_serving.core.settings.faults import Faults
 
 METRICS_ENABLE = "metrics_enable"
-OLD_WORKERS = ("grpc_workers", "rest_workers")
-"""Threads of the server of 2020, servers within one process of OpenVINO Model Server."""
+METRICS_LIST = "metrics_list"
+OLD_WORKERS = ("grpc_workers", "rest_workers", "max_workers")
+"""Threads of the servers of 2020 and 2018, servers within one process of OpenVINO Model Server."""
 _AS_WORKERS = "as --workers, but for one process for each processor at most"
 
 ALIASES: Mapping[str, str] = {
     **dict.fromkeys(OLD_WORKERS, _AS_WORKERS),
     METRICS_ENABLE: f"false serves no metrics, true serves them at {METRICS_PATH} (see"
-    " --metrics_path)",
+    " --metrics_path), those of OpenVINO Model Server alone",
+    METRICS_LIST: "names of metrics, by commas: only these are there",
 }
 """Its flags with the meaning of one of our flags."""
 
@@ -74,3 +76,12 @@ def metrics_enabled(given: Mapping[str, str], in_file: bool | None, faults: Faul
     if METRICS_ENABLE not in given:
         return in_file
     return bool(faults.take(words.boolean, given[METRICS_ENABLE], f"--{METRICS_ENABLE}"))
+
+
+def families(given: Mapping[str, str], in_file: tuple[str, ...], faults: Faults) -> tuple[str, ...]:
+    """Give the metrics that a flag, or else the file, chooses; all of that server's by default."""
+    named = in_file
+    if METRICS_LIST in given:
+        parts = tuple(part.strip() for part in given[METRICS_LIST].split(",") if part.strip())
+        named = faults.take(known_metrics, parts, f"--{METRICS_LIST}") or ()
+    return named or (OVMS_FAMILIES,)

@@ -8,7 +8,6 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from importlib import metadata
-from pathlib import Path
 from typing import Any, NoReturn
 
 from ie_serving import __version__
@@ -28,6 +27,7 @@ from ie_serving.engines.batching import Batching
 from ie_serving.engines.openvino.options import OpenVinoOptions
 from ie_serving.engines.tensorflow.options import TensorFlowOptions
 from ie_serving.models.configuration import ModelConfig
+from ie_serving.storage.options import StorageOptions
 
 EXIT_CODE = 255
 """Of every failure: -1 in the original."""
@@ -36,7 +36,6 @@ ENTRY_POINT_VARIABLES: Mapping[str, str] = {
     "MODEL_NAME": "model_name, where the flag is not given",
     "MODEL_BASE_PATH": "with MODEL_NAME: the directory above model_base_path",
 }
-SERVED_TAG = "serve"
 CONFIG_FILE = "model_config_file"
 BATCHING_FILE = "batching_parameters_file"
 MONITORING_FILE = "monitoring_config_file"
@@ -63,9 +62,11 @@ def parse(argv: Sequence[str], environ: Mapping[str, str]) -> Parsed:
     """
     flags = _flags(argv)
     # Before all other checks: in the original a missing file has a code of its own.
-    texts = _file_texts(flags)
+    faults = Faults()
+    storage = environment.storage_options(environ, faults)
+    files, texts = _files(flags, storage)
     try:
-        return _parsed(flags, texts, environ)
+        return _parsed(flags, files.get(CONFIG_FILE), texts, environ, storage, faults)
     except ConfigError as error:
         fail(f"INVALID_ARGUMENT: {error}", error.faults)
 
@@ -110,36 +111,43 @@ def _flags(argv: Sequence[str]) -> Split:
     return flags
 
 
-def _file_texts(flags: Split) -> dict[str, str]:
-    """Read the files that flags name; by flag."""
+def _files(flags: Split, storage: StorageOptions) -> tuple[dict[str, source.Place], dict[str, str]]:
+    """Find and read the files that flags name; both by flag."""
+    files: dict[str, source.Place] = {}
     texts: dict[str, str] = {}
     for name in FILES:
         path = flags.text(name)
         try:
-            texts |= {name: source.read_text(Path(path))} if path else {}
+            files |= {name: source.at(path, storage)} if path else {}
+            texts |= {name: source.read_text(files[name])} if path else {}
         except ConfigError as error:
             # The code and words of the original, which scripts look for in its output.
             missing = isinstance(error.__cause__, FileNotFoundError)
             not_found = f"NOT_FOUND: {path}; No such file or directory"
             fail(not_found if missing else f"INVALID_ARGUMENT: {error}", error.faults)
-    return texts
+    return files, texts
 
 
-def _parsed(flags: Split, texts: Mapping[str, str], environ: Mapping[str, str]) -> Parsed:
-    faults = Faults()
+def _parsed(
+    flags: Split,
+    config: source.Place | None,
+    texts: Mapping[str, str],
+    environ: Mapping[str, str],
+    storage: StorageOptions,
+    faults: Faults,
+) -> Parsed:
     faults.found += [*_conflicts(flags), *_port_faults(flags)]
     _check_unused(flags, texts, faults)
     engine = _engine(flags, faults).having(_batching(flags, texts, faults))
     # The original has no flag for these, so the variables of `ie_serving` are all there is.
     variables = environment.read([each for each in SERVER if not each.tfs], environ, faults)
-    storage = environment.storage_options(environ, faults)
     metrics = _metrics(flags, texts, faults)
-    if CONFIG_FILE in texts:
-        models = _file_models(flags, texts[CONFIG_FILE], engine, faults)
+    if config:
+        models = _file_models(config, texts[CONFIG_FILE], engine, faults)
     else:
         models = _flag_models(flags, environ, engine, faults)
     faults.check()
-    config_path = Path(flags.text(CONFIG_FILE)).absolute() if CONFIG_FILE in texts else None
+    config_path = config.absolute() if config else None
     ports, open_ports = _encrypted_ports(flags, variables)
     server = _server(flags, metrics, fields_of("server", ports | variables))
     return Parsed(
@@ -164,9 +172,6 @@ def _conflicts(flags: Split) -> Iterator[str]:
             "use_alts_credentials is set, but this server does not speak ALTS: encrypt by "
             "ssl_config_file"
         )
-    # Another graph of the same file, such as one for training, may compute something else.
-    if set(flags.text("saved_model_tags").split(",")) != {SERVED_TAG}:
-        yield f"saved_model_tags is set, but only the graph tagged {SERVED_TAG} is served"
     separate = ("tensorflow_intra_op_parallelism", "tensorflow_inter_op_parallelism")
     if flags.integer("tensorflow_session_parallelism") > 0 and any(map(flags.integer, separate)):
         yield (
@@ -235,7 +240,9 @@ def _engine(flags: Split, faults: Faults) -> EngineOptions:
         memory_bytes=max(flags.integer("tensorflow_memory_bytes"), 0),
     )
     options = EngineOptions(
-        allow_pickle=flags.on("allow_pickle"), allow_python=flags.on("allow_python")
+        allow_pickle=flags.on("allow_pickle"),
+        allow_python=flags.on("allow_python"),
+        saved_model_tags=tuple(filter(None, flags.text("saved_model_tags").split(","))),
     )
     return options.having(openvino).having(tensorflow)
 
@@ -266,12 +273,12 @@ def _metrics(flags: Split, texts: Mapping[str, str], faults: Faults) -> dict[str
 
 
 def _file_models(
-    flags: Split, text: str, engine: EngineOptions, faults: Faults
+    file: source.Place, text: str, engine: EngineOptions, faults: Faults
 ) -> tuple[ModelConfig, ...]:
-    def models(text: str, place: str) -> tuple[ModelConfig, ...]:
-        return source.parse(text, Path(place), engine).models
+    def models(text: str, _: str) -> tuple[ModelConfig, ...]:
+        return source.parse(text, file, engine).models
 
-    return faults.take(models, text, flags.text(CONFIG_FILE)) or ()
+    return faults.take(models, text, str(file)) or ()
 
 
 def _flag_models(
@@ -336,6 +343,7 @@ def _server(
     return ServerSettings(
         **{**given, **variables, **metrics},
         announce_as_tfs=True,
+        takes_grpc_socket=True,
         rest_metadata="snake",
         page=False,  # the original answers 404 there
         # The original waits for a base path that does not exist yet.

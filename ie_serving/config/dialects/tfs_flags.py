@@ -110,7 +110,11 @@ FLAGS: tuple[TfsFlag, ...] = (
     TfsFlag("ssl_config_file", ""),
     TfsFlag("platform_config_file", ""),
     TfsFlag("per_process_gpu_memory_fraction", 0.0),
-    TfsFlag("saved_model_tags", "serve", "refused unless it is serve"),
+    TfsFlag(
+        "saved_model_tags",
+        "serve",
+        "tags of the graph of a SavedModel that is served, separated by commas",
+    ),
     TfsFlag("grpc_channel_arguments", ""),
     TfsFlag("grpc_max_threads", 0),
     TfsFlag("enable_model_warmup", True),

@@ -4,7 +4,6 @@ import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from pathlib import Path
 from typing import Protocol
 
 from ie_serving.config.files import source, succession
@@ -202,7 +201,7 @@ class FollowedConfig:
                 )
             return last
 
-    def _read(self, path: Path) -> Sequence[ModelConfig]:
+    def _read(self, path: source.Place) -> Sequence[ModelConfig]:
         engine = self._settings.engine
         # A server may begin with an empty file, as the original does; an empty file does not unload
         # serving models.

@@ -24,7 +24,10 @@ from ie_serving.core.values.hints import Hint
 from ie_serving.core.values.nearest import nearest
 from ie_serving.engines.base import EngineOptions
 from ie_serving.models.configuration import ModelConfig
+from ie_serving.telemetry.metrics.ovms_families import FAMILIES
 
+OVMS_FAMILIES = "ovms_"
+"""Beginning of the names of OpenVINO Model Server's metrics."""
 METRICS_PATH = "/metrics"
 """Default route of the metrics. Source: OpenVINO Model Server."""
 
@@ -33,6 +36,8 @@ _COMMENT = re.compile(r'("(?:\\.|[^"\\])*")|//[^\n]*|/\*.*?\*/', re.DOTALL)
 _NO_LINE_END = re.compile(r"[^\n]")
 
 GRAPHS = frozenset({"graphs", "pipeline_config_list", MEDIAPIPE})
+
+OVMS_KEYS = frozenset({"monitoring", "pipeline_config_list", MEDIAPIPE})
 
 TOP_KEYS: Mapping[str, str] = {
     "model_config_list": 'list of {"config": {...}}, one for each model',
@@ -44,7 +49,8 @@ TOP_KEYS: Mapping[str, str] = {
     " custom nodes in pipelines",
     "pipeline": 'steps of Konduit Serving, as model "default", asked by POST /predict; see'
     " docs/guide/graphs-of-other-servers.md",
-    "monitoring": f'{{"metrics": {{"enable": false}}}} serves no metrics, true at {METRICS_PATH}',
+    "monitoring": f'{{"metrics": {{"enable": false}}}} serves no metrics, true'
+    f' OpenVINO Model Server\'s at {METRICS_PATH}, or those of "metrics_list" alone',
 }
 
 
@@ -57,8 +63,14 @@ class ConfigFile:
     rest_port: int = 0
     """Port of REST in the file, used where no other setting gives one; 0 for none."""
 
+    is_ovms: bool = False
+    """Whether it has keys that only OpenVINO Model Server knows, of those that have an effect."""
+
     metrics: bool | None = None
     """Whether `monitoring` enables metrics; None if the file does not say so."""
+
+    metrics_list: tuple[str, ...] = ()
+    """Names of the metrics that `monitoring` chooses; empty for all."""
 
     warnings: tuple[str, ...] = ()
 
@@ -88,7 +100,7 @@ class Findings(Faults):
 
 
 def parse_config_file(
-    text: str, *, origin: Path, place: str, engine: EngineOptions | None = None
+    text: str, *, origin: Path, place: str, engine: EngineOptions | None = None, below: str = ""
 ) -> ConfigFile:
     """Read a configuration from JSON text.
 
@@ -97,17 +109,18 @@ def parse_config_file(
         origin: directory that a relative `base_path` begins at, as in OpenVINO Model Server.
         place: the file's name, for faults of the text as a whole.
         engine: options that hold where an entry says nothing.
+        below: URL that a relative `base_path` begins at instead, of a file in a store.
 
     Raises:
         ConfigError: every fault, for example
             `model_config_list[1].config.nireq: 'x' given; expected ...`.
     """
     top = json_text(without_comments(text), place)
-    return config_file(top, origin=origin, place=place, engine=engine)
+    return config_file(top, origin=origin, place=place, engine=engine, below=below)
 
 
 def config_file(
-    top: object, *, origin: Path, place: str, engine: EngineOptions | None = None
+    top: object, *, origin: Path, place: str, engine: EngineOptions | None = None, below: str = ""
 ) -> ConfigFile:
     """Read a configuration that is decoded already. Arguments and errors as above."""
     if not isinstance(top, Mapping):
@@ -124,16 +137,20 @@ def config_file(
         from ie_serving.config.files.mediapipe import with_models  # here: few files have such
 
         top = with_models(top, origin)
-    models = tuple(listed_models(top, origin, engine or EngineOptions(), findings))
+    models = tuple(listed_models(top, origin, engine or EngineOptions(), findings, below))
     if GRAPHS & top.keys():
         # Here, not above: few files have graphs.
         from ie_serving.config.files.graphs import graphs
 
         names = [model.name for model in models]
         models += tuple(graphs(top, names, engine or EngineOptions(), origin, findings))
-    metrics = _metrics(top.get("monitoring", {}), findings)
+    metrics, named = _metrics(top.get("monitoring", {}), findings)
     findings.check()
-    return ConfigFile(models=models, metrics=metrics, warnings=findings.all_warnings())
+    is_ovms = not OVMS_KEYS.isdisjoint(top)
+    said = findings.all_warnings()
+    return ConfigFile(
+        models=models, is_ovms=is_ovms, metrics=metrics, metrics_list=named, warnings=said
+    )
 
 
 def graph_alone(top: Mapping[str, Any], place: str, *, engine: EngineOptions) -> ConfigFile:
@@ -147,7 +164,11 @@ def without_comments(text: str) -> str:
 
 
 def listed_models(
-    top: Mapping[str, Any], origin: Path, engine: EngineOptions, findings: Findings
+    top: Mapping[str, Any],
+    origin: Path,
+    engine: EngineOptions,
+    findings: Findings,
+    below: str = "",
 ) -> Iterator[ModelConfig]:
     """Read `model_config_list`.
 
@@ -156,6 +177,7 @@ def listed_models(
         origin: its directory, where paths begin.
         engine: options that hold for all models.
         findings: faults go there.
+        below: see `parse_config_file`.
     """
     places: dict[str, str] = {}
     for where, entry in _entries(top, findings):
@@ -169,7 +191,7 @@ def listed_models(
         # Its faults are noted; the rest needs both.
         if name is None or "model.base_path" not in found:
             continue
-        found["model.base_path"] = resolved(found["model.base_path"], origin)
+        found["model.base_path"] = resolved(found["model.base_path"], below or origin)
         beside(found, origin)
         model, warnings = model_config(found, engine)
         findings.warnings += warnings
@@ -240,13 +262,26 @@ def _of_model(entry: Mapping[str, Any]) -> str:
     return f' (model "{name}")' if isinstance(name, str) else ""
 
 
-def _metrics(monitoring: object, findings: Findings) -> bool | None:
+def known_metrics(names: object, place: str) -> tuple[str, ...]:
+    """Read a list of names of OpenVINO Model Server's metrics. Raises: ConfigError."""
+    known = ", ".join(FAMILIES)
+    if not isinstance(names, list | tuple):
+        raise fault(place, names, f"a list of some of {known}")
+    for name in names:
+        if name not in FAMILIES:
+            raise fault(place, name, f"some of {known}")
+    return tuple(names)
+
+
+def _metrics(monitoring: object, findings: Findings) -> tuple[bool | None, tuple[str, ...]]:
     metrics = monitoring.get("metrics", {}) if isinstance(monitoring, Mapping) else None
     if not isinstance(monitoring, Mapping) or not isinstance(metrics, Mapping):
         findings.add("monitoring", 'expected an object such as {"metrics": {"enable": true}}')
-        return False
+        return False, ()
     findings.unknown(monitoring, frozenset({"metrics"}), "monitoring.")
-    findings.unknown(metrics, frozenset({"enable"}), "monitoring.metrics.")
+    findings.unknown(metrics, frozenset({"enable", "metrics_list"}), "monitoring.metrics.")
+    place = "monitoring.metrics.metrics_list"
+    named = findings.take(known_metrics, metrics.get("metrics_list", ()), place) or ()
     if "enable" not in metrics:
-        return None
-    return bool(findings.take(boolean, metrics["enable"], "monitoring.metrics.enable"))
+        return None, named
+    return bool(findings.take(boolean, metrics["enable"], "monitoring.metrics.enable")), named

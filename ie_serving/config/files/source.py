@@ -6,21 +6,37 @@ file is broken.
 
 import logging
 import os
+import re
 from pathlib import Path
 
 from ie_serving.config.files.json_file import ConfigFile, config_file, parse_config_file
 from ie_serving.core.values.errors import ConfigError
 from ie_serving.engines.base import EngineOptions
 from ie_serving.models.configuration import ModelConfig
+from ie_serving.storage.options import StorageOptions
+from ie_serving.storage.remote_file import RemoteFile
+from ie_serving.storage.stores import place_of
 from ie_serving.telemetry.log.logs import Event
 
 log = logging.getLogger(__name__)
 
 YAML_SUFFIXES = (".yaml", ".yml")
 """Suffixes of YAML files, whose content alone could also be a text proto."""
+_TEXT_PROTO = re.compile(r"(?:\s|#[^\n]*\n)*\w+\s*(?P<colon>:?)\s*[{<]")
+"""The begin of a text proto; with the colon also that of a mapping in YAML."""
 
 
-def load(path: Path, engine: EngineOptions | None = None) -> tuple[ModelConfig, ...]:
+Place = Path | RemoteFile
+"""A configuration file: on disk, or in a store of models."""
+
+
+def at(given: str, storage: StorageOptions) -> Place:
+    """Find the file that a path or a URL names; nothing is read. Raises: ConfigError."""
+    place = place_of(given, storage)
+    return Path(place) if isinstance(place, str) else RemoteFile(*place)
+
+
+def load(path: Place, engine: EngineOptions | None = None) -> tuple[ModelConfig, ...]:
     """Read the models of a changed configuration file, and log its warnings. Blocking.
 
     Args:
@@ -38,7 +54,7 @@ def load(path: Path, engine: EngineOptions | None = None) -> tuple[ModelConfig, 
     return found.models
 
 
-def _check_filled(path: Path, text: str) -> None:
+def _check_filled(path: Place, text: str) -> None:
     """Refuse an empty file: in text form it is no syntax error, and would unload every model.
 
     Writing a file in place empties it first. The original also takes no action on an empty file.
@@ -52,8 +68,10 @@ def _check_filled(path: Path, text: str) -> None:
         )
 
 
-def _check_lasting(path: Path) -> None:
+def _check_lasting(path: Place) -> None:
     """Refuse a pipe: a second reading finds nothing, and would unload all models."""
+    if isinstance(path, RemoteFile):
+        return
     if path.exists() and not path.is_file() and not path.is_dir():
         raise ConfigError(
             [
@@ -63,35 +81,42 @@ def _check_lasting(path: Path) -> None:
         )
 
 
-def read(path: Path, engine: EngineOptions | None = None) -> ConfigFile:
+def read(path: Place, engine: EngineOptions | None = None) -> ConfigFile:
     """Read the whole content of a configuration file. Blocking. Arguments and errors as `load`."""
     _check_lasting(path)
     return parse(read_text(path), path, engine)
 
 
-def parse(text: str, path: Path, engine: EngineOptions | None = None) -> ConfigFile:
+def parse(text: str, path: Place, engine: EngineOptions | None = None) -> ConfigFile:
     """Read `text`, the content of the file `path`. Arguments and errors as `load`."""
-    origin = path.absolute().parent
-    if path.suffix.lower() in YAML_SUFFIXES:
+    if isinstance(path, Path):
+        origin, below = path.absolute().parent, ""
+    else:  # other files that it names are on this machine
+        origin, below = Path.cwd(), path.directory
+    suffix, begin = path.suffix.lower(), _TEXT_PROTO.match(text)
+    if suffix in YAML_SUFFIXES and (begin is None or begin["colon"]):
         # Imported here, as the next: a server configured by JSON starts without it.
         from ie_serving.config.files.yaml_text import yaml_text
 
         top = yaml_text(text, str(path))
-        return config_file(top, origin=origin, place=str(path), engine=engine)
-    if _is_json(path, text):
-        return parse_config_file(text, origin=origin, place=str(path), engine=engine)
+        return config_file(top, origin=origin, place=str(path), engine=engine, below=below)
+    # By content first: people name either kind .json or .config. No text proto begins with a brace.
+    if text.lstrip().startswith(("{", "[")) or (suffix == ".json" and begin is None):
+        return parse_config_file(text, origin=origin, place=str(path), engine=engine, below=below)
     from ie_serving.config.files.text_proto import parse_model_server_config
 
     return ConfigFile(models=parse_model_server_config(text, str(path), engine))
 
 
-def read_text(path: Path) -> str:
+def read_text(path: Place) -> str:
     """Read a whole file as UTF-8, with or without a byte order mark.
 
     Raises:
         ConfigError: naming the file and the reason.
     """
     try:
+        if isinstance(path, RemoteFile):
+            return path.read_bytes().decode("utf-8-sig")
         with open(path, encoding="utf-8-sig", opener=_opened) as file:
             return file.read()
     except OSError as error:
@@ -109,8 +134,3 @@ def _opened(path: str, flags: int) -> int:
     number = os.open(path, flags | os.O_NONBLOCK)
     os.set_blocking(number, True)
     return number
-
-
-def _is_json(path: Path, text: str) -> bool:
-    """Tell the kind by suffix or by the first character: text form never begins with a brace."""
-    return path.suffix.lower() == ".json" or text.lstrip().startswith(("{", "["))

@@ -11,7 +11,7 @@ from typing import TypeVar
 from google.protobuf import text_format
 from google.protobuf.message import Message
 
-from ie_serving.core.values.errors import ConfigError
+from ie_serving.core.values.errors import ConfigError, advised
 from ie_serving.core.values.names import too_long
 from ie_serving.engines.base import EngineOptions
 from ie_serving.models.configuration import ModelConfig
@@ -111,7 +111,8 @@ def _faults(config: Proto) -> Iterator[str]:
     if not path.startswith("/") and "://" not in path:
         yield f"Expected model {name} to have an absolute path or URI; got base_path()={path}"
     if config.HasField("logging_config"):
-        yield f"No request-logger-creator provided. Remove logging_config from model {name}"
+        advice = f" Remove logging_config from model {name}"
+        yield advised("No request-logger-creator provided.", advice)
     fault = _platform_fault(config)
     if fault:
         yield fault
@@ -126,12 +127,13 @@ def _platform_fault(config: Proto) -> str:
     if platform and kind:
         return f"Illegal setting both {fields.format('and')}"
     if not platform and not kind:
-        return f'Illegal setting neither {fields.format("nor")}: set model_platform: "{TENSORFLOW}"'
+        neither = f"Illegal setting neither {fields.format('nor')}"
+        return advised(neither, f': set model_platform: "{TENSORFLOW}"')
     if kind not in (0, _TENSORFLOW_TYPE):
         return f"ModelServerConfig::model_type choice {kind} not supported."
     if platform and platform not in PLATFORMS:
-        expected = " or ".join(PLATFORMS)
-        return f"Model {config.name} requests unsupported platform {platform}; expected {expected}"
+        wrong = f"Model {config.name} requests unsupported platform {platform}"
+        return advised(wrong, f"; expected {' or '.join(PLATFORMS)}")
     return ""
 
 

@@ -10,15 +10,15 @@ import asyncio
 import hashlib
 import logging
 from collections.abc import Awaitable, Callable, Sequence
-from pathlib import Path
 
+from ie_serving.config.files.source import Place
 from ie_serving.core.values.errors import ServingError, causes
 from ie_serving.models.configuration import ModelConfig
 from ie_serving.telemetry.log.logs import Event
 
 log = logging.getLogger(__name__)
 
-Load = Callable[[Path], Sequence[ModelConfig]]
+Load = Callable[[Place], Sequence[ModelConfig]]
 """Reads and checks the file. Raises ConfigError with all its faults."""
 
 Apply = Callable[[Sequence[ModelConfig]], Awaitable[None]]
@@ -40,7 +40,7 @@ class ConfigWatch:
 
     def __init__(
         self,
-        path: Path,
+        path: Place,
         load: Load,
         apply: Apply,
         *,

@@ -15,7 +15,8 @@ from ie_serving.engines.preprocessing import Preprocessing
 from ie_serving.engines.sequences import Sequences
 from ie_serving.engines.tensorflow.options import TensorFlowOptions
 from ie_serving.models.configuration import ModelConfig
-from ie_serving.storage.options import GcsOptions, MinioOptions, S3Options, StorageOptions
+from ie_serving.storage.options import StorageOptions
+from ie_serving.storage.stores import KINDS
 
 OWN: Final[Mapping[str, type]] = {
     "openvino": OpenVinoOptions,
@@ -34,14 +35,13 @@ _OF_SERVER: Final[Mapping[str, type]] = {
     "storage": StorageOptions,
     "tune": TuneSettings,
 }
-_STORES: Final[Mapping[str, type]] = {"s3": S3Options, "gcs": GcsOptions, "minio": MinioOptions}
-OWNERS: Final[Mapping[str, type]] = {**_OF_MODEL, **_OF_SERVER, **_STORES}
+OWNERS: Final[Mapping[str, type]] = {**_OF_MODEL, **_OF_SERVER, **KINDS}
 """The class that has a setting, by the first word of the setting's place."""
 
 _DECLARED: Final[Mapping[str, list[Setting]]] = {
     **{name: declared(name, owner, flags=True, keys=True) for name, owner in _OF_MODEL.items()},
     **{name: declared(name, owner, flags=True) for name, owner in _OF_SERVER.items()},
-    **{name: declared(name, owner) for name, owner in _STORES.items()},
+    **{name: declared(name, owner) for name, owner in KINDS.items()},
 }
 
 _MODEL_ORDER: Final = (
@@ -84,8 +84,10 @@ FOR_ALL: Final = tuple(each for each in MODEL if each.for_all)
 TUNE: Final = tuple(_DECLARED["tune"])
 SERVER: Final = tuple(_in_order(_SERVER_ORDER))
 """Flags of every command."""
-S3, GCS, MINIO = (tuple(_DECLARED[name]) for name in _STORES)
-STORES: Final = (*S3, *GCS, *MINIO)
+OF_STORE: Final[Mapping[str, tuple[Setting, ...]]] = {
+    name: tuple(_DECLARED[name]) for name in KINDS
+}
+STORES: Final = tuple(each for settings in OF_STORE.values() for each in settings)
 SETTINGS: Final = (CONFIG_PATH, *MODEL, *TUNE, *SERVER, *STORES)
 
 BY_TFS: Mapping[str, Setting] = {setting.tfs: setting for setting in SETTINGS if setting.tfs}

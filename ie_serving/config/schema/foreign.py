@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from ie_serving.core.values.hints import Hint
 
 _OFF = ("", "false", "0", "no", "off")
-_NO_AZURE = Hint("there is no storage of Azure")
 _NOTHING = Hint("there is nothing in its place")
 _USE_CORS = Hint("use {server.enable_cors}")
 _USE_NIREQ = Hint("use {engine.nireq}")
@@ -29,13 +28,50 @@ FLAGS: Mapping[str, Hint] = {
     "trace_path": _NOTHING,
     # Of generative models, in GB. Without this word it would be the beginning of one of ours.
     "cache_size": Hint("use {storage.cache_size_bytes} for copies of remote models"),
-    "metrics_list": Hint("every metric is served"),
     "allow_credentials": _USE_CORS,
     "allowed_origins": _USE_CORS,
     "allowed_methods": _USE_CORS,
     "allowed_headers": _USE_CORS,
 }
 """Flags, each with advice."""
+
+_PULLED = "models are not pulled: put them into the repository"
+_GENERATIVE = "there are no generative endpoints"
+REFUSED_FLAGS: Mapping[str, str] = {
+    **dict.fromkeys(
+        (
+            "pull",
+            "source_model",
+            "source_loras",
+            "gguf_filename",
+            "overwrite_models",
+            "weight-format",
+            "extra_quantization_params",
+            "vocoder",
+            "configure",
+        ),
+        _PULLED,
+    ),
+    **dict.fromkeys(
+        (
+            "task",
+            "max_num_seqs",
+            "pipeline_type",
+            "enable_prefix_caching",
+            "tool_parser",
+            "reasoning_parser",
+            "num_streams",
+            "normalize",
+            "truncate",
+            "pooling",
+            "verbose_response",
+            "allowed_media_domains",
+            "allowed_local_media_path",
+        ),
+        _GENERATIVE,
+    ),
+}
+"""Flags of OpenVINO Model Server's generative models, each with the reason of its refusal."""
 
 REFUSED_KEYS: Mapping[str, Hint] = {
     "custom_loader_options": Hint(
@@ -63,8 +99,7 @@ VARIABLES: Mapping[str, Hint] = {
     "OVMS_MODEL_DEVICES": _USE_DEVICE,
     "GRPC_SERVERS": Hint("one event loop serves every gRPC call"),
     "DROGON_LOG_LEVEL": Hint("use {server.log_level}"),
-    "AZURE_STORAGE_CONNECTION_STRING": _NO_AZURE,
-    "AZURE_STORAGE_USE_HTTP_PROXY": _NO_AZURE,
+    "AZURE_STORAGE_USE_HTTP_PROXY": Hint("a proxy is used for requests of its own scheme"),
     # There only for the generative endpoints; but its user wants callers to need a key.
     "API_KEY": Hint("use {server.api_key_file}"),
 }
@@ -82,7 +117,6 @@ MODEL_KEYS = frozenset(
 TOP_KEYS = frozenset(
     {
         "custom_loader_config_list",
-        "metrics_list",
     }
 )
 """Keys beside the list of models in that file."""

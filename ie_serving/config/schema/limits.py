@@ -81,7 +81,7 @@ class Limits:
         "2000",
         shown="10000",
     )
-    """0 takes 10,000, or fewer where the limit of files is lower (`commands/tune.py`)."""
+    """0 takes 10,000, or fewer where the limit of files is lower (`server/process/tuning.py`)."""
 
     # Off: behind a proxy or a load balancer all clients have one address.
     max_connections_per_address: int = whole(0, 1_000_000).setting(

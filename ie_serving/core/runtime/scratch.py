@@ -9,12 +9,38 @@ import shutil
 import tempfile
 import threading
 import weakref
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
+
+from ie_serving.core.values.errors import ServingError
 
 PREFIX: Final = "ie_serving-"
 LOCK_S: Final = 0.5
 """Seconds that the end of the process waits for another thread that is adding a directory."""
+
+_IN_MEMORY: Final = "/dev/shm"
+
+
+def choose_directory() -> str:
+    """Choose where this process and its children put temporary files: on disk, else in memory.
+
+    Returns:
+        The directory in memory; empty where a disk takes them.
+
+    Raises:
+        ServingError: memory does not take them either.
+    """
+    with suppress(FileNotFoundError):
+        tempfile.gettempdir()
+        return ""
+    if not os.access(_IN_MEMORY, os.W_OK):
+        raise ServingError(
+            "no directory for temporary files: mount a writable /tmp or /dev/shm, or name a"
+            " directory by TMPDIR"
+        )
+    os.environ["TMPDIR"] = _IN_MEMORY
+    return _IN_MEMORY
 
 
 class Scratch:

@@ -136,9 +136,13 @@ def library(value: object, place: str) -> str:
     return path
 
 
-def resolved(base_path: str, origin: Path) -> str:
-    """Give `base_path` unchanged if it is absolute or a URL, else below `origin`."""
-    return base_path if "://" in base_path else str(origin / base_path)
+def resolved(base_path: str, origin: Path | str) -> str:
+    """Give `base_path` unchanged if it is absolute or a URL, else below `origin`, a path or URL."""
+    if "://" in base_path:
+        return base_path
+    if isinstance(origin, Path):
+        return str(origin / base_path)
+    return base_path if base_path.startswith("/") else f"{origin}/{base_path}"
 
 
 def file_name(value: object, place: str) -> str:

@@ -7,7 +7,7 @@ metrics share these names and numbers. `server/status.py` maps them to HTTP.
 import asyncio
 import enum
 from collections.abc import Mapping
-from types import MappingProxyType
+from typing import Final
 
 from ie_serving.core.values import errors
 
@@ -34,44 +34,40 @@ class Code(enum.IntEnum):
     UNAUTHENTICATED = 16
 
 
-CODE_OF: Mapping[type[BaseException], Code] = MappingProxyType(
-    {
-        errors.InvalidRequest: Code.INVALID_ARGUMENT,
-        errors.RequestTooLarge: Code.RESOURCE_EXHAUSTED,  # as gRPC itself refuses long messages
-        errors.NotFound: Code.NOT_FOUND,
-        errors.AlreadyExists: Code.ALREADY_EXISTS,
-        errors.PreconditionFailed: Code.FAILED_PRECONDITION,
-        errors.NotSupported: Code.UNIMPLEMENTED,
-        errors.NotAvailable: Code.UNAVAILABLE,
-        errors.Unauthenticated: Code.UNAUTHENTICATED,
-        errors.Forbidden: Code.PERMISSION_DENIED,
-        errors.QueueFull: Code.RESOURCE_EXHAUSTED,
-        errors.DeadlineExceeded: Code.DEADLINE_EXCEEDED,
-        errors.LoadFailed: Code.UNKNOWN,  # as ModelVersionStatus of TensorFlow Serving has it
-        errors.StorageError: Code.UNAVAILABLE,
-        errors.ConfigError: Code.INVALID_ARGUMENT,
-        errors.ServingError: Code.INTERNAL,
-        Exception: Code.INTERNAL,  # any other error: a defect
-    }
-)
+CODE_OF: Final[Mapping[type[BaseException], Code]] = {
+    errors.InvalidRequest: Code.INVALID_ARGUMENT,
+    errors.RequestTooLarge: Code.RESOURCE_EXHAUSTED,  # as gRPC itself refuses long messages
+    errors.NotFound: Code.NOT_FOUND,
+    errors.AlreadyExists: Code.ALREADY_EXISTS,
+    errors.PreconditionFailed: Code.FAILED_PRECONDITION,
+    errors.NotSupported: Code.UNIMPLEMENTED,
+    errors.NotAvailable: Code.UNAVAILABLE,
+    errors.Unauthenticated: Code.UNAUTHENTICATED,
+    errors.Forbidden: Code.PERMISSION_DENIED,
+    errors.QueueFull: Code.RESOURCE_EXHAUSTED,
+    errors.DeadlineExceeded: Code.DEADLINE_EXCEEDED,
+    errors.LoadFailed: Code.UNKNOWN,  # as ModelVersionStatus of TensorFlow Serving has it
+    errors.StorageError: Code.UNAVAILABLE,
+    errors.ConfigError: Code.INVALID_ARGUMENT,
+    errors.ServingError: Code.INTERNAL,
+    Exception: Code.INTERNAL,  # any other error: a defect
+}
 
 
-ERROR_OF: Mapping[int, type[errors.ServingError]] = MappingProxyType(
-    {
-        Code.INVALID_ARGUMENT: errors.InvalidRequest,
-        Code.OUT_OF_RANGE: errors.InvalidRequest,  # mostly of a value in the request
-        Code.NOT_FOUND: errors.NotFound,
-        Code.ALREADY_EXISTS: errors.AlreadyExists,
-        Code.PERMISSION_DENIED: errors.Forbidden,
-        Code.FAILED_PRECONDITION: errors.PreconditionFailed,
-        Code.UNIMPLEMENTED: errors.NotSupported,
-        Code.RESOURCE_EXHAUSTED: errors.QueueFull,
-        Code.DEADLINE_EXCEEDED: errors.DeadlineExceeded,
-        Code.UNAVAILABLE: errors.NotAvailable,
-        Code.ABORTED: errors.NotAvailable,
-        Code.INTERNAL: errors.ServingError,
-    }
-)
+ERROR_OF: Final[Mapping[int, type[errors.ServingError]]] = {
+    Code.INVALID_ARGUMENT: errors.InvalidRequest,
+    Code.OUT_OF_RANGE: errors.InvalidRequest,  # mostly of a value in the request
+    Code.NOT_FOUND: errors.NotFound,
+    Code.ALREADY_EXISTS: errors.AlreadyExists,
+    Code.PERMISSION_DENIED: errors.Forbidden,
+    Code.FAILED_PRECONDITION: errors.PreconditionFailed,
+    Code.UNIMPLEMENTED: errors.NotSupported,
+    Code.RESOURCE_EXHAUSTED: errors.QueueFull,
+    Code.DEADLINE_EXCEEDED: errors.DeadlineExceeded,
+    Code.UNAVAILABLE: errors.NotAvailable,
+    Code.ABORTED: errors.NotAvailable,
+    Code.INTERNAL: errors.ServingError,
+}
 """The error for a code that another process, or a kernel, has returned."""
 
 
@@ -91,14 +87,12 @@ def code_of(error: BaseException) -> Code:
     return next(CODE_OF[kind] for kind in type(error).__mro__ if kind in CODE_OF)
 
 
-REASON_OF: Mapping[type[BaseException], str] = MappingProxyType(
-    {
-        errors.BudgetFull: "memory",
-        errors.QueueFull: "queue_full",
-        errors.RequestTooLarge: "too_large",
-        errors.DeadlineExceeded: "deadline",
-    }
-)
+REASON_OF: Final[Mapping[type[BaseException], str]] = {
+    errors.BudgetFull: "memory",
+    errors.QueueFull: "queue_full",
+    errors.RequestTooLarge: "too_large",
+    errors.DeadlineExceeded: "deadline",
+}
 """Reasons of refusals that a server with more room, or time, would not have made."""
 
 

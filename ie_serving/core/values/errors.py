@@ -29,14 +29,56 @@
     │   ├── Throttled             the store asks to slow down
     │   ├── EntryChanged          the object is no longer the one that was listed
     │   └── Corrupted             the bytes are not those that the store promised
-    ├── PortError                 a port cannot be bound (`server/ports.py`)
+    ├── PortError                 a port cannot be bound (`server/process/ports.py`)
     └── ConfigError               faults of a command line or configuration, all of them
 
-`server/status.py` maps these to gRPC and HTTP codes. A message says what was wrong, what was
-expected and what to do.
+`core/values/codes.py` maps these to gRPC codes, `server/status.py` those to HTTP codes. A message
+says what was wrong, what was expected and what to do.
 """
 
 from collections.abc import Mapping, Sequence
+from typing import Final
+
+WHOLE: Final = "ie-serving-error"
+"""Header of REST and trailing metadata of gRPC: an error's whole text where the status has only
+TensorFlow Serving's part (`Advised`). Written with percent signs, as `grpc-message` is."""
+
+
+class Advised(str):
+    """A text of TensorFlow Serving with what helps a person.
+
+    Clients compare its texts as a whole, so they get `said` as the status, and all of it apart from
+    the status. The log has all of it.
+
+    Args of the constructor:
+        whole: all of the text.
+        said: TensorFlow Serving's part.
+    """
+
+    said: str
+
+    def __new__(cls, whole: str, said: str) -> "Advised":
+        """See the class."""
+        text = super().__new__(cls, whole)
+        text.said = said
+        return text
+
+    def __reduce__(self) -> tuple[type["Advised"], tuple[str, str]]:
+        return type(self), (str(self), self.said)
+
+
+def advised(said: str, advice: object) -> Advised:
+    """Append advice to a text of TensorFlow Serving."""
+    return Advised(f"{said}{advice}", said)
+
+
+def within(before: str, error: "ServingError") -> Advised:
+    """Return the text of an error that begins with `before`."""
+    return Advised(f"{before}{error}", before + error.said)
+
+
+def _said(text: object) -> str:
+    return text.said if isinstance(text, Advised) else str(text)
 
 
 class ServingError(Exception):
@@ -52,6 +94,11 @@ class ServingError(Exception):
 
     def __str__(self) -> str:
         return "".join(map(str, self.args))
+
+    @property
+    def said(self) -> str:
+        """The text without what stands in an `Advised` after TensorFlow Serving's."""
+        return "".join(map(_said, self.args))
 
 
 class InvalidRequest(ServingError):
@@ -197,13 +244,18 @@ class ConfigError(ServingError):
         super().__init__("; ".join(faults))
         self.faults = tuple(faults)
 
+    @property
+    def said(self) -> str:
+        """See `ServingError`."""
+        return "; ".join(map(_said, self.faults))
+
     def __reduce__(self) -> tuple[type["ConfigError"], tuple[Sequence[str]]]:
         return type(self), (self.faults,)
 
 
 def placed(place: str, error: ServingError) -> ServingError:
     """Make an error of the same kind whose text begins with the place where it arose."""
-    return _plain(error, f"{place}: {error}")
+    return _plain(error, within(f"{place}: ", error))
 
 
 def portable(error: Exception) -> ServingError:
@@ -211,7 +263,7 @@ def portable(error: Exception) -> ServingError:
     if isinstance(error, ConfigError):
         return error
     if isinstance(error, ServingError):
-        return _plain(error, str(error))
+        return _plain(error, within("", error))
     return ServingError(f"{type(error).__name__}: {error}")
 
 

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from ie_serving.core.values.errors import InvalidRequest, InvalidTensor
+from ie_serving.core.values.errors import InvalidRequest, InvalidTensor, advised
 from ie_serving.core.values.tensors import BY_NUMPY, Array, Signature, TensorSpec
 
 ARRAY = np.ndarray
@@ -174,10 +174,10 @@ def castable(given: np.dtype[np.generic], wanted: np.dtype[np.generic]) -> bool:
 
 
 def _wrong_dtype(array: Array, spec: TensorSpec, index: int) -> str:
-    """Describe the fault; begin with TensorFlow's phrase, which its clients search for."""
-    return (
-        f"Expects arg[{index}] to be {spec.dtype.word} but {_word(array)} is provided: input"
-        f' {spec} takes numbers of its own kind only; cast "{spec.name}" before sending it'
+    """Describe the fault in TensorFlow's phrase."""
+    return advised(
+        f"Expects arg[{index}] to be {spec.dtype.word} but {_word(array)} is provided",
+        f': input {spec} takes numbers of its own kind only; cast "{spec.name}" before sending it',
     )
 
 
@@ -239,9 +239,9 @@ def _wrong_names(signature: Signature, inputs: Mapping[str, Array]) -> str:
     extra = [name for name in sent if name not in signature.inputs]
     missing = [name for name in wanted if name not in inputs]
     expected = "; ".join(str(spec) for _, spec in sorted(signature.inputs.items()))
-    return (
+    return advised(
         f"input size does not match signature: {len(sent)}!={len(wanted)}"
         f" len({{{','.join(sent)}}}) != len({{{','.join(wanted)}}})."
-        f" Sent extra: {{{','.join(extra)}}}. Missing but required: {{{','.join(missing)}}}."
-        f" The model expects: {expected}"
+        f" Sent extra: {{{','.join(extra)}}}. Missing but required: {{{','.join(missing)}}}.",
+        f" The model expects: {expected}",
     )

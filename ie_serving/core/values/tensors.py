@@ -7,8 +7,7 @@ this server), OpenVINO, TensorFlow on the wire (types.proto) and TensorFlow Serv
 import enum
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -59,12 +58,12 @@ class DataType(enum.Enum):
         self.numpy: np.dtype[Any] = np.dtype(numpy)
 
 
-BY_NUMBER: Mapping[int, DataType] = MappingProxyType({d.number: d for d in DataType})
-BY_OPENVINO: Mapping[str, DataType] = MappingProxyType({d.openvino: d for d in DataType})
+BY_NUMBER: Final[Mapping[int, DataType]] = {d.number: d for d in DataType}
+BY_OPENVINO: Final[Mapping[str, DataType]] = {d.openvino: d for d in DataType}
 # Arrays of float32 count as FP32: BF16 has no numpy dtype, so no array shows that it was BF16.
-BY_NUMPY: Mapping[np.dtype[Any], DataType] = MappingProxyType(
-    {d.numpy: d for d in DataType if d is not DataType.BF16}
-)
+BY_NUMPY: Final[Mapping[np.dtype[Any], DataType]] = {
+    d.numpy: d for d in DataType if d is not DataType.BF16
+}
 
 
 @dataclass(frozen=True, slots=True)

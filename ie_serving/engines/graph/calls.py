@@ -20,7 +20,7 @@ from ie_serving.core.values.fit import fit, shed
 from ie_serving.core.values.tensors import Array, Signature, TensorSpec
 from ie_serving.engines.graph.choosing import empty
 from ie_serving.engines.graph.definition import CallStep
-from ie_serving.engines.graph.models import Loaded
+from ie_serving.engines.graph.models import LoadedModel
 from ie_serving.engines.graph.specs import Specs
 
 T = TypeVar("T")
@@ -42,7 +42,7 @@ class Target(NamedTuple):
         signature: of the model.
     """
 
-    held: Loaded
+    held: LoadedModel
     signature: Signature
 
 
@@ -138,7 +138,7 @@ def _stacked(item: str, arrays: list[Array], counts: tuple[int, ...]) -> Array:
         ) from None
 
 
-def target_of(held: Loaded, signature: str, step: str) -> Target:
+def target_of(held: LoadedModel, signature: str, step: str) -> Target:
     """Give the target of a step. Raises: NotAvailable, where it has no such signature."""
     found = held.signatures.get(signature)
     if found is None:

@@ -14,7 +14,7 @@ from ie_serving.core.values.fit import Exact, exact, fit, fits, shed
 from ie_serving.core.values.tensors import Array, Signature
 from ie_serving.engines.graph.calls import lacking, target_of
 from ie_serving.engines.graph.definition import REQUEST, CallStep
-from ie_serving.engines.graph.models import Loaded, Record
+from ie_serving.engines.graph.models import LoadedModel, Record
 from ie_serving.engines.graph.planning import Plan
 from ie_serving.engines.graph.run import of_step
 
@@ -64,7 +64,7 @@ class Link:
     __slots__ = ("_given", "name", "own", "place", "ready", "signature", "step")
 
     def __init__(
-        self, step: CallStep, place: int, own: Loaded | None, given: Mapping[str, int]
+        self, step: CallStep, place: int, own: LoadedModel | None, given: Mapping[str, int]
     ) -> None:
         self.step = step
         self.name = step.name
@@ -74,7 +74,7 @@ class Link:
         self._given = given
         self.ready = _UNREADY
 
-    def prepare(self, loaded: Loaded) -> Ready:
+    def prepare(self, loaded: LoadedModel) -> Ready:
         """Make it ready for a version.
 
         Raises:
@@ -107,7 +107,7 @@ class Chain:
         self,
         plan: Plan,
         places: Mapping[str, int],
-        own: Mapping[str, Loaded],
+        own: Mapping[str, LoadedModel],
         record: Record,
     ) -> None:
         steps = plan.only or ()
@@ -123,7 +123,9 @@ class Chain:
             for name, ref in plan.outputs.items()
         ]
 
-    async def infer(self, held: Sequence[Loaded], inputs: Items, read: Callable[[Items], T]) -> T:
+    async def infer(
+        self, held: Sequence[LoadedModel], inputs: Items, read: Callable[[Items], T]
+    ) -> T:
         """Run the steps.
 
         Args:

@@ -6,7 +6,7 @@ from ie_serving.core.values.signatures import named
 from ie_serving.core.values.tensors import Signature
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.graph.definition import CallStep, Definition, ModelStep
-from ie_serving.engines.graph.model import GraphModel
+from ie_serving.engines.graph.graph_model import GraphModel
 from ie_serving.engines.graph.models import Models, Record
 from ie_serving.engines.graph.own import Parts
 from ie_serving.engines.graph.planning import Offered, plan

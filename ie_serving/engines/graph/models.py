@@ -12,7 +12,7 @@ from ie_serving.core.values.tensors import Signature
 from ie_serving.engines.base import CompiledModel
 
 
-class Loaded(Protocol):
+class LoadedModel(Protocol):
     """A loaded model that computes for a step."""
 
     @property
@@ -28,7 +28,7 @@ class Loaded(Protocol):
         """By name."""
 
 
-class Held(Loaded, Protocol):
+class Held(LoadedModel, Protocol):
     """A version of a model. It stays loaded while it is held.
 
     The holder counts inline, as the data plane does: it adds one to `holders`, and at the end

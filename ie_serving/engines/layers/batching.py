@@ -20,7 +20,7 @@ from ie_serving.core.values.errors import ConfigError, LoadFailed
 from ie_serving.core.values.hints import Hint
 from ie_serving.core.values.tensors import Array, Signature
 from ie_serving.engines.around import EngineAround
-from ie_serving.engines.base import CompiledModel, Engine, EngineOptions, takes_ahead
+from ie_serving.engines.base import CompiledModel, Engine, EngineOptions
 from ie_serving.engines.batching import Batching
 from ie_serving.engines.layers.batch_warmup import warm
 from ie_serving.engines.layers.gathering import BatchRules
@@ -145,7 +145,7 @@ class BatchingEngine(EngineAround):
                 continue
             rules = rules_of(batching, model.at_once(signature), most_rows(signature))
             _check_room(signature, rules.sizes)
-            if rules.lanes == 1 and takes_ahead(model, signature):
+            if rules.lanes == 1 and model.ahead(signature):
                 rules = replace(rules, ahead=True)
             warm(model, signature, rules.likely_sizes, rules.count_of_sizes)
             most = batching.most_request_rows

@@ -25,7 +25,7 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import Generic, TypeVar
 
-from ie_serving.core.values.errors import QueueFull
+from ie_serving.core.values.errors import QueueFull, advised
 from ie_serving.core.values.hints import Hint
 
 T = TypeVar("T")
@@ -202,9 +202,11 @@ class Gatherer(Generic[T]):
         # A request of more rows than may wait is taken where none waits, or it never could be.
         if waiting and waiting + rows > self.rules.most_waiting:
             raise QueueFull(
-                "The batch scheduling queue to which this task was submitted is full:"
-                f" {waiting} rows wait, {self.rules.most_waiting} may; ask again later",
-                Hint(", or raise {batching.max_enqueued_batches}"),
+                advised(
+                    "The batch scheduling queue to which this task was submitted is full",
+                    f": {waiting} rows wait, {self.rules.most_waiting} may; ask again later"
+                    f"{Hint(', or raise {batching.max_enqueued_batches}')}",
+                )
             )
         if is_cut:
             self.pieces += rows

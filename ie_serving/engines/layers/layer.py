@@ -8,12 +8,12 @@ from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, TypeVar
 
 from ie_serving.core.values.tensors import Array, Signature
-from ie_serving.engines.base import CompiledModel, Stream, leave_of, stream_of, takes_ahead
+from ie_serving.engines.base import CompiledModel, Stream
 
 T = TypeVar("T")
 
 
-class Layer:
+class Layer(CompiledModel):
     """Passes everything on to `inner`. See `engines.base.CompiledModel`.
 
     Args of the constructor:
@@ -46,23 +46,23 @@ class Layer:
         return self.inner.at_once(signature)
 
     def ahead(self, signature: Signature) -> bool:
-        """See `engines.base.takes_ahead`."""
-        return takes_ahead(self.inner, signature)
+        """See `engines.base`."""
+        return self.inner.ahead(signature)
 
     @property
     def update(self) -> "Callable[[Mapping[str, Any]], object] | None":
-        """The method that takes new `params`; None where they need a new load."""
-        return getattr(self.inner, "update", None)
+        """See `engines.base`."""
+        return self.inner.update
 
     @property
     def stream(self) -> Stream | None:
-        """See `engines.base.Stream`: the model's own stream, in the clients' form of tensors."""
-        return stream_of(self.inner)
+        """See `engines.base`: the model's own, in the clients' form of tensors."""
+        return self.inner.stream
 
     @property
     def leave(self) -> Callable[[], object] | None:
-        """See `engines.base.leave_of`."""
-        return leave_of(self.inner)
+        """See `engines.base`."""
+        return self.inner.leave
 
     def close(self) -> None:
         """See `engines.base`. The layer's own resources go first, then the inner model's."""

@@ -13,7 +13,7 @@ from typing import Protocol, TypeVar
 
 from ie_serving.core.runtime.eager import Direct
 from ie_serving.core.runtime.threads import let_go
-from ie_serving.core.values.errors import InvalidRequest, ServingError
+from ie_serving.core.values.errors import InvalidRequest, ServingError, advised
 from ie_serving.core.values.tensors import Array, Signature
 from ie_serving.engines.base import GATHERED, CompiledModel
 from ie_serving.engines.layers.gathering import Batch, BatchRules, Gatherer, WaitingRows
@@ -112,6 +112,11 @@ class Queue:
         record.watch(self)
 
     @property
+    def sizes(self) -> Sequence[int]:
+        """Sizes that batches are filled up to; empty if they are not."""
+        return self._rules.sizes
+
+    @property
     def waiting(self) -> int:
         """Rows that wait to be sent."""
         return self._gatherer.waiting
@@ -184,8 +189,10 @@ class Queue:
 
     def _too_large(self, rows: int) -> InvalidRequest:
         return InvalidRequest(
-            f"Task size {rows} is larger than maximum input batch size {self._most_rows}:"
-            " send fewer rows in one request"
+            advised(
+                f"Task size {rows} is larger than maximum input batch size {self._most_rows}",
+                ": send fewer rows in one request",
+            )
         )
 
     def _abandon(self, parts: Parts) -> None:

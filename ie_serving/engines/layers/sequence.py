@@ -12,8 +12,10 @@ import asyncio
 import enum
 from collections.abc import Mapping
 from contextlib import suppress
-from types import MappingProxyType, TracebackType
+from types import TracebackType
+from typing import Final
 
+from ie_serving.core.runtime.states import after
 from ie_serving.core.values.errors import QueueFull
 from ie_serving.core.values.tensors import Array
 
@@ -62,45 +64,41 @@ class SequenceEvent(enum.Enum):
     """No request came for too long."""
 
 
-TRANSITIONS: Mapping[SequenceStage, Mapping[SequenceEvent, SequenceStage]] = MappingProxyType(
-    {
-        SequenceStage.STARTING: {
-            SequenceEvent.STARTED: SequenceStage.OPEN,
-            SequenceEvent.START_FAILED: SequenceStage.GONE,
-            SequenceEvent.END: SequenceStage.BRIEF,
-        },
-        SequenceStage.BRIEF: {
-            SequenceEvent.STARTED: SequenceStage.ENDING,
-            SequenceEvent.START_FAILED: SequenceStage.GONE,
-            SequenceEvent.END_FAILED: SequenceStage.STARTING,
-        },
-        SequenceStage.OPEN: {
-            SequenceEvent.END: SequenceStage.ENDING,
-            SequenceEvent.IDLE: SequenceStage.GONE,
-        },
-        SequenceStage.ENDING: {
-            SequenceEvent.ENDED: SequenceStage.GONE,
-            SequenceEvent.END_FAILED: SequenceStage.OPEN,
-        },
-        # The END that waited for a START which failed.
-        SequenceStage.GONE: {SequenceEvent.END_FAILED: SequenceStage.GONE},
-    }
-)
+TRANSITIONS: Final[Mapping[SequenceStage, Mapping[SequenceEvent, SequenceStage]]] = {
+    SequenceStage.STARTING: {
+        SequenceEvent.STARTED: SequenceStage.OPEN,
+        SequenceEvent.START_FAILED: SequenceStage.GONE,
+        SequenceEvent.END: SequenceStage.BRIEF,
+    },
+    SequenceStage.BRIEF: {
+        SequenceEvent.STARTED: SequenceStage.ENDING,
+        SequenceEvent.START_FAILED: SequenceStage.GONE,
+        SequenceEvent.END_FAILED: SequenceStage.STARTING,
+    },
+    SequenceStage.OPEN: {
+        SequenceEvent.END: SequenceStage.ENDING,
+        SequenceEvent.IDLE: SequenceStage.GONE,
+    },
+    SequenceStage.ENDING: {
+        SequenceEvent.ENDED: SequenceStage.GONE,
+        SequenceEvent.END_FAILED: SequenceStage.OPEN,
+    },
+    # The END that waited for a START which failed.
+    SequenceStage.GONE: {SequenceEvent.END_FAILED: SequenceStage.GONE},
+}
 
 ADMITTING = frozenset({SequenceStage.STARTING, SequenceStage.OPEN})
 """Stages in which further requests are admitted."""
 
-ANSWERED: Mapping[Control, SequenceEvent] = MappingProxyType(
-    {Control.START: SequenceEvent.STARTED, Control.END: SequenceEvent.ENDED}
-)
-FAILED: Mapping[Control, SequenceEvent] = MappingProxyType(
-    {Control.START: SequenceEvent.START_FAILED, Control.END: SequenceEvent.END_FAILED}
-)
+ANSWERED: Final[Mapping[Control, SequenceEvent]] = {
+    Control.START: SequenceEvent.STARTED,
+    Control.END: SequenceEvent.ENDED,
+}
+FAILED: Final[Mapping[Control, SequenceEvent]] = {
+    Control.START: SequenceEvent.START_FAILED,
+    Control.END: SequenceEvent.END_FAILED,
+}
 """The event of a failed request, by its control; other controls move nothing."""
-
-
-class IllegalEvent(RuntimeError):
-    """The table has no such event in the present stage: a defect of the caller."""
 
 
 class Sequence:
@@ -129,12 +127,9 @@ class Sequence:
         """Move on, and return the new stage.
 
         Raises:
-            IllegalEvent: the table has no such move; nothing has changed.
+            IllegalMove: the table has no such move; nothing has changed.
         """
-        following = TRANSITIONS[self.stage].get(event)
-        if following is None:
-            raise IllegalEvent(f"sequence {self.number}: {event.value} while {self.stage.value}")
-        self.stage = following
+        self.stage = following = after(TRANSITIONS, self.stage, event, f"sequence {self.number}")
         # A request that still waits holds the sequence, and would hold the memory of its state.
         if following is SequenceStage.GONE:
             self.state = {}

@@ -15,7 +15,6 @@ from collections.abc import Callable, Collection, Coroutine, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, Final, TypeVar
 
 import numpy as np
@@ -41,9 +40,10 @@ CONTROL: Final = "sequence_control_input"
 
 _ID_SPEC: Final = TensorSpec(ID, DataType.UINT64, (1,), ID, apart=True)
 _CONTROL_SPEC: Final = TensorSpec(CONTROL, DataType.UINT32, (1,), CONTROL, apart=True)
-_DEFAULTS: Final[Mapping[str, Array]] = MappingProxyType(
-    {ID: np.zeros(1, np.uint64), CONTROL: np.zeros(1, np.uint32)}
-)
+_DEFAULTS: Final[Mapping[str, Array]] = {
+    ID: np.zeros(1, np.uint64),
+    CONTROL: np.zeros(1, np.uint32),
+}
 _CONTROLS: Final = frozenset(Control)
 
 

@@ -38,7 +38,7 @@ def load(file: Path, options: EngineOptions) -> CompiledPrograms:
     declared.check_known(options, (declared.ANSWERS,), "pmml")
     as_library = declared.as_library(options)
     with needed(LIBRARY, "pmml", file.name):
-        import pypmml  # noqa: F401  imported here, so that what it lacks is told
+        import pypmml  # noqa: F401  imported here, so that the error names what is missing
     java.check()
     with reading(LIBRARY, file.name):
         content = file.read_text("utf-8")

@@ -15,10 +15,10 @@ from collections.abc import Callable, Mapping, Sequence
 from contextvars import copy_context
 from dataclasses import dataclass, field
 from functools import partial
-from types import MappingProxyType
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from ie_serving.core.runtime.backoff import Backoff
+from ie_serving.core.runtime.states import after
 from ie_serving.core.values.errors import LoadFailed, NotAvailable
 from ie_serving.engines.process.child_process import WorkerProcess
 from ie_serving.engines.process.link import Fault, Link, Message, PeerGone, Segment
@@ -61,30 +61,28 @@ class ProcessEvent(enum.Enum):
     CLOSE = "close"
 
 
-TRANSITIONS: Mapping[ProcessStage, Mapping[ProcessEvent, ProcessStage]] = MappingProxyType(
-    {
-        ProcessStage.STARTING: {
-            ProcessEvent.READY: ProcessStage.SERVING,
-            ProcessEvent.DIED: ProcessStage.PAUSING,
-            ProcessEvent.CLOSE: ProcessStage.CLOSED,
-        },
-        ProcessStage.SERVING: {
-            ProcessEvent.DIED: ProcessStage.PAUSING,
-            ProcessEvent.CLOSE: ProcessStage.CLOSED,
-        },
-        ProcessStage.PAUSING: {
-            ProcessEvent.DUE: ProcessStage.STARTING,
-            ProcessEvent.CLOSE: ProcessStage.CLOSED,
-        },
-        # After a close, the end of the process, and of a load, still arrive.
-        ProcessStage.CLOSED: {
-            ProcessEvent.READY: ProcessStage.CLOSED,
-            ProcessEvent.DIED: ProcessStage.CLOSED,
-            ProcessEvent.DUE: ProcessStage.CLOSED,
-            ProcessEvent.CLOSE: ProcessStage.CLOSED,
-        },
-    }
-)
+TRANSITIONS: Final[Mapping[ProcessStage, Mapping[ProcessEvent, ProcessStage]]] = {
+    ProcessStage.STARTING: {
+        ProcessEvent.READY: ProcessStage.SERVING,
+        ProcessEvent.DIED: ProcessStage.PAUSING,
+        ProcessEvent.CLOSE: ProcessStage.CLOSED,
+    },
+    ProcessStage.SERVING: {
+        ProcessEvent.DIED: ProcessStage.PAUSING,
+        ProcessEvent.CLOSE: ProcessStage.CLOSED,
+    },
+    ProcessStage.PAUSING: {
+        ProcessEvent.DUE: ProcessStage.STARTING,
+        ProcessEvent.CLOSE: ProcessStage.CLOSED,
+    },
+    # After a close, the end of the process, and of a load, still arrive.
+    ProcessStage.CLOSED: {
+        ProcessEvent.READY: ProcessStage.CLOSED,
+        ProcessEvent.DIED: ProcessStage.CLOSED,
+        ProcessEvent.DUE: ProcessStage.CLOSED,
+        ProcessEvent.CLOSE: ProcessStage.CLOSED,
+    },
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -249,7 +247,7 @@ class Supervisor:
             )
 
     def _apply(self, event: ProcessEvent) -> None:
-        self._stage = TRANSITIONS[self._stage][event]
+        self._stage = after(TRANSITIONS, self._stage, event, self._task.what)
         self._changed.notify_all()
 
     # -- the supervising thread ----------------------------------------------------------------

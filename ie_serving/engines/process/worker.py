@@ -108,7 +108,7 @@ def _begin(link: Link, load: Callable[[Job], Loaded]) -> Loaded | None:
 
 
 def _limit_memory(size: int) -> None:
-    # Private memory, not the address space, of which TensorFlow reserves far more than it uses.
+    # Private memory, not the address space: TensorFlow reserves far more addresses than it uses.
     resource.setrlimit(resource.RLIMIT_DATA, (size, size))
 
 

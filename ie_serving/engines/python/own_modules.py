@@ -22,15 +22,15 @@ from importlib.machinery import (
 )
 from importlib.util import find_spec, module_from_spec, spec_from_file_location
 from pathlib import Path
-from types import MappingProxyType, ModuleType
-from typing import Any
+from types import ModuleType
+from typing import Any, Final
 
 from ie_serving.engines.python import converter
 from ie_serving.telemetry.log import logs
 
 _numbers = itertools.count(1)
 
-NO_SHIMS: Mapping[str, ModuleType] = MappingProxyType({})
+NO_SHIMS: Final[Mapping[str, ModuleType]] = {}
 
 
 class OwnModules:

@@ -18,7 +18,7 @@ from typing import Any, Protocol, TypeVar
 from ie_serving.core.runtime.spare_cpu import SPARE_CPU
 from ie_serving.core.values.errors import ServingError
 from ie_serving.core.values.tensors import Array, Signature
-from ie_serving.engines.base import EngineOptions
+from ie_serving.engines.base import CompiledModel, EngineOptions
 from ie_serving.engines.run.detour import Detour, NotFinite
 from ie_serving.engines.run.infer_request import Admission, InferRequest, Outputs
 from ie_serving.engines.run.lane import Lane
@@ -99,6 +99,7 @@ class Program:
         self._detour = detour
         self._freed = freed
         self._record = current()
+        self._record.pools.add(self._pool)
         self._ran = self._record.ran
         self.disturbed = False
 
@@ -275,7 +276,7 @@ class Fallback(Protocol):
         """
 
 
-class CompiledPrograms:
+class CompiledPrograms(CompiledModel):
     """The signatures of one version. See `engines.base.CompiledModel`.
 
     Freeing its memory at process exit would take 5 ms for each version, and is left out. Its child
@@ -287,8 +288,6 @@ class CompiledPrograms:
         listed: signatures that clients see, but that have no program.
         runs_on: the engine of a signature, by its name, where the signature does not name it.
     """
-
-    leave = None
 
     def __init__(
         self,
@@ -320,9 +319,13 @@ class CompiledPrograms:
         return program.at_once if isinstance(program, Program) else 1
 
     def ahead(self, signature: Signature) -> bool:
-        """See `engines.base.takes_ahead`."""
+        """See `engines.base`."""
         program = self._programs[signature.name]
         return isinstance(program, Program) and program.ahead
+
+    @property
+    def leave(self) -> None:
+        """See `engines.base`: only memory."""
 
     def close(self) -> None:
         """See `engines.base`."""

@@ -5,8 +5,7 @@ engine. OpenVINO computes other numeric constants (`rewrite.py`).
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from types import MappingProxyType
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -45,19 +44,17 @@ def _shape_from(values: Array) -> list[int]:
     return [int(size) for size in values.ravel()]
 
 
-COMPUTES: Mapping[str, Compute] = MappingProxyType(
-    {
-        "AsString": _as_string,
-        "Cast": _cast,
-        "ConcatV2": _concat,
-        "ExpandDims": lambda _, inputs: np.expand_dims(inputs[0], int(inputs[1])),
-        "Fill": lambda _, inputs: np.full(_shape_from(inputs[0]), inputs[1][()], inputs[1].dtype),
-        "Pack": _pack,
-        "Range": _range,
-        "Reshape": lambda _, inputs: inputs[0].reshape(_shape_from(inputs[1])),
-        "Tile": lambda _, inputs: np.tile(inputs[0], _shape_from(inputs[1])),
-    }
-)
+COMPUTES: Final[Mapping[str, Compute]] = {
+    "AsString": _as_string,
+    "Cast": _cast,
+    "ConcatV2": _concat,
+    "ExpandDims": lambda _, inputs: np.expand_dims(inputs[0], int(inputs[1])),
+    "Fill": lambda _, inputs: np.full(_shape_from(inputs[0]), inputs[1][()], inputs[1].dtype),
+    "Pack": _pack,
+    "Range": _range,
+    "Reshape": lambda _, inputs: inputs[0].reshape(_shape_from(inputs[1])),
+    "Tile": lambda _, inputs: np.tile(inputs[0], _shape_from(inputs[1])),
+}
 """Functions that give the first output of an operation; they get the node for its attributes."""
 
 

@@ -1,6 +1,6 @@
 """Reads `saved_model.pb`, or `saved_model.pbtxt`: its graph for serving and its signatures."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
@@ -58,17 +58,21 @@ class Declared:
     outputs: Mapping[str, TensorInfo]
 
 
-def read_graph(directory: Path) -> MetaGraph:
-    """Read the MetaGraphDef under the tag `serve`.
+def read_graph(directory: Path, tags: Collection[str] = (TAG,)) -> MetaGraph:
+    """Read the MetaGraphDef with these tags; one that has further tags where none has these alone.
 
     Raises:
-        LoadFailed: not a SavedModel, or no graph with that tag.
+        LoadFailed: not a SavedModel, or no graph with these tags.
     """
     model = _binary(directory / FILE) if (directory / FILE).is_file() else _text(directory)
-    for meta_graph in model.meta_graphs:
-        if TAG in meta_graph.meta_info_def.tags:
-            return meta_graph
-    raise LoadFailed(f"{FILE} has no graph tagged {TAG!r}; export the model for serving")
+    able = [each for each in model.meta_graphs if {*tags} <= {*each.meta_info_def.tags}]
+    if able:
+        return min(able, key=lambda each: len(each.meta_info_def.tags))
+    there = "; ".join(",".join(each.meta_info_def.tags) for each in model.meta_graphs)
+    raise LoadFailed(
+        f"{FILE} has no graph tagged {','.join(tags)!r}, it has {there!r}; export the model for"
+        " serving"
+    )
 
 
 def _binary(path: Path) -> Proto:

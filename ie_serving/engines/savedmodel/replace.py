@@ -19,6 +19,7 @@ operation of the composition keeps the node's name.
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
+from typing import Final
 
 import numpy as np
 
@@ -346,21 +347,19 @@ def _distances(body: Body, count: str) -> str:
     return body.add("Abs", [apart], "y", T=_INT32)
 
 
-REPLACED: Mapping[str, Callable[[Body, Proto], None]] = MappingProxyType(
-    {
-        "ApproximateEqual": _approximate_equal,
-        "Bincount": _bincount,
-        "DenseBincount": _dense_bincount,
-        "Div": _div,
-        "LRN": _local_response_normalization,
-        "NonMaxSuppression": _suppress,
-        "NonMaxSuppressionV2": _suppress,
-        "ScatterNd": _scatter_nd,
-        "SegmentMean": _segment_mean,
-        "SparseReshape": _sparse_reshape,
-        "SparseSegmentSum": _sparse_segment_sum,
-    }
-)
+REPLACED: Final[Mapping[str, Callable[[Body, Proto], None]]] = {
+    "ApproximateEqual": _approximate_equal,
+    "Bincount": _bincount,
+    "DenseBincount": _dense_bincount,
+    "Div": _div,
+    "LRN": _local_response_normalization,
+    "NonMaxSuppression": _suppress,
+    "NonMaxSuppressionV2": _suppress,
+    "ScatterNd": _scatter_nd,
+    "SegmentMean": _segment_mean,
+    "SparseReshape": _sparse_reshape,
+    "SparseSegmentSum": _sparse_segment_sum,
+}
 
 
 def has_replaced(graph_def: Proto) -> bool:

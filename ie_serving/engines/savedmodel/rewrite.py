@@ -278,6 +278,8 @@ def directory_for(directory: Path, meta_graph: Proto, prepared: Prepared) -> Ite
     same = prepared.graph_def is None and prepared.as_declared and not clash
     same = same and not has_replaced(meta_graph.graph_def)
     same = same and not has_others_than_first(meta_graph)
+    # OpenVINO takes the first graph that has the tag, whichever others that graph has.
+    same = same and list(meta_graph.meta_info_def.tags) == [TAG]
     if same and prepared.signature.name == SERVING_DEFAULT and (directory / FILE).is_file():
         yield directory
         return

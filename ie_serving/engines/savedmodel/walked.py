@@ -1,15 +1,14 @@
 """Reads a field, or the values, of many serialized Examples at once with numpy.
 
 These functions raise `Unclear` for bytes that they do not understand completely, and leave them to
-protobuf, which decides what is malformed.
+protobuf, which alone refuses malformed messages.
 
 Source: example.proto, feature.proto; the encoding specification of protocol buffers.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from types import MappingProxyType
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -22,9 +21,11 @@ LONGEST_VARINT = 10
 FIRST, SECOND = 0x0A, 0x12
 """Tags of fields 1 and 2, length-delimited."""
 
-TAG_OF: Mapping[DataType, int] = MappingProxyType(
-    {DataType.STRING: 0x0A, DataType.FP32: 0x12, DataType.INT64: 0x1A}
-)
+TAG_OF: Final[Mapping[DataType, int]] = {
+    DataType.STRING: 0x0A,
+    DataType.FP32: 0x12,
+    DataType.INT64: 0x1A,
+}
 """Tag of the list in a Feature that holds values of a dtype."""
 
 _FLOAT, _INTEGER = np.dtype("<f4"), np.dtype("<u8")

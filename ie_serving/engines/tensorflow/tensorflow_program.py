@@ -29,8 +29,6 @@ MOST_AT_ONCE = 8
 """Requests of one signature that TensorFlow runs at once, unless `nireq` is set; more wait. One
 request already uses all processors; several hide the time of the transfers."""
 
-TAG = "serve"
-
 # With this process's path, the child finds the installed package from any working directory, and
 # imports nothing from that directory.
 COMMAND = (
@@ -57,7 +55,7 @@ def serve(
     supervisor = Supervisor(
         Task(
             command=COMMAND,
-            job=_job(directory, signatures, options.of(TensorFlowOptions)),
+            job=_job(directory, signatures, options),
             name=str(directory),
             environ=QUIET,
         )
@@ -80,11 +78,12 @@ def serve(
     ]
 
 
-def _job(directory: Path, signatures: Sequence[Signature], own: TensorFlowOptions) -> str:
+def _job(directory: Path, signatures: Sequence[Signature], options: EngineOptions) -> str:
+    own = options.of(TensorFlowOptions)
     return json.dumps(
         {
             "directory": str(directory),
-            "tag": TAG,
+            "tags": options.saved_model_tags,
             "custom_op_paths": own.custom_op_paths,
             "memory_bytes": own.memory_bytes,
             "threads": thread_limit() or 0,  # 0: one for each core

@@ -55,7 +55,7 @@ def _session(job: Job) -> tuple[Any, Any]:
     config.gpu_options.allow_growth = True
     session = v1.Session(graph=tf.Graph(), config=config)
     with session.graph.as_default():
-        return session, v1.saved_model.load(session, [job["tag"]], job["directory"])
+        return session, v1.saved_model.load(session, job["tags"], job["directory"])
 
 
 def _callable(session: Any, signature: Mapping[str, Wanted]) -> tuple[Any, list[Any], list[Any]]:  # noqa: ANN401

@@ -3,8 +3,7 @@
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
-from types import MappingProxyType
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 import numpy as np
 
@@ -113,12 +112,10 @@ def _only(directory: Path, pattern: str) -> Path:
     return found[0]
 
 
-FRAMEWORKS: Mapping[str, Callable[[Path], Framework]] = MappingProxyType(
-    {
-        "tensorflow": TensorFlow,
-        "onnxruntime": partial(SecondEngine, ONNX),
-        "litert": partial(SecondEngine, TFLITE),
-        "torch": Torch,
-    }
-)
+FRAMEWORKS: Final[Mapping[str, Callable[[Path], Framework]]] = {
+    "tensorflow": TensorFlow,
+    "onnxruntime": partial(SecondEngine, ONNX),
+    "litert": partial(SecondEngine, TFLITE),
+    "torch": Torch,
+}
 """By name on the command line. A constructor raises ImportError if its library is missing."""

@@ -17,7 +17,7 @@ from ie_serving.engines.verification.comparison import Comparison
 from ie_serving.engines.verification.references import Reference
 from ie_serving.engines.verification.verdict import ComparisonTask, Findings, differences
 
-LOCATE_S = 5
+LOCATE_S = 10
 """Seconds after which the process that searches for the operation is ended; the verdict stays."""
 MOST_OPERATIONS = 1000
 """Most operations of a model that is searched: each output takes memory in both engines."""

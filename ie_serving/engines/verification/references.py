@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
-from types import MappingProxyType
-from typing import Protocol, cast
+from typing import Final, Protocol, cast
 
 from ie_serving.core.values.errors import ServingError
 from ie_serving.core.values.tensors import Array
@@ -71,24 +70,22 @@ class SecondEngine:
         return cast("Sequence[Reference]", import_module(f"{ROOM}.{self.place}").opened(file))
 
 
-BY_SUFFIX: Mapping[str, SecondEngine] = MappingProxyType(
-    {
-        ONNX: SecondEngine(
-            onnxruntime.LIBRARY,
-            "onnxruntime",
-            "onnxruntime",
-            onnxruntime.INSTALL,
-            serves=True,
-            place="onnx_reference",
-        ),
-        TFLITE: SecondEngine(
-            "LiteRT",
-            "ai_edge_litert",
-            "ai-edge-litert",
-            "pip install 'ie_serving[litert]'",
-            serves=False,
-            place="lite_reference",
-        ),
-    }
-)
+BY_SUFFIX: Final[Mapping[str, SecondEngine]] = {
+    ONNX: SecondEngine(
+        onnxruntime.LIBRARY,
+        "onnxruntime",
+        "onnxruntime",
+        onnxruntime.INSTALL,
+        serves=True,
+        place="onnx_reference",
+    ),
+    TFLITE: SecondEngine(
+        "LiteRT",
+        "ai_edge_litert",
+        "ai-edge-litert",
+        "pip install 'ie_serving[litert]'",
+        serves=False,
+        place="lite_reference",
+    ),
+}
 """By the suffix of the file. Models of other formats have no second engine."""

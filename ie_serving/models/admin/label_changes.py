@@ -7,7 +7,7 @@ allows more. A label stays until the configuration changes it: the last change w
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from ie_serving.core.values.errors import InvalidRequest, NotFound, UnknownLabel
+from ie_serving.core.values.errors import InvalidRequest, NotFound, UnknownLabel, advised
 from ie_serving.core.values.nearest import nearest
 from ie_serving.models.configuration import ModelConfig
 from ie_serving.models.manager import Edit, ModelManager
@@ -94,7 +94,9 @@ def _edit(
 ) -> Callable[[Sequence[ModelConfig]], Sequence[ModelConfig]]:
     def edit(configs: Sequence[ModelConfig]) -> Sequence[ModelConfig]:
         if all(config.name != name for config in configs):  # removed while this waited its turn
-            raise NotFound(f"Could not find any versions of model {name}: it has been removed")
+            raise NotFound(
+                advised(f"Could not find any versions of model {name}", ": it has been removed")
+            )
         return [_relabelled(each, changes) if each.name == name else each for each in configs]
 
     return edit
@@ -105,8 +107,10 @@ def _relabelled(config: ModelConfig, changes: Mapping[str, int | None]) -> Model
     for label, version in changes.items():
         if version is None and label not in before:
             raise UnknownLabel(
-                f"Unrecognized servable version label: {label}: model {config.name} has no such"
-                f" label to remove{nearest(label, before)}"
+                advised(
+                    f"Unrecognized servable version label: {label}",
+                    f": model {config.name} has no such label to remove{nearest(label, before)}",
+                )
             )
     after = {**before, **changes}
     labels = {label: version for label, version in after.items() if version is not None}

@@ -26,7 +26,7 @@ class ReloadRequests:
     """Lives on one event loop.
 
     Args of the constructor:
-        models: what is served.
+        models: the served ones.
         poll: lists one model's repository once, limited in rate (`poll_requests`).
         apply_file: see `ApplyFile`; raises OSError where the file cannot be read.
     """

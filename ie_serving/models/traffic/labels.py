@@ -5,7 +5,7 @@ Source: the label rules of ServerCore in TensorFlow Serving.
 
 from collections.abc import Collection, Mapping
 
-from ie_serving.core.values.errors import PreconditionFailed, UnknownLabel
+from ie_serving.core.values.errors import PreconditionFailed, UnknownLabel, advised
 
 
 def version_of(labels: Mapping[str, int], label: str) -> int:
@@ -18,7 +18,10 @@ def version_of(labels: Mapping[str, int], label: str) -> int:
     if version is None:
         known = ", ".join(sorted(labels)) or "none"
         raise UnknownLabel(
-            f"Unrecognized servable version label: {label}; assigned labels of this model: {known}"
+            advised(
+                f"Unrecognized servable version label: {label}",
+                f"; assigned labels of this model: {known}",
+            )
         )
     return version
 
@@ -75,7 +78,10 @@ def check_labels(
         if version in available or unchanged or (new and unavailable_allowed):
             continue
         raise PreconditionFailed(
-            f"Request to assign label to version {version} of model {model}, which is not currently"
-            f' available for inference: label "{label}" can be assigned once GetModelStatus shows'
-            " the version as AVAILABLE"
+            advised(
+                f"Request to assign label to version {version} of model {model}, which is not"
+                " currently available for inference",
+                f': label "{label}" can be assigned once GetModelStatus shows the version as'
+                " AVAILABLE",
+            )
         )

@@ -47,7 +47,7 @@ class LoadRules:
     Attributes:
         model: model name, for log lines.
         base_path: where it lies, for the same: a model that is moved has two streams for a while.
-        on_load: told of each load that ends, whether it succeeded.
+        on_load: told of each load that ends: the version, and whether it succeeded.
         load_timeout_s: how long a load may take, waiting for its turn included; 0: for ever.
         on_overdue: told when that time is over.
         backoff: waits between a failed load and the next try.
@@ -60,7 +60,7 @@ class LoadRules:
 
     model: str
     base_path: str
-    on_load: Callable[[bool], None]
+    on_load: Callable[[int, bool], None]
     backoff: Backoff
     store_backoff: Backoff
     drain_timeout_s: float
@@ -267,7 +267,7 @@ class VersionControl:
             self._fail(str(error), self._rules.backoff)
         else:
             self._served = candidate.fingerprint
-            self._rules.on_load(True)
+            self._rules.on_load(self._life.version, True)
             self._move(Event.READY)
 
     def _note_change(self) -> None:
@@ -284,7 +284,7 @@ class VersionControl:
         ):  # abandoned: no caller waits for it, and it is not retried
             return
         rules = self._rules
-        rules.on_load(False)
+        rules.on_load(self._life.version, False)
         # Content that arrived during the try of the old content is tried without back-off.
         backoff_s = backoff.delay_s(self._attempts, rules.chance())
         wait_s = 0.0 if self._is_untried else backoff_s

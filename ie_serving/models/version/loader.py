@@ -15,12 +15,12 @@ from functools import partial
 from pathlib import Path
 from threading import Event as Flag
 from threading import Lock
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from ie_serving.core.runtime.heaps import HEAPS, resident_bytes
 from ie_serving.core.runtime.spare_cpu import SPARE_CPU
 from ie_serving.core.values.errors import EntryChanged, LoadFailed, NotAvailable, StorageError
-from ie_serving.engines.base import Engine, EngineOptions, leave_of
+from ie_serving.engines.base import Engine, EngineOptions
 from ie_serving.models.repository.signature_file import with_signature_file
 from ie_serving.models.repository.source import Candidate
 from ie_serving.models.version.footprint import FREES, LOADS
@@ -83,14 +83,14 @@ class LoadedVersion:
     @property
     def is_memory(self) -> bool:
         """Whether there is nothing to close but files."""
-        return leave_of(self.servable.compiled) is None
+        return self.servable.compiled.leave is None
 
     def leave(self) -> None:
         """Give back all but memory, which goes with the process. Blocking.
 
         Where `free` is closing code in another thread, this waits for it.
         """
-        leave = leave_of(self.servable.compiled)
+        leave = self.servable.compiled.leave
         if leave is None and self._ending.locked():  # memory that is being freed may take seconds
             return
         with self._ending, self._files:
@@ -174,9 +174,9 @@ class Loader:
             False where a version has no `update`, or its `update` raises or takes too long: that
             version needs a new load.
         """
-        takers: list[Any] = [getattr(each.compiled, "update", None) for each in servables]
+        takers = [each.compiled.update for each in servables]
         try:
-            for update in takers if all(takers) else ():
+            for update in filter(None, takers if all(takers) else ()):
                 taken = asyncio.to_thread(_foreseen, partial(update, options.params))
                 await asyncio.wait_for(taken, LONGEST_UPDATE_S)
         except Exception as error:  # of users' code

@@ -15,8 +15,9 @@ TensorFlow Serving shows END there; the clients of `ie_serving` 2020 wait for LO
 
 import enum
 from collections.abc import Mapping
-from types import MappingProxyType
+from typing import Final
 
+from ie_serving.core.runtime.states import after
 from ie_serving.core.values.versions import State
 
 
@@ -64,66 +65,62 @@ class Event(enum.Enum):
     DROP = "drop"
     """It is no longer wanted."""
     FREED = "freed"
-    """Nothing of it is left in memory, or what is left belongs to requests that still run."""
+    """Nothing of it is left in memory, or only memory of requests that still run."""
 
 
-TRANSITIONS: Mapping[VersionStage, Mapping[Event, VersionStage]] = MappingProxyType(
-    {
-        VersionStage.QUEUED: {Event.LOAD: VersionStage.FETCHING, Event.DROP: VersionStage.FREED},
-        VersionStage.FETCHING: {
-            Event.FETCHED: VersionStage.COMPILING,
-            Event.FAIL: VersionStage.FAILED,
-            Event.EXPIRE: VersionStage.OVERDUE,
-            Event.DROP: VersionStage.ABANDONED,
-        },
-        VersionStage.COMPILING: {
-            Event.COMPILED: VersionStage.WARMING,
-            Event.FAIL: VersionStage.FAILED,
-            Event.EXPIRE: VersionStage.OVERDUE,
-            Event.DROP: VersionStage.ABANDONED,
-        },
-        VersionStage.WARMING: {
-            Event.READY: VersionStage.SERVING,
-            Event.FAIL: VersionStage.FAILED,
-            Event.EXPIRE: VersionStage.OVERDUE,
-            Event.DROP: VersionStage.ABANDONED,
-        },
-        VersionStage.FAILED: {Event.LOAD: VersionStage.FETCHING, Event.DROP: VersionStage.FREED},
-        # No FAIL: whatever fails while it serves is the fault of one request.
-        VersionStage.OVERDUE: {
-            Event.FETCHED: VersionStage.OVERDUE,
-            Event.COMPILED: VersionStage.OVERDUE,
-            Event.READY: VersionStage.SERVING,
-            Event.FAIL: VersionStage.FAILED,
-            Event.DROP: VersionStage.ABANDONED,
-        },
-        VersionStage.SERVING: {Event.DROP: VersionStage.DRAINING},
-        # The reports of a load that cannot be interrupted. No DROP: it was dropped already.
-        VersionStage.ABANDONED: {
-            Event.FETCHED: VersionStage.ABANDONED,
-            Event.COMPILED: VersionStage.ABANDONED,
-            Event.READY: VersionStage.DRAINING,  # it is in memory after all, and has to be freed
-            Event.FAIL: VersionStage.FREED,
-        },
-        VersionStage.DRAINING: {Event.FREED: VersionStage.FREED},
-        VersionStage.FREED: {},
-    }
-)
+TRANSITIONS: Final[Mapping[VersionStage, Mapping[Event, VersionStage]]] = {
+    VersionStage.QUEUED: {Event.LOAD: VersionStage.FETCHING, Event.DROP: VersionStage.FREED},
+    VersionStage.FETCHING: {
+        Event.FETCHED: VersionStage.COMPILING,
+        Event.FAIL: VersionStage.FAILED,
+        Event.EXPIRE: VersionStage.OVERDUE,
+        Event.DROP: VersionStage.ABANDONED,
+    },
+    VersionStage.COMPILING: {
+        Event.COMPILED: VersionStage.WARMING,
+        Event.FAIL: VersionStage.FAILED,
+        Event.EXPIRE: VersionStage.OVERDUE,
+        Event.DROP: VersionStage.ABANDONED,
+    },
+    VersionStage.WARMING: {
+        Event.READY: VersionStage.SERVING,
+        Event.FAIL: VersionStage.FAILED,
+        Event.EXPIRE: VersionStage.OVERDUE,
+        Event.DROP: VersionStage.ABANDONED,
+    },
+    VersionStage.FAILED: {Event.LOAD: VersionStage.FETCHING, Event.DROP: VersionStage.FREED},
+    # No FAIL: whatever fails while it serves is the fault of one request.
+    VersionStage.OVERDUE: {
+        Event.FETCHED: VersionStage.OVERDUE,
+        Event.COMPILED: VersionStage.OVERDUE,
+        Event.READY: VersionStage.SERVING,
+        Event.FAIL: VersionStage.FAILED,
+        Event.DROP: VersionStage.ABANDONED,
+    },
+    VersionStage.SERVING: {Event.DROP: VersionStage.DRAINING},
+    # The reports of a load that cannot be interrupted. No DROP: it was dropped already.
+    VersionStage.ABANDONED: {
+        Event.FETCHED: VersionStage.ABANDONED,
+        Event.COMPILED: VersionStage.ABANDONED,
+        Event.READY: VersionStage.DRAINING,  # it is in memory after all, and has to be freed
+        Event.FAIL: VersionStage.FREED,
+    },
+    VersionStage.DRAINING: {Event.FREED: VersionStage.FREED},
+    VersionStage.FREED: {},
+}
 
-STATE_OF: Mapping[VersionStage, State] = MappingProxyType(
-    {
-        VersionStage.QUEUED: State.START,
-        VersionStage.FETCHING: State.LOADING,
-        VersionStage.COMPILING: State.LOADING,
-        VersionStage.WARMING: State.LOADING,
-        VersionStage.FAILED: State.LOADING,
-        VersionStage.OVERDUE: State.LOADING,
-        VersionStage.SERVING: State.AVAILABLE,
-        VersionStage.ABANDONED: State.UNLOADING,
-        VersionStage.DRAINING: State.UNLOADING,
-        VersionStage.FREED: State.END,
-    }
-)
+STATE_OF: Final[Mapping[VersionStage, State]] = {
+    VersionStage.QUEUED: State.START,
+    VersionStage.FETCHING: State.LOADING,
+    VersionStage.COMPILING: State.LOADING,
+    VersionStage.WARMING: State.LOADING,
+    VersionStage.FAILED: State.LOADING,
+    VersionStage.OVERDUE: State.LOADING,
+    VersionStage.SERVING: State.AVAILABLE,
+    VersionStage.ABANDONED: State.UNLOADING,
+    VersionStage.DRAINING: State.UNLOADING,
+    VersionStage.FREED: State.END,
+}
 
 AWAITING_LOAD = frozenset({VersionStage.QUEUED, VersionStage.FAILED})
 """Stages in which a load may begin."""
@@ -136,10 +133,6 @@ NOT_LOADED = frozenset({VersionStage.FAILED, VersionStage.OVERDUE})
 
 SETTLED = frozenset({VersionStage.SERVING, VersionStage.FREED, *NOT_LOADED})
 """Stages not worth waiting for: no work is under way, or it takes too long."""
-
-
-class IllegalEvent(RuntimeError):
-    """The table has no such event in the present stage: a defect of the caller."""
 
 
 class VersionLife:
@@ -171,12 +164,9 @@ class VersionLife:
             error: the cause, with FAIL and EXPIRE.
 
         Raises:
-            IllegalEvent: the table has no such move; nothing has changed.
+            IllegalMove: the table has no such move; nothing has changed.
         """
-        following = TRANSITIONS[self.stage].get(event)
-        if following is None:
-            raise IllegalEvent(f"version {self.version}: {event.value} while {self.stage.value}")
-        self.stage = following
+        self.stage = following = after(TRANSITIONS, self.stage, event, f"version {self.version}")
         if following in NOT_LOADED:
             self.error = error or self.error  # a step of a load that is overdue has none
         elif self.state is not State.LOADING:

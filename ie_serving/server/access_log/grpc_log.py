@@ -387,9 +387,9 @@ class ToldCall(_Told, UnaryCall):
             size = self._size
             self._end(_OK if size else Code.CANCELLED.name, max(0, size - PREFIX.size))
 
-    def fail(self, code: Code, text: str) -> None:
+    def fail(self, code: Code, text: str, whole: str = "") -> None:
         """See `Call`."""
-        super().fail(code, text)  # sets the entry's id to the one that the client is sent
+        super().fail(code, text, whole)  # sets the entry's id to the one that the client is sent
         self._end(code.name)
 
     def _interrupted(self, error: asyncio.CancelledError) -> None:

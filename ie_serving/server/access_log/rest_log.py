@@ -159,7 +159,7 @@ class _ToldProtocol(Protocol):
         entry.code, entry.sent = code, len(body)
         if entry.id or self._timing or code >= WRONG:
             said = said._replace(lines=self._last_lines(entry))
-        written = self._reply(said, last)
+        written = super().send(said, last=last)
         self._end(entry)
         return written
 

@@ -35,7 +35,7 @@ from ie_serving.config.settings import Settings
 from ie_serving.core.values.errors import ServingError
 from ie_serving.core.values.hints import Hint
 from ie_serving.server.process.gunicorn_server import Build, Server
-from ie_serving.server.process.ports import REST, answering, bind
+from ie_serving.server.process.ports import REST, answering, bind, files_of, remove
 from ie_serving.server.process.take_over import LOOK_S, Succession, inherited, of_successor
 from ie_serving.server.process.worker import AppWorker
 from ie_serving.telemetry.log.logs import Event
@@ -133,6 +133,7 @@ class _Arbiter(Arbiter):  # type: ignore[misc]
         self.cause = ""
         self.LISTENERS = [bound for sockets in server.ports.values() for bound in sockets]
         self.server = server
+        self._files = files_of(self.LISTENERS)
         self._stopping = False
         self._young_deaths = 0
         self._spawn_at = self._looked_at = time.monotonic()
@@ -169,11 +170,14 @@ class _Arbiter(Arbiter):  # type: ignore[misc]
         self._succession.stop()
         # Checked again: another stop signal may precede the notice that the successor is ready.
         if successor := self._succession.ready_pid():
-            self.reexec_pid = successor  # gunicorn then keeps the paths of UNIX sockets
             # systemd tracks the main process of the service by its pid.
             sd_notify(f"MAINPID={successor}", self.log)
-        if self.server.predecessor and not self.server.was_ready.get():
-            self.reexec_pid = os.getppid()  # the predecessor still uses the paths of UNIX sockets
+        for bound in self.LISTENERS:
+            bound.close()
+        self.LISTENERS = []  # gunicorn would remove a UNIX socket that has replaced this server's
+        used_by_predecessor = self.server.predecessor and not self.server.was_ready.get()
+        if not (successor or used_by_predecessor):
+            remove(self._files)
         super().stop(graceful)
 
     def wait_for_signals(self, timeout: float = 1.0) -> Any:  # noqa: ANN401 (gunicorn's)

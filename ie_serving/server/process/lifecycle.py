@@ -24,6 +24,7 @@ from ie_serving.server.process.ports import (
     answering,
     path_of,
     port_of,
+    take_paths,
 )
 from ie_serving.telemetry.log.logs import Event
 
@@ -175,12 +176,16 @@ async def _open(
     # Both run at once: imports hold the interpreter, compiling models does not.
     work = asyncio.to_thread(_prepared, application.listeners(), ports)
     preparing = asyncio.ensure_future(work)
-    if not await _done_before(stop, application.start()):
-        return {}
-    # On the loop, unlike their preparation: a listener belongs to the loop.
-    listeners = {name: make() for name, make in (await preparing).items()}
+    try:
+        if not await _done_before(stop, application.start()):
+            return {}
+        # On the loop, unlike their preparation: a listener belongs to the loop.
+        listeners = {name: make() for name, make in (await preparing).items()}
+    finally:
+        preparing.cancel()  # unless it is done
     for name, listener in listeners.items():
         await _listen(name, listener, ports[name])
+        take_paths(ports[name])
     await application.set_ready(True)
     _announce(application, ports)
     if settings.announce_as_tfs:

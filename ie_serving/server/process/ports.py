@@ -9,19 +9,26 @@ On Linux a bound socket with SO_REUSEADDR that does not listen does not exclude 
 but without that option the remains of closed connections (TIME_WAIT) block the port. So the option
 is set for `bind()`, cleared after it, and set again just before `listen()`
 (`transport/listener.py`).
+
+A UNIX socket that replaces a running server's is bound beside it, as PATH~, and gets the path by
+`take_paths` when it is listened on: clients reach the other server until then.
 """
 
 import errno
+import logging
 import os
 import socket
 import stat
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from typing import TypeAlias
 
 from ie_serving.config.settings import ServerSettings
 from ie_serving.core.values.errors import ServingError
+from ie_serving.telemetry.log.logs import Event
+
+log = logging.getLogger(__name__)
 
 _NOT_HERE = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
 
@@ -38,6 +45,8 @@ REST, GRPC = "REST", "gRPC"
 BOTH = "both"
 """Name of the port that serves both."""
 
+_NEW = "~"
+"""Ends the name of a socket that is about to take another server's."""
 
 _Place: TypeAlias = tuple[socket.AddressFamily, tuple[object, ...]]
 """Address family and address that a socket is bound to."""
@@ -55,6 +64,7 @@ class _Wanted:
         number: port number; 0: off.
         path: of a UNIX socket; empty: off.
         reserved: only reserve the address, since a library may bind it again in each worker.
+        takes_path: the UNIX socket replaces that of a running server.
     """
 
     name: str
@@ -62,6 +72,7 @@ class _Wanted:
     number: int
     path: str
     reserved: bool
+    takes_path: bool = False
 
 
 def bind(server: ServerSettings, inherited: Sequence[socket.socket] = ()) -> Ports:
@@ -82,9 +93,16 @@ def bind(server: ServerSettings, inherited: Sequence[socket.socket] = ()) -> Por
     wanted = (
         _Wanted(BOTH, grpc_host, shared, "", reserved=False),
         _Wanted(REST, rest_host, rest_port, server.rest_socket_path, reserved=False),
-        _Wanted(GRPC, grpc_host, grpc_port, server.grpc_socket_path, reserved=True),
+        _Wanted(
+            GRPC,
+            grpc_host,
+            grpc_port,
+            server.grpc_socket_path,
+            reserved=True,
+            takes_path=server.takes_grpc_socket,
+        ),
     )
-    left = {_key(each.family, each.getsockname()): each for each in inherited}
+    left = {_key(each.family, path_of([each]) or each.getsockname()): each for each in inherited}
     # If one port fails, all are closed: nothing of a failed start stays bound.
     with ExitStack() as bound:
         ports = {
@@ -109,8 +127,33 @@ def port_of(sockets: Sequence[socket.socket]) -> int | None:
 
 def path_of(sockets: Sequence[socket.socket]) -> str | None:
     """Return the path of the UNIX socket among `sockets`."""
-    paths = [each.getsockname() for each in sockets if each.family == socket.AF_UNIX]
-    return str(paths[0]) if paths else None
+    return next((path for _, path in _names(sockets)), None)
+
+
+def take_paths(sockets: Iterable[socket.socket]) -> None:
+    """Give UNIX sockets that are listened on the path of the server that they replace."""
+    for name, path in _names(sockets):
+        if name != path:
+            with suppress(FileNotFoundError):  # it has it already; another worker was first
+                os.rename(name, path)
+
+
+def files_of(sockets: Iterable[socket.socket]) -> Mapping[str, int]:
+    """Return the inode of the file of each UNIX socket, by its present name and by its path."""
+    files: dict[str, int] = {}
+    for name, path in _names(sockets):
+        with suppress(FileNotFoundError):
+            inode = os.stat(name if os.path.exists(name) else path).st_ino
+            files |= {name: inode, path: inode}
+    return files
+
+
+def remove(files: Mapping[str, int]) -> None:
+    """Remove files of UNIX sockets, but not those of a server that has replaced this one."""
+    for name, inode in files.items():
+        with suppress(FileNotFoundError):
+            if os.stat(name).st_ino == inode:
+                os.unlink(name)
 
 
 def _bound(stack: ExitStack, wanted: _Wanted, left: _Inherited) -> tuple[socket.socket, ...]:
@@ -161,6 +204,9 @@ def _bind_path(stack: ExitStack, wanted: _Wanted, left: _Inherited) -> tuple[soc
         return (inherited,)
     bound = stack.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
     try:
+        if wanted.takes_path and _is_socket(path) and not _is_left_behind(path):
+            log.warning(Event("gRPC socket is taken from a running server", path=path))
+            path += _NEW
         _take_path(bound, path)
     except OSError as error:
         raise PortError(
@@ -176,6 +222,13 @@ def _key(family: int, address: object) -> tuple[int, object]:
     return (family, tuple(address[:2]) if isinstance(address, tuple) else address)
 
 
+def _names(sockets: Iterable[socket.socket]) -> Iterator[tuple[str, str]]:
+    """Give the name that each UNIX socket was bound to, and the path that it has or will have."""
+    for bound in sockets:
+        if bound.family == socket.AF_UNIX:
+            yield bound.getsockname(), bound.getsockname().removesuffix(_NEW)
+
+
 def _take_path(bound: socket.socket, path: str) -> None:
     if _is_left_behind(path):
         os.unlink(path)
@@ -184,10 +237,14 @@ def _take_path(bound: socket.socket, path: str) -> None:
 
 def _is_left_behind(path: str) -> bool:
     """Return whether `path` is a UNIX socket on which no process listens."""
-    if not os.path.exists(path) or not stat.S_ISSOCK(os.stat(path).st_mode):
+    if not _is_socket(path):
         return False
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
         return probe.connect_ex(path) == errno.ECONNREFUSED
+
+
+def _is_socket(path: str) -> bool:
+    return os.path.exists(path) and stat.S_ISSOCK(os.stat(path).st_mode)
 
 
 def _addresses(host: str, port: int) -> Iterator[_Place]:

@@ -4,6 +4,7 @@ Each backend adds the calls of its client library, and sorts that library's exce
 """
 
 import math
+import os
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
@@ -48,7 +49,9 @@ _CURED_BY_READING_AGAIN = (Trouble.NO_CREDENTIALS, Trouble.CREDENTIALS, Trouble.
 
 
 class Kept(Generic[Client]):
-    """One client, made on first use, and replaced after its credentials were refused.
+    """One client of a process, made on first use, and replaced after its credentials were refused.
+
+    Processes that were forked share no connection: each makes its own client.
 
     Args of the constructor:
         make: makes the client.
@@ -68,14 +71,15 @@ class Kept(Generic[Client]):
         self._dropped_at = -math.inf
         self._lock = Lock()
         self._client: Client | None = None
+        self._process = 0
 
     def get(self) -> Client:
         """Give the client; raises whatever making it raises."""
         # The lock is held while the client is made: finding credentials queries the cloud's
         # servers, and eight threads of a download would query them all at once.
         with self._lock:
-            if self._client is None:
-                self._client = self._make()
+            if self._client is None or self._process != os.getpid():
+                self._client, self._process = self._make(), os.getpid()
             return self._client
 
     def drop(self, client: Client) -> None:

@@ -1,10 +1,7 @@
 """Opens the storage that reads a base path or URL."""
 
-import re
-from collections.abc import Callable, Iterable, Mapping
-from pathlib import Path
+from collections.abc import Iterable
 from threading import Event
-from typing import NamedTuple
 
 from ie_serving.core.values.errors import ConfigError
 from ie_serving.storage.backends.local import LocalStorage
@@ -13,10 +10,8 @@ from ie_serving.storage.base import Storage
 from ie_serving.storage.mirror.download import Transfer
 from ie_serving.storage.mirror.mirror import Mirror
 from ie_serving.storage.options import StorageOptions
-from ie_serving.storage.remote import Location, Remote, shown
 from ie_serving.storage.siblings import Neighbours, Sibling
-
-_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://(.*)", re.DOTALL)
+from ie_serving.storage.stores import BY_SCHEME, SCHEME, place_of
 
 
 def check_urls(urls: Iterable[str], options: StorageOptions) -> None:
@@ -30,7 +25,7 @@ def check_urls(urls: Iterable[str], options: StorageOptions) -> None:
     faults: dict[str, None] = {}
     for url in urls:
         try:
-            _place(url, options)
+            place_of(url, options)
         except ConfigError as error:
             faults |= dict.fromkeys(error.faults)
     if faults:
@@ -39,11 +34,12 @@ def check_urls(urls: Iterable[str], options: StorageOptions) -> None:
 
 def sibling_of(url: str, neighbours: Neighbours) -> Sibling | None:
     """Enter a base path among those that lie beside it; None for one that is listed alone."""
-    match = _SCHEME.fullmatch(url)
-    if match is None or match[1].lower() not in _STORES:
+    match = SCHEME.fullmatch(url)
+    kind = BY_SCHEME.get(match[1].lower()) if match else None
+    if match is None or kind is None:
         return None
     try:
-        return neighbours.of(Location.parse(url, match[2]))
+        return neighbours.of(kind.location(url, match[2]))
     except ConfigError:  # reported when the storage is opened
         return None
 
@@ -65,95 +61,22 @@ def open_storage(
     Raises:
         ConfigError: the scheme is unknown, or the URL or a setting is incomplete.
     """
-    place = _place(url, options)
+    place = place_of(url, options)
     if isinstance(place, str):
         return SingleFile(place) if is_model_file(place) else LocalStorage(place)
-    scheme, location = place
-    open_at = _STORES[scheme].open
+    store, location = place
     above = location.above()
     return Mirror(
-        open_at(location, options),
+        store.open(location),
         options.cache_dir,
         options.cache_size_bytes,
         stopping=stopping,
         transfer=Transfer(least_bytes_per_s=options.min_download_bytes_per_s),
-        beside=(sibling, open_at(above, options)) if sibling and above else None,
+        beside=(sibling, store.open(above)) if sibling and above else None,
     )
 
 
 def store_of(url: str) -> str:
     """Name the store that a URL is about by its scheme; `file` for local paths."""
-    match = _SCHEME.fullmatch(url)
+    match = SCHEME.fullmatch(url)
     return match[1].lower() if match else "file"
-
-
-def _place(url: str, options: StorageOptions) -> str | tuple[str, Location]:
-    """Give a local path, or scheme and location of a remote prefix. Raises: as `open_storage`."""
-    # No library for URLs: `?`, `#` and `%` are part of the names of objects.
-    match = _SCHEME.fullmatch(url)
-    if match is None:
-        return url
-    scheme, rest = match[1].lower(), match[2]
-    if scheme == "file":
-        if not rest.startswith("/"):
-            raise ConfigError([f"{url}: expected an absolute path: file:///models/resnet"])
-        return rest
-    store = _STORES.get(scheme)
-    if store is None:
-        known = ", ".join(f"{name}://" for name in ("file", *_STORES))
-        raise ConfigError([f"{shown(url)}: unknown scheme: use a path or one of {known}"])
-    location = Location.parse(url, rest)
-    for variable, (value, meaning) in store.needs(options).items():
-        if not value:
-            raise ConfigError([f"{url}: set {variable} to {meaning}"])
-    for variable, path in store.files(options).items():
-        if path and not Path(path).exists():  # the clients do not say which variable names it
-            raise ConfigError([f"{variable}: {path}: no such file"])
-    return scheme, location
-
-
-# Each backend is imported when a URL names its scheme: a client's import takes about 0.2 s and
-# memory, which a server of local models should not pay.
-
-
-def _s3(location: Location, options: StorageOptions) -> Remote:
-    from ie_serving.storage.backends.s3 import S3Remote
-
-    return S3Remote(location, options.s3)
-
-
-def _gcs(location: Location, options: StorageOptions) -> Remote:
-    from ie_serving.storage.backends.gcs import GcsRemote
-
-    return GcsRemote(location, options.gcs)
-
-
-def _minio(location: Location, options: StorageOptions) -> Remote:
-    from ie_serving.storage.backends.minio import MinioRemote
-
-    return MinioRemote(location, options.minio)
-
-
-class _Store(NamedTuple):
-    """How the stores of one URL scheme are opened and configured.
-
-    Attributes:
-        open: makes the storage.
-        files: the files that a setting may name, by its variable; empty where none is named.
-        needs: the values required to find the store, by the variable: value and meaning.
-    """
-
-    open: Callable[[Location, StorageOptions], Remote]
-    files: Callable[[StorageOptions], Mapping[str, str]]
-    needs: Callable[[StorageOptions], Mapping[str, tuple[str, str]]] = lambda _: {}
-
-
-_STORES: Mapping[str, _Store] = {
-    "s3": _Store(_s3, lambda options: {"AWS_CA_BUNDLE": options.s3.ca_bundle}),
-    "gs": _Store(_gcs, lambda options: {"GOOGLE_APPLICATION_CREDENTIALS": options.gcs.credentials}),
-    "minio": _Store(
-        _minio,
-        lambda options: {"MINIO_CA_BUNDLE": options.minio.ca_bundle},
-        lambda options: {"MINIO_ENDPOINT": (options.minio.endpoint, "the store's host:port")},
-    ),
-}

@@ -6,16 +6,11 @@ Source: Cloud Storage JSON API v1 (objects.list, objects.get, "HTTP status and e
 import base64
 import logging
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from functools import cache
 from typing import Any, TypeAlias
 
-import google.auth
-from google.api_core.exceptions import GoogleAPICallError
-from google.auth.credentials import AnonymousCredentials
-from google.auth.exceptions import DefaultCredentialsError, InvalidOperation, RefreshError
-from google.cloud import storage
-from google.resumable_media import DataCorruption
-
+from ie_serving.core.settings.kinds import BOOLEAN
 from ie_serving.core.values.hints import Hint
 from ie_serving.storage.backends.bucket import (
     CONNECT_TIMEOUT_S,
@@ -25,13 +20,68 @@ from ie_serving.storage.backends.bucket import (
 )
 from ie_serving.storage.base import Entry
 from ie_serving.storage.checksums import Checksum
-from ie_serving.storage.options import GcsOptions
+from ie_serving.storage.options import (
+    ANY_FILE,
+    ENDPOINT,
+    StoreOptions,
+    is_https,
+    with_scheme,
+)
 from ie_serving.storage.plain_http import proxy_of, warn_of_plain_http
-from ie_serving.storage.remote import Location, Sink
+from ie_serving.storage.remote import Location, Remote, Sink
 from ie_serving.storage.trouble import Trouble, http_trouble, quiet
 from ie_serving.telemetry.log.logs import Event
 
 log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, kw_only=True)
+class GcsOptions(StoreOptions):
+    """How `gs://` is reached."""
+
+    schemes = ("gs",)
+
+    credentials: str = ANY_FILE.setting(
+        "",
+        "key or federation file",
+        "/etc/gcs/key.json",
+        shown="the default credentials",
+        ovms="GOOGLE_APPLICATION_CREDENTIALS",
+        variables="GOOGLE_APPLICATION_CREDENTIALS",
+    )
+    """Key or federation file, which google-auth reads; with one, requests are never anonymous as a
+    last resort."""
+
+    anonymous: bool = BOOLEAN.setting(
+        False, "true: no credentials, for public buckets", "1", variables="GCS_ANONYMOUS"
+    )
+    # The variable that Google's client itself reads.
+    endpoint: str = ENDPOINT.setting(
+        "",
+        "an emulator, asked without credentials",
+        "http://localhost:4443",
+        shown="Google",
+        variables="STORAGE_EMULATOR_HOST",
+    )
+    """As a URL."""
+
+    @classmethod
+    def read(
+        cls, given: dict[str, Any], environ: Mapping[str, str], own_hosts_are_plain: bool
+    ) -> "GcsOptions":
+        """See `StoreOptions`."""
+        # The variable names an emulator; emulators on private hosts use HTTP.
+        endpoint = given.get("endpoint", "")
+        return cls(**{**given, "endpoint": with_scheme(endpoint, is_https(endpoint, True))})
+
+    def files(self) -> Mapping[str, str]:
+        """See `StoreOptions`."""
+        return {"GOOGLE_APPLICATION_CREDENTIALS": self.credentials}
+
+    def open(self, location: Location) -> Remote:
+        """See `StoreOptions`."""
+        return GcsRemote(location, self)
+
 
 ADVICE: Mapping[Trouble, str | Hint] = {
     Trouble.DNS: "check the resolver (storage.googleapis.com) and STORAGE_EMULATOR_HOST",
@@ -61,7 +111,7 @@ _LIMITS: Mapping[str, Any] = {"timeout": (CONNECT_TIMEOUT_S, READ_TIMEOUT_S), "r
 """For every call; the retries are ours."""
 
 
-class GcsRemote(BucketRemote[storage.Client]):
+class GcsRemote(BucketRemote[Untyped]):
     """One prefix of a bucket."""
 
     advice = ADVICE
@@ -80,7 +130,7 @@ class GcsRemote(BucketRemote[storage.Client]):
                 has_objects = has_objects or page.num_items > 0
         return self._location.directories(prefixes, has_objects)
 
-    def _objects(self, client: storage.Client, prefix: str) -> Iterator[Entry]:
+    def _objects(self, client: Untyped, prefix: str) -> Iterator[Entry]:
         """By objects.list; the tag is the generation."""
         fields = "items(name,size,generation,updated),nextPageToken"
         for blob in self._listing(client, prefix, fields):
@@ -108,16 +158,20 @@ class GcsRemote(BucketRemote[storage.Client]):
                 return Checksum("crc32c", base64.b64decode(blob.crc32c))
             return Checksum("md5", base64.b64decode(blob.md5_hash)) if blob.md5_hash else None
 
-    def _listing(self, client: storage.Client, prefix: str, fields: str, **more: str) -> Untyped:
+    def _listing(self, client: Untyped, prefix: str, fields: str, **more: str) -> Untyped:
         return client.list_blobs(
             self._location.bucket, prefix=prefix or None, fields=fields, **more, **_LIMITS
         )
 
-    def _blob(self, client: storage.Client, entry: Entry) -> Untyped:
+    def _blob(self, client: Untyped, entry: Entry) -> Untyped:
         key = self._location.prefix + entry.path
         return client.bucket(self._location.bucket).blob(key, generation=int(entry.tag))
 
     def _classify(self, error: Exception, action: str) -> tuple[Trouble, str] | None:
+        from google.api_core.exceptions import GoogleAPICallError
+        from google.auth.exceptions import DefaultCredentialsError, InvalidOperation, RefreshError
+        from google.resumable_media import DataCorruption
+
         if isinstance(error, InvalidOperation):  # an anonymous client gives no token after a 401
             return Trouble.ANONYMOUS, "401"
         if isinstance(error, RefreshError):
@@ -136,7 +190,9 @@ class GcsRemote(BucketRemote[storage.Client]):
             trouble = http_trouble(status)
         return trouble, str(status)
 
-    def _is_anonymous(self, client: storage.Client) -> bool:
+    def _is_anonymous(self, client: Untyped) -> bool:
+        from google.auth.credentials import AnonymousCredentials
+
         return isinstance(client._credentials, AnonymousCredentials)
 
 
@@ -153,14 +209,16 @@ class _Stream:
 
 
 @cache
-def client_of(options: GcsOptions, bucket: str) -> Kept[storage.Client]:
+def client_of(options: GcsOptions, bucket: str) -> Kept[Untyped]:
     """One client for each bucket."""
     quiet("google", "urllib3", "requests")
     return Kept(lambda: make_client(options, bucket), lambda client: client.close())
 
 
-def make_client(options: GcsOptions, bucket: str) -> storage.Client:
+def make_client(options: GcsOptions, bucket: str) -> Untyped:
     """Make a client; google-auth looks for credentials now."""
+    from google.cloud import storage
+
     client = storage.Client(
         project="none",  # unused by listing and reading, but required by the client
         credentials=_credentials(options, bucket),
@@ -176,6 +234,10 @@ def make_client(options: GcsOptions, bucket: str) -> storage.Client:
 
 
 def _credentials(options: GcsOptions, bucket: str) -> Untyped:
+    import google.auth
+    from google.auth.credentials import AnonymousCredentials
+    from google.auth.exceptions import DefaultCredentialsError
+
     if options.endpoint or options.anonymous:
         log.info(Event("requests are anonymous, as configured", bucket=bucket))
         return AnonymousCredentials()  # type: ignore[no-untyped-call]

@@ -5,12 +5,11 @@ Source: the client's reference (Python Client API Reference); codes as for S3.
 
 import logging
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from functools import cache
+from typing import TYPE_CHECKING, Any
 
-import urllib3
-from minio import Minio
-from minio.error import InvalidResponseError, S3Error, ServerError
-
+from ie_serving.core.settings.kinds import BOOLEAN
 from ie_serving.core.values.hints import Hint
 from ie_serving.storage.backends.bucket import (
     CHUNK_BYTES,
@@ -23,13 +22,89 @@ from ie_serving.storage.backends.bucket import (
 from ie_serving.storage.backends.s3_errors import trouble_of_code, with_status
 from ie_serving.storage.base import Entry
 from ie_serving.storage.checksums import Checksum, from_s3_headers
-from ie_serving.storage.options import MinioOptions
+from ie_serving.storage.options import (
+    ANY_FILE,
+    ANY_TEXT,
+    ENDPOINT,
+    SECRET,
+    StoreOptions,
+    with_scheme,
+)
 from ie_serving.storage.plain_http import warn_of_plain_http
-from ie_serving.storage.remote import Location, Sink
+from ie_serving.storage.remote import Location, Remote, Sink
 from ie_serving.storage.trouble import Trouble, http_trouble, quiet
 from ie_serving.telemetry.log.logs import Event
 
+if TYPE_CHECKING:
+    from minio import Minio
+
 log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, kw_only=True)
+class MinioOptions(StoreOptions):
+    """How `minio://` is reached."""
+
+    schemes = ("minio",)
+
+    endpoint: str = ENDPOINT.setting(
+        "",
+        "the store; http:// or https:// before it says whether it has TLS",
+        "minio.storage.svc:9000",
+        shown="required",
+        variables="MINIO_ENDPOINT",
+    )
+    """Host and port, without the scheme."""
+
+    access_key: str = ANY_TEXT.setting(
+        "", "access key", "reader", shown="anonymous", variables="MINIO_ACCESS_KEY", is_secret=True
+    )
+    secret_key: str = SECRET.setting(
+        "", "its secret", "SECRET", shown="anonymous", variables="MINIO_SECRET_KEY", is_secret=True
+    )
+    secure: bool = BOOLEAN.setting(
+        True, "false: no TLS for an endpoint without a scheme", "0", variables="MINIO_SECURE"
+    )
+    # MinIO's own default, for servers that were given no other.
+    region: str = ANY_TEXT.setting(
+        "us-east-1", "region of the server", "us-east-1", variables="MINIO_REGION"
+    )
+    # MinIO's own client reads the second.
+    ca_bundle: str = ANY_FILE.setting(
+        "",
+        "file of trusted authorities",
+        "/etc/ssl/minio/ca.crt",
+        shown="the system's",
+        variables="MINIO_CA_BUNDLE SSL_CERT_FILE",
+    )
+    verify: bool = BOOLEAN.setting(
+        True, "false: accept any certificate", "0", variables="MINIO_VERIFY_SSL"
+    )
+
+    # The explicit scheme of an endpoint takes precedence over the switch, since a proxy or another
+    # store may be behind it.
+    @classmethod
+    def read(
+        cls, given: dict[str, Any], environ: Mapping[str, str], own_hosts_are_plain: bool
+    ) -> "MinioOptions":
+        """Split the endpoint: its scheme, if any, decides whether the store uses TLS."""
+        secure = given.get("secure", True)
+        scheme, _, host = with_scheme(given.get("endpoint", ""), secure).partition("://")
+        secure = scheme == "https" if host else secure
+        return cls(**{**given, "endpoint": host.rstrip("/"), "secure": secure})
+
+    def files(self) -> Mapping[str, str]:
+        """See `StoreOptions`."""
+        return {"MINIO_CA_BUNDLE": self.ca_bundle}
+
+    def lacks(self, location: Location) -> str:
+        """See `StoreOptions`."""
+        return "" if self.endpoint else "set MINIO_ENDPOINT to the store's host:port"
+
+    def open(self, location: Location) -> Remote:
+        """See `StoreOptions`."""
+        return MinioRemote(location, self)
+
 
 ADVICE: Mapping[Trouble, str | Hint] = {
     Trouble.DNS: "check MINIO_ENDPOINT and the resolver",
@@ -52,7 +127,7 @@ ADVICE: Mapping[Trouble, str | Hint] = {
 }
 
 
-class MinioRemote(BucketRemote[Minio]):
+class MinioRemote(BucketRemote["Minio"]):
     """One prefix of a bucket."""
 
     advice = ADVICE
@@ -71,7 +146,7 @@ class MinioRemote(BucketRemote[Minio]):
         prefixes = [name for name in names if name.endswith("/") and name != location.prefix]
         return location.directories(prefixes, bool(names))
 
-    def _objects(self, client: Minio, prefix: str) -> Iterator[Entry]:
+    def _objects(self, client: "Minio", prefix: str) -> Iterator[Entry]:
         """By ListObjectsV2; the tag is the ETag."""
         found = client.list_objects(self._location.bucket, prefix or None, recursive=True)
         for item in found:
@@ -120,6 +195,8 @@ class MinioRemote(BucketRemote[Minio]):
             return from_s3_headers(entry.tag, entry.size, headers, part_bytes)
 
     def _classify(self, error: Exception, action: str) -> tuple[Trouble, str] | None:
+        from minio.error import InvalidResponseError, S3Error, ServerError
+
         if isinstance(error, S3Error):
             code = error.code or ""
             trouble = trouble_of_code(code, error.response.status)
@@ -132,7 +209,7 @@ class MinioRemote(BucketRemote[Minio]):
             return None
         return trouble, code
 
-    def _is_anonymous(self, client: Minio) -> bool:
+    def _is_anonymous(self, client: "Minio") -> bool:
         return not self._has_key
 
 
@@ -140,14 +217,17 @@ _WITH_CHECKSUM: dict[str, str | list[str] | tuple[str]] = {"x-amz-checksum-mode"
 
 
 @cache
-def client_of(options: MinioOptions, bucket: str) -> Kept[Minio]:
+def client_of(options: MinioOptions, bucket: str) -> "Kept[Minio]":
     """One client for each bucket."""
     quiet("urllib3")
     return Kept(lambda: make_client(options, bucket))
 
 
-def make_client(options: MinioOptions, bucket: str) -> Minio:
+def make_client(options: MinioOptions, bucket: str) -> "Minio":
     """Make a client; nothing is sent yet."""
+    import urllib3
+    from minio import Minio
+
     if not options.access_key:
         log.warning(Event("MINIO_ACCESS_KEY is not set, requests are anonymous", bucket=bucket))
     # No proxy: the pool below uses none.

@@ -6,33 +6,13 @@ Sources: Amazon S3 API Reference (ListObjectsV2, GetObject, HeadObject, "Error r
 import logging
 from collections.abc import Iterator, Mapping
 from contextlib import closing, suppress
+from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
-from typing import Any, TypeAlias, cast
+from typing import Any, Final, TypeAlias, cast
 
-import boto3
-from botocore import UNSIGNED
-from botocore.config import Config
-from botocore.exceptions import (
-    ClientError,
-    CredentialRetrievalError,
-    IncompleteReadError,
-    InvalidConfigError,
-    InvalidRegionError,
-    NoAuthTokenError,
-    NoCredentialsError,
-    NoRegionError,
-    PartialCredentialsError,
-    ProfileNotFound,
-    ResponseStreamingError,
-    SSOTokenLoadError,
-    TokenRetrievalError,
-    UnauthorizedSSOTokenError,
-)
-from botocore.utils import parse_timestamp
-
+from ie_serving.core.settings.kinds import BOOLEAN, choice
 from ie_serving.core.values.hints import Hint
-from ie_serving.storage.backends import s3_definitions
 from ie_serving.storage.backends.bucket import (
     CHUNK_BYTES,
     CONNECT_TIMEOUT_S,
@@ -44,13 +24,140 @@ from ie_serving.storage.backends.bucket import (
 from ie_serving.storage.backends.s3_errors import trouble_of_code, with_status
 from ie_serving.storage.base import Entry
 from ie_serving.storage.checksums import Checksum, from_s3_headers
-from ie_serving.storage.options import S3Options
+from ie_serving.storage.options import (
+    ANY_FILE,
+    ANY_TEXT,
+    ENDPOINT,
+    SECRET,
+    StoreOptions,
+    is_https,
+    with_scheme,
+)
 from ie_serving.storage.plain_http import proxy_of, warn_of_plain_http
-from ie_serving.storage.remote import Location, Sink
+from ie_serving.storage.remote import Location, Remote, Sink
 from ie_serving.storage.trouble import Trouble, quiet
 from ie_serving.telemetry.log.logs import Event
 
 log = logging.getLogger(__name__)
+
+ENDPOINTS_OF_BOTO3: Final = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
+"""Variables that boto3 reads if no endpoint is given; the first that is set counts."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class S3Options(StoreOptions):
+    """How `s3://` is reached."""
+
+    schemes = ("s3",)
+
+    endpoint: str = ENDPOINT.setting(
+        "",
+        "another store, host:port or with http:// or https://",
+        "https://minio.storage.svc:9000",
+        shown="AWS",
+        ovms="S3_ENDPOINT",
+        variables="S3_ENDPOINT",
+        merges={
+            "https": BOOLEAN.setting(
+                True,
+                "false: no TLS for an endpoint without a scheme",
+                "0",
+                variables="S3_USE_HTTPS",
+            )
+        },
+    )
+    """As a URL."""
+
+    # Most SDKs of AWS read the first, its command line and boto3 the second, TensorFlow the third.
+    region: str = ANY_TEXT.setting(
+        "",
+        "region; a store other than AWS needs none",
+        "eu-west-1",
+        shown="the profile's",
+        ovms="AWS_REGION",
+        variables="AWS_REGION AWS_DEFAULT_REGION S3_REGION",
+    )
+    access_key: str = ANY_TEXT.setting(
+        "",
+        "access key",
+        "AKIAIOSFODNN7EXAMPLE",
+        shown="the credential chain",
+        ovms="AWS_ACCESS_KEY_ID",
+        variables="AWS_ACCESS_KEY_ID",
+        is_secret=True,
+    )
+    """Empty walks the rest of the credential chain."""
+
+    secret_key: str = SECRET.setting(
+        "",
+        "its secret",
+        "SECRET",
+        shown="the credential chain",
+        ovms="AWS_SECRET_ACCESS_KEY",
+        variables="AWS_SECRET_ACCESS_KEY",
+        is_secret=True,
+    )
+    session_token: str = SECRET.setting(
+        "",
+        "token of keys that expire",
+        "SECRET",
+        shown="the credential chain",
+        ovms="AWS_SESSION_TOKEN",
+        variables="AWS_SESSION_TOKEN",
+        is_secret=True,
+    )
+    # Without it a public bucket is read with the credentials that the chain finds, and a store
+    # refuses unknown keys even where it requires none.
+    anonymous: bool = BOOLEAN.setting(
+        False, "true: unsigned requests, for public buckets", "1", variables="S3_ANONYMOUS"
+    )
+    # botocore's own names, which grow with its versions.
+    signature: str = ANY_TEXT.setting(
+        "",
+        "signature version, s3v4 or s3",
+        "s3v4",
+        shown="boto3's choice",
+        variables="S3_SIGNATURE",
+    )
+    addressing: str = choice("auto", "path", "virtual").setting(
+        "auto",
+        "where the bucket stands; auto: in the path with an endpoint, in the host at AWS",
+        "path",
+        variables="S3_ADDRESSING_STYLE",
+    )
+    ca_bundle: str = ANY_FILE.setting(
+        "",
+        "file of trusted authorities",
+        "/etc/ssl/store/ca.crt",
+        shown="the system's",
+        variables="AWS_CA_BUNDLE",
+    )
+    verify: bool = BOOLEAN.setting(
+        True, "false: accept any certificate", "0", variables="S3_VERIFY_SSL"
+    )
+    endpoint_variable: str = "S3_ENDPOINT"
+    """Name of the variable that sets the endpoint, for advice; without an endpoint boto3 reads its
+    own variables."""
+
+    @classmethod
+    def read(
+        cls, given: dict[str, Any], environ: Mapping[str, str], own_hosts_are_plain: bool
+    ) -> "S3Options":
+        """See `StoreOptions`."""
+        endpoint = given.get("endpoint", "")
+        https = given.pop("https", is_https(endpoint, own_hosts_are_plain))
+        endpoint = with_scheme(endpoint, https)
+        read_by_boto3 = next((name for name in ENDPOINTS_OF_BOTO3 if environ.get(name)), None)
+        named = {"endpoint_variable": read_by_boto3} if read_by_boto3 and not endpoint else {}
+        return cls(**{**given, "endpoint": endpoint, **named})
+
+    def files(self) -> Mapping[str, str]:
+        """See `StoreOptions`."""
+        return {"AWS_CA_BUNDLE": self.ca_bundle}
+
+    def open(self, location: Location) -> Remote:
+        """See `StoreOptions`."""
+        return S3Remote(location, self)
 
 
 def advice(endpoint: str) -> Mapping[Trouble, str | Hint]:
@@ -92,17 +199,20 @@ _ADVICE: Mapping[Trouble, str | Hint] = {
 Boto: TypeAlias = Any
 """boto3 makes its clients at run time; they have no types."""
 
-_WITHOUT_CREDENTIALS = (
-    CredentialRetrievalError,
-    NoAuthTokenError,
-    NoCredentialsError,
-    PartialCredentialsError,
-    ProfileNotFound,
-    SSOTokenLoadError,
-    TokenRetrievalError,
-    UnauthorizedSSOTokenError,
-)
-_CONFIGURATION = (InvalidConfigError, InvalidRegionError, NoRegionError)
+_TROUBLES: Mapping[Trouble, tuple[str, ...]] = {
+    Trouble.NO_CREDENTIALS: (
+        "CredentialRetrievalError",
+        "NoAuthTokenError",
+        "NoCredentialsError",
+        "PartialCredentialsError",
+        "ProfileNotFound",
+        "SSOTokenLoadError",
+        "TokenRetrievalError",
+        "UnauthorizedSSOTokenError",
+    ),
+    Trouble.REGION: ("InvalidConfigError", "InvalidRegionError", "NoRegionError"),
+}
+"""Exceptions of botocore, by name: see `StoreOptions`."""
 
 
 class S3Remote(BucketRemote[Boto]):
@@ -162,17 +272,18 @@ class S3Remote(BucketRemote[Boto]):
         return {"Bucket": self._location.bucket, "Key": key, "IfMatch": f'"{entry.tag}"'}
 
     def _classify(self, error: Exception, action: str) -> tuple[Trouble, str] | None:
-        if isinstance(error, ClientError):
+        from botocore import exceptions
+
+        if isinstance(error, exceptions.ClientError):
             return self._of_reply(error)
-        if isinstance(error, _WITHOUT_CREDENTIALS):
-            return Trouble.NO_CREDENTIALS, type(error).__name__
-        if isinstance(error, _CONFIGURATION):
-            return Trouble.REGION, type(error).__name__
-        if isinstance(error, (IncompleteReadError, ResponseStreamingError)):
+        for trouble, names in _TROUBLES.items():
+            if isinstance(error, tuple(getattr(exceptions, name) for name in names)):
+                return trouble, type(error).__name__
+        if isinstance(error, (exceptions.IncompleteReadError, exceptions.ResponseStreamingError)):
             return Trouble.BROKEN, ""
         return None
 
-    def _of_reply(self, error: ClientError) -> tuple[Trouble, str]:
+    def _of_reply(self, error: Boto) -> tuple[Trouble, str]:
         code = str(error.response.get("Error", {}).get("Code", ""))
         status = int(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
         trouble = trouble_of_code(code, status)
@@ -182,6 +293,8 @@ class S3Remote(BucketRemote[Boto]):
         return trouble, with_status(trouble, code, status)
 
     def _is_anonymous(self, client: Boto) -> bool:
+        from botocore import UNSIGNED
+
         return bool(client.meta.config.signature_version is UNSIGNED)
 
 
@@ -194,6 +307,9 @@ def client_of(options: S3Options, bucket: str) -> Kept[Boto]:
 
 def make_client(options: S3Options, bucket: str) -> Boto:
     """Make a client of one bucket; boto3 reads its credentials now."""
+    import boto3
+    from botocore.config import Config
+
     session = boto3.session.Session(
         aws_access_key_id=options.access_key or None,
         aws_secret_access_key=options.secret_key or None,
@@ -225,6 +341,8 @@ def make_client(options: S3Options, bucket: str) -> Boto:
 
 
 def _botocore_session() -> Boto:
+    from ie_serving.storage.backends import s3_definitions
+
     session = s3_definitions.session()
     # botocore's default parser guesses the format, which takes two thirds of a listing's time.
     parsers = session.get_component("response_parser_factory")
@@ -239,10 +357,14 @@ def _time(text: str) -> datetime:
         if found.tzinfo:
             return found
     # That of a header, or of a store with a format of its own.
+    from botocore.utils import parse_timestamp
+
     return cast(datetime, parse_timestamp(text))
 
 
-def _signature(session: boto3.session.Session, options: S3Options, bucket: str) -> Boto:
+def _signature(session: Boto, options: S3Options, bucket: str) -> Boto:
+    from botocore import UNSIGNED
+
     if options.anonymous:
         log.info(Event("requests are anonymous, as configured", bucket=bucket))
         return UNSIGNED

@@ -17,6 +17,8 @@ BATCH_WAITING = "ie_serving_batch_waiting_rows"
 ROW_BOUNDS = tuple(float(2**power) for power in range(13))
 """Upper bounds of the finite buckets: 1 to 4,096 rows."""
 
+PADDING_BOUNDS = (0.0, *ROW_BOUNDS)
+
 ALONE = "lane_free"
 """Reason of a request that is sent at once, alone: a lane was free."""
 
@@ -28,6 +30,10 @@ class Gathers(Protocol):
     def waiting(self) -> int:
         """Rows that are waiting now."""
 
+    @property
+    def sizes(self) -> Sequence[int]:
+        """Sizes that batches are filled up to; empty if they are not."""
+
 
 class BatchMetrics:
     """The series of one model's batches; see `engines.layers.queue.Record`.
@@ -35,22 +41,30 @@ class BatchMetrics:
     Attributes:
         reasons: batches by the reason for sending them; lone requests included after `settle`.
         failed: batches whose requests were tried again in smaller ones.
-        rows: of each batch, before padding.
+        rows: of each batch, before padding; complete after `settle`.
+        processed: the same with padding.
+        padding: rows that were added, by the size that batches were filled up to.
         queue_time: seconds that each request waited in the queue.
+        sizes: that batches are filled up to; empty if they are not.
     """
 
     def __init__(self) -> None:
         self.reasons: dict[str, int] = {}
         self.failed = 0
         self.rows = Histogram(ROW_BOUNDS)
+        self.processed = Histogram(ROW_BOUNDS)
+        self.padding: dict[int, Histogram] = {}
         self.queue_time = Histogram()
+        self.sizes: Sequence[int] = ()
         self._alone: dict[int, int] = {}
+        self._gathered: dict[int, int] = {}
         # Weak references: the queues are freed with their versions.
         self._queues: WeakSet[Gathers] = WeakSet()
         self._lock = threading.Lock()
 
     def watch(self, queue: Gathers) -> None:
         """Include the queue's waiting rows in the page. Called in the thread of a load."""
+        self.sizes = queue.sizes
         with self._lock:
             self._queues.add(queue)
 
@@ -68,7 +82,7 @@ class BatchMetrics:
     def batch(self, reason: str, rows: int, waited_us: Sequence[float]) -> None:
         """Count a batch, with the microseconds that each of its requests has waited."""
         self.reasons[reason] = self.reasons.get(reason, 0) + 1
-        self.rows.add(rows)
+        self._gathered[rows] = self._gathered.get(rows, 0) + 1
         self.queue_time.add_all([each / 1e6 for each in waited_us])
 
     def apart(self) -> None:
@@ -77,11 +91,31 @@ class BatchMetrics:
 
     def settle(self) -> None:
         """Move all new counts into the series."""
-        for rows, times in self._alone.items():
+        for times in self._alone.values():
             self.reasons[ALONE] = self.reasons.get(ALONE, 0) + times
-            self.rows.add(rows, times)
             self.queue_time.add(0.0, times)
-        self._alone.clear()
+        for numbers in (self._alone, self._gathered):
+            for rows, times in numbers.items():
+                size = next((size for size in self.sizes if size >= rows), rows)
+                self.rows.add(rows, times)
+                self.processed.add(size, times)
+                if self.sizes:
+                    self._padding(size).add(size - rows, times)
+            numbers.clear()
+
+    def include(self, other: "BatchMetrics") -> None:
+        """Add the series of another model."""
+        other.settle()
+        for reason, number in other.reasons.items():
+            self.reasons[reason] = self.reasons.get(reason, 0) + number
+        self.rows.include(other.rows)
+        self.processed.include(other.processed)
+        self.queue_time.include(other.queue_time)
+        for size, padding in other.padding.items():
+            self._padding(size).include(padding)
+
+    def _padding(self, size: int) -> Histogram:
+        return self.padding.setdefault(size, Histogram(PADDING_BOUNDS))
 
 
 Labelled = Sequence[tuple[str, BatchMetrics]]

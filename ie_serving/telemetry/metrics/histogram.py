@@ -41,6 +41,11 @@ class Histogram:
     def __len__(self) -> int:
         return sum(self._buckets)
 
+    @property
+    def sum(self) -> float:
+        """Sum of the numbers."""
+        return self._sum
+
     def add(self, value: float, times: int = 1) -> None:
         """Count a number `times` times."""
         self._buckets[bisect_left(self._bounds, value)] += times

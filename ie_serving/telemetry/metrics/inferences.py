@@ -5,10 +5,11 @@ All programs of a version write into one record, which the loader of the version
 uses it.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sized
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Protocol
+from weakref import WeakSet
 
 from ie_serving.telemetry.metrics.histogram import SETTLED_AT, Durations, Histogram
 
@@ -22,10 +23,22 @@ class Ran(Protocol):
     def __len__(self) -> int: ...
 
 
+class Lends(Protocol):
+    """Lends infer requests; `engines.run.pool.Pool` is one."""
+
+    size: int
+
+    @property
+    def free(self) -> Sized:
+        """Those that are not lent."""
+
+
 class Inferences:
     """The record of one version. Belongs to one event loop.
 
     Attributes:
+        pools: of its infer requests; weak, since the engine frees them.
+        streams: inferences that the device computes side by side; 0 if it does not tell.
         ran: seconds of each inference, a batch counting as one; `Program` appends to it directly.
         waiting: inferences that are waiting for an infer request or a thread.
     """
@@ -35,6 +48,18 @@ class Inferences:
         self._waits = Durations()
         self.ran: Ran = self._durations.noted
         self.waiting = 0
+        self.pools: WeakSet[Lends] = WeakSet()
+        self.streams = 0
+
+    @property
+    def requests(self) -> int:
+        """Infer requests of all signatures; 0 if the engine has none."""
+        return sum(pool.size for pool in self.pools)
+
+    @property
+    def running(self) -> int:
+        """Infer requests that are lent now."""
+        return sum(pool.size - len(pool.free) for pool in self.pools)
 
     def waited(self, seconds: float) -> None:
         """Record that an inference has waited, and sort the pending times into the buckets.

@@ -1,10 +1,11 @@
 """Numbers of requests and inferences under the metric names of OpenVINO Model Server.
 
 Source: `docs/metrics.md` of openvinotoolkit/model_server. Durations are in microseconds, bounds are
-whole numbers. Its metrics for graphs and streams of its own engine are left out.
+whole numbers. Its metrics for generative models are left out.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from math import floor
 from typing import Final
 
@@ -19,51 +20,100 @@ REQUEST_TIME = "ovms_request_time_us"
 INFERENCE_TIME = "ovms_inference_time_us"
 WAIT_TIME = "ovms_wait_for_infer_req_time_us"
 CURRENT_REQUESTS = "ovms_current_requests"
+STREAMS = "ovms_streams"
+QUEUE_SIZE = "ovms_infer_req_queue_size"
+ACTIVE = "ovms_infer_req_active"
+ACCEPTED = "ovms_requests_accepted"
+REJECTED = "ovms_requests_rejected"
+FAMILIES: Final = (
+    *(REQUESTS_SUCCESS, REQUESTS_FAIL, REQUEST_TIME, INFERENCE_TIME, WAIT_TIME, CURRENT_REQUESTS),
+    *(STREAMS, QUEUE_SIZE, ACTIVE, ACCEPTED, REJECTED),
+)
 
-UNVERSIONED: Final = {"GetModelStatus"}
+UNVERSIONED: Final = {"GetModelStatus", "ModelReady"}
 """Methods whose series have no version there."""
 
-KSERVE: Final = {"ModelInfer", "ModelMetadata"}
+KSERVE: Final = {"ModelInfer", "ModelMetadata", "ModelReady"}
 """Methods of the Open Inference Protocol, which it calls KServe."""
 INFERRING: Final = {"Predict", "ModelInfer"}
 """Methods that run a model, whose times are shown."""
+METHODS: Final = ("Predict", "GetModelMetadata", "GetModelStatus", *sorted(KSERVE))
+"""Methods whose series exist from the load of a version on."""
+ENTRYPOINTS: Final = ("GRPC", "REST")
+REFUSALS: Final = {"INVALID_ARGUMENT", "RESOURCE_EXHAUSTED", "UNAVAILABLE"}
+"""Codes of requests that a graph has not begun with."""
 
 Models = Mapping[str, RequestMetrics]
 
 
-def ovms_lines(models: Models, live: Iterable[Live]) -> Iterator[str]:
-    """Yield the lines for dashboards of OpenVINO Model Server."""
-    versions = list(live)
+def ovms_lines(
+    models: Models, live: Sequence[Live], graphs: Collection[str], *, from_load: bool
+) -> Iterator[str]:
+    """Yield the lines for dashboards of OpenVINO Model Server.
+
+    Args:
+        models: requests by model; those for unknown models are left out.
+        live: AVAILABLE versions.
+        graphs: models that are graphs.
+        from_load: show series of versions that were not asked yet, as that server does.
+    """
+    models = {name: each for name, each in models.items() if name}
+    unasked = live if from_load else ()
     yield from family(
-        REQUESTS_SUCCESS, "counter", "Number of successful requests to a model.", _succeeded(models)
+        REQUESTS_SUCCESS,
+        "counter",
+        "Number of successful requests to a model.",
+        _counts(REQUESTS_SUCCESS, _succeeded(models), unasked),
     )
     yield from family(
-        REQUESTS_FAIL, "counter", "Number of failed requests to a model.", _failed(models)
+        REQUESTS_FAIL,
+        "counter",
+        "Number of failed requests to a model.",
+        _counts(REQUESTS_FAIL, _failed(models), unasked),
     )
-    yield from family(
-        REQUEST_TIME, "histogram", "Processing time of requests to a model.", _times(models)
-    )
+    times = _times(models, unasked)
+    yield from family(REQUEST_TIME, "histogram", "Processing time of requests to a model.", times)
     yield from family(
         INFERENCE_TIME,
         "histogram",
         "Inference execution time.",
-        _histograms(INFERENCE_TIME, ((each, each.inferences.durations) for each in versions)),
+        _histograms(INFERENCE_TIME, live, lambda each: each.inferences.durations, from_load),
     )
     yield from family(
         WAIT_TIME,
         "histogram",
         "Request waiting time for an infer request.",
-        _histograms(WAIT_TIME, ((each, each.inferences.waits) for each in versions)),
+        _histograms(WAIT_TIME, live, lambda each: each.inferences.waits, from_load),
+    )
+    yield from _gauge(CURRENT_REQUESTS, "Number of requests in flight.", live, _holders)
+    ours = [each for each in live if each.inferences.requests]
+    yield from _gauge(STREAMS, "Number of OpenVINO execution streams.", ours, _streams)
+    yield from _gauge(
+        QUEUE_SIZE, "Number of infer requests.", ours, lambda v: v.inferences.requests
+    )
+    yield from _gauge(ACTIVE, "Infer requests in use.", ours, lambda v: v.inferences.running)
+    of_graphs = {name: each for name, each in models.items() if name in graphs}
+    yield from family(
+        ACCEPTED, "counter", "Requests that a graph began with.", _of_graphs(of_graphs, False)
     )
     yield from family(
-        CURRENT_REQUESTS,
-        "gauge",
-        "Number of requests in flight.",
-        (
-            sample(CURRENT_REQUESTS, each.holders, name=each.name, version=str(each.version))
-            for each in versions
-        ),
+        REJECTED, "counter", "Requests that a graph refused.", _of_graphs(of_graphs, True)
     )
+
+
+def _gauge(
+    name: str, meaning: str, live: Iterable[Live], value: Callable[[Live], int]
+) -> Iterator[str]:
+    found = (sample(name, value(each), name=each.name, version=str(each.version)) for each in live)
+    yield from family(name, "gauge", meaning, found)
+
+
+def _holders(version: Live) -> int:
+    return version.holders
+
+
+def _streams(version: Live) -> int:
+    return version.inferences.streams or version.inferences.requests
 
 
 def _labels(model: str, key: Key) -> dict[str, str]:
@@ -72,25 +122,58 @@ def _labels(model: str, key: Key) -> dict[str, str]:
     return {"api": api, "interface": key.interface, "method": key.method, "name": model, **version}
 
 
-def _succeeded(models: Models) -> Iterator[str]:
+Counted = Iterable[tuple[str, Key, int]]
+"""Model, series, and number of requests."""
+
+
+def _counts(name: str, counted: Counted, unasked: Iterable[Live]) -> Iterator[str]:
+    # Added up, since its series have no status code, unlike ours.
+    numbers: Counter[str] = Counter()
+    for version in unasked:
+        for entrypoint in ENTRYPOINTS:
+            for method in METHODS:
+                key = Key(str(version.version), entrypoint, method, "")
+                numbers[written(**_labels(version.name, key))] = 0
+    for model, key, number in counted:
+        numbers[written(**_labels(model, key))] += number
+    for labels, number in numbers.items():
+        yield f"{name}{{{labels}}} {number}"
+
+
+def _succeeded(models: Models) -> Counted:
     for model, requests in models.items():
         for key, total in requests.by_series():
-            yield sample(REQUESTS_SUCCESS, len(total), **_labels(model, key))
+            yield model, key, len(total)
 
 
-def _failed(models: Models) -> Iterator[str]:
+def _failed(models: Models) -> Counted:
     for model, requests in models.items():
-        # Added up, since its series have no status code, unlike ours.
-        numbers: dict[Key, int] = {}
         for (key, _), number in list(requests.failed.items()):
-            numbers[key] = numbers.get(key, 0) + number
-        for key, number in numbers.items():
-            yield sample(REQUESTS_FAIL, number, **_labels(model, key))
+            yield model, key, number
 
 
-def _times(models: Models) -> Iterator[str]:
+def _of_graphs(models: Models, rejected: bool) -> Iterator[str]:
+    numbers: Counter[str] = Counter()
+    for model, requests in models.items():
+        refused = [(key, n) for (key, code), n in requests.failed.items() if code in REFUSALS]
+        begun = [(key, len(total)) for key, total in requests.by_series()]
+        begun += [(key, n) for (key, code), n in requests.failed.items() if code not in REFUSALS]
+        for key, number in refused if rejected else begun:
+            if key.method in INFERRING:
+                labels = _labels(model, key)
+                del labels["version"]
+                numbers[written(**labels)] += number
+    for labels_, number in numbers.items():
+        yield f"{REJECTED if rejected else ACCEPTED}{{{labels_}}} {number}"
+
+
+def _times(models: Models, unasked: Iterable[Live]) -> Iterator[str]:
     # Its series do not distinguish the protocols.
-    found: dict[tuple[str, str, str], Histogram] = {}
+    found: dict[tuple[str, str, str], Histogram] = {
+        (interface, each.name, str(each.version)): Histogram()
+        for each in unasked
+        for interface in ("gRPC", "REST")
+    }
     for model, requests in models.items():
         for key, total in requests.by_series():
             if key.method in INFERRING:
@@ -101,9 +184,12 @@ def _times(models: Models) -> Iterator[str]:
         yield from total.lines(REQUEST_TIME, labels, MICROSECONDS, words=WORDS)
 
 
-def _histograms(name: str, found: Iterable[tuple[Live, Histogram]]) -> Iterator[str]:
-    for version, histogram in found:
-        if len(histogram):
+def _histograms(
+    name: str, live: Iterable[Live], of: Callable[[Live], Histogram], from_load: bool
+) -> Iterator[str]:
+    for version in live:
+        histogram = of(version)
+        if from_load or len(histogram):
             labels = written(name=version.name, version=str(version.version))
             yield from histogram.lines(name, labels, MICROSECONDS, words=WORDS)
 

@@ -1,10 +1,8 @@
 """Counts and latencies of the models, and the metrics page for Prometheus.
 
-The page begins with the names, labels and text of TensorFlow Serving (source:
-tensorflow_serving/util/prometheus_exporter.cc and the metrics of its servables): they start with a
-colon, there are no HELP lines and no time stamps, every sample has braces, durations are in
-microseconds. Our own follow: they begin with `ie_serving_` and keep to the conventions of
-Prometheus. Then come those of OpenVINO Model Server (`ovms.py`).
+The page begins with the families of TensorFlow Serving (`tensorflow_families.py`). Our own follow:
+they begin with `ie_serving_` and keep to the conventions of Prometheus. Then come those of OpenVINO
+Model Server (`ovms_families.py`).
 
 One event loop writes and reads: plain integers, no locks. A data plane binds a model's series once
 and then pays for appending two numbers per request. Only models that are served have series of
@@ -17,17 +15,14 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator,
 from functools import partial
 
 from ie_serving.telemetry.metrics.batches import BatchMetrics, batch_lines
-from ie_serving.telemetry.metrics.histogram import MICROSECONDS
 from ie_serving.telemetry.metrics.ovms_families import ovms_lines
 from ie_serving.telemetry.metrics.recent_errors import RecentErrors
-from ie_serving.telemetry.metrics.requests import Key, RequestMetrics, Served
+from ie_serving.telemetry.metrics.requests import Key, RequestMetrics, Served, is_theirs
 from ie_serving.telemetry.metrics.sequences import SequenceMetrics, sequence_lines
 from ie_serving.telemetry.metrics.step_metrics import StepMetrics, step_lines
+from ie_serving.telemetry.metrics.tensorflow_families import Asked, Inferred, tensorflow_lines
 from ie_serving.telemetry.metrics.text import counters, family, sample, written
 from ie_serving.telemetry.metrics.version_metrics import Versions, version_lines
-
-REQUEST_COUNT = ":tensorflow:serving:request_count"
-REQUEST_LATENCY = ":tensorflow:serving:request_latency"
 
 REQUESTS = "ie_serving_requests_total"
 REQUEST_DURATION = "ie_serving_request_seconds"
@@ -62,6 +57,7 @@ class ModelMetrics:
         requests: by outcome.
         rejected: requests that were refused because of the server's state, by reason.
         loads: of versions, by outcome.
+        attempts: the same by version and path, in the words of TensorFlow Serving.
         listing_failures: listings of the model's repository that failed.
         versions_changed: changes of the files of a version that serves.
     """
@@ -73,6 +69,7 @@ class ModelMetrics:
         self.requests = RequestMetrics()
         self.rejected: Counter[str] = Counter()
         self.loads: Counter[str] = Counter()
+        self.attempts: Counter[tuple[str, str, str]] = Counter()
         self.listing_failures = 0
         self.versions_changed = 0
 
@@ -80,9 +77,11 @@ class ModelMetrics:
         """Count one listing of the model's repository that failed."""
         self.listing_failures += 1
 
-    def count_load(self, succeeded: bool) -> None:
+    def count_load(self, base_path: str, version: int, succeeded: bool) -> None:
         """Count one load of a version that has ended."""
         self.loads["ok" if succeeded else "failed"] += 1
+        path, status = f"{base_path.rstrip('/')}/{version}", "success" if succeeded else "fail"
+        self.attempts[str(version), path, status] += 1
 
     def count_changed_version(self) -> None:
         """Count one change of the files of a version that serves."""
@@ -94,6 +93,7 @@ class Metrics:
 
     Args of the constructor:
         wanted: whether there is a page; without a page nothing is measured.
+        is_ovms: whether OpenVINO Model Server is replaced: its series exist from a load on.
 
     Attributes:
         wanted: see above.
@@ -101,11 +101,15 @@ class Metrics:
         united: returns the page of all workers; None: there is one worker.
     """
 
-    def __init__(self, *, wanted: bool = True) -> None:
+    def __init__(self, *, wanted: bool = True, is_ovms: bool = False) -> None:
         self.wanted = wanted
+        self._is_ovms = is_ovms
         self.recent: RecentErrors | None = None
         self.united: Callable[[], Awaitable[bytes]] | None = None
         self._unknown = ModelMetrics()
+        self._asked = Asked()
+        self._inferred = Inferred()
+        self._gone_batches = BatchMetrics()
         self._models: dict[str, ModelMetrics] = {"": self._unknown}
         self._states: States = lambda: ()
         self._precisions: Precisions = lambda: ()
@@ -121,6 +125,14 @@ class Metrics:
     def of(self, model: str) -> ModelMetrics:
         """Return the series for a request, whatever model name it asked for."""
         return self._models.get(model, self._unknown)
+
+    def count_failed(self, model: str, key: Key, status: str) -> ModelMetrics:
+        """Count a failed request, whatever model name it asked for; return the series."""
+        series = self.of(model)
+        series.requests.count(key, status)
+        if series is self._unknown and model and is_theirs(key):
+            self._asked.count(model, status)
+        return series
 
     def served(self, model: str, key: Key) -> Served:
         """Return the counter of successful requests of one series of a served model.
@@ -141,7 +153,7 @@ class Metrics:
         """
         # "" stays: it counts requests for names that are not served.
         for name in [name for name in self._models if name and name not in models]:
-            del self._models[name]
+            self._gone_batches.include(self._models.pop(name).batches)
         for name in models:
             self.add(name)
 
@@ -201,7 +213,9 @@ class Metrics:
         models, live = dict(self._models), list(self._live())
         self._forget_gone()
         requests = {name: model.requests for name, model in models.items()}
-        yield from _as_tensorflow(requests)
+        self._inferred.look(live, models)
+        gone, asked, inferred = self._gone_batches, self._asked, self._inferred
+        yield from tensorflow_lines(models, gone, asked, inferred, live)
         yield from _own(models)
         states = [(name, state) for name, _, state in self._states()]
         yield from _gauge(VERSIONS, "Versions by state.", "state", states)
@@ -209,7 +223,8 @@ class Metrics:
         yield from _gauge(SIGNATURES, "Signatures by precision.", "precision", precisions)
         yield from _gauge(COMPARED, "Signatures by comparison.", "result", self._compared())
         yield from version_lines(live, requests)
-        yield from ovms_lines(requests, live)
+        graphs = [name for name, each in models.items() if each.steps.steps]
+        yield from ovms_lines(requests, live, graphs, from_load=self._is_ovms)
         for part in self._parts:
             yield from part()
 
@@ -221,22 +236,12 @@ class Metrics:
         # If no version is known, none is removed: the versions may not be registered yet.
         for name, model in self._models.items() if known else ():
             model.requests.keep(known.get(name, ()))
+            for each in [each for each in model.attempts if each[0] not in known.get(name, ())]:
+                del model.attempts[each]
 
 
 def _joined(lines: list[str]) -> bytes:
     return ("\n".join(lines) + "\n").encode()
-
-
-def _as_tensorflow(models: Mapping[str, RequestMetrics]) -> Iterator[str]:
-    yield f"# TYPE {REQUEST_COUNT} counter"
-    for model, requests in models.items():
-        for status, number in requests.statuses().items():
-            yield f"{REQUEST_COUNT}{{{written(model_name=model, status=status)}}} {number}"
-    yield f"# TYPE {REQUEST_LATENCY} histogram"
-    for model, requests in models.items():
-        for (api, entrypoint), latency in requests.latencies().items():
-            labels = written(model_name=model, API=api, entrypoint=entrypoint)
-            yield from latency.lines(REQUEST_LATENCY, labels, MICROSECONDS)
 
 
 def _own(models: Mapping[str, ModelMetrics]) -> Iterator[str]:

@@ -49,6 +49,18 @@ class Key(NamedTuple):
         return "gRPC" if self.entrypoint == "GRPC" else self.entrypoint
 
 
+_NOT_THEIRS: Final = {
+    "GRPC": {"GetModelStatus", "GetModelMetadata", "MultiInference", "ModelMetadata", "ModelReady"},
+    "REST": {"ModelMetadata", "ModelReady"},
+}
+"""Methods that TensorFlow Serving does not count, or does not have, by entry point."""
+
+
+def is_theirs(key: Key) -> bool:
+    """Tell whether TensorFlow Serving counts requests of a series."""
+    return key.method not in _NOT_THEIRS.get(key.entrypoint, ())
+
+
 class Served:
     """Successful requests of one series. Belongs to one event loop.
 
@@ -119,16 +131,18 @@ class RequestMetrics:
         # "" stays: it counts requests that ended before their version was known.
         kept = {*known, ""}
         for key in [key for key in self.served if key.version not in kept]:
-            past = self._past.setdefault((key.api, key.entrypoint), Histogram())
-            past.include(self.served.pop(key).total)
+            total = self.served.pop(key).total
+            if is_theirs(key):
+                self._past.setdefault((key.api, key.entrypoint), Histogram()).include(total)
         for key, status in [each for each in self.failed if each[0].version not in kept]:
-            self._past_failed[status] += self.failed.pop((key, status))
+            number = self.failed.pop((key, status))
+            self._past_failed[status] += number if is_theirs(key) else 0
 
     def statuses(self) -> dict[str, int]:
-        """Return the number of requests by the name of their status code."""
+        """Return TensorFlow Serving's number of requests by the name of their status code."""
         counted = Counter(self._past_failed)
-        for (_, status), number in self.failed.items():
-            counted[status] += number
+        for (key, status), number in self.failed.items():
+            counted[status] += number if is_theirs(key) else 0
         succeeded = sum(len(each) for each in self.latencies().values())
         return ({"OK": succeeded} if succeeded else {}) | counted
 
@@ -138,7 +152,8 @@ class RequestMetrics:
         for place, past in self._past.items():
             found.setdefault(place, Histogram()).include(past)
         for key, served in self.served.items():
-            found.setdefault((key.api, key.entrypoint), Histogram()).include(served.total)
+            if is_theirs(key):
+                found.setdefault((key.api, key.entrypoint), Histogram()).include(served.total)
         return {place: each for place, each in found.items() if len(each)}
 
     def by_series(self) -> Iterator[tuple[Key, Histogram]]:

@@ -1,6 +1,6 @@
 """Writes the text format of Prometheus, version 0.0.4: families of samples."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 
 CONTENT_TYPE = "text/plain"
 """As in TensorFlow Serving."""
@@ -52,6 +52,17 @@ def sample(name: str, value: float, /, **labels: str) -> str:
 def written(**labels: str) -> str:
     """Write labels."""
     return ",".join(f'{name}="{escape(value)}"' for name, value in labels.items())
+
+
+def chosen(page: bytes, families: Collection[str]) -> bytes:
+    """Return the lines of the families whose names begin with one of `families`."""
+    begins = tuple(each.encode() for each in families)
+    lines = page.splitlines(keepends=True)
+    return b"".join(line for line in lines if _name(line).startswith(begins))
+
+
+def _name(line: bytes) -> bytes:
+    return line[len(b"# TYPE ") :] if line.startswith(b"# ") else line
 
 
 def escape(value: str) -> str:

@@ -12,7 +12,7 @@ import io
 import warnings
 from collections.abc import Callable, Mapping
 from functools import cache
-from types import MappingProxyType, ModuleType
+from types import ModuleType
 from typing import Any, Final
 
 import numpy as np
@@ -42,7 +42,7 @@ MOST_SCANNED: Final = 1 << 30
 passes. Each costs time for every pixel, here about 2 s for all, and takes some 30 bytes of the
 file, so a megabyte could cost minutes."""
 
-BYTES_A_PIXEL: Final = MappingProxyType({"WEBP": 20})
+BYTES_A_PIXEL: Final = {"WEBP": 20}
 MOST_BYTES_A_PIXEL: Final = 12
 """Bytes of memory for each pixel while decoding. Measured are 7, for WebP 16: Pillow has 4, the
 copy 3, the library of WebP two canvases and a copy; conversion to RGB takes 4 more."""
@@ -53,17 +53,15 @@ SIXTEEN_BITS: Final = frozenset({"I", "I;16", "I;16B", "I;16L", "I;16N"})
 ORIENTATION: Final = 0x0112
 """Tag of EXIF. Source: EXIF 2.32, 4.6.4."""
 
-UPRIGHT: Final[Mapping[int, Callable[[Array], Array]]] = MappingProxyType(
-    {
-        2: lambda pixels: pixels[:, ::-1],
-        3: lambda pixels: pixels[::-1, ::-1],
-        4: lambda pixels: pixels[::-1],
-        5: lambda pixels: pixels.swapaxes(0, 1),
-        6: lambda pixels: pixels[::-1].swapaxes(0, 1),
-        7: lambda pixels: pixels[::-1, ::-1].swapaxes(0, 1),
-        8: lambda pixels: pixels[:, ::-1].swapaxes(0, 1),
-    }
-)
+UPRIGHT: Final[Mapping[int, Callable[[Array], Array]]] = {
+    2: lambda pixels: pixels[:, ::-1],
+    3: lambda pixels: pixels[::-1, ::-1],
+    4: lambda pixels: pixels[::-1],
+    5: lambda pixels: pixels.swapaxes(0, 1),
+    6: lambda pixels: pixels[::-1].swapaxes(0, 1),
+    7: lambda pixels: pixels[::-1, ::-1].swapaxes(0, 1),
+    8: lambda pixels: pixels[:, ::-1].swapaxes(0, 1),
+}
 """Functions that turn a picture upright, by its orientation; 1 is upright. All give views."""
 
 

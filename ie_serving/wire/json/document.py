@@ -30,7 +30,7 @@ def object_of(document: Lazy, body: bytes) -> Lazy:
     Raises:
         InvalidRequest: invalid JSON, or no object.
     """
-    # The message must be RapidJSON's, with its offset, and the dialect may take what is not strict.
+    # The error must be RapidJSON's, with its offset, and the dialect may take unstrict JSON.
     if document is None:
         document = parse_document(body)
     if type(document) is not simdjson.Object and not isinstance(document, dict):

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from ie_serving.core.values.errors import InvalidRequest
+from ie_serving.core.values.errors import InvalidRequest, advised
 from ie_serving.core.values.integers import INT64_MAX
 from ie_serving.wire.json.document import SIGNATURE_NAME, parse_object, plain, signature_name_of
 from ie_serving.wire.json.rapidjson.document import Json, bytes_of
@@ -49,8 +49,11 @@ def parse_examples(body: bytes, method: str) -> ExamplesBody:
     context = _features(plain(document["context"])) if "context" in keys else None
     if "examples" not in keys:
         raise InvalidRequest(
-            f"JSON Value: {show(plain(document))} When method is classify, key 'examples' is"
-            f" expected and was not found: {method} takes a list of objects there"
+            advised(
+                f"JSON Value: {show(plain(document))} When method is classify, key 'examples' is"
+                " expected and was not found",
+                f": {method} takes a list of objects there",
+            )
         )
     examples = plain(document["examples"])
     if not isinstance(examples, list):

@@ -17,7 +17,7 @@ from ie_serving.core.values.requests import InferRequest, ModelSpec
 from ie_serving.core.values.tensors import Array, Signature
 from ie_serving.wire.json.inputs import decode_columns, decode_rows
 from ie_serving.wire.json.rapidjson.document import Json, parse_file
-from ie_serving.wire.json.request import PredictBody
+from ie_serving.wire.json.request import PredictBody, body_of
 from ie_serving.wire.json.value import is_named
 
 PREDICTIONS = "predictions"
@@ -55,7 +55,7 @@ def _golden(place: str, entry: Json, document: Mapping[str, Json]) -> GoldenRequ
         if not is_named(entry[part]):
             raise InvalidRequest(f"{place}.{part} must be an object: the body of a REST Predict")
     tolerances = [_tolerance(place, name, entry, document) for name in _TOLERANCES]
-    body = PredictBody(b"", entry["request"])
+    body = body_of(b"", entry["request"])
     request = InferRequest(ModelSpec(""), body.signature_name, partial(_decode, body), 0)
     return GoldenRequest(place, request, partial(_expected, entry["response"]), *tolerances)
 

@@ -9,7 +9,7 @@ Source: json_tensor.cc of TensorFlow Serving.
 from collections.abc import Collection, Mapping
 from typing import Final
 
-from ie_serving.core.values.errors import InvalidRequest
+from ie_serving.core.values.errors import InvalidRequest, advised, within
 from ie_serving.core.values.tensors import Array, DataType, TensorSpec
 from ie_serving.wire.json.rapidjson.document import Json
 from ie_serving.wire.json.rapidjson.printing import clean, show
@@ -35,8 +35,11 @@ def decode_columns(value: Json, dtypes: Dtypes) -> dict[str, Array]:
         return {name: decode_tensor(value[name], dtype) for name, dtype in dtypes.items()}
     if len(dtypes) > 1:
         raise InvalidRequest(
-            "inputs is a plain value/list, but expecting an object as multiple input tensors"
-            f" required as per tensorinfo_map: name each of {_names(dtypes)}"
+            advised(
+                "inputs is a plain value/list, but expecting an object as multiple input tensors"
+                " required as per tensorinfo_map",
+                f": name each of {_names(dtypes)}",
+            )
         )
     return {name: decode_tensor(value, dtype) for name, dtype in dtypes.items()}
 
@@ -56,8 +59,11 @@ def decode_rows(rows: list[Json], dtypes: Dtypes) -> dict[str, Array]:
     kind = _NamedRows if is_named(rows[0]) else _PlainRows
     if kind is _PlainRows and len(dtypes) > 1:
         raise InvalidRequest(
-            "instances is a plain list, but expecting list of objects as multiple input tensors"
-            f" required as per tensorinfo_map: name each of {_names(dtypes)}"
+            advised(
+                "instances is a plain list, but expecting list of objects as multiple input tensors"
+                " required as per tensorinfo_map",
+                f": name each of {_names(dtypes)}",
+            )
         )
     form = kind(dtypes)
     arrays = form.decode(rows)
@@ -177,7 +183,7 @@ def _check_at(place: str, check: RowCheck, value: Json) -> None:
     try:
         check.check(value)
     except InvalidRequest as error:
-        raise InvalidRequest(f"{place} Error: INVALID_ARGUMENT: {error}") from None
+        raise InvalidRequest(within(f"{place} Error: INVALID_ARGUMENT: ", error)) from None
 
 
 def _names(dtypes: Dtypes) -> str:

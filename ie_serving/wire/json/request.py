@@ -37,8 +37,9 @@ Source: json_tensor.cc of TensorFlow Serving; RESTful API guide.
 """
 
 import enum
-from collections.abc import Collection, Mapping
-from typing import Final
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Final
 
 import simdjson
 
@@ -108,6 +109,7 @@ _ROW: Final = Format.ROW
 _COLUMN: Final = Format.COLUMN
 
 
+@dataclass(slots=True)
 class PredictBody:
     """The body of a Predict whose syntax is checked, its inputs not yet decoded.
 
@@ -115,18 +117,15 @@ class PredictBody:
         signature_name: the signature that is asked for; empty for `serving_default`.
     """
 
-    __slots__ = ("_body", "_document", "_keys", "signature_name")
+    _body: bytes
+    _document: Lazy
+    _keys: Sequence[str]
+    """simdjson throws a C++ exception for a key that it does not find: the list is cheaper."""
+    signature_name: str
 
-    outputs: tuple[str, ...] = ()
+    outputs: ClassVar[tuple[str, ...]] = ()
     """What forms alone can ask for."""
-    media_type = ""
-
-    def __init__(self, body: bytes, document: Lazy) -> None:
-        self._body = body
-        self._document = document
-        # simdjson throws a C++ exception for a key that it does not find: the list is cheaper.
-        self._keys = keys = list(document)
-        self.signature_name = signature_name_of(document) if SIGNATURE_NAME in keys else ""
+    media_type: ClassVar[str] = ""
 
     def decode(self, signature: Signature) -> tuple[dict[str, Array], Format]:
         """Decode all inputs; once only.
@@ -293,7 +292,7 @@ class SlicedBody:
                 return {name: array}, _ROW if self._slices.key == INSTANCES else _COLUMN
         # From the beginning, as any other body: the slices that were read are thrown away, which
         # only unusual bodies pay for.
-        return PredictBody(self._body, parse_object(self._body)).decode(signature)
+        return body_of(self._body, parse_object(self._body)).decode(signature)
 
     def decode_at_once(self, _: Signature) -> None:
         """Never do so: a megabyte and more is worth a thread."""
@@ -319,7 +318,9 @@ def parse_at_once(body: bytes) -> PredictBody | None:
         document = object_of(document, body)
     elif len(document) > FEW_KEYS:
         return None
-    return PredictBody(body, document)
+    keys = list(document)  # as `body_of`, without the call
+    name = signature_name_of(document) if SIGNATURE_NAME in keys else ""
+    return PredictBody(body, document, keys, name)
 
 
 def parse_predict(body: bytes) -> PredictBody | SlicedBody:
@@ -332,4 +333,11 @@ def parse_predict(body: bytes) -> PredictBody | SlicedBody:
         slices = sliced(body)
         if slices is not None:
             return SlicedBody(body, slices)
-    return PredictBody(body, parse_object(body))
+    return body_of(body, parse_object(body))
+
+
+def body_of(body: bytes, document: Lazy) -> PredictBody:
+    """Find the signature that a parsed body asks for. Raises: InvalidRequest."""
+    keys = list(document)
+    name = signature_name_of(document) if SIGNATURE_NAME in keys else ""
+    return PredictBody(body, document, keys, name)

@@ -16,7 +16,7 @@ from typing import Final
 import numpy as np
 import orjson
 
-from ie_serving.core.values.errors import InvalidRequest
+from ie_serving.core.values.errors import InvalidRequest, advised
 from ie_serving.core.values.tensors import Array, DataType, TensorSpec
 from ie_serving.wire.json.compact import compact, is_finite
 from ie_serving.wire.json.decimals import (
@@ -153,8 +153,10 @@ def check_rows(form: object, outputs: Mapping[str, Array]) -> None:
     for name, array in outputs.items():
         if array.ndim == 0:
             raise InvalidRequest(
-                f"Tensor name: {name} has no shape information : it has no rows; ask with"
-                " 'inputs' instead of 'instances'"
+                advised(
+                    f"Tensor name: {name} has no shape information ",
+                    ": it has no rows; ask with 'inputs' instead of 'instances'",
+                )
             )
         rows = len(array) if rows is None else rows
         if len(array) != rows:

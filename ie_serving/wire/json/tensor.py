@@ -17,7 +17,7 @@ from typing import Final, NoReturn
 
 import numpy as np
 
-from ie_serving.core.values.errors import InvalidRequest
+from ie_serving.core.values.errors import InvalidRequest, advised
 from ie_serving.core.values.tensors import Array, DataType
 from ie_serving.wire.json.rapidjson.document import Json, bytes_of
 from ie_serving.wire.json.rapidjson.printing import kind_of, show
@@ -154,8 +154,11 @@ def _explain_leaf(value: Json, level: int, shape: tuple[int, ...], dtype: DataTy
 
 def _fail_type(value: Json, dtype: DataType) -> NoReturn:
     _fail(
-        f"JSON Value: {show(value)} Type: {kind_of(value)} is not of expected type:"
-        f" {dtype.word}{_range(value, dtype)}"
+        advised(
+            f"JSON Value: {show(value)} Type: {kind_of(value)} is not of expected type:"
+            f" {dtype.word}",
+            _range(value, dtype),
+        )
     )
 
 
@@ -238,8 +241,10 @@ def _brackets(shape: tuple[int, ...]) -> str:
 
 def _fail_depth(limit: int) -> NoReturn:
     _fail(
-        f"Encountered list at unexpected level: {limit} expected < {limit}:"
-        f" a tensor has at most {MAX_RANK} dimensions"
+        advised(
+            f"Encountered list at unexpected level: {limit} expected < {limit}",
+            f": a tensor has at most {MAX_RANK} dimensions",
+        )
     )
 
 

@@ -7,11 +7,14 @@ import base64
 import binascii
 from typing import TypeGuard
 
+from ie_serving.core.values.errors import advised
 from ie_serving.wire.json.rapidjson.document import Json
 
 BASE64_KEY = "b64"
 
-CANNOT_DECODE_BASE64 = "Unable to base64 decode: the standard alphabet is expected, padded or not"
+CANNOT_DECODE_BASE64 = advised(
+    "Unable to base64 decode", ": the standard alphabet is expected, padded or not"
+)
 
 
 def is_base64(value: Json) -> TypeGuard[dict[str, str]]:

@@ -6,7 +6,6 @@ lists these must have exactly the values of the tensor, each in its range.
 
 import math
 from collections.abc import Mapping, Sequence
-from types import MappingProxyType
 from typing import Final, TypeAlias
 
 import numpy as np
@@ -28,25 +27,23 @@ _FLOATS: Final = ListField(6, "fp32_contents", fields.FIXED32, np.dtype(np.float
 _DOUBLES: Final = ListField(7, "fp64_contents", fields.FIXED64, np.dtype(np.float64))
 _BYTES: Final = ListField(8, "bytes_contents", fields.DELIMITED, None)
 
-LIST_OF: Mapping[DataType, ListField] = MappingProxyType(
-    {
-        DataType.BOOL: _BOOLS,
-        DataType.INT8: _INTS,
-        DataType.INT16: _INTS,
-        DataType.INT32: _INTS,
-        DataType.INT64: _LONGS,
-        DataType.UINT8: _UINTS,
-        DataType.UINT16: _UINTS,
-        DataType.UINT32: _UINTS,
-        DataType.UINT64: _ULONGS,
-        DataType.FP32: _FLOATS,
-        DataType.FP64: _DOUBLES,
-        DataType.STRING: _BYTES,
-    }
-)
+LIST_OF: Final[Mapping[DataType, ListField]] = {
+    DataType.BOOL: _BOOLS,
+    DataType.INT8: _INTS,
+    DataType.INT16: _INTS,
+    DataType.INT32: _INTS,
+    DataType.INT64: _LONGS,
+    DataType.UINT8: _UINTS,
+    DataType.UINT16: _UINTS,
+    DataType.UINT32: _UINTS,
+    DataType.UINT64: _ULONGS,
+    DataType.FP32: _FLOATS,
+    DataType.FP64: _DOUBLES,
+    DataType.STRING: _BYTES,
+}
 """Where the values of each element type stand; FP16 and BF16 have no place."""
 
-LISTS: Mapping[int, ListField] = MappingProxyType({f.number: f for f in LIST_OF.values()})
+LISTS: Final[Mapping[int, ListField]] = {f.number: f for f in LIST_OF.values()}
 """The same lists by field number."""
 
 Pieces: TypeAlias = Mapping[int, Sequence[memoryview]]

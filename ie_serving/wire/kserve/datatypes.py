@@ -5,20 +5,19 @@ Source: "Tensor Data Types" of the protocol, and BF16, which Triton and KServe a
 
 import json
 from collections.abc import Mapping
-from types import MappingProxyType
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
 from ie_serving.core.values.errors import InvalidTensor
 from ie_serving.core.values.tensors import DataType
 
-NAME_OF: Mapping[DataType, str] = MappingProxyType(
-    {each: "BYTES" if each is DataType.STRING else each.name for each in DataType}
-)
+NAME_OF: Final[Mapping[DataType, str]] = {
+    each: "BYTES" if each is DataType.STRING else each.name for each in DataType
+}
 """The protocol's word for each element type. They are ours, but for strings."""
 
-BY_NAME: Mapping[str, DataType] = MappingProxyType({word: each for each, word in NAME_OF.items()})
+BY_NAME: Final[Mapping[str, DataType]] = {word: each for each, word in NAME_OF.items()}
 
 
 def datatype(word: object, tensor: str) -> DataType:

@@ -53,7 +53,7 @@ class ModelInfer(InferRequest):
     id: bytes = b""
 
 
-class Tensor(NamedTuple):
+class RequestTensor(NamedTuple):
     """One input whose values are not yet decoded.
 
     Attributes:
@@ -101,14 +101,14 @@ def parse_whole(spec_of: SpecOf, payload: Buffer) -> ModelInfer:
         )
     places: Sequence[bytes | None] = raws or [None] * len(inputs)
     tensors = [
-        Tensor(each, each.contents if each.HasField("contents") else None, raw)
+        RequestTensor(each, each.contents if each.HasField("contents") else None, raw)
         for each, raw in zip(inputs, places, strict=True)
     ]
     id = writing.delimited(ID, message.id.encode()) if message.id else b""
     return _request(spec_of, message, tensors, bool(raws), id, payload)
 
 
-def _split(payload: memoryview, tensor: TensorFields) -> Tensor:
+def _split(payload: memoryview, tensor: TensorFields) -> RequestTensor:
     lists: Pieces | None = None
     if tensor.lists is not None:
         lists = {
@@ -116,13 +116,13 @@ def _split(payload: memoryview, tensor: TensorFields) -> Tensor:
             for number, pieces in tensor.lists.items()
         }
     raw = payload[tensor.raw.value : tensor.raw.end] if tensor.raw else None
-    return Tensor(tensor.rest, lists, raw)
+    return RequestTensor(tensor.rest, lists, raw)
 
 
 def _request(
     spec_of: SpecOf,
     message: Proto,
-    tensors: Sequence[Tensor],
+    tensors: Sequence[RequestTensor],
     is_raw: bool,
     id: bytes,
     payload: Buffer,
@@ -177,7 +177,7 @@ def _values(given: Mapping[str, Proto]) -> Iterable[tuple[str, object]]:
 
 
 def _decode(
-    tensors: Sequence[Tensor],
+    tensors: Sequence[RequestTensor],
     is_raw: bool,
     parameters: Mapping[str, object],
     signature: Signature,
@@ -198,7 +198,7 @@ def _decode(
     return arrays, is_raw
 
 
-def _array(tensor: Tensor, signature: Signature) -> Array:
+def _array(tensor: RequestTensor, signature: Signature) -> Array:
     described, contents, raw = tensor
     name = described.name[:SHOWN]
     dtype = datatype(described.datatype, name)
@@ -217,8 +217,8 @@ def _array(tensor: Tensor, signature: Signature) -> Array:
         raise InvalidRequest(f'input "{name}": {error}') from error
 
 
-def _untyped(tensor: Tensor, signature: Signature) -> Array:
-    """Decode an input that may be untyped: what is no array stays as it was sent."""
+def _untyped(tensor: RequestTensor, signature: Signature) -> Array:
+    """Decode an input that may be untyped: one that is no array stays as it was sent."""
     described, contents, raw = tensor
     spec, word = signature.inputs.get(described.name), described.datatype
     is_text = BY_NAME.get(word) is DataType.STRING

@@ -1,7 +1,6 @@
 """Describes models and their tensors by the Open Inference Protocol, for REST and gRPC."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from ie_serving.core.values.tensors import Signature, TensorSpec
@@ -84,15 +83,13 @@ def _described(spec: TensorSpec) -> TensorMetadata:
 
 READY: Final = "READY"
 UNAVAILABLE: Final = "UNAVAILABLE"
-_STATES: Final = MappingProxyType(
-    {
-        State.START: "LOADING",
-        State.LOADING: "LOADING",
-        State.AVAILABLE: READY,
-        State.UNLOADING: "UNLOADING",
-        State.END: UNAVAILABLE,
-    }
-)
+_STATES: Final = {
+    State.START: "LOADING",
+    State.LOADING: "LOADING",
+    State.AVAILABLE: READY,
+    State.UNLOADING: "UNLOADING",
+    State.END: UNAVAILABLE,
+}
 
 
 def model_index(name: str, status: VersionStatus) -> ModelIndex:

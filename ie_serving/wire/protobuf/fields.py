@@ -6,8 +6,8 @@ reading the values. All callers use `scan`, with places inside the same payload,
 field needs no other walker.
 
 The walker raises `Unclear` for bytes that it does not understand completely, and callers then let
-protobuf parse them: so only protobuf decides what is malformed. Source: the encoding specification
-of protocol buffers.
+protobuf parse them: so protobuf alone refuses malformed messages. Source: the encoding
+specification of protocol buffers.
 """
 
 from typing import Final, NamedTuple, TypeAlias

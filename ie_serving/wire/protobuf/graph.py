@@ -12,8 +12,7 @@ op_def.proto and function.proto of TensorFlow.
 """
 
 from collections.abc import Mapping
-from types import MappingProxyType
-from typing import Any
+from typing import Any, Final
 
 from google.protobuf.descriptor_pb2 import (
     DescriptorProto,
@@ -24,62 +23,58 @@ from google.protobuf.message_factory import GetMessageClass
 
 from ie_serving.wire.protobuf.messages import POOL, Proto
 
-_SCALARS: Mapping[str, Any] = MappingProxyType(
-    {
-        "bool": FieldDescriptorProto.TYPE_BOOL,
-        "bytes": FieldDescriptorProto.TYPE_BYTES,
-        "fixed32": FieldDescriptorProto.TYPE_FIXED32,
-        "float": FieldDescriptorProto.TYPE_FLOAT,
-        "int64": FieldDescriptorProto.TYPE_INT64,
-        "string": FieldDescriptorProto.TYPE_STRING,
-    }
-)
+_SCALARS: Final[Mapping[str, Any]] = {
+    "bool": FieldDescriptorProto.TYPE_BOOL,
+    "bytes": FieldDescriptorProto.TYPE_BYTES,
+    "fixed32": FieldDescriptorProto.TYPE_FIXED32,
+    "float": FieldDescriptorProto.TYPE_FLOAT,
+    "int64": FieldDescriptorProto.TYPE_INT64,
+    "string": FieldDescriptorProto.TYPE_STRING,
+}
 
 _ENUMS = ("DataType",)
 
-MESSAGES: Mapping[str, str] = MappingProxyType(
-    {
-        "NameAttrList": "name=1 string, attr=2 map AttrValue",
-        "AttrList": (
-            "s=2 repeated bytes, i=3 repeated int64, f=4 repeated float, b=5 repeated bool,"
-            " type=6 repeated DataType, shape=7 repeated TensorShapeProto,"
-            " tensor=8 repeated TensorProto, func=9 repeated NameAttrList"
-        ),
-        "AttrValue": (
-            "list=1 one AttrList, s=2 one bytes, i=3 one int64, f=4 one float, b=5 one bool,"
-            " type=6 one DataType, shape=7 one TensorShapeProto, tensor=8 one TensorProto,"
-            " placeholder=9 one string, func=10 one NameAttrList"
-        ),
-        "NodeDef": "name=1 string, op=2 string, input=3 repeated string, attr=5 map AttrValue",
-        "ArgDef": "name=1 string, type=3 DataType, number_attr=5 string, type_list_attr=6 string",
-        "OpDef": "name=1 string, input_arg=2 repeated ArgDef, output_arg=3 repeated ArgDef",
-        "FunctionDef": "signature=1 OpDef, node_def=3 repeated NodeDef, ret=4 map string",
-        "FunctionDefLibrary": "function=1 repeated FunctionDef",
-        "GraphDef": "node=1 repeated NodeDef, library=2 FunctionDefLibrary",
-        "OpList": "op=1 repeated OpDef",
-        "MetaInfoDef": "stripped_op_list=2 OpList, tags=4 repeated string",
-        "SaverDef": "filename_tensor_name=1 string, restore_op_name=3 string",
-        "NodeList": "value=1 repeated string",
-        "Any": "value=2 bytes",
-        "AnyList": "value=1 repeated Any",
-        "CollectionDef": "node_list=1 NodeList, any_list=5 AnyList",
-        "AssetFileDef": "tensor_info=1 TensorInfo, filename=2 string",
-        "MetaGraphDef": (
-            "meta_info_def=1 MetaInfoDef, graph_def=2 GraphDef, saver_def=3 SaverDef,"
-            " collection_def=4 map CollectionDef, signature_def=5 map SignatureDef,"
-            " asset_file_def=6 repeated AssetFileDef"
-        ),
-        "SavedModel": "meta_graphs=2 repeated MetaGraphDef",
-        "FeatureList": "feature=1 repeated Feature",
-        "FeatureLists": "feature_list=1 map FeatureList",
-        "SequenceExample": "context=1 Features, feature_lists=2 FeatureLists",
-        "BundleHeaderProto": "num_shards=1 int64",
-        "BundleEntryProto": (
-            "dtype=1 DataType, shape=2 TensorShapeProto, shard_id=3 int64, offset=4 int64,"
-            " size=5 int64, crc32c=6 fixed32, slices=7 repeated bytes"
-        ),
-    }
-)
+MESSAGES: Final[Mapping[str, str]] = {
+    "NameAttrList": "name=1 string, attr=2 map AttrValue",
+    "AttrList": (
+        "s=2 repeated bytes, i=3 repeated int64, f=4 repeated float, b=5 repeated bool,"
+        " type=6 repeated DataType, shape=7 repeated TensorShapeProto,"
+        " tensor=8 repeated TensorProto, func=9 repeated NameAttrList"
+    ),
+    "AttrValue": (
+        "list=1 one AttrList, s=2 one bytes, i=3 one int64, f=4 one float, b=5 one bool,"
+        " type=6 one DataType, shape=7 one TensorShapeProto, tensor=8 one TensorProto,"
+        " placeholder=9 one string, func=10 one NameAttrList"
+    ),
+    "NodeDef": "name=1 string, op=2 string, input=3 repeated string, attr=5 map AttrValue",
+    "ArgDef": "name=1 string, type=3 DataType, number_attr=5 string, type_list_attr=6 string",
+    "OpDef": "name=1 string, input_arg=2 repeated ArgDef, output_arg=3 repeated ArgDef",
+    "FunctionDef": "signature=1 OpDef, node_def=3 repeated NodeDef, ret=4 map string",
+    "FunctionDefLibrary": "function=1 repeated FunctionDef",
+    "GraphDef": "node=1 repeated NodeDef, library=2 FunctionDefLibrary",
+    "OpList": "op=1 repeated OpDef",
+    "MetaInfoDef": "stripped_op_list=2 OpList, tags=4 repeated string",
+    "SaverDef": "filename_tensor_name=1 string, restore_op_name=3 string",
+    "NodeList": "value=1 repeated string",
+    "Any": "value=2 bytes",
+    "AnyList": "value=1 repeated Any",
+    "CollectionDef": "node_list=1 NodeList, any_list=5 AnyList",
+    "AssetFileDef": "tensor_info=1 TensorInfo, filename=2 string",
+    "MetaGraphDef": (
+        "meta_info_def=1 MetaInfoDef, graph_def=2 GraphDef, saver_def=3 SaverDef,"
+        " collection_def=4 map CollectionDef, signature_def=5 map SignatureDef,"
+        " asset_file_def=6 repeated AssetFileDef"
+    ),
+    "SavedModel": "meta_graphs=2 repeated MetaGraphDef",
+    "FeatureList": "feature=1 repeated Feature",
+    "FeatureLists": "feature_list=1 map FeatureList",
+    "SequenceExample": "context=1 Features, feature_lists=2 FeatureLists",
+    "BundleHeaderProto": "num_shards=1 int64",
+    "BundleEntryProto": (
+        "dtype=1 DataType, shape=2 TensorShapeProto, shard_id=3 int64, offset=4 int64,"
+        " size=5 int64, crc32c=6 fixed32, slices=7 repeated bytes"
+    ),
+}
 """Fields of each message: name, number, `repeated`, `map` from strings, or `one` of a oneof, type.
 
 `AnyList`, `AttrList`, `MetaInfoDef` and `NodeList` are nested in TensorFlow, `Any` is of another

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from ie_serving.core.values.errors import InvalidRequest
+from ie_serving.core.values.errors import InvalidRequest, advised
 from ie_serving.core.values.requests import Feature, Features
 from ie_serving.wire.protobuf import messages
 from ie_serving.wire.protobuf.counting import check_sum
@@ -27,7 +27,7 @@ def examples_of(message: Proto) -> list[Features]:
     """
     kind = message.WhichOneof("kind")
     if kind is None:
-        raise InvalidRequest("Input is empty. Send at least one example")
+        raise InvalidRequest(advised("Input is empty.", " Send at least one example"))
     held = getattr(message, kind)
     context = _Received(held.context) if kind == "example_list_with_context" else None
     return with_context([_Received(example) for example in held.examples], context)
@@ -46,7 +46,7 @@ def with_context(examples: Sequence[Features], context: Features | None) -> list
         InvalidRequest: there is no example.
     """
     if not examples:
-        raise InvalidRequest("Input is empty. Send at least one example")
+        raise InvalidRequest(advised("Input is empty.", " Send at least one example"))
     return [_WithContext(example, context) for example in examples] if context else list(examples)
 
 

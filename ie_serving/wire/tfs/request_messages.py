@@ -6,7 +6,7 @@ Source of the phrases: predict_util.cc and server_core.cc of TensorFlow Serving.
 from google.protobuf.message import DecodeError
 
 from ie_serving.core.runtime.budget import BUDGET
-from ie_serving.core.values.errors import InvalidRequest
+from ie_serving.core.values.errors import InvalidRequest, advised
 from ie_serving.core.values.requests import ModelSpec
 from ie_serving.wire.protobuf.counting import COUNTED, PARSED, check_count
 from ie_serving.wire.protobuf.fields import Buffer
@@ -47,10 +47,14 @@ def model_spec_of(request: Proto) -> ModelSpec:
         InvalidRequest: it is missing or names no model.
     """
     if not request.HasField("model_spec"):
-        raise InvalidRequest("Missing ModelSpec: set model_spec.name to a served model")
+        raise InvalidRequest(
+            advised("Missing ModelSpec", ": set model_spec.name to a served model")
+        )
     spec = request.model_spec
     if not spec.name:
-        raise InvalidRequest("ModelSpec has no name specified. Set it to a served model")
+        raise InvalidRequest(
+            advised("ModelSpec has no name specified.", " Set it to a served model")
+        )
     return read_model_spec(spec)
 
 

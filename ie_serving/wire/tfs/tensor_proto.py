@@ -11,13 +11,18 @@ import weakref
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from types import MappingProxyType
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 
 from ie_serving.core.runtime.budget import BUDGET, SMALL, Budget
-from ie_serving.core.values.errors import InvalidRequest, InvalidTensor, QueueFull, RequestTooLarge
+from ie_serving.core.values.errors import (
+    InvalidRequest,
+    InvalidTensor,
+    QueueFull,
+    RequestTooLarge,
+    advised,
+)
 from ie_serving.core.values.tensors import BY_NUMBER, Array, DataType
 from ie_serving.wire.protobuf import fields, packed
 from ie_serving.wire.protobuf.fields import Buffer
@@ -65,39 +70,35 @@ _HALVES = ListField(13, "half_val", fields.VARINT, np.dtype(np.int32))
 _UINTS = ListField(16, "uint32_val", fields.VARINT, np.dtype(np.uint32))
 _ULONGS = ListField(17, "uint64_val", fields.VARINT, np.dtype(np.uint64))
 
-LIST_OF: Mapping[DataType, ListField] = MappingProxyType(
-    {
-        DataType.FP32: _FLOATS,
-        DataType.FP64: _DOUBLES,
-        DataType.INT32: _INTS,
-        DataType.UINT8: _INTS,
-        DataType.INT16: _INTS,
-        DataType.INT8: _INTS,
-        DataType.STRING: _STRINGS,
-        DataType.INT64: _LONGS,
-        DataType.BOOL: _BOOLS,
-        DataType.BF16: _HALVES,
-        DataType.UINT16: _INTS,
-        DataType.FP16: _HALVES,
-        DataType.UINT32: _UINTS,
-        DataType.UINT64: _ULONGS,
-    }
-)
+LIST_OF: Final[Mapping[DataType, ListField]] = {
+    DataType.FP32: _FLOATS,
+    DataType.FP64: _DOUBLES,
+    DataType.INT32: _INTS,
+    DataType.UINT8: _INTS,
+    DataType.INT16: _INTS,
+    DataType.INT8: _INTS,
+    DataType.STRING: _STRINGS,
+    DataType.INT64: _LONGS,
+    DataType.BOOL: _BOOLS,
+    DataType.BF16: _HALVES,
+    DataType.UINT16: _INTS,
+    DataType.FP16: _HALVES,
+    DataType.UINT32: _UINTS,
+    DataType.UINT64: _ULONGS,
+}
 """Where the values of each dtype stand."""
 
-LISTS: Mapping[int, ListField] = MappingProxyType({f.number: f for f in LIST_OF.values()})
+LISTS: Final[Mapping[int, ListField]] = {f.number: f for f in LIST_OF.values()}
 """The same fields by number."""
 
 CONTENT = 4
 """Number of the field `tensor_content`."""
 
-BITS: Mapping[DataType, np.dtype[np.generic]] = MappingProxyType(
-    {
-        DataType.FP16: np.dtype(np.uint16),
-        DataType.BF16: np.dtype(np.uint16),
-        DataType.BOOL: np.dtype(np.uint8),
-    }
-)
+BITS: Final[Mapping[DataType, np.dtype[np.generic]]] = {
+    DataType.FP16: np.dtype(np.uint16),
+    DataType.BF16: np.dtype(np.uint16),
+    DataType.BOOL: np.dtype(np.uint8),
+}
 """How elements lie in memory on the wire, where it is not as their numpy dtype."""
 
 
@@ -176,9 +177,9 @@ def decode_tensor(tensor: Proto | SplitTensor, alias: str, filling: Filling | No
             return _decode(tensor.rest, tensor.content, read, filling)
         return _decode(tensor, tensor.tensor_content, partial(_from_message, tensor), filling)
     except InvalidTensor as error:
-        raise InvalidTensor(f"tensor parsing error: {alias}: {error}") from None
+        raise InvalidTensor(advised(f"tensor parsing error: {alias}", f": {error}")) from None
     except ValueError as error:
-        raise InvalidRequest(f"tensor parsing error: {alias}: {error}") from error
+        raise InvalidRequest(advised(f"tensor parsing error: {alias}", f": {error}")) from error
 
 
 Read = Callable[[ListField, int], Array | list[bytes]]

@@ -1,6 +1,7 @@
 """Sends a row with the real clients and compares what comes back."""
 
 import http.client
+import json
 from typing import Any
 
 import grpc
@@ -88,7 +89,8 @@ def call(server: Server, method: str, request: str) -> tuple[str, str, Message |
         return error.code().name, error.details(), None
 
 
-def check_rpc(server: Server, case: Rpc) -> None:
+def check_rpc(server: Server, case: Rpc) -> str:
+    """Send a row and compare the answer; give the error's text, empty if there is none."""
     code, text, response = call(server, case.method, case.request)
     assert (code, text if code != "OK" else "") == (case.code, text if code != "OK" else ""), text
     shown = text if response is None else text_format.MessageToString(response, as_one_line=True)
@@ -97,9 +99,11 @@ def check_rpc(server: Server, case: Rpc) -> None:
         assert response is not None
         expected = text_format.Parse(case.reply, MESSAGES[case.method][2]())
         assert _bytes(response) == _bytes(expected), shown
+    return text
 
 
-def check_reload(server: Server, case: Reload) -> None:
+def check_reload(server: Server, case: Reload) -> str:
+    """See `check_rpc`."""
     code, text, _ = call(server, RELOADS, case.request)
     assert code == case.code, text
     assert case.phrase in text
@@ -107,6 +111,7 @@ def check_reload(server: Server, case: Reload) -> None:
         assert _serves(server, name), f"{name} does not serve"
     for name in case.gone:
         assert not _serves(server, name), f"{name} serves"
+    return text
 
 
 def _serves(server: Server, name: str) -> bool:
@@ -124,7 +129,8 @@ def _bytes(message: Message) -> bytes:
     return message.SerializeToString(deterministic=True)
 
 
-def check_rest(server: Server, case: Rest) -> None:
+def check_rest(server: Server, case: Rest) -> str:
+    """See `check_rpc`."""
     code, headers, body = request(server, case)
     text = body.decode("utf-8", "replace")
     assert code == case.code, text
@@ -133,6 +139,8 @@ def check_rest(server: Server, case: Rest) -> None:
         assert text == case.reply
     for name, value in case.reply_headers.items():
         assert headers.get(name, "") == value
+    is_error = code >= http.client.BAD_REQUEST and text[:1] == "{"
+    return str(json.loads(text, strict=False)["error"]) if is_error else ""
 
 
 def request(server: Server, case: Rest) -> tuple[int, http.client.HTTPMessage, bytes]:

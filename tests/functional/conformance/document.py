@@ -79,7 +79,7 @@ What goes in and comes out of a model, by name, dtype and shape:
 `ie_serving gen client` asks any server of this API for a model's metadata and prints a program
 that asks the model: names, dtypes and shapes are right; every number is 1, every text empty, and
 a dimension of any size 1. It needs its language's standard library alone, or curl. `ie_serving
-gen request` prints the body by itself.
+gen request` prints the body alone.
 
 ```
 ie_serving gen client --lang python --model_name half_plus_two \\
@@ -88,7 +88,7 @@ ie_serving gen request --model_name half_plus_two --url http://localhost:8501
 ```
 
 Languages are `python`, `bash`, `javascript` (Node.js 18), `go` and `java` (11); another one ends
-with code 2 and the list. `--model_version` and `--signature_name` choose what is asked, and
+with code 2 and the list. `--model_version` and `--signature_name` choose the signature, and
 `--ca`, `--cert` and `--key` are files for a server with TLS. The server gives the same by
 `GET /v1/models/NAME[/versions/N]/gen_client?language=go`, with the
 address at which it was reached, and `GET .../gen_json`; both take `signature_name`, and need the
@@ -115,7 +115,7 @@ as its input (with one input any name does), what other inputs need as fields of
 An input may be an object with Konduit's reserved keys: `{"@NDArrayType": "FLOAT",
 "@NDArrayShape": [3], "@NDArrayDataBase64": "AAAAAD+AAABAAAAA"}` (big-endian: 0, 1, 2),
 `{"@ImageFormat": "PNG", "@ImageData": BASE64}` or `{"@BytesBase64": BASE64}`, or a list of images
-or bytes, each of which is a row. They stand in `inputs`, or the body is such data alone, as
+or bytes, with one row each. They stand in `inputs`, or the body is such data alone, as
 `{"x": {"@NDArrayType": ...}}`. An array has to have a dtype that the input takes. The reply is
 that of `inputs`; `POST /predict` of a [pipeline](migration-konduit-serving.md) answers with
 Konduit's data.
@@ -164,8 +164,9 @@ How to read the tables:
   A row that names no method is a Predict.
 - A REST request is its request line, headers and body. `\\n` is a line break, and no blank is left
   out: those replies are the same to the byte.
-- "…" stands before and after a phrase that an error's text, or a reply, contains. The texts go on
-  to say what was expected.
+- "…" stands before and after a phrase that an error's text, or a reply, contains. Texts are those
+  of TensorFlow Serving, whole, but for deviations; `ie-serving-error`, a header of REST and
+  trailing metadata of gRPC, goes on to say what was expected.
 - **Deviation** marks what TensorFlow Serving answers otherwise, with the reason.
   [Compatibility](../compatibility.md) has them all.
 - A request or an answer that is longer than a cell stands below its table.

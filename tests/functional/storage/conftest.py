@@ -13,7 +13,7 @@ import pytest
 import trustme
 
 from tests.functional.storage.repositories import BUCKET, s3_admin
-from tests.functional.storage.servers import SECRET, FakeGcs, Proxy, Weed
+from tests.functional.storage.servers import SECRET, Azurite, FakeGcs, Proxy, Weed
 from tests.functional.storage.serving import Launcher
 
 _NUMBERS = count(1)
@@ -57,6 +57,12 @@ def weed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Weed]:
 @pytest.fixture(scope="session")
 def fake_gcs() -> Iterator[FakeGcs]:
     with FakeGcs() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def azurite() -> Iterator[Azurite]:
+    with Azurite() as server:
         yield server
 
 

@@ -1,11 +1,13 @@
 """Repositories on each kind of store, for the scenarios: how to write, and how to be reached."""
 
+import base64
 import http.client
 from collections.abc import Mapping
 from contextlib import closing, suppress
+from email.utils import formatdate
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote, urlencode, urlsplit
 
 import boto3
 from google.auth.credentials import AnonymousCredentials
@@ -13,10 +15,11 @@ from google.cloud import storage as gcs
 
 from ie_serving.config.dialects.environment import storage_options
 from ie_serving.core.settings.faults import Faults
+from ie_serving.storage.backends.azure import _sign
 from ie_serving.storage.backends.by_url import open_storage
 from ie_serving.storage.base import Storage
 from ie_serving.storage.options import StorageOptions
-from tests.functional.storage.servers import ADMIN, FakeGcs, Proxy, User, Weed
+from tests.functional.storage.servers import ADMIN, Azurite, FakeGcs, Proxy, User, Weed
 from tests.process import PATIENCE_S
 
 BUCKET = "models"
@@ -123,6 +126,65 @@ class GcsRepository:
 
     def remove(self, path: str) -> None:
         self._bucket.blob(f"base path/m/{path}").delete()
+
+
+class AzureRepository:
+    """`az://` on Azurite, read through a proxy that counts and spoils."""
+
+    scheme = "az"
+
+    def __init__(self, server: Azurite, proxy: Proxy, container: str, cache_dir: Path) -> None:
+        self.proxy = proxy
+        self._cache_dir = cache_dir
+        self._server = server
+        self._container = container
+        self.endpoint = f"{proxy.url}/{server.ACCOUNT}"
+        self.environ = {
+            "AZURE_STORAGE_CONNECTION_STRING": f"AccountName={server.ACCOUNT};"
+            f"AccountKey={server.KEY};BlobEndpoint={self.endpoint}"
+        }
+        self._send("PUT", "", restype="container")
+        self.storage = self.opened()
+
+    def opened(self, url: str = "", **environ: str) -> Storage:
+        """Open it anew, by these settings in place of its own if there are any."""
+        options = storage_options(environ or self.environ, Faults(), cache_dir=self._cache_dir)
+        return open_storage(url or f"az://{self._container}/base path/m", options)
+
+    def put(self, path: str, data: bytes, **headers: str) -> None:
+        kind = {"x-ms-blob-type": "BlockBlob", "Content-Length": str(len(data) or "")}
+        self._send("PUT", f"/base path/m/{path}", data, kind | headers)
+
+    def put_all(self, files: Mapping[str, bytes]) -> None:
+        for path, data in files.items():
+            self.put(path, data)
+
+    def remove(self, path: str) -> None:
+        self._send("DELETE", f"/base path/m/{path}")
+
+    def make_public(self) -> None:
+        """Let anyone list and read."""
+        access = {"x-ms-blob-public-access": "container"}
+        self._send("PUT", "", b"", access, restype="container", comp="acl")
+
+    def _send(
+        self,
+        method: str,
+        path: str,
+        body: bytes = b"",
+        headers: Mapping[str, str] | None = None,
+        **query: str,
+    ) -> None:
+        target = f"/{self._server.ACCOUNT}/{self._container}{quote(path)}"
+        own = {"x-ms-version": "2021-12-02", "x-ms-date": formatdate(usegmt=True)}
+        own |= headers or {}
+        _sign(self._server.ACCOUNT, base64.b64decode(self._server.KEY), method, target, query, own)
+        address = f"127.0.0.1:{self._server.port}"
+        with closing(http.client.HTTPConnection(address, timeout=PATIENCE_S)) as connection:
+            own["Content-Length"] = str(len(body))  # signed as an empty text where it is 0
+            connection.request(method, f"{target}?{urlencode(query)}", body, own)
+            with connection.getresponse() as reply:
+                assert reply.status < 300, (target, reply.status, reply.read())
 
 
 def _send_all(method: str, address: str, bodies: Mapping[str, bytes]) -> None:

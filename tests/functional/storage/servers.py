@@ -4,22 +4,29 @@ Each is a context manager on ports of the system's choice.
 
     Weed       SeaweedFS: S3 with signatures, users and 403s; also for the MinIO client
     FakeGcs    fake-gcs-server: Cloud Storage data, without permissions
+    Azurite    Blob Storage with signatures, from npm: a test is skipped without it
     Answers    answers as told: for refusals that neither of them makes
     Proxy      HTTP proxy in front of either: latency, resets, cuts, 503, flipped bytes, outages
     black_hole an address that swallows connections
 """
 
+import base64
 import contextlib
 import http.client
 import json
+import os
+import shutil
 import socket
 import struct
+import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+
+import pytest
 
 from tests.process import Process, free_ports
 
@@ -127,6 +134,37 @@ class FakeGcs:
             *("-host", "127.0.0.1", "-port", str(self.port), "-backend", "memory"),
             *("-public-host", f"127.0.0.1:{self.port}", "-external-url", self.url),
             *(self._tls or ()),
+        )
+        self._process.listens(self.port, START_TIMEOUT_S)
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._process.kill()
+
+
+class Azurite:
+    """Azurite: an account of Azure Blob Storage, its blobs in memory."""
+
+    ACCOUNT = "models"
+    KEY = base64.b64encode(f"account-{SECRET}-9b2e".encode()).decode()
+
+    def __init__(self, certificate: Path | None = None, key: Path | None = None) -> None:
+        (self.port,) = free_ports(1)
+        scheme = "https" if certificate else "http"
+        self.url = f"{scheme}://127.0.0.1:{self.port}/{self.ACCOUNT}"
+        self._tls = certificate and ("--cert", certificate, "--key", key)
+
+    def __enter__(self) -> "Azurite":
+        installed = Path(sys.prefix) / "published" / "node_modules" / ".bin"
+        program = shutil.which("azurite-blob", path=f"{installed}:{os.environ['PATH']}")
+        if program is None:
+            pytest.skip("azurite-blob is not installed")
+        self._process = Process(
+            program,
+            *("--silent", "--disableTelemetry", "--inMemoryPersistence"),
+            *("--blobHost", "127.0.0.1", "--blobPort", str(self.port)),
+            *(self._tls or ()),
+            env={"AZURITE_ACCOUNTS": f"{self.ACCOUNT}:{self.KEY}"},
         )
         self._process.listens(self.port, START_TIMEOUT_S)
         return self

@@ -11,11 +11,16 @@ import grpc
 
 from tests.functional.load import AVAILABLE, states
 from tests.functional.servers import SAMPLE, Server
-from tests.functional.storage.repositories import GcsRepository, LocalRepository, S3Repository
+from tests.functional.storage.repositories import (
+    AzureRepository,
+    GcsRepository,
+    LocalRepository,
+    S3Repository,
+)
 from tests.functional.storage.servers import SECRET
 from tests.process import Process
 
-Repository = LocalRepository | S3Repository | GcsRepository
+Repository = LocalRepository | S3Repository | GcsRepository | AzureRepository
 Remote = S3Repository | GcsRepository
 
 FILES = ("model.bin", "model.xml")

@@ -20,7 +20,7 @@ import pytest
 from ie_serving.config.dialects.environment import storage_options
 from ie_serving.core.settings.faults import Faults
 from ie_serving.core.values.errors import StorageError
-from ie_serving.storage.backends.s3 import S3Remote
+from ie_serving.storage.backends.s3 import S3Options, S3Remote
 from ie_serving.storage.mirror.download import Transfer
 from ie_serving.storage.mirror.mirror import Mirror
 from ie_serving.storage.remote import Location
@@ -183,5 +183,5 @@ def mirror_of(repository: S3Repository, cache_dir: Path, transfer: Transfer) -> 
     """Open the repository so that downloads are cut up and tried again in another way."""
     url = repository.storage.url
     options = storage_options(repository.environ, Faults(), cache_dir=cache_dir)
-    remote = S3Remote(Location.parse(url, url.removeprefix("s3://")), options.s3)
+    remote = S3Remote(Location.parse(url, url.removeprefix("s3://")), options.of(S3Options))
     return Mirror(remote, cache_dir, transfer=transfer)

@@ -1,4 +1,4 @@
-"""The same life of a repository on every kind of store: local, S3, Google Cloud Storage, MinIO."""
+"""The same life of a repository on every kind of store."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -6,12 +6,17 @@ from pathlib import Path
 import pytest
 
 from ie_serving.core.values.errors import Unreachable
-from tests.functional.storage.repositories import GcsRepository, LocalRepository, S3Repository
-from tests.functional.storage.servers import FakeGcs, Fault, Proxy, Weed
+from tests.functional.storage.repositories import (
+    AzureRepository,
+    GcsRepository,
+    LocalRepository,
+    S3Repository,
+)
+from tests.functional.storage.servers import Azurite, FakeGcs, Fault, Proxy, Weed
 from tests.unit.storage.contract import StorageContract, listed
 
 OpenProxy = Callable[[int], Proxy]
-Remote = S3Repository | GcsRepository
+Remote = S3Repository | GcsRepository | AzureRepository
 
 
 class Scenarios(StorageContract):
@@ -155,3 +160,22 @@ class TestGcs(RemoteScenarios):
         odd = repository.opened(below="/odd//")
         assert odd.directories() == ["1"]
         assert [entry.path for entry in odd.list("1")] == ["1/model.xml"]
+
+
+class TestAzure(RemoteScenarios):
+    @pytest.fixture
+    def repository(
+        self, azurite: Azurite, proxied: OpenProxy, bucket: str, cache_dir: Path
+    ) -> AzureRepository:
+        return AzureRepository(azurite, proxied(azurite.port), bucket, cache_dir)
+
+    def test_directories_of_a_hierarchical_namespace_are_no_files(
+        self, repository: AzureRepository
+    ) -> None:
+        """Such an account lists its directories as empty blobs."""
+        folder = {"x-ms-meta-hdi_isfolder": "true"}
+        for path in ("1", "1/assets"):
+            repository.put(path, b"", **folder)
+        repository.put("1/assets/names.txt", b"x")
+        assert repository.storage.directories() == ["1"]
+        assert [entry.path for entry in repository.storage.list("1")] == ["1/assets/names.txt"]

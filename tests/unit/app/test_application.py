@@ -115,6 +115,20 @@ async def test_a_copy_that_is_ready_when_the_server_stops_is_no_defect(
     assert [record for record in caplog.records if record.levelno >= logging.WARNING] == []
 
 
+async def test_a_part_that_fails_to_close_keeps_no_other_open(
+    built: ServingApplication, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail() -> None:
+        raise RuntimeError("the gate is stuck")
+
+    await built.start()
+    monkeypatch.setattr(built._gate, "close", fail)
+    with pytest.raises(RuntimeError, match="the gate is stuck"):
+        await built.close(PATIENCE_S)
+    with pytest.raises(RuntimeError, match="after shutdown"):
+        built._loads.submit(fail)
+
+
 async def test_each_port_has_a_listener(built: ServingApplication) -> None:
     await built.start()
     listeners = built.listeners()

@@ -101,11 +101,22 @@ def test_a_port_for_both_is_not_half_encrypted_in_any_dialect(
     assert not served
 
 
+def test_a_variable_for_a_log_that_cannot_be_written_costs_the_file_alone(
+    served: list[Settings], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LOG_PATH", "/nowhere/log")
+    assert main.tensorflow_model_server(["--model_base_path=/m"]) == 0
+    assert (
+        'LOG_PATH has no effect cause="log file \\"/nowhere/log\\" cannot be'
+        in capsys.readouterr().err
+    )
+    assert served
+
+
 @pytest.mark.parametrize(
     ("path", "environ"),
     [
         ("ftp://host/m", {}),
-        ("/m", {"LOG_PATH": "/nowhere/log"}),
         ("s3://bucket/m", {"S3_VERIFY_SSL": "perhaps"}),
     ],
 )

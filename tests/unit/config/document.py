@@ -7,6 +7,7 @@ everything else is written by hand. `make configuration`.
 
 import re
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from pathlib import Path
 
 from ie_serving.config.dialects import ovms, own_flags
@@ -15,7 +16,7 @@ from ie_serving.config.dialects.tfs_flags import FLAGS as TFS_FLAGS
 from ie_serving.config.dialects.tfs_flags import TfsFlag
 from ie_serving.config.files.json_file import TOP_KEYS
 from ie_serving.config.schema import foreign
-from ie_serving.config.schema.catalogue import GCS, MINIO, MODEL, S3, SERVER, SETTINGS, TUNE
+from ie_serving.config.schema.catalogue import MODEL, OF_STORE, SERVER, SETTINGS, TUNE
 from ie_serving.core.settings.declaration import Setting
 from ie_serving.core.values.hints import Hint
 from ie_serving.engines.steps.declaration import REQUIRED, BuiltIn, Inputs, Option
@@ -203,9 +204,7 @@ TABLES: Mapping[str, Callable[[], str]] = {
     "names": names,
     "steps": steps,
     **migration.TABLES,
-    "s3": lambda: store(S3),
-    "gcs": lambda: store(GCS),
-    "minio": lambda: store(MINIO),
+    **{name: partial(store, settings) for name, settings in OF_STORE.items()},
 }
 
 

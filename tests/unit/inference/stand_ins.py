@@ -24,7 +24,8 @@ from ie_serving.inference.plane import DataPlane
 from ie_serving.models.configuration import ModelConfig
 from ie_serving.models.served import Served, ServedModels
 from ie_serving.models.version.handle import Servable
-from ie_serving.telemetry.metrics.page import REQUEST_COUNT, REQUEST_LATENCY, Metrics
+from ie_serving.telemetry.metrics.page import Metrics
+from ie_serving.telemetry.metrics.tensorflow_families import REQUEST_COUNT, REQUEST_LATENCY
 from ie_serving.wire.tfs.example import parse_examples, serialize_examples
 
 MODEL = "m"

@@ -322,9 +322,9 @@ async def test_what_fails_is_counted_by_its_code_and_is_not_timed() -> None:
     with pytest.raises(InvalidRequest):
         await plane.classify(examples([1.0], signature="none"), interface, now(), id)
     assert heart.counted() == [
-        '{model_name="",status="NOT_FOUND"} 1',
         '{model_name="m",status="NOT_FOUND"} 1',
         '{model_name="m",status="INVALID_ARGUMENT"} 1',
+        '{model_name="made up",status="NOT_FOUND"} 1',
     ]
     assert heart.timed() == []
 

@@ -17,7 +17,8 @@ from ie_serving.inference.sequence_elsewhere import open_to_clients
 from ie_serving.models.configuration import ModelConfig
 from ie_serving.models.served import Served, ServedModels
 from ie_serving.models.version.handle import Servable
-from ie_serving.telemetry.metrics.page import REQUEST_COUNT, Metrics
+from ie_serving.telemetry.metrics.page import Metrics
+from ie_serving.telemetry.metrics.tensorflow_families import REQUEST_COUNT
 from ie_serving.wire.tfs.example import parse_examples, serialize_examples
 from tests.unit.inference.stand_ins import MODEL, Loaded, servable
 

@@ -47,6 +47,23 @@ async def test_models_are_added_changed_and_removed(world: World) -> None:
     await manager.close()
 
 
+async def test_a_removed_model_is_listed_with_end(world: World) -> None:
+    """As in TensorFlow Serving, so that a client sees when its files are free."""
+    world.write(1)
+    manager = await managed(world)
+    ((_, stream),) = manager.streams()
+    with manager.served.handle(ModelSpec("m")):
+        await manager.apply([], all_or_nothing=True)
+        await until(stream, lambda: manager.served.statuses("m")[0].state is State.UNLOADING)
+    await until(stream, lambda: manager.served.statuses("m")[0].state is State.END)
+    with pytest.raises(NotFound, match="Could not find version 2 of model m"):
+        manager.served.statuses("m", 2)
+    assert manager.served.names() == []
+    await manager.apply([world.config("m")], all_or_nothing=True)
+    assert [each.state for each in manager.served.statuses("m")] == [State.AVAILABLE]
+    await manager.close()
+
+
 async def test_a_reload_that_fails_leaves_no_trace(world: World) -> None:
     world.write(1)
     world.write(1, model="good")
@@ -109,6 +126,19 @@ async def test_a_successor_that_is_no_longer_wanted_ends(
     await manager.apply([world.config()], all_or_nothing=False)
     await until(successor, lambda: successor.statuses()[0].state is State.END)
     await manager.close()
+
+
+async def test_a_manager_that_is_closed_leaves_no_task(world: World) -> None:
+    """A removed model waits for a request that holds it; the process does not wait for either."""
+    world.write(1)
+    manager = await managed(world)
+    before = asyncio.all_tasks()
+    held = manager.served.handle(ModelSpec("m"))
+    held.holders += 1
+    await manager.apply([], all_or_nothing=True)
+    assert asyncio.all_tasks() - before
+    await manager.close()
+    assert not asyncio.all_tasks() - before
 
 
 async def test_a_platform_never_changes(world: World) -> None:

@@ -54,4 +54,4 @@ def serve(metrics: Metrics, model: str, key: Key, seconds: float = 0.001) -> Non
 
 def fail(metrics: Metrics, model: str, status: str, key: Key = GRPC) -> None:
     """Count a request that has failed."""
-    metrics.of(model).requests.count(key, status)
+    metrics.count_failed(model, key, status)

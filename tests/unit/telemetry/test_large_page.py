@@ -22,7 +22,7 @@ async def test_others_have_their_turn_while_it_is_written() -> None:
         if turns < 10:  # what is counted meanwhile harms nothing
             serve(metrics, "m3", GRPC._replace(version=str(turns)))
             fail(metrics, "m3", "INTERNAL", GRPC._replace(version=str(turns)))
-            metrics.add("m3").count_load(succeeded=False)
+            metrics.add("m3").count_load("/m3", 1, succeeded=False)
             metrics.keep([*names, f"new{turns}"])
     page = writing.result().decode()
     assert turns >= page.count("\n") // LINES_AT_ONCE

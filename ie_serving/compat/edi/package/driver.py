@@ -9,7 +9,7 @@ from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.declared import check_known
 from ie_serving.engines.kernels import KernelOptions, Place
 from ie_serving.engines.python import driver
-from ie_serving.engines.python.model import KernelModel
+from ie_serving.engines.python.kernel_model import KernelModel
 
 
 def load(directory: Path, options: EngineOptions) -> KernelModel:

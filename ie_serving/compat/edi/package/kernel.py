@@ -113,7 +113,7 @@ def _task(call: Call, model: str, version: str) -> tuple[Call, TaskContext] | No
 
 
 def _settled(call: Call, task: TaskContext) -> bool:
-    """Answer a call by what its task was given; False where that is nothing."""
+    """Answer a call by its task's result; False where the task has none."""
     if call.outcome is None and task.failure is not None:
         call.fail(*task.failure)
     elif call.outcome is None and task.output is not None:

@@ -1,4 +1,4 @@
-"""A package of IBM EDI: a kernel with `model.json`, and what its kernel is told of it.
+"""A package of IBM EDI: a kernel with `model.json`, and the part of it that the kernel gets.
 
 The kernel sees a copy of the package: a deployment of its own, into which some samples write, and
 which some delete at the end.

@@ -100,7 +100,7 @@ class AskedModel:
     predict_hooks = predict
 
     def release(self) -> None:
-        """Do nothing: the server frees what it has loaded."""
+        """Do nothing: the server frees its loaded models."""
 
 
 def loader(

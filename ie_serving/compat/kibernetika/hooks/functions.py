@@ -47,7 +47,7 @@ class Hook:
 
 @dataclass(frozen=True, kw_only=True)
 class Functions:
-    """What a file has, bound to what it is told.
+    """The functions of a hooks file, bound to the file's parameters.
 
     Attributes:
         pre, post: an entry for each model.
@@ -217,7 +217,7 @@ _FIRST = {PRE: "inputs", POST: "outputs", PROCESS: "inputs"}
 
 
 def _parameters(function: Callable[..., object]) -> list[inspect.Parameter]:
-    """Give the parameters behind all decorators that tell what they wrap.
+    """Give the parameters behind all decorators that name their wrapped function.
 
     A decorator without `functools.wraps` tells by its closure: the one function there. Else
     `*args` takes the tensors alone.
@@ -246,7 +246,7 @@ def with_params(name: str, function: object) -> Callable[[HookContext, Known], o
     """Give what calls `init_hook` or `update_hook`, with ctx or without.
 
     Raises:
-        LoadFailed: it is no function; when it is called: it takes what is not given.
+        LoadFailed: it is no function; when it is called: it takes an argument that is not given.
     """
     if not callable(function):
         raise LoadFailed(f"{name} is a {type(function).__name__}; expected a function")

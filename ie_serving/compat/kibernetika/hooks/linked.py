@@ -1,4 +1,4 @@
-"""One model of a chain: it takes what hooks give, and gives what they may keep."""
+"""One model of a chain: it takes the hooks' tensors, and gives tensors that hooks may keep."""
 
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping, Sequence
@@ -12,7 +12,7 @@ from ie_serving.core.values.errors import InvalidRequest, LoadFailed, ServingErr
 from ie_serving.core.values.fit import Exact, exact, fit, fits, shed
 from ie_serving.core.values.tensors import SERVING_DEFAULT, Array, Signature, TensorSpec
 from ie_serving.engines.base import CompiledModel
-from ie_serving.engines.hooks import Link
+from ie_serving.engines.hooks import ChainedModel
 from ie_serving.engines.python.outputs import array_of
 
 ECHO = "null"
@@ -35,7 +35,7 @@ class LinkedModel:
             parts.
     """
 
-    def __init__(self, link: Link, compiled: CompiledModel | None) -> None:
+    def __init__(self, link: ChainedModel, compiled: CompiledModel | None) -> None:
         self.link = link
         self.compiled = compiled
         self.signature = _signature(link, compiled) if compiled else _ANY
@@ -143,7 +143,7 @@ def _any_rows(specs: Mapping[str, TensorSpec], rows: int) -> dict[str, TensorSpe
 _ANY = Signature(SERVING_DEFAULT, {}, {}, is_open=True)
 
 
-def _signature(link: Link, compiled: CompiledModel) -> Signature:
+def _signature(link: ChainedModel, compiled: CompiledModel) -> Signature:
     served = {n: each for n, each in compiled.signatures.items() if not each.left_out}
     name = link.signature or SERVING_DEFAULT
     if not link.signature and len(served) == 1:
@@ -168,7 +168,7 @@ def _exact(signature: Signature) -> Exact | None:
 
 
 def arrays_of(values: Mapping[Any, Any], convert: Callable[[object], Array]) -> dict[str, Array]:
-    """Give what hooks returned as arrays; `convert` is asked for what is none of numbers yet.
+    """Give the values that hooks returned as arrays; `convert` makes those that are not numeric.
 
     Raises:
         InvalidRequest: something is no tensor.
@@ -181,7 +181,7 @@ def arrays_of(values: Mapping[Any, Any], convert: Callable[[object], Array]) -> 
 
 
 def plain(value: object) -> Array:
-    """Give what a hook returned as an array.
+    """Give a hook's returned value as an array.
 
     Raises:
         InvalidRequest: it is none.

@@ -12,7 +12,7 @@ from ie_serving.core.values.errors import LoadFailed
 from ie_serving.core.values.nearest import nearest
 from ie_serving.engines.base import AUTO, EngineOptions
 from ie_serving.engines.drivers import is_known, names
-from ie_serving.engines.hooks import Link
+from ie_serving.engines.hooks import ChainedModel
 from ie_serving.engines.openvino.devices import CPU, GONE
 from ie_serving.engines.openvino.options import OpenVinoOptions
 
@@ -33,7 +33,7 @@ BACKENDS = ("CPU", "INTERPRETER")
 
 def link_of(
     driver: str, path: str, given: Mapping[str, Any], base: EngineOptions
-) -> tuple[Link, list[str]]:
+) -> tuple[ChainedModel, list[str]]:
     """Read the options of one model.
 
     Args:
@@ -63,7 +63,7 @@ def link_of(
         warnings.append(f"runtime_backend={backend}: nGraph is gone; the model runs on the CPU")
     if driver == "tensorflow" and "inputs" in given:
         warnings.append("inputs has no effect: OpenVINO finds them in the graph")
-    link = Link(
+    link = ChainedModel(
         driver=driver or AUTO,
         path=path,
         options=options,

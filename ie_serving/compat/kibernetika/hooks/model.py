@@ -14,7 +14,7 @@ from ie_serving.core.values.callers import CALLER, NOBODY
 from ie_serving.core.values.errors import DeadlineExceeded, InvalidRequest, ServingError
 from ie_serving.core.values.fit import ARRAY
 from ie_serving.core.values.tensors import Array, Signature
-from ie_serving.engines.base import leave_of_all
+from ie_serving.engines.base import CompiledModel, leave_of_all
 from ie_serving.engines.python.outputs import checked
 
 T = TypeVar("T")
@@ -28,7 +28,7 @@ class Stage(NamedTuple):
     post: Turn | None
 
 
-class HookedModel:
+class HookedModel(CompiledModel):
     """See `engines.base.CompiledModel`.
 
     Args of the constructor:
@@ -43,7 +43,7 @@ class HookedModel:
 
     Attributes:
         global_ctx: what `init_hook`, or later `update_hook`, returned.
-        update: takes other parameters; None where the model has to be loaded anew.
+        updates: takes other parameters; None where the model has to be loaded anew.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class HookedModel:
         self._freed = freed
         self._drivers = [AskedModel(asking, stage.model) for stage in stages]
         self.global_ctx: object = None
-        self.update: Callable[[Mapping[str, Any]], object] | None = None
+        self.updates: Callable[[Mapping[str, Any]], object] | None = None
 
     @property
     def signatures(self) -> Mapping[str, Signature]:
@@ -100,8 +100,13 @@ class HookedModel:
         return model.compiled.at_once(model.signature) if model.compiled else 1
 
     @property
+    def update(self) -> Callable[[Mapping[str, Any]], object] | None:
+        """See `engines.base`."""
+        return self.updates
+
+    @property
     def leave(self) -> Callable[[], object] | None:
-        """See `engines.base.leave_of`: hooks have nothing that is called at their end."""
+        """See `engines.base`: hooks have nothing that is called at their end."""
         return leave_of_all(each.compiled for each in self._models if each.compiled)
 
     def close(self) -> None:
@@ -145,7 +150,7 @@ class HookedModel:
                     given = made = await model.start(given)
                     own = made if model.compiled is not None else None
                 except InvalidRequest as error:
-                    # What a client sent is its own fault, what a hook or another model gave is not.
+                    # The client is at fault for its own tensors, not for a hook's or a model's.
                     if pre is None and stage is self._stages[0]:
                         raise
                     raise _blamed(stage, error) from error
@@ -175,7 +180,7 @@ def _blamed(stage: Stage, error: InvalidRequest) -> ServingError:
 
 
 def _or_json(value: object) -> Array:
-    """Write what is no tensor, but has a JSON, as one text: objects, and lists that hold some."""
+    """Write a value that is no tensor, but has a JSON form, as one text: objects, lists of them."""
     holds = isinstance(value, dict) or (
         isinstance(value, list) and any(isinstance(each, dict) for each in value)
     )

@@ -21,7 +21,7 @@ from ie_serving.core.values.errors import LoadFailed
 from ie_serving.core.values.tensors import SERVING_DEFAULT, Signature
 from ie_serving.engines import declared
 from ie_serving.engines.base import Engine, EngineOptions
-from ie_serving.engines.hooks import HookOptions, Link
+from ie_serving.engines.hooks import ChainedModel, HookOptions
 from ie_serving.engines.kernels import KernelOptions, Place
 from ie_serving.engines.python.driver import PYTHON
 from ie_serving.engines.python.opening import found, telling, warn
@@ -34,7 +34,7 @@ from ie_serving.telemetry.log.logs import Event
 log = logging.getLogger(__name__)
 
 DRIVER_WORDS = (declared.INPUTS, declared.OUTPUTS, "model_class", "model_args")
-"""Words of `params` that drivers know; hooks are told these, too."""
+"""Words of `params` that drivers know; hooks get these, too."""
 
 
 def opened(engine: Engine, directory: Path, options: EngineOptions) -> HookedModel:
@@ -46,7 +46,7 @@ def opened(engine: Engine, directory: Path, options: EngineOptions) -> HookedMod
         options: with `HookOptions`.
 
     Raises:
-        LoadFailed: a model or the hooks cannot be loaded, or nobody has allowed to run them.
+        LoadFailed: a model or the hooks cannot be loaded, or no setting allows to run the hooks.
     """
     own = options.of(HookOptions)
     if own.place is not None and not options.allow_python:
@@ -138,16 +138,16 @@ class _Opening:
             with telling(place, self.lacks):
                 made.global_ctx = functions.init(made.context(), known[0])
         if functions.update is not None:
-            made.update = partial(_update, made, functions, known, self.options)
+            made.updates = partial(_update, made, functions, known, self.options)
         return made
 
-    def linked(self, link: Link) -> LinkedModel:
+    def linked(self, link: ChainedModel) -> LinkedModel:
         """Compile one model of the chain; `freed` closes it."""
         made = self._loaded(link)
         self.freed.callback(made.close)
         return made
 
-    def _loaded(self, link: Link) -> LinkedModel:
+    def _loaded(self, link: ChainedModel) -> LinkedModel:
         """Compile one model, unless it echoes. Whoever asks closes it. Raises: LoadFailed."""
         if link.driver == ECHO:
             return LinkedModel(link, None)
@@ -160,13 +160,13 @@ class _Opening:
         self.models.add(made)
         return made
 
-    def _alone(self) -> Link:
+    def _alone(self) -> ChainedModel:
         """Give the model of the version itself."""
         params = {k: v for k, v in self.options.params.items() if k in DRIVER_WORDS}
         alone = replace(self.options.having(HookOptions()), params=params)
-        return Link(driver=alone.driver, path=str(self.directory), options=alone)
+        return ChainedModel(driver=alone.driver, path=str(self.directory), options=alone)
 
-    def _directory_of(self, link: Link) -> Path:
+    def _directory_of(self, link: ChainedModel) -> Path:
         """Give a directory with the files of one model and no others."""
         path = Path(link.path)
         if path.is_dir():
@@ -222,7 +222,7 @@ def _update(
 def _signature(
     file: str, stages: Sequence[Stage], functions: Functions, *, may_skip: bool
 ) -> Signature:
-    """Give what clients see: what the file declares, else what no hook can have changed."""
+    """Give the clients' signature: the file's declaration, else the part that no hook changes."""
     first, last = stages[0], stages[-1]
     own = functions.process is not None
     inputs: Specs = {} if own or first.pre else first.model.shown.inputs

@@ -61,7 +61,7 @@ def load_image(inputs: Mapping[str, Any], key: str, rgb: bool = True) -> tuple[A
         inputs: of the request.
         key: name of an input: the bytes of a file, alone or as the one element of an array, or a
             frame that is decoded already.
-        rgb: order of the colours of what is decoded here; else blue comes first.
+        rgb: order of the colours of a file that is decoded here; else blue comes first.
 
     Raises:
         InvalidRequest: there is no such input.

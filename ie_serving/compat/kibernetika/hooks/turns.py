@@ -97,8 +97,8 @@ class Turn:
         Args:
             tensors: by name.
             ctx: of the request.
-            own: the same tensors, given if nobody else has them: the hook may then change and keep
-                these arrays. Without it the hook gets copies of those that it could change.
+            own: the same tensors, given if no other code has them: the hook may then change and
+                keep these arrays. Without it the hook gets copies of those that it could change.
 
         Raises:
             ServingError: it failed, or returned something else than a dict.

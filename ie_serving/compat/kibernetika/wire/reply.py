@@ -13,7 +13,7 @@ def encode(outputs: Mapping[str, Array], form: Form) -> bytes:
 
     Args:
         outputs: arrays by name; not kept.
-        form: what is asked for.
+        form: of the request.
 
     Raises:
         InvalidRequest: the outputs have no such form.

@@ -28,7 +28,7 @@ BOXES: Final = "bounding_boxes"
 DEFAULT_COLOUR: Final = "lime"
 """Of boxes whose label has none. Source: DrawBoundingBoxStep."""
 LARGEST: Final = 16_384
-"""Pixels of a side of what is cropped, and of its distance from the picture."""
+"""Most pixels of a cropped side, and of the crop's distance from the picture."""
 CORNERS: Final = ("@x1", "@y1", "@x2", "@y2")
 CENTRE: Final = ("@cx", "@cy", "@w", "@h")
 

@@ -200,7 +200,7 @@ def _normalization(
     given: Any,  # noqa: ANN401 (whatever JSON has)
     options: Mapping[str, Any],
 ) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Give what is subtracted from each colour, and what it is divided by. Default: to [0, 1]."""
+    """Give each colour's subtrahend and divisor. Default: to [0, 1]."""
     given = {"type": "NONE"} if given is None else given
     kind = given.get("type", "SCALE") if isinstance(given, Mapping) else None
     most = float(given.get("maxValue") or 255.0) if kind else 255.0

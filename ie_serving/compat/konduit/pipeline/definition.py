@@ -128,7 +128,7 @@ class Step:
 
 @dataclass(frozen=True, kw_only=True)
 class Pipeline:
-    """Steps in an order in which each stands behind what it takes.
+    """Steps in an order in which each stands behind its inputs.
 
     Attributes:
         steps: those that the output needs.
@@ -255,7 +255,7 @@ def _step(
         advice = REFUSED.get(type_, f"{_WRITE}; there are {known}{nearest(type_, KINDS)}")
         faults.append(f"{place}.@type: steps of type {type_} are not supported: {advice}")
         return
-    # Konduit writes what is not set as null, and constants as an empty object.
+    # Konduit writes null for an option that is not set, and an empty object for constants.
     written = {k: v for k, v in given.items() if v is not None and (k, v) != ("constants", {})}
     keys = {key: value for key, value in written.items() if key not in ("@type", "@input")}
     faults += [f"{place}.{fault}" for fault in _wrong_keys(type_, kind, keys)]
@@ -271,7 +271,7 @@ def _wrong_keys(type_: str, kind: Kind, keys: Collection[str]) -> Iterator[str]:
 
 
 def _ordered(steps: list[Step], output: str, place: str) -> tuple[Step, ...]:
-    """Give what the output needs, each behind what it takes. Raises: ConfigError for a circle."""
+    """Give the output's steps, each behind its inputs. Raises: ConfigError for a circle."""
     by_name = {step.name: step for step in steps}
     needed, waiting = {output}, [output]
     while waiting:

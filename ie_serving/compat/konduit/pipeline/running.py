@@ -1,4 +1,4 @@
-"""One request to a pipeline: which steps run, and what becomes of what they give."""
+"""One request to a pipeline: which steps run, and which steps take their outputs."""
 
 import logging
 from collections.abc import Mapping
@@ -66,7 +66,7 @@ class Running:
         Raises:
             ServingError: naming the step.
         """
-        # None stands for what a switch did not choose, and for all that needs it.
+        # None stands for a step that a switch did not choose, and for all steps that need it.
         given: dict[str, Data | None] = {REQUEST: data}
         chosen: dict[str, int] = {}
         for step in self._pipeline.steps:

@@ -14,7 +14,7 @@ from typing import Final
 
 from ie_serving.compat.stfs.front import listing
 from ie_serving.compat.stfs.front.routes import ALIVE, ASK, MODEL, MODELS, PAGE
-from ie_serving.compat.stfs.wire.request import parse
+from ie_serving.compat.stfs.wire.post_body import parse
 from ie_serving.compat.stfs.wire.response import encode
 from ie_serving.core.runtime.budget import BUDGET, Lease
 from ie_serving.core.runtime.threads import in_thread, let_go

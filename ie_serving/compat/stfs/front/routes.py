@@ -1,4 +1,4 @@
-"""What a request asks of simple_tensorflow_serving; what it does not know is TensorFlow Serving's.
+"""Routes of simple_tensorflow_serving; TensorFlow Serving's front answers all others.
 
 Source: its documentation and code, version 0.8.2.
 """
@@ -28,7 +28,7 @@ _FIXED: Final[Mapping[tuple[str, bytes], str]] = {
 
 
 def asked(head: RequestHead) -> Route | None:
-    """Read what is asked of this front; None for all that is not."""
+    """Read the route of a request to this front; None for any other request."""
     method = "GET" if head.method == "HEAD" else head.method
     fixed = _FIXED.get((method, head.path))
     if fixed is not None:
@@ -44,5 +44,5 @@ def asked(head: RequestHead) -> Route | None:
 
 
 def verb_of(found: Route) -> tuple[str, str]:
-    """Tell the gate the verb of what is asked, and its model."""
+    """Tell the gate the verb and the model of a route."""
     return RIGHTS_OF.get(found.verb, found.verb), found.model.name

@@ -25,7 +25,7 @@ A larger graph computes a row for milliseconds; the check of shapes costs little
 
 
 class Fixed(NamedTuple):
-    """A graph for one row, and its ports, of which each input has one shape."""
+    """A graph for one row, and its ports; each input has one shape."""
 
     model: ov.Model
     ports: Ports

@@ -71,7 +71,7 @@ class OpenVinoEngine:
         own = replace(own, target_device=supported.device(own))
         options = options.having(own)
         extend(own.cpu_extension)
-        version = read(directory, own)
+        version = read(directory, own, options.saved_model_tags)
         nonfinite = partial(self._nonfinite, directory, options)
         programs = [
             made
@@ -152,7 +152,7 @@ def _keeping_nonfinite(directory: Path, name: str, options: EngineOptions) -> Ru
     """
     options = replace(options, ahead=False, nireq=1)
     with SPARE_CPU.left(compiles=True):
-        version = read(directory, options.of(OpenVinoOptions))
+        version = read(directory, options.of(OpenVinoOptions), options.saved_model_tags)
         (draft,) = [each for each in version.drafts if each.name == name]
         assert draft.model is not None
         with load_failures("the model cannot be compiled for NaN"):

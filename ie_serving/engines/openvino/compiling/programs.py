@@ -55,6 +55,7 @@ from ie_serving.engines.run.program import Check, Program
 from ie_serving.engines.run.queued import Lone, QueuedProgram
 from ie_serving.engines.sequences import Sequences
 from ie_serving.telemetry.log.logs import Event
+from ie_serving.telemetry.metrics.inferences import current
 
 log = logging.getLogger(__name__)
 
@@ -179,6 +180,8 @@ def _program(
     if compiled.seconds is not None and sample is not None:
         latency.learn_at_load(sum(array.size for array in sample.values()), compiled.seconds)
     slots = _slots(graph, options, compiled, _nireq(compiled, options) + more)
+    record = current()
+    record.streams = max(record.streams, _streams(compiled))
     told = precision_of(compiled.model, model)
     signature = replace(ports.signature, precision="" if told == UNKNOWN else told)
     # A failure of one row means the same for its request as in a batch.
@@ -200,6 +203,11 @@ def _execution(hazards: Hazards, options: EngineOptions) -> str:
     if hazards.lasting and options.execution == "auto":
         return "async"  # latencies at this size do not predict the next: keep the loop free
     return options.execution
+
+
+def _streams(compiled: Compiled) -> int:
+    told = property_of(compiled.model, STREAMS)
+    return int(told) if told.isdigit() else 0
 
 
 def _nireq(compiled: Compiled, options: EngineOptions) -> int:

@@ -53,8 +53,10 @@ OLD_NAMES: Mapping[str, tuple[str, Mapping[str, str]]] = {
     "ENFORCE_BF16": (PRECISION, {"YES": "bf16", "NO": "f32"}),
 }
 """Names of 2020: today's name, and today's values where they differ."""
-DROPPED = frozenset({"EXCLUSIVE_ASYNC_REQUESTS", "DYN_BATCH_ENABLED", "DYN_BATCH_LIMIT"})
-"""Names of 2020 that nothing replaces."""
+DROPPED = frozenset(
+    {"EXCLUSIVE_ASYNC_REQUESTS", "DYN_BATCH_ENABLED", "DYN_BATCH_LIMIT", "AFFINITY"}
+)
+"""Names that OpenVINO no longer has and that nothing replaces."""
 
 
 def properties(
@@ -92,12 +94,13 @@ def _bound_kernels(budget: int) -> Mapping[str, str]:
 
 
 def translated(config: Mapping[str, str]) -> dict[str, str]:
-    """Give `config` with names of 2020 replaced by today's, with one warning for all of them."""
-    old = [name for name in config if _bare(name) != name or _bare(name) in {*OLD_NAMES, *DROPPED}]
-    if old:
-        log.warning(
-            Event("plugin_config has names of 2020, translated", names=", ".join(sorted(old)))
-        )
+    """Give `config` with names of 2020 replaced by today's, with one warning for each kind."""
+    gone = sorted(name for name in config if _bare(name) in DROPPED)
+    if gone:
+        log.warning(Event("plugin_config has names without effect", names=", ".join(gone)))
+    old = (name for name in config if _bare(name) != name or _bare(name) in OLD_NAMES)
+    if translated := ", ".join(sorted({*old} - {*gone})):
+        log.warning(Event("plugin_config has names of 2020, translated", names=translated))
     return in_todays_words(config)
 
 

@@ -8,7 +8,6 @@ operation does not output coordinates, so its results do not show the move.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from types import MappingProxyType
 from typing import Final
 
 import openvino as ov
@@ -68,12 +67,10 @@ def _far_away(boxes: ov.Node, places: tuple[tuple[float, float], ...]) -> ov.Nod
     return op.add(op.multiply(numbers, step), begin)
 
 
-_PLACES: Final[Mapping[str, tuple[tuple[float, float], ...]]] = MappingProxyType(
-    {
-        "corner": ((0, 1), (2, 2), (0, 2), (2, 3)),
-        "center": ((2, 2.5), (0, 1.5), (0, 1), (0, 1)),
-    }
-)
+_PLACES: Final[Mapping[str, tuple[tuple[float, float], ...]]] = {
+    "corner": ((0, 1), (2, 2), (0, 2), (2, 3)),
+    "center": ((2, 2.5), (0, 1.5), (0, 1), (0, 1)),
+}
 """By encoding, for each of a box's 4 numbers: its step from one far box to the next, and its value
 in the first, in units of `FAR`. Corners are y, x, y, x; others centre x and y, width, height."""
 

@@ -7,7 +7,7 @@ of range, or named twice, becomes an index out of range, which `indices.py` refu
 """
 
 from collections.abc import Callable, Collection, Mapping
-from types import MappingProxyType
+from typing import Final
 
 import numpy as np
 import openvino as ov
@@ -121,24 +121,20 @@ def _others(marks: ov.Node) -> ov.Node:
     return op.cum_sum(op.subtract(int64(1), marks), int64(0))
 
 
-_REDUCTIONS: Mapping[str, Callable[[Operand, Operand, bool], ov.Node]] = MappingProxyType(
-    {
-        "ReduceL1": op.reduce_l1,
-        "ReduceL2": op.reduce_l2,
-        "ReduceMax": op.reduce_max,
-        "ReduceMean": op.reduce_mean,
-        "ReduceMin": op.reduce_min,
-        "ReduceProd": op.reduce_prod,
-        "ReduceSum": op.reduce_sum,
-    }
-)
+_REDUCTIONS: Final[Mapping[str, Callable[[Operand, Operand, bool], ov.Node]]] = {
+    "ReduceL1": op.reduce_l1,
+    "ReduceL2": op.reduce_l2,
+    "ReduceMax": op.reduce_max,
+    "ReduceMean": op.reduce_mean,
+    "ReduceMin": op.reduce_min,
+    "ReduceProd": op.reduce_prod,
+    "ReduceSum": op.reduce_sum,
+}
 """By type of operation: makes one; the last argument keeps the reduced axes as size 1."""
 
-_RULES: Mapping[str, Callable[[ov.Node], ov.Node | None]] = MappingProxyType(
-    {
-        "Slice": _sliced,
-        "Unsqueeze": _unsqueezed,
-        **dict.fromkeys(_REDUCTIONS, _reduced),
-    }
-)
+_RULES: Final[Mapping[str, Callable[[ov.Node], ov.Node | None]]] = {
+    "Slice": _sliced,
+    "Unsqueeze": _unsqueezed,
+    **dict.fromkeys(_REDUCTIONS, _reduced),
+}
 """By type of operation: gives its replacement; None if its axes are constants of the model."""

@@ -8,7 +8,7 @@ out of range by 0 and raises a flag, which refuses the request.
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from types import MappingProxyType
+from typing import Final
 
 import openvino as ov
 import openvino.opset15 as op
@@ -116,7 +116,7 @@ def _kind(element: ov.Type) -> str:
     return "i32" if element.get_type_name() in SMALL else "i64"
 
 
-_CONSTANT: Mapping[str, Callable[[int], ov.Node]] = MappingProxyType({"i32": int32, "i64": int64})
+_CONSTANT: Final[Mapping[str, Callable[[int], ov.Node]]] = {"i32": int32, "i64": int64}
 
 
 def _as(output: ov.Output, kind: str) -> ov.Output:
@@ -153,9 +153,7 @@ def _batch_dims(node: ov.Node) -> int:
     return int(node.get_attributes().get("batch_dims", 0))
 
 
-_AXIS: Mapping[str, int] = MappingProxyType(
-    {"Gather": 2, "ScatterUpdate": 3, "ScatterElementsUpdate": 3}
-)
+_AXIS: Final[Mapping[str, int]] = {"Gather": 2, "ScatterUpdate": 3, "ScatterElementsUpdate": 3}
 """Number of the input that holds the axis."""
 
 RULES: Sequence[Rule[Ask]] = tuple(

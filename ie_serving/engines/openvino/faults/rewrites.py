@@ -181,7 +181,7 @@ def _convert_flags(node: ov.Node, _: Visit) -> None:
 
 
 def _tile_in_steps(node: ov.Node, _: Visit) -> None:
-    """Split a `Tile` into several, each of which repeats a few axes."""
+    """Split a `Tile` into several that repeat a few axes each."""
     data, repeats = node.input_values()
     rank, count = rank_of(data.get_partial_shape()), repeats.get_partial_shape()[0]
     if rank is None or count.is_dynamic or known_input(node, 1) is not None:

@@ -1,8 +1,7 @@
 """ONNX operators that this server converts, since OpenVINO lacks or misconverts them."""
 
 from collections.abc import Callable, Iterable, Mapping
-from types import MappingProxyType
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from ie_serving.engines.onnx_file import MAIN_DOMAIN, Node
 from ie_serving.engines.openvino.operators import attention, elementwise, fourier, optional
@@ -33,18 +32,16 @@ def needed(nodes: Iterable[Node]) -> Mapping[str, Convert]:
     }
 
 
-OPERATORS: Mapping[str, Operator] = MappingProxyType(
-    {
-        "Attention": Operator(attention.attention, attention.is_needed),
-        "CausalConvWithState": Operator(states.causal_convolution),
-        "Celu": Operator(elementwise.celu),
-        "CumProd": Operator(elementwise.cumulated_product),
-        "DFT": Operator(fourier.transform, fourier.is_needed),
-        "LinearAttention": Operator(states.linear_attention),
-        "OptionalGetElement": Operator(optional.element),
-        "OptionalHasElement": Operator(optional.has_element),
-        "SwiGLU": Operator(elementwise.swiglu),
-        "TensorScatter": Operator(states.tensor_scatter),
-    }
-)
+OPERATORS: Final[Mapping[str, Operator]] = {
+    "Attention": Operator(attention.attention, attention.is_needed),
+    "CausalConvWithState": Operator(states.causal_convolution),
+    "Celu": Operator(elementwise.celu),
+    "CumProd": Operator(elementwise.cumulated_product),
+    "DFT": Operator(fourier.transform, fourier.is_needed),
+    "LinearAttention": Operator(states.linear_attention),
+    "OptionalGetElement": Operator(optional.element),
+    "OptionalHasElement": Operator(optional.has_element),
+    "SwiGLU": Operator(elementwise.swiglu),
+    "TensorScatter": Operator(states.tensor_scatter),
+}
 """By name of the operator."""

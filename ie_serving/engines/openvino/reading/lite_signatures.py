@@ -10,7 +10,7 @@ Source: schema.fbs of TensorFlow Lite, tflite_session.cc of TensorFlow Serving.
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
+from typing import Final
 
 from google.protobuf.message import DecodeError
 
@@ -33,23 +33,21 @@ _SHAPE, _TYPE, _TENSOR_NAME, _SHAPE_SIGNATURE = 0, 1, 3, 7
 _SIGNATURE_INPUTS, _SIGNATURE_OUTPUTS, _KEY, _SUBGRAPH_INDEX = 0, 1, 2, 4
 """Fields of a SignatureDef."""
 
-DTYPES: Mapping[int, DataType] = MappingProxyType(
-    {
-        0: DataType.FP32,
-        1: DataType.FP16,
-        2: DataType.INT32,
-        3: DataType.UINT8,
-        4: DataType.INT64,
-        5: DataType.STRING,
-        6: DataType.BOOL,
-        7: DataType.INT16,
-        9: DataType.INT8,
-        10: DataType.FP64,
-        12: DataType.UINT64,
-        15: DataType.UINT32,
-        16: DataType.UINT16,
-    }
-)
+DTYPES: Final[Mapping[int, DataType]] = {
+    0: DataType.FP32,
+    1: DataType.FP16,
+    2: DataType.INT32,
+    3: DataType.UINT8,
+    4: DataType.INT64,
+    5: DataType.STRING,
+    6: DataType.BOOL,
+    7: DataType.INT16,
+    9: DataType.INT8,
+    10: DataType.FP64,
+    12: DataType.UINT64,
+    15: DataType.UINT32,
+    16: DataType.UINT16,
+}
 """TensorType of schema.fbs; complex and 4-bit numbers are not carried."""
 
 

@@ -8,7 +8,7 @@ test there.
 from collections.abc import Container, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from types import MappingProxyType
+from typing import Final
 
 from ie_serving.core.values.errors import LoadFailed
 from ie_serving.engines.onnx_file import MAIN_DOMAIN, Node, Value, nodes, opsets
@@ -69,43 +69,41 @@ _NO_AXES = Attribute("noop_with_empty_axes", (0,))
 _AXIS = Attribute("axis", ())
 """Of comparisons and logic of opset 1, which name the axis at which a smaller operand begins."""
 
-OVERLOOKED: Mapping[str, tuple[Attribute | Input, ...]] = MappingProxyType(
-    {
-        "And": (_AXIS,),
-        "Attention": (
-            Attribute("left_window_size", (-1,)),
-            Attribute("right_window_size", (-1,)),
-            # Keys before the first query are counted from the end: wrong unless the keys that are
-            # no past are as many as the queries.
-            Attribute("is_causal", (0,), beside=4),
-        ),
-        "ConvTranspose": (
-            Attribute("auto_pad", ("NOTSET", "VALID", "SAME_LOWER"), beside="output_shape"),
-        ),
-        "DFT": (Attribute("onesided", (0,)), Input("axis", 2, since=20, needed=False)),
-        "Equal": (_AXIS,),
-        "GRU": (_LAYOUT,),
-        "Greater": (_AXIS,),
-        "LSTM": (_LAYOUT, Attribute("input_forget", (0,)), Input("P", 7)),
-        "Less": (_AXIS,),
-        "MaxPool": (Attribute("storage_order", (0,)),),
-        "Or": (_AXIS,),
-        "QuantizeLinear": (Attribute("saturate", (1,)), Attribute("precision", (0, 1))),
-        "RNN": (_LAYOUT,),
-        "Range": (Attribute("stash_type", (1,)),),
-        "ReduceL1": (_NO_AXES,),
-        "ReduceL2": (_NO_AXES,),
-        "ReduceLogSum": (_NO_AXES,),
-        "Resize": (
-            Attribute("antialias", (0,)),
-            Attribute("exclude_outside", (0,)),
-            Attribute("keep_aspect_ratio_policy", ("stretch",)),
-        ),
-        "RoiAlign": (Attribute("mode", ("avg",)),),
-        "SpaceToDepth": (Attribute("mode", ("DCR",)),),
-        "Xor": (_AXIS,),
-    }
-)
+OVERLOOKED: Final[Mapping[str, tuple[Attribute | Input, ...]]] = {
+    "And": (_AXIS,),
+    "Attention": (
+        Attribute("left_window_size", (-1,)),
+        Attribute("right_window_size", (-1,)),
+        # Keys before the first query are counted from the end: wrong unless the keys that are
+        # no past are as many as the queries.
+        Attribute("is_causal", (0,), beside=4),
+    ),
+    "ConvTranspose": (
+        Attribute("auto_pad", ("NOTSET", "VALID", "SAME_LOWER"), beside="output_shape"),
+    ),
+    "DFT": (Attribute("onesided", (0,)), Input("axis", 2, since=20, needed=False)),
+    "Equal": (_AXIS,),
+    "GRU": (_LAYOUT,),
+    "Greater": (_AXIS,),
+    "LSTM": (_LAYOUT, Attribute("input_forget", (0,)), Input("P", 7)),
+    "Less": (_AXIS,),
+    "MaxPool": (Attribute("storage_order", (0,)),),
+    "Or": (_AXIS,),
+    "QuantizeLinear": (Attribute("saturate", (1,)), Attribute("precision", (0, 1))),
+    "RNN": (_LAYOUT,),
+    "Range": (Attribute("stash_type", (1,)),),
+    "ReduceL1": (_NO_AXES,),
+    "ReduceL2": (_NO_AXES,),
+    "ReduceLogSum": (_NO_AXES,),
+    "Resize": (
+        Attribute("antialias", (0,)),
+        Attribute("exclude_outside", (0,)),
+        Attribute("keep_aspect_ratio_policy", ("stretch",)),
+    ),
+    "RoiAlign": (Attribute("mode", ("avg",)),),
+    "SpaceToDepth": (Attribute("mode", ("DCR",)),),
+    "Xor": (_AXIS,),
+}
 """By operator of ONNX's own domain."""
 
 

@@ -4,7 +4,7 @@ The readers of SavedModels and of TensorFlow Lite are imported with the first ve
 them, in the thread of its load: together they are a tenth of a server's modules.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,6 +14,7 @@ import openvino as ov
 from ie_serving.core.values.errors import LoadFailed
 from ie_serving.core.values.image_form import RGB
 from ie_serving.core.values.tensors import SERVING_DEFAULT, Method
+from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.onnx_file import inputs, nodes
 from ie_serving.engines.openvino.interface.draft import Draft, ModelTensor, Version
 from ie_serving.engines.openvino.options import OpenVinoOptions
@@ -27,8 +28,17 @@ if TYPE_CHECKING:
     from ie_serving.engines.openvino.operators.reading import Convert
 
 
-def read(directory: Path, options: OpenVinoOptions) -> Version:
+def read(
+    directory: Path,
+    options: OpenVinoOptions,
+    tags: Collection[str] = EngineOptions.saved_model_tags,
+) -> Version:
     """Read the model in `directory`: a draft for each signature that can be converted.
+
+    Args:
+        directory: of the version.
+        options: OpenVINO's own.
+        tags: of the graph that is read of a SavedModel.
 
     Raises:
         LoadFailed: naming the file, and the operations that OpenVINO lacks.
@@ -36,16 +46,16 @@ def read(directory: Path, options: OpenVinoOptions) -> Version:
     with load_failures("the version cannot be read"):
         file = formats.model_file(directory, prefer_tflite=options.prefer_tflite_model)
         renames = read_mapping(directory)
-    return _read_file(file, renames)
+    return _read_file(file, renames, tags)
 
 
-def _read_file(file: Path, renames: tuple[Renames, Renames]) -> Version:
+def _read_file(file: Path, renames: tuple[Renames, Renames], tags: Collection[str]) -> Version:
     """Read a model's file as its name has it."""
     if file.name in (formats.SAVED_MODEL, formats.SAVED_MODEL_TEXT):
         # Here, not above: its imports are most of those that a load can need.
         from ie_serving.engines.openvino.reading.saved_model import read_signatures
 
-        return read_signatures(file.parent, renames)
+        return read_signatures(file.parent, renames, tags)
     if file.suffix == formats.FROZEN:
         from ie_serving.engines.openvino.reading.saved_model import read_frozen_graph
 

@@ -1,7 +1,7 @@
 """Reads a SavedModel to a draft for each signature; leaves out those that cannot be converted."""
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -51,14 +51,16 @@ Names = Mapping[str, str]
 """Clients' aliases by the file's."""
 
 
-def read_signatures(directory: Path, renames: tuple[Renames, Renames]) -> Version:
+def read_signatures(
+    directory: Path, renames: tuple[Renames, Renames], tags: Collection[str]
+) -> Version:
     """Convert every signature; the version tells which are left out, and why.
 
     Raises:
         LoadFailed: the file is no SavedModel, or a file of the variables is damaged.
     """
     with load_failures(FILE):
-        meta_graph = read_graph(directory)
+        meta_graph = read_graph(directory, tags)
         check_variables(directory)
     return _converted(directory, meta_graph, renames, FILE)
 

@@ -1,7 +1,7 @@
 """The kernels of all operations, by their names."""
 
 from collections.abc import Mapping
-from types import MappingProxyType
+from typing import Final
 
 from ie_serving.engines.savedmodel.host import (
     kernels_examples,
@@ -18,18 +18,16 @@ from ie_serving.engines.savedmodel.host import (
 )
 from ie_serving.engines.savedmodel.host.host_kernel import HostKernel
 
-KERNELS: Mapping[str, HostKernel] = MappingProxyType(
-    {
-        **kernels_shapes.KERNELS,
-        **kernels_numbers.KERNELS,
-        **kernels_sparse.KERNELS,
-        **kernels_strings.KERNELS,
-        **kernels_patterns.KERNELS,
-        **kernels_hashes.KERNELS,
-        **kernels_examples.KERNELS,
-        **kernels_images.KERNELS,
-        **kernels_loops.KERNELS,
-        **kernels_resizing.KERNELS,
-        **tables.KERNELS,
-    }
-)
+KERNELS: Final[Mapping[str, HostKernel]] = {
+    **kernels_shapes.KERNELS,
+    **kernels_numbers.KERNELS,
+    **kernels_sparse.KERNELS,
+    **kernels_strings.KERNELS,
+    **kernels_patterns.KERNELS,
+    **kernels_hashes.KERNELS,
+    **kernels_examples.KERNELS,
+    **kernels_images.KERNELS,
+    **kernels_loops.KERNELS,
+    **kernels_resizing.KERNELS,
+    **tables.KERNELS,
+}

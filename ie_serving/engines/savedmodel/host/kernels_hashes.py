@@ -1,7 +1,7 @@
 """Kernels that put strings into buckets. Source: string_to_hash_bucket_fast_op.h of TensorFlow."""
 
 from collections.abc import Mapping
-from types import MappingProxyType
+from typing import Final
 
 import numpy as np
 
@@ -16,6 +16,4 @@ def _fast(attributes: Attributes) -> Compute:
     return lambda array: each(lambda text: fingerprint64(text) % buckets, array, np.int64)
 
 
-KERNELS: Mapping[str, HostKernel] = MappingProxyType(
-    {"StringToHashBucketFast": HostKernel(_fast, (LONG,))}
-)
+KERNELS: Final[Mapping[str, HostKernel]] = {"StringToHashBucketFast": HostKernel(_fast, (LONG,))}

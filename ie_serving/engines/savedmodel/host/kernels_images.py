@@ -10,7 +10,7 @@ Source: decode_image_op.cc, jpeg_mem.cc and png_io.cc of TensorFlow.
 import io
 from collections.abc import Mapping
 from types import MappingProxyType, ModuleType
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -21,41 +21,37 @@ from ie_serving.engines.savedmodel.host.attributes import Attributes
 from ie_serving.engines.savedmodel.host.host_kernel import Compute, HostKernel, Output, in_thread
 
 INSTALL = "pip install 'ie_serving[images]'"
-MODES: Mapping[int, str] = MappingProxyType({1: "L", 3: "RGB", 4: "RGBA"})
+MODES: Final[Mapping[int, str]] = {1: "L", 3: "RGB", 4: "RGBA"}
 """Pillow's mode for a number of channels."""
 
-READ: Mapping[str, Mapping[str, frozenset[int]]] = MappingProxyType(
-    {
-        "JPEG": MappingProxyType({"L": frozenset({1, 3}), "RGB": frozenset({1, 3})}),
-        "PNG": MappingProxyType(
-            {
-                "L": frozenset({1, 3, 4}),
-                "RGB": frozenset({3, 4}),
-                "RGBA": frozenset({3, 4}),
-            }
-        ),
-    }
-)
+READ: Final[Mapping[str, Mapping[str, frozenset[int]]]] = {
+    "JPEG": MappingProxyType({"L": frozenset({1, 3}), "RGB": frozenset({1, 3})}),
+    "PNG": MappingProxyType(
+        {
+            "L": frozenset({1, 3, 4}),
+            "RGB": frozenset({3, 4}),
+            "RGBA": frozenset({3, 4}),
+        }
+    ),
+}
 """Supported numbers of channels, by the format and the mode of the file. Others, such as the grey
 of a coloured PNG, TensorFlow computes in its own way."""
-_FORMS: Mapping[str, str] = MappingProxyType({"MPO": "JPEG"})
+_FORMS: Final[Mapping[str, str]] = {"MPO": "JPEG"}
 """Formats that Pillow and TensorFlow name differently: a JPEG followed by further pictures, as
 phones write them. The first is read."""
-BMP: Mapping[str, Mapping[str, frozenset[int]]] = MappingProxyType(
-    {"BMP": MappingProxyType({"RGB": frozenset({3})})}
-)
-GIF: Mapping[str, Mapping[str, frozenset[int]]] = MappingProxyType(
-    {"GIF": MappingProxyType({"P": frozenset({3}), "L": frozenset({3})})}
-)
+BMP: Final[Mapping[str, Mapping[str, frozenset[int]]]] = {
+    "BMP": MappingProxyType({"RGB": frozenset({3})})
+}
+GIF: Final[Mapping[str, Mapping[str, frozenset[int]]]] = {
+    "GIF": MappingProxyType({"P": frozenset({3}), "L": frozenset({3})})
+}
 """Files that the other branches of `tf.image.decode_image` of TensorFlow 1 accept."""
-_TAKEN: Mapping[str, str] = MappingProxyType(
-    {
-        "BMP": "24 bits a pixel",
-        "GIF": "one opaque frame that fills the picture",
-        "JPEG": "8-bit grey or RGB",
-        "PNG": "8-bit grey or RGB",
-    }
-)
+_TAKEN: Final[Mapping[str, str]] = {
+    "BMP": "24 bits a pixel",
+    "GIF": "one opaque frame that fills the picture",
+    "JPEG": "8-bit grey or RGB",
+    "PNG": "8-bit grey or RGB",
+}
 """Advice on the files to send, by format."""
 
 
@@ -134,12 +130,10 @@ def _is_composed(gif: Any) -> bool:  # noqa: ANN401
 
 _PIXELS = (Output("", DataType.UINT8),)
 
-KERNELS: Mapping[str, HostKernel] = MappingProxyType(
-    {
-        **dict.fromkeys(
-            ("DecodeImage", "DecodeJpeg", "DecodePng"), in_thread(HostKernel(_decode, _PIXELS))
-        ),
-        "DecodeBmp": in_thread(HostKernel(_decode_bmp, _PIXELS)),
-        "DecodeGif": in_thread(HostKernel(_decode_gif, _PIXELS)),
-    }
-)
+KERNELS: Final[Mapping[str, HostKernel]] = {
+    **dict.fromkeys(
+        ("DecodeImage", "DecodeJpeg", "DecodePng"), in_thread(HostKernel(_decode, _PIXELS))
+    ),
+    "DecodeBmp": in_thread(HostKernel(_decode_bmp, _PIXELS)),
+    "DecodeGif": in_thread(HostKernel(_decode_gif, _PIXELS)),
+}

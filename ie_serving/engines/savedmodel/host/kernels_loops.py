@@ -1,8 +1,7 @@
 """Kernels of loops and branches, and of the lists of tensors that `tf.map_fn` keeps in them."""
 
 from collections.abc import Mapping, Sequence
-from types import MappingProxyType
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -177,21 +176,19 @@ _JOINED = (
     Output("", DataType.INT64, "lengths"),
 )
 
-KERNELS: Mapping[str, HostKernel] = MappingProxyType(
-    {
-        **dict.fromkeys(("StatelessWhile", "While"), in_thread(HostKernel(_while))),
-        **dict.fromkeys(("If", "StatelessIf"), in_thread(HostKernel(_if, (Output("Tout"),)))),
-        "EmptyTensorList": plain(lambda shape, most: TensorList(()), _LIST),
-        "TensorListConcatV2": HostKernel(_concat, _JOINED),
-        "TensorListFromTensor": plain(_rows, _LIST),
-        "TensorListGather": HostKernel(_gather, (_OF_LIST,)),
-        "TensorListGetItem": plain(lambda held, index, shape: held.get(index, shape), _OF_LIST),
-        "TensorListLength": plain(lambda held: np.array(len(held.items), np.int32), INTEGER),
-        "TensorListPushBack": plain(lambda held, item: held.pushed(item), _LIST),
-        "TensorListReserve": in_thread(plain(_reserved, _LIST)),
-        "TensorListScatterIntoExistingList": plain(_scattered, _LIST),
-        "TensorListSetItem": HostKernel(_set_item, (_LIST,)),
-        "TensorListSplit": HostKernel(_split, (_LIST,)),
-        "TensorListStack": HostKernel(_stack, (_OF_LIST,)),
-    }
-)
+KERNELS: Final[Mapping[str, HostKernel]] = {
+    **dict.fromkeys(("StatelessWhile", "While"), in_thread(HostKernel(_while))),
+    **dict.fromkeys(("If", "StatelessIf"), in_thread(HostKernel(_if, (Output("Tout"),)))),
+    "EmptyTensorList": plain(lambda shape, most: TensorList(()), _LIST),
+    "TensorListConcatV2": HostKernel(_concat, _JOINED),
+    "TensorListFromTensor": plain(_rows, _LIST),
+    "TensorListGather": HostKernel(_gather, (_OF_LIST,)),
+    "TensorListGetItem": plain(lambda held, index, shape: held.get(index, shape), _OF_LIST),
+    "TensorListLength": plain(lambda held: np.array(len(held.items), np.int32), INTEGER),
+    "TensorListPushBack": plain(lambda held, item: held.pushed(item), _LIST),
+    "TensorListReserve": in_thread(plain(_reserved, _LIST)),
+    "TensorListScatterIntoExistingList": plain(_scattered, _LIST),
+    "TensorListSetItem": HostKernel(_set_item, (_LIST,)),
+    "TensorListSplit": HostKernel(_split, (_LIST,)),
+    "TensorListStack": HostKernel(_stack, (_OF_LIST,)),
+}

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from types import MappingProxyType
+from typing import Final
 
 import numpy as np
 
@@ -188,52 +188,50 @@ def _bitcast(attributes: Attributes) -> Compute:
     return lambda array: np.ascontiguousarray(array).view(dtype).reshape(array.shape)
 
 
-KERNELS: Mapping[str, HostKernel] = MappingProxyType(
-    {
-        "Abs": plain(np.abs),
-        "Add": plain(_between(np.add)),
-        "AddV2": plain(_between(np.add)),
-        "All": HostKernel(_reduced(np.all), (FLAG,)),
-        "Any": HostKernel(_reduced(np.any), (FLAG,)),
-        "ArgMax": HostKernel(_place_of(np.argmax), (Output("output_type", DataType.INT64),)),
-        "ArgMin": HostKernel(_place_of(np.argmin), (Output("output_type", DataType.INT64),)),
-        "Bincount": in_thread(plain(_bincount)),
-        "Bitcast": HostKernel(_bitcast, (Output("type"),)),
-        "BitwiseAnd": plain(_between(np.bitwise_and)),
-        "BitwiseOr": plain(_between(np.bitwise_or)),
-        "BitwiseXor": plain(_between(np.bitwise_xor)),
-        "Bucketize": HostKernel(_bucketize, (INTEGER,)),
-        "Cast": HostKernel(_cast, (Output("DstT"),)),
-        "Cumsum": HostKernel(_cumulated),
-        "DenseBincount": in_thread(HostKernel(_dense_bincount, (Output("T"),))),
-        "Equal": plain(_between(np.equal), FLAG),
-        "FloorDiv": plain(_between(_divided(np.floor_divide))),
-        "FloorMod": plain(_between(_divided(np.mod))),
-        "Greater": plain(_between(np.greater), FLAG),
-        "GreaterEqual": plain(_between(np.greater_equal), FLAG),
-        "Less": plain(_between(np.less), FLAG),
-        "LeftShift": plain(_between(np.left_shift)),
-        "LessEqual": plain(_between(np.less_equal), FLAG),
-        "LogicalAnd": plain(_between(np.logical_and), FLAG),
-        "LogicalNot": plain(np.logical_not, FLAG),
-        "LogicalOr": plain(_between(np.logical_or), FLAG),
-        "Max": HostKernel(_reduced(_greatest)),
-        "Maximum": plain(_between(np.maximum)),
-        "Min": HostKernel(_reduced(_least)),
-        "Minimum": plain(_between(np.minimum)),
-        "Mul": plain(_between(np.multiply)),
-        "Neg": plain(np.negative),
-        "NotEqual": plain(_between(np.not_equal), FLAG),
-        "Prod": HostKernel(_reduced(np.prod)),
-        "RaggedBincount": in_thread(HostKernel(_ragged_bincount)),
-        "RealDiv": plain(_between(np.divide)),
-        "RightShift": plain(_between(np.right_shift)),
-        "Sub": plain(_between(np.subtract)),
-        "Sum": HostKernel(_reduced(np.sum)),
-        "TopKV2": HostKernel(
-            _top_k,
-            (Output(name="values"), Output("index_type", DataType.INT32, name="indices")),
-        ),
-        "UnsortedSegmentSum": in_thread(plain(_segment_sum)),
-    }
-)
+KERNELS: Final[Mapping[str, HostKernel]] = {
+    "Abs": plain(np.abs),
+    "Add": plain(_between(np.add)),
+    "AddV2": plain(_between(np.add)),
+    "All": HostKernel(_reduced(np.all), (FLAG,)),
+    "Any": HostKernel(_reduced(np.any), (FLAG,)),
+    "ArgMax": HostKernel(_place_of(np.argmax), (Output("output_type", DataType.INT64),)),
+    "ArgMin": HostKernel(_place_of(np.argmin), (Output("output_type", DataType.INT64),)),
+    "Bincount": in_thread(plain(_bincount)),
+    "Bitcast": HostKernel(_bitcast, (Output("type"),)),
+    "BitwiseAnd": plain(_between(np.bitwise_and)),
+    "BitwiseOr": plain(_between(np.bitwise_or)),
+    "BitwiseXor": plain(_between(np.bitwise_xor)),
+    "Bucketize": HostKernel(_bucketize, (INTEGER,)),
+    "Cast": HostKernel(_cast, (Output("DstT"),)),
+    "Cumsum": HostKernel(_cumulated),
+    "DenseBincount": in_thread(HostKernel(_dense_bincount, (Output("T"),))),
+    "Equal": plain(_between(np.equal), FLAG),
+    "FloorDiv": plain(_between(_divided(np.floor_divide))),
+    "FloorMod": plain(_between(_divided(np.mod))),
+    "Greater": plain(_between(np.greater), FLAG),
+    "GreaterEqual": plain(_between(np.greater_equal), FLAG),
+    "Less": plain(_between(np.less), FLAG),
+    "LeftShift": plain(_between(np.left_shift)),
+    "LessEqual": plain(_between(np.less_equal), FLAG),
+    "LogicalAnd": plain(_between(np.logical_and), FLAG),
+    "LogicalNot": plain(np.logical_not, FLAG),
+    "LogicalOr": plain(_between(np.logical_or), FLAG),
+    "Max": HostKernel(_reduced(_greatest)),
+    "Maximum": plain(_between(np.maximum)),
+    "Min": HostKernel(_reduced(_least)),
+    "Minimum": plain(_between(np.minimum)),
+    "Mul": plain(_between(np.multiply)),
+    "Neg": plain(np.negative),
+    "NotEqual": plain(_between(np.not_equal), FLAG),
+    "Prod": HostKernel(_reduced(np.prod)),
+    "RaggedBincount": in_thread(HostKernel(_ragged_bincount)),
+    "RealDiv": plain(_between(np.divide)),
+    "RightShift": plain(_between(np.right_shift)),
+    "Sub": plain(_between(np.subtract)),
+    "Sum": HostKernel(_reduced(np.sum)),
+    "TopKV2": HostKernel(
+        _top_k,
+        (Output(name="values"), Output("index_type", DataType.INT32, name="indices")),
+    ),
+    "UnsortedSegmentSum": in_thread(plain(_segment_sum)),
+}

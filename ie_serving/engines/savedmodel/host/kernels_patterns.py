@@ -1,8 +1,7 @@
 """Kernels of regular expressions. Source: regex_replace_op.cc and regex_full_match_op.cc."""
 
 from collections.abc import Mapping, Sequence
-from types import MappingProxyType
-from typing import Any
+from typing import Any, Final
 
 from ie_serving.core.values.errors import InvalidRequest, LoadFailed
 from ie_serving.core.values.tensors import Array
@@ -79,11 +78,9 @@ def _refused(attributes: Attributes, pattern: bytes, error: PatternRefused) -> L
     return attributes.refused(f"has the pattern {pattern.decode(errors='replace')!r} ({error})")
 
 
-KERNELS: Mapping[str, HostKernel] = MappingProxyType(
-    {
-        "RegexFullMatch": HostKernel(lambda _: _match, (FLAG,), _check),
-        "RegexReplace": HostKernel(_replace, (TEXT,), _check),
-        "StaticRegexFullMatch": HostKernel(_static_match, (FLAG,)),
-        "StaticRegexReplace": HostKernel(_static_replace, (TEXT,)),
-    }
-)
+KERNELS: Final[Mapping[str, HostKernel]] = {
+    "RegexFullMatch": HostKernel(lambda _: _match, (FLAG,), _check),
+    "RegexReplace": HostKernel(_replace, (TEXT,), _check),
+    "StaticRegexFullMatch": HostKernel(_static_match, (FLAG,)),
+    "StaticRegexReplace": HostKernel(_static_replace, (TEXT,)),
+}

@@ -1,7 +1,7 @@
 """Kernels that resize images, between their decoding and a batch. Source: resize_bilinear_op.cc."""
 
 from collections.abc import Mapping
-from types import MappingProxyType
+from typing import Final
 
 import numpy as np
 
@@ -52,6 +52,6 @@ def _between(held: int, wanted: int, aligned: bool, centred: bool) -> tuple[Arra
     return lower, upper, at - floor
 
 
-KERNELS: Mapping[str, HostKernel] = MappingProxyType(
-    {"ResizeBilinear": in_thread(HostKernel(_bilinear, (Output("", DataType.FP32),)))}
-)
+KERNELS: Final[Mapping[str, HostKernel]] = {
+    "ResizeBilinear": in_thread(HostKernel(_bilinear, (Output("", DataType.FP32),)))
+}

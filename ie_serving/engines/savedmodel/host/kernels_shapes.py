@@ -2,8 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from types import MappingProxyType
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -290,45 +289,43 @@ def _filled_like(value: int) -> Compute:
 
 PARAMS = Output("Tparams")
 
-KERNELS: Mapping[str, HostKernel] = MappingProxyType(
-    {
-        "BroadcastTo": in_thread(plain(_broadcast)),
-        "ConcatV2": plain(lambda *arrays: np.concatenate(arrays[:-1], int(arrays[-1]))),
-        "ExpandDims": plain(lambda array, axis: np.expand_dims(array, int(axis))),
-        "Fill": in_thread(plain(_fill)),
-        "Gather": plain(_gather, PARAMS),
-        "GatherNd": plain(_gather_nd, PARAMS),
-        "GatherV2": HostKernel(_gather_v2, (PARAMS,)),
-        "InvertPermutation": plain(_inverted),
-        "OneHot": in_thread(HostKernel(_one_hot)),
-        "OnesLike": plain(_filled_like(1)),
-        "Pack": HostKernel(_pack),
-        "Pad": in_thread(plain(_pad)),
-        "PadV2": in_thread(plain(_pad)),
-        "Range": in_thread(plain(_range, Output("Tidx", DataType.INT32))),
-        "Rank": plain(lambda array: np.array(array.ndim, np.int32), INTEGER),
-        "ReadVariableOp": plain(lambda held: held, Output("dtype")),
-        "Reshape": plain(_reshape),
-        "ResourceGather": HostKernel(_resource_gather, (Output("dtype"),)),
-        "ReverseV2": plain(lambda array, axes: np.flip(array, tuple(sizes_of(axes)))),
-        "ScatterNd": in_thread(plain(_scatter_nd)),
-        "Select": plain(_select),
-        "SelectV2": plain(_select_v2),
-        "Shape": HostKernel(_shape, (Output("out_type", DataType.INT32),)),
-        "Size": HostKernel(_size, (Output("out_type", DataType.INT32),)),
-        "Slice": plain(_slice),
-        "Split": HostKernel(_split),
-        "SplitV": plain(_split_v),
-        "Squeeze": HostKernel(_squeeze),
-        "StridedSlice": HostKernel(_strided_slice),
-        "Tile": in_thread(plain(_tile)),
-        "Transpose": plain(lambda array, order: np.transpose(array, sizes_of(order))),
-        "Unique": HostKernel(
-            _unique, (Output(name="y"), Output("out_idx", DataType.INT32, name="idx"))
-        ),
-        "Unpack": HostKernel(_unpack),
-        "Where": plain(lambda array: np.argwhere(array).astype(np.int64), LONG),
-        "ZerosLike": plain(_filled_like(0)),
-        "IsNan": plain(np.isnan, FLAG),
-    }
-)
+KERNELS: Final[Mapping[str, HostKernel]] = {
+    "BroadcastTo": in_thread(plain(_broadcast)),
+    "ConcatV2": plain(lambda *arrays: np.concatenate(arrays[:-1], int(arrays[-1]))),
+    "ExpandDims": plain(lambda array, axis: np.expand_dims(array, int(axis))),
+    "Fill": in_thread(plain(_fill)),
+    "Gather": plain(_gather, PARAMS),
+    "GatherNd": plain(_gather_nd, PARAMS),
+    "GatherV2": HostKernel(_gather_v2, (PARAMS,)),
+    "InvertPermutation": plain(_inverted),
+    "OneHot": in_thread(HostKernel(_one_hot)),
+    "OnesLike": plain(_filled_like(1)),
+    "Pack": HostKernel(_pack),
+    "Pad": in_thread(plain(_pad)),
+    "PadV2": in_thread(plain(_pad)),
+    "Range": in_thread(plain(_range, Output("Tidx", DataType.INT32))),
+    "Rank": plain(lambda array: np.array(array.ndim, np.int32), INTEGER),
+    "ReadVariableOp": plain(lambda held: held, Output("dtype")),
+    "Reshape": plain(_reshape),
+    "ResourceGather": HostKernel(_resource_gather, (Output("dtype"),)),
+    "ReverseV2": plain(lambda array, axes: np.flip(array, tuple(sizes_of(axes)))),
+    "ScatterNd": in_thread(plain(_scatter_nd)),
+    "Select": plain(_select),
+    "SelectV2": plain(_select_v2),
+    "Shape": HostKernel(_shape, (Output("out_type", DataType.INT32),)),
+    "Size": HostKernel(_size, (Output("out_type", DataType.INT32),)),
+    "Slice": plain(_slice),
+    "Split": HostKernel(_split),
+    "SplitV": plain(_split_v),
+    "Squeeze": HostKernel(_squeeze),
+    "StridedSlice": HostKernel(_strided_slice),
+    "Tile": in_thread(plain(_tile)),
+    "Transpose": plain(lambda array, order: np.transpose(array, sizes_of(order))),
+    "Unique": HostKernel(
+        _unique, (Output(name="y"), Output("out_idx", DataType.INT32, name="idx"))
+    ),
+    "Unpack": HostKernel(_unpack),
+    "Where": plain(lambda array: np.argwhere(array).astype(np.int64), LONG),
+    "ZerosLike": plain(_filled_like(0)),
+    "IsNan": plain(np.isnan, FLAG),
+}

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
-from types import MappingProxyType
+from typing import Final
 
 import numpy as np
 
@@ -112,20 +112,18 @@ def _reordered(places: Array, values: Array, _: Array) -> list[Array]:
     return [places[order], values[order]]
 
 
-KERNELS: Mapping[str, HostKernel] = MappingProxyType(
-    {
-        "RaggedTensorToSparse": plain(
-            _ragged_to_sparse,
-            Output("", DataType.INT64, "sparse_indices"),
-            Output(name="sparse_values"),
-            Output("", DataType.INT64, "sparse_dense_shape"),
-        ),
-        "RaggedTensorToTensor": in_thread(HostKernel(_ragged_to_dense)),
-        "SparseReorder": plain(
-            _reordered,
-            Output("", DataType.INT64, "output_indices"),
-            Output(name="output_values"),
-        ),
-        "SparseToDense": in_thread(HostKernel(_sparse_to_dense)),
-    }
-)
+KERNELS: Final[Mapping[str, HostKernel]] = {
+    "RaggedTensorToSparse": plain(
+        _ragged_to_sparse,
+        Output("", DataType.INT64, "sparse_indices"),
+        Output(name="sparse_values"),
+        Output("", DataType.INT64, "sparse_dense_shape"),
+    ),
+    "RaggedTensorToTensor": in_thread(HostKernel(_ragged_to_dense)),
+    "SparseReorder": plain(
+        _reordered,
+        Output("", DataType.INT64, "output_indices"),
+        Output(name="output_values"),
+    ),
+    "SparseToDense": in_thread(HostKernel(_sparse_to_dense)),
+}

@@ -4,8 +4,7 @@ import base64
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
-from types import MappingProxyType
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -273,21 +272,19 @@ _SPLIT = (
     Output("", DataType.INT64, "shape"),
 )
 
-KERNELS: Mapping[str, HostKernel] = MappingProxyType(
-    {
-        "AsString": HostKernel(_as_string, (TEXT,)),
-        "DecodeBase64": plain(lambda array: each(_decode_base64, array), TEXT),
-        "DecodeRaw": HostKernel(_decode_raw, (Output("out_type"),)),
-        "EncodeBase64": HostKernel(_encode_base64, (TEXT,)),
-        "ReduceJoin": HostKernel(_reduce_join, (TEXT,)),
-        "StringJoin": HostKernel(_join, (TEXT,)),
-        "StringLength": HostKernel(_length, (INTEGER,)),
-        "StringLower": HostKernel(_case(bytes.lower, str.lower), (TEXT,)),
-        "StringSplit": HostKernel(_split, _SPLIT),
-        "StringSplitV2": HostKernel(_split_v2, _SPLIT),
-        "StringStrip": plain(lambda array: each(bytes.strip, array), TEXT),
-        "StringToNumber": HostKernel(_to_number, (Output("out_type", DataType.FP32),)),
-        "StringUpper": HostKernel(_case(bytes.upper, str.upper), (TEXT,)),
-        "Substr": HostKernel(_substr, (TEXT,)),
-    }
-)
+KERNELS: Final[Mapping[str, HostKernel]] = {
+    "AsString": HostKernel(_as_string, (TEXT,)),
+    "DecodeBase64": plain(lambda array: each(_decode_base64, array), TEXT),
+    "DecodeRaw": HostKernel(_decode_raw, (Output("out_type"),)),
+    "EncodeBase64": HostKernel(_encode_base64, (TEXT,)),
+    "ReduceJoin": HostKernel(_reduce_join, (TEXT,)),
+    "StringJoin": HostKernel(_join, (TEXT,)),
+    "StringLength": HostKernel(_length, (INTEGER,)),
+    "StringLower": HostKernel(_case(bytes.lower, str.lower), (TEXT,)),
+    "StringSplit": HostKernel(_split, _SPLIT),
+    "StringSplitV2": HostKernel(_split_v2, _SPLIT),
+    "StringStrip": plain(lambda array: each(bytes.strip, array), TEXT),
+    "StringToNumber": HostKernel(_to_number, (Output("out_type", DataType.FP32),)),
+    "StringUpper": HostKernel(_case(bytes.upper, str.upper), (TEXT,)),
+    "Substr": HostKernel(_substr, (TEXT,)),
+}

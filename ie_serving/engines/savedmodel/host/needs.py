@@ -4,7 +4,7 @@ Imported for every SavedModel; the computing modules are imported only where thi
 """
 
 from collections.abc import Iterable, Mapping
-from types import MappingProxyType
+from typing import Final
 
 from ie_serving.core.values.tensors import DataType
 from ie_serving.engines.savedmodel.file import TensorInfo
@@ -28,14 +28,12 @@ _GIVE_TEXT = frozenset(
 _STRING = DataType.STRING.number
 
 
-FUNCTIONS: Mapping[str, tuple[str, ...]] = MappingProxyType(
-    {
-        "If": ("then_branch", "else_branch"),
-        "StatelessIf": ("then_branch", "else_branch"),
-        "StatelessWhile": ("cond", "body"),
-        "While": ("cond", "body"),
-    }
-)
+FUNCTIONS: Final[Mapping[str, tuple[str, ...]]] = {
+    "If": ("then_branch", "else_branch"),
+    "StatelessIf": ("then_branch", "else_branch"),
+    "StatelessWhile": ("cond", "body"),
+    "While": ("cond", "body"),
+}
 """Attributes of loops and branches that name the functions which they call."""
 
 

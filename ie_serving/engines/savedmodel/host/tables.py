@@ -7,7 +7,7 @@ the text files.
 from collections.abc import Iterable, Mapping
 from itertools import repeat
 from pathlib import Path
-from types import MappingProxyType
+from typing import Final
 
 import numpy as np
 
@@ -136,18 +136,14 @@ def _column(
     return made
 
 
-KERNELS: Mapping[str, HostKernel] = MappingProxyType(
-    {
-        **dict.fromkeys(
-            ("LookupTableFind", "LookupTableFindV2"), plain(Table.find, Output("Tout"))
-        ),
-        **dict.fromkeys(
-            ("LookupTableSize", "LookupTableSizeV2"),
-            plain(lambda table: np.array(len(table)), LONG),
-        ),
-        **dict.fromkeys(
-            ("LookupTableExport", "LookupTableExportV2"),
-            plain(Table.export, Output("Tkeys", name="keys"), Output("Tvalues", name="values")),
-        ),
-    }
-)
+KERNELS: Final[Mapping[str, HostKernel]] = {
+    **dict.fromkeys(("LookupTableFind", "LookupTableFindV2"), plain(Table.find, Output("Tout"))),
+    **dict.fromkeys(
+        ("LookupTableSize", "LookupTableSizeV2"),
+        plain(lambda table: np.array(len(table)), LONG),
+    ),
+    **dict.fromkeys(
+        ("LookupTableExport", "LookupTableExportV2"),
+        plain(Table.export, Output("Tkeys", name="keys"), Output("Tvalues", name="values")),
+    ),
+}

@@ -18,7 +18,7 @@ handle is removed.
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
+from typing import Final
 
 import numpy as np
 
@@ -242,17 +242,15 @@ def _split(nodes: Nodes, node: Proto, array: _Array) -> None:
     node.attr["resize_if_index_out_of_bounds"].b = array.grows
 
 
-_LAST: Mapping[str, int] = MappingProxyType({"TensorArraySizeV3": 1, "TensorArrayV3": 2})
+_LAST: Final[Mapping[str, int]] = {"TensorArraySizeV3": 1, "TensorArrayV3": 2}
 
-_REWRITES: Mapping[str, Callable[[Nodes, Proto, _Array], None]] = MappingProxyType(
-    {
-        "TensorArrayConcatV3": _concat,
-        "TensorArrayGatherV3": _gather,
-        "TensorArrayReadV3": _get,
-        "TensorArrayScatterV3": _scatter,
-        "TensorArraySizeV3": _length,
-        "TensorArraySplitV3": _split,
-        "TensorArrayV3": _reserve,
-        "TensorArrayWriteV3": _set,
-    }
-)
+_REWRITES: Final[Mapping[str, Callable[[Nodes, Proto, _Array], None]]] = {
+    "TensorArrayConcatV3": _concat,
+    "TensorArrayGatherV3": _gather,
+    "TensorArrayReadV3": _get,
+    "TensorArrayScatterV3": _scatter,
+    "TensorArraySizeV3": _length,
+    "TensorArraySplitV3": _split,
+    "TensorArrayV3": _reserve,
+    "TensorArrayWriteV3": _set,
+}

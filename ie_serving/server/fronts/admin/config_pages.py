@@ -13,7 +13,7 @@ from ie_serving.core.values.hints import Hint
 from ie_serving.core.values.integers import INT64_MAX
 from ie_serving.core.values.names import too_long
 from ie_serving.core.values.versions import VersionStatus
-from ie_serving.wire.tfs import metadata
+from ie_serving.wire.tfs.metadata import StatusEncoder
 
 STATUS = "/v1/config"
 RELOAD = "/v1/config/reload"
@@ -68,6 +68,7 @@ class ConfigPages:
 
     Args of the constructor:
         statuses, reload, labels: read and change the models.
+        encoder: of statuses.
         reload_allowed: whether clients may reload, and set labels.
         limit_s: longest wait in seconds for a reload or a change of labels.
     """
@@ -77,6 +78,7 @@ class ConfigPages:
         statuses: Statuses,
         reload: Reload,
         labels: Labels,
+        encoder: StatusEncoder,
         *,
         reload_allowed: bool,
         limit_s: float,
@@ -84,12 +86,13 @@ class ConfigPages:
         self._statuses = statuses
         self._reload = reload
         self._labels = labels
+        self._encoder = encoder
         self._reload_allowed = reload_allowed
         self._limit_s = limit_s
 
     def status(self) -> bytes:
         """Show the states of every model."""
-        return metadata.statuses_json(self._statuses())
+        return self._encoder.json_of_all(self._statuses())
 
     def details(self, name: str) -> bytes:
         """Show the details of one model. Raises: NotFound."""

@@ -166,7 +166,9 @@ class KServeFront:
         if model.label is not None:
             version = self._served.resolve_label(model.name, model.label)
             model = ModelSpec(model.name, version)
-        status, body = self._health.model_reply(model, self._plane.is_ready(model))
+        status, body = self._health.model_reply(
+            model, self._plane.answer_ready(model, self._of_json, began)
+        )
         return Reply(status, JSON_REPLY, body)
 
     async def _server(self, request: Request, asked: Asked, began: float) -> Reply:

@@ -92,9 +92,9 @@ class LaterInference:
         return {**answers, STREAM: Streaming(converse)}
 
     def _service(self, plane: DataPlane, served: ServedModels) -> InferenceService:
-        from ie_serving.server.fronts.kserve_v2.grpc_service import InferenceService, Parts
+        from ie_serving.server.fronts.kserve_v2.grpc_service import InferenceService, ServiceParts
 
-        parts = Parts(plane, served, self._health, self._metrics, self._tells_callers)
+        parts = ServiceParts(plane, served, self._health, self._metrics, self._tells_callers)
         return InferenceService(parts, self._interface())
 
     def _conversations(self, plane: DataPlane) -> InferStreams:

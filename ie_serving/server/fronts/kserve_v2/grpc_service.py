@@ -36,7 +36,7 @@ EXTENSIONS: Final = ("sequence", "statistics", "parameters")
 
 
 @dataclass(frozen=True, slots=True)
-class Parts:
+class ServiceParts:
     """The objects that the service uses to answer.
 
     Attributes:
@@ -75,11 +75,11 @@ class InferenceService:
     """Answers the methods of GRPCInferenceService.
 
     Args of the constructor:
-        parts: see `Parts`.
+        parts: see `ServiceParts`.
         interface: see `interface`.
     """
 
-    def __init__(self, parts: Parts, interface: Interface[bytes]) -> None:
+    def __init__(self, parts: ServiceParts, interface: Interface[bytes]) -> None:
         self._plane = parts.plane
         self._served = parts.served
         self._health = parts.health
@@ -98,9 +98,11 @@ class InferenceService:
 
     async def model_ready(self, payload: Buffer, context: CallContext) -> bytes:
         """Answer whether a model serves; an unknown model is not ready, as in Triton."""
+        began = time.perf_counter()
         name, version = written.read_model_ready(payload)
         try:
-            ready = self._plane.is_ready(self._resolved(model_spec(name, version)))
+            model = self._resolved(model_spec(name, version))
+            ready = self._plane.answer_ready(model, self._interface, began)
         except (NotFound, UnknownLabel):
             ready = False
         return written.model_ready(ready and self._health.phase is not Phase.STOPPING)

@@ -50,7 +50,7 @@ class InferStreams:
             async for answer in each:
                 outcome = answer.outcome
                 if isinstance(outcome, Exception):
-                    yield stream_error(explain(outcome)[1])
+                    yield stream_error(explain(outcome).whole)
                 else:
                     yield stream_reply(outcome)
 

@@ -15,6 +15,7 @@ from ie_serving.core.settings.declaration import Setting
 from ie_serving.core.values.hints import name_of
 from ie_serving.models.configuration import ModelConfig
 from ie_serving.storage.options import StorageOptions
+from ie_serving.storage.stores import KINDS
 from ie_serving.telemetry.log.events import is_secret, mask
 
 IN_FILE: Final = " in the configuration file"
@@ -30,9 +31,7 @@ def configuration(server: ServerSettings, storage: StorageOptions) -> list[dict[
     owners = {
         "server": server,
         "storage": storage,
-        "s3": storage.s3,
-        "gcs": storage.gcs,
-        "minio": storage.minio,
+        **{name: storage.of(kind) for name, kind in KINDS.items()},
     }
     return _described((*SERVER, *STORES), owners)
 

@@ -44,14 +44,14 @@ class State:
         }
 
     def _server(self) -> Mapping[str, Any]:
-        paths = self._settings.metrics_paths
+        pages = self._settings.metrics_pages
         return {
             "version": __version__,
             "phase": self._health.phase.value,
             "now": time.time(),
             "process": os.getpid(),
             "workers": self._settings.workers,
-            "metrics": paths[0] if paths else None,
+            "metrics": next((path for path, families in pages.items() if not families), None),
             "asks_callers": self._settings.has_access,
         }
 

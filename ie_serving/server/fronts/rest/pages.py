@@ -3,7 +3,8 @@
 Only this module turns errors into `{"error": ...}`.
 """
 
-from ie_serving.server.status import explain, http_of
+from ie_serving.core.values.errors import WHOLE
+from ie_serving.server.status import explain, http_of, in_header
 from ie_serving.server.transport.http1.messages import Buffer, Headers, Reply
 from ie_serving.wire.json.response import encode_error
 
@@ -26,12 +27,6 @@ RETRY_LATER: Headers = (*JSON_REPLY, (b"retry-after", b"1"))
 
 Page = tuple[int, str, Buffer]
 """HTTP status, content type, body."""
-
-
-def failed(error: Exception) -> Page:
-    """Turn an error into a page."""
-    code, text = explain(error)
-    return http_of(error, code), JSON, encode_error(text)
 
 
 def typed(media_type: str) -> Headers:
@@ -60,5 +55,9 @@ def preflight(origin: str) -> Page:
 
 def refusal(error: Exception) -> Reply:
     """Turn an error into the reply to a request."""
-    status, _, text = failed(error)
-    return Reply(status, RETRY_LATER if status == TOO_MANY_REQUESTS else JSON_REPLY, text)
+    code, text, whole = explain(error)
+    status = http_of(error, code)
+    headers = RETRY_LATER if status == TOO_MANY_REQUESTS else JSON_REPLY
+    if whole != text:
+        headers += ((WHOLE.encode(), in_header(whole).encode()),)
+    return Reply(status, headers, encode_error(text))

@@ -59,5 +59,6 @@ class StreamService:
 def _encoded(answer: Answered[bytes]) -> bytes:
     outcome = answer.outcome
     if isinstance(outcome, Exception):
-        return encode_error(*explain(outcome), answer.index, answer.dropped)
+        told = explain(outcome)
+        return encode_error(told.code, told.whole, answer.index, answer.dropped)
     return encode_response(outcome, answer.index, answer.dropped)

@@ -135,8 +135,8 @@ class Upgrades:
             await session.close(CLOSE_CODES[NotAvailable])
             raise
         except Exception as error:
-            code, text = explain(error)
-            await session.close(_close_code(error), f"{code.name}: {text}")
+            told = explain(error)
+            await session.close(_close_code(error), f"{told.code.name}: {told.whole}")
         else:
             await session.close(NORMAL)
         finally:
@@ -190,8 +190,8 @@ def _text(answer: Answered[Buffer]) -> bytes:
     outcome = answer.outcome
     if not isinstance(outcome, Exception):
         return bytes(outcome)
-    code, text = explain(outcome)
-    return _error(text, http_of(outcome, code))
+    told = explain(outcome)
+    return _error(told.whole, http_of(outcome, told.code))
 
 
 def _error(text: str, status: int) -> bytes:

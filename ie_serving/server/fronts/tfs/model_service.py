@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 
 from ie_serving.core.runtime.threads import in_thread
 from ie_serving.core.values.codes import Code
-from ie_serving.core.values.errors import Forbidden, InvalidRequest
+from ie_serving.core.values.errors import Forbidden, InvalidRequest, advised
 from ie_serving.core.values.hints import Hint
 from ie_serving.core.values.requests import ModelSpec
 from ie_serving.inference.interface import Interface
@@ -15,7 +15,7 @@ from ie_serving.server.transport.grpc.services import Answer, CallContext
 from ie_serving.wire.protobuf import messages
 from ie_serving.wire.protobuf.fields import Buffer
 from ie_serving.wire.protobuf.messages import Proto
-from ie_serving.wire.tfs import metadata
+from ie_serving.wire.tfs.metadata import StatusEncoder
 from ie_serving.wire.tfs.request_messages import parse, read_model_spec
 
 MOST_MODELS = 10_000
@@ -40,6 +40,7 @@ class ModelService:
         plane: returns the status of models.
         interface: describes this front end to the data plane.
         read, check_paths, apply: the steps of a reload.
+        statuses: encodes them.
         reload_allowed: whether clients may change the configuration.
     """
 
@@ -50,6 +51,7 @@ class ModelService:
         read: Read,
         check_paths: Check,
         apply: Apply,
+        statuses: StatusEncoder,
         *,
         reload_allowed: bool = True,
     ) -> None:
@@ -58,6 +60,7 @@ class ModelService:
         self._read = read
         self._check_paths = check_paths
         self._apply = apply
+        self._statuses = statuses
         self._reload_allowed = reload_allowed
 
     def answers(self) -> dict[str, Answer]:
@@ -72,7 +75,7 @@ class ModelService:
         began = time.perf_counter()
         with self._plane.counting_refusals("", self._interface):
             model = _status_model(payload)
-        return self._plane.status(model, self._interface, began, metadata.status_response)
+        return self._plane.status(model, self._interface, began, self._statuses.response)
 
     async def handle_reload_config_request(self, payload: Buffer, context: CallContext) -> bytes:
         """Change to another configuration; answer when its models serve."""
@@ -111,5 +114,7 @@ def _check_number(models: int) -> None:
 def _status_model(payload: Buffer) -> ModelSpec:
     request = parse(messages.GetModelStatusRequest, payload)
     if not request.HasField("model_spec"):
-        raise InvalidRequest("Missing ModelSpec: set model_spec.name to a served model")
+        raise InvalidRequest(
+            advised("Missing ModelSpec", ": set model_spec.name to a served model")
+        )
     return read_model_spec(request.model_spec)

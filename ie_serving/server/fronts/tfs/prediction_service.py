@@ -6,7 +6,7 @@ from functools import partial
 from typing import TypeVar
 
 from ie_serving.core.runtime.threads import in_thread
-from ie_serving.core.values.errors import InvalidRequest, PreconditionFailed
+from ie_serving.core.values.errors import InvalidRequest, PreconditionFailed, advised
 from ie_serving.core.values.requests import ExamplesRequest, ModelSpec, Task
 from ie_serving.core.values.tensors import Method, Signature
 from ie_serving.inference.interface import Api, Encode, Interface
@@ -197,8 +197,10 @@ def _encoders(
 def _unknown_signature(servable: Servable, name: str) -> PreconditionFailed:
     known = servable.signature_names
     return PreconditionFailed(
-        f'Serving signature key "{name}" not found. Model "{servable.name}" version'
-        f" {servable.version} has: {known}"
+        advised(
+            f'Serving signature key "{name}" not found.',
+            f' Model "{servable.name}" version {servable.version} has: {known}',
+        )
     )
 
 
@@ -238,13 +240,15 @@ def _metadata_model(payload: Buffer) -> ModelSpec:
 def _check_fields(fields: Sequence[str]) -> None:
     if not fields:
         raise InvalidRequest(
-            "GetModelMetadataRequest must specify at least one metadata_field:"
-            f' set it to "{SIGNATURE_DEF}"'
+            advised(
+                "GetModelMetadataRequest must specify at least one metadata_field",
+                f': set it to "{SIGNATURE_DEF}"',
+            )
         )
     for field in fields:
         if field != SIGNATURE_DEF:
             raise InvalidRequest(
-                f'Metadata field {field} is not supported: ask for "{SIGNATURE_DEF}"'
+                advised(f"Metadata field {field} is not supported", f': ask for "{SIGNATURE_DEF}"')
             )
 
 

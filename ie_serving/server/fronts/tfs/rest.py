@@ -10,6 +10,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
+from types import MappingProxyType
 from typing import TypeAlias
 
 import falcon
@@ -51,7 +52,6 @@ from ie_serving.server.fronts.rest.pages import (
     METHOD_NOT_ALLOWED,
     SAME_ORIGIN,
     Page,
-    failed,
     json_page,
     preflight,
     refusal,
@@ -129,12 +129,13 @@ class RestApi:
         max_body_bytes: int,
         enable_cors: bool,
         asks_callers: bool = False,
-        metrics_paths: Sequence[str] = (),
+        metrics_pages: Mapping[str, tuple[str, ...]] = MappingProxyType({}),
         poll: Poll,
         config: ConfigPages,
         log: LogPages,
         poll_allowed: bool = True,
         write_metadata: WriteMetadata = metadata.metadata_json,
+        statuses: metadata.StatusEncoder,
         secure: bool = False,
         around: Callable[[App], App] = lambda pages: pages,
     ) -> None:
@@ -147,11 +148,12 @@ class RestApi:
             cross_site.check, any_site=enable_cors, open_to_all=not asks_callers
         )
         self._cors = CORS_OF_CALLERS if asks_callers else CORS
+        self._statuses = statuses
         self._write_metadata = partial(_metadata, write_metadata)
         self._poll_model = poll
         self._poll_allowed = poll_allowed
         self._config = config
-        self._pages = fixed_pages(health, metrics, metrics_paths)
+        self._pages = fixed_pages(health, metrics, metrics_pages)
         self.invoke = Invocations(plane, interface, max_body_bytes).answer
         self._runs: dict[str, Run] = {
             "predict": self._predict,
@@ -221,20 +223,27 @@ class RestApi:
         target = target_of(req.scope["raw_path"], req.scope["query_string"])
         is_reload = req.method == "POST" and target.lower() == RELOAD
         page = self._reloaded(req.scope["headers"]) if is_reload else self._page(req)
-        resp.status, resp.content_type, body = page if isinstance(page, tuple) else await page
+        if not isinstance(page, tuple):
+            page = await page
+        if isinstance(page, Reply):
+            for name, value in page.headers:
+                resp.set_header(name.decode(), value.decode())
+        else:
+            resp.content_type = page[1]
+        resp.status = page[0]
         if resp.status == METHOD_NOT_ALLOWED:
             resp.set_header("allow", ALLOWED)
-        resp.data = bytes(body)
+        resp.data = bytes(page[2])
 
-    async def _reloaded(self, headers: Headers) -> Page:
+    async def _reloaded(self, headers: Headers) -> Page | Reply:
         try:
             with self._plane.counting_refusals("", self._interface):
                 self._check_site(dict(headers))
                 return json_page(*await self._config.reload())
         except Exception as error:
-            return failed(error)
+            return refusal(error)
 
-    def _page(self, request: falcon.asgi.Request) -> Page | Awaitable[Page]:
+    def _page(self, request: falcon.asgi.Request) -> Page | Reply | Awaitable[Page]:
         path: bytes = request.scope["raw_path"]
         # First, since the metrics path may be below /v1/, too.
         if page := self._pages.get(path):
@@ -254,7 +263,7 @@ class RestApi:
                 return self._generated(asked, request, began)
             return 200, JSON, self._looks[asked.verb](asked.model, began)
         except Exception as error:
-            return failed(error)
+            return refusal(error)
 
     def _generated(
         self, asked: Route, request: falcon.asgi.Request, began: float
@@ -266,15 +275,16 @@ class RestApi:
         ask = partial(self._plane.metadata, asked.model, self._interface, began)
         return page(asked, address, ask)
 
-    def _model_page(self, path: bytes) -> Page:
+    def _model_page(self, path: bytes) -> Page | Reply:
         model = model_asked(path)
         if model is None:
             return 404, HTML, NOT_FOUND_PAGE
         try:
-            return json_page(*self._health.model_reply(model, self._plane.is_ready(model)))
+            ready = self._plane.answer_ready(model, self._interface, time.perf_counter())
+            return json_page(*self._health.model_reply(model, ready))
         except NotFound:  # its text lists all models; a probe needs no credentials
             said = f"no such model: {model.name}; GET /v1/models names those that are served"
-            return failed(NotFound(said))
+            return refusal(NotFound(said))
 
     async def _predict(self, request: Request, model: ModelSpec, began: float) -> Buffer | Reply:
         try:  # `counting_refusals` inline, which saves every small request a call
@@ -358,7 +368,7 @@ class RestApi:
             return self._config.details(model.name)
 
     def _status(self, model: ModelSpec, began: float) -> Buffer:
-        return self._plane.status(model, self._interface, began, metadata.status_json)
+        return self._plane.status(model, self._interface, began, self._statuses.json)
 
     def _metadata(self, model: ModelSpec, began: float) -> Buffer:
         return self._plane.metadata(model, self._interface, began, self._write_metadata)

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
-from ie_serving.core.values.errors import InvalidRequest
+from ie_serving.core.values.errors import InvalidRequest, advised
 from ie_serving.core.values.tensors import Array, Signature, specs_of
 from ie_serving.core.values.untyped import present
 from ie_serving.inference.interface import Api, Encode, Interface, Results
@@ -82,8 +82,10 @@ def _unknown_signature(servable: Servable, name: str) -> InvalidRequest:
     """Unlike over gRPC, an unknown signature is an invalid argument."""
     known = servable.signature_names
     return InvalidRequest(
-        f'Serving signature name: "{name}" not found in signature def;'
-        f' model "{servable.name}" version {servable.version} has: {known}'
+        advised(
+            f'Serving signature name: "{name}" not found in signature def',
+            f'; model "{servable.name}" version {servable.version} has: {known}',
+        )
     )
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import lru_cache, partial
 from urllib.parse import unquote
 
-from ie_serving.core.values.errors import InvalidRequest, NotFound
+from ie_serving.core.values.errors import InvalidRequest, NotFound, advised
 from ie_serving.core.values.integers import INT64_MAX
 from ie_serving.core.values.requests import ModelSpec
 from ie_serving.server.fronts.admin.config_pages import DETAILS, RELOAD, STATUS
@@ -194,8 +194,10 @@ def _get(target: str) -> Route:
         raise _malformed("GET", target)
     if not found[1]:
         raise InvalidRequest(
-            f"Missing model name in request. Expected GET {MODELS}/<name>, or GET {MODELS} for the"
-            " list of models"
+            advised(
+                "Missing model name in request.",
+                f" Expected GET {MODELS}/<name>, or GET {MODELS} for the list of models",
+            )
         )
     word, model = (found[4] or "").partition("?")[0], _model(found[1], found[2], found[3])
     return Route(word if word in _OF_A_MODEL else "status", model, found[5] or "")

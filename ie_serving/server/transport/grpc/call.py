@@ -211,12 +211,13 @@ class Call(Stream):
         """End the call with the status of `error`."""
         self.fail(*explain(error))
 
-    def fail(self, code: Code, text: str) -> None:
-        """End the call with a status, unless it has ended."""
+    def fail(self, code: Code, text: str, whole: str = "") -> None:
+        """End the call with a status, unless it has ended; see `replies.failure`."""
         if self._answered is _ALL:
             return
         # If nothing was sent yet, headers and status are one frame: Trailers-Only.
-        status = replies.failure(code, text, alone=self._answered is _NOTHING) + self._trailing
+        alone = self._answered is _NOTHING
+        status = replies.failure(code, text, whole, alone=alone) + self._trailing
         self._sender.finish(self, frames.headers(self.number, status, ends=True))
 
     def _refuse(self, error: Exception) -> None:

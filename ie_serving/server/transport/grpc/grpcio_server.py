@@ -29,7 +29,8 @@ from grpc import aio
 from ie_serving.core.runtime.budget import BUDGET
 from ie_serving.core.values.access import Credentials
 from ie_serving.core.values.codes import Code
-from ie_serving.server.status import cut, explain
+from ie_serving.core.values.errors import WHOLE
+from ie_serving.server.status import Told, cut, explain, in_header
 from ie_serving.server.transport.grpc.services import (
     Admission,
     Answer,
@@ -241,8 +242,8 @@ def _unary(choose: Choose, working: _Working) -> Callable[[bytes, Context], Awai
                 answer = cast(Answer, choose(context))
                 return await answer(payload, context)
         except Exception as error:
-            code, text = explain(error)
-        await context.abort(GRPC_CODE[code], cut(text))
+            told = explain(error)
+        await _abort(context, told)
         raise AssertionError("abort returns to nobody")
 
     return call
@@ -258,7 +259,11 @@ def _converse(choose: Choose) -> Callable[[AsyncIterator[bytes], Context], Async
                 async for reply in replies:
                     yield reply
         except Exception as error:
-            code, text = explain(error)
-            await context.abort(GRPC_CODE[code], cut(text))
+            await _abort(context, explain(error))
 
     return call
+
+
+async def _abort(context: Context, told: Told) -> None:
+    more = ((WHOLE, in_header(told.whole)),) if told.whole != told.text else ()
+    await context.abort(GRPC_CODE[told.code], cut(told.text), more)

@@ -5,14 +5,12 @@ A client may lower the limit of that table; then the first block of an answer mu
 size within the limit (RFC 7541 section 4.2). So every first block announces 0.
 """
 
-from urllib.parse import quote
-
 from hpack import Encoder
 
 from ie_serving.core.values.codes import Code
-from ie_serving.server.status import cut
+from ie_serving.core.values.errors import WHOLE
+from ie_serving.server.status import in_header
 
-_PRINTABLE = "".join(map(chr, range(0x20, 0x7F))).replace("%", "")
 _NEVER_INDEXED = True
 _EMPTY_TABLE = b"\x20"
 """Dynamic Table Size Update to 0; RFC 7541 section 6.3."""
@@ -41,16 +39,18 @@ SUCCESS = block(("grpc-status", "0"))
 """Last header block (trailers) of a successful reply."""
 
 
-def failure(code: Code, text: str, *, alone: bool) -> bytes:
+def failure(code: Code, text: str, whole: str = "", *, alone: bool) -> bytes:
     """Write a status.
 
     Args:
         code: not OK.
-        text: for people; any Unicode. Cut to the length that fits into a header.
+        text: any Unicode. Cut to the length that fits into a header.
+        whole: the text with what helps a person; empty if there is no more.
         alone: no headers were sent before.
     """
-    message = quote(cut(text.strip()), safe=_PRINTABLE)
-    status = block(("grpc-status", str(code.value)), ("grpc-message", message))
+    status = block(("grpc-status", str(code.value)), ("grpc-message", in_header(text)))
+    if whole not in ("", text):
+        status += block((WHOLE, in_header(whole)))
     return HEADERS + status if alone else status
 
 

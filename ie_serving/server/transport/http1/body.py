@@ -5,8 +5,9 @@ import enum
 from typing import Final, Protocol
 
 from ie_serving.core.runtime.budget import BUDGET, Lease
+from ie_serving.core.runtime.states import after
 from ie_serving.core.values.errors import ServingError
-from ie_serving.server.transport.http1.connection_states import BODY, Body, BodyEvent, after
+from ie_serving.server.transport.http1.connection_states import BODY, Body, BodyEvent
 
 MOST_UNREAD: Final = 256 * 1024
 """Bytes of a body that may wait for the application; beyond it the socket is not read, so that the

@@ -28,6 +28,7 @@ from ie_serving.server.transport.http1.body import MOST_UNREAD, BodyStream
 from ie_serving.server.transport.http1.connection_states import (
     ENDING,
     HEAD,
+    IDLE,
     OPEN,
     SENDING,
     Body,
@@ -131,6 +132,18 @@ class Connection(asyncio.Protocol):
         self._heard = self._server.busy_poll.arrived()
         was = self._protocol.reader
         events = self._protocol.receive(data)
+        if (
+            len(events) == 1
+            and type(request := events[0]) is Request
+            and request.body is not None
+            and not (self._answering or self._waiting)
+            and self._protocol.writer is OPEN
+            and self._protocol.reader is IDLE
+        ):  # the usual case: as below, with fewer calls
+            self._answering = request
+            if task := begin_unawaited(self._answer(request)):
+                self._task = task
+            return
         for event in events:
             if type(event) is Request and event.body is not None:
                 self._waiting.append(event)

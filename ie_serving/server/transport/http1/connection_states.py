@@ -34,10 +34,7 @@ The tables hold all permitted moves. Any other move raises an error, and changes
 
 import enum
 from collections.abc import Mapping
-from typing import Final, TypeVar
-
-State = TypeVar("State", bound=enum.Enum)
-Happening = TypeVar("Happening", bound=enum.Enum)
+from typing import Final
 
 
 class Reader(enum.Enum):
@@ -195,20 +192,3 @@ OPEN: Final = Writer.OPEN
 ENDING: Final = Writer.ENDING
 SENDING: Final = (Writer.OPEN, Writer.FULL, Writer.ENDING)
 """For a check at every request: looking up an enum member costs as much as a call."""
-
-
-class IllegalMoveError(Exception):
-    """A defect of the caller: its event is not permitted in the present state."""
-
-    def __init__(self, state: enum.Enum, event: enum.Enum) -> None:
-        super().__init__(f"{event} is not allowed in {state}: {event.value}; {state.value}")
-
-
-def after(
-    table: Mapping[State, Mapping[Happening, State]], state: State, event: Happening
-) -> State:
-    """Return the state after `event`. Raises: IllegalMoveError: the table has no such move."""
-    try:
-        return table[state][event]
-    except KeyError:
-        raise IllegalMoveError(state, event) from None

@@ -24,6 +24,7 @@ from typing import Final
 import httptools
 
 from ie_serving.core.runtime.budget import Lease
+from ie_serving.core.runtime.states import IllegalMove, after
 from ie_serving.core.values.errors import ServingError
 from ie_serving.server.transport.http1.body import join
 from ie_serving.server.transport.http1.connection_states import (
@@ -32,12 +33,10 @@ from ie_serving.server.transport.http1.connection_states import (
     OPEN,
     READER,
     WRITER,
-    IllegalMoveError,
     Read,
     Reader,
     Write,
     Writer,
-    after,
 )
 from ie_serving.server.transport.http1.faults import (
     LARGEST_HEAD,
@@ -154,18 +153,34 @@ class Protocol:
 
         Raises:
             ValueError: headers must not be sent, or contradict the length of the body.
-            IllegalMoveError: nothing may be sent, or no request is unanswered.
+            IllegalMove: nothing may be sent, or no request is unanswered.
         """
-        if isinstance(said, Reply):
-            return self._reply(said, last)
-        if isinstance(said, Continue):
-            self.writer = after(WRITER, self.writer, Write.CONTINUE)
-            return (CONTINUE_HEAD,)
-        if isinstance(said, Switch):
-            self.writer = after(WRITER, self.writer, Write.SWITCH)
-            return (switching(said.status, said.headers, said.lines),)
-        self.writer = after(WRITER, self.writer, Write.REFUSAL)
-        return (plain(said.status, said.text),)
+        if not isinstance(said, Reply):
+            return self._rare(said)
+        status, headers, body, lines = said
+        if not self._unanswered:
+            raise IllegalMove(self.writer, Write.REPLY)
+        asked = self._unanswered[0]
+        text, closes, length = head(status, headers)
+        bodiless = asked.method == "HEAD"
+        if length is not None and length != len(body) and not bodiless:
+            raise ValueError(f"{length} bytes are announced and {len(body)} given")
+        ends = closes or last or not asked.keep_alive
+        if ends or self.writer is not OPEN:
+            last_comes = self.writer is ENDING and len(self._unanswered) == 1 and not self.rest
+            ends = ends or last_comes
+            event = Write.LAST_REPLY if ends else Write.REPLY
+            self.writer = after(WRITER, self.writer, event)
+        self._unanswered.popleft()
+        framing = b"" if length is not None else b"content-length: %d\r\n" % len(body)
+        if ends:
+            framing += b"" if closes else CLOSE
+        elif asked.version == "1.0":
+            framing += KEEP_ALIVE
+        written = b"%b%b%b%b\r\n" % (text, lines, date(int(time.time())), framing)
+        if bodiless:
+            return (written,)
+        return (written + body,) if len(body) <= JOINED else (written, body)
 
     def filled(self) -> None:
         """Start no further request: the client does not read the replies."""
@@ -202,31 +217,15 @@ class Protocol:
         self.close()
         del self._parser
 
-    def _reply(self, reply: Reply, last: bool) -> Sequence[Buffer]:
-        status, headers, body, lines = reply
-        if not self._unanswered:
-            raise IllegalMoveError(self.writer, Write.REPLY)
-        asked = self._unanswered[0]
-        text, closes, length = head(status, headers)
-        bodiless = asked.method == "HEAD"
-        if length is not None and length != len(body) and not bodiless:
-            raise ValueError(f"{length} bytes are announced and {len(body)} given")
-        ends = closes or last or not asked.keep_alive
-        if ends or self.writer is not OPEN:
-            last_comes = self.writer is ENDING and len(self._unanswered) == 1 and not self.rest
-            ends = ends or last_comes
-            event = Write.LAST_REPLY if ends else Write.REPLY
-            self.writer = after(WRITER, self.writer, event)
-        self._unanswered.popleft()
-        framing = b"" if length is not None else b"content-length: %d\r\n" % len(body)
-        if ends:
-            framing += b"" if closes else CLOSE
-        elif asked.version == "1.0":
-            framing += KEEP_ALIVE
-        written = b"%b%b%b%b\r\n" % (text, lines, date(int(time.time())), framing)
-        if bodiless:
-            return (written,)
-        return (written + body,) if len(body) <= JOINED else (written, body)
+    def _rare(self, said: Switch | Continue | Fault) -> Sequence[Buffer]:
+        if isinstance(said, Continue):
+            self.writer = after(WRITER, self.writer, Write.CONTINUE)
+            return (CONTINUE_HEAD,)
+        if isinstance(said, Switch):
+            self.writer = after(WRITER, self.writer, Write.SWITCH)
+            return (switching(said.status, said.headers, said.lines),)
+        self.writer = after(WRITER, self.writer, Write.REFUSAL)
+        return (plain(said.status, said.text),)
 
     # -- the slow path: any data other than one request with a cached head -----------------------
 

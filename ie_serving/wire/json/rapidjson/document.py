@@ -15,6 +15,10 @@ find the ends of tokens, and runs of numbers and texts with escapes are handed i
 orjson, or to the standard library, which knows NaN: only runs that these refuse are read token by
 token.
 
+The package python-rapidjson (1.25, over RapidJSON 1.1.0) has the same texts and offsets, but cannot
+stand here: it refuses bytes that are not UTF-8, takes the last of equal keys, raises RecursionError
+from 1,000 levels on, and has no flag StopWhenDone.
+
 Source: reader.h of RapidJSON 1.1.0; error texts in error/en.h.
 """
 

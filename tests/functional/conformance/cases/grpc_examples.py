@@ -178,10 +178,10 @@ OVER_GRPC = Section(
                 (
                     "Classify",
                     "unknown model",
-                    model_spec("nobody"),
+                    model_spec("absent"),
                     example_list(X),
                     "NOT_FOUND",
-                    "Servable not found for request: Latest(nobody)",
+                    "Servable not found for request: Latest(absent)",
                     "no such servable",
                 ),
                 (
@@ -431,10 +431,10 @@ tasks, each with its own `model_spec`.""",
                 ),
                 (
                     "unknown model",
-                    task("regress", "regress", model="nobody"),
+                    task("regress", "regress", model="absent"),
                     example_list(X),
                     "NOT_FOUND",
-                    "Servable not found for request: Latest(nobody)",
+                    "Servable not found for request: Latest(absent)",
                     "no such servable",
                 ),
             )

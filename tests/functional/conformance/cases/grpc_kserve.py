@@ -70,7 +70,7 @@ SECTIONS = [
                 f"{NAMES} {TYPED_Y}",
             ),
             infer(
-                "a parameter that nobody knows",
+                "an unknown parameter",
                 "parameters are hints",
                 f'{PLUS} parameters {{ key: "priority" value {{ int64_param: 1 }} }} {TYPED_X}',
                 f"{NAMES} {TYPED_Y}",

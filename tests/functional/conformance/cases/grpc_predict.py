@@ -82,23 +82,23 @@ version 2, labelled `canary`. The label `future` names version 9, which does not
         Rpc(
             id="unknown model with a label",
             rule="the label is looked up first",
-            request=predict(model_spec("nobody", "stable"), x=ONE),
+            request=predict(model_spec("absent", "stable"), x=ONE),
             code="INVALID_ARGUMENT",
             phrase="Unrecognized servable version label: stable",
         ),
         Rpc(
             id="unknown model",
             rule="no such servable",
-            request=predict("nobody", x=ONE),
+            request=predict("absent", x=ONE),
             code="NOT_FOUND",
-            phrase="Servable not found for request: Latest(nobody)",
+            phrase="Servable not found for request: Latest(absent)",
         ),
         Rpc(
             id="unknown model with a version",
             rule="no such servable",
-            request=predict(model_spec("nobody", 3), x=ONE),
+            request=predict(model_spec("absent", 3), x=ONE),
             code="NOT_FOUND",
-            phrase="Servable not found for request: Specific(nobody, 3)",
+            phrase="Servable not found for request: Specific(absent, 3)",
         ),
         Rpc(
             id="unknown version",
@@ -200,9 +200,9 @@ the servable does not have is FAILED_PRECONDITION over gRPC and 400 over REST.""
         Rpc(
             id="unknown model and unknown signature",
             rule="the servable is looked up before the signature",
-            request=predict(model_spec("nobody", None, "other"), x=ONE),
+            request=predict(model_spec("absent", None, "other"), x=ONE),
             code="NOT_FOUND",
-            phrase="Latest(nobody)",
+            phrase="Latest(absent)",
         ),
     ],
 )

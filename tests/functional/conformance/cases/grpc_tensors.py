@@ -106,7 +106,7 @@ bytes.""",
 )
 
 FORGIVEN = Section(
-    "1.4 What is forgiven in a TensorProto, and what is not",
+    "1.4 Faults of a TensorProto that are forgiven, and those that are not",
     """\
 TensorFlow repeats the last value of a list that is too short, drops what is too much, and does not
 look into the list of another dtype. So does this server.""",

@@ -54,7 +54,7 @@ repository. The last column shows what serves afterwards.""",
         ),
         Reload(
             id="replace a model",
-            rule="what is not in the list is unloaded",
+            rule="models that are not in the list are unloaded",
             request=reload(config("two")),
             serves=("two",),
             gone=("plus",),

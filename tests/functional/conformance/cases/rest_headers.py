@@ -132,7 +132,7 @@ rows with CORS are sent to a server with that flag.""",
             id="CORS, an error",
             rule="three headers",
             server=OPTIONS,
-            target="/v1/models/nobody:predict",
+            target="/v1/models/absent:predict",
             body=BODY,
             code=404,
             reply_headers=JSON | CORS,
@@ -199,7 +199,7 @@ def first_fault(id: str, target: str, body: str, code: int, phrase: str) -> Rest
     )
 
 
-NOBODY = "/v1/models/nobody:predict"
+ABSENT = "/v1/models/absent:predict"
 PLUS = "/v1/models/plus:predict"
 
 ORDER = Section(
@@ -216,25 +216,25 @@ A request with several faults gets the error of the first: route, JSON, top leve
 `signature_name`'s type, servable, signature, `instances` or `inputs`, values, execution.""",
     [
         first_fault("route before JSON", "/v1/models/plus:x", "{", 400, "Malformed request"),
-        first_fault("JSON before model", NOBODY, "{", 400, "Missing a name for object member."),
-        first_fault("empty body before model", NOBODY, "", 400, "The document is empty"),
-        first_fault("top level before model", NOBODY, "[]", 400, "Is not object"),
+        first_fault("JSON before model", ABSENT, "{", 400, "Missing a name for object member."),
+        first_fault("empty body before model", ABSENT, "", 400, "The document is empty"),
+        first_fault("top level before model", ABSENT, "[]", 400, "Is not object"),
         first_fault(
             "type of signature_name before model",
-            NOBODY,
+            ABSENT,
             '{"signature_name": 1}',
             400,
             "'signature_name' key must be a string value.",
         ),
         first_fault(
             "model before signature",
-            NOBODY,
+            ABSENT,
             '{"signature_name": "s", "inputs": 1}',
             404,
-            "Latest(nobody)",
+            "Latest(absent)",
         ),
-        first_fault("model before form", NOBODY, "{}", 404, "Latest(nobody)"),
-        first_fault("model before values", NOBODY, '{"instances": ["a"]}', 404, "Latest(nobody)"),
+        first_fault("model before form", ABSENT, "{}", 404, "Latest(absent)"),
+        first_fault("model before values", ABSENT, '{"instances": ["a"]}', 404, "Latest(absent)"),
         first_fault(
             "label before values",
             "/v1/models/plus/labels/beta:predict",

@@ -188,16 +188,16 @@ SECTIONS = [
             asked(
                 "no such model",
                 "404",
-                target="/v2/models/nobody/infer",
+                target="/v2/models/absent/infer",
                 code=404,
-                phrase="Servable not found for request: Latest(nobody)",
+                phrase="Servable not found for request: Latest(absent)",
             ),
             asked(
                 "no such version",
                 "404",
                 target="/v2/models/plus/versions/9/infer",
                 code=404,
-                phrase="available versions: 1, 2",
+                phrase="Servable not found for request: Specific(plus, 9)",
             ),
             Rest(
                 id="another method",
@@ -247,7 +247,7 @@ SECTIONS = [
             ),
             Rest(
                 id="an unload",
-                rule="the configuration says what is served",
+                rule="the configuration names the served models",
                 target="/v2/repository/models/plus/unload",
                 code=501,
                 phrase="models are not unloaded over this protocol",

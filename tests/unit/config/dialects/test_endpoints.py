@@ -10,6 +10,9 @@ from ie_serving.compat.sagemaker import dialect as sagemaker
 from ie_serving.compat.stfs import dialect as simple_tensorflow_serving
 from ie_serving.config.dialects import ie_serving, tensorflow_model_server
 from ie_serving.config.settings import Parsed
+from ie_serving.storage.backends.gcs import GcsOptions
+from ie_serving.storage.backends.minio import MinioOptions
+from ie_serving.storage.backends.s3 import S3Options
 from ie_serving.storage.options import StorageOptions
 
 Read = Callable[[Mapping[str, str], Path], StorageOptions]
@@ -53,8 +56,9 @@ OWN = ("minio:9000", "127.0.0.1:9000", "[fd00::1]:9000", "10.1.2.3", "minio.defa
 
 def urls(options: StorageOptions) -> list[str]:
     """Where S3, Google's emulator and MinIO are reached."""
-    minio = f"{'https' if options.minio.secure else 'http'}://{options.minio.endpoint}"
-    return [options.s3.endpoint, options.gcs.endpoint, minio]
+    minio = options.of(MinioOptions)
+    at_minio = f"{'https' if minio.secure else 'http'}://{minio.endpoint}"
+    return [options.of(S3Options).endpoint, options.of(GcsOptions).endpoint, at_minio]
 
 
 @pytest.mark.parametrize("address", PUBLIC)
@@ -84,7 +88,7 @@ def test_but_one_that_is_not_public_to_users_of_ovms(address: str, tmp_path: Pat
 @pytest.mark.parametrize("read", EVERY)
 def test_what_is_said_counts(read: Read, address: str, tmp_path: Path) -> None:
     def endpoint(given: str, directory: str, **environ: str) -> str:
-        return read({"S3_ENDPOINT": given, **environ}, tmp_path / directory).s3.endpoint
+        return read({"S3_ENDPOINT": given, **environ}, tmp_path / directory).of(S3Options).endpoint
 
     assert endpoint(address, "a", S3_USE_HTTPS="0") == f"http://{address}"
     assert endpoint(address, "b", S3_USE_HTTPS="1") == f"https://{address}"

@@ -7,7 +7,10 @@ import pytest
 from ie_serving.config.dialects.environment import storage_options
 from ie_serving.core.settings.faults import Faults
 from ie_serving.core.values.errors import ConfigError
-from ie_serving.storage.options import GcsOptions, MinioOptions, S3Options, StorageOptions
+from ie_serving.storage.backends.gcs import GcsOptions
+from ie_serving.storage.backends.minio import MinioOptions
+from ie_serving.storage.backends.s3 import S3Options
+from ie_serving.storage.options import StorageOptions
 
 
 def read(**environ: str) -> StorageOptions:
@@ -46,6 +49,7 @@ def read(**environ: str) -> StorageOptions:
         ),
         pytest.param({"AWS_REGION": "eu-1"}, S3Options(region="eu-1"), id="region"),
         pytest.param({"AWS_DEFAULT_REGION": "eu-1"}, S3Options(region="eu-1"), id="region, CLI's"),
+        pytest.param({"S3_REGION": "eu-1"}, S3Options(region="eu-1"), id="region, TensorFlow's"),
         pytest.param(
             {"AWS_ACCESS_KEY_ID": "k", "AWS_SECRET_ACCESS_KEY": "s", "AWS_SESSION_TOKEN": "t"},
             S3Options(access_key="k", secret_key="s", session_token="t"),
@@ -67,7 +71,7 @@ def read(**environ: str) -> StorageOptions:
     ],
 )
 def test_s3(environ: dict[str, str], expected: S3Options) -> None:
-    assert read(**environ).s3 == expected
+    assert read(**environ).of(S3Options) == expected
 
 
 @pytest.mark.parametrize(
@@ -83,7 +87,7 @@ def test_s3(environ: dict[str, str], expected: S3Options) -> None:
     ],
 )
 def test_gcs(environ: dict[str, str], expected: GcsOptions) -> None:
-    assert read(**environ).gcs == expected
+    assert read(**environ).of(GcsOptions) == expected
 
 
 @pytest.mark.parametrize(
@@ -108,15 +112,15 @@ def test_gcs(environ: dict[str, str], expected: GcsOptions) -> None:
     ],
 )
 def test_minio(environ: dict[str, str], expected: MinioOptions) -> None:
-    assert read(**environ).minio == expected
+    assert read(**environ).of(MinioOptions) == expected
 
 
 def test_authorities_are_files(tmp_path: Path) -> None:
     (tmp_path / "ca.pem").touch()
     ca = str(tmp_path / "ca.pem")
-    assert read(AWS_CA_BUNDLE=ca).s3.ca_bundle == ca
-    assert read(MINIO_CA_BUNDLE=ca).minio.ca_bundle == ca
-    assert read(SSL_CERT_FILE=ca).minio.ca_bundle == ca
+    assert read(AWS_CA_BUNDLE=ca).of(S3Options).ca_bundle == ca
+    assert read(MINIO_CA_BUNDLE=ca).of(MinioOptions).ca_bundle == ca
+    assert read(SSL_CERT_FILE=ca).of(MinioOptions).ca_bundle == ca
 
 
 def test_all_faults_are_reported_together() -> None:

@@ -1,5 +1,6 @@
 """The command line `ie_serving`: flags, file and environment come to Settings, or to all faults."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -120,8 +121,14 @@ def test_a_library_of_operations_that_does_not_exist_is_refused() -> None:
 
 
 def test_a_flat_command_line_as_of_openvino_model_server(file: Path) -> None:
-    assert settings(*ONE[1:]) == settings(*ONE)
-    assert settings(f"--config_path={file}") == settings("config", "--config_path", str(file))
+    assert settings(*ONE[1:]) == of_ovms(settings(*ONE))
+    same = settings("config", "--config_path", str(file))
+    assert settings(f"--config_path={file}") == of_ovms(same)
+
+
+def of_ovms(found: Settings) -> Settings:
+    assert not found.server.is_ovms
+    return replace(found, server=replace(found.server, is_ovms=True))
 
 
 @pytest.mark.parametrize("flags", [("--rest_port", "9000"), ("--rest_port=9000",)])
@@ -173,6 +180,25 @@ def test_flags_may_be_shortened_as_in_2020() -> None:
         (("--config_poll_wait_seconds", "7"), "config_poll_wait_s", 7.0),
         (("--rest_port", "1", "--metrics_path", "/m"), "metrics_path", "/m"),
         (("--rest_port", "1", "--metrics_enable"), "metrics_path", "/metrics"),
+        (
+            ("--rest_port", "1", "--metrics_enable"),
+            "metrics_pages",
+            {"/metrics": ("ovms_",), "/metrics/all": ()},
+        ),
+        (
+            (
+                "--rest_port=1",
+                "--metrics_enable",
+                "--metrics_list=ovms_streams,ovms_current_requests",
+            ),
+            "metrics_families",
+            ("ovms_streams", "ovms_current_requests"),
+        ),
+        (
+            ("--rest_port", "1", "--metrics_enable", "--metrics_path", "/m"),
+            "metrics_pages",
+            {"/m": ()},
+        ),
         (("--rest_port", "1", "--metrics_enable", "false"), "metrics_path", ""),
         (("--grpc_bind_address", "127.0.0.1, ::1"), "grpc_host", "127.0.0.1,::1"),
         (("--rest_bind_address", "::1"), "rest_host", "::1"),
@@ -299,6 +325,11 @@ def test_every_fault_of_flags_file_and_environment_at_once(tmp_path: Path) -> No
         pytest.param(("config", "--nireq", "4"), "--nireq: unknown argument", id="other command"),
         pytest.param((*ONE, "--metrics_enable"), "give --rest_port", id="metrics without REST"),
         pytest.param(
+            (*ONE, "--metrics_list=ovms_streams,ovms_graph_error"),
+            "--metrics_list: 'ovms_graph_error' given; expected some of ovms_requests_success, ",
+            id="a metric that is not served",
+        ),
+        pytest.param(
             (*ONE, "--grpc_bind_address", "::1,,::"),
             "expected addresses or host names, separated by commas",
             id="no address between commas",
@@ -405,3 +436,20 @@ def test_any_command_line_gives_settings_faults_or_exit(rest: list[str]) -> None
         assert error.code in (0, 2)
     else:
         assert len(found.settings.models) == 1
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "--source_model OpenVINO/Qwen3 --model_repository_path /models --rest_port 8000",
+        "--rest_port 8000 --model_name q --model_path /q --pull --task text_generation",
+    ],
+)
+def test_a_start_of_a_generative_model_is_refused_with_the_reasons_alone(line: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        ie_serving.parse(line.split(), {})
+    reasons = {
+        "models are not pulled: put them into the repository",
+        "there are no generative endpoints",
+    }
+    assert {fault.partition(": ")[2] for fault in caught.value.faults} <= reasons

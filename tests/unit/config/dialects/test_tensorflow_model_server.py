@@ -46,6 +46,7 @@ def test_defaults_are_the_originals() -> None:
             allow_unavailable_models=True,
             require_available=True,
             announce_as_tfs=True,
+            takes_grpc_socket=True,
             rest_metadata="snake",
             page=False,
             enable_profiler=True,
@@ -188,6 +189,8 @@ def test_the_monitoring_file_names_the_path_of_the_metrics(tmp_path: Path) -> No
         ("/metrics", "/monitoring/prometheus/metrics"),
         (),
     ]
+    families = paths[silent].settings.server.metrics_pages
+    assert families == {"/monitoring/prometheus/metrics": (":tensorflow:",), "/metrics": ()}
 
 
 def test_metrics_are_at_their_usual_path_without_a_monitoring_file() -> None:
@@ -302,11 +305,6 @@ def test_flags_without_meaning_warn_once() -> None:
             id="parameters without batching",
         ),
         pytest.param((PATH, "--use_alts_credentials"), "does not speak ALTS", id="ALTS"),
-        pytest.param(
-            (PATH, "--saved_model_tags=serve,gpu"),
-            "only the graph tagged serve is served",
-            id="another graph would compute something else",
-        ),
         pytest.param(
             (PATH, "--tensorflow_session_parallelism=2", "--tensorflow_intra_op_parallelism=2"),
             "Either configure server_options.tensorflow_session_parallelism or "

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ie_serving.config.files import source
 from ie_serving.config.files.json_file import ConfigFile, parse_config_file
 from ie_serving.config.schema.catalogue import MODEL as MODEL_SETTINGS
 from ie_serving.core.values.errors import ConfigError
@@ -21,6 +22,7 @@ from ie_serving.engines.sequences import Sequences
 from ie_serving.engines.tensorflow.options import TensorFlowOptions
 from ie_serving.models.configuration import ModelConfig
 from ie_serving.models.repository.version_policy import All, Latest, Specific
+from ie_serving.storage.options import StorageOptions
 
 CONFIG = Path(__file__).parents[4] / "config"
 MODEL = {"name": "m", "base_path": "/models/m"}
@@ -178,6 +180,16 @@ def test_base_path(base_path: str, meant: str) -> None:
     assert read(of({**MODEL, "base_path": base_path})).models[0].base_path == meant
 
 
+@pytest.mark.parametrize(
+    ("base_path", "meant"),
+    [("models/m", "s3://b/etc/models/m"), ("/models/m", "/models/m"), ("gs://c/m", "gs://c/m")],
+)
+def test_base_path_in_a_file_in_a_store(base_path: str, meant: str) -> None:
+    file = source.at("s3://b/etc/config", StorageOptions(cache_dir=Path("/nowhere")))
+    text = json.dumps(of({**MODEL, "base_path": base_path}))
+    assert source.parse(text, file).models[0].base_path == meant
+
+
 def test_engine_options_hold_where_an_entry_says_nothing() -> None:
     general = EngineOptions(nireq=2, own=(OpenVinoOptions(inference_precision="f32"),))
     silent, loud = read(of(MODEL, {**MODEL, "name": "n", "nireq": 5}), general).models
@@ -201,7 +213,7 @@ def test_every_fault_is_reported_with_its_path() -> None:
                 {"config": {**MODEL, "shape": {"a": [1, 0]}}},
                 5,
             ],
-            "monitoring": {"metrics": {"enable": "perhaps"}},
+            "monitoring": {"metrics": {"enable": "perhaps", "metrics_list": ["ovms_none"]}},
         }
     )
     places = [fault.split(":")[0] for fault in found]
@@ -213,6 +225,7 @@ def test_every_fault_is_reported_with_its_path() -> None:
         "model_config_list[2].config.shape.a[1]",
         "model_config_list[2].config.name",
         "model_config_list[3]",
+        "monitoring.metrics.metrics_list",
         "monitoring.metrics.enable",
     ]
     assert all("expected" in fault or "already" in fault for fault in found)
@@ -253,9 +266,9 @@ def test_fault(top: object, fault: str) -> None:
         ),
         pytest.param({**of(), "zzz": 1}, "zzz: unknown key, ignored", id="no key is near"),
         pytest.param(
-            {**of({**MODEL, "allow_cache": True}), "metrics_list": []},
+            {**of({**MODEL, "allow_cache": True}), "custom_loader_config_list": []},
             "keys of OpenVINO Model Server without meaning here are ignored: "
-            "metrics_list, model_config_list[0].config.allow_cache",
+            "custom_loader_config_list, model_config_list[0].config.allow_cache",
             id="foreign keys stand in one warning",
         ),
         pytest.param(

@@ -50,7 +50,12 @@ def test_the_single_model_of_the_examples_is_there() -> None:
     ("name", "text", "kind"),
     [
         pytest.param("a.conf", ' \n{"model_config_list": []}', "JSON", id="brace"),
-        pytest.param("a.json", "model_config_list {}", None, id="suffix says JSON"),
+        pytest.param("a.json", "# m\nmodel_config_list {}", "text", id="text form, called JSON"),
+        pytest.param("a.json", "model_config_list: {}", "text", id="with a colon"),
+        pytest.param("a.yaml", "model_config_list {}", "text", id="text form, called YAML"),
+        pytest.param("a.yaml", "model_config_list: []", "YAML", id="YAML"),
+        pytest.param("a.pbtxt", '{"model_config_list": []}', "JSON", id="JSON, called text form"),
+        pytest.param("a.json", "model_config_list", None, id="neither"),
         pytest.param("a.conf", "model_config_list {}", "text", id="text form"),
         pytest.param("a.conf", "", "text", id="empty, as TensorFlow Serving takes it"),
         pytest.param("a.json", '\ufeff{"model_config_list": []}', "JSON", id="byte order mark"),

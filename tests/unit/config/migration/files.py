@@ -91,7 +91,7 @@ TOP = (
         "monitoring",
         '{"metrics": {"enable": false}}',
         "server.metrics_path=",
-        "`metrics_list` has no effect: every metric is served",
+        "with `metrics_list`; a name that is not served is refused",
     ),
 )
 """Beside the list of models."""

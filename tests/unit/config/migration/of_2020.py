@@ -18,6 +18,7 @@ FLAGS = (
     taken("rest_port", "8001", "server.rest_port=8001", "a negative number is an error"),
     mapped("grpc_workers", "2", "server.workers=2", _WORKERS),
     mapped("rest_workers", "2", "server.workers=2", _WORKERS),
+    mapped("max_workers", "2", "server.workers=2", f"of 2018; {_WORKERS}"),
     taken("model_name", "o", "models.ModelConfig.name=o"),
     taken("model_path", "gs://models/o", "models.ModelConfig.base_path=gs://models/o"),
     taken(
@@ -44,13 +45,18 @@ FLAGS = (
         "plugin_config",
         '{"CPU_THROUGHPUT_STREAMS": "2"}',
         f"{_OPENVINO}.plugin_config={{'CPU_THROUGHPUT_STREAMS': '2'}}",
-        "keys of 2020 are translated",
+        "keys of 2020 are translated; `AFFINITY` has no effect, with a warning",
     ),
 )
 
 VARIABLES = (
     taken("LOG_LEVEL", "DEBUG", "server.log_level=DEBUG", "also WARNING"),
-    taken("LOG_PATH", "/var/log/a.log", "server.log_path=/var/log/a.log"),
+    taken(
+        "LOG_PATH",
+        "/var/log/a.log",
+        "server.log_path=/var/log/a.log",
+        "a warning, and no file, where it cannot be written; the flag is then an error",
+    ),
     taken(
         "FILE_SYSTEM_POLL_WAIT_SECONDS",
         "0.5",
@@ -68,12 +74,12 @@ VARIABLES = (
         "_prepare_output_as_AppendArrayToTensorProto",
         "server.tensor_content=False",
     ),
-    taken("AWS_ACCESS_KEY_ID", "a", "storage.s3.access_key=a"),
-    taken("AWS_SECRET_ACCESS_KEY", "b", "storage.s3.secret_key=b"),
-    taken("AWS_REGION", "eu-central-1", "storage.s3.region=eu-central-1"),
-    taken("S3_ENDPOINT", "http://h:9000", "storage.s3.endpoint=http://h:9000"),
-    taken("S3_SIGNATURE", "s3v4", "storage.s3.signature=s3v4"),
-    taken("GOOGLE_APPLICATION_CREDENTIALS", "/g", "storage.gcs.credentials=/g"),
+    taken("AWS_ACCESS_KEY_ID", "a", "storage.own.S3Options.access_key=a"),
+    taken("AWS_SECRET_ACCESS_KEY", "b", "storage.own.S3Options.secret_key=b"),
+    taken("AWS_REGION", "eu-central-1", "storage.own.S3Options.region=eu-central-1"),
+    taken("S3_ENDPOINT", "http://h:9000", "storage.own.S3Options.endpoint=http://h:9000"),
+    taken("S3_SIGNATURE", "s3v4", "storage.own.S3Options.signature=s3v4"),
+    taken("GOOGLE_APPLICATION_CREDENTIALS", "/g", "storage.own.GcsOptions.credentials=/g"),
     already("http_proxy", "http://p", "the same, by the stores' own libraries"),
     already("https_proxy", "http://p", "the same, by the stores' own libraries"),
     already("no_proxy", "a", "the same, by the stores' own libraries"),

@@ -60,7 +60,13 @@ SERVER = (
         "for all models, or as key of one",
     ),
     taken("metrics_enable", "false", "server.metrics_path=", "on by default, at `/metrics`"),
-    no_effect("metrics_list", "ovms_streams", "every metric is served"),
+    taken(
+        "metrics_list",
+        "ovms_streams",
+        "server.metrics_families=('ovms_streams',)",
+        "a name that is not served is refused",
+        "--metrics_enable",
+    ),
     no_effect("allow_credentials", "true", _CORS),
     no_effect("allowed_origins", "a", _CORS),
     no_effect("allowed_methods", "GET", _CORS),
@@ -138,7 +144,7 @@ MANAGEMENT = (
     ),
     no_effect("cache_size", "2", "it is of generative models; copies: `--cache_size_bytes`"),
     *(
-        refused(word, given, _PULL)
+        refused(word, given, _PULL, _PULL)
         for word, given in (
             ("pull", "true"),
             ("source_model", "OpenVINO/a"),
@@ -152,7 +158,7 @@ MANAGEMENT = (
         )
     ),
     *(
-        refused(word, given, _GENERATIVE)
+        refused(word, given, _GENERATIVE, _GENERATIVE)
         for word, given in (
             ("task", "embeddings"),
             ("max_num_seqs", "4"),
@@ -169,21 +175,28 @@ MANAGEMENT = (
 )
 
 VARIABLES = (
-    taken("AWS_ACCESS_KEY_ID", "a", "storage.s3.access_key=a"),
-    taken("AWS_SECRET_ACCESS_KEY", "b", "storage.s3.secret_key=b"),
-    taken("AWS_SESSION_TOKEN", "c", "storage.s3.session_token=c"),
-    taken("AWS_REGION", "eu-central-1", "storage.s3.region=eu-central-1"),
+    taken("AWS_ACCESS_KEY_ID", "a", "storage.own.S3Options.access_key=a"),
+    taken("AWS_SECRET_ACCESS_KEY", "b", "storage.own.S3Options.secret_key=b"),
+    taken("AWS_SESSION_TOKEN", "c", "storage.own.S3Options.session_token=c"),
+    taken("AWS_REGION", "eu-central-1", "storage.own.S3Options.region=eu-central-1"),
     taken(
         "S3_ENDPOINT",
         "minio:9000",
-        "storage.s3.endpoint=http://minio:9000",
+        "storage.own.S3Options.endpoint=http://minio:9000",
         "a [public](stores.md#encryption-on-the-way) address without a scheme is HTTPS",
     ),
     already("AWS_PROFILE", "p", "the same, by the library of AWS itself"),
-    taken("GOOGLE_APPLICATION_CREDENTIALS", "/g", "storage.gcs.credentials=/g"),
+    taken("GOOGLE_APPLICATION_CREDENTIALS", "/g", "storage.own.GcsOptions.credentials=/g"),
     already("http_proxy", "http://p", "the same, by the stores' own libraries; `https_proxy` too"),
-    no_effect("AZURE_STORAGE_CONNECTION_STRING", "a", "there is no storage of Azure"),
-    no_effect("AZURE_STORAGE_USE_HTTP_PROXY", "true", "there is no storage of Azure"),
+    taken(
+        "AZURE_STORAGE_CONNECTION_STRING",
+        "AccountName=a;AccountKey=a2V5",
+        "storage.own.AzureOptions.key=a2V5",
+        "`az://` is read, `azfs://`, a file share, is refused",
+    ),
+    no_effect(
+        "AZURE_STORAGE_USE_HTTP_PROXY", "true", "a proxy is used for requests of its own scheme"
+    ),
     no_effect("GRPC_SERVERS", "2", "one event loop serves every gRPC call"),
     no_effect("DROGON_LOG_LEVEL", "DEBUG", "use `--log_level`"),
     no_effect("API_KEY", "a", "use `--api_key_file`"),

@@ -12,7 +12,12 @@ _FILE = f"{_SESSION}; a file with faults, or fields that change answers, is refu
 
 FLAGS = (
     taken("port", "8600", "server.port=8600"),
-    taken("grpc_socket_path", "/run/s", "server.grpc_socket_path=/run/s"),
+    taken(
+        "grpc_socket_path",
+        "/run/s",
+        "server.grpc_socket_path=/run/s",
+        "replaces the socket of a running server once this one serves, with a warning",
+    ),
     taken("rest_api_port", "8501", "server.rest_port=8501"),
     no_effect("rest_api_num_threads", "4", "one event loop serves every call"),
     taken("rest_api_timeout_in_ms", "1500", "server.rest_timeout_s=1.5"),
@@ -78,7 +83,12 @@ FLAGS = (
     ),
     no_effect("platform_config_file", "/dev/null", _FILE),
     no_effect("per_process_gpu_memory_fraction", "0.5", _GPU),
-    refused("saved_model_tags", "serve,gpu", "unless it is `serve`"),
+    taken(
+        "saved_model_tags",
+        "serve,gpu",
+        "models.ModelConfig.engine.saved_model_tags=('serve', 'gpu')",
+        "where no graph has these alone, one that has others too",
+    ),
     taken(
         "grpc_channel_arguments",
         "grpc.max_connection_age_ms=2000",
@@ -105,8 +115,8 @@ FLAGS = (
     no_effect("xla_gpu_compilation_enabled", "true", _GPU),
     taken(
         "enable_profiler",
-        "true",
-        "server.enable_profiler=True",
+        "false",
+        "server.enable_profiler=False",
         "a trace has the requests and their stages, and the client writes it",
     ),
     no_effect("thread_pool_factory_config_file", "/dev/null", _FILE),

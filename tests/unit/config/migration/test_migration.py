@@ -63,8 +63,8 @@ cache_size tool_parser reasoning_parser num_streams normalize truncate pooling s
 configure verbose_response disable_input_count_validation idle_unload_timeout_seconds"""
 
 # Source: the parsers of its two commands.
-OF_2020 = """config_path port rest_port grpc_workers rest_workers model_name model_path batch_size
-shape model_version_policy nireq target_device plugin_config"""
+OF_2020 = """config_path port rest_port grpc_workers rest_workers max_workers model_name model_path
+batch_size shape model_version_policy nireq target_device plugin_config"""
 
 VARIABLES_OF_2020 = """LOG_LEVEL LOG_PATH FILE_SYSTEM_POLL_WAIT_SECONDS CPU_EXTENSION PLUGIN_DIR
 SERIALIZATION_FUNCTION REST_REQUESTS_QUEUE_SIZE ENGINE_REQUESTS_QUEUE_SIZE

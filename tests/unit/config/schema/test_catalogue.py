@@ -36,12 +36,14 @@ DERIVED = {
     "batching.most_request_rows",
     "s3.endpoint_variable",  # which variable told the endpoint, for advice
     "server.announce_as_tfs",
+    "server.takes_grpc_socket",
+    "engine.saved_model_tags",  # a flag of tensorflow_model_server alone
+    "server.is_ovms",
+    "server.metrics_families",
     "server.answering_model",  # of kibernetika-serving, as the chain
     "hooks.chain",
     "server.monitoring_path",  # of the monitoring file of tensorflow_model_server
-    "storage.s3",
-    "storage.gcs",
-    "storage.minio",
+    "storage.own",
 }
 """Fields that no setting fills: parts of the whole, and what follows from something else."""
 

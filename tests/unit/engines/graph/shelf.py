@@ -12,7 +12,7 @@ from ie_serving.core.values.errors import NotFound
 from ie_serving.core.values.fit import fit
 from ie_serving.core.values.requests import ModelSpec
 from ie_serving.core.values.tensors import SERVING_DEFAULT, Array, DataType, Signature, TensorSpec
-from ie_serving.engines.base import EngineOptions
+from ie_serving.engines.base import CompiledModel, EngineOptions
 from ie_serving.engines.graph.engine import FILE, WithGraphs
 from ie_serving.engines.testing import StandInEngine
 from ie_serving.models.version.handle import Servable
@@ -36,7 +36,7 @@ def specs(text: str) -> dict[str, TensorSpec]:
     return found
 
 
-class Model:
+class Model(CompiledModel):
     """A compiled model that is a function.
 
     Attributes:
@@ -45,6 +45,8 @@ class Model:
         before: awaited by each call.
         lanes: see `CompiledModel.at_once`.
     """
+
+    signatures: Mapping[str, Signature] = {}
 
     def __init__(self, inputs: str, outputs: str, compute: Compute) -> None:
         self.compute = compute

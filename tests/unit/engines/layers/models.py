@@ -8,7 +8,7 @@ import numpy as np
 
 from ie_serving.core.values.errors import InvalidTensor
 from ie_serving.core.values.tensors import SERVING_DEFAULT, Array, DataType, Signature, TensorSpec
-from ie_serving.engines.base import GATHERED
+from ie_serving.engines.base import GATHERED, CompiledModel
 from ie_serving.engines.layers.gathering import BatchRules
 from ie_serving.engines.layers.queue import Queue
 
@@ -22,7 +22,7 @@ def signature(*shape: int) -> Signature:
     return Signature(SERVING_DEFAULT, {"x": x}, {"y": y})
 
 
-class Model:
+class Model(CompiledModel):
     """Computes `body`.
 
     Attributes:
@@ -31,6 +31,8 @@ class Model:
         cancelled: how many were.
         open: unless a test holds it.
     """
+
+    signatures: Mapping[str, Signature] = {}
 
     def __init__(self, body: Callable[[Array], Array] = lambda x: x + 1, *shape: int) -> None:
         self.signatures = {SERVING_DEFAULT: signature(*(shape or (-1, -1)))}

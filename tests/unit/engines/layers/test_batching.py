@@ -12,7 +12,7 @@ import pytest
 from ie_serving.config.files.option_files import batching_of
 from ie_serving.core.values.errors import LoadFailed
 from ie_serving.core.values.tensors import SERVING_DEFAULT
-from ie_serving.engines.base import CompiledModel, Engine, EngineOptions, takes_ahead
+from ie_serving.engines.base import CompiledModel, Engine, EngineOptions
 from ie_serving.engines.batching import Batching
 from ie_serving.engines.layers import batching
 from ie_serving.engines.layers.batching import PARAMETERS, BatchedModel, BatchingEngine, rules_of
@@ -213,7 +213,7 @@ def test_an_engine_of_one_stream_takes_a_batch_ahead(
     options = EngineOptions().having(OpenVinoOptions(plugin_config=properties))
     model = Batched(OpenVinoEngine()).compile(add_one(tmp_path), options)
     signature = model.signatures[SERVING_DEFAULT]
-    assert takes_ahead(model, signature) is takes
+    assert model.ahead(signature) is takes
     assert model.at_once(signature) == (2 if properties["NUM_STREAMS"] == "2" else 1)
 
 

@@ -7,14 +7,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ie_serving.core.values.tensors import SERVING_DEFAULT, Array
-from ie_serving.engines.base import CompiledModel, Engine, EngineOptions, leave_of, leave_of_all
+from ie_serving.core.values.tensors import SERVING_DEFAULT, Array, Signature
+from ie_serving.engines.base import CompiledModel, Engine, EngineOptions, leave_of_all
+from ie_serving.engines.layers.completed import completed
 from ie_serving.engines.layers.layer import Layer
 from ie_serving.engines.run.program import CompiledPrograms
 from ie_serving.engines.testing import FILE, StandInEngine
 from tests.unit.engines.contract import EngineContract, copied, rows
 
 WRITTEN = '{"shape": [-1, 2]}'
+SIGNATURE = Signature(SERVING_DEFAULT, {}, {})
 
 
 class Layered:
@@ -78,25 +80,36 @@ class Foreign:
             raise ValueError(self._error)
 
 
-def test_a_model_that_does_not_say_what_it_leaves_is_closed_below_layers(tmp_path: Path) -> None:
+def test_a_model_of_others_that_only_infers_has_all_methods() -> None:
     closed: list[object] = []
     foreign: Any = Foreign(closed)
-    leave = leave_of(Doubled(Doubled(foreign)))
-    assert leave is not None
-    leave()
+    model = Doubled(completed(foreign))
+    assert (model.stream, model.update) == (None, None)
+    assert not model.ahead(SIGNATURE)
+    assert model.leave is not None
+    model.leave()
     assert closed == [foreign]
+
+
+def test_a_model_of_others_keeps_the_methods_that_it_has() -> None:
+    foreign: Any = Foreign([])
+    foreign.leave, foreign.update = None, print
+    foreign.ahead = lambda _: True
+    model = completed(foreign)
+    assert (model.leave, model.update) == (None, print)
+    assert model.ahead(SIGNATURE)
 
 
 def test_a_model_that_is_memory_is_not_closed_as_the_process_ends() -> None:
     programs = CompiledPrograms([])
-    assert leave_of(Doubled(programs)) is None
+    assert Doubled(programs).leave is None
     assert leave_of_all([programs, Doubled(programs)]) is None
 
 
 def test_each_of_several_models_is_left_whatever_the_others_raise() -> None:
     closed: list[object] = []
     several: Any = [Foreign(closed, "told to"), CompiledPrograms([]), Foreign(closed)]
-    leave = leave_of_all(several)
+    leave = leave_of_all(map(completed, several))
     assert leave is not None
     with pytest.raises(ValueError, match="told to"):
         leave()

@@ -5,12 +5,12 @@ from itertools import product
 
 import pytest
 
+from ie_serving.core.runtime.states import IllegalMove
 from ie_serving.core.values.errors import QueueFull
 from ie_serving.engines.layers import sequence as module
 from ie_serving.engines.layers.sequence import (
     ADMITTING,
     TRANSITIONS,
-    IllegalEvent,
     Sequence,
     SequenceEvent,
     SequenceStage,
@@ -31,7 +31,7 @@ def test_an_event_moves_as_the_table_says_or_is_refused_and_changes_nothing(
     sequence = in_stage(stage)
     following = TRANSITIONS[stage].get(event)
     if following is None:
-        with pytest.raises(IllegalEvent, match=f"sequence 7: {event.value} while {stage.value}"):
+        with pytest.raises(IllegalMove, match=f"sequence 7: {event.value} while {stage.value}"):
             sequence.apply(event)
         assert sequence.stage is stage
     else:

@@ -40,7 +40,7 @@ async def at_once() -> None:
     """Hold nothing."""
 
 
-class Adder:
+class Adder(CompiledModel):
     """Gives the sum of all `x` of a sequence; a test may hold or fail an inference.
 
     Attributes:

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from ie_serving.engines.python.model import KernelModel
+from ie_serving.engines.python.kernel_model import KernelModel
 
 
 @pytest.fixture

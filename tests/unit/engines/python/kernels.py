@@ -7,7 +7,7 @@ from typing import Any
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.kernels import KernelOptions, Place
 from ie_serving.engines.python.driver import load
-from ie_serving.engines.python.model import KernelModel
+from ie_serving.engines.python.kernel_model import KernelModel
 
 SCALE = """
 import numpy as np

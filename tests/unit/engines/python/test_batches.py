@@ -20,8 +20,8 @@ from ie_serving.engines.python.calls import Call, Readiness
 from ie_serving.engines.python.context import Context
 from ie_serving.engines.python.driver import load
 from ie_serving.engines.python.fleet import Fleet
+from ie_serving.engines.python.kernel_model import KernelModel
 from ie_serving.engines.python.line import EarlyTurn, Line
-from ie_serving.engines.python.model import KernelModel
 from tests.process import PATIENCE_S
 from tests.unit.engines.asking import answer
 from tests.unit.engines.python.calling import call

@@ -19,8 +19,8 @@ from ie_serving.engines.python.calls import Call, Readiness
 from ie_serving.engines.python.daemons import DaemonThreads
 from ie_serving.engines.python.driver import load
 from ie_serving.engines.python.fleet import Fleet, Growth
+from ie_serving.engines.python.kernel_model import KernelModel
 from ie_serving.engines.python.line import Line
-from ie_serving.engines.python.model import KernelModel
 from tests.process import ended
 from tests.unit.engines.asking import answer
 from tests.unit.engines.python.calling import call

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from ie_serving.core.values.errors import ServingError
-from ie_serving.engines.python.model import KernelModel
+from ie_serving.engines.python.kernel_model import KernelModel
 from ie_serving.wire.json.request import Format
 from ie_serving.wire.json.response import encode_predictions
 from tests.unit.engines.asking import answer, told

@@ -14,7 +14,7 @@ from ie_serving.core.values.callers import Caller
 from ie_serving.core.values.codes import code_of
 from ie_serving.core.values.errors import InvalidRequest, ServingError
 from ie_serving.engines.python.driver import load
-from ie_serving.engines.python.model import KernelModel
+from ie_serving.engines.python.kernel_model import KernelModel
 from tests.process import PATIENCE_S, ended
 from tests.unit.engines.python.kernels import options, written
 

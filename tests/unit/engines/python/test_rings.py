@@ -15,7 +15,7 @@ from ie_serving.core.values.requests import ModelSpec
 from ie_serving.core.values.tensors import Array, Signature
 from ie_serving.engines.others import AtHand
 from ie_serving.engines.python import asking
-from ie_serving.engines.python.model import KernelModel
+from ie_serving.engines.python.kernel_model import KernelModel
 from ie_serving.engines.run.program import SHARED_THREADS
 from tests.unit.engines.asking import answer
 from tests.unit.engines.python.kernels import served

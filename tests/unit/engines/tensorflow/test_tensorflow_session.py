@@ -45,7 +45,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def job(model: Path, signatures: dict[str, Any], **more: Any) -> dict[str, Any]:
-    given = {"directory": str(model), "tag": "serve", "custom_op_paths": [], "threads": 1}
+    given = {"directory": str(model), "tags": ["serve"], "custom_op_paths": [], "threads": 1}
     return {**given, "signatures": signatures, **more}
 
 

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
+from ie_serving.core.runtime.states import IllegalMove
 from ie_serving.core.values.errors import LoadFailed, Unreachable
 from ie_serving.core.values.versions import State, VersionStatus
 from ie_serving.models.version.control import LOAD_ERROR, VersionControl, Work
-from ie_serving.models.version.states import IllegalEvent
 from tests.unit.models.conftest import run
 from tests.unit.models.stand_ins import BROKEN, Stand, candidate, settle
 
@@ -251,7 +251,7 @@ def test_a_model_that_cannot_be_closed_ends_all_the_same(tmp_path: Path) -> None
 def test_a_command_at_the_wrong_time_is_refused_and_changes_nothing(tmp_path: Path) -> None:
     async def test(stand: Stand) -> None:
         control = await serving(stand)
-        with pytest.raises(IllegalEvent):
+        with pytest.raises(IllegalMove):
             control.load()
         assert control.state is State.AVAILABLE
 

@@ -173,7 +173,7 @@ async def test_leaving_closes_what_is_more_than_memory_and_gives_back_files_what
         model.close()
         raise ValueError("told to")
 
-    model.leave = fail
+    model.leaves = fail
     assert not loaded.is_memory
     with pytest.raises(ValueError, match="told to"):
         loaded.leave()

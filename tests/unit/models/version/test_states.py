@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from ie_serving.core.runtime.states import IllegalMove
 from ie_serving.core.values.versions import State
 from ie_serving.models.version.states import (
     AWAITING_LOAD,
@@ -12,7 +13,6 @@ from ie_serving.models.version.states import (
     STATE_OF,
     TRANSITIONS,
     Event,
-    IllegalEvent,
     VersionLife,
     VersionStage,
 )
@@ -100,7 +100,7 @@ def test_every_pair_is_in_the_table_or_refused_without_a_trace(
         assert life.apply(event) is TRANSITIONS[stage][event] is life.stage
         assert life.state is STATE_OF[life.stage]
         return
-    with pytest.raises(IllegalEvent, match=f"version 7: {event.value} while {stage.value}"):
+    with pytest.raises(IllegalMove, match=f"version 7: {event.value} while {stage.value}"):
         life.apply(event)
     assert life.stage is stage
 

@@ -45,6 +45,17 @@ class Shop(BucketRemote[Client]):
         return not client.keys
 
 
+def test_a_forked_process_makes_a_client_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without closing the connections, which are the other process's."""
+    closed: list[object] = []
+    kept = Kept(object, closed.append)
+    first = kept.get()
+    assert kept.get() is first
+    monkeypatch.setattr("os.getpid", lambda: -1)
+    assert kept.get() is not first
+    assert closed == []
+
+
 def test_a_client_is_replaced_and_closed_once_in_a_while_when_it_is_refused() -> None:
     now = [0.0]
     closed: list[object] = []

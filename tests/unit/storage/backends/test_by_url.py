@@ -10,11 +10,12 @@ from ie_serving.core.settings.faults import Faults
 from ie_serving.core.values.errors import ConfigError
 from ie_serving.storage.backends.by_url import check_urls, open_storage
 from ie_serving.storage.backends.local import LocalStorage
+from ie_serving.storage.backends.minio import MinioOptions
 from ie_serving.storage.mirror.mirror import Mirror
-from ie_serving.storage.options import MinioOptions, StorageOptions
+from ie_serving.storage.options import StorageOptions
 from tests.process import output_of
 
-OPTIONS = StorageOptions(cache_dir=Path("/nowhere"), minio=MinioOptions(endpoint="minio:9000"))
+OPTIONS = StorageOptions(cache_dir=Path("/nowhere"), own=(MinioOptions(endpoint="minio:9000"),))
 
 
 @pytest.mark.parametrize("url", ["/models/resnet", "models", "file:///models/resnet", "/a:b//c"])
@@ -34,7 +35,10 @@ def test_urls_are_mirrored(url: str) -> None:
 @pytest.mark.parametrize(
     ("url", "text"),
     [
-        ("http://host/m", "unknown scheme: use a path or one of file://, s3://, gs://, minio://"),
+        (
+            "http://host/m",
+            "unknown scheme: use a path or one of file://, s3://, gs://, minio://, az://",
+        ),
         ("s3://", "expected a bucket's name"),
         ("s3:///m", "expected a bucket's name"),
         ("file://models", "expected an absolute path"),
@@ -63,6 +67,7 @@ def test_minio_needs_an_endpoint() -> None:
         ("s3://b/m", "AWS_CA_BUNDLE"),
         ("gs://b/m", "GOOGLE_APPLICATION_CREDENTIALS"),
         ("minio://b/m", "MINIO_CA_BUNDLE"),
+        ("as://account/b/m", "REQUESTS_CA_BUNDLE"),
     ],
 )
 def test_a_file_that_is_missing_is_said_where_it_is_needed_only(url: str, variable: str) -> None:
@@ -84,24 +89,34 @@ def test_urls_are_checked_together_and_each_fault_is_said_once() -> None:
     check_urls(urls[:2], OPTIONS)
 
 
-@pytest.mark.parametrize(
-    ("url", "imported"),
-    [
-        ("/models", set()),
-        ("s3://b/m", {"boto3"}),
-        ("gs://b/m", {"google.cloud.storage"}),
-        ("minio://b/m", {"minio"}),
-    ],
-)
-def test_a_client_is_imported_only_when_a_url_needs_it(url: str, imported: set[str]) -> None:
+CLIENTS = {
+    "/models": "",
+    "s3://b/m": "boto3",
+    "gs://b/m": "google.cloud.storage",
+    "minio://b/m": "minio",
+    "as://account/b/m": "urllib3",
+}
+NETWORKING = {"urllib.request", *filter(None, CLIENTS.values())}
+OWN = {"boto3", "google.cloud.storage", "minio"}
+
+
+@pytest.mark.parametrize(("url", "client"), CLIENTS.items(), ids=CLIENTS)
+def test_a_client_is_imported_for_its_first_request(url: str, client: str) -> None:
     program = (
         "import sys; from pathlib import Path\n"
         "from ie_serving.storage.backends.by_url import open_storage\n"
-        "from ie_serving.storage.options import MinioOptions, StorageOptions\n"
-        "minio = MinioOptions(endpoint='minio:9000')\n"
-        "open_storage(sys.argv[1], StorageOptions(cache_dir=Path('/nowhere'), minio=minio))\n"
-        "print(*{'boto3', 'google.cloud.storage', 'minio'} & set(sys.modules))"
+        "from ie_serving.storage.backends.azure import AzureOptions\n"
+        "from ie_serving.storage.backends.minio import MinioOptions\n"
+        "from ie_serving.storage.options import StorageOptions\n"
+        "minio = MinioOptions(endpoint='127.0.0.1:1', secure=False)\n"
+        "azure = AzureOptions(anonymous=True)\n"
+        "options = StorageOptions(cache_dir=Path('/nowhere'), own=(minio, azure))\n"
+        "storage = open_storage(sys.argv[1], options)\n"
+        f"print('before', *{NETWORKING} & set(sys.modules))\n"
+        "hasattr(storage, '_remote') and storage._remote._kept.get()\n"
+        f"print('after', {client!r} in sys.modules, *{OWN - {client}} & set(sys.modules))"
     )
     root = Path(__file__).parents[4]
-    *_, modules = output_of(sys.executable, "-c", program, url, cwd=root)
-    assert set(modules.split()) == imported
+    lines = output_of(sys.executable, "-c", program, url, cwd=root)
+    assert "before" in lines
+    assert f"after {bool(client)}" in lines

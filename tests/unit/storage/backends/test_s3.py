@@ -6,7 +6,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from ie_serving.storage.backends import s3
-from ie_serving.storage.options import S3Options
+from ie_serving.storage.backends.s3 import S3Options
 from ie_serving.storage.remote import Location
 from ie_serving.storage.trouble import Trouble
 

@@ -19,6 +19,8 @@ def samples(metrics: Metrics) -> dict[str, float]:
 class Waiting:
     """A queue in which so many rows wait."""
 
+    sizes = ()
+
     def __init__(self, waiting: int) -> None:
         self.waiting = waiting
 

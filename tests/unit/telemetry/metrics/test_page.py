@@ -10,13 +10,17 @@ from ie_serving.telemetry.metrics.histogram import BOUNDS_US
 from ie_serving.telemetry.metrics.page import (
     COMPARED,
     LOADS,
-    REQUEST_COUNT,
-    REQUEST_LATENCY,
     SIGNATURES,
     VERSIONS,
     Metrics,
 )
-from tests.unit.telemetry.pages import GRPC, REST, fail, samples, serve
+from ie_serving.telemetry.metrics.tensorflow_families import (
+    LONGEST_NAME,
+    MOST_ASKED,
+    REQUEST_COUNT,
+    REQUEST_LATENCY,
+)
+from tests.unit.telemetry.pages import GRPC, REST, fail, of, samples, serve
 
 EMPTY = """\
 # TYPE :tensorflow:serving:request_count counter
@@ -88,16 +92,18 @@ def test_any_model_name_leaves_the_page_readable(name: str) -> None:
     assert samples(metrics)[f"{REQUEST_COUNT}_total", labels] == 1
 
 
-def test_requests_for_unknown_models_share_the_empty_name() -> None:
-    """Callers that make up names do not grow the page."""
+def test_requests_for_unknown_models_have_the_name_that_was_asked_for() -> None:
+    """Callers that make up names grow the page by a hundred lines at most; then they share ""."""
     metrics = Metrics()
     for number in range(1000):
-        fail(metrics, f"made up {number}", "NOT_FOUND")
-    assert metrics.text().splitlines()[1:2] == [
-        ':tensorflow:serving:request_count{model_name="",status="NOT_FOUND"} 1000'
-    ]
-    assert "made up" not in metrics.text()
-    assert len(metrics.text().splitlines()) < 12
+        fail(metrics, f"made up {number}" + "x" * 1000, "NOT_FOUND")
+    counted = of(metrics, f"{REQUEST_COUNT}_total", "model_name", status="NOT_FOUND")
+    assert counted.pop(("",)) == 1000 - MOST_ASKED
+    assert set(counted.values()) == {1}
+    assert len(counted) == MOST_ASKED
+    assert max(len(name) for (name,) in counted) == LONGEST_NAME
+    assert len(metrics.text().splitlines()) < MOST_ASKED + 12
+    assert "made up" not in "".join(line for line in metrics.text().splitlines() if line[0] != ":")
 
 
 def test_a_model_is_bound_once_and_counts_on() -> None:
@@ -156,7 +162,7 @@ def test_latency_is_kept_apart_by_interface() -> None:
 def test_loads_count_by_how_they_ended() -> None:
     metrics = Metrics()
     for succeeded in (True, False, True):
-        metrics.add("m").count_load(succeeded)
+        metrics.add("m").count_load("/models/m", 1, succeeded)
     found = {
         dict(labels)["result"]: value
         for (name, labels), value in samples(metrics).items()

@@ -4,12 +4,12 @@ import pytest
 
 from ie_serving.telemetry.metrics.histogram import SETTLED_AT
 from ie_serving.telemetry.metrics.page import (
-    REQUEST_COUNT,
     REQUEST_DURATION,
     REQUESTS,
     Metrics,
 )
 from ie_serving.telemetry.metrics.requests import MOST_SERIES, Key
+from ie_serving.telemetry.metrics.tensorflow_families import REQUEST_COUNT
 from tests.unit.telemetry.pages import GRPC, REST, fail, of, samples, serve
 
 SHOWN = ("version", "interface", "method", "code")

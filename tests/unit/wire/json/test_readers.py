@@ -26,6 +26,7 @@ from ie_serving.wire.json.request import (
     Format,
     PredictBody,
     SlicedBody,
+    body_of,
     parse_at_once,
     parse_predict,
 )
@@ -49,12 +50,12 @@ def by_slices(body: bytes) -> PredictBody | SlicedBody:
 def by_values(body: bytes) -> PredictBody:
     """Give reader 3 what simdjson parsed, as Python values."""
     document = object_of(parse_strictly(body), body)
-    return PredictBody(body, {name: plain(document[name]) for name in dict.fromkeys(document)})
+    return body_of(body, {name: plain(document[name]) for name in dict.fromkeys(document)})
 
 
 def by_dialect(body: bytes) -> PredictBody:
     """Ask reader 4 first."""
-    return PredictBody(body, object_of(parse_document(body), body))
+    return body_of(body, object_of(parse_document(body), body))
 
 
 class AtOnce:

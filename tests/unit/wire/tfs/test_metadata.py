@@ -78,14 +78,16 @@ MESSAGE_JSON = """{
 
 def test_status_json_to_the_byte() -> None:
     status = VersionStatus(123, State.AVAILABLE, "")
-    assert metadata.status_json([status]).decode() == STATUS_JSON
+    assert metadata.StatusEncoder().json([status]).decode() == STATUS_JSON
 
 
 def test_a_failed_load_has_the_code_unknown_and_its_text() -> None:
     status = VersionStatus(3, State.LOADING, "Error occurred while loading version")
-    (shown,) = json.loads(metadata.status_json([status]))["model_version_status"]
+    (shown,) = json.loads(metadata.StatusEncoder().json([status]))["model_version_status"]
     assert shown["status"] == {"error_code": "UNKNOWN", "error_message": status.error}
-    response = messages.GetModelStatusResponse.FromString(metadata.status_response([status]))
+    response = messages.GetModelStatusResponse.FromString(
+        metadata.StatusEncoder().response([status])
+    )
     (entry,) = response.model_version_status
     assert (entry.version, entry.state) == (3, 20)
     assert (entry.status.error_code, entry.status.error_message) == (2, status.error)

@@ -11,7 +11,7 @@ bits, and unsigned 32, results that int32 cannot hold are flagged:
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from types import MappingProxyType
+from typing import Final
 
 import openvino as ov
 import openvino.opset15 as op
@@ -93,17 +93,15 @@ def _shifted(a: Operand, b: Operand) -> Computed:
     return found, op.logical_or(back, beyond)
 
 
-_COMPUTE: Mapping[str, Callable[..., Computed]] = MappingProxyType(
-    {
-        "Abs": _absolute,
-        "Add": added,
-        "BitwiseLeftShift": _shifted,
-        "Multiply": multiplied,
-        "Negative": _negated,
-        "SquaredDifference": _squared,
-        "Subtract": _subtracted,
-    }
-)
+_COMPUTE: Final[Mapping[str, Callable[..., Computed]]] = {
+    "Abs": _absolute,
+    "Add": added,
+    "BitwiseLeftShift": _shifted,
+    "Multiply": multiplied,
+    "Negative": _negated,
+    "SquaredDifference": _squared,
+    "Subtract": _subtracted,
+}
 _LARGE = WIDE | {"i32"}
 """Element types with integers that float32 does not hold exactly."""
 COMPUTED = tuple(_COMPUTE)

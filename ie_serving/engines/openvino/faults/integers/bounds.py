@@ -9,7 +9,7 @@ plugin holds: inputs beyond them are refused, and so are operations whose result
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from types import MappingProxyType
+from typing import Final
 
 import numpy as np
 import openvino as ov
@@ -24,22 +24,20 @@ Bounds = tuple[int, int]
 MOST = (1 << 24) - 1
 """Greatest integer that is exact in float32 and that no other integer is rounded to."""
 INT32: Bounds = (-(1 << 31), (1 << 31) - 1)
-HELD: Mapping[str, Bounds] = MappingProxyType(
-    {
-        "boolean": (0, 1),
-        "i8": (-(1 << 7), (1 << 7) - 1),
-        "u8": (0, (1 << 8) - 1),
-        "i16": (-(1 << 15), (1 << 15) - 1),
-        "u16": (0, (1 << 16) - 1),
-        "i32": INT32,
-        "i64": INT32,
-        "u32": (0, INT32[1]),
-        "u64": (0, INT32[1]),
-    }
-)
+HELD: Final[Mapping[str, Bounds]] = {
+    "boolean": (0, 1),
+    "i8": (-(1 << 7), (1 << 7) - 1),
+    "u8": (0, (1 << 8) - 1),
+    "i16": (-(1 << 15), (1 << 15) - 1),
+    "u16": (0, (1 << 16) - 1),
+    "i32": INT32,
+    "i64": INT32,
+    "u32": (0, INT32[1]),
+    "u64": (0, INT32[1]),
+}
 """Least and greatest value that the plugin holds, by element type."""
 WIDE = frozenset({"i64", "u32", "u64"})
-"""Element types of which the plugin holds only a part."""
+"""Element types whose values the plugin holds only in part."""
 CONVERTS = frozenset({"Convert", "ConvertLike"})
 CHANGING = frozenset({"Parameter", "ReadValue", "RandomUniform", "Multinomial"})
 """Operations whose values differ between requests even if their inputs do not."""
@@ -150,7 +148,7 @@ def count_of(shape: ov.PartialShape) -> int:
 
 
 def sum_of(node: ov.Node, each: Bounds) -> Bounds:
-    """Give the bounds of sums of the first input's elements, each of which lies within `each`."""
+    """Give the bounds of sums of the first input's elements, if each element is within `each`."""
     count = count_of(node.get_input_partial_shape(0))
     return min(0, each[0] * count), max(0, each[1] * count)
 
@@ -306,17 +304,15 @@ def _index(_node: ov.Node, _output: ov.Output, _inputs: Sequence[Bounds]) -> Bou
     return 0, MOST
 
 
-_DATA: Mapping[str, tuple[int, ...]] = MappingProxyType(
-    {
-        "Concat": (),
-        "OneHot": (2, 3),
-        "Pad": (0, 3),
-        "ScatterElementsUpdate": (0, 2),
-        "ScatterNDUpdate": (0, 2),
-        "ScatterUpdate": (0, 2),
-        "Select": (1, 2),
-    }
-)
+_DATA: Final[Mapping[str, tuple[int, ...]]] = {
+    "Concat": (),
+    "OneHot": (2, 3),
+    "Pad": (0, 3),
+    "ScatterElementsUpdate": (0, 2),
+    "ScatterNDUpdate": (0, 2),
+    "ScatterUpdate": (0, 2),
+    "Select": (1, 2),
+}
 """Inputs whose values are in the output; empty means all. Other operations: the first input."""
 
 MOVES = frozenset(
@@ -329,31 +325,29 @@ MOVES = frozenset(
 )
 """Operations whose outputs hold only values of their inputs."""
 
-_RULES: Mapping[str, _Rule] = MappingProxyType(
-    {
-        **dict.fromkeys(MOVES, _moves),
-        **dict.fromkeys(("TopK", "Unique"), _with_places),
-        **dict.fromkeys(("NonZero", "ShapeOf", "Bucketize", "SearchSorted"), _index),
-        **dict.fromkeys(("ReduceMax", "ReduceMin", "ReduceMean"), _extreme),
-        **dict.fromkeys(("ReduceSum", "CumSum"), _sum),
-        "Abs": _abs,
-        "Add": _corners(lambda a, b: a + b),
-        "BitwiseAnd": _and,
-        "Clamp": _clamp,
-        **dict.fromkeys(CONVERTS, _convert),
-        "Constant": _constant,
-        "Divide": _divide,
-        "FloorMod": _floor_mod,
-        "Maximum": _corners(max),
-        "Minimum": _corners(min),
-        "Mod": _mod,
-        "Multiply": _corners(lambda a, b: a * b),
-        "Negative": _negative,
-        "Range": _range,
-        "Relu": lambda _node, _output, inputs: (max(0, inputs[0][0]), max(0, inputs[0][1])),
-        "Sign": lambda _node, _output, _inputs: (-1, 1),
-        "SquaredDifference": _squared,
-        "Subtract": _corners(lambda a, b: a - b),
-    }
-)
+_RULES: Final[Mapping[str, _Rule]] = {
+    **dict.fromkeys(MOVES, _moves),
+    **dict.fromkeys(("TopK", "Unique"), _with_places),
+    **dict.fromkeys(("NonZero", "ShapeOf", "Bucketize", "SearchSorted"), _index),
+    **dict.fromkeys(("ReduceMax", "ReduceMin", "ReduceMean"), _extreme),
+    **dict.fromkeys(("ReduceSum", "CumSum"), _sum),
+    "Abs": _abs,
+    "Add": _corners(lambda a, b: a + b),
+    "BitwiseAnd": _and,
+    "Clamp": _clamp,
+    **dict.fromkeys(CONVERTS, _convert),
+    "Constant": _constant,
+    "Divide": _divide,
+    "FloorMod": _floor_mod,
+    "Maximum": _corners(max),
+    "Minimum": _corners(min),
+    "Mod": _mod,
+    "Multiply": _corners(lambda a, b: a * b),
+    "Negative": _negative,
+    "Range": _range,
+    "Relu": lambda _node, _output, inputs: (max(0, inputs[0][0]), max(0, inputs[0][1])),
+    "Sign": lambda _node, _output, _inputs: (-1, 1),
+    "SquaredDifference": _squared,
+    "Subtract": _corners(lambda a, b: a - b),
+}
 """By operation: the bounds of an output from those of the inputs; no entry if not known."""

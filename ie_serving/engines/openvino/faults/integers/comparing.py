@@ -6,7 +6,7 @@ rounding moves no other integer onto it, or past it.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from types import MappingProxyType
+from typing import Final
 
 import numpy as np
 import openvino as ov
@@ -54,16 +54,14 @@ def _less_equal(a: Operand, b: Operand) -> ov.Node:
     return equal(least(a, b), a)
 
 
-_COMPARE: Mapping[str, tuple[Compare, Compare]] = MappingProxyType(
-    {
-        "Equal": (equal, op.equal),
-        "NotEqual": (lambda a, b: op.logical_not(equal(a, b)), op.not_equal),
-        "Less": (_less, op.less),
-        "LessEqual": (_less_equal, op.less_equal),
-        "Greater": (lambda a, b: _less(b, a), op.greater),
-        "GreaterEqual": (lambda a, b: _less_equal(b, a), op.greater_equal),
-    }
-)
+_COMPARE: Final[Mapping[str, tuple[Compare, Compare]]] = {
+    "Equal": (equal, op.equal),
+    "NotEqual": (lambda a, b: op.logical_not(equal(a, b)), op.not_equal),
+    "Less": (_less, op.less),
+    "LessEqual": (_less_equal, op.less_equal),
+    "Greater": (lambda a, b: _less(b, a), op.greater),
+    "GreaterEqual": (lambda a, b: _less_equal(b, a), op.greater_equal),
+}
 """By operation: its exact form, and its form for small integers."""
 
 
@@ -148,9 +146,10 @@ def _extreme(node: ov.Node, values: Values) -> Made | None:
     return Made(made, [(leaves(node), equal(found, int32(end))) for end in cut])
 
 
-_EXTREMES: Mapping[str, tuple[Callable[..., ov.Node], int]] = MappingProxyType(
-    {"ReduceMax": (op.reduce_max, -1), "ReduceMin": (op.reduce_min, LOWEST + 1)}
-)
+_EXTREMES: Final[Mapping[str, tuple[Callable[..., ov.Node], int]]] = {
+    "ReduceMax": (op.reduce_max, -1),
+    "ReduceMin": (op.reduce_min, LOWEST + 1),
+}
 """By operation: the reduction, and the lowest bits given to numbers that the first step lost."""
 
 

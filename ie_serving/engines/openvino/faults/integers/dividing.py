@@ -18,7 +18,7 @@ All products and differences lie between n and 0, so nothing wraps around but a 
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from types import MappingProxyType
+from typing import Final
 
 import openvino as ov
 import openvino.opset15 as op
@@ -102,9 +102,11 @@ def _floor_remainder(a: ov.Output, b: ov.Output, small: bool) -> ov.Node:
     return op.add(left, op.multiply(b, one_if(differs)))
 
 
-_PARTS: Mapping[str, Callable[[ov.Output, ov.Output, bool], ov.Node]] = MappingProxyType(
-    {"Divide": quotient, "Mod": _remainder, "FloorMod": _floor_remainder}
-)
+_PARTS: Final[Mapping[str, Callable[[ov.Output, ov.Output, bool], ov.Node]]] = {
+    "Divide": quotient,
+    "Mod": _remainder,
+    "FloorMod": _floor_remainder,
+}
 
 
 def _magnitudes(a: ov.Output, b: ov.Output) -> tuple[ov.Node, ov.Node]:

@@ -5,7 +5,7 @@ The plugin cuts constants beyond 32 bits in them, differently in each operation.
 """
 
 from collections.abc import Mapping, Sequence
-from types import MappingProxyType
+from typing import Final
 
 import openvino as ov
 import openvino.opset15 as op
@@ -96,7 +96,7 @@ def _resized(node: ov.Node, values: Values) -> Made | None:
     return Made(None, [(cause, large)])
 
 
-_SOUGHT: Mapping[str, int] = MappingProxyType({"Bucketize": 0, "SearchSorted": 1})
+_SOUGHT: Final[Mapping[str, int]] = {"Bucketize": 0, "SearchSorted": 1}
 """Number of the input with the values to search for; the other input has the boundaries."""
 
 

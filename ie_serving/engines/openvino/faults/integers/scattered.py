@@ -6,7 +6,7 @@ int32 with fewer than 2**20 numbers, and with their carries they give the whole 
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from types import MappingProxyType
+from typing import Final
 
 import openvino as ov
 import openvino.opset15 as op
@@ -61,13 +61,11 @@ def _of_segments(node: ov.Node, values: _Values) -> ov.Node:
     return op.embedding_segments_sum(values[0], *others)
 
 
-_SUMS: Mapping[str, tuple[_Sum, Sequence[int], int]] = MappingProxyType(
-    {
-        "EmbeddingSegmentsSum": (_of_segments, (0,), 1),
-        "ScatterElementsUpdate": (_in_elements, (0, 2), 2),
-        "ScatterNDUpdate": (_in_rows, (0, 2), 2),
-    }
-)
+_SUMS: Final[Mapping[str, tuple[_Sum, Sequence[int], int]]] = {
+    "EmbeddingSegmentsSum": (_of_segments, (0,), 1),
+    "ScatterElementsUpdate": (_in_elements, (0, 2), 2),
+    "ScatterNDUpdate": (_in_rows, (0, 2), 2),
+}
 """By operation: how it adds, the inputs it adds, and the input whose number of elements, plus one,
 bounds how many numbers one sum has."""
 _EXACT = frozenset({"none", "min", "max"})

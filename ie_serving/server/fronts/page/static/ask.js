@@ -24,7 +24,7 @@ export const credentials = {
 /** Give the address of a path of this server, also where a proxy has put it below another one. */
 export const address = (path) => new URL(path.replace(/^\//, ""), document.baseURI.split("#")[0]).href;
 
-/** Ask; give status, text and milliseconds of whatever the server answers. */
+/** Ask; give status, text, an error's whole text and milliseconds of whatever the server answers. */
 export async function exchange(path, { body, signal } = {}) {
   const headers = { "X-IE-Serving-Page": "1" };
   if (credentials.get()) headers.Authorization = credentials.get();
@@ -35,7 +35,8 @@ export async function exchange(path, { body, signal } = {}) {
     const reply = await fetch(address(path), { method, headers, body, signal, cache: "no-store" });
     const text = await reply.text();
     const timing = reply.headers.get("server-timing") ?? "";
-    return { status: reply.status, text, timing, took: performance.now() - began };
+    const whole = decodeURIComponent(reply.headers.get("ie-serving-error") ?? "");
+    return { status: reply.status, text, whole, timing, took: performance.now() - began };
   } catch (error) {
     if (error.name === "AbortError") throw error;
     throw new Refusal(0, "The server does not answer.");
@@ -43,7 +44,8 @@ export async function exchange(path, { body, signal } = {}) {
 }
 
 /** Give the words of a refusal: the server's own, where they are its JSON. */
-export function words(status, text) {
+export function words({ status, text, whole }) {
+  if (whole) return whole;
   try {
     return JSON.parse(text).error || text;
   } catch {
@@ -54,7 +56,7 @@ export function words(status, text) {
 /** Ask for text. Throws a Refusal. */
 export async function text(path, options) {
   const reply = await exchange(path, options);
-  if (reply.status !== 200) throw new Refusal(reply.status, words(reply.status, reply.text));
+  if (reply.status !== 200) throw new Refusal(reply.status, words(reply));
   return reply.text;
 }
 

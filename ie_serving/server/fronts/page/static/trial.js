@@ -353,7 +353,7 @@ export class Trial {
     this.#verdict.className = good ? "verdict good" : "verdict bad";
     const times = `${duration(reply.took / 1000)}${reply.timing ? ` (${reply.timing})` : ""}`;
     this.#verdict.textContent = `${reply.status} in ${times}, ${bytes(sent)} sent, ${bytes(reply.text.length)} received`;
-    const text = good ? reply.text : words(reply.status, reply.text);
+    const text = good ? reply.text : words(reply);
     const cut = text.length > SHOWN ? h("p", { class: "hint" }, `The first ${SHOWN} of ${text.length} characters are shown.`) : null;
     this.#answer.replaceChildren(
       ...(good ? bars(reply.text) : []),

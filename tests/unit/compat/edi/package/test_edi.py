@@ -23,7 +23,7 @@ from ie_serving.engines.batching import Batching
 from ie_serving.engines.drivers import every
 from ie_serving.engines.kernels import KernelOptions, Place
 from ie_serving.engines.others import AtHand
-from ie_serving.engines.python.model import KernelModel
+from ie_serving.engines.python.kernel_model import KernelModel
 
 ECHO = """
 import json

@@ -30,6 +30,7 @@ from tests.unit.engines.openvino.models import add_one
         ({"ENFORCE_BF16": "YES"}, {"INFERENCE_PRECISION_HINT": "bf16"}),
         ({"KEY_PERF_COUNT": "YES"}, {"PERF_COUNT": "YES"}),
         ({"DYN_BATCH_ENABLED": "YES"}, {}),
+        ({"AFFINITY": "NUMA"}, {}),
     ],
     ids=str,
 )

@@ -66,6 +66,26 @@ def write_first_generation(path: Path) -> None:
         builder.save()
 
 
+def write_two_graphs(path: Path) -> None:
+    """Write a file with a graph for each of two tags: y = x / 2 + 2, and on `gpu` x / 2 + 3."""
+    builder = v1.saved_model.builder.SavedModelBuilder(str(path))
+    for tags, added in ((["serve"], 2.0), (["serve", "gpu"], 3.0)):
+        graph = v1.Graph()
+        with graph.as_default(), v1.Session(graph=graph) as session:
+            x = v1.placeholder(tf.float32, [None], name="x")
+            y = v1.add(v1.multiply(v1.get_variable("half", initializer=0.5), x), added, name="y")
+            session.run(v1.global_variables_initializer())
+            info = v1.saved_model.utils.build_tensor_info
+            define = v1.saved_model.signature_def_utils.build_signature_def
+            signature = define({"x": info(x)}, {"y": info(y)}, "tensorflow/serving/predict")
+            signatures = {"serving_default": signature}
+            if added == 2.0:
+                builder.add_meta_graph_and_variables(session, tags, signature_def_map=signatures)
+            else:
+                builder.add_meta_graph(tags, signature_def_map=signatures)
+    builder.save()
+
+
 def write_fed_inside(path: Path) -> None:
     """Write a model whose input is computed by nodes that are not run when it is fed."""
     graph = v1.Graph()
@@ -169,6 +189,7 @@ def main(root: Path) -> None:
     broken = Unsupported()
     tf.saved_model.save(broken, str(root / "unsupported"), signatures=broken.parse)
     write_first_generation(root / "first")
+    write_two_graphs(root / "two_graphs")
     counting = Counting()
     names = {"in_a_loop": counting.in_a_loop, "reads": counting.reads}
     signatures = {"serving_default": counting.pure, **names}

@@ -235,6 +235,18 @@ def test_a_flipped_byte_of_the_index_is_refused(exported: Path, tmp_path: Path) 
         load(copy)
 
 
+@pytest.mark.parametrize(("tags", "answer"), [("serve", 4.0), ("serve,gpu", 5.0), ("gpu", 5.0)])
+async def test_the_graph_with_the_tags_is_served(exported: Path, tags: str, answer: float) -> None:
+    chosen = tuple(tags.split(","))
+    model = load(exported / "two_graphs", inference_precision="f32", saved_model_tags=chosen)
+    assert (await run(model, {"x": np.array([4], np.float32)}))["y"].tolist() == [answer]
+
+
+def test_tags_that_no_graph_has_are_refused_with_those_that_are_there(exported: Path) -> None:
+    with pytest.raises(LoadFailed, match="no graph tagged 'serve,tpu', it has 'serve; serve,gpu'"):
+        load(exported / "two_graphs", saved_model_tags=("serve", "tpu"))
+
+
 def test_lost_variables_fail_to_load(exported: Path, tmp_path: Path) -> None:
     copy = shutil.copytree(exported / "several", tmp_path / "model")
     (shard,) = (copy / "variables").glob("variables.data-*")

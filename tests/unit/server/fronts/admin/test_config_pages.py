@@ -8,6 +8,7 @@ import pytest
 
 from ie_serving.core.values.errors import DeadlineExceeded, Forbidden, InvalidRequest
 from ie_serving.server.fronts.admin.config_pages import ConfigPages, changes_of
+from ie_serving.wire.tfs.metadata import StatusEncoder
 
 NEVER: Any = None
 
@@ -17,7 +18,7 @@ async def test_a_reload_that_takes_too_long_is_not_waited_for() -> None:
         await asyncio.Event().wait()
         return True
 
-    pages = ConfigPages(dict, for_ever, NEVER, reload_allowed=True, limit_s=0.01)
+    pages = ConfigPages(dict, for_ever, NEVER, NEVER, reload_allowed=True, limit_s=0.01)
     with pytest.raises(DeadlineExceeded, match="GET /v1/config shows how far it is"):
         await pages.reload()
 
@@ -26,7 +27,7 @@ async def test_where_it_is_closed_nothing_is_reloaded() -> None:
     async def never() -> bool:
         raise AssertionError("reloaded")
 
-    pages = ConfigPages(dict, never, NEVER, reload_allowed=False, limit_s=1)
+    pages = ConfigPages(dict, never, NEVER, StatusEncoder(), reload_allowed=False, limit_s=1)
     with pytest.raises(Forbidden, match="switched off"):
         await pages.reload()
     assert pages.status() == b"{}\n"
@@ -41,13 +42,13 @@ class Stuck:
 
 async def test_labels_wait_no_longer_than_a_reload_does() -> None:
     stuck: Any = Stuck()
-    pages = ConfigPages(dict, NEVER, stuck, reload_allowed=True, limit_s=0.01)
+    pages = ConfigPages(dict, NEVER, stuck, NEVER, reload_allowed=True, limit_s=0.01)
     with pytest.raises(DeadlineExceeded, match="no label has changed"):
         await pages.relabel("m", b'{"labels": {"stable": 1}}')
 
 
 async def test_where_it_is_closed_no_label_is_set() -> None:
-    pages = ConfigPages(dict, NEVER, NEVER, reload_allowed=False, limit_s=1)
+    pages = ConfigPages(dict, NEVER, NEVER, StatusEncoder(), reload_allowed=False, limit_s=1)
     with pytest.raises(Forbidden, match="labels by request are switched off"):
         await pages.relabel("m", b'{"labels": {"stable": 1}}')
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from ie_serving.config.settings import ServerSettings, Settings
-from ie_serving.core.values.errors import NotFound
+from ie_serving.core.values.errors import WHOLE, NotFound
 from ie_serving.core.values.versions import State, VersionStatus
 from ie_serving.engines.base import EngineOptions
 from ie_serving.models.configuration import ModelConfig
@@ -22,7 +22,9 @@ from ie_serving.server.fronts.page.configuration import of_model
 from ie_serving.server.fronts.page.page_routes import page_routes
 from ie_serving.server.fronts.rest.routes import Routes, Verb
 from ie_serving.server.transport.http1.messages import Reply, Request, RequestHead
-from ie_serving.storage.options import MinioOptions, S3Options, StorageOptions
+from ie_serving.storage.backends.minio import MinioOptions
+from ie_serving.storage.backends.s3 import S3Options
+from ie_serving.storage.options import StorageOptions
 from ie_serving.telemetry.metrics.page import Metrics
 from tests.unit.inference.stand_ins import MODEL, Heart, Loaded
 
@@ -59,7 +61,7 @@ async def served() -> ServedModels:
 async def page(metrics: Metrics | None = None, **server: Any) -> Routes[Verb]:
     settings = Settings(server=ServerSettings(rest_port=1, **server), models=())
     secret = S3Options(access_key="AKIA", secret_key="word", endpoint="http://me:word@s3")
-    storage = StorageOptions(cache_dir=Path("/c"), s3=secret, minio=MinioOptions(secret_key="word"))
+    storage = StorageOptions(cache_dir=Path("/c"), own=(secret, MinioOptions(secret_key="word")))
     return page_routes(settings, storage, await served(), Health(), metrics or Metrics())
 
 
@@ -174,7 +176,8 @@ async def test_a_name_of_any_characters_is_found_and_an_unknown_one_refused() ->
     assert (await shown("/page/models/%3Cb%3En%3C%2Fb%3E"))["name"] == ODD_NAME
     reply = await ask(await page(), "GET", "/page/models/gone")
     assert reply.status == 404
-    assert "no such model" in json.loads(reply.body)["error"]
+    assert json.loads(reply.body)["error"] == "Could not find any versions of model gone"
+    assert b"no such model" in dict(reply.headers)[WHOLE.encode()]
 
 
 async def test_the_configuration_shows_no_secret() -> None:

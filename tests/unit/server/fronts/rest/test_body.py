@@ -7,8 +7,10 @@ import pytest
 
 from ie_serving.core.runtime.budget import BUDGET, Budget, Lease
 from ie_serving.core.runtime.eager import begin
+from ie_serving.core.values.codes import Code
 from ie_serving.core.values.errors import InvalidRequest, QueueFull, RequestTooLarge
 from ie_serving.server.fronts.rest.body import ALWAYS_INFLATED, COUNTED, MOST_GROWTH, read_body
+from ie_serving.server.status import http_of
 from ie_serving.server.transport.http1.body import BodyStream
 from ie_serving.server.transport.http1.messages import Request, RequestHead
 from ie_serving.server.transport.inflate import LARGE
@@ -136,3 +138,10 @@ async def test_a_body_that_never_fits_is_refused_by_its_head(
     stream = BodyStream(Waiting(), client_waits=False)
     with pytest.raises(RequestTooLarge, match="send less at once"):
         await read_body(Request(head, None, stream), LIMIT, Lease(BUDGET))
+
+
+def test_an_error_made_of_one_that_has_its_own_code_has_that_too() -> None:
+    class MuchTooLarge(RequestTooLarge):
+        """An error of a later day."""
+
+    assert http_of(MuchTooLarge("too large"), Code.RESOURCE_EXHAUSTED) == 413

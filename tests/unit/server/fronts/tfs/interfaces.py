@@ -22,7 +22,9 @@ from ie_serving.server.transport.http1.messages import Request, RequestHead
 from ie_serving.telemetry.metrics.page import Metrics
 from ie_serving.wire.protobuf import messages
 from ie_serving.wire.protobuf.messages import Proto
+from ie_serving.wire.tfs.metadata import StatusEncoder
 
+STATUSES = StatusEncoder()
 Rows = list[list[float]]
 NEVER: Any = None
 """In place of what no test here calls."""
@@ -61,15 +63,15 @@ class Grpc:
         interface = grpc_interface(tensor_content=True, limit_s=limit_s)
         self._methods = {
             **PredictionService(plane, interface).answers(),
-            **ModelService(plane, interface, NEVER, NEVER, NEVER).answers(),
+            **ModelService(plane, interface, NEVER, NEVER, NEVER, STATUSES).answers(),
         }
 
     async def call(self, method: str, payload: bytes, kind: Proto) -> Answer | Proto:
         try:
             reply = await self._methods[method](payload, NEVER)
         except Exception as error:
-            code, text = explain(error)
-            return Answer(frozenset({code}), text=text)
+            told = explain(error)
+            return Answer(frozenset({told.code}), text=told.text)
         return kind.FromString(reply)
 
     async def predict(self, model: ModelSpec, x: Rows) -> Answer:
@@ -128,7 +130,7 @@ async def no_reload() -> bool:
 
 NEVER_LABELS: Any = None
 NO_LOG = LogPages(log_level, NEVER, allowed=False)
-NO_CONFIG = ConfigPages(dict, no_reload, NEVER_LABELS, reload_allowed=True, limit_s=1)
+NO_CONFIG = ConfigPages(dict, no_reload, NEVER_LABELS, STATUSES, reload_allowed=True, limit_s=1)
 
 
 class Rest:
@@ -150,10 +152,10 @@ class Rest:
             self.health,
             max_body_bytes=1 << 22,
             enable_cors=False,
-            metrics_paths=(),
             poll=poll,
             config=config,
             log=NO_LOG,
+            statuses=STATUSES,
             poll_allowed=poll_allowed,
         )
 

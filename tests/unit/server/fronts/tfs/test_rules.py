@@ -72,6 +72,7 @@ class Rule:
         text: in the answer, when it is an error.
         model: name under which it is counted.
         api: under which a success is timed.
+        infers: TensorFlow Serving counts of the others only those over REST.
         values: of a success.
         check: the server runs with the check of a signature's method.
         limit_s: of an inference.
@@ -84,6 +85,7 @@ class Rule:
     text: str = ""
     model: str = MODEL
     api: Api = Api.PREDICT
+    infers: bool = True
     values: Any = None
     check: bool = False
     limit_s: float | None = None
@@ -96,7 +98,7 @@ class Rule:
 
 
 ODD = "Expected prediction signature method_name to be one of"
-LATE = "longer than the limit of 0 s"
+LATE = "Timed out waiting for notification"
 RULES = {
     "a Predict": Rule(predict(), values=[[2.0, 3.0]]),
     "a version": Rule(predict(version=3), values=[[2.0, 3.0]]),
@@ -104,10 +106,13 @@ RULES = {
     "a label": Rule(predict(label="stable"), values=[[2.0, 3.0]]),
     "a Classify": Rule(classify(), api=Api.CLASSIFY, values=[[2.0, 3.0]]),
     "a Regress": Rule(regress(), api=Api.REGRESS, values=[[2.0]]),
-    "metadata": Rule(metadata(), api=Api.METADATA),
-    "a status": Rule(status(), api=Api.STATUS),
+    "metadata": Rule(metadata(), api=Api.METADATA, infers=False),
+    "a status": Rule(status(), api=Api.STATUS, infers=False),
     "a model that is not there": Rule(
-        predict("none"), Code.NOT_FOUND, "Servable not found for request: Latest(none)", model=""
+        predict("none"),
+        Code.NOT_FOUND,
+        "Servable not found for request: Latest(none)",
+        model="none",
     ),
     "a version that is not there": Rule(
         predict(version=9), Code.NOT_FOUND, "Servable not found for request: Specific(m, 9)"
@@ -116,10 +121,17 @@ RULES = {
         predict(label="none"), Code.INVALID_ARGUMENT, "Unrecognized servable version label: none"
     ),
     "metadata of a version that is not there": Rule(
-        metadata(version=9), Code.NOT_FOUND, "Servable not found for request: Specific(m, 9)"
+        metadata(version=9),
+        Code.NOT_FOUND,
+        "Servable not found for request: Specific(m, 9)",
+        infers=False,
     ),
     "the status of a model that is not there": Rule(
-        status("none"), Code.NOT_FOUND, "Could not find any versions of model none", model=""
+        status("none"),
+        Code.NOT_FOUND,
+        "Could not find any versions of model none",
+        model="none",
+        infers=False,
     ),
     "a signature that is not there": Rule(
         predict(signature="none"),
@@ -172,8 +184,10 @@ async def test_a_rule(name: str, interface: str) -> None:
     assert rule.of(interface, "text") in answer.text
     assert "secret" not in answer.text
     assert answer.values == rule.values
-    assert heart.counted() == [f'{{model_name="{model}",status="{code.name}"}} 1']
+    is_counted = rule.infers or interface == "REST"
+    counted = [f'{{model_name="{model}",status="{code.name}"}} 1']
+    assert heart.counted() == (counted if is_counted else [])
     api = LABELS[interface][rule.api]
     timed = [f'{{model_name="{model}",API="{api}",entrypoint="{interface}"}} 1']
-    assert heart.timed() == (timed if code is Code.OK else [])
+    assert heart.timed() == (timed if code is Code.OK and is_counted else [])
     assert heart.servable.holders == 0

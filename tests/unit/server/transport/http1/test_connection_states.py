@@ -5,18 +5,17 @@ from collections.abc import Mapping
 
 import pytest
 
+from ie_serving.core.runtime.states import IllegalMove, after
 from ie_serving.server.transport.http1.connection_states import (
     BODY,
     READER,
     WRITER,
     Body,
     BodyEvent,
-    IllegalMoveError,
     Read,
     Reader,
     Write,
     Writer,
-    after,
 )
 
 # A line for each state, a column for each event; a dot where the event is refused.
@@ -76,7 +75,7 @@ def test_every_event_in_every_state(
     for state in states:
         for event in events:
             if expected[state.name, event.name] == ".":
-                with pytest.raises(IllegalMoveError, match=event.value):
+                with pytest.raises(IllegalMove, match=event.value):
                     after(table, state, event)
             else:
                 assert after(table, state, event).name == expected[state.name, event.name]

@@ -4,7 +4,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from ie_serving.server.transport.http1.connection_states import IllegalMoveError, Reader, Writer
+from ie_serving.core.runtime.states import IllegalMove
+from ie_serving.server.transport.http1.connection_states import Reader, Writer
 from ie_serving.server.transport.http1.heads import CLOSE
 from ie_serving.server.transport.http1.holding import GATHERED
 from ie_serving.server.transport.http1.known_heads import KnownHeads
@@ -135,7 +136,7 @@ def test_the_refusal_is_the_reply_to_a_request_whose_body_is_wrong() -> None:
     spoken.receive(GET + EXPECTS.replace(b"Content-Length: 3", b"Transfer-Encoding: chunked"))
     (fault,) = spoken.receive(b"no\r\n")
     spoken.send(OK)
-    with pytest.raises(IllegalMoveError):
+    with pytest.raises(IllegalMove):
         spoken.send(OK)
     assert isinstance(fault, Fault)
     assert b" 400 " in spoken.send(fault)[0]
@@ -187,14 +188,14 @@ def test_nothing_is_sent_after_the_last(said: Reply) -> None:
     spoken = protocol()
     spoken.receive(LAST)
     spoken.send(OK)
-    with pytest.raises(IllegalMoveError):
+    with pytest.raises(IllegalMove):
         spoken.send(said)
     assert spoken.writer is Writer.LAST
 
 
 def test_nothing_is_replied_to_nobody() -> None:
     spoken = protocol()
-    with pytest.raises(IllegalMoveError):
+    with pytest.raises(IllegalMove):
         spoken.send(OK)
     assert spoken.writer is Writer.OPEN
 
@@ -213,5 +214,5 @@ def test_after_its_end_it_gives_and_takes_nothing() -> None:
     spoken.receive(GET)
     spoken.forget()
     assert spoken.receive(GET) == ()
-    with pytest.raises(IllegalMoveError):
+    with pytest.raises(IllegalMove):
         spoken.send(OK)

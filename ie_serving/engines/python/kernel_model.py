@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class KernelModel:
+class KernelModel(base.CompiledModel):
     """See `engines.base.CompiledModel`.
 
     Args of the constructor:
@@ -67,7 +67,7 @@ class KernelModel:
         self._freed = freed
         self._own_stream = stream
         self._streams: StreamLoop | None = None
-        self.update = update
+        self._update = update
 
     @property
     def signatures(self) -> Mapping[str, Signature]:
@@ -85,6 +85,11 @@ class KernelModel:
         ctx = Context(caller, models, self._timeout_s, shared=self._shared)
         call = self._call(read_only(inputs), ctx)
         return await self._line.answer(call, read)
+
+    @property
+    def update(self) -> Callable[[Mapping[str, Any]], object] | None:
+        """See `engines.base`."""
+        return self._update
 
     @property
     def stream(self) -> base.Stream | None:
@@ -120,5 +125,3 @@ class KernelModel:
             self._streams.close()
         self._fleet.close()
         self._freed()
-
-    leave = close

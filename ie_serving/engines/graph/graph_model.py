@@ -7,7 +7,7 @@ from ie_serving.core.values.errors import NotAvailable, NotFound, UnknownLabel
 from ie_serving.core.values.requests import ModelSpec
 from ie_serving.core.values.signatures import named
 from ie_serving.core.values.tensors import SERVING_DEFAULT, Array, Signature
-from ie_serving.engines.base import Stream, leave_of_all, stream_of
+from ie_serving.engines.base import CompiledModel, Stream, leave_of_all
 from ie_serving.engines.graph.cache import Cache
 from ie_serving.engines.graph.calls import Target, target_of
 from ie_serving.engines.graph.chain import Chain
@@ -22,7 +22,7 @@ Targets = Mapping[str, Target]
 Outputs = Mapping[str, Array]
 
 
-class GraphModel:
+class GraphModel(CompiledModel):
     """Runs the steps of a graph. See `engines.base.CompiledModel`.
 
     Args of the constructor:
@@ -116,7 +116,7 @@ class GraphModel:
         refs = (*self._plan.outputs.items(), *only[0].inputs.items())
         names = {**only[0].outputs, **{name: ref.item for name, ref in refs}}
         is_same = all(name == other for name, other in names.items())
-        return stream_of(self._own[only[0].name].held.compiled) if is_same else None
+        return self._own[only[0].name].held.compiled.stream if is_same else None
 
     def at_once(self, signature: Signature) -> int:
         """See `engines.base`: the models have limits of their own."""
@@ -124,7 +124,7 @@ class GraphModel:
 
     @property
     def leave(self) -> Callable[[], object] | None:
-        """See `engines.base.leave_of`."""
+        """See `engines.base`."""
         return leave_of_all(part.compiled for part in self._parts.held.values())
 
     def close(self) -> None:

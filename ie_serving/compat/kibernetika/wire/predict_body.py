@@ -68,7 +68,7 @@ class Asked:
         object.__setattr__(self, "form", form_of(self.mime_type))
 
     def decode(self, _: Signature) -> tuple[dict[str, Array], Form]:
-        """Give all inputs. Raises: InvalidRequest for what its dtype cannot hold."""
+        """Give all inputs. Raises: InvalidRequest for a value that its dtype cannot hold."""
         arrays = {
             name: value if isinstance(value, np.ndarray) else _decoded(name, *value)
             for name, value in self.values.items()

@@ -35,7 +35,7 @@ REFUSED: Final = {
     "postprocess": "functions in marshal files are not run: put them into a kernel or hook",
     "run_profile": "a request is not profiled: the metrics have the time of each step",
 }
-"""Switches that ask for what is not done here, and what to do instead."""
+"""Switches that this server does not carry out, each with the way to do without."""
 
 _STANDARD: Final = str.maketrans("-_", "+/")
 
@@ -53,7 +53,7 @@ class StfsBody:
         """Take what stands beside the data, and the data.
 
         Raises:
-            InvalidRequest: a value of a wrong kind, or a switch for what is not done here.
+            InvalidRequest: a value of a wrong kind, or a switch of `REFUSED`.
         """
         for name, advice in REFUSED.items():
             if _is_on(given.get(name)):

@@ -1,0 +1,40 @@
+"""The machine of all tables of states: which event leads from which state to which.
+
+A table says every legal move. An event that a state's row does not name is a defect of the caller:
+`after` raises and nothing changes, so the defect shows where it happens. The value of each member
+says in words what the state or the event is.
+"""
+
+import enum
+from collections.abc import Mapping
+from typing import TypeVar
+
+State = TypeVar("State", bound=enum.Enum)
+Event = TypeVar("Event", bound=enum.Enum)
+
+
+class IllegalMove(RuntimeError):
+    """A defect of the caller: its event is not permitted in the present state."""
+
+    def __init__(self, state: enum.Enum, event: enum.Enum, what: str = "") -> None:
+        super().__init__(f"{what}{': ' if what else ''}{event.value} while {state.value}")
+
+
+def after(
+    table: Mapping[State, Mapping[Event, State]], state: State, event: Event, what: str = ""
+) -> State:
+    """Return the state after `event`.
+
+    Args:
+        table: of the machine.
+        state: the present one.
+        event: what happens.
+        what: names the thing that has the state, for the error.
+
+    Raises:
+        IllegalMove: the table has no such move.
+    """
+    following = table[state].get(event)
+    if following is None:
+        raise IllegalMove(state, event, what)
+    return following

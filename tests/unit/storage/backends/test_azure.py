@@ -1,0 +1,103 @@
+"""Which account and container a URL and the settings name."""
+
+import pytest
+
+from ie_serving.config.dialects.environment import storage_options
+from ie_serving.core.settings.faults import Faults
+from ie_serving.core.values.errors import ConfigError
+from ie_serving.storage.backends.azure import AzureOptions, Place
+from ie_serving.storage.backends.by_url import check_urls
+from ie_serving.storage.remote import Location
+
+DOMAIN = "blob.core.windows.net"
+PUBLIC = f"https://acc.{DOMAIN}"
+SAS = "SharedAccessSignature=sv=2018-03-28&sig=s3cr3t%3D"
+OWN = {"AZURE_STORAGE_ACCOUNT": "own", "AZURE_STORAGE_KEY": "a2V5"}
+
+
+def options(environ: dict[str, str]) -> AzureOptions:
+    return storage_options(environ, Faults()).of(AzureOptions)
+
+
+def located(url: str) -> Location:
+    return AzureOptions.location(url, url.partition("://")[2])
+
+
+@pytest.mark.parametrize(
+    ("url", "environ", "place"),
+    [
+        (
+            "az://c/m",
+            {"AZURE_STORAGE_CONNECTION_STRING": "AccountName=acc;AccountKey=a2V5=="},
+            Place("acc", PUBLIC, "c"),
+        ),
+        (
+            "az://c/m",
+            {
+                "AZURE_STORAGE_CONNECTION_STRING": "DefaultEndpointsProtocol=http;AccountName=acc;"
+                "EndpointSuffix=core.chinacloudapi.cn;"
+            },
+            Place("acc", "http://acc.blob.core.chinacloudapi.cn", "c"),
+        ),
+        (
+            "as://acc/c/m",
+            {
+                "AZURE_STORAGE_CONNECTION_STRING": f"BlobEndpoint={PUBLIC}/;QueueEndpoint=https://q;"
+                "SharedAccessSignature=sv=2018-03-28&sig=a%3D"
+            },
+            Place("acc", PUBLIC, "c"),
+        ),
+        ("azure://c/m", {"AZURE_STORAGE_ACCOUNT": "acc"}, Place("acc", PUBLIC, "c")),
+        ("az://c", {"AZURE_STORAGE_ENDPOINT": "here:1/"}, Place("", "https://here:1", "c")),
+        ("as://acc/c/m", {}, Place("acc", PUBLIC, "c")),
+        (
+            "as://own/c/m",
+            OWN | {"AZURE_STORAGE_ENDPOINT": "http://e:1/own"},
+            Place("own", "http://e:1/own", "c"),
+        ),
+        ("https://acc.blob.core.windows.net/c/m", {}, Place("acc", PUBLIC, "c")),
+        (
+            "https://acc.z22.blob.storage.azure.net/c",
+            {},
+            Place("acc", "https://acc.z22.blob.storage.azure.net", "c"),
+        ),
+    ],
+)
+def test_places(url: str, environ: dict[str, str], place: Place) -> None:
+    assert options(environ).place(located(url)) == place
+
+
+def test_what_lies_above_is_in_the_same_account() -> None:
+    for url in ("as://acc/c/models", "https://acc.blob.core.windows.net/c/models"):
+        assert located(f"{url}/m").above() == located(f"{url}/")
+
+
+@pytest.mark.parametrize(
+    ("url", "environ", "text"),
+    [
+        ("az://c/m", {}, "set AZURE_STORAGE_ACCOUNT"),
+        ("az://c/m", {"AZURE_STORAGE_CONNECTION_STRING": "s3cr3t"}, "with AccountName"),
+        ("as://acc", OWN, "expected an account's and a container's name"),
+        ("as://acc/c/m", OWN, "is of the account own"),
+        (
+            "as://acc/c/m",
+            {"AZURE_STORAGE_CONNECTION_STRING": f"{SAS};BlobEndpoint=https://own.{DOMAIN}/"},
+            "is of the account own",
+        ),
+        ("azfs://share/m", OWN, "a file share: mount it"),
+        ("https://host/c/m", OWN, "unknown store: over https://"),
+        (f"{PUBLIC}/c/m?sig=s3cr3t", {}, "set AZURE_STORAGE_SAS_TOKEN"),
+        ("https://user:s3cr3t@acc.blob.core.windows.net/c", {}, "unknown store"),
+        ("https://user:s3cr3t@acc.blob.core.windows.net/c?a", {}, "ends at the ?"),
+    ],
+)
+def test_faults(url: str, environ: dict[str, str], text: str) -> None:
+    with pytest.raises(ConfigError) as raised:
+        check_urls([url], storage_options(environ, Faults()))
+    assert text in str(raised.value)
+    assert "s3cr3t" not in str(raised.value)
+
+
+def test_secrets_are_not_in_the_printed_form() -> None:
+    secrets = ("AZURE_STORAGE_CONNECTION_STRING", "AZURE_STORAGE_KEY", "AZURE_STORAGE_SAS_TOKEN")
+    assert "s3cr3t" not in repr(options(dict.fromkeys(secrets, "AccountKey=s3cr3t")))

@@ -1,0 +1,115 @@
+"""Each family of OpenVINO Model Server: its name, type, labels, and what it counts."""
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from ie_serving.telemetry.metrics.page import Metrics
+from ie_serving.telemetry.metrics.requests import Key
+from tests.unit.telemetry.pages import GRPC, REST, Version, fail, of, serve
+
+VERSION = {"name", "version"}
+FAMILIES = {
+    "ovms_requests_success": ("counter", {"api", "interface", "method"} | VERSION),
+    "ovms_requests_fail": ("counter", {"api", "interface", "method"} | VERSION),
+    "ovms_request_time_us": ("histogram", {"interface"} | VERSION),
+    "ovms_inference_time_us": ("histogram", VERSION),
+    "ovms_wait_for_infer_req_time_us": ("histogram", VERSION),
+    "ovms_current_requests": ("gauge", VERSION),
+    "ovms_streams": ("gauge", VERSION),
+    "ovms_infer_req_queue_size": ("gauge", VERSION),
+    "ovms_infer_req_active": ("gauge", VERSION),
+    "ovms_requests_accepted": ("counter", {"api", "interface", "method", "name"}),
+    "ovms_requests_rejected": ("counter", {"api", "interface", "method", "name"}),
+}
+INFER = Key("1", "REST", "ModelInfer", "")
+
+
+class Pool:
+    """Of three infer requests, one of which is lent."""
+
+    size = 3
+    free = (1, 2)
+
+
+POOL = Pool()
+
+
+def loaded() -> Metrics:
+    metrics, version = Metrics(is_ovms=True), Version("m", 1, holders=2)
+    version.inferences.pools.add(POOL)
+    version.inferences.streams = 4
+    metrics.show_versions(lambda: [version])
+    metrics.keep(["m"])
+    return metrics
+
+
+def test_names_types_and_labels() -> None:
+    metrics = loaded()
+    metrics.add("m").steps.add("a", 0.1)  # it is a graph
+    serve(metrics, "m", INFER)
+    fail(metrics, "m", "INVALID_ARGUMENT", INFER)
+    found = {}
+    for family in text_string_to_metric_families(metrics.text()):
+        if family.name.startswith("ovms_"):
+            labels = {label for sample in family.samples for label in sample.labels}
+            found[family.name] = family.type, labels - {"le"}
+    assert found == FAMILIES
+
+
+def test_a_version_has_its_series_from_the_load_on() -> None:
+    """An `increase` over a fresh model sees the first requests, then."""
+    metrics = loaded()
+    shown = ("api", "interface", "method", "version")
+    for name in ("ovms_requests_success_total", "ovms_requests_fail_total"):
+        assert of(metrics, name, *shown) == {
+            (api, interface, method, version): 0
+            for interface in ("gRPC", "REST")
+            for api, method, version in (
+                ("TensorFlowServing", "Predict", "1"),
+                ("TensorFlowServing", "GetModelMetadata", "1"),
+                ("TensorFlowServing", "GetModelStatus", ""),
+                ("KServe", "ModelInfer", "1"),
+                ("KServe", "ModelMetadata", "1"),
+                ("KServe", "ModelReady", ""),
+            )
+        }
+    times = of(metrics, "ovms_request_time_us_count", "interface")
+    assert times == {("gRPC",): 0, ("REST",): 0}
+    assert of(metrics, "ovms_inference_time_us_count") == {(): 0}
+    serve(metrics, "m", GRPC)
+    counted = of(metrics, "ovms_requests_success_total", "interface", method="Predict")
+    assert counted == {("gRPC",): 1, ("REST",): 0}
+
+
+def test_elsewhere_a_version_has_them_from_the_first_request_on() -> None:
+    """They would make the page of a thousand idle models large."""
+    metrics = Metrics()
+    metrics.show_versions(lambda: [Version("m", 1)])
+    assert "ovms_requests" not in metrics.text()
+    assert "ovms_request_time_us" not in metrics.text()
+
+
+def test_streams_and_infer_requests() -> None:
+    metrics = loaded()
+    assert of(metrics, "ovms_streams") == {(): 4}
+    assert of(metrics, "ovms_infer_req_queue_size") == {(): 3}
+    assert of(metrics, "ovms_infer_req_active") == {(): 1}
+    assert of(metrics, "ovms_current_requests") == {(): 2}
+
+
+def test_an_unknown_model_has_no_series() -> None:
+    metrics = loaded()
+    before = of(metrics, "ovms_requests_fail_total", "name")
+    fail(metrics, "none", "NOT_FOUND", REST)
+    assert of(metrics, "ovms_requests_fail_total", "name") == before
+
+
+def test_a_graph_accepts_what_it_begins_with() -> None:
+    metrics = loaded()
+    assert "ovms_requests_accepted" not in metrics.text()
+    metrics.add("m").steps.add("a", 0.1)
+    serve(metrics, "m", INFER)
+    fail(metrics, "m", "INTERNAL", INFER)
+    fail(metrics, "m", "INVALID_ARGUMENT", INFER)
+    labels = {"api": "KServe", "interface": "REST", "method": "ModelInfer", "name": "m"}
+    assert of(metrics, "ovms_requests_accepted_total", **labels) == {(): 2}
+    assert of(metrics, "ovms_requests_rejected_total", **labels) == {(): 1}

@@ -369,7 +369,7 @@ class ServingApplication:
     def _grpc(self) -> MakeListener:
         messages.POOL.AddSerializedFile(grpc_health.DESCRIPTOR)
         # The messages of health are grpc's own, and reflection answers from one descriptor pool.
-        profiled = self._profiler_service()
+        profiled = transports.profiler_services(self._settings.server, self._profiler)
         names = (*self._services, *profiled, grpc_health.NAME)
         reflection = ReflectionService(names, messages.POOL)
         services = {
@@ -385,13 +385,6 @@ class ServingApplication:
             self._gate, self._connections, refused, self._watch.calls, admission, self._sharing
         )
         return transports.listener(self._settings.server, noted, carrier)
-
-    def _profiler_service(self) -> Services:
-        if not self._settings.server.enable_profiler:
-            return {}
-        from ie_serving.server.fronts.admin import grpc_profiler
-
-        return {grpc_profiler.NAME: grpc_profiler.ProfilerService(self._profiler).answers()}
 
     def _open_stream(self, config: ModelConfig) -> ModelStream:
         server: ServerSettings = self._settings.server

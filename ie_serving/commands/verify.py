@@ -25,6 +25,7 @@ from ie_serving.core.values.golden import ATOL, RTOL
 from ie_serving.core.values.tensors import Array, Signature
 from ie_serving.engines.base import CompiledModel, Engine, EngineOptions
 from ie_serving.engines.generated import (
+    LEAST,
     GeneratedInput,
     GeneratedRequest,
     Guess,
@@ -145,9 +146,7 @@ class _Comparison:
         guess = self._first_taken(inputs)
         if guess is not None:
             yield usual(inputs, guess)
-            yield from (
-                each for each in requests(inputs, guess) if each.kind is not ValueKind.LEAST
-            )
+            yield from (each for each in requests(inputs, guess) if each.label != LEAST)
 
     def _first_taken(self, inputs: list[GeneratedInput]) -> Guess | None:
         for number, guess in enumerate(guesses(inputs)):

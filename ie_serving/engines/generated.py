@@ -8,7 +8,7 @@ import enum
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 import numpy as np
 
@@ -32,6 +32,10 @@ class GeneratedInput:
     dims: tuple[Dim, ...]
 
 
+LEAST: Final = "the least integer"
+"""Label of the request that some libraries end the process at, divided by -1."""
+
+
 class ValueKind(enum.Enum):
     """The kind of values that a request has."""
 
@@ -40,7 +44,6 @@ class ValueKind(enum.Enum):
     INFINITE = "infinity"
     EXTREME = "extreme integers"
     EMPTY = "no elements"
-    LEAST = "the least integer"
 
 
 @dataclass(frozen=True)
@@ -168,7 +171,7 @@ def requests(inputs: Sequence[GeneratedInput], guess: Guess) -> Iterator[Generat
         yield _request(inputs, guess, ValueKind.FINITE, "zeros", _constant(0.0))
     if any(each.dtype in _WIDE_INTEGERS for each in inputs):
         yield _extreme(inputs, guess, "the greatest integer", is_greatest=True)
-        yield _extreme(inputs, guess, "the least integer", is_greatest=False)
+        yield _extreme(inputs, guess, LEAST, is_greatest=False)
     if guess.sizes:
         empty = replace(guess, sizes=dict.fromkeys(guess.sizes, 0))
         yield _request(inputs, empty, ValueKind.EMPTY, "no elements", _normal)

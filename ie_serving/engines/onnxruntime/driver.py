@@ -6,7 +6,7 @@ it.
 """
 
 import os
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from types import ModuleType
@@ -14,7 +14,7 @@ from typing import Final
 
 import numpy as np
 
-from ie_serving.core.values.errors import InvalidRequest, LoadFailed
+from ie_serving.core.values.errors import InvalidRequest, InvalidTensor, LoadFailed
 from ie_serving.core.values.tensors import SERVING_DEFAULT, Array, DataType, Signature
 from ie_serving.engines import declared
 from ie_serving.engines.base import EngineOptions
@@ -24,7 +24,7 @@ from ie_serving.engines.onnxruntime.specs import Session, SessionOutput, input_s
 from ie_serving.engines.openvino.unsupported import refuse_unsupported
 from ie_serving.engines.run import probe
 from ie_serving.engines.run.latency_model import LatencyModel
-from ie_serving.engines.run.program import CompiledPrograms, Program
+from ie_serving.engines.run.program import Check, CompiledPrograms, Program
 from ie_serving.engines.run.threads import thread_limit
 
 DOMAIN = "ai.onnx.ml"
@@ -33,6 +33,10 @@ INSTALL = "pip install 'ie_serving[onnxruntime]'"
 _SCORES, _MASKED = 3, (1, 2)
 """Number of `Attention`'s output with the scores, and the modes in which these are masked but not
 yet passed through `Softmax`."""
+DIVIDES: Final = frozenset({"Div", "Mod"})
+"""Operators that divide integers."""
+DIVIDED: Final = frozenset({DataType.INT32, DataType.INT64})
+"""Types of which the processor divides the least number by -1; smaller ones become int32 before."""
 FAILED = "Error occurred during inference execution"
 """Phrase of 2020 for any error of the engine."""
 
@@ -64,7 +68,8 @@ class OnnxRuntimeEngine:
             {output.spec.name: output.spec for output in outputs},
         )
         refuse_unsupported(options, signature, LIBRARY)
-        program = _program(session, signature, outputs, options)
+        checks = _checks(model, signature)
+        program = _program(session, signature, outputs, options, checks)
         return CompiledPrograms([program], runs_on={SERVING_DEFAULT: LIBRARY})
 
 
@@ -149,6 +154,7 @@ def _program(
     signature: Signature,
     outputs: Collection[SessionOutput],
     options: EngineOptions,
+    checks: Sequence[tuple[str, Check]],
 ) -> Program:
     make = partial(SessionRequest, session, signature.inputs.values(), outputs)
     latency = LatencyModel(options.execution)
@@ -157,9 +163,30 @@ def _program(
     if seconds is not None:
         latency.learn_at_load(sum(array.size for array in sample.values()), seconds)
     nireq = options.nireq or thread_limit() or os.cpu_count() or 1
+    requests = [make() for _ in range(nireq)]
     return Program(
-        signature, [make() for _ in range(nireq)], latency, failures=(SessionFailure,), blame=_blame
+        signature, requests, latency, failures=(SessionFailure,), blame=_blame, checks=checks
     )
+
+
+def _checks(model: Path, signature: Signature) -> list[tuple[str, Check]]:
+    """Return the checks of inputs: divided by -1, the least integer ends the process by SIGFPE.
+
+    A least integer that the graph itself computes is not seen.
+    """
+    try:
+        if not DIVIDES & {node.kind for node in nodes(model)}:
+            return []
+    except ValueError:
+        return []  # not an ONNX model: the library has reported it
+    inputs = signature.inputs.items()
+    return [(name, partial(_refuse_least, name)) for name, spec in inputs if spec.dtype in DIVIDED]
+
+
+def _refuse_least(name: str, array: Array) -> None:
+    if array.size and array.min() == np.iinfo(array.dtype).min:
+        cause = f"{LIBRARY} does not divide the least integer: send others"
+        raise InvalidTensor(f'input "{name}": {cause}')
 
 
 # Open dimensions become 1, the batch of a single request, which is the most frequent.

@@ -100,16 +100,15 @@ class HandingOver(Layer):
 
 def _test_of(kinds: Collection[ValueKind]) -> Callable[[Array], bool]:
     """Make the test for values of these kinds."""
-    is_extreme = _is_least if ValueKind.LEAST in kinds else _is_extreme
     floats = _FLOATS.get((ValueKind.NAN in kinds, ValueKind.INFINITE in kinds))
-    integers = not {ValueKind.EXTREME, ValueKind.LEAST}.isdisjoint(kinds)
+    integers = ValueKind.EXTREME in kinds
 
     def is_odd(array: Array) -> bool:
         if not array.size:
             return ValueKind.EMPTY in kinds
         if array.dtype.kind == "f":
             return floats is not None and floats(array)
-        return integers and array.dtype.kind in "iu" and array.itemsize >= 4 and is_extreme(array)
+        return integers and array.dtype.kind in "iu" and array.itemsize >= 4 and _is_extreme(array)
 
     return is_odd
 
@@ -141,7 +140,3 @@ _FLOATS: Mapping[tuple[bool, bool], Callable[[Array], bool]] = {
 
 def _is_extreme(array: Array) -> bool:
     return not -MOST_EXACT <= array.min() <= array.max() <= MOST_EXACT
-
-
-def _is_least(array: Array) -> bool:
-    return array.dtype.kind == "i" and bool(array.min() == np.iinfo(array.dtype).min)

@@ -241,18 +241,7 @@ class _Load:
             is_same = False
         if not is_same:
             raise LoadFailed("the files of the version have changed since it was loaded")
-        return self._by_second()
-
-    def _by_second(self) -> CompiledModel:
-        """Compile by the second engine, which refuses requests that would end the process.
-
-        The least integer divided by -1 is SIGFPE in onnxruntime.
-        """
-        model = self._onnxruntime.compile(self._file.parent, self._options)
-        if not DIVIDES & {node.kind for node in nodes(self._file)}:
-            return model
-        cause = f"{self._second.library} does not divide the least integer: send others"
-        return HandingOver(model, (ValueKind.LEAST,), None, cause)
+        return self._onnxruntime.compile(self._file.parent, self._options)
 
     def _by_reference(self, why: str, cause: Exception | None = None) -> CompiledModel:
         """Serve by the second engine, if no driver is configured.
@@ -270,7 +259,7 @@ class _Load:
         if not self._is_installed:
             raise LoadFailed(f"{why}; {name} may run it: {self._second.install}") from cause
         try:
-            model = self._by_second()
+            model = self._onnxruntime.compile(self._file.parent, self._options)
         except LoadFailed as error:
             raise LoadFailed(f"{why}; {name} does not run it: {error}") from error
         log.warning(Event("served by another engine", path=self._file, engine=name, cause=why))
@@ -301,9 +290,6 @@ class _Told(Layer):
 
 _HANDED_OVER = (ValueKind.NAN, ValueKind.INFINITE, ValueKind.EXTREME, ValueKind.EMPTY)
 """Kinds of requests that may go to the second engine while OpenVINO gets the rest."""
-
-DIVIDES = frozenset({"Div", "Mod"})
-"""Operators that divide integers."""
 
 RANDOM = frozenset(
     {"Bernoulli", "Dropout", "Multinomial", "RandomNormal", "RandomNormalLike"}

@@ -255,3 +255,27 @@ async def test_sums_of_products_of_8_bits_are_not_cut_off(tmp_path: Path) -> Non
     finally:
         model.close()
     assert answer.tolist() == (255.0 * weights.sum(0, dtype=np.float64))[None].tolist()
+
+
+@pytest.mark.parametrize("kind", ["Div", "Mod"])
+@pytest.mark.parametrize("dtype", [TensorProto.INT32, TensorProto.INT64])
+async def test_no_request_divides_the_least_integer(
+    tmp_path: Path, kind: str, dtype: "TensorProto.DataType"
+) -> None:
+    """Divided by -1 it ends the process."""
+    ends = [helper.make_tensor_value_info(name, dtype, ["n"]) for name in "xyz"]
+    graph = helper.make_graph([helper.make_node(kind, ["x", "y"], ["z"])], "g", ends[:2], ends[2:])
+    opsets = [helper.make_opsetid("", 17)]
+    onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=9), tmp_path / "m.onnx")
+    model = OnnxRuntimeEngine().compile(tmp_path, EngineOptions())
+    signature = model.signatures[SERVING_DEFAULT]
+    kind_of = helper.tensor_dtype_to_np_dtype(dtype)
+    least = np.array([np.iinfo(kind_of).min], kind_of)
+    given = {"x": least, "y": np.array([-1], least.dtype)}
+    with pytest.raises(InvalidTensor, match=r'"x": .* does not divide the least integer: send'):
+        await model.infer(signature, given, dict)
+    answer = await model.infer(
+        signature, {**given, "x": least + 1}, lambda found: int(found["z"][0])
+    )
+    assert answer == (-int(least[0] + 1) if kind == "Div" else 0)
+    model.close()

@@ -29,6 +29,7 @@ from ie_serving.inference.examples import ExampleCodec
 from ie_serving.inference.golden import Golden, in_turn
 from ie_serving.inference.observed import handing_on
 from ie_serving.inference.plane import DataPlane
+from ie_serving.inference.profiling import Profiler
 from ie_serving.inference.sequence_elsewhere import open_to_clients
 from ie_serving.inference.warmup import WarmUp
 from ie_serving.models.admin.label_changes import LabelChanges
@@ -148,7 +149,8 @@ class ServingApplication:
             codec=ExampleCodec(parse_examples, serialize_examples),
             method_name_check=server.method_name_check,
         )
-        self._plane = self._data_plane(self._models.served)
+        self._profiler = Profiler()
+        self._plane = self._profiler.watched(self._data_plane(self._models.served))
         self._handing_on = partial(handing_on, traced=bool(server.traces_url))
         self._interface = self._handing_on(
             grpc_interface(tensor_content=server.tensor_content, limit_s=server.grpc_limit_s)
@@ -203,7 +205,7 @@ class ServingApplication:
 
     def _services_for(self, caller: Caller) -> Services:
         allowed = AllowedModels(self._models.served, caller)
-        return self._services_over(self._data_plane(allowed), allowed)
+        return self._services_over(self._profiler.watched(self._data_plane(allowed)), allowed)
 
     def _model_service(self, plane: DataPlane) -> ModelService:
         return ModelService(
@@ -367,9 +369,12 @@ class ServingApplication:
     def _grpc(self) -> MakeListener:
         messages.POOL.AddSerializedFile(grpc_health.DESCRIPTOR)
         # The messages of health are grpc's own, and reflection answers from one descriptor pool.
-        reflection = ReflectionService((*self._services, grpc_health.NAME), messages.POOL)
+        profiled = transports.profiler_services(self._settings.server, self._profiler)
+        names = (*self._services, *profiled, grpc_health.NAME)
+        reflection = ReflectionService(names, messages.POOL)
         services = {
             **self._services,
+            **profiled,
             **self._grpc_health.services(),
             **reflection.services(),
         }

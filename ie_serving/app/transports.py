@@ -1,4 +1,4 @@
-"""Chooses the transport of gRPC from the settings, and builds it.
+"""Chooses the transport of gRPC, and its optional services, from the settings, and builds them.
 
 A separate part of the composition root, like `app/engine_stack.py`.
 """
@@ -19,6 +19,7 @@ from ie_serving.server.transport.grpc.services import Admission, Services
 from ie_serving.server.transport.listener import Sharing
 
 if TYPE_CHECKING:  # imported when the port is on
+    from ie_serving.inference.profiling import Profiler
     from ie_serving.server.transport.grpc.call import UnaryCall
     from ie_serving.server.transport.grpc.conversation import StreamingCall
 
@@ -47,6 +48,15 @@ def listener(server: ServerSettings, services: Services, carrier: Carrier) -> Ma
     """Return the function that makes the listener of the gRPC port."""
     make = {"http2": _http2, "grpcio": _grpcio}[server.grpc_transport]
     return make(server, services, carrier)
+
+
+def profiler_services(server: ServerSettings, profiler: Profiler) -> Services:
+    """Return `tensorflow.ProfilerService`, where the settings turn it on."""
+    if not server.enable_profiler:
+        return {}
+    from ie_serving.server.fronts.admin import grpc_profiler
+
+    return {grpc_profiler.NAME: grpc_profiler.ProfilerService(profiler).answers()}
 
 
 def _http2(server: ServerSettings, services: Services, carrier: Carrier) -> MakeListener:

@@ -139,6 +139,14 @@ class ServerSettings(Access, Limits, Telling):
         "seconds that requests in flight may still take when a version or the server stops",
         "20",
     )
+    # The event loop's work takes milliseconds; a thread may hold the interpreter's lock for longer.
+    worker_timeout_s: float = DELAY.setting(
+        15.0,
+        "seconds without a sign of life after which a worker process that hangs is ended and"
+        " replaced, and its requests are lost; 120 at least while it loads a version; 0 never",
+        "60",
+        variables="WORKER_TIMEOUT_SECONDS",
+    )
     # One version compiles with all processors while the second is fetched or read.
     load_threads: int = COUNT.setting(
         2, "versions that are compiled at a time", "4", tfs="num_load_threads"

@@ -1,7 +1,7 @@
 """`tensorflow_model_server` in place of the original: flags, models, calls and answers are its.
 
 What the original's own test of its command asks, tensorflow_model_server_test.py, 30 tests, is
-asked here, in our words; but for tracing by `tensorflow.ProfilerService`, which there is not.
+asked here, in our words; tracing by `tensorflow.ProfilerService` in `test_profiler.py`.
 """
 
 import importlib.util
@@ -270,12 +270,12 @@ def test_a_missing_model_is_told_in_the_word_that_clients_wait_for(server: Serve
     assert "Servable" in missing.value.details()
 
 
-def test_there_is_no_profiler(server: Server) -> None:
-    """It would write files where a client says; see docs/reference/compatibility.md."""
+def test_there_is_a_profiler(server: Server) -> None:
+    """On by default; a profile of no time is refused."""
     call = server.channel.unary_unary("/tensorflow.ProfilerService/Profile")
     with pytest.raises(grpc.RpcError) as refused:
         call(b"", timeout=PATIENCE_S)
-    assert refused.value.code() is grpc.StatusCode.UNIMPLEMENTED
+    assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT
 
 
 def test_a_changed_file_is_served_by_a_server_that_polls_it_and_no_other(

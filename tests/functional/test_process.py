@@ -181,6 +181,22 @@ def test_a_killed_worker_is_replaced_and_connections_wait(start: Start, interfac
     assert server.exit_code() == 0
 
 
+@pytest.mark.parametrize("hang", ["stopped", "deadlocked"])
+def test_a_worker_that_hangs_is_replaced(start: Start, hang: str) -> None:
+    server = start(**both(), worker_timeout_s=1.5)
+    server.line(READY)
+    first = int(server.get())
+    if hang == "stopped":
+        os.kill(first, signal.SIGSTOP)
+    else:
+        with pytest.raises(OSError):
+            server.get("/deadlock")
+    assert f"pid={first}" in server.line("worker hangs and is ended")
+    cause = server.line("worker ended and is replaced")
+    assert ("SIGKILL" if hang == "stopped" else "SIGABRT") in cause
+    assert int(server.get()) != first
+
+
 def test_a_replacement_that_fails_to_start_is_tried_again_with_pauses(
     start: Start, tmp_path: Path
 ) -> None:

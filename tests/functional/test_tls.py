@@ -234,7 +234,10 @@ def test_the_file_of_tensorflow_serving(tmp_path: Path, verify: bool) -> None:
     models = ("--model_name=digits", f"--model_base_path={SAMPLE}")
     server = Server("tensorflow_model_server", *models, f"--ssl_config_file={file}")
     with closing(server):
+        server.line("--ssl_config_file encrypts gRPC alone")
         server.line(READY)
+        status = f"http://127.0.0.1:{server.rest_port}/v1/models/digits"
+        assert httpx.get(status, trust_env=False).status_code == 200
         given = [authority.path, *((client.key, client.certificate) if verify else ())]
         credentials = grpc.ssl_channel_credentials(*[each.read_bytes() for each in given])
         with grpc.secure_channel(f"localhost:{server.port}", credentials) as channel:

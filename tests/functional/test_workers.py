@@ -109,7 +109,7 @@ def config(repository: Path) -> Path:
 def server(config: Path) -> Iterator[Server]:
     server = Server(
         *("ie_serving", "config", f"--config_path={config}", "--workers=2"),
-        "--file_system_poll_wait_seconds=0.5",
+        *("--file_system_poll_wait_seconds=0.5", "--worker_timeout_seconds=0"),
     )
     try:
         yield server.ready()

@@ -97,6 +97,8 @@ class Tiny:
 
     async def _answer_http(self, scope: Any, receive: Any, send: Any) -> None:
         await receive()
+        if scope["path"] == "/deadlock":
+            threading.Barrier(2).wait()
         answer = self._slow if scope["path"] == "/slow" else self._fast
         body = await answer(b"", None)
         length = [(b"content-length", str(len(body)).encode())]

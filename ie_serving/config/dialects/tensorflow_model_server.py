@@ -40,8 +40,14 @@ CONFIG_FILE = "model_config_file"
 BATCHING_FILE = "batching_parameters_file"
 MONITORING_FILE = "monitoring_config_file"
 PER_MODEL = "enable_per_model_batching_parameters"
+TLS_PORTS = "server.tls_ports"
 TOLERANCE = "precision_tolerance"
-FILES = (CONFIG_FILE, BATCHING_FILE, MONITORING_FILE)
+UNUSED_FILES = (
+    "tensorflow_session_config_file",
+    "platform_config_file",
+    "thread_pool_factory_config_file",
+)
+FILES = (CONFIG_FILE, BATCHING_FILE, MONITORING_FILE, *UNUSED_FILES)
 
 
 def parse(argv: Sequence[str], environ: Mapping[str, str]) -> Parsed:
@@ -131,6 +137,7 @@ def _parsed(
     faults: Faults,
 ) -> Parsed:
     faults.found += [*_conflicts(flags), *_port_faults(flags)]
+    _check_unused(flags, texts, faults)
     engine = _engine(flags, faults).having(_batching(flags, texts, faults))
     # The original has no flag for these, so the variables of `ie_serving` are all there is.
     variables = environment.read([each for each in SERVER if not each.tfs], environ, faults)
@@ -141,11 +148,12 @@ def _parsed(
         models = _flag_models(flags, environ, engine, faults)
     faults.check()
     config_path = config.absolute() if config else None
-    server = _server(flags, metrics, fields_of("server", variables))
+    ports, open_ports = _encrypted_ports(flags, variables)
+    server = _server(flags, metrics, fields_of("server", ports | variables))
     return Parsed(
         settings=Settings(server=server, models=models, config_path=config_path, engine=engine),
         storage=storage,
-        warnings=(*_warnings(flags, texts), *environment.warnings(environ)),
+        warnings=(*open_ports, *_warnings(flags, texts), *environment.warnings(environ)),
         names=names_in_tensorflow_model_server(),
         only_check=flags.on("dry_run"),
     )
@@ -172,6 +180,15 @@ def _conflicts(flags: Split) -> Iterator[str]:
             "server_options.tensorflow_inter_op_parallelism) separately. "
             "You cannot configure all."
         )
+
+
+def _check_unused(flags: Split, texts: Mapping[str, str], faults: Faults) -> None:
+    """Tell the faults of files that have no effect here."""
+    for name in UNUSED_FILES:
+        if name in texts:
+            from ie_serving.config.files import session_files
+
+            faults.take(partial(session_files.check, name), texts[name], flags.text(name))
 
 
 NO_GRPC_PORT = (
@@ -333,6 +350,19 @@ def _server(
         allow_unavailable_models=True,
         require_available=True,
     )
+
+
+def _encrypted_ports(
+    flags: Split, variables: Mapping[str, Any]
+) -> tuple[dict[str, str], list[str]]:
+    """Give the ports that `ssl_config_file` encrypts, as in the original, and a warning or none."""
+    if not flags.text("ssl_config_file") or TLS_PORTS in variables:
+        return {}, []
+    warning = (
+        "--ssl_config_file encrypts gRPC alone, as in TensorFlow Serving; REST is plain:"
+        " TLS_PORTS=both in the environment encrypts it, too"
+    )
+    return {TLS_PORTS: "grpc"}, [warning] if flags.integer("rest_api_port") else []
 
 
 def _same(value: Value) -> Value:

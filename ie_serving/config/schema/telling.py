@@ -78,6 +78,14 @@ class Telling:
         " inference and encoding took",
     )
 
+    # As the server of 2020 and OpenVINO Model Server, which have none; TensorFlow Serving has it.
+    enable_profiler: bool = BOOLEAN.setting(
+        False,
+        "serve tensorflow.ProfilerService, by which TensorBoard takes traces of requests; costs"
+        " nothing while it takes none",
+        tfs="enable_profiler",
+    )
+
     @property
     def traces_url(self) -> str:
         """URL that spans are posted to; empty: tracing is off."""

@@ -36,6 +36,10 @@ RPC: Mapping[str, Need] = {
     "/inference.GRPCInferenceService/ServerLive": _HEALTH,
     "/inference.GRPCInferenceService/ServerReady": _HEALTH,
     "/inference.GRPCInferenceService/ModelReady": _HEALTH,
+    # A trace has the names of models, as the metrics have.
+    "/tensorflow.ProfilerService/Profile": _READ_ALL,
+    "/tensorflow.ProfilerService/Terminate": _READ_ALL,
+    "/tensorflow.ProfilerService/Monitor": _READ_ALL,
     "/grpc.health.v1.Health/Check": _HEALTH,
     "/grpc.health.v1.Health/Watch": _HEALTH,
     "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo": Need(

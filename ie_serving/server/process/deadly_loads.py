@@ -56,6 +56,11 @@ def _cause(number: int) -> str:
     return f'by signal {number} ("{name}"), a fault of what runs it: replace the version'
 
 
+def under_way(left: bytes) -> list[str]:
+    """Return the loads that the notes of a worker, as `LoadNotes` wrote them, say are under way."""
+    return sorted(set(json.loads(left)["under_way"])) if left else []
+
+
 class DeadlyLoads:
     """The arbiter's record of the loads that ended workers."""
 
@@ -73,10 +78,9 @@ class DeadlyLoads:
         Returns:
             The loads that were under way when a signal ended the worker.
         """
-        notes = json.loads(left) if left else {"under_way": [], "survived": []}
-        for load in notes["survived"]:
+        for load in json.loads(left)["survived"] if left else ():
             self.deaths.pop(load, None)
-        lost: list[str] = sorted(set(notes["under_way"])) if signal else []
+        lost = under_way(left) if signal else []
         for load in lost:
             before = self.deaths.get(load, Deaths(0, 0.0))
             self.deaths[load] = Deaths(before.count + 1, self._clock(), signal)

@@ -136,7 +136,7 @@ class _Arbiter(Arbiter):  # type: ignore[misc]
         self._files = files_of(self.LISTENERS)
         self._stopping = False
         self._young_deaths = 0
-        self._spawn_at = time.monotonic()
+        self._spawn_at = self._looked_at = time.monotonic()
 
     def signal(self, sig: int, frame: FrameType | None) -> None:
         """Queue a signal; a second stop signal becomes gunicorn's quick shutdown."""
@@ -183,6 +183,21 @@ class _Arbiter(Arbiter):  # type: ignore[misc]
     def wait_for_signals(self, timeout: float = 1.0) -> Any:  # noqa: ANN401 (gunicorn's)
         """Wait for signals; only briefly while a successor is starting."""
         return super().wait_for_signals(LOOK_S if self._succession.is_under_way else timeout)
+
+    def murder_workers(self) -> None:
+        """End workers that hang; gunicorn calls this every second.
+
+        SIGABRT prints the stacks of a worker's threads. One that is stopped does not notice it.
+        """
+        now = time.monotonic()
+        passed_s, self._looked_at = now - self._looked_at, now
+        for pid, worker in list(self.WORKERS.items()):
+            if not worker.is_hung(passed_s):
+                continue
+            if not worker.aborted:
+                log.error(Event("worker hangs and is ended", pid=pid))
+            self.kill_worker(pid, signal.SIGKILL if worker.aborted else signal.SIGABRT)
+            worker.aborted = True
 
     def manage_workers(self) -> None:
         """Start missing workers, unless the pause before a replacement is not over."""

@@ -25,11 +25,6 @@ Build = Callable[[Settings, Handovers, LoadNotes], Application]
 """Builds the application; called in each worker, where it imports the heavy modules. The handovers
 and the notes hold what an earlier worker has left."""
 
-HUNG_AFTER_S = 120
-"""Seconds for which a worker's event loop may be blocked; then the worker is replaced, and its
-requests are lost. Loading runs in threads and does not block the loop, so only a defect can block
-it for as long."""
-
 
 class Server(BaseApplication):  # type: ignore[misc]
     """gunicorn's configuration, from our settings alone: no file, no GUNICORN_CMD_ARGS."""
@@ -110,7 +105,6 @@ def _configuration(server: ServerSettings, worker_class: type[Worker]) -> dict[s
         "workers": server.workers,
         "worker_class": worker_class,
         "logger_class": _Logger,
-        "timeout": HUNG_AFTER_S,
         "graceful_timeout": _longest_stop_s(server),
         # A heartbeat changes the time of a file, which on a busy disk may take seconds.
         "worker_tmp_dir": "/dev/shm" if os.access("/dev/shm", os.W_OK) else None,

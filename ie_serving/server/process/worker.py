@@ -16,11 +16,12 @@ from ie_serving.core.runtime.machine_share import SHARE
 from ie_serving.core.runtime.scratch import remove_all
 from ie_serving.core.runtime.spare_cpu import SPARE_CPU
 from ie_serving.core.values.errors import ServingError
-from ie_serving.server.process.deadly_loads import LoadNotes
+from ie_serving.server.process.deadly_loads import LoadNotes, under_way
 from ie_serving.server.process.gunicorn_server import Server
 from ie_serving.server.process.handover import Handover
 from ie_serving.server.process.lifecycle import Orders, serve
 from ie_serving.server.process.memory_limit import budget_of
+from ie_serving.server.process.silence import LOADING_S, Silence
 from ie_serving.server.process.tuning import lasting_objects, tune
 from ie_serving.telemetry.log.logs import Event
 from ie_serving.telemetry.log.reopen import reopen
@@ -28,8 +29,8 @@ from ie_serving.telemetry.log.reopen import reopen
 log = logging.getLogger(__name__)
 
 HEARTBEAT_S = 1.0
-"""Seconds between two heartbeats of a worker, and between its checks that the arbiter lives. Far
-below `HUNG_AFTER_S`, and rare enough to cost nothing."""
+"""Seconds between two heartbeats of a worker, and between its checks that the arbiter lives. Rare
+enough to cost nothing."""
 PR_SET_PDEATHSIG = 1
 """Source: Linux's `prctl.h`."""
 ARBITER_ENDED = "its arbiter has ended"
@@ -47,6 +48,19 @@ class AppWorker(Worker):  # type: ignore[misc]
         self.loads = Handover()
         self.slot = self.app.free_slot()
         self.born = time.monotonic()  # a death counts as young by the time since here
+        self._silence = Silence(self.tmp.last_update())
+
+    def is_hung(self, passed_s: float) -> bool:
+        """Return whether the event loop is silent for too long. Called in the arbiter.
+
+        Args:
+            passed_s: seconds since the call before.
+        """
+        silent_s = self._silence.after(self.tmp.last_update(), passed_s)
+        limit_s = self.app.settings.server.worker_timeout_s
+        if not 0 < limit_s < silent_s:
+            return False
+        return silent_s > LOADING_S or not under_way(self.loads.read())
 
     def init_signals(self) -> None:
         """Remove the arbiter's handlers; the loop installs this worker's own."""

@@ -79,3 +79,11 @@ SSLConfig = _serving("SSLConfig")
 BatchingParameters = _serving("BatchingParameters")
 
 PredictionLog = _serving("PredictionLog")
+
+ProfileRequest = _message("tensorflow.ProfileRequest")
+ProfileResponse = _message("tensorflow.ProfileResponse")
+TerminateRequest = _message("tensorflow.TerminateRequest")
+TerminateResponse = _message("tensorflow.TerminateResponse")
+MonitorRequest = _message("tensorflow.MonitorRequest")
+MonitorResponse = _message("tensorflow.MonitorResponse")
+XSpace = _message("tensorflow.profiler.XSpace")

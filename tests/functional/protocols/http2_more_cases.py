@@ -1,5 +1,7 @@
 """What h2spec does not ask: lengths up to what is announced, trailers, content types, headers."""
 
+import struct
+
 from tests.functional.protocols.http2_client import (
     ACK,
     END_HEADERS,
@@ -46,6 +48,9 @@ def _with_trailers(*fields: Header, flags: int = END_STREAM) -> bytes:
 
 
 _PADDED_LARGE = b"\xff" + message_of(LARGEST_FRAME - 256) + bytes(255)
+
+_LONG = struct.pack(">BL", 0, 64 << 20)
+"""Begins a message that goes on."""
 
 LENGTHS = (
     Case(
@@ -122,6 +127,12 @@ SEQUENCES = (
         "1 415",
         [headers(1, request(without="content-type")), PONG, data(1)],
     ),
+    Case(
+        "6.9.1",
+        "data far above a stream's window",
+        "1 FLOW_CONTROL_ERROR",
+        [opened(1), data(1, _LONG, 0), *[data(1, bytes(LARGEST_FRAME), 0)] * 15, 1],
+    ),
     Case("6.5", "an ACK that nobody asked for", "pong", [frame(SETTINGS, ACK, 0)]),
     Case("6.5.2", "MAX_HEADER_LIST_SIZE 0", "1 answered", [settings((6, 0)), call(1), 1]),
     Case("6.5.2", "HEADER_TABLE_SIZE 0", "1 answered", [settings((1, 0)), call(1), 1]),
@@ -179,6 +190,19 @@ FIELDS = (
         [headers(1, request(without=":authority")) + data(1), 1],
     ),
     Case("8.3.1", ":authority twice", _MALFORMED, [headers(1, [(":authority", "a"), *request()])]),
+    Case(
+        "8.3.1",
+        "a user in :authority",
+        _MALFORMED,
+        [headers(1, [(":authority", "me@localhost"), *request(without=":authority")])],
+    ),
+    Case("8.3.1", "Host of another place", _MALFORMED, [headers(1, request(("host", "x")))]),
+    Case(
+        "8.3.1",
+        "Host of the same place",
+        "1 answered",
+        [headers(1, request(("host", "LOCALHOST:80"))) + data(1), 1],
+    ),
     Case(
         "8.5", "CONNECT", _MALFORMED, [headers(1, [(":method", "CONNECT"), (":authority", "a:1")])]
     ),

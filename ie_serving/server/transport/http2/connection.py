@@ -32,7 +32,7 @@ from ie_serving.server.transport.http2.receive_window import (
     ReceiveWindow,
 )
 from ie_serving.server.transport.http2.rules import Verdict, judge
-from ie_serving.server.transport.http2.sender import Sender
+from ie_serving.server.transport.http2.sender import READS, Sender
 from ie_serving.server.transport.http2.stream_states import (
     LIFE,
     STREAM,
@@ -121,10 +121,7 @@ class Connection(FrameReader):
     def resumed(self) -> None:
         """Continue: the client reads again. Give back the windows that were withheld meanwhile."""
         self.sender.apply(Flow.RESUME)
-        windows = [stream.receive_window for stream in self.streams.open.values()]
-        for window in (self._window, *filter(None, windows)):
-            if window.left < window.half:
-                self.sender.write(window.renew())
+        self._renew_all()
 
     def end_if_done(self) -> None:
         """End once the last stream has ended and all data is written."""
@@ -222,6 +219,16 @@ class Connection(FrameReader):
         if self.sender.state is not Writing.PAUSED:
             self.sender.write(window.renew())
 
+    def _renew_all(self) -> None:
+        """Give back the windows that were withheld, if the client reads."""
+        if self.sender.state is Writing.PAUSED:
+            return
+        if self._window.left < self._window.half:
+            self.sender.write(self._window.renew())
+        for window in filter(None, [each.receive_window for each in self.streams.open.values()]):
+            if window.left < window.half:
+                self.sender.renew(window)
+
     def _count_data(self, stream: Stream, length: int) -> bool:
         """Count data of a request that is longer than one frame. False: the stream was reset."""
         window = stream.receive_window
@@ -233,7 +240,7 @@ class Connection(FrameReader):
             self._reset(stream.number, ErrorCode.FLOW_CONTROL_ERROR)
             return False
         if window.left < window.half and self.sender.state is not Writing.PAUSED:
-            self.sender.write(window.renew())
+            self.sender.renew(window)
         return True
 
     def _count_content(self, stream: Stream, size: int, ends: int) -> bool:
@@ -369,6 +376,9 @@ class Connection(FrameReader):
     def _on_ping(self, flags: int, _number: int, payload: bytes) -> None:
         if not flags & frames.ACK:
             self.sender.write(frames.ping(payload, frames.ACK))
+        elif payload == READS:
+            self.sender.client_reads = True
+            self._renew_all()
         elif payload == _GOODBYE and self.life is Life.DRAINING:
             self.goaway_known()
 

@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 from ie_serving.server.transport.http2 import frames
 from ie_serving.server.transport.http2.frames import ConnectionFault, ErrorCode
+from ie_serving.server.transport.http2.receive_window import TRUSTED, ReceiveWindow
 from ie_serving.server.transport.http2.stream_states import (
     STREAM,
     WRITER,
@@ -25,6 +26,9 @@ beside its bytes, few enough that a small reply waits less than 1 ms for a large
 MOST_UNSENT = 5000
 """Frames other than DATA that wait for a client which does not read. With more, the client is
 dropped without a GOAWAY, which it would not read either. They take about 5 MB."""
+
+READS = b"you read"
+"""Payload of the ping by which a client shows that it reads our frames."""
 
 _THIS_TURN = Writing.THIS_TURN
 _PAUSED = Writing.PAUSED
@@ -47,6 +51,7 @@ class Sender:
         frame: largest payload in bytes of a frame that the client accepts.
         early: streams that were answered before their request has ended; see `stop_requests`.
         sent: answers, and DATA frames of long answers, that were sent so far.
+        client_reads: whether the client has answered the ping of `renew`; None: it was not sent.
         client: names in the certificate of the client.
         peer: the client's address, as the socket has it, if there is a socket.
     """
@@ -62,6 +67,7 @@ class Sender:
         self.initial_window = frames.DEFAULT_WINDOW
         self.frame = frames.DEFAULT_FRAME
         self.sent = 0
+        self.client_reads: bool | None = None
         self.client: tuple[str, ...] = ()
         self.peer: object = None
 
@@ -179,6 +185,15 @@ class Sender:
             # The client may not know yet: its frames until then are dropped, not punished.
             self._streams.remember_reset(number)
         self.write(frames.rst_stream(number, code))
+
+    def renew(self, window: ReceiveWindow) -> None:
+        """Renew the window of a stream, unless the client seems to read none of our frames."""
+        if self.client_reads is None:
+            self.client_reads = False
+            # Before the window: the answer then comes before the data that the window permits.
+            self.write(frames.ping(READS))
+        if self.client_reads or window.renewals < TRUSTED:
+            self.write(window.renew())
 
     # The client's windows.
 

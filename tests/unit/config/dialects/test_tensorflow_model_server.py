@@ -49,6 +49,7 @@ def test_defaults_are_the_originals() -> None:
             takes_grpc_socket=True,
             rest_metadata="snake",
             page=False,
+            enable_profiler=True,
         ),
         models=(model,),
         engine=engine,
@@ -83,6 +84,28 @@ def test_defaults_are_the_originals() -> None:
 )
 def test_flag(argument: str, field: str, value: object) -> None:
     assert getattr(parse(PATH, argument).settings.server, field) == value
+
+
+SSL = (PATH, "--ssl_config_file=ssl.config")
+REST = "--rest_api_port=8501"
+
+
+@pytest.mark.parametrize(
+    ("argv", "environ", "ports", "warned"),
+    [
+        pytest.param((*SSL, REST), {}, "grpc", True, id="as there"),
+        pytest.param(SSL, {}, "grpc", False, id="there is no REST"),
+        pytest.param((*SSL, REST), {"TLS_PORTS": "grpc"}, "grpc", False, id="it was asked for"),
+        pytest.param((*SSL, REST), {"TLS_PORTS": "both"}, "both", False, id="both are asked for"),
+        pytest.param((PATH, REST), {}, "both", False, id="nothing is encrypted"),
+    ],
+)
+def test_an_ssl_config_encrypts_grpc_alone(
+    argv: tuple[str, ...], environ: dict[str, str], ports: str, warned: bool
+) -> None:
+    parsed = parse(*argv, **environ)
+    assert parsed.settings.server.tls_ports == ports
+    assert ["TLS_PORTS=both" in each for each in parsed.warnings] == [True] * warned
 
 
 def test_a_tflite_model_is_preferred_when_asked_for_and_without_a_warning() -> None:
@@ -412,3 +435,28 @@ def test_any_command_line_gives_settings_or_the_originals_exit(argv: list[str]) 
         assert error.code in (0, 255)
     else:
         assert found.settings.models
+
+
+UNUSED = (
+    "tensorflow_session_config_file",
+    "platform_config_file",
+    "thread_pool_factory_config_file",
+)
+
+
+@pytest.mark.parametrize("flag", UNUSED)
+def test_a_file_without_effect_is_read_all_the_same(
+    flag: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "f.pbtxt"
+    missing = printed(capsys, PATH, f"--{flag}={file}")
+    assert (
+        missing == f"Failed to start server. Error: NOT_FOUND: {file}; No such file or directory\n"
+    )
+    file.write_text("nothing_of_this: 1")
+    assert f"INVALID_ARGUMENT: Invalid protobuf file: '{file}'" in printed(
+        capsys, PATH, f"--{flag}={file}"
+    )
+    file.write_text("")
+    (warning,) = parse(PATH, f"--{flag}={file}").warnings
+    assert f"--{flag}" in warning

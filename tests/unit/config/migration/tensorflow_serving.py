@@ -8,6 +8,7 @@ BASE = ("--model_base_path=/models/m",)
 _GPU = "this server computes on the CPU, or on the device of the configuration"
 _RETRIES = "a load that fails is tried again for as long as it is wanted, ever more rarely"
 _SESSION = "there is no session: OpenVINO computes"
+_FILE = f"{_SESSION}; a file with faults, or fields that change answers, is refused"
 
 FLAGS = (
     taken("port", "8600", "server.port=8600"),
@@ -72,15 +73,15 @@ FLAGS = (
         "threads of one inference",
     ),
     no_effect("tensorflow_inter_op_parallelism", "2", _SESSION),
-    no_effect("tensorflow_session_config_file", "session.pbtxt", _SESSION),
+    no_effect("tensorflow_session_config_file", "/dev/null", _FILE),
     refused("use_alts_credentials", "true", "there is no ALTS; `--ssl_config_file` encrypts"),
     taken(
         "ssl_config_file",
         "ssl.pbtxt",
         "server.ssl_config_file=ssl.pbtxt",
-        "for both ports; `TLS_PORTS=grpc` leaves REST plain, as it is there",
+        "for gRPC alone, as there; `TLS_PORTS=both` in the environment encrypts REST, too",
     ),
-    no_effect("platform_config_file", "platform.pbtxt", _SESSION),
+    no_effect("platform_config_file", "/dev/null", _FILE),
     no_effect("per_process_gpu_memory_fraction", "0.5", _GPU),
     taken(
         "saved_model_tags",
@@ -112,10 +113,13 @@ FLAGS = (
     taken("enable_signature_method_name_check", "true", "server.method_name_check=True"),
     no_effect("xla_cpu_compilation_enabled", "true", "OpenVINO compiles every model"),
     no_effect("xla_gpu_compilation_enabled", "true", _GPU),
-    no_effect(
-        "enable_profiler", "false", "there is no profiler; metrics have the time of each step"
+    taken(
+        "enable_profiler",
+        "false",
+        "server.enable_profiler=False",
+        "a trace has the requests and their stages, and the client writes it",
     ),
-    no_effect("thread_pool_factory_config_file", "pool.pbtxt", _SESSION),
+    no_effect("thread_pool_factory_config_file", "/dev/null", _FILE),
     taken(
         "mixed_precision",
         "bfloat16",

@@ -10,7 +10,9 @@ from ie_serving.compat.stfs.front.routes import ALIVE, ASK
 from ie_serving.config.settings import ServerSettings
 from ie_serving.core.values.access import Need, Right
 from ie_serving.core.values.errors import NotFound
+from ie_serving.server.fronts.admin import grpc_profiler
 from ie_serving.server.fronts.admin.grpc_health import HealthService
+from ie_serving.server.fronts.admin.grpc_profiler import ProfilerService
 from ie_serving.server.fronts.admin.grpc_reflection import ReflectionService
 from ie_serving.server.fronts.kserve_v2 import grpc_later
 from ie_serving.server.fronts.kserve_v2 import routes as kserve
@@ -104,6 +106,7 @@ def test_every_rpc_has_an_entry() -> None:
         model_service.NAME: ModelService(NEVER, NEVER, NEVER, NEVER, NEVER, NEVER).answers(),
         **LaterStreams(NEVER, tells_callers=False).grpc(NEVER, NEVER),
         grpc_later.NAME: inference.grpc(NEVER, NEVER),
+        grpc_profiler.NAME: ProfilerService(NEVER).answers(),
         **HealthService((), NEVER).services(),
         **ReflectionService((), DescriptorPool()).services(),
     }

@@ -1,5 +1,6 @@
 """Paths and queries of request targets."""
 
+import httptools
 import pytest
 
 from ie_serving.server.transport.http1.targets import target
@@ -20,3 +21,8 @@ from ie_serving.server.transport.http1.targets import target
 )
 def test_targets(url: bytes, parts: tuple[bytes, bytes]) -> None:
     assert target(url) == parts
+
+
+def test_a_user_before_the_host_is_refused() -> None:
+    with pytest.raises(httptools.HttpParserInvalidURLError):
+        target(b"http://me@h/a")

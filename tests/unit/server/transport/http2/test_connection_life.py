@@ -22,14 +22,17 @@ from ie_serving.server.transport.http2.rules import LARGEST_FRAME
 from ie_serving.server.transport.http2.stream_states import Flow, Life
 from ie_serving.server.transport.http2.streams import MOST_STREAMS
 from tests.unit.server.transport.http2.peer import (
+    CONTINUATION,
     DATA,
     GOAWAY,
+    HEADERS,
     LARGE_WINDOW,
     PING,
     PUSH,
     RST_STREAM,
     SETTINGS,
     UNKNOWN,
+    Header,
     data,
     headers,
     raw_frame,
@@ -49,9 +52,41 @@ def test_no_window_is_ever_used_up_by_a_client_that_keeps_to_it() -> None:
         left = {number: window - 1_000_000 for number, window in left.items()}
         assert min(left.values()) >= 0
         for frame in talk.frames():
-            assert isinstance(frame, WindowUpdateFrame)
-            left[frame.stream_id] += frame.window_increment
+            if isinstance(frame, PingFrame):
+                talk.say(raw_frame(PING, 1, 0, frame.opaque_data))
+            else:
+                assert isinstance(frame, WindowUpdateFrame)
+                left[frame.stream_id] += frame.window_increment
     assert left[1] <= STREAM_WINDOW
+
+
+def test_a_client_that_reads_nothing_may_not_send_far_past_a_stream_s_window() -> None:
+    """It never answers the ping before the first renewal. Two are given on trust."""
+    talk = Talk()
+    talk.say(opened(1), opened(3))
+    trusted = data(1, bytes(STREAM_WINDOW // 4)) * 10
+    talk.say(trusted, data(3, bytes(STREAM_WINDOW // 4)) * 10)
+    assert talk.verdict() == QUIET
+    talk.say(data(1, b"x" * 100))
+    assert talk.verdict() == "reset 3"
+    assert talk.streams[1].events == ["begun", "cancelled"]
+    talk.say(opened(5, "END_STREAM"))
+    assert talk.streams[5].events == ["begun", "whole"]
+
+
+def test_a_client_that_answers_the_ping_is_given_what_was_kept_from_it() -> None:
+    """It is asked once, whatever it sends later."""
+    talk = Talk()
+    talk.say(opened(1), data(1, bytes(STREAM_WINDOW // 4)) * 9)
+    ping, *given = talk.frames()
+    assert isinstance(ping, PingFrame)
+    assert [f.stream_id for f in given] == [1, 1, 0]
+    talk.say(raw_frame(PING, 1, 0, ping.opaque_data))
+    (kept,) = talk.frames()
+    assert (kept.stream_id, kept.window_increment) == (1, 3 * STREAM_WINDOW // 4)
+    talk.say(data(1, bytes(STREAM_WINDOW // 4)) * 20, data(1, b"", "END_STREAM"))
+    assert {type(f) for f in talk.frames()} == {WindowUpdateFrame}
+    assert talk.streams[1].events == ["begun", "whole"]
 
 
 def test_a_client_that_does_not_read_may_not_send_past_a_stream_s_window() -> None:
@@ -94,6 +129,60 @@ def test_padding_and_dropped_data_count_toward_the_connection_s_window() -> None
         talk.say(raw_frame(DATA, 8, 1, b"\xff" + bytes(LARGEST_FRAME - 1)))
     given = [f for f in talk.frames() if isinstance(f, WindowUpdateFrame)]
     assert [(f.stream_id, f.window_increment) for f in given] == [(0, 9 * LARGEST_FRAME)]
+
+
+# Header blocks of streams that are over, section 4.3: the table follows the client's.
+
+
+def _refusing(talk: Talk) -> None:
+    talk.refuse = b"\x88"
+
+
+def _full(talk: Talk) -> None:
+    talk.say(*map(opened, range(1001, 1001 + 2 * MOST_STREAMS, 2)))
+
+
+def _closing(talk: Talk) -> None:
+    talk.connection.drain()
+    talk.connection.goaway_known()
+
+
+def _answering(talk: Talk) -> None:
+    talk.answer = Heard.answer
+
+
+def _nothing(_: Talk) -> None:
+    pass
+
+
+@pytest.mark.parametrize(
+    ("before", "fields"),
+    [
+        pytest.param(_refusing, request(), id="by the service"),
+        pytest.param(_full, request(), id="too many streams"),
+        pytest.param(_closing, request(), id="the server stops"),
+        pytest.param(_nothing, request(("Upper", "x")), id="malformed"),
+        pytest.param(_answering, request(), id="answered early"),
+    ],
+)
+@pytest.mark.parametrize("cut", [None, 3], ids=["one frame", "with CONTINUATION"])
+@pytest.mark.parametrize("turns", [1, 2])
+def test_trailers_of_a_refused_stream_pass_the_decoder(
+    before: Callable[[Talk], None], fields: list[Header], cut: int | None, turns: int
+) -> None:
+    talk, encoder = Talk(), Encoder()
+    before(talk)
+    first = HeadersFrame(9001, bytes(encoder.encode(fields)), flags=["END_HEADERS"]).serialize()
+    block = bytes(encoder.encode([("x-checksum", "a value that the table takes")]))
+    end = 0x1 if cut else 0x5
+    trailers = raw_frame(HEADERS, end, 9001, block[:cut])
+    trailers += raw_frame(CONTINUATION, 4, 9001, block[cut:]) if cut else b""
+    for sent in [first + trailers] if turns == 1 else [first, trailers]:
+        talk.say(sent)
+    again = bytes(encoder.encode([("x-checksum", "a value that the table takes")]))
+    assert len(again) == 1
+    (field,) = talk.connection._headers.decode(again).fields
+    assert field == (b"x-checksum", b"a value that the table takes")
 
 
 # Streams, section 5.1.

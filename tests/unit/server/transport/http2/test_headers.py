@@ -194,6 +194,12 @@ def test_a_small_block_of_large_headers_ends_the_connection() -> None:
         pytest.param((*CALL, (b"transfer-encoding", b"chunked")), id="transfer-encoding"),
         pytest.param((*CALL[:4], (b"te", b"gzip")), id="te"),
         pytest.param((*CALL[:2], (b":path", b""), *CALL[3:]), id="an empty path"),
+        pytest.param(((b":authority", b"me@here"), *CALL), id="a user before the authority"),
+        pytest.param((*CALL, (b"host", b"me:secret@here")), id="a user before the host"),
+        pytest.param(((b":authority", b"a"), *CALL, (b"host", b"b")), id="another host"),
+        pytest.param(((b":authority", b"a"), *CALL, (b"host", b"a:8")), id="another port"),
+        pytest.param(((b":authority", b"a"), *CALL, (b"host", b"")), id="an empty host"),
+        pytest.param((*CALL, (b"host", b"a"), (b"host", b"b")), id="two hosts"),
         pytest.param((*CALL, (b"content-length", b"1,")), id="content-length that is no number"),
         pytest.param(
             (*CALL, (b"content-length", b"1"), (b"content-length", b"2")), id="two lengths"
@@ -203,6 +209,25 @@ def test_a_small_block_of_large_headers_ends_the_connection() -> None:
 def test_malformed(fields: Fields) -> None:
     assert malformed(fields)
     assert reading().decode(encoded(*fields)).malformed
+
+
+@pytest.mark.parametrize(
+    ("scheme", "authority", "host"),
+    [
+        pytest.param(b"http", b"here:8500", b"here:8500", id="the same"),
+        pytest.param(b"http", b"Here", b"hERE", id="names have no case"),
+        pytest.param(b"http", b"here", b"here:80", id="the port of http"),
+        pytest.param(b"https", b"here:443", b"here", id="the port of https"),
+        pytest.param(b"http", b"/run/serving.sock", b"/run/serving.sock", id="a socket's path"),
+    ],
+)
+def test_a_host_beside_the_authority(scheme: bytes, authority: bytes, host: bytes) -> None:
+    fields = (CALL[0], (b":scheme", scheme), CALL[2], (b":authority", authority), (b"host", host))
+    assert not malformed(fields)
+
+
+def test_ports_of_another_scheme_are_another_place() -> None:
+    assert malformed(((b":authority", b"here"), *CALL, (b"host", b"here:443")))
 
 
 @pytest.mark.parametrize(

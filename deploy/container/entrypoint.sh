@@ -58,6 +58,12 @@ give_what_it_writes() {
     fi
 }
 
+# Becomes the user, with the capabilities that are kept, and then the command.
+as_user() {
+    exec setpriv --reuid "$user" --regid "$user" "$groups" --no-new-privs \
+        --inh-caps="$kept" --ambient-caps="$kept" "$@"
+}
+
 case "$0" in
     */start_server.sh) cd "${0%/*}" ;; # where relative paths of 2020 begin
     */ovms) set -- ie_serving "$@" ;;
@@ -100,11 +106,14 @@ if [ "$user" != 0 ] && [ "$(id -u)" = 0 ]; then
     else
         groups=--clear-groups
     fi
-    # A container without the capabilities for it goes on as root, and the server warns.
-    if setpriv --reuid "$user" --regid "$user" "$groups" --no-new-privs true 2>/dev/null; then
-        give_what_it_writes
-        [ "${HOME:-/root}" != /root ] || export HOME=/home/ie_serving
-        exec setpriv --reuid "$user" --regid "$user" "$groups" --no-new-privs "$@"
-    fi
+    # Ports below 1024 stay its server's, as in the originals. A container without the capabilities
+    # to give root up goes on as root, and the server warns.
+    for kept in -all,+net_bind_service -all; do
+        if (as_user true) 2>/dev/null; then
+            give_what_it_writes
+            [ "${HOME:-/root}" != /root ] || export HOME=/home/ie_serving
+            as_user "$@"
+        fi
+    done
 fi
 exec "$@"

@@ -11,11 +11,13 @@ Engines run it as root, which without CAP_SYS_PTRACE does not see the sockets of
 it looks as root first, and then as that user.
 """
 
+import ctypes
 import http.client
 import os
 import pwd
 import socket
 import ssl
+import struct
 import sys
 from collections.abc import Callable, Iterable
 from contextlib import suppress
@@ -30,6 +32,9 @@ SAYS = {READY: READY, NOT_READY: NOT_READY, UNAUTHENTICATED: READY}
 HTTP1, HTTP2 = "http/1.1", "h2"
 SERVING = b"\x08\x01"
 """`HealthCheckResponse(status=SERVING)` on the wire."""
+KEEP_CAPABILITIES, CAPABILITY_VERSION = 8, 0x20080522
+NET_BIND_SERVICE = struct.pack("6I", 1 << 10, 1 << 10, 0, 0, 0, 0)
+"""What `capset` makes effective and permitted. Source: linux/capability.h."""
 
 
 def listening_ports() -> set[int]:
@@ -46,14 +51,20 @@ def listening_ports() -> set[int]:
 
 
 def become_the_servers_user() -> None:
-    """Give up root as the entry point does; nothing changes where it cannot have done so."""
+    """Give up root as the entry point does; nothing changes where it cannot have done so.
+
+    The sockets of a process are shown to those that have each capability that it has.
+    """
     name = os.environ.get("IE_SERVING_USER") or "0"
     user = int(name) if name.isdecimal() else pwd.getpwnam(name).pw_uid
     with suppress(PermissionError):
         if user and os.geteuid() == 0:
             os.setgroups([])
             os.setgid(user)
+            kernel = ctypes.CDLL(None)
+            kernel.prctl(KEEP_CAPABILITIES, 1)
             os.setuid(user)
+            kernel.capset(struct.pack("Ii", CAPABILITY_VERSION, 0), NET_BIND_SERVICE)
 
 
 def _own_sockets() -> set[str]:

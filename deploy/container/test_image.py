@@ -189,8 +189,29 @@ def test_it_is_roots_and_its_server_is_not(image: dict[str, Any], run: Run) -> N
     assert (process.uids().real, process.gids().real) == (10001, 10001)
     status = Path(f"/proc/{process.pid}/status").read_text()
     assert "NoNewPrivs:\t1" in status
-    assert "CapEff:\t0000000000000000" in status
+    assert "CapEff:\t0000000000000400" in status  # CAP_NET_BIND_SERVICE
     assert "runs as root" not in server.log
+
+
+def test_its_server_binds_ports_below_1024(run: Run, healthy: Callable[..., bool]) -> None:
+    flags = ["--model_path=/models/digits", "--model_name=digits", "--port=80"]
+    server = run("ie_serving", "model", *flags, options=[SAMPLE_AT_MODELS])
+    server.line(READY)
+    assert over_grpc(80) == DIGITS
+    assert server.server().uids().real == 10001
+    assert healthy()
+
+
+def test_it_gives_root_up_without_the_capability_for_such_ports(
+    run: Run, healthy: Callable[..., bool]
+) -> None:
+    lost = "--cap-drop=CAP_NET_BIND_SERVICE"
+    server = run(options=[SAMPLE_AT_MODELS, "--env=MODEL_NAME=digits", lost])
+    server.line(READY)
+    status = Path(f"/proc/{server.server().pid}/status").read_text()
+    assert "Uid:\t10001" in status
+    assert "CapEff:\t0000000000000000" in status
+    assert healthy(lost)
 
 
 @pytest.mark.parametrize(("user", "number"), [("ovms", 5000), ("123456", 123456), ("0", 0)])

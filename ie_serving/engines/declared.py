@@ -96,7 +96,7 @@ def tensors(
 
 def _untyped(name: str, given: Mapping[str, object]) -> TensorSpec:
     optional = given.get("optional") is True
-    return TensorSpec(name, DataType.STRING, None, f"{name}:0", untyped=True, optional=optional)
+    return TensorSpec(name, DataType.STRING, None, name, untyped=True, optional=optional)
 
 
 def _spec(name: str, given: object, place: str, takes_json: bool) -> TensorSpec:
@@ -106,12 +106,12 @@ def _spec(name: str, given: object, place: str, takes_json: bool) -> TensorSpec:
         shape = _shape(given.get("shape", []), f"{place}.shape") or ()
         if len(shape) > 1:
             raise LoadFailed(f"{place}.shape: {list(shape)} given; JSON has [] or [-1]")
-        return TensorSpec(name, DataType.STRING, shape, f"{name}:0", json=True)
+        return TensorSpec(name, DataType.STRING, shape, name, json=True)
     dtype = DTYPES.get(_word(given.get("dtype", "float")))
     if dtype is None:
         known = ", ".join(each.word for each in DataType)
         raise LoadFailed(f"{place}.dtype: {given['dtype']!r} given; expected one of {known}")
-    return TensorSpec(name, dtype, _shape(given.get("shape"), f"{place}.shape"), f"{name}:0")
+    return TensorSpec(name, dtype, _shape(given.get("shape"), f"{place}.shape"), name)
 
 
 def _word(dtype: object) -> str:

@@ -94,8 +94,8 @@ class StandInModel(CompiledModel):
     @property
     def signatures(self) -> Mapping[str, Signature]:
         """See `engines.base`."""
-        x = TensorSpec("x", self._dtype, self._shape, "x:0")
-        y = TensorSpec("y", self._dtype, self._shape, "y:0")
+        x = TensorSpec("x", self._dtype, self._shape, "x")
+        y = TensorSpec("y", self._dtype, self._shape, "y")
         signature = Signature(SERVING_DEFAULT, {"x": x}, {"y": y}, runs_on="the stand-in")
         return {SERVING_DEFAULT: signature}
 

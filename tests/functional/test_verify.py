@@ -63,9 +63,11 @@ def test_a_saved_model_is_alike_and_its_golden_requests_hold_it_to_that(root: Pa
     (version / "golden.json").unlink()
 
 
-def test_an_onnx_model_is_alike(tmp_path: Path) -> None:
+@pytest.mark.parametrize("mapping", [{}, {"inputs": {"x": "pixels"}, "outputs": {"y": "scores"}}])
+def test_an_onnx_model_is_alike(tmp_path: Path, mapping: dict[str, dict[str, str]]) -> None:
     node = helper.make_node("Relu", ["x"], ["y"])
     version = write_onnx(tmp_path / "m" / "1", node, None, 4)
+    (version / "mapping_config.json").write_text(json.dumps(mapping))
     assert "alike on " in verified(version, "--against=onnxruntime", code=0)
     assert not (version / "golden.json").exists()
 

@@ -74,7 +74,8 @@ class TensorSpec:
         name: the alias in requests and replies, after any mapping.
         dtype: element type.
         shape: one entry a dimension, -1 for any size; None if even the rank is open.
-        tensor: the tensor's own name in the model, `TensorInfo.name` in the metadata.
+        tensor: `TensorInfo.name` in the metadata: the tensor's own name in a graph of TensorFlow,
+            otherwise `name`, as OpenVINO Model Server has it.
         layout: order of the dimensions in OpenVINO's letters, such as `NHWC`; empty if neither the
             model nor its configuration says it.
         bounds: smallest and largest size of each dimension, if `shape` alone does not say it.

@@ -404,4 +404,4 @@ def _line(name: str, steps: Mapping[str, Step], apart: Collection[str]) -> tuple
 
 
 def _renamed(spec: TensorSpec, name: str) -> TensorSpec:
-    return replace(spec, name=name, tensor=f"{name}:0")
+    return replace(spec, name=name, tensor=name)

@@ -81,9 +81,7 @@ class SessionOutput:
 def input_specs(session: Session) -> dict[str, TensorSpec]:
     """Describe the inputs. Raises: LoadFailed, for an input that is not a tensor."""
     return {
-        node.name: TensorSpec(
-            node.name, _dtype(_TENSOR, node), _shape(node.shape), f"{node.name}:0"
-        )
+        node.name: TensorSpec(node.name, _dtype(_TENSOR, node), _shape(node.shape), node.name)
         for node in session.get_inputs()
     }
 
@@ -97,7 +95,7 @@ def _output(node: SessionNode) -> SessionOutput:
     maps = _MAPS.fullmatch(node.type) is not None
     shape = (-1, -1) if maps else _shape(node.shape)
     dtype = _dtype(_MAPS if maps else _TENSOR, node)
-    return SessionOutput(TensorSpec(node.name, dtype, shape, f"{node.name}:0"), maps)
+    return SessionOutput(TensorSpec(node.name, dtype, shape, node.name), maps)
 
 
 def _dtype(pattern: re.Pattern[str], node: SessionNode) -> DataType:

@@ -91,7 +91,7 @@ def specs_of(found: Told) -> dict[str, TensorSpec]:
             name,
             DataType[dtype],
             shape if shape is None else tuple(shape),
-            f"{name}:0",
+            name,
             json=is_json,
         )
         for name, (dtype, shape, is_json) in found.items()

@@ -37,7 +37,7 @@ def given_by(name: str, subject: Any, given: Specs) -> tuple[Specs, Specs]:  # n
             f"{name}.predict gives {answer.dtype} {list(answer.shape)} for {ROWS} rows; declare"
             " its outputs in params"
         )
-    return inputs, {"y": TensorSpec("y", dtype, (-1, *answer.shape[1:]), "y:0")}
+    return inputs, {"y": TensorSpec("y", dtype, (-1, *answer.shape[1:]), "y")}
 
 
 def _matrix(name: str, subject: object) -> Specs:
@@ -47,7 +47,7 @@ def _matrix(name: str, subject: object) -> Specs:
             f"{name} does not say what predict takes: declare it in params, as"
             ' {"inputs": {"x": {"dtype": "float64", "shape": [-1, 4]}}}'
         )
-    return {"x": TensorSpec("x", DataType.FP64, (-1, features), "x:0")}
+    return {"x": TensorSpec("x", DataType.FP64, (-1, features), "x")}
 
 
 def _zeros(spec: TensorSpec) -> Array:

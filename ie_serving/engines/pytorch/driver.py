@@ -96,7 +96,7 @@ def _tried(compute: Compute, inputs: Specs) -> Specs:
     """Describe the outputs by running zeros: output sizes that vary with an open size are open."""
     one, two = (_shown(compute, inputs, size) for size in (1, 2))
     return {
-        name: TensorSpec(name, dtype_of(tensor), _sizes(tensor, two[name]), f"{name}:0")
+        name: TensorSpec(name, dtype_of(tensor), _sizes(tensor, two[name]), name)
         for name, tensor in one.items()
     }
 

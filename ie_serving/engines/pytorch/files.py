@@ -87,7 +87,7 @@ def _exported(torch: Any, file: Path, options: EngineOptions) -> Module:  # noqa
 
 def _spec(name: str, value: Any) -> TensorSpec:  # noqa: ANN401  the library's
     sizes = tuple(size if isinstance(size, int) else -1 for size in value.shape)
-    return TensorSpec(name, dtype_of(value), sizes, f"{name}:0")
+    return TensorSpec(name, dtype_of(value), sizes, name)
 
 
 def _weights(torch: Any, file: Path, options: EngineOptions) -> Module:  # noqa: ANN401

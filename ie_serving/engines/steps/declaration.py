@@ -51,7 +51,7 @@ class Input:
         """Give the expected spec of a tensor whose known spec is `given`."""
         taken = given is not None and given.dtype in self.also
         dtype = given.dtype if given is not None and taken else self.dtype
-        return TensorSpec(name, dtype, self.shape, f"{name}:0")
+        return TensorSpec(name, dtype, self.shape, name)
 
 
 Inputs = Mapping[str, Input]
@@ -178,7 +178,7 @@ def _shaped(spec: TensorSpec, given: TensorSpec | None) -> TensorSpec:
 
 def tensor(name: str, dtype: DataType, *shape: int) -> TensorSpec:
     """Declare an output."""
-    return TensorSpec(name, dtype, shape, f"{name}:0")
+    return TensorSpec(name, dtype, shape, name)
 
 
 def fixed(*outputs: TensorSpec) -> Callable[..., Specs]:

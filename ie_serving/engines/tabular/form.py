@@ -87,7 +87,7 @@ def classified(labels: DataType, probabilities: DataType | None, classes: int) -
 
 def tensor(name: str, dtype: DataType, *shape: int) -> TensorSpec:
     """Describe one tensor."""
-    return TensorSpec(name, dtype, shape, f"{name}:0")
+    return TensorSpec(name, dtype, shape, name)
 
 
 def dtype_of(array: Array) -> DataType:

@@ -6,10 +6,10 @@ An error of the model is a finding, and is not raised.
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from ie_serving.core.values.errors import LoadFailed, ServingError
-from ie_serving.core.values.tensors import SERVING_DEFAULT, Array, Signature
+from ie_serving.core.values.tensors import SERVING_DEFAULT, Array, Signature, TensorSpec
 from ie_serving.engines.base import CompiledModel
 from ie_serving.engines.generated import GeneratedRequest, ValueKind
 from ie_serving.engines.layers import own_loop
@@ -22,6 +22,9 @@ class Names(NamedTuple):
 
     inputs: Mapping[str, str]
     outputs: Mapping[str, str]
+
+
+NONE_RENAMED: Final = Names({}, {})
 
 
 @dataclass(frozen=True)
@@ -40,17 +43,25 @@ class Tensors:
     signature: str = SERVING_DEFAULT
     precision: str = ""
 
-    def names_of(self, signature: Signature) -> Names:
-        """Find the file's names of a signature's tensors, which a mapping may have renamed.
+    def names_of(self, signature: Signature, own: Names = NONE_RENAMED) -> Names:
+        """Find the file's names of a signature's tensors.
+
+        Args:
+            signature: of the model.
+            own: the file's names of tensors that a mapping has renamed.
 
         Raises:
             LoadFailed: an input has none of the file's names.
         """
-        inputs = {name: without_port(spec.tensor) for name, spec in signature.inputs.items()}
+        inputs = _in_the_file(signature.inputs, own.inputs)
         if unknown := sorted(set(inputs.values()) - self.inputs):
             raise LoadFailed(f"the second engine has no input {unknown[0]}")
-        outputs = {name: without_port(spec.tensor) for name, spec in signature.outputs.items()}
+        outputs = _in_the_file(signature.outputs, own.outputs)
         return Names(inputs, {name: own for name, own in outputs.items() if own in self.outputs})
+
+
+def _in_the_file(specs: Mapping[str, TensorSpec], own: Mapping[str, str]) -> dict[str, str]:
+    return {name: without_port(own.get(name, spec.tensor)) for name, spec in specs.items()}
 
 
 def without_port(tensor: str) -> str:

@@ -10,6 +10,8 @@ import numpy as np
 from ie_serving.core.values.errors import LoadFailed, ServingError
 from ie_serving.core.values.tensors import Array, Signature
 from ie_serving.engines.openvino.reading.formats import ONNX, TFLITE
+from ie_serving.engines.openvino.reading.mapping import read_mapping
+from ie_serving.engines.verification.comparison import Names
 from ie_serving.engines.verification.references import BY_SUFFIX, Refused
 
 Arrays = Mapping[str, Array]
@@ -61,13 +63,15 @@ class SecondEngine:
     def __init__(self, suffix: str, directory: Path) -> None:
         references = BY_SUFFIX[suffix].opened(_only(directory, f"*{suffix}"))
         self._references = {each.tensors.signature: each for each in references}
+        renames = read_mapping(directory)
+        self._own = Names(*({new: old for old, new in each.items()} for each in renames))
         self.release = references[0].release
         self.precision = references[0].tensors.precision
 
     def run(self, signature: Signature, inputs: Arrays) -> Arrays:
         """See `Framework`."""
         reference = self._references[signature.name]
-        names = reference.tensors.names_of(signature)
+        names = reference.tensors.names_of(signature, self._own)
         try:
             outputs = reference.run({names.inputs[name]: each for name, each in inputs.items()})
         except ServingError as error:

@@ -65,8 +65,8 @@ class EngineContract:
         signature = model.signatures[SERVING_DEFAULT]
         assert signature.name == SERVING_DEFAULT
         (x,), (y,) = signature.inputs.values(), signature.outputs.values()
-        assert (x.name, x.dtype, x.shape, x.tensor) == ("x", DataType.FP32, (-1, 2), "x:0")
-        assert (y.name, y.dtype, y.shape, y.tensor) == ("y", DataType.FP32, (-1, 2), "y:0")
+        assert (x.name, x.dtype, x.shape, x.tensor) == ("x", DataType.FP32, (-1, 2), "x")
+        assert (y.name, y.dtype, y.shape, y.tensor) == ("y", DataType.FP32, (-1, 2), "y")
 
     @pytest.mark.parametrize("count", [1, 3, 0], ids="{} rows".format)
     async def test_read_gets_the_outputs_and_its_result_is_returned(

@@ -141,8 +141,8 @@ def _tensors(
     known = [frozenset({name, *_names(ports[i])}) for name, i in chosen]
     given = aliases(own, known, renames, kind)
     return [
-        ModelTensor(alias, _with_port(name), i, names | {alias})
-        for alias, (name, i), names in zip(given, chosen, known, strict=True)
+        ModelTensor(alias, alias, i, names | {alias})
+        for alias, (_, i), names in zip(given, chosen, known, strict=True)
     ]
 
 
@@ -182,7 +182,3 @@ def _layer(port: ov.Output) -> str:
     name = str(source.get_node().get_friendly_name())
     several = source.get_node().get_output_size() > 1
     return f"{name}.{source.get_index()}" if several else name
-
-
-def _with_port(name: str) -> str:
-    return name if ":" in name else f"{name}:0"

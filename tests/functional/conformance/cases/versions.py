@@ -161,7 +161,7 @@ PLUS_JSON = """{
       ],
       "unknown_rank": false
      },
-     "name": "x:0"
+     "name": "x"
     }
    },
    "outputs": {
@@ -176,7 +176,7 @@ PLUS_JSON = """{
       ],
       "unknown_rank": false
      },
-     "name": "y:0"
+     "name": "y"
     }
    },
    "method_name": "tensorflow/serving/predict",
@@ -192,8 +192,8 @@ PLUS_MAP = (
     'metadata { key: "signature_def" value {'
     " [type.googleapis.com/tensorflow.serving.SignatureDefMap] {"
     ' signature_def { key: "serving_default" value {'
-    ' inputs { key: "x" value { name: "x:0" dtype: DT_FLOAT tensor_shape { dim { size: -1 } } } }'
-    ' outputs { key: "y" value { name: "y:0" dtype: DT_FLOAT tensor_shape { dim { size: -1 } } } }'
+    ' inputs { key: "x" value { name: "x" dtype: DT_FLOAT tensor_shape { dim { size: -1 } } } }'
+    ' outputs { key: "y" value { name: "y" dtype: DT_FLOAT tensor_shape { dim { size: -1 } } } }'
     ' method_name: "tensorflow/serving/predict" } } } } }'
 )
 

@@ -155,7 +155,7 @@ async def test_mapping_config_renames_and_swaps(tmp_path: Path) -> None:
     )
     model = load(tmp_path)
     signature = model.signatures[SERVING_DEFAULT]
-    assert signature.inputs["b"].tensor == "a:0"
+    assert signature.inputs["b"].tensor == "b"
     answer = await run(
         model, {"b": np.array([5, 5], np.float32), "a": np.array([1, 1], np.float32)}
     )

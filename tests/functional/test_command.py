@@ -241,8 +241,8 @@ def test_a_model_that_answers_nothing_but_errors_has_its_own_series(serve: Serve
     count = ":tensorflow:serving:request_count"
     lines = server.rest.get("/metrics").text.splitlines()
     assert [line for line in lines if line.startswith(count)] == [
-        f'{count}{{model_name="",status="INVALID_ARGUMENT"}} 1',
         f'{count}{{model_name="digits",status="INVALID_ARGUMENT"}} 1',
+        f'{count}{{model_name="unknown",status="INVALID_ARGUMENT"}} 1',
     ]
 
 

@@ -170,9 +170,9 @@ def test_the_pod_passes_the_restricted_standard(deployed: Deployed) -> None:
     """Pod Security Standards, level restricted, and a root file system that is read only."""
     own, pod = deployed.container["securityContext"], deployed.pod["securityContext"]
     assert pod["runAsNonRoot"] is True
-    user = re.search(r"^USER (\d+):(\d+)$", (ROOT / "Dockerfile").read_text(), re.MULTILINE)
+    user = re.search(r"IE_SERVING_USER=(\d+)$", (ROOT / "Dockerfile").read_text(), re.MULTILINE)
     assert user
-    assert (str(pod["runAsUser"]), str(pod["runAsGroup"])) == user.groups()
+    assert str(pod["runAsUser"]) == str(pod["runAsGroup"]) == user[1]
     check_restricted({**pod, **own})
 
 

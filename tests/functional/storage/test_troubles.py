@@ -124,7 +124,8 @@ def test_a_server_that_may_wait_tells_the_cause_in_log_and_status(
     reply = server.rest.get(f"/v1/models/{scheme}")
     assert (refused.value.code(), reply.status_code) == (grpc.StatusCode.NOT_FOUND, 404)
     logged = "\n".join(line for line in server.lines if f"{scheme}://waiting/m: " in line)
-    for text in (refused.value.details(), reply.json()["error"], logged):
+    over_grpc = dict(refused.value.trailing_metadata())["ie-serving-error"]
+    for text in (over_grpc, reply.headers["ie-serving-error"], logged):
         assert is_told_apart(trouble, text), text
 
 

@@ -266,4 +266,5 @@ def _converse(choose: Choose) -> Callable[[AsyncIterator[bytes], Context], Async
 
 async def _abort(context: Context, told: Told) -> None:
     more = ((WHOLE, in_header(told.whole)),) if told.whole != told.text else ()
-    await context.abort(GRPC_CODE[told.code], cut(told.text), more)
+    before = context.trailing_metadata() or ()  # such as the id of the request
+    await context.abort(GRPC_CODE[told.code], cut(told.text), (*before, *more))

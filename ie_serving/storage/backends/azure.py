@@ -171,23 +171,23 @@ class AzureOptions(StoreOptions):
             return f"the key or signature is of the account {self.account}: correct either"
         return ""
 
-    def place(self, location: Location) -> "Place":
+    def place(self, location: Location) -> "AzurePlace":
         """Tell where the container of a location is reached."""
         host, _, container = location.bucket.rpartition("/")
         named = _HOST.fullmatch(host)
         account = (named[1] if named else host) or self.account
         if self.endpoint and account == self.account:
-            return Place(account, self.endpoint, container)
+            return AzurePlace(account, self.endpoint, container)
         if account and not named:
             host = f"{account}.blob.core.windows.net"
-        return Place(account, f"https://{host}" if host else self.endpoint, container)
+        return AzurePlace(account, f"https://{host}" if host else self.endpoint, container)
 
     def open(self, location: Location) -> Remote:
         """See `StoreOptions`."""
         return AzureRemote(location, self)
 
 
-class Place(NamedTuple):
+class AzurePlace(NamedTuple):
     """A container: its account, the URL of that, and its name."""
 
     account: str
@@ -275,7 +275,7 @@ class Client(NamedTuple):
     """Sends requests about one container."""
 
     pool: "PoolManager"
-    place: Place
+    place: AzurePlace
     authorize: Authorize | None
 
     def send(
@@ -419,13 +419,13 @@ def _name(found: "Element") -> str:
 
 
 @cache
-def client_of(options: AzureOptions, place: Place) -> Kept[Client]:
+def client_of(options: AzureOptions, place: AzurePlace) -> Kept[Client]:
     """One client for each container."""
     quiet("azure", "msal", "requests", "urllib3")
     return Kept(lambda: make_client(options, place), lambda client: client.pool.clear())
 
 
-def make_client(options: AzureOptions, place: Place) -> Client:
+def make_client(options: AzureOptions, place: AzurePlace) -> Client:
     """Make a client; credentials are looked for with the first request."""
     import urllib3
 
@@ -447,7 +447,7 @@ def make_client(options: AzureOptions, place: Place) -> Client:
     return Client(pool, place, _authorization(options, place))
 
 
-def _authorization(options: AzureOptions, place: Place) -> Authorize | None:
+def _authorization(options: AzureOptions, place: AzurePlace) -> Authorize | None:
     if options.anonymous:
         log.info(Event("requests are anonymous, as configured", bucket=place.container))
         return None

@@ -20,7 +20,11 @@ from ie_serving.telemetry.metrics.recent_errors import RecentErrors
 from ie_serving.telemetry.metrics.requests import Key, RequestMetrics, Served, is_theirs
 from ie_serving.telemetry.metrics.sequences import SequenceMetrics, sequence_lines
 from ie_serving.telemetry.metrics.step_metrics import StepMetrics, step_lines
-from ie_serving.telemetry.metrics.tensorflow_families import Asked, Inferred, tensorflow_lines
+from ie_serving.telemetry.metrics.tensorflow_families import (
+    Inferred,
+    UnservedRequests,
+    tensorflow_lines,
+)
 from ie_serving.telemetry.metrics.text import counters, family, sample, written
 from ie_serving.telemetry.metrics.version_metrics import Versions, version_lines
 
@@ -107,7 +111,7 @@ class Metrics:
         self.recent: RecentErrors | None = None
         self.united: Callable[[], Awaitable[bytes]] | None = None
         self._unknown = ModelMetrics()
-        self._asked = Asked()
+        self._asked = UnservedRequests()
         self._inferred = Inferred()
         self._gone_batches = BatchMetrics()
         self._models: dict[str, ModelMetrics] = {"": self._unknown}

@@ -50,7 +50,7 @@ class Counts(Protocol):
     attempts: Counter[tuple[str, str, str]]
 
 
-class Asked:
+class UnservedRequests:
     """Failed requests for models that are not served, by the name that was asked for."""
 
     def __init__(self) -> None:
@@ -115,7 +115,7 @@ class Inferred:
 def tensorflow_lines(
     models: Mapping[str, Counts],
     gone: BatchMetrics,
-    asked: Asked,
+    asked: UnservedRequests,
     inferred: Inferred,
     live: Iterable[Live],
 ) -> Iterator[str]:
@@ -136,7 +136,7 @@ def tensorflow_lines(
     yield from _batches([gone, *(each.batches for each in models.values())])
 
 
-def _requests(models: Mapping[str, RequestMetrics], asked: Asked) -> Iterator[str]:
+def _requests(models: Mapping[str, RequestMetrics], asked: UnservedRequests) -> Iterator[str]:
     yield f"# TYPE {REQUEST_COUNT} counter"
     found = asked.over({name: Counter(each.statuses()) for name, each in models.items()})
     for model, numbers in found.items():

@@ -5,7 +5,7 @@ import pytest
 from ie_serving.config.dialects.environment import storage_options
 from ie_serving.core.settings.faults import Faults
 from ie_serving.core.values.errors import ConfigError
-from ie_serving.storage.backends.azure import AzureOptions, Place
+from ie_serving.storage.backends.azure import AzureOptions, AzurePlace
 from ie_serving.storage.backends.by_url import check_urls
 from ie_serving.storage.remote import Location
 
@@ -29,7 +29,7 @@ def located(url: str) -> Location:
         (
             "az://c/m",
             {"AZURE_STORAGE_CONNECTION_STRING": "AccountName=acc;AccountKey=a2V5=="},
-            Place("acc", PUBLIC, "c"),
+            AzurePlace("acc", PUBLIC, "c"),
         ),
         (
             "az://c/m",
@@ -37,7 +37,7 @@ def located(url: str) -> Location:
                 "AZURE_STORAGE_CONNECTION_STRING": "DefaultEndpointsProtocol=http;AccountName=acc;"
                 "EndpointSuffix=core.chinacloudapi.cn;"
             },
-            Place("acc", "http://acc.blob.core.chinacloudapi.cn", "c"),
+            AzurePlace("acc", "http://acc.blob.core.chinacloudapi.cn", "c"),
         ),
         (
             "as://acc/c/m",
@@ -45,25 +45,25 @@ def located(url: str) -> Location:
                 "AZURE_STORAGE_CONNECTION_STRING": f"BlobEndpoint={PUBLIC}/;QueueEndpoint=https://q;"
                 "SharedAccessSignature=sv=2018-03-28&sig=a%3D"
             },
-            Place("acc", PUBLIC, "c"),
+            AzurePlace("acc", PUBLIC, "c"),
         ),
-        ("azure://c/m", {"AZURE_STORAGE_ACCOUNT": "acc"}, Place("acc", PUBLIC, "c")),
-        ("az://c", {"AZURE_STORAGE_ENDPOINT": "here:1/"}, Place("", "https://here:1", "c")),
-        ("as://acc/c/m", {}, Place("acc", PUBLIC, "c")),
+        ("azure://c/m", {"AZURE_STORAGE_ACCOUNT": "acc"}, AzurePlace("acc", PUBLIC, "c")),
+        ("az://c", {"AZURE_STORAGE_ENDPOINT": "here:1/"}, AzurePlace("", "https://here:1", "c")),
+        ("as://acc/c/m", {}, AzurePlace("acc", PUBLIC, "c")),
         (
             "as://own/c/m",
             OWN | {"AZURE_STORAGE_ENDPOINT": "http://e:1/own"},
-            Place("own", "http://e:1/own", "c"),
+            AzurePlace("own", "http://e:1/own", "c"),
         ),
-        ("https://acc.blob.core.windows.net/c/m", {}, Place("acc", PUBLIC, "c")),
+        ("https://acc.blob.core.windows.net/c/m", {}, AzurePlace("acc", PUBLIC, "c")),
         (
             "https://acc.z22.blob.storage.azure.net/c",
             {},
-            Place("acc", "https://acc.z22.blob.storage.azure.net", "c"),
+            AzurePlace("acc", "https://acc.z22.blob.storage.azure.net", "c"),
         ),
     ],
 )
-def test_places(url: str, environ: dict[str, str], place: Place) -> None:
+def test_places(url: str, environ: dict[str, str], place: AzurePlace) -> None:
     assert options(environ).place(located(url)) == place
 
 

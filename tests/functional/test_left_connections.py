@@ -348,6 +348,11 @@ SERVERS: Mapping[str, tuple[bool, bool, Sequence[str]]] = {
     "grpcio": (False, False, ("--grpc_transport=grpcio",)),
     "grpcio, TLS": (True, False, ("--grpc_transport=grpcio",)),
 }
+STOPPED = [
+    kind if kind in ("plain", "TLS") else pytest.param(kind, marks=pytest.mark.soak)
+    for kind in SERVERS
+]
+"""The others, some 9 s each: `make soak`."""
 ENCRYPTED = [kind for kind, (is_encrypted, *_) in SERVERS.items() if is_encrypted]
 
 
@@ -421,7 +426,7 @@ def everyone(server: Left) -> Iterator[tuple[socket.socket, Leave]]:
             yield server.client(steps, port, protocol), leave
 
 
-@pytest.mark.parametrize("kind", SERVERS)
+@pytest.mark.parametrize("kind", STOPPED)
 def test_no_stop_waits_for_those_that_have_left(tmp_path: Path, kind: str) -> None:
     with closing(start(tmp_path, kind)) as server:
         for client, leave in everyone(server):
@@ -431,7 +436,7 @@ def test_no_stop_waits_for_those_that_have_left(tmp_path: Path, kind: str) -> No
     assert "eof_received" not in server.log  # a warning of the event loop
 
 
-@pytest.mark.parametrize("kind", SERVERS)
+@pytest.mark.parametrize("kind", STOPPED)
 def test_no_stop_waits_for_those_that_leave_meanwhile(tmp_path: Path, kind: str) -> None:
     with closing(start(tmp_path, kind)) as server:
         clients = [*everyone(server)]
@@ -442,7 +447,7 @@ def test_no_stop_waits_for_those_that_leave_meanwhile(tmp_path: Path, kind: str)
         assert server.exit_code(STOP_S) == 0
 
 
-@pytest.mark.parametrize("kind", [kind for kind in SERVERS if not kind.startswith("grpcio")])
+@pytest.mark.parametrize("kind", STOPPED[:4])
 def test_no_stop_waits_for_idle_ones_to_leave(tmp_path: Path, kind: str) -> None:
     """They read nothing, so that they neither see that the server ends nor say so.
 

@@ -358,8 +358,10 @@ class AzureRemote(BucketRemote[Client]):
             return Trouble.NO_CREDENTIALS, "azure-identity"
         # By name: azure-core, which has the class, may not be installed.
         kinds = {kind.__name__ for kind in type(error).__mro__}
-        if "ClientAuthenticationError" in kinds or isinstance(error, binascii.Error):
+        if "ClientAuthenticationError" in kinds:
             return Trouble.NO_CREDENTIALS, type(error).__name__
+        if isinstance(error, binascii.Error):
+            return Trouble.CREDENTIALS, "the key is no base64"
         return None
 
     def _is_anonymous(self, client: Client) -> bool:

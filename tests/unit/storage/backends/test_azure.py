@@ -4,7 +4,7 @@ import pytest
 
 from ie_serving.config.dialects.environment import storage_options
 from ie_serving.core.settings.faults import Faults
-from ie_serving.core.values.errors import ConfigError
+from ie_serving.core.values.errors import ConfigError, StorageError
 from ie_serving.storage.backends.azure import AzureOptions, AzurePlace
 from ie_serving.storage.backends.by_url import check_urls
 from ie_serving.storage.remote import Location
@@ -101,3 +101,10 @@ def test_faults(url: str, environ: dict[str, str], text: str) -> None:
 def test_secrets_are_not_in_the_printed_form() -> None:
     secrets = ("AZURE_STORAGE_CONNECTION_STRING", "AZURE_STORAGE_KEY", "AZURE_STORAGE_SAS_TOKEN")
     assert "s3cr3t" not in repr(options(dict.fromkeys(secrets, "AccountKey=s3cr3t")))
+
+
+def test_a_key_that_was_cut_is_said_before_anything_is_sent() -> None:
+    given = options({"AZURE_STORAGE_ACCOUNT": "acc", "AZURE_STORAGE_KEY": "cut"})
+    remote = given.open(located("az://c/m"))
+    with pytest.raises(StorageError, match="check the account, and its key"):
+        remote.directories()

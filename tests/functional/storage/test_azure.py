@@ -113,9 +113,9 @@ def test_a_wrong_key_and_a_wrong_signature(
     assert signed[-20:] not in str(raised.value)
 
 
-def test_a_key_that_is_none(repository: AzureRepository, settings: dict[str, str]) -> None:
+def test_a_key_that_is_no_base64(repository: AzureRepository, settings: dict[str, str]) -> None:
     storage = repository.opened(**settings, AZURE_STORAGE_KEY=f"{SECRET}!")
-    refused(Unauthorized, ["no usable credentials", "AZURE_STORAGE_KEY"], storage.directories)
+    refused(Unauthorized, ["cannot list", "check the account, and its key"], storage.directories)
 
 
 def test_a_missing_container_and_a_missing_prefix(repository: AzureRepository) -> None:

@@ -1,39 +1,28 @@
-"""`az://` and other forms: Azure Blob Storage, by its REST API over urllib3.
+"""`az://` and other forms: Azure Blob Storage.
 
-Not by the client of Azure: it gives the bytes of a range only once it has all of them, so a
-download that trickles would be seen too late, and eight of them would hold 128 MB.
-
-Source: Azure Storage REST API (List Blobs, Get Blob, Get Blob Properties, "Authorize with Shared
-Key", "Blob service error codes").
+Source: Azure Storage REST API (List Blobs, Get Blob, Get Blob Properties).
 """
 
 import base64
 import binascii
-import hashlib
-import hmac
 import logging
 import re
-import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass
-from email.utils import formatdate, mktime_tz, parsedate_to_datetime, parsedate_tz
+from email.utils import parsedate_to_datetime
 from functools import cache, partial
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
-from urllib.parse import quote, unquote, urlencode, urlsplit
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import unquote
 
 from ie_serving.core.settings.kinds import BOOLEAN
 from ie_serving.core.values.errors import ConfigError
 from ie_serving.core.values.hints import Hint
 from ie_serving.core.values.hosts import host_of
-from ie_serving.storage.backends.bucket import (
-    CHUNK_BYTES,
-    CONNECT_TIMEOUT_S,
-    CONNECTIONS,
-    READ_TIMEOUT_S,
-    BucketRemote,
-    Kept,
-)
+from ie_serving.storage.backends.azure_errors import trouble_of_answer
+from ie_serving.storage.backends.azure_requests import AzurePlace, Client, Refusal, pool_for
+from ie_serving.storage.backends.azure_signing import Authorize, by_identity, sign
+from ie_serving.storage.backends.bucket import CHUNK_BYTES, BucketRemote, Kept
 from ie_serving.storage.base import Entry
 from ie_serving.storage.checksums import Checksum
 from ie_serving.storage.options import (
@@ -45,15 +34,12 @@ from ie_serving.storage.options import (
     is_https,
     with_scheme,
 )
-from ie_serving.storage.plain_http import proxy_of, warn_of_plain_http
 from ie_serving.storage.remote import Location, Remote, Sink, shown
-from ie_serving.storage.trouble import Trouble, http_trouble, quiet
+from ie_serving.storage.trouble import Trouble, quiet
 from ie_serving.telemetry.log.logs import Event
 
 if TYPE_CHECKING:
     from xml.etree.ElementTree import Element
-
-    from urllib3 import BaseHTTPResponse, PoolManager
 
 log = logging.getLogger(__name__)
 
@@ -171,7 +157,7 @@ class AzureOptions(StoreOptions):
             return f"the key or signature is of the account {self.account}: correct either"
         return ""
 
-    def place(self, location: Location) -> "AzurePlace":
+    def place(self, location: Location) -> AzurePlace:
         """Tell where the container of a location is reached."""
         host, _, container = location.bucket.rpartition("/")
         named = _HOST.fullmatch(host)
@@ -185,14 +171,6 @@ class AzureOptions(StoreOptions):
     def open(self, location: Location) -> Remote:
         """See `StoreOptions`."""
         return AzureRemote(location, self)
-
-
-class AzurePlace(NamedTuple):
-    """A container: its account, the URL of that, and its name."""
-
-    account: str
-    endpoint: str
-    container: str
 
 
 def _parts_of(connection_string: str) -> dict[str, str]:
@@ -237,71 +215,6 @@ ADVICE: Mapping[Trouble, str | Hint] = {
     Trouble.OTHER: "see the code in the documentation of Blob Storage",
 }
 
-_CODES: Mapping[str, Trouble] = {
-    **dict.fromkeys(
-        ("ContainerNotFound", "ContainerBeingDeleted", "ContainerDisabled"), Trouble.BUCKET
-    ),
-    **dict.fromkeys(
-        ("AuthenticationFailed", "InvalidAuthenticationInfo", "NoAuthenticationInformation"),
-        Trouble.CREDENTIALS,
-    ),
-    # As Azure answers an anonymous request for a container that is private, or is none.
-    **dict.fromkeys(("PublicAccessNotPermitted", "ResourceNotFound"), Trouble.DENIED),
-    **dict.fromkeys(("BlobNotFound", "ConditionNotMet", "InvalidRange"), Trouble.CHANGED),
-}
-"""By `x-ms-error-code`; others are sorted by the status."""
-
-_SCOPE: Final = "https://storage.azure.com/.default"
-_VERSION: Final = "2021-12-02"
-"""Of the REST API: the oldest that writes any name of a blob into a listing."""
-_CLOCKS_DIFFER_S: Final = 900
-"""Seconds beyond which Azure refuses the date of a request, by the code of a wrong key."""
-
-Authorize = Callable[[str, str, dict[str, str], dict[str, str]], str]
-"""Adds credentials to a request of a method, a path, a query and headers; gives more query."""
-
-
-class Refusal(Exception):
-    """An answer other than success."""
-
-    def __init__(self, status: int, headers: Mapping[str, str]) -> None:
-        super().__init__(status)
-        self.status = status
-        self.code = headers.get("x-ms-error-code", "")
-        self.date = headers.get("Date", "")
-
-
-class Client(NamedTuple):
-    """Sends requests about one container."""
-
-    pool: "PoolManager"
-    place: AzurePlace
-    authorize: Authorize | None
-
-    def send(
-        self, method: str, key: str, query: Mapping[str, str], **more: str
-    ) -> "BaseHTTPResponse":
-        """Send one request; the caller reads the answer and closes it. Raises: Refusal."""
-        path = f"{urlsplit(self.place.endpoint).path}/{self.place.container}{quote(key)}"
-        headers = {"x-ms-version": _VERSION, "x-ms-date": formatdate(usegmt=True), **more}
-        asked = dict(query)
-        extra = self.authorize(method, path, asked, headers) if self.authorize else ""
-        parts = urlsplit(self.place.endpoint)
-        text = "&".join(filter(None, (urlencode(asked, quote_via=quote), extra)))
-        reply = self.pool.request(
-            method,
-            f"{parts.scheme}://{parts.netloc}{path}?{text}",
-            headers=headers,
-            preload_content=False,
-            decode_content=False,  # as it is stored: the checksum is of those bytes
-            retries=False,  # ours count progress
-        )
-        if reply.status >= 300:
-            with closing(reply):
-                reply.read()
-            raise Refusal(reply.status, reply.headers)
-        return reply
-
 
 class AzureRemote(BucketRemote[Client]):
     """One prefix of a container."""
@@ -317,7 +230,7 @@ class AzureRemote(BucketRemote[Client]):
         prefixes: list[str] = []
         has_objects = False
         with self._client("list") as client:
-            for page in _pages(client, prefix=self._location.prefix, delimiter="/"):
+            for page in client.pages(prefix=self._location.prefix, delimiter="/"):
                 prefixes += (_name(found) for found in page.iter("BlobPrefix"))
                 has_objects = has_objects or page.find("Blobs/Blob") is not None
         return self._location.directories(prefixes, has_objects)
@@ -326,7 +239,7 @@ class AzureRemote(BucketRemote[Client]):
         """By List Blobs; the tag is the ETag."""
         # Where an account has a hierarchical namespace, its directories are empty blobs, which
         # their metadata tells apart.
-        for page in _pages(client, prefix=prefix, include="metadata"):
+        for page in client.pages(prefix=prefix, include="metadata"):
             for blob in page.iter("Blob"):
                 if (blob.findtext("Metadata/hdi_isfolder") or "").lower() != "true":
                     yield _entry(blob)
@@ -353,7 +266,9 @@ class AzureRemote(BucketRemote[Client]):
 
     def _classify(self, error: Exception, action: str) -> tuple[Trouble, str] | None:
         if isinstance(error, Refusal):
-            return _trouble_of(error), error.code or str(error.status)
+            return trouble_of_answer(error.code, error.status, error.date), error.code or str(
+                error.status
+            )
         if isinstance(error, ModuleNotFoundError):
             return Trouble.NO_CREDENTIALS, "azure-identity"
         # By name: azure-core, which has the class, may not be installed.
@@ -368,41 +283,10 @@ class AzureRemote(BucketRemote[Client]):
         return client.authorize is None
 
 
-def _trouble_of(refusal: Refusal) -> Trouble:
-    trouble = _CODES.get(refusal.code)
-    if trouble is Trouble.CREDENTIALS and _is_far(refusal.date):
-        return Trouble.CLOCK
-    if trouble is None and refusal.status in (404, 416):
-        return Trouble.CHANGED
-    return trouble or http_trouble(refusal.status)
-
-
-def _is_far(date: str) -> bool:
-    """Tell whether the store's clock is too far from this machine's."""
-    at = parsedate_tz(date)
-    return at is not None and abs(time.time() - mktime_tz(at)) > _CLOCKS_DIFFER_S
-
-
 def _exactly(entry: Entry) -> dict[str, str]:
     # The store refuses an object uploaded again since the listing, so the files of two uploads
     # never mix.
     return {"If-Match": f'"{entry.tag}"'}
-
-
-def _pages(client: Client, **query: str) -> Iterator["Element"]:
-    """Yield the pages of a listing."""
-    from xml.etree import ElementTree
-
-    marker = ""
-    while True:
-        asked = {"restype": "container", "comp": "list", **query, "marker": marker}
-        reply = client.send("GET", "", {name: text for name, text in asked.items() if text})
-        with closing(reply):
-            page = ElementTree.fromstring(reply.read())
-        yield page
-        marker = page.findtext("NextMarker") or ""
-        if not marker:
-            return
 
 
 def _entry(blob: "Element") -> Entry:
@@ -424,29 +308,12 @@ def _name(found: "Element") -> str:
 def client_of(options: AzureOptions, place: AzurePlace) -> Kept[Client]:
     """One client for each container."""
     quiet("azure", "msal", "requests", "urllib3")
-    return Kept(lambda: make_client(options, place), lambda client: client.pool.clear())
+    return Kept(partial(make_client, options, place), lambda client: client.pool.clear())
 
 
 def make_client(options: AzureOptions, place: AzurePlace) -> Client:
     """Make a client; credentials are looked for with the first request."""
-    import urllib3
-
-    proxy = proxy_of(place.endpoint, "all")
-    warn_of_plain_http(place.container, place.endpoint, proxy)
-    make: Callable[..., PoolManager] = urllib3.PoolManager
-    if proxy:
-        # A proxy without a scheme is one of plain HTTP.
-        parts = urlsplit(with_scheme(proxy, https=False))
-        password = f"{unquote(parts.username or '')}:{unquote(parts.password or '')}"
-        own = urllib3.make_headers(proxy_basic_auth=password) if parts.username else None
-        make = partial(urllib3.ProxyManager, parts.geturl(), proxy_headers=own)
-    pool = make(
-        timeout=urllib3.Timeout(connect=CONNECT_TIMEOUT_S, read=READ_TIMEOUT_S),
-        maxsize=CONNECTIONS,
-        cert_reqs="CERT_REQUIRED",
-        ca_certs=options.ca_bundle or None,
-    )
-    return Client(pool, place, _authorization(options, place))
+    return Client(pool_for(place, options.ca_bundle), place, _authorization(options, place))
 
 
 def _authorization(options: AzureOptions, place: AzurePlace) -> Authorize | None:
@@ -454,56 +321,8 @@ def _authorization(options: AzureOptions, place: AzurePlace) -> Authorize | None
         log.info(Event("requests are anonymous, as configured", bucket=place.container))
         return None
     if options.key:
-        return partial(_sign, place.account, base64.b64decode(options.key, validate=True))
+        return partial(sign, place.account, base64.b64decode(options.key, validate=True))
     if options.sas_token:
         token = options.sas_token.removeprefix("?")
         return lambda method, path, query, headers: token
-    return _by_identity()
-
-
-def _by_identity() -> Authorize:
-    from azure.identity import DefaultAzureCredential
-
-    # Those of programs for developers start processes.
-    credential = DefaultAzureCredential(
-        exclude_cli_credential=True,
-        exclude_developer_cli_credential=True,
-        exclude_powershell_credential=True,
-        exclude_shared_token_cache_credential=True,
-        exclude_visual_studio_code_credential=True,
-    )
-
-    def authorize(method: str, path: str, query: dict[str, str], headers: dict[str, str]) -> str:
-        headers["Authorization"] = f"Bearer {credential.get_token(_SCOPE).token}"
-        return ""
-
-    return authorize
-
-
-_SIGNED: Final = (
-    *("Content-Encoding", "Content-Language", "Content-Length", "Content-MD5", "Content-Type"),
-    *("Date", "If-Modified-Since", "If-Match", "If-None-Match", "If-Unmodified-Since", "Range"),
-)
-"""Headers in the order of the text that is signed."""
-
-
-def _sign(
-    account: str,
-    key: bytes,
-    method: str,
-    path: str,
-    query: dict[str, str],
-    headers: dict[str, str],
-) -> str:
-    own = sorted((name, text) for name, text in headers.items() if name.startswith("x-ms-"))
-    lines = [
-        method,
-        *(headers.get(name, "") for name in _SIGNED),
-        *(f"{name}:{text}" for name, text in own),
-        f"/{account}{path}",
-        *(f"{name}:{text}" for name, text in sorted(query.items())),
-    ]
-    digest = hmac.digest(key, "\n".join(lines).encode(), hashlib.sha256)
-    signature = base64.b64encode(digest).decode()
-    headers["Authorization"] = f"SharedKey {account}:{signature}"
-    return ""
+    return by_identity()

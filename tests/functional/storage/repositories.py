@@ -15,7 +15,7 @@ from google.cloud import storage as gcs
 
 from ie_serving.config.dialects.environment import storage_options
 from ie_serving.core.settings.faults import Faults
-from ie_serving.storage.backends.azure import _sign
+from ie_serving.storage.backends.azure_signing import sign
 from ie_serving.storage.backends.by_url import open_storage
 from ie_serving.storage.base import Storage
 from ie_serving.storage.options import StorageOptions
@@ -178,7 +178,7 @@ class AzureRepository:
         target = f"/{self._server.ACCOUNT}/{self._container}{quote(path)}"
         own = {"x-ms-version": "2021-12-02", "x-ms-date": formatdate(usegmt=True)}
         own |= headers or {}
-        _sign(self._server.ACCOUNT, base64.b64decode(self._server.KEY), method, target, query, own)
+        sign(self._server.ACCOUNT, base64.b64decode(self._server.KEY), method, target, query, own)
         address = f"127.0.0.1:{self._server.port}"
         with closing(http.client.HTTPConnection(address, timeout=PATIENCE_S)) as connection:
             own["Content-Length"] = str(len(body))  # signed as an empty text where it is 0

@@ -155,7 +155,7 @@ def test_the_network(
 def test_silence_is_a_time_out(
     repository: AzureRepository, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ie_serving.storage.backends.azure.READ_TIMEOUT_S", 0.2)
+    monkeypatch.setattr("ie_serving.storage.backends.azure_requests.READ_TIMEOUT_S", 0.2)
     repository.proxy.choose = lambda line: Fault(hang=True)
     silent = repository.opened("az://silent/m")
     refused(Unreachable, ["no answer in time (time-out)"], silent.directories)
@@ -227,7 +227,7 @@ class TestAnswers:
     ) -> None:
         """Azure has the code of a wrong key for it."""
         late = SimpleNamespace(time=lambda: time.time() + 3600)
-        monkeypatch.setattr("ie_serving.storage.backends.azure.time", late)
+        monkeypatch.setattr("ie_serving.storage.backends.azure_errors.time", late)
         reply = (403, {"x-ms-error-code": "AuthenticationFailed"}, b"")
         storage = answering(reply, AZURE_STORAGE_SAS_TOKEN="sig=a")
         refused(Unauthorized, ["clocks", "set this machine's clock"], storage.directories)

@@ -5,7 +5,8 @@ import pytest
 from ie_serving.config.dialects.environment import storage_options
 from ie_serving.core.settings.faults import Faults
 from ie_serving.core.values.errors import ConfigError, StorageError
-from ie_serving.storage.backends.azure import AzureOptions, AzurePlace
+from ie_serving.storage.backends.azure import AzureOptions
+from ie_serving.storage.backends.azure_requests import AzurePlace
 from ie_serving.storage.backends.by_url import check_urls
 from ie_serving.storage.remote import Location
 

@@ -1,0 +1,111 @@
+"""Requests to Azure Blob Storage, by its REST API over urllib3.
+
+Not by the client of Azure: it gives the bytes of a range only once it has all of them, so a
+download that trickles would be seen too late, and eight of them would hold 128 MB.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
+from email.utils import formatdate
+from functools import partial
+from typing import TYPE_CHECKING, Final, NamedTuple
+from urllib.parse import quote, unquote, urlencode, urlsplit
+
+from ie_serving.storage.backends.azure_signing import Authorize
+from ie_serving.storage.backends.bucket import CONNECT_TIMEOUT_S, CONNECTIONS, READ_TIMEOUT_S
+from ie_serving.storage.options import with_scheme
+from ie_serving.storage.plain_http import proxy_of, warn_of_plain_http
+
+if TYPE_CHECKING:
+    from xml.etree.ElementTree import Element
+
+    from urllib3 import BaseHTTPResponse, PoolManager
+
+_VERSION: Final = "2021-12-02"
+"""Of the REST API: the oldest that writes any name of a blob into a listing."""
+
+
+class AzurePlace(NamedTuple):
+    """A container: its account, the URL of that, and its name."""
+
+    account: str
+    endpoint: str
+    container: str
+
+
+class Refusal(Exception):
+    """An answer other than success."""
+
+    def __init__(self, status: int, headers: Mapping[str, str]) -> None:
+        super().__init__(status)
+        self.status = status
+        self.code = headers.get("x-ms-error-code", "")
+        self.date = headers.get("Date", "")
+
+
+class Client(NamedTuple):
+    """Sends requests about one container."""
+
+    pool: "PoolManager"
+    place: AzurePlace
+    authorize: Authorize | None
+
+    def send(
+        self, method: str, key: str, query: Mapping[str, str], **more: str
+    ) -> "BaseHTTPResponse":
+        """Send one request; the caller reads the answer and closes it. Raises: Refusal."""
+        path = f"{urlsplit(self.place.endpoint).path}/{self.place.container}{quote(key)}"
+        headers = {"x-ms-version": _VERSION, "x-ms-date": formatdate(usegmt=True), **more}
+        asked = dict(query)
+        extra = self.authorize(method, path, asked, headers) if self.authorize else ""
+        parts = urlsplit(self.place.endpoint)
+        text = "&".join(filter(None, (urlencode(asked, quote_via=quote), extra)))
+        reply = self.pool.request(
+            method,
+            f"{parts.scheme}://{parts.netloc}{path}?{text}",
+            headers=headers,
+            preload_content=False,
+            decode_content=False,  # as it is stored: the checksum is of those bytes
+            retries=False,  # ours count progress
+        )
+        if reply.status >= 300:
+            with closing(reply):
+                reply.read()
+            raise Refusal(reply.status, reply.headers)
+        return reply
+
+    def pages(self, **query: str) -> Iterator["Element"]:
+        """Yield the pages of a listing."""
+        from xml.etree import ElementTree
+
+        marker = ""
+        while True:
+            asked = {"restype": "container", "comp": "list", **query, "marker": marker}
+            reply = self.send("GET", "", {name: text for name, text in asked.items() if text})
+            with closing(reply):
+                page = ElementTree.fromstring(reply.read())
+            yield page
+            marker = page.findtext("NextMarker") or ""
+            if not marker:
+                return
+
+
+def pool_for(place: AzurePlace, ca_bundle: str) -> "PoolManager":
+    """Make the connections, through the proxy of the environment."""
+    import urllib3
+
+    proxy = proxy_of(place.endpoint, "all")
+    warn_of_plain_http(place.container, place.endpoint, proxy)
+    make: Callable[..., PoolManager] = urllib3.PoolManager
+    if proxy:
+        # A proxy without a scheme is one of plain HTTP.
+        parts = urlsplit(with_scheme(proxy, https=False))
+        password = f"{unquote(parts.username or '')}:{unquote(parts.password or '')}"
+        own = urllib3.make_headers(proxy_basic_auth=password) if parts.username else None
+        make = partial(urllib3.ProxyManager, parts.geturl(), proxy_headers=own)
+    return make(
+        timeout=urllib3.Timeout(connect=CONNECT_TIMEOUT_S, read=READ_TIMEOUT_S),
+        maxsize=CONNECTIONS,
+        cert_reqs="CERT_REQUIRED",
+        ca_certs=ca_bundle or None,
+    )

@@ -91,7 +91,11 @@ class DataPlane:
             else:
                 inputs, form = await decode_large(request, bound.signature)
             work = bound.start(inputs, form, request)
-            started = time.perf_counter()
+            if bound.served is not None:  # before the model runs: the requests that it accepted
+                decoded = bound.served.decoded
+                decoded.append(time.perf_counter() - began)
+                if len(decoded) >= SETTLED_AT:  # those that fail as well
+                    bound.served.settle()
             if interface.limit_s is None:
                 reply = await work
             else:
@@ -118,11 +122,7 @@ class DataPlane:
                     servable.unheld.set()
         # Not in a `finally`: TensorFlow Serving times only the requests that succeed.
         if (served := bound.served) is not None:  # as `Served.add`, without the call
-            took = served.took
-            took.append(time.perf_counter() - began)
-            served.decoded.append(started - began)
-            if len(took) >= SETTLED_AT:
-                served.settle()
+            served.took.append(time.perf_counter() - began)
         return cast(T, reply)
 
     def of_stream(

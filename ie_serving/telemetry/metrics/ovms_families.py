@@ -93,12 +93,10 @@ def ovms_lines(
     )
     yield from _gauge(ACTIVE, "Infer requests in use.", ours, lambda v: v.inferences.running)
     of_graphs = {name: each for name, each in models.items() if name in graphs}
-    yield from family(
-        ACCEPTED, "counter", "Requests that a graph began with.", _of_graphs(of_graphs, False)
-    )
-    yield from family(
-        REJECTED, "counter", "Requests that a graph refused.", _of_graphs(of_graphs, True)
-    )
+    accepted = _of_graphs(ACCEPTED, _accepted(of_graphs))
+    yield from family(ACCEPTED, "counter", "Requests that a graph began with.", accepted)
+    rejected = _of_graphs(REJECTED, _rejected(of_graphs))
+    yield from family(REJECTED, "counter", "Requests that a graph refused.", rejected)
 
 
 def _gauge(
@@ -152,19 +150,27 @@ def _failed(models: Models) -> Counted:
             yield model, key, number
 
 
-def _of_graphs(models: Models, rejected: bool) -> Iterator[str]:
-    numbers: Counter[str] = Counter()
+def _accepted(models: Models) -> Counted:
     for model, requests in models.items():
-        refused = [(key, n) for (key, code), n in requests.failed.items() if code in REFUSALS]
-        begun = [(key, len(total)) for key, total in requests.by_series()]
-        begun += [(key, n) for (key, code), n in requests.failed.items() if code not in REFUSALS]
-        for key, number in refused if rejected else begun:
-            if key.method in INFERRING:
-                labels = _labels(model, key)
-                del labels["version"]
-                numbers[written(**labels)] += number
+        for key, served in list(requests.served.items()):
+            yield model, key, served.begun
+
+
+def _rejected(models: Models) -> Counted:
+    for model, requests in models.items():
+        for (key, code), number in list(requests.failed.items()):
+            yield model, key, number * (code in REFUSALS)
+
+
+def _of_graphs(name: str, counted: Counted) -> Iterator[str]:
+    numbers: Counter[str] = Counter()
+    for model, key, number in counted:
+        if key.method in INFERRING:
+            labels = _labels(model, key)
+            del labels["version"]
+            numbers[written(**labels)] += number
     for labels_, number in numbers.items():
-        yield f"{REJECTED if rejected else ACCEPTED}{{{labels_}}} {number}"
+        yield f"{name}{{{labels_}}} {number}"
 
 
 def _times(models: Models, unasked: Iterable[Live]) -> Iterator[str]:

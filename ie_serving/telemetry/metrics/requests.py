@@ -66,7 +66,7 @@ class Served:
 
     Attributes:
         took: seconds from arrival to encoded reply; appended to directly, then `settle`.
-        decoded: seconds from arrival until the model was called.
+        decoded: seconds from arrival until the model was called, of those that fail in it, too.
         encoded: seconds of encoding the reply; in any thread.
     """
 
@@ -94,6 +94,11 @@ class Served:
     def total(self) -> Histogram:
         """Return the histogram of the times of all requests."""
         return self._total.settle()
+
+    @property
+    def begun(self) -> int:
+        """Number of requests that the model was called for."""
+        return len(self._decoding.settle())
 
     @property
     def stages(self) -> Iterator[tuple[str, Histogram]]:

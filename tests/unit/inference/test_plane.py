@@ -24,6 +24,7 @@ from ie_serving.core.values.tensors import Array, Method, Signature
 from ie_serving.inference.interface import LARGE, Api, Encode, Interface
 from ie_serving.inference.large_reply import LONG_TEXT, SHORT_TEXT, Unencoded, unencoded
 from ie_serving.models.version.handle import Servable
+from ie_serving.telemetry.metrics.histogram import SETTLED_AT
 from tests.unit.inference.stand_ins import MODEL, Heart
 
 PATIENCE_S = 10
@@ -327,6 +328,25 @@ async def test_what_fails_is_counted_by_its_code_and_is_not_timed() -> None:
         '{model_name="made up",status="NOT_FOUND"} 1',
     ]
     assert heart.timed() == []
+
+
+async def test_a_request_is_accepted_before_its_model_answers_or_fails() -> None:
+    """As in OpenVINO Model Server: the metric of a graph's requests."""
+    heart, begun = Heart(), []
+
+    async def fail() -> None:
+        (served,) = heart.metrics.of(MODEL).requests.served.values()
+        begun.append(served.begun)
+        raise ServingError("no")
+
+    heart.engine.before_infer = fail
+    plane, interface = await heart.plane(), Words().interface()
+    for _ in range(SETTLED_AT + 1):
+        with pytest.raises(ServingError):
+            await plane.predict(asked(), interface, now())
+    assert begun == list(range(1, SETTLED_AT + 2))
+    (served,) = heart.metrics.of(MODEL).requests.served.values()
+    assert len(served.decoded) <= SETTLED_AT  # what fails for ever takes no memory
 
 
 async def test_a_replay_counts_nothing_and_binds_what_requests_will_use() -> None:

@@ -49,7 +49,9 @@ def of(metrics: Metrics, name: str, /, *shown: str, **labels: str) -> dict[tuple
 
 def serve(metrics: Metrics, model: str, key: Key, seconds: float = 0.001) -> None:
     """Count a request that has succeeded."""
-    metrics.served(model, key).add(seconds)
+    served = metrics.served(model, key)
+    served.decoded.append(seconds)
+    served.add(seconds)
 
 
 def fail(metrics: Metrics, model: str, status: str, key: Key = GRPC) -> None:

@@ -108,7 +108,7 @@ def test_a_graph_accepts_what_it_begins_with() -> None:
     assert "ovms_requests_accepted" not in metrics.text()
     metrics.add("m").steps.add("a", 0.1)
     serve(metrics, "m", INFER)
-    fail(metrics, "m", "INTERNAL", INFER)
+    metrics.served("m", INFER).decoded.append(0.001)  # computes, or has failed
     fail(metrics, "m", "INVALID_ARGUMENT", INFER)
     labels = {"api": "KServe", "interface": "REST", "method": "ModelInfer", "name": "m"}
     assert of(metrics, "ovms_requests_accepted_total", **labels) == {(): 2}

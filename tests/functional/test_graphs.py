@@ -285,6 +285,11 @@ def test_an_image_is_decoded_as_its_model_does(server: Server) -> None:
 
 
 def test_steps_are_measured(server: Server) -> None:
+    with pytest.raises(grpc.RpcError):
+        predict(server, "scored", [[1.0, 2.0]])
+    page = server.rest.get("/metrics").text
+    refused = 'ovms_requests_rejected{api="TensorFlowServing",interface="gRPC",method="Predict"'
+    assert f'{refused},name="scored"}} ' in page  # of a graph that may not have computed yet
     predict(server, "scored", ROWS)
     page = server.rest.get("/metrics").text
     for step in ("scale", "score"):

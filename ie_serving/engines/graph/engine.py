@@ -57,7 +57,10 @@ class WithGraphs(EngineAround):
 
         definition = _definition(directory)
         given = options.having(self._at_hand) if self._at_hand else options
-        return load(definition, directory, given, self._models, self._record, self._watch)
+        graph = load(definition, directory, given, self._models, self._record, self._watch)
+        if self._watch is not None:
+            self._watch.is_graph = True
+        return graph
 
 
 def models_of(directory: Path) -> Mapping[str, frozenset[int]] | None:

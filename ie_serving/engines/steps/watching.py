@@ -24,7 +24,9 @@ LONGEST_SHOWN = 80
 
 
 class Watch(Protocol):
-    """Counts values for the metrics."""
+    """Counts values for the metrics, of what `is_graph` says is a graph."""
+
+    is_graph: bool
 
     def numbers(
         self, step: str, item: str, /, count: int, total: float, least: float, greatest: float

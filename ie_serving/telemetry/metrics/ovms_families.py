@@ -35,7 +35,7 @@ UNVERSIONED: Final = {"GetModelStatus", "ModelReady"}
 
 KSERVE: Final = {"ModelInfer", "ModelMetadata", "ModelReady"}
 """Methods of the Open Inference Protocol, which it calls KServe."""
-INFERRING: Final = {"Predict", "ModelInfer"}
+INFERRING: Final = ("Predict", "ModelInfer")
 """Methods that run a model, whose times are shown."""
 METHODS: Final = ("Predict", "GetModelMetadata", "GetModelStatus", *sorted(KSERVE))
 """Methods whose series exist from the load of a version on."""
@@ -93,9 +93,10 @@ def ovms_lines(
     )
     yield from _gauge(ACTIVE, "Infer requests in use.", ours, lambda v: v.inferences.running)
     of_graphs = {name: each for name, each in models.items() if name in graphs}
-    accepted = _of_graphs(ACCEPTED, _accepted(of_graphs))
+    unasked = [each for each in unasked if each.name in graphs]
+    accepted = _counts(ACCEPTED, _accepted(of_graphs), unasked, _of_graph)
     yield from family(ACCEPTED, "counter", "Requests that a graph began with.", accepted)
-    rejected = _of_graphs(REJECTED, _rejected(of_graphs))
+    rejected = _counts(REJECTED, _rejected(of_graphs), unasked, _of_graph)
     yield from family(REJECTED, "counter", "Requests that a graph refused.", rejected)
 
 
@@ -120,22 +121,30 @@ def _labels(model: str, key: Key) -> dict[str, str]:
     return {"api": api, "interface": key.interface, "method": key.method, "name": model, **version}
 
 
+def _of_graph(model: str, key: Key) -> dict[str, str]:
+    return {name: text for name, text in _labels(model, key).items() if name != "version"}
+
+
+Labels = Callable[[str, Key], dict[str, str]]
+
 Counted = Iterable[tuple[str, Key, int]]
 """Model, series, and number of requests."""
 
 
-def _counts(name: str, counted: Counted, unasked: Iterable[Live]) -> Iterator[str]:
+def _counts(
+    name: str, counted: Counted, unasked: Iterable[Live], labels: Labels = _labels
+) -> Iterator[str]:
     # Added up, since its series have no status code, unlike ours.
     numbers: Counter[str] = Counter()
     for version in unasked:
         for entrypoint in ENTRYPOINTS:
-            for method in METHODS:
+            for method in METHODS if labels is _labels else INFERRING:
                 key = Key(str(version.version), entrypoint, method, "")
-                numbers[written(**_labels(version.name, key))] = 0
+                numbers[written(**labels(version.name, key))] = 0
     for model, key, number in counted:
-        numbers[written(**_labels(model, key))] += number
-    for labels, number in numbers.items():
-        yield f"{name}{{{labels}}} {number}"
+        numbers[written(**labels(model, key))] += number
+    for written_, number in numbers.items():
+        yield f"{name}{{{written_}}} {number}"
 
 
 def _succeeded(models: Models) -> Counted:
@@ -144,33 +153,24 @@ def _succeeded(models: Models) -> Counted:
             yield model, key, len(total)
 
 
-def _failed(models: Models) -> Counted:
+def _failed(models: Models, codes: Collection[str] = ()) -> Counted:
     for model, requests in models.items():
-        for (key, _), number in list(requests.failed.items()):
-            yield model, key, number
+        for (key, code), number in list(requests.failed.items()):
+            if not codes or code in codes:
+                yield model, key, number
 
 
 def _accepted(models: Models) -> Counted:
     for model, requests in models.items():
         for key, served in list(requests.served.items()):
-            yield model, key, served.begun
+            if key.method in INFERRING:
+                yield model, key, served.begun
 
 
 def _rejected(models: Models) -> Counted:
-    for model, requests in models.items():
-        for (key, code), number in list(requests.failed.items()):
-            yield model, key, number * (code in REFUSALS)
-
-
-def _of_graphs(name: str, counted: Counted) -> Iterator[str]:
-    numbers: Counter[str] = Counter()
-    for model, key, number in counted:
+    for model, key, number in _failed(models, REFUSALS):
         if key.method in INFERRING:
-            labels = _labels(model, key)
-            del labels["version"]
-            numbers[written(**labels)] += number
-    for labels_, number in numbers.items():
-        yield f"{name}{{{labels_}}} {number}"
+            yield model, key, number
 
 
 def _times(models: Models, unasked: Iterable[Live]) -> Iterator[str]:

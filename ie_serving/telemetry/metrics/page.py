@@ -227,7 +227,7 @@ class Metrics:
         yield from _gauge(SIGNATURES, "Signatures by precision.", "precision", precisions)
         yield from _gauge(COMPARED, "Signatures by comparison.", "result", self._compared())
         yield from version_lines(live, requests)
-        graphs = [name for name, each in models.items() if each.steps.steps]
+        graphs = [name for name, each in models.items() if each.steps.is_graph]
         yield from ovms_lines(requests, live, graphs, from_load=self._is_ovms)
         for part in self._parts:
             yield from part()

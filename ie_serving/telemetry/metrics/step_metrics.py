@@ -44,9 +44,13 @@ class StepMetrics:
     """The series of one graph: a histogram for each step that has run.
 
     `add` is called on the event loop; `numbers` and `texts` may be called in any thread.
+
+    Attributes:
+        is_graph: whether a version with steps has been loaded.
     """
 
     def __init__(self) -> None:
+        self.is_graph = False
         self._durations: dict[str, Durations] = {}
         self._lock = threading.Lock()
         self._values: dict[tuple[str, str], ItemSummary] = {}

@@ -44,7 +44,7 @@ def loaded() -> Metrics:
 
 def test_names_types_and_labels() -> None:
     metrics = loaded()
-    metrics.add("m").steps.add("a", 0.1)  # it is a graph
+    metrics.add("m").steps.is_graph = True
     serve(metrics, "m", INFER)
     fail(metrics, "m", "INVALID_ARGUMENT", INFER)
     found = {}
@@ -106,7 +106,11 @@ def test_an_unknown_model_has_no_series() -> None:
 def test_a_graph_accepts_what_it_begins_with() -> None:
     metrics = loaded()
     assert "ovms_requests_accepted" not in metrics.text()
-    metrics.add("m").steps.add("a", 0.1)
+    metrics.add("m").steps.is_graph = True
+    shown = "interface", "method"
+    fresh = {(i, m): 0 for i in ("gRPC", "REST") for m in ("Predict", "ModelInfer")}
+    for name in ("ovms_requests_accepted_total", "ovms_requests_rejected_total"):
+        assert of(metrics, name, *shown) == fresh
     serve(metrics, "m", INFER)
     metrics.served("m", INFER).decoded.append(0.001)  # computes, or has failed
     fail(metrics, "m", "INVALID_ARGUMENT", INFER)

@@ -111,8 +111,25 @@ def test_each_family_is_told_once_and_ours_pass_the_lint_of_promtool(server: Ser
         assert [each for each in remarks if not each.startswith((":tensorflow:", "ovms_"))] == []
 
 
+LATENCY = ":tensorflow:serving:request_latency"
+PREDICT = 'API="predict",entrypoint="REST"'
+EXPRESSIONS = (
+    "sum by (model_name, status) (rate(:tensorflow:serving:request_count[1m]))",
+    f'sum(rate({LATENCY}_bucket{{le="708235"}}[1m])) / sum(rate({LATENCY}_count[1m]))',
+    f"histogram_quantile(0.95, sum by (le) (rate({LATENCY}_bucket{{{PREDICT}}}[1m]))) / 1000",
+    "rate(:tensorflow:core:graph_run_time_usecs[1m]) / rate(:tensorflow:core:graph_runs[1m])",
+    ':tensorflow:cc:saved_model:load_latency{model_path=~".+/1"}',
+    "sum by (name) (rate(ovms_inference_time_us_sum[1m]) / rate(ovms_inference_time_us_count[1m]))",
+    "histogram_quantile(0.95, sum by (le) (rate(ovms_request_time_us_bucket[1m])))",
+    "avg(avg_over_time(ovms_current_requests[1m]) / avg_over_time(ovms_streams[1m])) by (name)",
+    "sum(increase(ovms_requests_success{interface='REST',name='digits'}[1m]))",
+    "ie_serving_versions",
+)
+"""Of the forms that dashboards, alerts and autoscalers for the two servers, and ours, have."""
+
+
 @needs_prometheus
-def test_a_real_prometheus_scrapes_it(server: Server, tmp_path: Path) -> None:
+def test_a_real_prometheus_has_what_dashboards_ask_for(server: Server, tmp_path: Path) -> None:
     (port,) = free_ports(1)
     config = tmp_path / "prometheus.yml"
     target = server.url.removeprefix("http://")
@@ -132,13 +149,13 @@ def test_a_real_prometheus_scrapes_it(server: Server, tmp_path: Path) -> None:
             return [each["value"][1] for each in reply["data"]["result"]]
 
         until(lambda: answer('up{job="ie_serving"}') == ["1"])
-        # As a dashboard of TensorFlow Serving, of OpenVINO Model Server, and ours ask.
-        for metric in (
-            ":tensorflow:serving:request_count",
-            "ovms_current_requests",
-            "ie_serving_versions",
-        ):
-            until(lambda metric=metric: answer(f'{{__name__="{metric}",__name__!=""}}'))
+        for expression in EXPRESSIONS:
+
+            def has_series(query: str = expression) -> bool:
+                server.rest.post("/v1/models/digits:predict", content=BODY)
+                return any(value != "NaN" for value in answer(query))
+
+            until(has_series)
 
 
 def test_series_of_a_version_that_is_gone_are_gone(server: Server, base: Path) -> None:

@@ -4,6 +4,7 @@ Commands run by `buildah run` in a chroot: with the image's files, user and envi
 host's process ids, and without a read-only root.
 """
 
+import ctypes
 import json
 import os
 import tarfile
@@ -30,6 +31,16 @@ HELD_OUT = json.loads((ROOT / "examples" / "digits" / "held_out.json").read_text
 IMAGES = HELD_OUT["image"][:1]
 DIGITS = HELD_OUT["digit"][:1]
 SAMPLE_AT_MODELS = f"--volume={SAMPLE}:/models/digits:ro"
+
+
+CLONE_NEWNET = 0x40000000
+
+
+@pytest.fixture(scope="session", autouse=True)
+def network() -> None:
+    """A network of this process and its children, so that ports are free beside other tests."""
+    assert ctypes.CDLL(None).unshare(CLONE_NEWNET) == 0
+    output_of("/usr/sbin/ip", "link", "set", "lo", "up")
 
 
 def buildah(*arguments: str) -> str:
@@ -114,12 +125,26 @@ def over_grpc(port: int) -> list[int]:
 
 
 def test_without_a_command_it_serves_as_tensorflow_serving_does(
-    run: Run, healthy: Callable[[], bool]
+    run: Run, healthy: Callable[[], bool], image: dict[str, Any]
 ) -> None:
+    """Builds on top of it and starts of others are root's; its server gives root up."""
+    assert image["User"] == ""
+    assert not healthy()
     server = run(options=[SAMPLE_AT_MODELS, "--env=MODEL_NAME=digits"])
     server.line(READY)
     assert over_rest(8501) == over_grpc(8500) == DIGITS
     assert healthy()
+    process = server.server()
+    assert (process.uids().real, process.gids().real) == (10001, 10001)
+    status = Path(f"/proc/{process.pid}/status").read_text()
+    assert "NoNewPrivs:\t1" in status
+    assert "CapEff:\t0000000000000400" in status  # CAP_NET_BIND_SERVICE
+    asked = run("curl", "--fail", "--silent", "http://localhost:8501/v1/models/digits")
+    assert asked.exit_code() == 0
+    assert "AVAILABLE" in asked.log
+    assert server.stop() == 0
+    assert "server has stopped" in server.log
+    assert "runs as root" not in server.log
 
 
 def test_the_command_of_2020(run: Run, healthy: Callable[[], bool], tmp_path: Path) -> None:
@@ -167,30 +192,6 @@ def serve_from(run: Run, parent: str, environment: dict[str, str]) -> None:
     server.line(READY)
     assert over_rest(8501) == DIGITS
     assert server.stop() == 0
-
-
-def test_the_stop_signal_reaches_the_server(run: Run) -> None:
-    server = run(options=[SAMPLE_AT_MODELS, "--env=MODEL_NAME=digits"])
-    server.line(READY)
-    assert server.stop() == 0
-    assert "server has stopped" in server.log
-
-
-def test_it_is_unhealthy_while_nothing_serves(healthy: Callable[[], bool]) -> None:
-    assert not healthy()
-
-
-def test_it_is_roots_and_its_server_is_not(image: dict[str, Any], run: Run) -> None:
-    """Builds on top of it and starts of others are root's."""
-    assert image["User"] == ""
-    server = run(options=[SAMPLE_AT_MODELS, "--env=MODEL_NAME=digits"])
-    server.line(READY)
-    process = server.server()
-    assert (process.uids().real, process.gids().real) == (10001, 10001)
-    status = Path(f"/proc/{process.pid}/status").read_text()
-    assert "NoNewPrivs:\t1" in status
-    assert "CapEff:\t0000000000000400" in status  # CAP_NET_BIND_SERVICE
-    assert "runs as root" not in server.log
 
 
 def test_its_server_binds_ports_below_1024(run: Run, healthy: Callable[..., bool]) -> None:
@@ -302,13 +303,6 @@ def test_help_is_the_commands_own(run: Run, words: list[str], usage: str) -> Non
     asked = run(*words)
     assert asked.exit_code() == 0
     assert asked.lines[0].startswith(usage)
-
-
-def test_health_checks_of_compose_files_find_curl(run: Run) -> None:
-    run(options=[SAMPLE_AT_MODELS, "--env=MODEL_NAME=digits"]).line(READY)
-    asked = run("curl", "--fail", "--silent", "http://localhost:8501/v1/models/digits")
-    assert asked.exit_code() == 0
-    assert "AVAILABLE" in asked.log
 
 
 MADE_OF_IT = """

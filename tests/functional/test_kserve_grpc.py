@@ -161,8 +161,6 @@ def test_a_deadline(client: Any) -> None:
     "ask",
     [
         lambda client: client.get_model_config("digits"),
-        lambda client: client.load_model("digits"),
-        lambda client: client.unload_model("digits"),
         lambda client: client.get_system_shared_memory_status(),
         lambda client: client.get_trace_settings("digits"),
     ],

@@ -305,13 +305,6 @@ SUM_OUTPUT = "y"
 def test_the_index_of_the_repository(client: Any) -> None:
     found = {(each["name"], each["version"]): each for each in client.get_model_repository_index()}
     assert found["digits", "1"]["state"] == "READY"
-    client.load_model("digits")
-    with pytest.raises(InferenceServerException, match="not unloaded over this protocol"):
-        client.unload_model("digits")
-    with pytest.raises(InferenceServerException, match="no parameters here"):
-        client.load_model("digits", config="{}")
-    with pytest.raises(InferenceServerException, match="nobody"):
-        client.load_model("nobody")
 
 
 def test_large_bodies(client: Any, server: Server) -> None:

@@ -32,6 +32,8 @@ RPC: Mapping[str, Need] = {
     # Without a name it reports all models that the caller may read.
     "/inference.GRPCInferenceService/ModelStatistics": _READ,
     "/inference.GRPCInferenceService/RepositoryIndex": _READ_ALL,
+    "/inference.GRPCInferenceService/RepositoryModelLoad": _CHANGE,
+    "/inference.GRPCInferenceService/RepositoryModelUnload": _CHANGE,
     "/inference.GRPCInferenceService/ServerMetadata": Need(Right(0), ConcernedModels.NONE),
     "/inference.GRPCInferenceService/ServerLive": _HEALTH,
     "/inference.GRPCInferenceService/ServerReady": _HEALTH,

@@ -6,6 +6,7 @@ from typing import Any, Final
 from ie_serving.wire.kserve.metadata import ModelIndex, ModelMetadata
 from ie_serving.wire.protobuf import inference_messages as messages
 from ie_serving.wire.protobuf.fields import Buffer
+from ie_serving.wire.protobuf.messages import Proto
 from ie_serving.wire.protobuf.writing import delimited, head
 from ie_serving.wire.tfs.request_messages import parse
 
@@ -84,6 +85,29 @@ def repository_index(found: Iterable[ModelIndex]) -> bytes:
     for each in found:
         reply.models.add(**each._asdict())
     return bytes(reply.SerializeToString())
+
+
+def read_repository_load(payload: Buffer) -> tuple[str, Mapping[str, object]]:
+    """Read model and parameters of a RepositoryModelLoadRequest. Raises: InvalidRequest."""
+    return _model_and_parameters(parse(messages.RepositoryModelLoadRequest, payload))
+
+
+def read_repository_unload(payload: Buffer) -> tuple[str, Mapping[str, object]]:
+    """Read model and parameters of a RepositoryModelUnloadRequest. Raises: InvalidRequest."""
+    return _model_and_parameters(parse(messages.RepositoryModelUnloadRequest, payload))
+
+
+def _model_and_parameters(request: Proto) -> tuple[str, Mapping[str, object]]:
+    found = {
+        name: getattr(each, each.WhichOneof("parameter_choice") or "bool_param")
+        for name, each in request.parameters.items()
+    }
+    return request.model_name, found
+
+
+def repository_changed() -> bytes:
+    """Say that a model was loaded or unloaded: both replies have no fields."""
+    return b""
 
 
 def stream_reply(response: bytes) -> bytes:

@@ -16,7 +16,7 @@ from ie_serving import __version__
 from ie_serving.core.runtime.budget import BUDGET, Lease
 from ie_serving.core.runtime.threads import in_thread, let_go
 from ie_serving.core.values.codes import ENDED
-from ie_serving.core.values.errors import InvalidRequest, NotSupported
+from ie_serving.core.values.errors import InvalidRequest
 from ie_serving.core.values.requests import InferRequest, ModelSpec
 from ie_serving.core.values.signatures import named
 from ie_serving.inference.interface import LARGE, Api
@@ -27,6 +27,7 @@ from ie_serving.server.fronts.admin.health import Health
 from ie_serving.server.fronts.kserve_v2 import routes
 from ie_serving.server.fronts.kserve_v2.asked import model_spec
 from ie_serving.server.fronts.kserve_v2.interface import Interfaces, Unwritten, Written
+from ie_serving.server.fronts.kserve_v2.repository import Repository
 from ie_serving.server.fronts.kserve_v2.routes import Asked
 from ie_serving.server.fronts.kserve_v2.statistics import told
 from ie_serving.server.fronts.rest.body import GZIPPED, read_body
@@ -36,8 +37,8 @@ from ie_serving.server.transport import inflate
 from ie_serving.server.transport.http1.messages import Reply, Request, RequestHead
 from ie_serving.telemetry.metrics.page import Metrics
 from ie_serving.wire.json.document import parse_object
-from ie_serving.wire.kserve.members import flag
-from ie_serving.wire.kserve.metadata import READY, model_index, model_metadata
+from ie_serving.wire.kserve.members import Parameters, flag, parameters_of
+from ie_serving.wire.kserve.metadata import model_metadata
 from ie_serving.wire.kserve.raw_request import RawBody
 from ie_serving.wire.kserve.request import InferBody, parse_at_once, parse_infer
 from ie_serving.wire.kserve.wanted import Form
@@ -55,8 +56,9 @@ _MOST_OF_INDEX: Final = 1 << 16
 _RAW_FACTOR: Final = LARGE // LARGE_BODY
 """Number of raw bytes that take as long to decode as one byte of JSON."""
 
-Poll = Callable[[Request, ModelSpec], Coroutine[Any, Any, None]]
-"""Lists a model's repository now, if clients may ask for that. Raises: ServingError."""
+
+Change = Callable[[str, Parameters], Coroutine[Any, Any, None]]
+"""Loads or unloads a model. Raises: ServingError."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +71,8 @@ class Parts:
         health: phase of the server.
         metrics: of all workers.
         interfaces: of the protocol.
-        poll: see `Poll`.
+        repository: index, load and unload.
+        check_site: refuses a change that a page of another site makes a browser send.
         max_body_bytes: largest body.
     """
 
@@ -78,7 +81,8 @@ class Parts:
     health: Health
     metrics: Metrics
     interfaces: Interfaces
-    poll: Poll
+    repository: Repository
+    check_site: Callable[[Mapping[bytes, bytes]], None]
     max_body_bytes: int
 
 
@@ -91,7 +95,8 @@ class KServeFront:
         self._of_json, self._of_raw = parts.interfaces
         self._health = parts.health
         self._metrics = parts.metrics
-        self._poll = parts.poll
+        self._repository = parts.repository
+        self._check_site = parts.check_site
         self._max_body_bytes = parts.max_body_bytes
         self._answers: Mapping[str, Callable[[Request, Asked, float], Coroutine[Any, Any, Reply]]]
         self._answers = {
@@ -178,31 +183,21 @@ class KServeFront:
         with self._plane.counting_refusals("", self._of_json):
             document = await self._document(request)
             ready = flag(document, "ready", False, "the request")
-        found = [
-            model_index(name, status)
-            for name, statuses in self._served.all_statuses().items()
-            for status in statuses
-        ]
-        shown = [each._asdict() for each in found if not ready or each.state == READY]
-        return _json(orjson.dumps(shown))
+            found = await self._repository.index(ready=ready)
+        return _json(orjson.dumps([each._asdict() for each in found]))
 
     async def _load(self, request: Request, asked: Asked, began: float) -> Reply:
-        """List the model's repository now; its configuration decides which versions to load."""
-        with self._plane.counting_refusals(asked.model, self._of_json):
-            if (await self._document(request)).get("parameters"):
-                raise NotSupported(
-                    "load takes no parameters here: a model's configuration is in the server's"
-                    " configuration file, and its files are in its repository"
-                )
-        await self._poll(request, ModelSpec(asked.model))
-        return _json(b"{}")
+        return await self._change(request, asked, self._repository.load)
 
     async def _unload(self, request: Request, asked: Asked, began: float) -> Reply:
+        return await self._change(request, asked, self._repository.unload)
+
+    async def _change(self, request: Request, asked: Asked, change: Change) -> Reply:
         with self._plane.counting_refusals(asked.model, self._of_json):
-            raise NotSupported(
-                "models are not unloaded over this protocol: take the model out of the"
-                " configuration file, or its versions out of its repository"
-            )
+            self._check_site(request.head.fields)
+            document = await self._document(request)
+            await change(asked.model, parameters_of(document, list(document), "the request"))
+        return _json(b"{}")
 
     async def _statistics(self, request: Request, asked: Asked, began: float) -> Reply:
         with self._plane.counting_refusals(asked.model, self._of_json):

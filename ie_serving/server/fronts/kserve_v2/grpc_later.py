@@ -24,6 +24,7 @@ from ie_serving.telemetry.metrics.page import Metrics
 if TYPE_CHECKING:  # modules of a port are imported only if that port is on
     from ie_serving.server.fronts.kserve_v2.grpc_service import InferenceService
     from ie_serving.server.fronts.kserve_v2.grpc_stream import InferStreams
+    from ie_serving.server.fronts.kserve_v2.repository import Repository
 
     HandOn = Callable[[Interface[Any]], Interface[Any]]
 
@@ -37,6 +38,8 @@ ANSWERS: Final = {
     "ModelMetadata": "model_metadata",
     "ModelStatistics": "model_statistics",
     "RepositoryIndex": "repository_index",
+    "RepositoryModelLoad": "repository_load",
+    "RepositoryModelUnload": "repository_unload",
     INFER: "model_infer",
 }
 """Methods of one message, and the function that answers each."""
@@ -50,6 +53,7 @@ class LaterInference:
         health: of the server.
         streams: of the worker.
         metrics: of all workers.
+        repository: makes what answers the calls of the repository for a caller's models.
         hand_on: see `inference.observed.handing_on`.
         limit_s: longest time in seconds of an inference; None sets no limit.
         tells_callers: whether models may see the caller.
@@ -60,6 +64,7 @@ class LaterInference:
         health: Health,
         streams: LaterStreams,
         metrics: Metrics,
+        repository: Callable[[ServedModels], Repository],
         hand_on: HandOn,
         *,
         limit_s: float | None,
@@ -68,6 +73,7 @@ class LaterInference:
         self._health = health
         self._streams = streams
         self._metrics = metrics
+        self._repository = repository
         self._hand_on = hand_on
         self._limit_s = limit_s
         self._tells_callers = tells_callers
@@ -94,7 +100,10 @@ class LaterInference:
     def _service(self, plane: DataPlane, served: ServedModels) -> InferenceService:
         from ie_serving.server.fronts.kserve_v2.grpc_service import InferenceService, ServiceParts
 
-        parts = ServiceParts(plane, served, self._health, self._metrics, self._tells_callers)
+        repository = self._repository(served)
+        parts = ServiceParts(
+            plane, served, self._health, self._metrics, repository, self._tells_callers
+        )
         return InferenceService(parts, self._interface())
 
     def _conversations(self, plane: DataPlane) -> InferStreams:

@@ -1,11 +1,13 @@
 """Builds the REST routes of the Open Inference Protocol for the composition root."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ie_serving.config.settings import ServerSettings
 from ie_serving.inference.interface import Interface
 from ie_serving.inference.plane import DataPlane
+from ie_serving.models.admin.model_control import ModelControl
 from ie_serving.models.served import ServedModels
 from ie_serving.server.fronts.admin.health import Health
 from ie_serving.server.fronts.kserve_v2.routes import Asked, asked, verb_of
@@ -13,16 +15,29 @@ from ie_serving.server.fronts.rest.routes import Front, Routes
 from ie_serving.telemetry.metrics.page import Metrics
 
 if TYPE_CHECKING:
-    from ie_serving.server.fronts.kserve_v2.front import Poll
+    from ie_serving.server.fronts.kserve_v2.repository import Repository
 
 HandOn = Callable[[Interface[Any]], Interface[Any]]
+
+
+def repositories(
+    control: ModelControl, server: ServerSettings
+) -> "Callable[[ServedModels], Repository]":
+    """Return what makes the answers to calls of the repository, over the models of a caller."""
+
+    def made(served: ServedModels) -> "Repository":
+        from ie_serving.server.fronts.kserve_v2.repository import Repository
+
+        return Repository(served, control, server.reload_by_rpc)
+
+    return made
 
 
 def kserve_routes(
     over: tuple[DataPlane, ServedModels, Health, Metrics],
     server: ServerSettings,
     hand_on: HandOn,
-    poll: "Callable[[], Poll]",
+    repository: "Callable[[], Repository]",
 ) -> Routes[Asked]:
     """Return the protocol's routes.
 
@@ -30,14 +45,19 @@ def kserve_routes(
         over: data plane, models, health of the server, and its metrics.
         server: limits, and the path of the metrics: at a path of this protocol, metrics win.
         hand_on: see `inference.observed.handing_on`.
-        poll: returns the function that lists a model's repository, once it exists.
+        repository: makes what answers the calls of the repository.
     """
 
     def made() -> Front[Asked]:
+        from ie_serving.server.fronts.admin import cross_site
         from ie_serving.server.fronts.kserve_v2.front import KServeFront, Parts
         from ie_serving.server.fronts.kserve_v2.interface import interfaces
 
         found = interfaces(hand_on, limit_s=server.rest_timeout_s)
-        return KServeFront(Parts(*over, found, poll(), server.max_message_bytes))
+        check_site = partial(
+            cross_site.check, any_site=server.enable_cors, open_to_all=not server.has_access
+        )
+        parts = Parts(*over, found, repository(), check_site, server.max_message_bytes)
+        return KServeFront(parts)
 
     return Routes(asked, verb_of, made, server.metrics_paths)

@@ -198,6 +198,22 @@ SECTIONS = [
                 phrase='models { name: "plus" version: "2" state: "READY" }',
             ),
             Rpc(
+                id="a load",
+                rule="Triton's, in poll mode",
+                method="RepositoryModelLoad",
+                request='model_name: "plus"',
+                code="UNAVAILABLE",
+                phrase="the model control mode is poll, not explicit",
+            ),
+            Rpc(
+                id="an unload",
+                rule="Triton's, in poll mode",
+                method="RepositoryModelUnload",
+                request='model_name: "plus"',
+                code="UNAVAILABLE",
+                phrase="the model control mode is poll, not explicit",
+            ),
+            Rpc(
                 id="a method that is not served",
                 rule="as an unknown method",
                 method="inference.GRPCInferenceService/ModelConfig",

@@ -241,16 +241,17 @@ SECTIONS = [
             ),
             Rest(
                 id="a load",
-                rule="it lists the repository of the model now",
+                rule="Triton's, in poll mode",
                 target="/v2/repository/models/plus/load",
-                reply="{}",
+                code=503,
+                phrase="the model control mode is poll, not explicit",
             ),
             Rest(
                 id="an unload",
-                rule="the configuration names the served models",
+                rule="Triton's, in poll mode",
                 target="/v2/repository/models/plus/unload",
-                code=501,
-                phrase="models are not unloaded over this protocol",
+                code=503,
+                phrase="the model control mode is poll, not explicit",
             ),
         ],
     )

@@ -100,7 +100,7 @@ NOWHERE = ["/", "/metrics/", "/METRICS", "/ping/", "/v2/health", "/v2/models/m",
 
 
 def test_every_rpc_has_an_entry() -> None:
-    inference = LaterInference(NEVER, NEVER, NEVER, NEVER, limit_s=None, tells_callers=False)
+    inference = LaterInference(NEVER, NEVER, NEVER, NEVER, NEVER, limit_s=None, tells_callers=False)
     services = {
         prediction_service.NAME: PredictionService(NEVER, NEVER).answers(),
         model_service.NAME: ModelService(NEVER, NEVER, NEVER, NEVER, NEVER, NEVER).answers(),

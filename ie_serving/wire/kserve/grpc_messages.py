@@ -115,6 +115,7 @@ def stream_reply(response: bytes) -> bytes:
     return b"".join((head(_RESPONSE, len(response)), response))
 
 
-def stream_error(text: str) -> bytes:
-    """Report the error of a request in a stream."""
-    return delimited(_ERROR, text.encode())
+def stream_error(text: str, id: bytes) -> bytes:
+    """Report the error of a request in a stream, with the field of the request's id, if any."""
+    error = delimited(_ERROR, text.encode())
+    return error + delimited(_RESPONSE, id) if id else error

@@ -13,6 +13,7 @@ from ie_serving.server.fronts.rest.callers import named
 from ie_serving.server.status import explain
 from ie_serving.server.transport.grpc.services import Buffer, CallContext
 from ie_serving.wire.kserve.grpc_messages import stream_error, stream_reply
+from ie_serving.wire.kserve.infer_fields import id_of
 from ie_serving.wire.kserve.infer_layout import InferParser
 from ie_serving.wire.kserve.infer_request import ModelInfer, parse_whole
 from ie_serving.wire.protobuf.fields import Unclear
@@ -50,7 +51,7 @@ class InferStreams:
             async for answer in each:
                 outcome = answer.outcome
                 if isinstance(outcome, Exception):
-                    yield stream_error(explain(outcome).whole)
+                    yield stream_error(explain(outcome).whole, id_of(answer.payload))
                 else:
                     yield stream_reply(outcome)
 

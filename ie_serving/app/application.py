@@ -55,7 +55,7 @@ from ie_serving.server.fronts.admin.log_pages import LogPages
 from ie_serving.server.fronts.admin.readiness import Readiness
 from ie_serving.server.fronts.kserve_v2 import grpc_later
 from ie_serving.server.fronts.kserve_v2.grpc_later import LaterInference
-from ie_serving.server.fronts.kserve_v2.joining import kserve_routes, repositories
+from ie_serving.server.fronts.kserve_v2.joining import kserve_routes, management
 from ie_serving.server.fronts.page.page_routes import page_routes
 from ie_serving.server.fronts.streams.later import LaterStreams
 from ie_serving.server.fronts.tfs import model_service, prediction_service
@@ -152,7 +152,13 @@ class ServingApplication:
             self._poll_all,
             is_explicit=server.is_explicit,
         )
-        self._repository = repositories(control, server)
+        self._log = LogPages(
+            log_level,
+            self._models.served.unbind,
+            allowed=server.reload_by_rpc,
+            everywhere=self._workers.level_all,
+        )
+        self._management = management(control, self._log, server)
 
     def _make_interfaces(self, server: ServerSettings) -> None:
         """Make the data plane, and the interface through which each front end calls it."""
@@ -174,7 +180,7 @@ class ServingApplication:
             self._health,
             self._streams,
             self._metrics,
-            self._repository,
+            self._management,
             self._handing_on,
             limit_s=server.grpc_limit_s,
             tells_callers=tells_callers,
@@ -328,7 +334,7 @@ class ServingApplication:
             (self._plane, served, self._health, self._metrics),
             server,
             self._handing_on,
-            partial(self._repository, served),
+            partial(self._management, served),
         )
         api = RestApi(
             self._plane,
@@ -341,12 +347,7 @@ class ServingApplication:
             metrics_pages=server.metrics_pages,
             poll=self._poll_all,
             config=self._config_pages(),
-            log=LogPages(
-                log_level,
-                served.unbind,
-                allowed=server.reload_by_rpc,
-                everywhere=self._workers.level_all,
-            ),
+            log=self._log,
             poll_allowed=server.reload_by_rpc,
             write_metadata=metadata.FORMS[server.rest_metadata],
             statuses=self._statuses,

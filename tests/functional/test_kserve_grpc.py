@@ -167,9 +167,8 @@ def test_a_deadline(client: Any) -> None:
 @pytest.mark.parametrize(
     "ask",
     [
-        lambda client: client.get_model_config("digits"),
         lambda client: client.get_system_shared_memory_status(),
-        lambda client: client.get_trace_settings("digits"),
+        lambda client: client.get_cuda_shared_memory_status(),
     ],
 )
 def test_what_is_not_served_is_unimplemented(client: Any, ask: Any) -> None:

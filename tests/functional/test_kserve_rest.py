@@ -110,7 +110,7 @@ def test_the_server_and_its_models_are_described(client: Any) -> None:
     assert client.is_server_ready()
     told = client.get_server_metadata()
     assert (told["name"], told["version"]) == ("ie_serving", __version__)
-    assert told["extensions"] == ["binary_tensor_data", "sequence", "statistics", "parameters"]
+    assert {"binary_tensor_data", "sequence", "statistics", "parameters"} < {*told["extensions"]}
     assert client.is_model_ready("digits")
     assert client.is_model_ready("digits", "1")
     assert client.is_model_ready("digits", "stable")

@@ -24,7 +24,7 @@ from ie_serving.telemetry.metrics.page import Metrics
 if TYPE_CHECKING:  # modules of a port are imported only if that port is on
     from ie_serving.server.fronts.kserve_v2.grpc_service import InferenceService
     from ie_serving.server.fronts.kserve_v2.grpc_stream import InferStreams
-    from ie_serving.server.fronts.kserve_v2.repository import Repository
+    from ie_serving.server.fronts.kserve_v2.management import MakeManagement
 
     HandOn = Callable[[Interface[Any]], Interface[Any]]
 
@@ -38,6 +38,9 @@ ANSWERS: Final = {
     "ModelMetadata": "model_metadata",
     "ModelStatistics": "model_statistics",
     "RepositoryIndex": "repository_index",
+    "ModelConfig": "model_config",
+    "TraceSetting": "trace_setting",
+    "LogSettings": "log_settings",
     "RepositoryModelLoad": "repository_load",
     "RepositoryModelUnload": "repository_unload",
     INFER: "model_infer",
@@ -53,7 +56,7 @@ class LaterInference:
         health: of the server.
         streams: of the worker.
         metrics: of all workers.
-        repository: makes what answers the calls of the repository for a caller's models.
+        management: makes what answers for a caller's models beside inferences.
         hand_on: see `inference.observed.handing_on`.
         limit_s: longest time in seconds of an inference; None sets no limit.
         tells_callers: whether models may see the caller.
@@ -64,7 +67,7 @@ class LaterInference:
         health: Health,
         streams: LaterStreams,
         metrics: Metrics,
-        repository: Callable[[ServedModels], Repository],
+        management: MakeManagement,
         hand_on: HandOn,
         *,
         limit_s: float | None,
@@ -73,7 +76,7 @@ class LaterInference:
         self._health = health
         self._streams = streams
         self._metrics = metrics
-        self._repository = repository
+        self._management = management
         self._hand_on = hand_on
         self._limit_s = limit_s
         self._tells_callers = tells_callers
@@ -100,9 +103,9 @@ class LaterInference:
     def _service(self, plane: DataPlane, served: ServedModels) -> InferenceService:
         from ie_serving.server.fronts.kserve_v2.grpc_service import InferenceService, ServiceParts
 
-        repository = self._repository(served)
+        management = self._management(served)
         parts = ServiceParts(
-            plane, served, self._health, self._metrics, repository, self._tells_callers
+            plane, served, self._health, self._metrics, management, self._tells_callers
         )
         return InferenceService(parts, self._interface())
 

@@ -216,7 +216,7 @@ SECTIONS = [
             Rpc(
                 id="a method that is not served",
                 rule="as an unknown method",
-                method="inference.GRPCInferenceService/ModelConfig",
+                method="inference.GRPCInferenceService/CudaSharedMemoryStatus",
                 request="",
                 code="UNIMPLEMENTED",
             ),

@@ -14,7 +14,7 @@ from benchmarks.servers import Server
 from benchmarks.subjects import Measurement
 
 SHOWN = (
-    *("openvino", "grpcio", "falcon", "fastapi", "uvicorn", "orjson"),
+    *("openvino", "grpcio", "fastapi", "uvicorn", "orjson"),
     *("nvidia-pytriton", "kserve", "mlserver"),
 )
 

@@ -80,8 +80,7 @@ class EdiRoutes:
 
 
 def _preflight(request: Request) -> Reply:
-    status, _, body = preflight(request.head.fields.get(b"origin", b"").decode("latin-1"))
-    return Reply(status, HEADERS, body)
+    return preflight(request.head)._replace(headers=HEADERS)
 
 
 def _token(request: Request) -> Reply:

@@ -5,13 +5,11 @@ Only this module turns errors into `{"error": ...}`.
 
 from ie_serving.core.values.errors import WHOLE
 from ie_serving.server.status import explain, http_of, in_header
-from ie_serving.server.transport.http1.messages import Buffer, Headers, Reply
+from ie_serving.server.transport.http1.messages import Buffer, Headers, Reply, RequestHead
 from ie_serving.wire.json.response import encode_error
 
 METHOD_NOT_ALLOWED = 405
 TOO_MANY_REQUESTS = 429
-JSON = "application/json"
-HTML = "text/html"
 CORS: Headers = (
     (b"access-control-allow-origin", b"*"),
     (b"access-control-allow-methods", b"POST, GET"),
@@ -21,12 +19,10 @@ CORS_OF_CALLERS = (*CORS[:2], (CORS[2][0], b"Content-Type, Authorization, X-Api-
 """CORS headers of a server that authenticates its callers."""
 SAME_ORIGIN = (b"cross-origin-resource-policy", b"same-origin")
 """Header that keeps pages of other origins from reading a reply, with CORS enabled or not."""
-JSON_REPLY: Headers = ((b"content-type", JSON.encode()),)
+JSON_REPLY: Headers = ((b"content-type", b"application/json"),)
+HTML_REPLY: Headers = ((b"content-type", b"text/html"),)
 RETRY_LATER: Headers = (*JSON_REPLY, (b"retry-after", b"1"))
 """Headers of a 429: a full queue or budget mostly has room again within a second."""
-
-Page = tuple[int, str, Buffer]
-"""HTTP status, content type, body."""
 
 
 def typed(media_type: str) -> Headers:
@@ -42,15 +38,16 @@ def typed(media_type: str) -> Headers:
     )
 
 
-def json_page(status: int, body: bytes) -> Page:
+def json_page(status: int, body: Buffer) -> Reply:
     """Make a page of JSON."""
-    return status, JSON, body
+    return Reply(status, JSON_REPLY, body)
 
 
-def preflight(origin: str) -> Page:
+def preflight(head: RequestHead) -> Reply:
     """Answer OPTIONS as TensorFlow Serving does, which checks only the origin's scheme."""
-    known = "http://" in origin or "https://" in origin
-    return (200 if known else 400), HTML, b""
+    origin = head.fields.get(b"origin", b"")
+    known = b"http://" in origin or b"https://" in origin
+    return Reply(200 if known else 400, HTML_REPLY, b"")
 
 
 def refusal(error: Exception) -> Reply:

@@ -55,8 +55,6 @@ from tests.unit.server.transport.http1.talk import (
     answered,
     echo,
     failing,
-    read,
-    reply,
 )
 
 Answer = Callable[..., Awaitable[Any]]
@@ -160,9 +158,9 @@ async def test_what_a_client_sends_fills_neither_the_queue_nor_the_file(
     codec = ExampleCodec(parse_examples, serialize_examples)
     plane = DataPlane(ServedModels(), Metrics(), codec, method_name_check=False)
 
-    async def answer(_: object, receive: Any, send: Any) -> None:
+    async def answer(request: Request) -> Reply:
         plane.refused("m" * 9000, NotFound(""))
-        await reply(send, b"")
+        return Reply(200, (), b"")
 
     await Talk(answer, access.rest).say(GET.replace(b"/b", b"/" + b"x" * 9000))
     fields = ended(line)
@@ -173,7 +171,7 @@ async def cancelling(*_: object) -> None:
     raise asyncio.CancelledError
 
 
-@pytest.mark.parametrize("app", [failing(send_first=False), cancelling])
+@pytest.mark.parametrize("app", [failing, cancelling])
 async def test_a_request_over_rest_that_a_defect_ends(
     access: OptionalWatch, line: Fields, app: Any
 ) -> None:
@@ -299,9 +297,9 @@ async def test_a_request_that_is_not_traced_adds_nothing_to_one_before_it() -> N
     entries: list[object] = []
 
     class Noting(Gate):
-        async def __call__(self, *asked: Any) -> None:
+        async def __call__(self, request: Request) -> Reply:
             entries.append(current())
-            await super().__call__(*asked)
+            return await super().__call__(request)
 
     gate = Noting()
     talks = []
@@ -444,9 +442,8 @@ def test_who_fails_without_an_id_is_told_the_one_of_the_line(
 
 
 async def test_who_fails_over_rest_is_told_it_too(access: OptionalWatch, line: Fields) -> None:
-    async def refuse(_: object, receive: Any, send: Any) -> None:
-        await read(receive)
-        await reply(send, b"", 404)
+    async def refuse(request: Request) -> Reply:
+        return Reply(404, (), b"")
 
     heard = await Talk(refuse, access.rest).say(POST)
     (id,) = re.findall(rb"x-request-id: (.*)\r\n", heard)

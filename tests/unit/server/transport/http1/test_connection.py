@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from ie_serving.server.transport.http1.faults import LARGEST_HEAD, MOST_FIELDS
 from ie_serving.server.transport.http1.holding import GATHERED
+from ie_serving.server.transport.http1.messages import Reply, Request
 from tests.unit.server.transport.http1.talk import (
     CLOSE,
     GET,
@@ -255,12 +256,13 @@ async def test_a_client_that_leaves_in_mid_body_is_told_to_who_reads() -> None:
     """Also where a large body is being read already."""
     got: list[Any] = []
 
-    async def app(scope: Any, receive: Any, send: Any) -> None:
+    async def app(request: Request) -> Reply:
         try:
-            got.append(await read(receive))
+            got.append(await read(request))
         except asyncio.CancelledError:
             got.append("cancelled")
             raise
+        return Reply(200, (), b"")
 
     talk = Talk(app)
     await talk.say(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 900000\r\n\r\n", b"x" * GATHERED)

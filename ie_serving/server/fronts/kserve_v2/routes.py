@@ -26,33 +26,21 @@ PREFLIGHT: Final = "preflight"
 """Request of a browser before it sends a request for a page of another origin (CORS)."""
 WRONG_METHOD: Final = "wrong_method"
 
-METHODS: Final[Mapping[str, str]] = {
-    INFER: "POST",
-    METADATA: "GET",
-    READY: "GET",
-    SERVER: "GET",
-    INDEX: "POST",
-    LOAD: "POST",
-    UNLOAD: "POST",
-    STATS: "GET",
-    ALL_STATS: "GET",
+VERBS: Final[Mapping[str, tuple[str, str]]] = {
+    INFER: ("POST", "predict"),
+    METADATA: ("GET", "metadata"),
+    READY: ("GET", "status"),
+    SERVER: ("GET", "server"),
+    INDEX: ("POST", "config"),
+    LOAD: ("POST", "poll"),
+    UNLOAD: ("POST", "poll"),
+    STATS: ("GET", "status"),
+    ALL_STATS: ("GET", "models"),
+    PREFLIGHT: ("OPTIONS", "preflight"),
+    WRONG_METHOD: ("", "nothing"),
 }
-"""HTTP method of each route; HEAD is allowed wherever GET is."""
-
-RIGHTS_OF: Final[Mapping[str, str]] = {
-    INFER: "predict",
-    METADATA: "metadata",
-    READY: "status",
-    SERVER: "server",
-    INDEX: "config",
-    LOAD: "poll",
-    UNLOAD: "poll",
-    STATS: "status",
-    ALL_STATS: "models",
-    PREFLIGHT: "preflight",
-    WRONG_METHOD: "nothing",
-}
-"""For each route a verb of `gate/rights.py` that needs the same right."""
+"""HTTP method of each route, where HEAD is allowed wherever GET is; and a verb of `gate/rights.py`
+that needs the same right."""
 
 PREFIX: Final = b"/v2"
 LONGEST_REMEMBERED: Final = 256
@@ -98,7 +86,7 @@ def _read(method: str, path: bytes) -> Asked | None:
     found = _found(path)
     if found is None:
         return None
-    needed = METHODS[found.verb]
+    needed, _ = VERBS[found.verb]
     if method == needed or (method == "HEAD" and needed == "GET"):
         return found
     if method == "OPTIONS":
@@ -128,4 +116,4 @@ def _text(part: bytes) -> str:
 
 def verb_of(found: Asked) -> tuple[str, str]:
     """Return the verb and the model of a request for the gate."""
-    return RIGHTS_OF[found.verb], found.model
+    return VERBS[found.verb][1], found.model

@@ -116,7 +116,7 @@ def test_every_rpc_has_an_entry() -> None:
 async def test_every_route_has_an_entry() -> None:
     api = Rest(await Heart().plane()).api
     beside = {"reload", "metrics", "health", "preflight", "nothing", "stream"}
-    of_others = {ASK, ALIVE, *PAGE_VERBS, *kserve.RIGHTS_OF.values()}
+    of_others = {ASK, ALIVE, *PAGE_VERBS, *(right for _, right in kserve.VERBS.values())}
     assert {*api._runs, *api._looks, *GENERATED, *beside, *of_others} == set(rights.REST)
     for metrics_paths in ((), ("/metrics", "/monitoring")):
         verbs = page_verbs(metrics_paths)

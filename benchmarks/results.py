@@ -14,7 +14,7 @@ from benchmarks.servers import Server
 from benchmarks.subjects import Measurement
 
 SHOWN = (
-    *("openvino", "grpcio", "fastapi", "uvicorn", "orjson"),
+    *("openvino", "grpcio", "falcon", "fastapi", "uvicorn", "orjson"),
     *("nvidia-pytriton", "kserve", "mlserver"),
 )
 

@@ -18,7 +18,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ie_serving.config.dialects import own_flags
 from ie_serving.config.settings import ServerSettings, Settings
@@ -28,9 +28,6 @@ from ie_serving.server.process import gunicorn_app
 from ie_serving.server.process.gunicorn_app import run
 from ie_serving.server.process.lifecycle import MakeListener
 from ie_serving.telemetry.log import logs
-
-if TYPE_CHECKING:  # as in the product, the arbiter imports no HTTP
-    from ie_serving.server.transport.http1.messages import Reply, Request
 
 log = logging.getLogger("ie_serving.tiny")
 
@@ -65,9 +62,10 @@ class Tiny:
         return {"REST": self._rest, "gRPC": self._grpc}
 
     def _rest(self) -> MakeListener:
+        from ie_serving.server.transport.http1.asgi import Asgi
         from ie_serving.server.transport.http1.server import HttpServer
 
-        return partial(HttpServer, self._answer_http)
+        return partial(HttpServer, Asgi(self._answer_http))
 
     def _grpc(self) -> MakeListener:
         from ie_serving.server.transport.grpc.http2_server import Http2Server
@@ -97,13 +95,15 @@ class Tiny:
         await _opened(self._options["answer_gate"])
         return await self._fast(request, context)
 
-    async def _answer_http(self, request: "Request") -> "Reply":
-        from ie_serving.server.transport.http1.messages import Reply
-
-        if request.head.path == b"/deadlock":
+    async def _answer_http(self, scope: Any, receive: Any, send: Any) -> None:
+        await receive()
+        if scope["path"] == "/deadlock":
             threading.Barrier(2).wait()
-        answer = self._slow if request.head.path == b"/slow" else self._fast
-        return Reply(200, (), await answer(b"", None))
+        answer = self._slow if scope["path"] == "/slow" else self._fast
+        body = await answer(b"", None)
+        length = [(b"content-length", str(len(body)).encode())]
+        await send({"type": "http.response.start", "status": 200, "headers": length})
+        await send({"type": "http.response.body", "body": body})
 
 
 async def _opened(fifo: str) -> None:

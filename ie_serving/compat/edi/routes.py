@@ -80,7 +80,8 @@ class EdiRoutes:
 
 
 def _preflight(request: Request) -> Reply:
-    return preflight(request.head)._replace(headers=HEADERS)
+    status, _, body = preflight(request.head.fields.get(b"origin", b"").decode("latin-1"))
+    return Reply(status, HEADERS, body)
 
 
 def _token(request: Request) -> Reply:

@@ -25,7 +25,7 @@ from ie_serving.inference.plane import DataPlane
 from ie_serving.models.served import ServedModels
 from ie_serving.models.version.handle import Servable
 from ie_serving.server.fronts.rest.body import read_body
-from ie_serving.server.fronts.rest.pages import HTML_REPLY, json_page, preflight, refusal
+from ie_serving.server.fronts.rest.pages import HTML, JSON, Page, preflight, refusal
 from ie_serving.server.fronts.tfs.generated import TEXT, parameters, written
 from ie_serving.server.fronts.tfs.rest import RestApi
 from ie_serving.server.fronts.tfs.rest_interface import LARGE_BODY, rest_interface
@@ -71,13 +71,13 @@ class StfsFront:
             encoders=self._encoders,
             check_large=lambda form, outputs: None,
         )
-        self._pages: Mapping[str, Callable[[Route, Request], Reply | Awaitable[Reply]]] = {
-            ALIVE: lambda *_: Reply(200, TEXT, b"healthy"),
-            PAGE: lambda *_: Reply(200, HTML_REPLY, listing.page(served.entries)),
+        self._pages: Mapping[str, Callable[[Route, Request], Page | Awaitable[Page]]] = {
+            ALIVE: lambda *_: (200, TEXT, b"healthy"),
+            PAGE: lambda *_: (200, HTML, listing.page(served.entries)),
             MODELS: self._list,
             MODEL: self._one,
             **dict.fromkeys(GENERATED, self._generated),
-            "preflight": lambda _, request: preflight(request.head),
+            "preflight": lambda _, request: preflight(_field(request, b"origin")),
         }
 
     async def answer(self, request: Request, found: Route) -> Answer:
@@ -85,10 +85,11 @@ class StfsFront:
         began = time.perf_counter()
         try:
             if found.verb == ASK:
-                reply = json_page(200, await self._infer(request, began))
+                page: Page = 200, JSON, await self._infer(request, began)
             else:
                 made = self._pages[found.verb](found, request)
-                reply = made if isinstance(made, Reply) else await made
+                page = made if isinstance(made, tuple) else await made
+            reply = Reply(page[0], ((b"content-type", page[1].encode()),), page[2])
         except Exception as error:
             reply = refusal(error)
         except asyncio.CancelledError as error:
@@ -116,19 +117,17 @@ class StfsFront:
         platform = self._served.entry(servable.name).config.platform
         return {None: partial(encode, specs=specs, platform=platform)}
 
-    def _list(self, _: Route, __: Request) -> Reply:
+    def _list(self, _: Route, __: Request) -> Page:
         models = self._served.entries
         return _json([listing.shown(name, models[name]) for name in sorted(models)])
 
-    def _one(self, found: Route, _: Request) -> Reply:
+    def _one(self, found: Route, _: Request) -> Page:
         name = found.model.name
         return _json(listing.shown(name, self._served.entry(name)))
 
-    def _generated(self, found: Route, request: Request) -> Reply | Awaitable[Reply]:
+    def _generated(self, found: Route, request: Request) -> Page | Awaitable[Page]:
         given = parameters(found)
-        make = partial(
-            self._made, found, given, request.head.fields.get(b"host", b"").decode("latin-1")
-        )
+        make = partial(self._made, found, given, _field(request, b"host"))
         began = time.perf_counter()
         made = self._plane.metadata(found.model, self._interface, began, make)
         return written(found, given, made)
@@ -149,5 +148,9 @@ class StfsFront:
         return call.JsonPost(f"{url}/", inlined([start, *data, "}"]))
 
 
-def _json(value: object) -> Reply:
-    return json_page(200, json.dumps(value).encode())
+def _field(request: Request, name: bytes) -> str:
+    return request.head.fields.get(name, b"").decode("latin-1")
+
+
+def _json(value: object) -> Page:
+    return 200, JSON, json.dumps(value).encode()

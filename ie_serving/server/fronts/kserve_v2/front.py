@@ -210,7 +210,9 @@ class KServeFront:
         return _json(orjson.dumps({"model_stats": found}))
 
     async def _preflight(self, request: Request, asked: Asked, began: float) -> Reply:
-        return preflight(request.head)
+        origin = request.head.fields.get(b"origin", b"").decode("latin-1")
+        status, kind, body = preflight(origin)
+        return Reply(status, ((b"content-type", kind.encode()),), body)
 
     async def _wrong_method(self, request: Request, asked: Asked, began: float) -> Reply:
         error = InvalidRequest(

@@ -5,11 +5,13 @@ Only this module turns errors into `{"error": ...}`.
 
 from ie_serving.core.values.errors import WHOLE
 from ie_serving.server.status import explain, http_of, in_header
-from ie_serving.server.transport.http1.messages import Buffer, Headers, Reply, RequestHead
+from ie_serving.server.transport.http1.messages import Buffer, Headers, Reply
 from ie_serving.wire.json.response import encode_error
 
 METHOD_NOT_ALLOWED = 405
 TOO_MANY_REQUESTS = 429
+JSON = "application/json"
+HTML = "text/html"
 CORS: Headers = (
     (b"access-control-allow-origin", b"*"),
     (b"access-control-allow-methods", b"POST, GET"),
@@ -19,10 +21,12 @@ CORS_OF_CALLERS = (*CORS[:2], (CORS[2][0], b"Content-Type, Authorization, X-Api-
 """CORS headers of a server that authenticates its callers."""
 SAME_ORIGIN = (b"cross-origin-resource-policy", b"same-origin")
 """Header that keeps pages of other origins from reading a reply, with CORS enabled or not."""
-JSON_REPLY: Headers = ((b"content-type", b"application/json"),)
-HTML_REPLY: Headers = ((b"content-type", b"text/html"),)
+JSON_REPLY: Headers = ((b"content-type", JSON.encode()),)
 RETRY_LATER: Headers = (*JSON_REPLY, (b"retry-after", b"1"))
 """Headers of a 429: a full queue or budget mostly has room again within a second."""
+
+Page = tuple[int, str, Buffer]
+"""HTTP status, content type, body."""
 
 
 def typed(media_type: str) -> Headers:
@@ -38,16 +42,15 @@ def typed(media_type: str) -> Headers:
     )
 
 
-def json_page(status: int, body: Buffer) -> Reply:
+def json_page(status: int, body: bytes) -> Page:
     """Make a page of JSON."""
-    return Reply(status, JSON_REPLY, body)
+    return status, JSON, body
 
 
-def preflight(head: RequestHead) -> Reply:
+def preflight(origin: str) -> Page:
     """Answer OPTIONS as TensorFlow Serving does, which checks only the origin's scheme."""
-    origin = head.fields.get(b"origin", b"")
-    known = b"http://" in origin or b"https://" in origin
-    return Reply(200 if known else 400, HTML_REPLY, b"")
+    known = "http://" in origin or "https://" in origin
+    return (200 if known else 400), HTML, b""
 
 
 def refusal(error: Exception) -> Reply:

@@ -12,20 +12,19 @@ from ie_serving.core.runtime.threads import in_thread
 from ie_serving.core.values.errors import InvalidRequest
 from ie_serving.core.values.requests import ModelSpec
 from ie_serving.models.version.handle import Servable
-from ie_serving.server.fronts.rest.pages import json_page
+from ie_serving.server.fronts.rest.pages import JSON, Page
 from ie_serving.server.fronts.tfs.rest_routes import Route
-from ie_serving.server.transport.http1.messages import Headers, Reply
 from ie_serving.wire.clients import call, languages
 from ie_serving.wire.clients.sample import Pieces, text_of
 
-TEXT: Final[Headers] = ((b"content-type", b"text/plain; charset=utf-8"),)
+TEXT: Final = "text/plain; charset=utf-8"
 LANGUAGE, SIGNATURE = "language", "signature_name"
 
 Ask = Callable[[Callable[[Servable], call.JsonPost]], call.JsonPost]
 """Applies a function to the version that the request names. Raises ServingError."""
 
 
-def page(asked: Route, address: str, ask: Ask) -> Reply | Awaitable[Reply]:
+def page(asked: Route, address: str, ask: Ask) -> Page | Awaitable[Page]:
     """Answer a request to either route.
 
     Args:
@@ -46,9 +45,7 @@ def page(asked: Route, address: str, ask: Ask) -> Reply | Awaitable[Reply]:
     return written(asked, given, ask(make))
 
 
-def written(
-    asked: Route, given: Mapping[str, str], made: call.JsonPost
-) -> Reply | Awaitable[Reply]:
+def written(asked: Route, given: Mapping[str, str], made: call.JsonPost) -> Page | Awaitable[Page]:
     """Write the body of a call, or a program that makes the call.
 
     Raises:
@@ -57,13 +54,13 @@ def written(
     if asked.verb == "gen_json":
         return _json(made.body)
     program = languages.program(given.get(LANGUAGE, "bash"), made)  # the original's default
-    return Reply(200, TEXT, program.encode())
+    return 200, TEXT, program.encode()
 
 
-async def _json(body: Pieces) -> Reply:
+async def _json(body: Pieces) -> Page:
     # In a thread: unlike a program, the body spells out all elements.
     text = await in_thread(partial(text_of, body))
-    return json_page(200, text.encode())
+    return 200, JSON, text.encode()
 
 
 def parameters(asked: Route) -> dict[str, str]:

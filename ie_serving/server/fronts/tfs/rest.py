@@ -1,8 +1,9 @@
 """TensorFlow Serving's REST API: parse, call the data plane, write the reply.
 
 Requests that run a model are POSTs. They are answered directly from the transport's request, since
-they are the most frequent and every step counts. All else, pages and errors, goes past the front
-ends in `around` first. Pages are in `rest_pages.py`, errors in `fronts/rest/pages.py`.
+they are the most frequent and every step counts. All else, pages and errors, is answered through
+Falcon. TensorFlow Serving's grammar (`rest_routes.py`) matches whole targets, so one sink takes all
+of that instead of a router. Pages are in `rest_pages.py`, errors in `fronts/rest/pages.py`.
 """
 
 import asyncio
@@ -10,7 +11,10 @@ import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
+from typing import TypeAlias
 
+import falcon
+import falcon.asgi
 import orjson
 
 from ie_serving.core.runtime.budget import BUDGET, Lease
@@ -42,9 +46,12 @@ from ie_serving.server.fronts.rest.body import (
 from ie_serving.server.fronts.rest.pages import (
     CORS,
     CORS_OF_CALLERS,
+    HTML,
+    JSON,
     JSON_REPLY,
     METHOD_NOT_ALLOWED,
     SAME_ORIGIN,
+    Page,
     json_page,
     preflight,
     refusal,
@@ -52,7 +59,7 @@ from ie_serving.server.fronts.rest.pages import (
 )
 from ie_serving.server.fronts.tfs.rest_interface import LARGE_BODY, classifications, regressions
 from ie_serving.server.fronts.tfs.rest_invoke import Invocations
-from ie_serving.server.fronts.tfs.rest_pages import fixed_pages, misrouted, not_found
+from ie_serving.server.fronts.tfs.rest_pages import NOT_FOUND_PAGE, fixed_pages, misrouted
 from ie_serving.server.fronts.tfs.rest_routes import (
     ALLOWED,
     GENERATED,
@@ -63,6 +70,7 @@ from ie_serving.server.fronts.tfs.rest_routes import (
     route,
     target_of,
 )
+from ie_serving.server.transport.http1.asgi import Asgi
 from ie_serving.server.transport.http1.messages import (
     Answer,
     App,
@@ -91,6 +99,7 @@ MOST_LABELS = 1 << 20
 STOPPING: Headers = ((b"connection", b"close"),)
 """Header that makes clients with an open connection use another server while this one stops."""
 
+FalconApp: TypeAlias = "falcon.asgi.App[falcon.asgi.Request, falcon.asgi.Response]"
 Run = Callable[[Request, ModelSpec, float], Awaitable[Buffer | Reply]]
 """Answers a POST that arrived at that `time.perf_counter()`: JSON, or a complete reply."""
 Look = Callable[[ModelSpec, float], Buffer]
@@ -165,7 +174,9 @@ class RestApi:
             "details": self._details,
             "all_details": lambda *_: config.all_details(),
         }
-        self._rarely = around(self._answer_page)
+        pages: FalconApp = falcon.asgi.App(media_type=JSON)
+        pages.add_sink(self.answer_page, prefix="/")
+        self._rarely = around(Asgi(pages))
 
     async def answer(self, request: Request) -> Answer:
         """Answer one request of any kind. See `http1.messages.App`."""
@@ -204,61 +215,70 @@ class RestApi:
             headers += self._cors
         return reply._replace(headers=headers)
 
-    async def _answer_page(self, request: Request) -> Reply:
-        """Answer a request that runs no model."""
-        head = request.head
-        target = target_of(head.path, head.query)
+    async def answer_page(
+        self, req: falcon.asgi.Request, resp: falcon.asgi.Response | None, **_: object
+    ) -> None:
+        """Answer requests that run no model. Falcon passes both arguments by these names."""
+        assert resp is not None  # only WebSockets have none, and they have no sink
+        target = target_of(req.scope["raw_path"], req.scope["query_string"])
+        is_reload = req.method == "POST" and target.lower() == RELOAD
+        page = self._reloaded(req.scope["headers"]) if is_reload else self._page(req)
+        if not isinstance(page, tuple):
+            page = await page
+        if isinstance(page, Reply):
+            for name, value in page.headers:
+                resp.set_header(name.decode(), value.decode())
+        else:
+            resp.content_type = page[1]
+        resp.status = page[0]
+        if resp.status == METHOD_NOT_ALLOWED:
+            resp.set_header("allow", ALLOWED)
+        resp.data = bytes(page[2])
+
+    async def _reloaded(self, headers: Headers) -> Page | Reply:
         try:
-            is_reload = head.method == "POST" and target.lower() == RELOAD
-            page = self._reloaded(head) if is_reload else self._page(head, target)
-            reply = page if isinstance(page, Reply) else await page
+            with self._plane.counting_refusals("", self._interface):
+                self._check_site(dict(headers))
+                return json_page(*await self._config.reload())
         except Exception as error:
-            reply = refusal(error)
-        headers = reply.headers
-        if reply.status == METHOD_NOT_ALLOWED:
-            headers += ((b"allow", ALLOWED.encode()),)
-        if head.method != "HEAD":
-            return reply._replace(headers=headers)
-        # Without the body already here, since it is neither compressed nor counted as sent.
-        headers += ((b"content-length", b"%d" % len(reply.body)),)
-        return Reply(reply.status, headers, b"")
+            return refusal(error)
 
-    async def _reloaded(self, head: RequestHead) -> Reply:
-        with self._plane.counting_refusals("", self._interface):
-            self._check_site(head.fields)
-            return json_page(*await self._config.reload())
-
-    def _page(self, head: RequestHead, target: str) -> Reply | Awaitable[Reply]:
+    def _page(self, request: falcon.asgi.Request) -> Page | Reply | Awaitable[Page]:
+        path: bytes = request.scope["raw_path"]
         # First, since the metrics path may be below /v1/, too.
-        if page := self._pages.get(head.path):
+        if page := self._pages.get(path):
             return page()
-        if head.path[:4].lower() != b"/v1/":
-            return self._model_page(head.path)
-        if head.method == "OPTIONS":
-            return preflight(head)
+        if path[:4].lower() != b"/v1/":
+            return self._model_page(path)
+        if request.method == "OPTIONS":
+            return preflight(request.get_header("Origin") or "")
         began = time.perf_counter()
         try:
-            asked = route(head.method, target)
+            asked = route(request.method, target_of(path, request.scope["query_string"]))
         except InvalidRequest as error:
             self._plane.refused("", error, self._interface)
             return misrouted(error)
-        if asked.verb in GENERATED:
-            return self._generated(asked, head, began)
-        return json_page(200, self._looks[asked.verb](asked.model, began))
+        try:
+            if asked.verb in GENERATED:
+                return self._generated(asked, request, began)
+            return 200, JSON, self._looks[asked.verb](asked.model, began)
+        except Exception as error:
+            return refusal(error)
 
-    def _generated(self, asked: Route, head: RequestHead, began: float) -> Reply | Awaitable[Reply]:
+    def _generated(
+        self, asked: Route, request: falcon.asgi.Request, began: float
+    ) -> Page | Awaitable[Page]:
         # Imported here: few servers get such requests.
         from ie_serving.server.fronts.tfs.generated import page
 
-        host = head.fields.get(b"host", b"").decode("latin-1")
-        address = f"{'https' if self._secure else 'http'}://{host}"
+        address = f"{'https' if self._secure else 'http'}://{request.get_header('Host') or ''}"
         ask = partial(self._plane.metadata, asked.model, self._interface, began)
         return page(asked, address, ask)
 
-    def _model_page(self, path: bytes) -> Reply:
+    def _model_page(self, path: bytes) -> Page | Reply:
         model = model_asked(path)
         if model is None:
-            return not_found()
+            return 404, HTML, NOT_FOUND_PAGE
         try:
             ready = self._plane.answer_ready(model, self._interface, time.perf_counter())
             return json_page(*self._health.model_reply(model, ready))

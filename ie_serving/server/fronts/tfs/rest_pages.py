@@ -7,9 +7,9 @@ from functools import partial
 from ie_serving.core.values.errors import InvalidRequest
 from ie_serving.server.fronts.admin.health import LIVE, READY, STARTUP, Health
 from ie_serving.server.fronts.rest.pages import (
-    HTML_REPLY,
     JSON_REPLY,
     METHOD_NOT_ALLOWED,
+    Page,
     json_page,
     refusal,
 )
@@ -18,14 +18,11 @@ from ie_serving.server.transport.http1.messages import Reply
 from ie_serving.telemetry.metrics.page import Metrics
 from ie_serving.telemetry.metrics.text import CONTENT_TYPE, chosen
 
-
-def not_found() -> Reply:
-    """Make the reply of TensorFlow Serving's HTTP library to paths outside of `/v1/`."""
-    body = (
-        b"<HTML><HEAD>\n<TITLE>404 Not Found</TITLE>\n</HEAD><BODY>\n"
-        b"<H1>Not Found</H1>\n</BODY></HTML>\n"
-    )
-    return Reply(404, HTML_REPLY, body)
+NOT_FOUND_PAGE = (
+    b"<HTML><HEAD>\n<TITLE>404 Not Found</TITLE>\n</HEAD><BODY>\n"
+    b"<H1>Not Found</H1>\n</BODY></HTML>\n"
+)
+"""Reply of TensorFlow Serving's HTTP library to paths outside of `/v1/`."""
 
 
 def misrouted(error: InvalidRequest) -> Reply:
@@ -41,9 +38,9 @@ def misrouted(error: InvalidRequest) -> Reply:
 # Keyed by the raw bytes of the path: probes send the same bytes each time.
 def fixed_pages(
     health: Health, metrics: Metrics, metrics_pages: Mapping[str, tuple[str, ...]]
-) -> Mapping[bytes, Callable[[], Reply | Awaitable[Reply]]]:
+) -> Mapping[bytes, Callable[[], Page | Awaitable[Page]]]:
     """Return the pages that do not depend on the query, by path."""
-    pages: dict[bytes, Callable[[], Reply | Awaitable[Reply]]] = {
+    pages: dict[bytes, Callable[[], Page | Awaitable[Page]]] = {
         LIVE.encode(): lambda: json_page(*health.live_reply()),
         READY.encode(): lambda: json_page(*health.ready_reply()),
         STARTUP.encode(): lambda: json_page(*health.startup_reply()),
@@ -55,7 +52,6 @@ def fixed_pages(
     return pages
 
 
-async def _metrics_page(metrics: Metrics, families: tuple[str, ...]) -> Reply:
+async def _metrics_page(metrics: Metrics, families: tuple[str, ...]) -> Page:
     page = await metrics.page()
-    body = await asyncio.to_thread(chosen, page, families) if families else page
-    return Reply(200, ((b"content-type", CONTENT_TYPE.encode()),), body)
+    return 200, CONTENT_TYPE, await asyncio.to_thread(chosen, page, families) if families else page

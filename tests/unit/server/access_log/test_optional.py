@@ -55,6 +55,8 @@ from tests.unit.server.transport.http1.talk import (
     answered,
     echo,
     failing,
+    read,
+    reply,
 )
 
 Answer = Callable[..., Awaitable[Any]]
@@ -158,9 +160,9 @@ async def test_what_a_client_sends_fills_neither_the_queue_nor_the_file(
     codec = ExampleCodec(parse_examples, serialize_examples)
     plane = DataPlane(ServedModels(), Metrics(), codec, method_name_check=False)
 
-    async def answer(request: Request) -> Reply:
+    async def answer(_: object, receive: Any, send: Any) -> None:
         plane.refused("m" * 9000, NotFound(""))
-        return Reply(200, (), b"")
+        await reply(send, b"")
 
     await Talk(answer, access.rest).say(GET.replace(b"/b", b"/" + b"x" * 9000))
     fields = ended(line)
@@ -171,7 +173,7 @@ async def cancelling(*_: object) -> None:
     raise asyncio.CancelledError
 
 
-@pytest.mark.parametrize("app", [failing, cancelling])
+@pytest.mark.parametrize("app", [failing(send_first=False), cancelling])
 async def test_a_request_over_rest_that_a_defect_ends(
     access: OptionalWatch, line: Fields, app: Any
 ) -> None:
@@ -297,9 +299,9 @@ async def test_a_request_that_is_not_traced_adds_nothing_to_one_before_it() -> N
     entries: list[object] = []
 
     class Noting(Gate):
-        async def __call__(self, request: Request) -> Reply:
+        async def __call__(self, *asked: Any) -> None:
             entries.append(current())
-            return await super().__call__(request)
+            await super().__call__(*asked)
 
     gate = Noting()
     talks = []
@@ -442,8 +444,9 @@ def test_who_fails_without_an_id_is_told_the_one_of_the_line(
 
 
 async def test_who_fails_over_rest_is_told_it_too(access: OptionalWatch, line: Fields) -> None:
-    async def refuse(request: Request) -> Reply:
-        return Reply(404, (), b"")
+    async def refuse(_: object, receive: Any, send: Any) -> None:
+        await read(receive)
+        await reply(send, b"", 404)
 
     heard = await Talk(refuse, access.rest).say(POST)
     (id,) = re.findall(rb"x-request-id: (.*)\r\n", heard)

@@ -2,18 +2,19 @@
 
 import asyncio
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from typing import Any
-from urllib.parse import unquote
 
 from ie_serving.server.transport.busy_poll import BusyPoll
+from ie_serving.server.transport.http1 import messages
+from ie_serving.server.transport.http1.asgi import Asgi
 from ie_serving.server.transport.http1.connection import Connection
 from ie_serving.server.transport.http1.known_heads import KnownHeads
-from ie_serving.server.transport.http1.messages import App, Reply, Request
 from ie_serving.server.transport.http1.server import Connect
 from ie_serving.server.transport.outbox import Outbox
 
 PATIENCE_S = 10
+App = Callable[[Any, Any, Any], Coroutine[Any, Any, None]]
 DATE = re.compile(rb"date: [^\r]*\r\n")
 
 
@@ -74,7 +75,7 @@ class Wire(asyncio.Transport):
 class Host:
     """Stands for the server. Its time stands still."""
 
-    def __init__(self, app: App) -> None:
+    def __init__(self, app: messages.App) -> None:
         self.app = app
         self.draining = False
         self.outbox = Outbox()
@@ -94,12 +95,14 @@ class Talk:
     """One connection, and a client that says what the test wants.
 
     Args of the constructor:
-        app: the application that answers.
+        app: an ASGI application that answers.
         told: gives what stands before it, and what carries its requests.
     """
 
-    def __init__(self, app: App, told: Callable[[App], tuple[App, Connect]] | None = None) -> None:
-        answers, carrier = told(app) if told else (app, Connection)
+    def __init__(
+        self, app: App, told: Callable[[messages.App], tuple[messages.App, Connect]] | None = None
+    ) -> None:
+        answers, carrier = told(Asgi(app)) if told else (Asgi(app), Connection)
         self.host = Host(answers)
         self.wire = Wire()
         self.connection = carrier(self.host)
@@ -126,24 +129,29 @@ class Talk:
         self.connection.connection_lost(None)
 
 
-async def read(request: Request) -> bytes:
-    """Read a whole body; wait for ever for one that breaks off."""
-    if request.stream is None:
-        return request.body or b""
+async def reply(send: Any, body: bytes, status: int = 200, *headers: tuple[bytes, bytes]) -> None:
+    await send({"type": "http.response.start", "status": status, "headers": [*headers]})
+    await send({"type": "http.response.body", "body": body})
+
+
+async def read(receive: Any) -> bytes | None:
+    """Read a body as ASGI has it; None when the client has gone."""
     body = b""
-    while piece := await request.stream.piece():
-        body += piece
-    return body
+    while True:
+        event = await receive()
+        if event["type"] == "http.disconnect":
+            return None
+        body += event["body"]
+        if not event["more_body"]:
+            return body
 
 
-def asked(request: Request) -> str:
-    return f"{request.head.method} {unquote(request.head.path.decode())}"
-
-
-async def echo(request: Request) -> Reply:
+async def echo(scope: Any, receive: Any, send: Any) -> None:
     """Tell what was asked."""
-    body = await read(request)
-    return Reply(200, (), f"{asked(request)} {request.head.version} ".encode() + body)
+    body = await read(receive)
+    assert body is not None
+    text = f"{scope['method']} {scope['path']} {scope['http_version']} ".encode() + body
+    await reply(send, text)
 
 
 def answered(text: bytes, extra: bytes = b"") -> bytes:
@@ -163,24 +171,29 @@ class Gate:
         self.began: list[str] = []
         self.cancelled: list[str] = []
 
-    async def __call__(self, request: Request) -> Reply:
-        await read(request)
-        self.began.append(request.head.path.decode())
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        await read(receive)
+        self.began.append(scope["path"])
         try:
             await self.open.wait()
         except asyncio.CancelledError:
-            self.cancelled.append(request.head.path.decode())
+            self.cancelled.append(scope["path"])
             raise
-        return Reply(200, (), asked(request).encode())
+        await reply(send, f"{scope['method']} {scope['path']}".encode())
 
 
 class Reader(Gate):
     """Reads only when the test lets it."""
 
-    async def __call__(self, request: Request) -> Reply:
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         await self.open.wait()
-        return Reply(200, (), b"%d" % len(await read(request)))
+        await reply(send, b"%d" % len(await read(receive) or b""))
 
 
-async def failing(request: Request) -> Reply:
-    raise ZeroDivisionError("a defect")
+def failing(send_first: bool) -> App:
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        if send_first:
+            await reply(send, b"done")
+        raise ZeroDivisionError("a defect")
+
+    return app

@@ -1,5 +1,7 @@
 """Bodies of requests: read, refused unread, waited for."""
 
+from typing import Any
+
 import pytest
 
 from ie_serving.server.transport.http1.body import MOST_UNREAD
@@ -14,6 +16,7 @@ from tests.unit.server.transport.http1.talk import (
     Talk,
     answered,
     echo,
+    reply,
 )
 
 
@@ -35,8 +38,9 @@ async def test_a_small_body_is_there_before_the_application_is_called() -> None:
 async def test_a_large_body_can_be_refused_unread() -> None:
     """By its head: the client reads the reply, and the rest is thrown away."""
 
-    async def app(request: Request) -> Reply:
-        return Reply(413, (), b"no")
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        assert (await receive())["body"] == b""
+        await reply(send, b"no", 413)
 
     talk = Talk(app)
     await talk.say(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 900000\r\n\r\n")
@@ -56,8 +60,8 @@ async def test_a_large_body_can_be_refused_unread() -> None:
     ],
 )
 async def test_a_body_that_may_be_long_is_refused_with_the_connection(fields: bytes) -> None:
-    async def app(request: Request) -> Reply:
-        return Reply(413, (), b"no")
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        await reply(send, b"no", 413)
 
     talk = Talk(app)
     await talk.say(b"POST / HTTP/1.1\r\nHost: x\r\n%b\r\n\r\n" % fields)
@@ -124,8 +128,9 @@ async def test_an_http_1_0_client_is_not_told_to_continue() -> None:
 
 
 async def test_a_client_that_expects_it_is_refused_before_its_body() -> None:
-    async def app(request: Request) -> Reply:
-        return Reply(413, (), b"no")
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        await receive()
+        await reply(send, b"no", 413)
 
     talk = Talk(app)
     heard = await talk.say(

@@ -3,18 +3,20 @@
 import asyncio
 import logging
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
-from ie_serving.server.transport.http1.messages import Reply, Request
 from tests.unit.server.transport.http1.talk import (
     CLOSE,
     GET,
     POST,
     Gate,
     Talk,
+    answered,
     echo,
     failing,
+    reply,
 )
 
 
@@ -35,9 +37,9 @@ async def test_the_connection_ends_where_the_client_wants_it(request_: bytes) ->
 
 @pytest.mark.parametrize("by", ["application", "server"])
 async def test_the_connection_ends_where_we_want_it(by: str) -> None:
-    async def app(request: Request) -> Reply:
-        headers = ((b"connection", b"close"),) if by == "application" else ()
-        return Reply(200, headers, b"bye")
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        headers = [(b"connection", b"close")] if by == "application" else []
+        await reply(send, b"bye", 200, *headers)
 
     talk = Talk(app)
     talk.host.draining = by == "server"
@@ -51,16 +53,22 @@ async def test_the_connection_ends_where_we_want_it(by: str) -> None:
 async def test_a_defect_is_logged_and_answered_without_its_text(
     waits: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def app(request: Request) -> Reply:
+    async def app(scope: Any, receive: Any, send: Any) -> None:
         if waits:
             await asyncio.sleep(0)
-        return await failing(request)
+        raise ZeroDivisionError("a defect")
 
     talk = Talk(app)
     heard = await talk.say(GET)
     assert heard.startswith(b"HTTP/1.1 500 ")
     assert b"defect" not in heard
     assert talk.wire.closed
+    assert "a defect" in caplog.text
+
+
+async def test_a_defect_after_the_reply_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    talk = Talk(failing(send_first=True))
+    assert await talk.say(GET) == answered(b"done")
     assert "a defect" in caplog.text
 
 
@@ -76,8 +84,8 @@ async def test_a_defect_is_logged_and_answered_without_its_text(
 async def test_no_header_breaks_out_of_its_line_or_lies_about_the_body(
     headers: Sequence[tuple[bytes, bytes]], caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def app(request: Request) -> Reply:
-        return Reply(200, (*headers,), b"body")
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        await reply(send, b"body", 200, *headers)
 
     caplog.set_level(logging.CRITICAL)
     heard = await Talk(app).say(GET)
@@ -85,18 +93,37 @@ async def test_no_header_breaks_out_of_its_line_or_lies_about_the_body(
     assert b"cookie" not in heard
 
 
-async def test_an_application_is_told_what_was_sent_and_from_where() -> None:
-    requests: list[Request] = []
+async def test_a_reply_in_pieces_is_sent_whole() -> None:
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b"ab", "more_body": True})
+        await send({"type": "http.response.body", "body": b"c"})
 
-    async def app(request: Request) -> Reply:
-        requests.append(request)
-        return Reply(200, (), b"")
+    assert await Talk(app).say(GET) == answered(b"abc")
+
+
+async def test_the_scope_is_what_asgi_asks_for() -> None:
+    scopes = []
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        scopes.append(scope)
+        await reply(send, b"")
 
     await Talk(app).say(b"GET /a%20b?q=1 HTTP/1.1\r\nHost: h\r\nX-Y:  Z \r\nx-y: 2\r\n\r\n")
-    head, ends = requests[0].head, requests[0].ends
-    assert (head.method, head.path, head.query, head.version) == ("GET", b"/a%20b", b"q=1", "1.1")
-    assert head.headers == ((b"host", b"h"), (b"x-y", b"Z"), (b"x-y", b"2"))
-    assert (ends.client, ends.server) == (("192.0.2.1", 5), ("192.0.2.2", 8000))
+    assert scopes[0] == {
+        "type": "http",
+        "asgi": {"version": "3.0", "spec_version": "2.3"},
+        "http_version": "1.1",
+        "method": "GET",
+        "scheme": "http",
+        "path": "/a b",
+        "raw_path": b"/a%20b",
+        "query_string": b"q=1",
+        "root_path": "",
+        "headers": [(b"host", b"h"), (b"x-y", b"Z"), (b"x-y", b"2")],
+        "client": ("192.0.2.1", 5),
+        "server": ("192.0.2.2", 8000),
+    }
 
 
 PATIENCE = 75.0

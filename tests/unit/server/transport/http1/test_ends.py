@@ -1,13 +1,13 @@
 """How a connection ends: by a client that closes its sending side, and behind a refusal."""
 
 import asyncio
+from typing import Any
 
 import pytest
 
 from ie_serving.server.transport.http1 import linger
 from ie_serving.server.transport.http1.connection import INPUT_END_S
-from ie_serving.server.transport.http1.messages import Reply, Request
-from tests.unit.server.transport.http1.talk import CLOSE, GET, Talk, Wire, echo
+from tests.unit.server.transport.http1.talk import CLOSE, GET, Talk, Wire, echo, reply
 
 
 class Slow:
@@ -16,9 +16,9 @@ class Slow:
     def __init__(self) -> None:
         self.gate = asyncio.Event()
 
-    async def __call__(self, request: Request) -> Reply:
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         await self.gate.wait()
-        return Reply(200, (), b"late")
+        await reply(send, b"late", 200)
 
 
 async def test_a_client_that_ends_its_side_at_once_gets_every_reply() -> None:

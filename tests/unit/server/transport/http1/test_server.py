@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ie_serving.server.transport.http1.messages import Reply, Request
+from ie_serving.server.transport.http1.asgi import Asgi
 from ie_serving.server.transport.http1.server import HttpServer
 
 PATIENCE_S = 10
@@ -22,14 +22,15 @@ class Slow:
         self.open = asyncio.Event()
         self.began = asyncio.Event()
 
-    async def __call__(self, request: Request) -> Reply:
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         self.began.set()
         await self.open.wait()
-        return await quick(request)
+        await quick(scope, receive, send)
 
 
-async def quick(request: Request) -> Reply:
-    return Reply(200, (), b"ok")
+async def quick(scope: Any, receive: Any, send: Any) -> None:
+    await send({"type": "http.response.start", "status": 200, "headers": []})
+    await send({"type": "http.response.body", "body": b"ok"})
 
 
 @asynccontextmanager
@@ -37,7 +38,7 @@ async def serving(app: Any, **options: Any) -> AsyncIterator[tuple[HttpServer, i
     bound = socket.socket()
     bound.bind(("127.0.0.1", 0))
     bound.setblocking(False)
-    server = HttpServer(app, **options)
+    server = HttpServer(Asgi(app), **options)
     await server.listen([bound])
     port = bound.getsockname()[1]
     try:
@@ -106,14 +107,13 @@ async def test_what_still_runs_when_patience_ends_is_cancelled_and_told_so() -> 
 
 
 async def test_who_swallows_the_cancellation_is_cut_off() -> None:
-    async def stubborn(request: Request) -> Reply:
+    async def stubborn(scope: Any, receive: Any, send: Any) -> None:
         began.set()
         while not over.is_set():
             try:
                 await over.wait()
             except asyncio.CancelledError:
                 continue
-        return await quick(request)
 
     began, over = asyncio.Event(), asyncio.Event()
     async with serving(stubborn) as (server, port):

@@ -8,6 +8,7 @@ from functools import cache, partial
 from typing import cast
 
 from ie_serving.app import engine_stack, transports
+from ie_serving.app.fronts import kserve_routes, management, page_routes
 from ie_serving.app.repositories import Repositories, Repository
 from ie_serving.app.workers import Workers
 from ie_serving.config.files import access_file, tls_files
@@ -55,8 +56,6 @@ from ie_serving.server.fronts.admin.log_pages import LogPages
 from ie_serving.server.fronts.admin.readiness import Readiness
 from ie_serving.server.fronts.kserve_v2 import grpc_later
 from ie_serving.server.fronts.kserve_v2.grpc_later import LaterInference
-from ie_serving.server.fronts.kserve_v2.joining import kserve_routes, management
-from ie_serving.server.fronts.page.page_routes import page_routes
 from ie_serving.server.fronts.streams.later import LaterStreams
 from ie_serving.server.fronts.tfs import model_service, prediction_service
 from ie_serving.server.fronts.tfs.model_service import ModelService

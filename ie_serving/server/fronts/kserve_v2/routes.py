@@ -35,49 +35,35 @@ UNKNOWN: Final = "unknown"
 PREFLIGHT: Final = "preflight"
 """Request of a browser before it sends a request for a page of another origin (CORS)."""
 WRONG_METHOD: Final = "wrong_method"
+ANY: Final = "any"
+"""Stands for every method."""
 
-METHODS: Final[Mapping[str, str]] = {
-    INFER: "POST",
-    METADATA: "GET",
-    READY: "GET",
-    SERVER: "GET",
-    INDEX: "POST",
-    LOAD: "POST",
-    UNLOAD: "POST",
-    STATS: "GET",
-    ALL_STATS: "GET",
-    CONFIG: "GET",
-    LOG_SETTINGS: "GET",
-    TRACE_SETTINGS: "GET",
-    GENERATE: "POST",
+VERBS: Final[Mapping[str, tuple[str, str]]] = {
+    INFER: ("POST", "predict"),
+    METADATA: ("GET", "metadata"),
+    READY: ("GET", "status"),
+    SERVER: ("GET", "server"),
+    INDEX: ("POST", "config"),
+    LOAD: ("POST", "poll"),
+    UNLOAD: ("POST", "poll"),
+    STATS: ("GET", "status"),
+    ALL_STATS: ("GET", "models"),
+    CONFIG: ("GET", "metadata"),
+    LOG_SETTINGS: ("GET", "log_level"),
+    CHANGE_LOG: ("POST", "set_log_level"),
+    TRACE_SETTINGS: ("GET", "log_level"),
+    CHANGE_TRACES: ("POST", "set_log_level"),
+    GENERATE: ("POST", "nothing"),
+    SHARED_MEMORY: (ANY, "nothing"),
+    UNKNOWN: (ANY, "nothing"),
+    PREFLIGHT: ("OPTIONS", "preflight"),
+    WRONG_METHOD: ("", "nothing"),
 }
-"""HTTP method of each route; HEAD is allowed wherever GET is. Others take any."""
+"""HTTP method of each route, where HEAD is allowed wherever GET is; and a verb of `gate/rights.py`
+that needs the same right."""
 
 BY_POST: Final[Mapping[str, str]] = {LOG_SETTINGS: CHANGE_LOG, TRACE_SETTINGS: CHANGE_TRACES}
 """Routes that show by GET and change by POST."""
-
-RIGHTS_OF: Final[Mapping[str, str]] = {
-    INFER: "predict",
-    METADATA: "metadata",
-    READY: "status",
-    SERVER: "server",
-    INDEX: "config",
-    LOAD: "poll",
-    UNLOAD: "poll",
-    STATS: "status",
-    ALL_STATS: "models",
-    CONFIG: "metadata",
-    LOG_SETTINGS: "log_level",
-    CHANGE_LOG: "set_log_level",
-    TRACE_SETTINGS: "log_level",
-    CHANGE_TRACES: "set_log_level",
-    GENERATE: "nothing",
-    SHARED_MEMORY: "nothing",
-    UNKNOWN: "nothing",
-    PREFLIGHT: "preflight",
-    WRONG_METHOD: "nothing",
-}
-"""For each route a verb of `gate/rights.py` that needs the same right."""
 
 PREFIX: Final = b"/v2"
 BELOW: Final = b"/v2/"
@@ -139,10 +125,10 @@ def _read(method: str, path: bytes) -> Asked | None:
     found = _found(path)
     if found is None:
         return None
-    needed = METHODS.get(found.verb, method)
+    needed, _ = VERBS[found.verb]
     if method == "POST" and found.verb in BY_POST:
         return found._replace(verb=BY_POST[found.verb])
-    if method == needed or (method == "HEAD" and needed == "GET"):
+    if needed in (ANY, method) or (method == "HEAD" and needed == "GET"):
         return found
     if method == "OPTIONS":
         return Asked(PREFLIGHT)
@@ -175,4 +161,4 @@ def _text(part: bytes) -> str:
 
 def verb_of(found: Asked) -> tuple[str, str]:
     """Return the verb and the model of a request for the gate."""
-    return RIGHTS_OF[found.verb], found.model
+    return VERBS[found.verb][1], found.model

@@ -5,13 +5,13 @@ from typing import Any
 
 import pytest
 
+from ie_serving.app.fronts import kserve_routes
 from ie_serving.config.settings import ServerSettings
 from ie_serving.core.values.errors import NotFound
 from ie_serving.inference.plane import DataPlane
 from ie_serving.models.served import ServedModels
 from ie_serving.server.fronts.admin.health import Health
 from ie_serving.server.fronts.kserve_v2.asked import model_spec
-from ie_serving.server.fronts.kserve_v2.joining import kserve_routes
 from ie_serving.server.fronts.kserve_v2.routes import Asked, asked
 from ie_serving.server.fronts.rest.routes import Routes
 from ie_serving.server.transport.http1.messages import Answer, Reply, Request, RequestHead

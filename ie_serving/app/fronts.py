@@ -1,19 +1,25 @@
-"""Builds the REST routes of the Open Inference Protocol for the composition root."""
+"""Builds the routes of the REST front ends that are made on first use.
+
+A separate part of the composition root, like `app/transports.py`.
+"""
 
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from ie_serving.config.settings import ServerSettings
+from ie_serving.config.settings import ServerSettings, Settings
 from ie_serving.inference.interface import Interface
 from ie_serving.inference.plane import DataPlane
 from ie_serving.models.admin.model_control import ModelControl
 from ie_serving.models.served import ServedModels
 from ie_serving.server.fronts.admin.health import Health
 from ie_serving.server.fronts.admin.log_pages import LogPages
-from ie_serving.server.fronts.kserve_v2.routes import Asked, asked, verb_of
-from ie_serving.server.fronts.rest.routes import Front, Routes
+from ie_serving.server.fronts.kserve_v2 import routes as kserve
+from ie_serving.server.fronts.page import routes as page
+from ie_serving.server.fronts.rest.routes import Front, Routes, Verb
+from ie_serving.storage.options import StorageOptions
 from ie_serving.telemetry.metrics.page import Metrics
+from ie_serving.telemetry.metrics.recent_errors import RecentErrors
 
 if TYPE_CHECKING:
     from ie_serving.server.fronts.kserve_v2.management import MakeManagement, Management
@@ -40,7 +46,7 @@ def kserve_routes(
     server: ServerSettings,
     hand_on: HandOn,
     management: "Callable[[], Management]",
-) -> Routes[Asked]:
+) -> Routes[kserve.Asked]:
     """Return the protocol's routes.
 
     Args:
@@ -50,7 +56,7 @@ def kserve_routes(
         management: makes what answers all but inferences.
     """
 
-    def made() -> Front[Asked]:
+    def made() -> Front[kserve.Asked]:
         from ie_serving.server.fronts.admin import cross_site
         from ie_serving.server.fronts.kserve_v2.front import KServeFront, Parts
         from ie_serving.server.fronts.kserve_v2.interface import interfaces
@@ -62,4 +68,34 @@ def kserve_routes(
         parts = Parts(*over, found, management(), check_site, server.max_message_bytes)
         return KServeFront(parts)
 
-    return Routes(asked, verb_of, made, server.metrics_paths)
+    return Routes(kserve.asked, kserve.verb_of, made, server.metrics_paths)
+
+
+def page_routes(
+    settings: Settings,
+    storage: StorageOptions,
+    served: ServedModels,
+    health: Health,
+    metrics: Metrics,
+) -> Routes[Verb]:
+    """Return the page's routes, which match no request if `ServerSettings.page` is off.
+
+    Args:
+        settings: switch the page on or off; the page shows them.
+        storage: settings that the page shows.
+        served: the models.
+        health: phase of the server.
+        metrics: asked to keep the recent errors.
+    """
+    server = settings.server
+    errors = RecentErrors(quotes=server.has_access)
+    if server.page:
+        metrics.recent = errors
+
+    def made() -> Front[Verb]:
+        from ie_serving.server.fronts.page.page_front import PageFront, PageSources
+
+        return PageFront(PageSources(settings, storage, served, health, errors))
+
+    wanted = page.asked if server.page else lambda _: None
+    return Routes(wanted, lambda verb: verb, made, server.metrics_paths)

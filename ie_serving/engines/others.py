@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
@@ -15,7 +15,7 @@ from ie_serving.engines.base import CompiledModel, Engine, EngineOptions
 
 if TYPE_CHECKING:
     from ie_serving.core.values.requests import ModelSpec
-    from ie_serving.core.values.tensors import Array, Signature
+    from ie_serving.core.values.tensors import Arrays, Signature
 
 
 class Others(Protocol):
@@ -24,7 +24,7 @@ class Others(Protocol):
     def signature(self, spec: ModelSpec) -> Signature:
         """Give the signature that `spec` means. In any thread. Raises: ServingError."""
 
-    def infer(self, spec: ModelSpec, inputs: Mapping[str, Array]) -> Awaitable[Mapping[str, Array]]:
+    def infer(self, spec: ModelSpec, inputs: Arrays) -> Awaitable[Arrays]:
         """Run it as a request would. On the event loop; outputs are copies. Raises: as above."""
 
 

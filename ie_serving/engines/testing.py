@@ -12,7 +12,15 @@ from typing import Any, TypeVar
 import numpy as np
 
 from ie_serving.core.values.errors import LoadFailed
-from ie_serving.core.values.tensors import SERVING_DEFAULT, Array, DataType, Signature, TensorSpec
+from ie_serving.core.values.tensors import (
+    SERVING_DEFAULT,
+    Array,
+    Arrays,
+    DataType,
+    Read,
+    Signature,
+    TensorSpec,
+)
 from ie_serving.engines.base import CompiledModel, EngineOptions
 
 T = TypeVar("T")
@@ -99,12 +107,7 @@ class StandInModel(CompiledModel):
         signature = Signature(SERVING_DEFAULT, {"x": x}, {"y": y}, runs_on="the stand-in")
         return {SERVING_DEFAULT: signature}
 
-    async def infer(
-        self,
-        signature: Signature,
-        inputs: Mapping[str, Array],
-        read: Callable[[Mapping[str, Array]], T],
-    ) -> T:
+    async def infer(self, signature: Signature, inputs: Arrays, read: Read[T]) -> T:
         """See `engines.base`."""
         await self._engine.before_infer()
         return read({"y": np.asarray(self._operation(inputs["x"], self._value))})

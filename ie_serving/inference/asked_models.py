@@ -1,11 +1,9 @@
 """Lets models call other served models. See `engines.others.Others`."""
 
-from collections.abc import Mapping
-
 from ie_serving.core.values.fit import fit, shed
 from ie_serving.core.values.requests import ModelSpec
 from ie_serving.core.values.signatures import named
-from ie_serving.core.values.tensors import Array, Signature
+from ie_serving.core.values.tensors import Arrays, Signature
 from ie_serving.inference.checks import check_served
 from ie_serving.models.served import ServedModels
 from ie_serving.models.version.handle import Servable
@@ -25,7 +23,7 @@ class AskedModels:
         """See `Others`."""
         return _signature(self._models.handle(spec), spec.signature)
 
-    async def infer(self, spec: ModelSpec, inputs: Mapping[str, Array]) -> Mapping[str, Array]:
+    async def infer(self, spec: ModelSpec, inputs: Arrays) -> Arrays:
         """See `Others`."""
         with self._models.handle(spec) as servable:
             signature = _signature(servable, spec.signature)
@@ -42,5 +40,5 @@ def _signature(servable: Servable, name: str) -> Signature:
 
 
 # Copied because the caller reads them after the infer request, which owns the memory, is reused.
-def _copies(outputs: Mapping[str, Array]) -> Mapping[str, Array]:
+def _copies(outputs: Arrays) -> Arrays:
     return {name: array.copy() for name, array in outputs.items()}

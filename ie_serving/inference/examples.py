@@ -30,6 +30,7 @@ from ie_serving.core.values.tensors import (
     SCORES,
     SERVING_DEFAULT,
     Array,
+    Arrays,
     DataType,
     ExampleBinding,
     Method,
@@ -174,7 +175,7 @@ async def run_tasks(
         ServingError: as `run`.
     """
     bound = [_task_signature(servable, task, method_check) for task in tasks]
-    ran: dict[object, Mapping[str, Array]] = {}
+    ran: dict[object, Arrays] = {}
     results = []
     for task, (method, signature) in zip(tasks, bound, strict=True):
         key = _computation(signature)
@@ -186,7 +187,7 @@ async def run_tasks(
 
 
 def _result(
-    servable: Servable, name: str, outputs: Mapping[str, Array], examples: Sequence[Features]
+    servable: Servable, name: str, outputs: Arrays, examples: Sequence[Features]
 ) -> Results:
     return Results(servable, name or SERVING_DEFAULT, outputs, len(examples))
 
@@ -201,7 +202,7 @@ def _computation(signature: Signature) -> object:
 
 async def _run(
     servable: Servable, signature: Signature, examples: Sequence[Features], codec: ExampleCodec
-) -> Mapping[str, Array]:
+) -> Arrays:
     summary.note_examples(servable, signature.name, len(examples))
     if signature.examples is not None:
         return await run_base(servable, signature.examples, examples)
@@ -211,9 +212,7 @@ async def _run(
     return await servable.compiled.infer(signature, {EXAMPLES: serialized}, _copies)
 
 
-def _by_role(
-    signature: Signature, method: Method, outputs: Mapping[str, Array]
-) -> dict[str, Array]:
+def _by_role(signature: Signature, method: Method, outputs: Arrays) -> dict[str, Array]:
     if signature.examples is not None:
         return by_role(signature.examples, outputs)
     return {role: _role(outputs[role]) for role in ROLES[method] if role in outputs}
@@ -272,7 +271,7 @@ def _task_signature(servable: Servable, task: Task, method_check: bool) -> tuple
 async def infer_serialized(
     servable: Servable,
     binding: ExampleBinding,
-    inputs: Mapping[str, Array],
+    inputs: Arrays,
     parse: Parse,
     read: Callable[[Outputs], T],
 ) -> T:

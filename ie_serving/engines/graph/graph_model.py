@@ -6,7 +6,7 @@ from typing import TypeVar
 from ie_serving.core.values.errors import NotAvailable, NotFound, UnknownLabel
 from ie_serving.core.values.requests import ModelSpec
 from ie_serving.core.values.signatures import named
-from ie_serving.core.values.tensors import SERVING_DEFAULT, Array, Signature
+from ie_serving.core.values.tensors import SERVING_DEFAULT, Arrays, Read, Signature
 from ie_serving.engines.base import CompiledModel, Stream, leave_of_all
 from ie_serving.engines.graph.cache import Cache
 from ie_serving.engines.graph.calls import Target, target_of
@@ -19,7 +19,6 @@ from ie_serving.engines.graph.run import Run
 
 T = TypeVar("T")
 Targets = Mapping[str, Target]
-Outputs = Mapping[str, Array]
 
 
 class GraphModel(CompiledModel):
@@ -66,12 +65,7 @@ class GraphModel(CompiledModel):
         """See `engines.base`: the one of the graph."""
         return {self._plan.signature.name: self._plan.signature}
 
-    async def infer(
-        self,
-        signature: Signature,
-        inputs: Mapping[str, Array],
-        read: Callable[[Mapping[str, Array]], T],
-    ) -> T:
+    async def infer(self, signature: Signature, inputs: Arrays, read: Read[T]) -> T:
         """See `engines.base`.
 
         The version of every model is chosen before the first await, and held to the end: a reload
@@ -96,7 +90,7 @@ class GraphModel(CompiledModel):
                 if not each.holders and each.unheld:
                     each.unheld.set()
 
-    async def _outputs(self, held: Sequence[Held], inputs: Mapping[str, Array]) -> Outputs:
+    async def _outputs(self, held: Sequence[Held], inputs: Arrays) -> Arrays:
         targets = dict(self._own)
         for (spec, steps), each in zip(self._used, held, strict=True):
             target = target_of(each, spec.signature or SERVING_DEFAULT, steps[0])

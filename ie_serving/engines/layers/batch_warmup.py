@@ -8,11 +8,11 @@ batch, in each of the engine's streams.
 import asyncio
 import logging
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 from ie_serving.core.runtime.budget import BUDGET
 from ie_serving.core.values.errors import ServingError
-from ie_serving.core.values.tensors import Array, Signature
+from ie_serving.core.values.tensors import Array, Arrays, Signature
 from ie_serving.engines.base import GATHERED, CompiledModel
 from ie_serving.engines.layers import own_loop
 from ie_serving.engines.layers.sample_rows import candidates, has_open_rows
@@ -68,9 +68,7 @@ async def _warm(
     return warmed, ""
 
 
-async def _infer_everywhere(
-    model: CompiledModel, signature: Signature, batch: Mapping[str, Array]
-) -> None:
+async def _infer_everywhere(model: CompiledModel, signature: Signature, batch: Arrays) -> None:
     # The first one alone: a shape that is not known yet is tried once, not by all of them.
     await model.infer(signature, batch, _nothing)
     streams = model.at_once(signature)

@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 from ie_serving.core.runtime.budget import BUDGET
 from ie_serving.core.values.errors import ConfigError, LoadFailed
 from ie_serving.core.values.hints import Hint
-from ie_serving.core.values.tensors import Array, Signature
+from ie_serving.core.values.tensors import Arrays, Read, Signature
 from ie_serving.engines.around import EngineAround
 from ie_serving.engines.base import CompiledModel, Engine, EngineOptions
 from ie_serving.engines.batching import Batching
@@ -64,12 +64,7 @@ class BatchedModel(Layer):
         super().__init__(inner, told)
         self._queues = queues
 
-    def infer(
-        self,
-        signature: Signature,
-        inputs: Mapping[str, Array],
-        read: Callable[[Mapping[str, Array]], T],
-    ) -> Coroutine[Any, Any, T]:
+    def infer(self, signature: Signature, inputs: Arrays, read: Read[T]) -> Coroutine[Any, Any, T]:
         """See `engines.base`."""
         queue = self._queues.get(signature.name)
         if queue is None:

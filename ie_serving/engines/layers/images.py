@@ -8,14 +8,14 @@ numbers pass through.
 import asyncio
 import logging
 import os
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Coroutine, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
 from ie_serving.core.runtime.spare_cpu import SPARE_CPU
-from ie_serving.core.values.tensors import Array, Signature
+from ie_serving.core.values.tensors import Array, Arrays, Read, Signature
 from ie_serving.engines.around import EngineAround
 from ie_serving.engines.base import CompiledModel, EngineOptions
 from ie_serving.engines.layers.image_batch import ImageBatch
@@ -68,24 +68,14 @@ class ImageLayer(Layer):
             for signature in signatures.values()
         }
 
-    def infer(
-        self,
-        signature: Signature,
-        inputs: Mapping[str, Array],
-        read: Callable[[Mapping[str, Array]], T],
-    ) -> Coroutine[Any, Any, T]:
+    def infer(self, signature: Signature, inputs: Arrays, read: Read[T]) -> Coroutine[Any, Any, T]:
         """See `engines.base`. Raises: also as `ImageBatch`."""
         for name in self._inputs[signature.name]:
             if inputs[name].dtype.kind == "O":
                 return self._infer_images(signature, inputs, read)
         return self.inner.infer(signature, inputs, read)
 
-    async def _infer_images(
-        self,
-        signature: Signature,
-        inputs: Mapping[str, Array],
-        read: Callable[[Mapping[str, Array]], T],
-    ) -> T:
+    async def _infer_images(self, signature: Signature, inputs: Arrays, read: Read[T]) -> T:
         # One input after the other: the images of each are divided among all threads.
         decoded = {
             name: await _decoded(ImageBatch(signature.inputs[name], inputs[name]))

@@ -4,15 +4,13 @@ The memory of a batch beside its requests counts in the budget of bytes: its joi
 copies of its outputs, and the joined answer of a request that was split.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
 from ie_serving.core.runtime.budget import BUDGET
 from ie_serving.core.values.errors import ServingError
-from ie_serving.core.values.tensors import Array
-
-Arrays = Mapping[str, Array]
+from ie_serving.core.values.tensors import Array, Arrays
 
 
 class RowsLost(ServingError):

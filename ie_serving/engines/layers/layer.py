@@ -7,7 +7,7 @@ the capability have no such layer. It overrides only the methods that it changes
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, TypeVar
 
-from ie_serving.core.values.tensors import Array, Signature
+from ie_serving.core.values.tensors import Arrays, Read, Signature
 from ie_serving.engines.base import CompiledModel, Stream
 
 T = TypeVar("T")
@@ -32,12 +32,7 @@ class Layer(CompiledModel):
         """See `engines.base`."""
         return self._signatures
 
-    def infer(
-        self,
-        signature: Signature,
-        inputs: Mapping[str, Array],
-        read: Callable[[Mapping[str, Array]], T],
-    ) -> Coroutine[Any, Any, T]:
+    def infer(self, signature: Signature, inputs: Arrays, read: Read[T]) -> Coroutine[Any, Any, T]:
         """See `engines.base`."""
         return self.inner.infer(signature, inputs, read)
 

@@ -17,7 +17,7 @@ from typing import Final
 
 from ie_serving.core.runtime.states import after
 from ie_serving.core.values.errors import QueueFull
-from ie_serving.core.values.tensors import Array
+from ie_serving.core.values.tensors import Arrays
 
 MOST_WAITING = 100
 """Requests that wait for their turn in one sequence; the next is refused. A client that is so many
@@ -119,7 +119,7 @@ class Sequence:
         self.number = number
         self.signature = signature
         self.stage = SequenceStage.STARTING
-        self.state: Mapping[str, Array] = {}
+        self.state: Arrays = {}
         self.idle = False
         self.turns = Turns()
 

@@ -19,12 +19,12 @@ from types import ModuleType
 from typing import Any
 
 from ie_serving.core.values.errors import LoadFailed, PreconditionFailed
+from ie_serving.core.values.tensors import Specs
 from ie_serving.engines import declared
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.python import ovms
 from ie_serving.engines.python.calls import Execute, ExecuteBatch, Inputs, Stream
 from ie_serving.engines.python.context import Context, LoadContext
-from ie_serving.engines.python.outputs import Specs
 from ie_serving.engines.python.predictor import given_by
 
 OWN = ("execute", "execute_batch", "stream")

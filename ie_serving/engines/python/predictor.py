@@ -5,8 +5,7 @@ from typing import Any
 import numpy as np
 
 from ie_serving.core.values.errors import LoadFailed
-from ie_serving.core.values.tensors import BY_NUMPY, Array, DataType, TensorSpec
-from ie_serving.engines.python.outputs import Specs
+from ie_serving.core.values.tensors import BY_NUMPY, Array, DataType, Specs, TensorSpec
 from ie_serving.engines.run.function import one_line
 
 # With one row, an answer for the whole batch would look like an answer for each row.

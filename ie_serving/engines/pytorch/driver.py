@@ -1,6 +1,6 @@
 """Serves TorchScript (`*.pt`), `torch.export` (`*.pt2`), and weights with a class (`params`)."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -8,7 +8,14 @@ from typing import Any
 import numpy as np
 
 from ie_serving.core.values.errors import LoadFailed
-from ie_serving.core.values.tensors import SERVING_DEFAULT, Array, DataType, Signature, TensorSpec
+from ie_serving.core.values.tensors import (
+    SERVING_DEFAULT,
+    Arrays,
+    DataType,
+    Signature,
+    Specs,
+    TensorSpec,
+)
 from ie_serving.engines import declared
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.openvino.unsupported import refuse_unsupported
@@ -21,10 +28,9 @@ from ie_serving.engines.run.threads import threads
 LIBRARY, NAME, EXTRA = "torch", "PyTorch", "pytorch"
 KNOWN = (declared.INPUTS, declared.OUTPUTS, CLASS, ARGUMENTS)
 
-Specs = Mapping[str, TensorSpec]
 Library = Any
 """The module `torch`, imported when a model needs it."""
-Compute = Callable[[Mapping[str, Array]], dict[str, Any]]
+Compute = Callable[[Arrays], dict[str, Any]]
 """Computes the outputs of a module, as tensors by name."""
 
 
@@ -67,11 +73,7 @@ def _inputs(module: Module, given: Specs) -> Specs:
 
 
 def _compute(
-    torch: Library,
-    module: Module,
-    inputs: Specs,
-    outputs: Sequence[str],
-    given: Mapping[str, Array],
+    torch: Library, module: Module, inputs: Specs, outputs: Sequence[str], given: Arrays
 ) -> dict[str, Any]:
     tensors = [tensor_of(torch, given[name], spec.dtype) for name, spec in inputs.items()]
     with torch.inference_mode():
@@ -82,9 +84,7 @@ def _compute(
             raise ValueError(str(error).strip().splitlines()[-1]) from None
 
 
-def _answer(
-    torch: Library, compute: Compute, outputs: Specs, given: Mapping[str, Array]
-) -> Mapping[str, Array]:
+def _answer(torch: Library, compute: Compute, outputs: Specs, given: Arrays) -> Arrays:
     found = compute(given)
     return {
         name: array_of(torch, found[name]).astype(spec.dtype.numpy, copy=False)

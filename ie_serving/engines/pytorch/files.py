@@ -15,7 +15,7 @@ from typing import Any
 
 from ie_serving.core.values.errors import LoadFailed
 from ie_serving.core.values.hints import Hint
-from ie_serving.core.values.tensors import TensorSpec
+from ie_serving.core.values.tensors import Specs, TensorSpec
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.pytorch.torch_tensors import dtype_of
 
@@ -39,7 +39,7 @@ class Module:
 
     call: Callable[..., Any]
     arguments: Sequence[str]
-    inputs: Mapping[str, TensorSpec] = field(default_factory=dict)
+    inputs: Specs = field(default_factory=dict)
 
 
 def read(torch: Any, file: Path, options: EngineOptions) -> Module:  # noqa: ANN401  the library

@@ -1,7 +1,7 @@
 """Serves estimators of scikit-learn, or with its interface, saved by skops, joblib or pickle."""
 
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ie_serving.core.values.errors import LoadFailed
-from ie_serving.core.values.tensors import Array, DataType
+from ie_serving.core.values.tensors import Array, Arrays, DataType, Specs
 from ie_serving.engines import declared
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.run.function import needed, one_line
@@ -18,7 +18,7 @@ from ie_serving.engines.run.threads import threads
 from ie_serving.engines.sklearn.files import LIBRARY, read
 from ie_serving.engines.tabular import form as tabular
 from ie_serving.engines.tabular.compiled import compiled
-from ie_serving.engines.tabular.form import LABEL, PROBABILITIES, Specs, TensorForm, Y
+from ie_serving.engines.tabular.form import LABEL, PROBABILITIES, TensorForm, Y
 
 # The matrix of a request has no names; its columns have the order of the training.
 warnings.filterwarnings("ignore", message="X does not have valid feature names")
@@ -73,12 +73,12 @@ def _matrix(estimator: Any) -> Specs:  # noqa: ANN401  any estimator
     return tabular.matrix(int(features), DataType.FP64)
 
 
-def _only(inputs: Mapping[str, Array]) -> Any:  # noqa: ANN401  what estimators take
+def _only(inputs: Arrays) -> Any:  # noqa: ANN401  what estimators take
     (array,) = inputs.values()
     return array.tolist() if array.dtype == object and array.ndim == 1 else array
 
 
-def _frame(inputs: Mapping[str, Array]) -> Any:  # noqa: ANN401
+def _frame(inputs: Arrays) -> Any:  # noqa: ANN401
     """Give the inputs as a table, in which estimators select columns by name."""
     with needed("pandas", "pandas", "a model of several inputs"):
         import pandas
@@ -117,7 +117,7 @@ def _tried(estimator: Any, inputs: Specs, feed: Any) -> Array:  # noqa: ANN401
         raise LoadFailed(f"the {name} fails on a row of zeros: {one_line(error)}") from error
 
 
-def _predict(estimator: Any, form: TensorForm, feed: Any, inputs: Mapping[str, Array]) -> Any:  # noqa: ANN401
+def _predict(estimator: Any, form: TensorForm, feed: Any, inputs: Arrays) -> Any:  # noqa: ANN401
     given = feed(inputs)
     name = LABEL if LABEL in form.outputs else Y
     outputs = {name: estimator.predict(given)}

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
-from ie_serving.core.values.tensors import Array, DataType, Signature
+from ie_serving.core.values.tensors import Arrays, DataType, Signature
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.run.function import program
 from ie_serving.engines.run.program import CompiledPrograms
@@ -46,5 +46,5 @@ def compiled(
     return CompiledPrograms([made], runs_on={signature.name: f"built-in step {name}"})
 
 
-def _by_name(run: Callable[..., Mapping[str, Array]]) -> Callable[..., Mapping[str, Array]]:
+def _by_name(run: Callable[..., Arrays]) -> Callable[..., Arrays]:
     return lambda inputs: run(**inputs)

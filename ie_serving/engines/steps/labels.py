@@ -3,9 +3,9 @@
 import numpy as np
 
 from ie_serving.core.values.errors import InvalidTensor
-from ie_serving.core.values.tensors import Array, DataType, TensorSpec
+from ie_serving.core.values.tensors import Array, Arrays, DataType, Specs, TensorSpec
 from ie_serving.engines.steps.classes import named, probabilities
-from ie_serving.engines.steps.declaration import Arrays, Specs, tensor
+from ie_serving.engines.steps.declaration import tensor
 
 
 def classifier_output(

@@ -8,8 +8,7 @@ from typing import Protocol
 
 import numpy as np
 
-from ie_serving.core.values.tensors import Array
-from ie_serving.engines.steps.declaration import Arrays, Specs
+from ie_serving.core.values.tensors import Array, Arrays, Specs
 from ie_serving.telemetry.log.logs import Event
 
 log = logging.getLogger("ie_serving.steps")

@@ -5,7 +5,7 @@ Inputs are one matrix `x`, a row for each sample, or one input for each column. 
 any other model gives values as `y`.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,6 +22,7 @@ from ie_serving.core.values.tensors import (
     ExampleBinding,
     Method,
     Signature,
+    Specs,
     TensorSpec,
 )
 
@@ -30,8 +31,6 @@ X, LABEL, PROBABILITIES, Y = "x", "label", "probabilities", "y"
 
 CLASSIFY, REGRESS = "classify", "regress"
 """Names of the signatures for Classify and Regress."""
-
-Specs = Mapping[str, TensorSpec]
 
 
 @dataclass(frozen=True)

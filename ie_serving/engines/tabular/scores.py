@@ -1,14 +1,12 @@
 """Derives labels from probabilities, for libraries whose files have only numbers of classes."""
 
-from collections.abc import Mapping
-
 import numpy as np
 
-from ie_serving.core.values.tensors import Array
+from ie_serving.core.values.tensors import Array, Arrays
 from ie_serving.engines.tabular.form import LABEL, PROBABILITIES
 
 
-def labelled(scores: Array) -> Mapping[str, Array]:
+def labelled(scores: Array) -> Arrays:
     """Give labels and probabilities.
 
     Args:

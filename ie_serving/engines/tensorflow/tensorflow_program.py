@@ -3,7 +3,7 @@
 import json
 import sys
 import weakref
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Coroutine, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -11,14 +11,14 @@ from typing import Any, TypeVar
 
 from ie_serving.core.values.codes import ERROR_OF
 from ie_serving.core.values.errors import LoadFailed, NotAvailable, ServingError
-from ie_serving.core.values.tensors import Array, Signature
+from ie_serving.core.values.tensors import Arrays, Read, Signature
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.process.link import Fault, Message, PeerGone
 from ie_serving.engines.process.protocol import words
 from ie_serving.engines.process.starts import Starts
 from ie_serving.engines.process.supervision import Supervisor, Task
 from ie_serving.engines.run.latency_model import LatencyModel
-from ie_serving.engines.run.program import Program, Read, Runs
+from ie_serving.engines.run.program import Program, Runs
 from ie_serving.engines.run.threads import thread_limit
 from ie_serving.engines.tensorflow.options import TensorFlowOptions
 from ie_serving.engines.tensorflow.tensorflow_request import ABANDONED_S, RemoteRequest
@@ -153,7 +153,7 @@ class TensorFlowProgram:
         # A version still in use after the drain is not closed: its process ends when it is freed.
         weakref.finalize(self, supervisor.abandon)
 
-    def infer(self, inputs: Mapping[str, Array], read: Read[T]) -> Coroutine[Any, Any, T]:
+    def infer(self, inputs: Arrays, read: Read[T]) -> Coroutine[Any, Any, T]:
         """See `CompiledModel.infer`."""
         return self._program.infer(inputs, read)
 

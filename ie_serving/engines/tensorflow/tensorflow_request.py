@@ -2,10 +2,9 @@
 
 import asyncio
 import logging
-from collections.abc import Mapping
 
 from ie_serving.core.values.errors import QueueFull
-from ie_serving.core.values.tensors import Array, Signature
+from ie_serving.core.values.tensors import Arrays, Signature
 from ie_serving.engines.process.child_process import WorkerProcess
 from ie_serving.engines.process.link import Link, PeerGone
 from ie_serving.engines.process.protocol import Frame, Kind
@@ -49,7 +48,7 @@ class RemoteRequest:
         self._runs = 0
         self._running = False
 
-    def fill(self, inputs: Mapping[str, Array]) -> None:
+    def fill(self, inputs: Arrays) -> None:
         """Copy large inputs into shared memory; waits while the process starts.
 
         Raises:

@@ -21,7 +21,7 @@ from functools import partial
 from pathlib import Path
 from typing import BinaryIO, TextIO
 
-from ie_serving.core.values.tensors import Array
+from ie_serving.core.values.tensors import Arrays
 from ie_serving.engines.base import CompiledModel
 from ie_serving.engines.generated import (
     GeneratedRequest,
@@ -131,7 +131,7 @@ def _compiled(task: ComparisonTask, file: Path) -> CompiledModel:
     return OpenVinoEngine(detours=detours).compile(file.parent, options)
 
 
-Answered = tuple[Guess, GeneratedRequest, Mapping[str, Array]]
+Answered = tuple[Guess, GeneratedRequest, Arrays]
 """A guess, the request made from it, and the reference's outputs."""
 
 
@@ -178,9 +178,7 @@ def _is_alike(one: Guess, other: Guess) -> bool:
     return (one.integers, one.parameters) == (other.integers, other.parameters)
 
 
-def _answer(
-    reference: Reference, request: GeneratedRequest, steps: _Steps
-) -> Mapping[str, Array] | None:
+def _answer(reference: Reference, request: GeneratedRequest, steps: _Steps) -> Arrays | None:
     """Give the reference's outputs; None if it refuses the request."""
     if not steps.begin(reference.library, request):
         return None

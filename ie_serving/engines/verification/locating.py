@@ -4,12 +4,12 @@ Both engines run a copy of the file that outputs the result of every operation. 
 operations in it, so the difference may disappear: then no operation is named.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from pathlib import Path
 
 from ie_serving.core.runtime.scratch import Scratch
-from ie_serving.core.values.tensors import Array
+from ie_serving.core.values.tensors import Arrays
 from ie_serving.engines.base import CompiledModel
 from ie_serving.engines.generated import GeneratedRequest
 from ie_serving.engines.onnx_file import Node, steps, with_outputs
@@ -58,7 +58,7 @@ def first_different(
             return next(filter(None, (_told(node, found, expected) for node in nodes)), "")
 
 
-def _told(node: Node, found: Mapping[str, Array], expected: Mapping[str, Array]) -> str:
+def _told(node: Node, found: Arrays, expected: Arrays) -> str:
     for name in node.outputs:
         if name in found and differences({name: found[name]}, {name: expected[name]}, ""):
             return f'{node.kind} "{name}"'

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
 
 from ie_serving.core.values.errors import ServingError
-from ie_serving.core.values.tensors import BY_NUMPY, DataType, TensorSpec
-from ie_serving.engines.steps.declaration import Input, Specs
+from ie_serving.core.values.tensors import BY_NUMPY, DataType, Specs, TensorSpec
+from ie_serving.engines.steps.declaration import Input
 from ie_serving.engines.steps.registry import TABLE
 from ie_serving.engines.steps.watching import Nothing
 

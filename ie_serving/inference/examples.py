@@ -24,6 +24,7 @@ from ie_serving.core.values.example_signature import EXAMPLES
 from ie_serving.core.values.fit import fit
 from ie_serving.core.values.hints import Hint
 from ie_serving.core.values.requests import Features, ModelSpec, Task
+from ie_serving.core.values.signatures import check_served
 from ie_serving.core.values.tensors import (
     CLASSES,
     OUTPUTS,
@@ -36,7 +37,7 @@ from ie_serving.core.values.tensors import (
     Method,
     Signature,
 )
-from ie_serving.inference import checks, summary
+from ie_serving.inference import summary
 from ie_serving.inference.features import decode_examples
 from ie_serving.inference.interface import Outputs, Results
 from ie_serving.models.version.handle import Servable
@@ -89,7 +90,7 @@ def example_signature(
                 f" {servable.signature_names}",
             )
         )
-    checks.check_served(signature)
+    check_served(signature)
     if signature.examples is None and not _takes_serialized(signature):
         raise InvalidRequest(
             f"No {WORDS[method]} inputs found in SignatureDef:"

@@ -20,7 +20,7 @@ from ie_serving.core.values.fit import fit, shed
 from ie_serving.core.values.tensors import Array, Arrays, Signature, Specs, TensorSpec
 from ie_serving.engines.graph.choosing import empty
 from ie_serving.engines.graph.definition import CallStep
-from ie_serving.engines.graph.models import LoadedModel
+from ie_serving.engines.others import LoadedModel
 
 T = TypeVar("T")
 

@@ -14,9 +14,9 @@ from ie_serving.core.values.fit import Exact, exact, fit, fits, shed
 from ie_serving.core.values.tensors import Arrays, Read, Signature
 from ie_serving.engines.graph.calls import lacking, target_of
 from ie_serving.engines.graph.definition import REQUEST, CallStep
-from ie_serving.engines.graph.models import LoadedModel, Record
 from ie_serving.engines.graph.planning import Plan
 from ie_serving.engines.graph.run import of_step
+from ie_serving.engines.others import LoadedModel, Record
 
 T = TypeVar("T")
 

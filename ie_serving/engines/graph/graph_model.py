@@ -12,10 +12,10 @@ from ie_serving.engines.graph.cache import Cache
 from ie_serving.engines.graph.calls import Target, target_of
 from ie_serving.engines.graph.chain import Chain
 from ie_serving.engines.graph.definition import CallStep, ModelStep
-from ie_serving.engines.graph.models import Held, Models, Record
 from ie_serving.engines.graph.own import Parts
 from ie_serving.engines.graph.planning import Plan
 from ie_serving.engines.graph.run import Run
+from ie_serving.engines.others import Held, Others, Record
 
 T = TypeVar("T")
 Targets = Mapping[str, Target]
@@ -33,7 +33,7 @@ class GraphModel(CompiledModel):
     """
 
     def __init__(
-        self, plan: Plan, models: Models, parts: Parts, record: Record, cache_s: float = 0.0
+        self, plan: Plan, models: Others, parts: Parts, record: Record, cache_s: float = 0.0
     ) -> None:
         self._plan = plan
         self._models = models

@@ -7,9 +7,9 @@ from ie_serving.core.values.tensors import Signature
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.graph.definition import CallStep, Definition, ModelStep
 from ie_serving.engines.graph.graph_model import GraphModel
-from ie_serving.engines.graph.models import Models, Record
 from ie_serving.engines.graph.own import Parts
 from ie_serving.engines.graph.planning import Offered, plan
+from ie_serving.engines.others import Others, Record
 from ie_serving.engines.steps.watching import Watch
 
 
@@ -17,7 +17,7 @@ def load(
     definition: Definition,
     directory: Path,
     options: EngineOptions,
-    models: Models,
+    models: Others,
     record: Record,
     watch: Watch | None,
 ) -> GraphModel:

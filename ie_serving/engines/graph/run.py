@@ -29,8 +29,8 @@ from ie_serving.engines.graph.definition import (
     Step,
     SwitchStep,
 )
-from ie_serving.engines.graph.models import Record
 from ie_serving.engines.graph.planning import Plan
+from ie_serving.engines.others import Record
 from ie_serving.telemetry.log.logs import Event
 
 log = logging.getLogger(__name__)

@@ -15,9 +15,11 @@ from ie_serving.core.values.errors import (
     QueueFull,
     ServingError,
 )
+from ie_serving.core.values.fit import fit, shed
 from ie_serving.core.values.requests import ModelSpec
+from ie_serving.core.values.signatures import check_served, named
 from ie_serving.core.values.tensors import Arrays, Signature, Specs
-from ie_serving.engines.others import Others
+from ie_serving.engines.others import Held, Others
 from ie_serving.engines.python.outputs import array_of
 from ie_serving.engines.python.waits import ASKER, Slot
 from ie_serving.engines.run.program import SHARED_THREADS
@@ -84,7 +86,7 @@ class ModelHandle:
 
     def _signature(self) -> Signature:
         with marked():
-            return self._models.others.signature(self._spec)
+            return _signature(self._models.others.handle(self._spec), self._spec.signature)
 
     def predict(self, inputs: Mapping[str, Any]) -> Arrays:
         """Call the model, and wait for its answer.
@@ -144,7 +146,22 @@ class ModelHandle:
 # awaitable.
 async def _answered(others: Others, spec: ModelSpec, inputs: Arrays, slot: Slot | None) -> Arrays:
     ASKER.set(slot)
-    return await others.infer(spec, inputs)
+    with others.handle(spec) as held:
+        signature = _signature(held, spec.signature)
+        fitted, added = fit(signature, inputs)
+        outputs = await held.compiled.infer(signature, fitted, _copies)
+        return shed(outputs, added) if added else outputs
+
+
+def _signature(held: Held, name: str) -> Signature:
+    found = named(held.signatures, name, f'model "{held.name}" version {held.version}')
+    check_served(found)
+    return found
+
+
+# Copied because the caller reads them after the infer request, which owns the memory, is reused.
+def _copies(outputs: Arrays) -> Arrays:
+    return {name: array.copy() for name, array in outputs.items()}
 
 
 class Named:

@@ -15,7 +15,7 @@ from ie_serving.core.values.errors import LoadFailed
 from ie_serving.engines.base import CompiledModel, EngineOptions
 
 GROUP = "ie_serving.drivers"
-"""Entry points under which packages of others bring drivers (`third_parties.py`)."""
+"""Entry points under which packages of others bring drivers (`drivers.py`)."""
 
 Load = Callable[[Path, EngineOptions], CompiledModel]
 """The function a row names: reads the model's file, or the version's directory where the driver
@@ -83,7 +83,7 @@ class Listed:
 
     def compile(self, directory: Path, options: EngineOptions) -> CompiledModel:
         """See `engines.base`."""
-        from importlib.metadata import EntryPoint  # see `third_parties.py`
+        from importlib.metadata import EntryPoint  # see `drivers.py`
 
         load = cast("Load", EntryPoint(self.name, self.place, GROUP).load())
         if not self.forms:

@@ -52,7 +52,7 @@ class WithGraphs(EngineAround):
         """See `engines.base`. The models of a graph are AVAILABLE, as far as they ever were."""
         if not (directory / FILE).is_file():
             return self._engine.compile(directory, options)
-        from ie_serving.engines.graph.loading import load
+        from ie_serving.engines.graph.graph_model import load
 
         definition = _definition(directory)
         given = options.having(self._at_hand) if self._at_hand else options

@@ -1,21 +1,23 @@
 """A graph as a compiled model, which is served like any other model."""
 
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import TypeVar
 
 from ie_serving.core.values.errors import NotAvailable, NotFound, UnknownLabel
 from ie_serving.core.values.requests import ModelSpec
 from ie_serving.core.values.signatures import named
 from ie_serving.core.values.tensors import SERVING_DEFAULT, Arrays, Read, Signature
-from ie_serving.engines.base import CompiledModel, Stream, leave_of_all
+from ie_serving.engines.base import CompiledModel, EngineOptions, Stream, leave_of_all
 from ie_serving.engines.graph.cache import Cache
 from ie_serving.engines.graph.calls import Target, target_of
 from ie_serving.engines.graph.chain import Chain
-from ie_serving.engines.graph.definition import CallStep, ModelStep
+from ie_serving.engines.graph.definition import CallStep, Definition, ModelStep
 from ie_serving.engines.graph.own import Parts
-from ie_serving.engines.graph.planning import Plan
+from ie_serving.engines.graph.planning import Offered, Plan, plan
 from ie_serving.engines.graph.run import Run
 from ie_serving.engines.others import Held, Others, Record
+from ie_serving.engines.steps.watching import Watch
 
 T = TypeVar("T")
 Targets = Mapping[str, Target]
@@ -126,3 +128,32 @@ class GraphModel(CompiledModel):
         for cache in (*self._caches.values(), *([self._cache] if self._cache else [])):
             cache.close()
         self._parts.close()
+
+
+def load(
+    definition: Definition,
+    directory: Path,
+    options: EngineOptions,
+    models: Others,
+    record: Record,
+    watch: Watch | None,
+) -> GraphModel:
+    """Check a definition against its models, and load the graph's own parts. Blocking.
+
+    Raises:
+        LoadFailed: every fault, each with its step.
+    """
+    parts = Parts(directory, options, watch)
+
+    def find(step: CallStep, offered: Offered) -> Signature:
+        if not isinstance(step, ModelStep):
+            return parts.signature(step, offered)
+        signatures = models.handle(step.model).signatures
+        return named(signatures, step.model.signature, f'model "{step.model.name}"')
+
+    try:
+        made = plan(definition, find)
+    except BaseException:
+        parts.close()
+        raise
+    return GraphModel(made, models, parts, record, definition.cache_s)

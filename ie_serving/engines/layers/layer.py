@@ -62,3 +62,33 @@ class Layer(CompiledModel):
     def close(self) -> None:
         """See `engines.base`. The layer's own resources go first, then the inner model's."""
         self.inner.close()
+
+
+def completed(model: CompiledModel) -> CompiledModel:
+    """Give a model the methods of `CompiledModel` that it lacks."""
+    verbs = ("ahead", "stream", "update", "leave")
+    return model if all(hasattr(model, verb) for verb in verbs) else _Plain(model)
+
+
+class _Plain(Layer):
+    """A model with those of the four methods that it has."""
+
+    def ahead(self, signature: Signature) -> bool:
+        """See `engines.base`."""
+        own: Callable[[Signature], bool] | None = getattr(self.inner, "ahead", None)
+        return own is not None and own(signature)
+
+    @property
+    def stream(self) -> Stream | None:
+        """See `engines.base`."""
+        return getattr(self.inner, "stream", None)
+
+    @property
+    def update(self) -> Callable[[Mapping[str, Any]], object] | None:
+        """See `engines.base`."""
+        return getattr(self.inner, "update", None)
+
+    @property
+    def leave(self) -> Callable[[], object] | None:
+        """See `engines.base`."""
+        return getattr(self.inner, "leave", self.close)

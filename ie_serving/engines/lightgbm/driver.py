@@ -21,8 +21,7 @@ from ie_serving.engines.run.program import CompiledPrograms
 from ie_serving.engines.run.threads import threads
 from ie_serving.engines.tabular import form as tabular
 from ie_serving.engines.tabular.compiled import compiled
-from ie_serving.engines.tabular.form import TensorForm, X, Y
-from ie_serving.engines.tabular.scores import labelled
+from ie_serving.engines.tabular.form import TensorForm, X, Y, labelled
 
 LIBRARY = "lightgbm"
 CLASSIFIES = ("binary", "multiclass", "multiclassova")

@@ -18,6 +18,7 @@ from ie_serving.core.values.tensors import (
     SCORES,
     SERVING_DEFAULT,
     Array,
+    Arrays,
     DataType,
     ExampleBinding,
     Method,
@@ -108,3 +109,13 @@ def _is_value(spec: TensorSpec | None) -> bool:
     if spec is None or spec.shape is None or spec.dtype is DataType.STRING:
         return False
     return spec.dtype.numpy.kind == "f" and spec.shape in ((-1,), (-1, 1))
+
+
+def labelled(scores: Array) -> Arrays:
+    """Give labels and probabilities.
+
+    Args:
+        scores: of each class, a row for each sample; of two classes also only class 1's, in 1-D.
+    """
+    both = scores if scores.ndim == 2 else np.stack([1 - scores, scores], axis=1)
+    return {LABEL: np.argmax(both, axis=1), PROBABILITIES: both}

@@ -127,9 +127,8 @@ class CompiledModel(Protocol):
     nothing special. A model of a third party may lack these four (`drivers.ThirdParty`).
     """
 
-    @property
-    def signatures(self) -> Mapping[str, Signature]:
-        """Signatures by name; `serving_default` is the one without a name in requests."""
+    signatures: Mapping[str, Signature]
+    """Signatures by name; `serving_default` is the one without a name in requests."""
 
     async def infer(self, signature: Signature, inputs: Arrays, read: Read[T]) -> T:
         """Run once and return what `read` makes of the outputs.

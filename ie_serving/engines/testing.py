@@ -91,21 +91,16 @@ class StandInModel(CompiledModel):
         # Missing keys mean the simplest model: most tests only need one that answers.
         self._engine = engine
         self._operation = OPERATIONS[description.get("op", "add")]
-        self._dtype = DataType[description.get("dtype", "FP32")]
-        self._value = np.asarray(description.get("value", 1), self._dtype.numpy)
-        self._shape = tuple(description.get("shape", [-1]))
+        dtype = DataType[description.get("dtype", "FP32")]
+        self._value = np.asarray(description.get("value", 1), dtype.numpy)
+        shape = tuple(description.get("shape", [-1]))
+        x, y = (TensorSpec(name, dtype, shape, name) for name in "xy")
+        signature = Signature(SERVING_DEFAULT, {"x": x}, {"y": y}, runs_on="the stand-in")
+        self.signatures = {SERVING_DEFAULT: signature}
         self.directory = directory
         self.options = options
         self.closed = False
         self.leaves: Callable[[], object] | None = None
-
-    @property
-    def signatures(self) -> Mapping[str, Signature]:
-        """See `engines.base`."""
-        x = TensorSpec("x", self._dtype, self._shape, "x")
-        y = TensorSpec("y", self._dtype, self._shape, "y")
-        signature = Signature(SERVING_DEFAULT, {"x": x}, {"y": y}, runs_on="the stand-in")
-        return {SERVING_DEFAULT: signature}
 
     async def infer(self, signature: Signature, inputs: Arrays, read: Read[T]) -> T:
         """See `engines.base`."""

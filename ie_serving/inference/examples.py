@@ -36,6 +36,7 @@ from ie_serving.core.values.tensors import (
     ExampleBinding,
     Method,
     Signature,
+    copies,
 )
 from ie_serving.inference import summary
 from ie_serving.inference.features import decode_examples
@@ -210,7 +211,7 @@ async def _run(
     # Filled element by element: numpy would make fixed-width bytes and cut trailing zero bytes.
     serialized = np.empty(len(examples), np.object_)
     serialized[:] = await apart(len(examples), partial(codec.serialize, examples))
-    return await servable.compiled.infer(signature, {EXAMPLES: serialized}, _copies)
+    return await servable.compiled.infer(signature, {EXAMPLES: serialized}, copies)
 
 
 def _by_role(signature: Signature, method: Method, outputs: Arrays) -> dict[str, Array]:
@@ -305,7 +306,7 @@ async def run_base(
     inputs = await apart(len(examples), partial(decode_examples, examples, specs))
     fitted, added = fit(binding.base, inputs)
     assert not added  # `decode_examples` gives each input its rank
-    return await servable.compiled.infer(binding.base, fitted, _copies)
+    return await servable.compiled.infer(binding.base, fitted, copies)
 
 
 async def apart(examples: int, work: Callable[[], T]) -> T:
@@ -335,8 +336,3 @@ def by_role(binding: ExampleBinding, outputs: Outputs) -> dict[str, Array]:
 def _role(array: Array) -> Array:
     """Convert scores and values to floats, whatever dtype the model computes in."""
     return array if array.dtype == np.object_ else array.astype(np.float32, copy=False)
-
-
-# Roles are read after the infer request has been returned to the pool, so they need copies.
-def _copies(outputs: Outputs) -> dict[str, Array]:
-    return {alias: array.copy() for alias, array in outputs.items()}

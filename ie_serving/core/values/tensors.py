@@ -212,6 +212,11 @@ def specs_of(arrays: Arrays) -> dict[str, TensorSpec]:
     }
 
 
+def copies(arrays: Arrays) -> dict[str, Array]:
+    """Copy the outputs of an inference, whose memory the engine uses again."""
+    return {name: array.copy() for name, array in arrays.items()}
+
+
 def strings(values: Sequence[bytes]) -> Array:
     """Make a one-dimensional array of strings."""
     # Filled afterwards: numpy would make fixed-width bytes and cut trailing zero bytes.

@@ -38,6 +38,7 @@ class GraphModel(CompiledModel):
         self, plan: Plan, models: Others, parts: Parts, record: Record, cache_s: float = 0.0
     ) -> None:
         self._plan = plan
+        self.signatures = {plan.signature.name: plan.signature}
         self._models = models
         self._parts = parts
         self._record = record
@@ -61,11 +62,6 @@ class GraphModel(CompiledModel):
             return None
         places = {name: at for at, (_, steps) in enumerate(self._used) for name in steps}
         return Chain(self._plan, places, self._parts.held, self._record)
-
-    @property
-    def signatures(self) -> Mapping[str, Signature]:
-        """See `engines.base`: the one of the graph."""
-        return {self._plan.signature.name: self._plan.signature}
 
     async def infer(self, signature: Signature, inputs: Arrays, read: Read[T]) -> T:
         """See `engines.base`.

@@ -5,10 +5,9 @@ from collections.abc import AsyncIterator
 from itertools import islice
 
 from ie_serving.core.values.errors import ServingError
-from ie_serving.core.values.tensors import Arrays, Signature, TensorSpec
+from ie_serving.core.values.tensors import Arrays, Signature, TensorSpec, copies
 from ie_serving.engines.base import CompiledModel
 from ie_serving.engines.generated import GeneratedInput, Guess, ValueKind, guesses, requests, usual
-from ie_serving.engines.layers.joining import copies
 from ie_serving.engines.layers.precision_trial import TrialRequest
 
 MOST_GUESSES = 24

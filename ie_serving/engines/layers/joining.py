@@ -66,11 +66,6 @@ def _concatenated(arrays: Sequence[Array]) -> Array:
     return np.concatenate(arrays, out=BUDGET.empty(shape, arrays[0].dtype))
 
 
-def copies(outputs: Arrays) -> Arrays:
-    """Copy outputs, since the engine will reuse their memory."""
-    return {name: array.copy() for name, array in outputs.items()}
-
-
 def counted_copies(outputs: Arrays) -> Arrays:
     """Copy them into memory that is counted while a request refers to its rows.
 

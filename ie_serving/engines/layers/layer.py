@@ -25,12 +25,7 @@ class Layer(CompiledModel):
         self, inner: CompiledModel, signatures: Mapping[str, Signature] | None = None
     ) -> None:
         self.inner = inner
-        self._signatures = inner.signatures if signatures is None else signatures
-
-    @property
-    def signatures(self) -> Mapping[str, Signature]:
-        """See `engines.base`."""
-        return self._signatures
+        self.signatures = inner.signatures if signatures is None else signatures
 
     def infer(self, signature: Signature, inputs: Arrays, read: Read[T]) -> Coroutine[Any, Any, T]:
         """See `engines.base`."""

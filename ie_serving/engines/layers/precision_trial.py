@@ -10,9 +10,8 @@ from ie_serving.core.values.errors import ServingError
 from ie_serving.core.values.fit import fit, shed
 from ie_serving.core.values.golden import GoldenRequest
 from ie_serving.core.values.samples import Sample
-from ie_serving.core.values.tensors import SERVING_DEFAULT, Arrays, Signature
+from ie_serving.core.values.tensors import SERVING_DEFAULT, Arrays, Signature, copies
 from ie_serving.engines.base import CompiledModel
-from ie_serving.engines.layers.joining import copies
 
 REPEATS = 5
 """Most inferences of one request that are timed; the shortest counts."""

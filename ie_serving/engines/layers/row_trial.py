@@ -10,10 +10,10 @@ import numpy as np
 
 from ie_serving.core.values.errors import ServingError
 from ie_serving.core.values.hints import Hint
-from ie_serving.core.values.tensors import Array, Arrays, Signature
+from ie_serving.core.values.tensors import Array, Arrays, Signature, copies
 from ie_serving.engines.base import CompiledModel
 from ie_serving.engines.layers import own_loop
-from ie_serving.engines.layers.joining import RowsLost, check_rows, copies
+from ie_serving.engines.layers.joining import RowsLost, check_rows
 from ie_serving.engines.layers.sample_rows import candidates
 
 ROWS = 3

@@ -18,7 +18,7 @@ from ie_serving.core.values.errors import (
 from ie_serving.core.values.fit import fit, shed
 from ie_serving.core.values.requests import ModelSpec
 from ie_serving.core.values.signatures import check_served, named
-from ie_serving.core.values.tensors import Arrays, Signature, Specs
+from ie_serving.core.values.tensors import Arrays, Signature, Specs, copies
 from ie_serving.engines.others import Held, Others
 from ie_serving.engines.python.outputs import array_of
 from ie_serving.engines.python.waits import ASKER, Slot
@@ -149,7 +149,7 @@ async def _answered(others: Others, spec: ModelSpec, inputs: Arrays, slot: Slot 
     with others.handle(spec) as held:
         signature = _signature(held, spec.signature)
         fitted, added = fit(signature, inputs)
-        outputs = await held.compiled.infer(signature, fitted, _copies)
+        outputs = await held.compiled.infer(signature, fitted, copies)
         return shed(outputs, added) if added else outputs
 
 
@@ -157,11 +157,6 @@ def _signature(held: Held, name: str) -> Signature:
     found = named(held.signatures, name, f'model "{held.name}" version {held.version}')
     check_served(found)
     return found
-
-
-# Copied because the caller reads them after the infer request, which owns the memory, is reused.
-def _copies(outputs: Arrays) -> Arrays:
-    return {name: array.copy() for name, array in outputs.items()}
 
 
 class Named:

@@ -57,7 +57,7 @@ class KernelModel(base.CompiledModel):
         stream: Stream | None = None,
         freed: Callable[[], object] = lambda: None,
     ) -> None:
-        self._signatures = {signature.name: signature}
+        self.signatures = {signature.name: signature}
         self._call = partial(Call, name, signature.outputs)
         self._fleet = fleet
         self._line = Line(name, fleet, threads, most, timeout_s, early=early)
@@ -68,11 +68,6 @@ class KernelModel(base.CompiledModel):
         self._own_stream = stream
         self._streams: StreamLoop | None = None
         self._update = update
-
-    @property
-    def signatures(self) -> Mapping[str, Signature]:
-        """See `engines.base`."""
-        return self._signatures
 
     async def infer(self, signature: Signature, inputs: Arrays, read: Read[T]) -> T:
         """See `engines.base`."""

@@ -299,13 +299,8 @@ class CompiledPrograms(CompiledModel):
         self._programs = {program.signature.name: program for program in programs}
         run = (program.signature for program in programs)
         told = (replace(each, runs_on=each.runs_on or runs_on.get(each.name, "")) for each in run)
-        self._signatures = {signature.name: signature for signature in (*listed, *told)}
+        self.signatures = {signature.name: signature for signature in (*listed, *told)}
         self._freed = freed
-
-    @property
-    def signatures(self) -> Mapping[str, Signature]:
-        """See `engines.base`."""
-        return self._signatures
 
     def infer(self, signature: Signature, inputs: Arrays, read: Read[T]) -> Coroutine[Any, Any, T]:
         """See `engines.base`."""

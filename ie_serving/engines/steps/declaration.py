@@ -94,7 +94,7 @@ class BuiltIn:
         decodes: it may decode pictures, which takes long for small files too: never on the event
             loop.
         named: the function gets the name of the step as the keyword `step`.
-        watches: the function gets the keyword `watch` as well, see `watching.Watch`.
+        watches: the function gets the keyword `watch` as well: a `watching.Watch`, or None.
     """
 
     about: str

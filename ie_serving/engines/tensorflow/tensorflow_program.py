@@ -3,7 +3,6 @@
 import asyncio
 import json
 import logging
-import sys
 import weakref
 from collections.abc import Coroutine, Sequence
 from dataclasses import replace
@@ -18,7 +17,7 @@ from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.process.child_process import WorkerProcess
 from ie_serving.engines.process.link import Fault, Link, Message, PeerGone
 from ie_serving.engines.process.protocol import Frame, Kind, words
-from ie_serving.engines.process.starts import Starts
+from ie_serving.engines.process.starts import Starts, command_of
 from ie_serving.engines.process.supervision import Supervisor, Task
 from ie_serving.engines.run.infer_request import Outputs
 from ie_serving.engines.run.latency_model import LatencyModel
@@ -150,15 +149,9 @@ MOST_AT_ONCE = 8
 """Requests of one signature that TensorFlow runs at once, unless `nireq` is set; more wait. One
 request already uses all processors; several hide the time of the transfers."""
 
-# With this process's path, the child finds the installed package from any working directory, and
-# imports nothing from that directory.
-COMMAND = (
-    sys.executable,
-    "-c",
-    "import sys; sys.path[:] = sys.argv[1].split('\\n');"
-    " from ie_serving.engines.process.worker import serve;"
-    " from ie_serving.engines.tensorflow.loading import load; serve(load)",
-    "\n".join(sys.path),
+COMMAND = command_of(
+    "from ie_serving.engines.process.worker import serve;"
+    " from ie_serving.engines.tensorflow.loading import load; serve(load)"
 )
 
 QUIET = {"TF_CPP_MIN_LOG_LEVEL": "2"}

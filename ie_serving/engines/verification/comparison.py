@@ -14,11 +14,11 @@ from ie_serving.core.values.tensors import (
     Arrays,
     Signature,
     Specs,
+    copies,
 )
 from ie_serving.engines.base import CompiledModel
 from ie_serving.engines.generated import GeneratedRequest, ValueKind
 from ie_serving.engines.layers import own_loop
-from ie_serving.engines.layers.joining import copies
 from ie_serving.engines.verification.verdict import Findings, differences
 
 

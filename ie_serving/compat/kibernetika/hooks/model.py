@@ -59,7 +59,7 @@ class HookedModel(CompiledModel):
         freed: Callable[[], object],
     ) -> None:
         self._file = file
-        self._signatures = {signature.name: signature}
+        self.signatures = {signature.name: signature}
         self._stages = tuple(stages)
         self._models = models
         self._process = process
@@ -69,11 +69,6 @@ class HookedModel(CompiledModel):
         self._drivers = [AskedModel(asking, stage.model) for stage in stages]
         self.global_ctx: object = None
         self.updates: Callable[[Mapping[str, Any]], object] | None = None
-
-    @property
-    def signatures(self) -> Mapping[str, Signature]:
-        """See `engines.base`."""
-        return self._signatures
 
     def context(self) -> HookContext:
         """Make the context of `init_hook` and `update_hook`."""

@@ -46,7 +46,9 @@ def load(file: Path, options: EngineOptions) -> CompiledPrograms:
     # RuntimeError as well: PyTorch raises it where shapes or dtypes of a request do not fit.
     refusals = (ValueError, TypeError, IndexError, AssertionError, RuntimeError)
     made = program(signature, call, options, library=NAME, refusals=refusals)
-    return CompiledPrograms([made], runs_on={SERVING_DEFAULT: NAME})
+    state = ", ".join(module.state)
+    told = f"; {state} as the file has them, for each request" if state else ""
+    return CompiledPrograms([made], runs_on={SERVING_DEFAULT: f"{NAME}{told}"})
 
 
 def _inputs(module: Module, given: Specs) -> Specs:
@@ -111,9 +113,20 @@ def _shown(compute: Compute, inputs: Specs, size: int) -> dict[str, Any]:
     except Exception as error:  # libraries raise what they like
         shapes = ", ".join(f'"{name}" {list(array.shape)}' for name, array in zeros.items())
         raise LoadFailed(
-            f"the model fails on zeros of {shapes}: {one_line(error)}; give the sizes that it needs"
-            " by params.inputs, or its outputs by params.outputs"
+            f"the model fails on zeros of {shapes}: {one_line(error)}; {_advice(inputs)}"
         ) from error
+
+
+def _advice(inputs: Specs) -> str:
+    """Say what helps a model that fails on zeros: its outputs may need none."""
+    outputs = "its outputs by params.outputs"
+    sizes = "the sizes that it needs by params.inputs"
+    is_open = any(-1 in (spec.shape or ()) for spec in inputs.values())
+    if not is_open:
+        return f"give {outputs}"
+    # Zero is no value of many integers, such as sample rates, whatever the sizes.
+    has_integers = any(_numpy(spec).kind in "iu" for spec in inputs.values())
+    return f"give {outputs}, or {sizes}" if has_integers else f"give {sizes}, or {outputs}"
 
 
 def _numpy(spec: TensorSpec) -> Any:  # noqa: ANN401  numpy's own type

@@ -159,6 +159,12 @@ TABLE: tuple[Listed, ...] = (
         suffixes=(".pt2", ".pt", ".pth"),
     ),
     Listed(
+        # Only by name: OpenVINO claims these files, and hands them over where it must.
+        name="litert",
+        place="ie_serving.engines.litert.driver:load",
+        suffixes=(".tflite",),
+    ),
+    Listed(
         name="pmml",
         place="ie_serving.engines.pmml.driver:load",
         suffixes=(".pmml",),

@@ -15,11 +15,10 @@ Sizes = Sequence[int | str]
 
 
 class Kind(NamedTuple):
-    """A model, the shapes of its requests, and the driver that is to serve it."""
+    """A model, and the shapes of its requests."""
 
     make: Callable[[], onnx.ModelProto]
     shapes: Sequence[tuple[int, ...]]
-    driver: str = "openvino"
 
 
 def _model(nodes: Sequence[Any], sizes: Sizes, **constants: Any) -> onnx.ModelProto:

@@ -31,6 +31,7 @@ from ie_serving.engines.openvino.unsupported import unsupported
 from ie_serving.engines.preprocessing import Preprocessing
 from ie_serving.engines.sequences import Sequences
 from ie_serving.engines.verification.comparison import Answers
+from ie_serving.engines.verification.faster import is_dynamic, sooner
 from ie_serving.engines.verification.handing_over import HandingOver
 from ie_serving.engines.verification.kept import Verdicts
 from ie_serving.engines.verification.references import BY_SUFFIX
@@ -164,7 +165,7 @@ class _Load:
             shown = found.result()
             why = _wrong(shown)
             if not why:
-                return self._by_openvino(model, shown)
+                return self._sooner(self._by_openvino(model, shown))
         except BaseException:
             model.close()
             raise
@@ -220,6 +221,23 @@ class _Load:
         told = _Told(model, f"; {found.told()}", Evidence(result, found.told()))
         return self._handing_over(told, found, kinds) if kinds else told
 
+    def _sooner(self, model: CompiledModel) -> CompiledModel:
+        """Let the second engine serve a quantized model that it answers faster."""
+        is_open = self._options.driver == AUTO and self._is_installed
+        refused = unsupported(self._options, next(iter(model.signatures.values())))
+        if not is_open or refused or self._file.suffix != ONNX or not is_dynamic(self._file):
+            return model
+        try:
+            other = self._other.compile(self._file.parent, self._options)
+        except LoadFailed:  # it lacks an operator
+            return model
+        why = sooner(model, other)
+        if not why:
+            other.close()
+            return model
+        model.close()
+        return self._told(other, why)
+
     def _handing_over(
         self, model: CompiledModel, found: Findings, kinds: Sequence[ValueKind]
     ) -> CompiledModel:
@@ -261,6 +279,10 @@ class _Load:
             if str(error) == why:  # it is no model
                 raise
             raise LoadFailed(f"{why}; {name} does not run it: {error}") from error
+        return self._told(model, why)
+
+    def _told(self, model: CompiledModel, why: str) -> CompiledModel:
+        name = self._second.library
         log.warning(Event("served by another engine", path=self._file, engine=name, cause=why))
         return _Told(model, f", since {why}", Evidence("other_engine", f"served by {name}: {why}"))
 

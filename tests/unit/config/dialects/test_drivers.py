@@ -36,8 +36,8 @@ def test_driver(tmp_path: Path, given: object, driver: str) -> None:
         (
             "sklern",
             "'sklern' given; expected one of auto, catboost, lightgbm, litert, null,"
-            ' onnxruntime, openvino, pmml, python, pytorch, sklearn, xgboost; did you mean "sklearn"?'
-            ' (model "m")',
+            " onnxruntime, openvino, pmml, python, pytorch, sklearn, xgboost;"
+            ' did you mean "sklearn"? (model "m")',
         ),
         (7, "7 given; expected one of auto, "),
         ("", "'' given; expected one of auto, "),

@@ -179,9 +179,10 @@ def _for_any_rank(
         """Compile for the `ranks` of the inputs with open rank, in their order."""
         ranked = model.clone()
         with load_failures(f"the model cannot be compiled for the ranks {ranks}"):
+            given = ranked.inputs
             ranked.reshape(
                 {
-                    ranked.inputs[port.index]: ov.PartialShape([-1] * cast(int, rank))
+                    given[port.index]: ov.PartialShape([-1] * cast(int, rank))
                     for port, rank in zip(opened, ranks, strict=True)
                 }
             )
@@ -200,12 +201,14 @@ def _for_sizes_of_one(
 
     def known(forms: Sequence[Form]) -> ov.Model:
         """Copy the graph for `forms`: sizes of each open input, where `MORE` is any above 1."""
-        shapes = {
-            port.index: _known(sized.inputs[port.index], form)
-            for port, form in zip(opened, forms, strict=True)
-        }
         ranked = model.clone()
-        ranked.reshape({ranked.inputs[index]: shape for index, shape in shapes.items()})
+        before, given = sized.inputs, ranked.inputs
+        ranked.reshape(
+            {
+                given[port.index]: _known(before[port.index], form)
+                for port, form in zip(opened, forms, strict=True)
+            }
+        )
         return ranked
 
     def make(forms: Sequence[Form]) -> Program:

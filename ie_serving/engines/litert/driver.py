@@ -38,8 +38,7 @@ def load(file: Path, options: EngineOptions) -> CompiledPrograms:
     signatures = signatures_of(data, file.name)
     # Several requests may run at once; of a model with variables each has an interpreter.
     is_stateful = keeps_state(data, file.name)
-    many = max(1, threads() // (options.nireq or threads()))
-    open_one = partial(interpreters.interpreter, file, many)
+    open_one = partial(interpreters.interpreter, file, threads(), exact=False)
     found = []
     for each in signatures:
         make = partial(_run, interpreters, open_one, each)

@@ -14,10 +14,19 @@ from ie_serving.engines.openvino.reading.lite_signatures import LiteSignature
 LIBRARY = "LiteRT"
 
 
-def interpreter(file: Path, threads: int = 2) -> Any:  # noqa: ANN401  untyped
-    """Open a file. Raises: LoadFailed."""
-    # The default delegate gives NaN for 1 / sqrt(0), and a number for log(NaN).
-    kernels = OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES
+def interpreter(file: Path, threads: int, *, exact: bool) -> Any:  # noqa: ANN401  untyped
+    """Open a file.
+
+    Args:
+        file: of the model.
+        threads: of one inference.
+        exact: without the default delegate, which is several times faster, and gives NaN for
+            1 / sqrt(0) and a number for log(NaN).
+
+    Raises:
+        LoadFailed: the library does not take the file.
+    """
+    kernels = OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES if exact else OpResolverType.AUTO
     try:
         return Interpreter(str(file), experimental_op_resolver_type=kernels, num_threads=threads)
     except (RuntimeError, ValueError) as error:
@@ -51,6 +60,7 @@ class LiteRun:
         self._given_as = {without_port(name): own for own, name in signature.outputs.items()}
         self.inputs = {name: inputs[name] for name in self._aliases}
         self.outputs = {name: outputs[name] for name in self._given_as}
+        self._shapes: dict[str, tuple[int, ...]] = {}
 
     def run(self, inputs: Mapping[str, Array]) -> Mapping[str, Array]:
         """Infer once. Raises: RuntimeError, ValueError: the library's own."""
@@ -62,9 +72,13 @@ class LiteRun:
         return {name: np.array(found[own]) for name, own in self._given_as.items()}
 
     def _by_place(self, inputs: Mapping[str, Array]) -> Mapping[str, Array]:
-        for name, array in inputs.items():
-            self.whole.resize_tensor_input(self.inputs[name]["index"], array.shape)
-        self.whole.allocate_tensors()
+        shapes = {name: array.shape for name, array in inputs.items()}
+        if shapes != self._shapes:  # the library prepares all operations anew
+            self._shapes = {}
+            for name, shape in shapes.items():
+                self.whole.resize_tensor_input(self.inputs[name]["index"], shape)
+            self.whole.allocate_tensors()
+            self._shapes = shapes
         for name, array in inputs.items():
             self.whole.set_tensor(self.inputs[name]["index"], array)
         self.whole.invoke()

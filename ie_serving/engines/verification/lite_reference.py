@@ -28,7 +28,7 @@ def opened(file: Path) -> Sequence["LiteReference"]:
     found = []
     for signature in signatures:
         with suppress(KeyError):  # the file lacks a tensor: OpenVINO leaves the signature out
-            found.append(LiteReference(interpreter(file), signature))
+            found.append(LiteReference(interpreter(file, 2, exact=True), signature))
     return found
 
 

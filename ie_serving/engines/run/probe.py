@@ -1,14 +1,18 @@
 """Measures the latency of a freshly compiled model with zeros."""
 
+import logging
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
 from ie_serving.core.values.errors import ServingError
-from ie_serving.core.values.tensors import Array
+from ie_serving.core.values.tensors import Arrays
 from ie_serving.engines.run.infer_request import InferRequest
 from ie_serving.engines.run.latency_model import INLINE_MAX_S
+from ie_serving.telemetry.log.logs import Event
+
+log = logging.getLogger(__name__)
 
 _alone = threading.Lock()
 """Probes of models that load at the same time would measure each other."""
@@ -38,7 +42,7 @@ Clock: TypeAlias = Callable[[], float]
 
 def latency(
     make: Callable[[], InferRequest],
-    inputs: Mapping[str, Array] | None,
+    inputs: Arrays | None,
     failures: tuple[type[Exception], ...],
     clock: Clock = time.perf_counter,
 ) -> float | None:
@@ -61,7 +65,9 @@ def latency(
         request = make()
         with _alone:
             return _shortest(lambda: _timed(request, inputs, clock))
-    except refused:
+    except refused as error:
+        shapes = ", ".join(f"{name} {list(array.shape)}" for name, array in inputs.items())
+        log.debug(Event("zeros refused", inputs=shapes, cause=error))
         return None
 
 
@@ -95,7 +101,7 @@ def _is_enough(measured: Sequence[float]) -> bool:
     return sum(SHORTER * each <= shortest for each in measured) > 1
 
 
-def _timed(request: InferRequest, inputs: Mapping[str, Array], clock: Clock) -> float:
+def _timed(request: InferRequest, inputs: Arrays, clock: Clock) -> float:
     request.fill(inputs)
     started = clock()
     request.run()

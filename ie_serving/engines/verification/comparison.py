@@ -4,16 +4,21 @@ An error of the model is a finding, and is not raised.
 """
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from ie_serving.core.values.errors import LoadFailed, ServingError
-from ie_serving.core.values.tensors import SERVING_DEFAULT, Array, Signature, TensorSpec
+from ie_serving.core.values.tensors import (
+    SERVING_DEFAULT,
+    Arrays,
+    Signature,
+    Specs,
+    copies,
+)
 from ie_serving.engines.base import CompiledModel
 from ie_serving.engines.generated import GeneratedRequest, ValueKind
 from ie_serving.engines.layers import own_loop
-from ie_serving.engines.layers.joining import copies
 from ie_serving.engines.verification.verdict import Findings, differences
 
 
@@ -53,15 +58,17 @@ class Tensors:
         Raises:
             LoadFailed: an input has none of the file's names.
         """
-        inputs = _in_the_file(signature.inputs, own.inputs)
+        inputs = _in_the_file(signature.inputs, own.inputs, self.inputs)
         if unknown := sorted(set(inputs.values()) - self.inputs):
             raise LoadFailed(f"the second engine has no input {unknown[0]}")
-        outputs = _in_the_file(signature.outputs, own.outputs)
+        outputs = _in_the_file(signature.outputs, own.outputs, self.outputs)
         return Names(inputs, {name: own for name, own in outputs.items() if own in self.outputs})
 
 
-def _in_the_file(specs: Mapping[str, TensorSpec], own: Mapping[str, str]) -> dict[str, str]:
-    return {name: without_port(own.get(name, spec.tensor)) for name, spec in specs.items()}
+def _in_the_file(specs: Specs, own: Mapping[str, str], known: Container[str]) -> dict[str, str]:
+    # A file of ONNX that was made of TensorFlow's graph has the port in its names.
+    tensors = {name: own.get(name, spec.tensor) for name, spec in specs.items()}
+    return {name: each if each in known else without_port(each) for name, each in tensors.items()}
 
 
 def without_port(tensor: str) -> str:
@@ -81,7 +88,7 @@ class Answers:
 
     release: str
     tensors: Tensors
-    answered: list[tuple[GeneratedRequest, Mapping[str, Array]]]
+    answered: list[tuple[GeneratedRequest, Arrays]]
 
     def compared_with(self, model: CompiledModel, most_s: float) -> Findings:
         """Run `model` on the first request, and on others within `most_s` seconds. Blocking."""
@@ -127,7 +134,7 @@ class Comparison:
         if dropped := tensors.inputs - taken:
             self.found.refused = f'OpenVINO drops input "{min(dropped)}"'
 
-    def compare(self, request: GeneratedRequest, expected: Mapping[str, Array]) -> None:
+    def compare(self, request: GeneratedRequest, expected: Arrays) -> None:
         """Run one request, and compare the outputs with those of the second engine."""
         if not self._begins(request):
             return
@@ -146,12 +153,12 @@ class Comparison:
             if request.kind is ValueKind.FINITE and self.shows is None:
                 self.shows = request
 
-    def outputs_of(self, request: GeneratedRequest) -> Mapping[str, Array]:
+    def outputs_of(self, request: GeneratedRequest) -> Arrays:
         """Give the model's outputs under their names in the file. Raises: ServingError."""
         found = self._infer(request)
         return {name: found[alias] for alias, name in self._names.outputs.items()}
 
-    def _infer(self, request: GeneratedRequest) -> Mapping[str, Array]:
+    def _infer(self, request: GeneratedRequest) -> Arrays:
         names = self._names.inputs
         inputs = {name: request.inputs[names[name]] for name in self._signature.inputs}
         return own_loop.run(self._model.infer(self._signature, inputs, copies))

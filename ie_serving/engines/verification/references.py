@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final, Protocol, cast
 
 from ie_serving.core.values.errors import ServingError
-from ie_serving.core.values.tensors import Array
+from ie_serving.core.values.tensors import Arrays
 from ie_serving.engines.generated import GeneratedInput
 from ie_serving.engines.onnxruntime import driver as onnxruntime
 from ie_serving.engines.openvino.reading.formats import ONNX, TFLITE
@@ -36,7 +36,7 @@ class Reference(Protocol):
     inputs: Sequence[GeneratedInput]
     tensors: Tensors
 
-    def run(self, inputs: Mapping[str, Array]) -> Mapping[str, Array]:
+    def run(self, inputs: Arrays) -> Arrays:
         """Infer once. Raises: Refused."""
 
 
@@ -49,7 +49,7 @@ class SecondEngine:
         module: imported name of its library.
         package: distribution whose release a verdict depends on.
         install: the command that installs it.
-        serves: whether it may answer requests in place of OpenVINO.
+        takes_odd: whether it gets requests with NaN and the like that OpenVINO answers otherwise.
         place: module of this package whose `opened` gives a `Reference` for each signature.
     """
 
@@ -57,7 +57,7 @@ class SecondEngine:
     module: str
     package: str
     install: str
-    serves: bool
+    takes_odd: bool
     place: str
 
     @property
@@ -76,7 +76,7 @@ BY_SUFFIX: Final[Mapping[str, SecondEngine]] = {
         "onnxruntime",
         "onnxruntime",
         onnxruntime.INSTALL,
-        serves=True,
+        takes_odd=True,
         place="onnx_reference",
     ),
     TFLITE: SecondEngine(
@@ -84,7 +84,7 @@ BY_SUFFIX: Final[Mapping[str, SecondEngine]] = {
         "ai_edge_litert",
         "ai-edge-litert",
         "pip install 'ie_serving[litert]'",
-        serves=False,
+        takes_odd=False,
         place="lite_reference",
     ),
 }

@@ -4,7 +4,7 @@ import pytest
 
 from ie_serving.core.values.image_form import NO_LIMIT, Bounds
 from ie_serving.core.values.tensors import DataType, Signature, TensorSpec
-from ie_serving.engines.layers.image_forms import TYPES, image_form, with_images
+from ie_serving.engines.layers.images import TYPES, image_form, with_images
 
 
 def spec(
@@ -27,6 +27,8 @@ def spec(
         ((1, 3, 224, 200), "NC??", "NCHW"),
         ((-1, -1, -1, -1), "NHWC", "NHWC"),
         ((3, 5, 6, 1), "CHWN", "CHWN"),
+        ((-1, 3, 48, -1), "", "NCHW"),
+        ((-1, 3, -1, 160), "NCHW", "NCHW"),
     ],
 )
 def test_inputs_that_take_images(shape: tuple[int, ...], layout: str, expected: str) -> None:
@@ -47,6 +49,10 @@ def test_inputs_that_take_images(shape: tuple[int, ...], layout: str, expected: 
         ((), ""),
         ((1, 3, 224, 3), "NCDH"),
         ((1, 3, 224, 224), "NHWC"),
+        ((-1, 3, -1, 160), ""),
+        ((-1, 1, -1, 257), ""),
+        ((-1, 1, 1, 100), ""),
+        ((-1, 100, 1, 1), ""),
     ],
 )
 def test_inputs_that_take_none(shape: tuple[int, ...], layout: str) -> None:

@@ -116,7 +116,7 @@ class ModelStream(Generic[T]):
             found = await self._found(parse, item)
             if isinstance(found, ServingError):
                 await outlet.reserve()
-                outlet.add(Answered(item.index, found, item.dropped))
+                outlet.add(Answered(item.index, found, item.dropped, item.payload))
                 item.give()
                 continue
             fitted, read = found

@@ -25,11 +25,13 @@ steps ahead of the answers will not see them in time."""
 
 
 class Control(enum.IntEnum):
-    """A request's place in the sequence. Source: OpenVINO Model Server."""
+    """A request's place in the sequence. Source: OpenVINO Model Server, but for `ONLY`."""
 
     NONE = 0
     START = 1
     END = 2
+    ONLY = 3
+    """It starts the sequence and ends it, as Triton's clients may ask."""
 
 
 class SequenceStage(enum.Enum):
@@ -90,13 +92,20 @@ TRANSITIONS: Final[Mapping[SequenceStage, Mapping[SequenceEvent, SequenceStage]]
 ADMITTING = frozenset({SequenceStage.STARTING, SequenceStage.OPEN})
 """Stages in which further requests are admitted."""
 
-ANSWERED: Final[Mapping[Control, SequenceEvent]] = {
-    Control.START: SequenceEvent.STARTED,
-    Control.END: SequenceEvent.ENDED,
+STARTING: Final = (Control.START, Control.ONLY)
+ENDING: Final = (Control.END, Control.ONLY)
+
+ANSWERED: Final[Mapping[Control, tuple[SequenceEvent, ...]]] = {
+    Control.NONE: (),
+    Control.START: (SequenceEvent.STARTED,),
+    Control.END: (SequenceEvent.ENDED,),
+    Control.ONLY: (SequenceEvent.STARTED, SequenceEvent.ENDED),
 }
-FAILED: Final[Mapping[Control, SequenceEvent]] = {
-    Control.START: SequenceEvent.START_FAILED,
-    Control.END: SequenceEvent.END_FAILED,
+FAILED: Final[Mapping[Control, tuple[SequenceEvent, ...]]] = {
+    Control.NONE: (),
+    Control.START: (SequenceEvent.START_FAILED,),
+    Control.END: (SequenceEvent.END_FAILED,),
+    Control.ONLY: (SequenceEvent.START_FAILED,),
 }
 """The event of a failed request, by its control; other controls move nothing."""
 

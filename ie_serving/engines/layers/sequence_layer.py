@@ -25,7 +25,7 @@ from ie_serving.core.values.tensors import Array, DataType, Signature, TensorSpe
 from ie_serving.engines.around import EngineAround
 from ie_serving.engines.base import CompiledModel, Engine, EngineOptions
 from ie_serving.engines.layers.layer import Layer
-from ie_serving.engines.layers.sequence import Control
+from ie_serving.engines.layers.sequence import ENDING, Control
 from ie_serving.engines.layers.sequence_family import Family
 from ie_serving.engines.layers.sequence_table import SequenceTable
 from ie_serving.engines.sequences import Sequences
@@ -133,7 +133,7 @@ class SequenceLayer(Layer):
         table = self._table
         # On arrival, before any await, so that the order of admissions is that of arrivals.
         sequence = table.admit(control, number, plain.name)
-        kept = () if control is Control.END else plain.states
+        kept = () if control in ENDING else plain.states
         both = partial(_read_both, read, sequence.number, plain, kept)
         try:
             async with sequence.turns:
@@ -174,7 +174,7 @@ def _control_of(inputs: Mapping[str, Array]) -> Control:
     if given not in _CONTROLS:
         raise InvalidRequest(
             f"Unexpected value of sequence control input: {given}; expected 0 for none, 1 to start"
-            " a sequence, 2 to end it"
+            " a sequence, 2 to end it, 3 for a sequence of this request alone"
         )
     return Control(given)
 

@@ -5,16 +5,13 @@ from functools import partial
 
 import numpy as np
 
-from ie_serving.core.values.errors import ServingError
 from ie_serving.core.values.tensors import Array, DataType, Signature
 from ie_serving.wire.kserve.datatypes import BY_NAME
-from ie_serving.wire.kserve.infer_fields import TensorFields, Walked, walk
+from ie_serving.wire.kserve.infer_fields import Walked, walk
 from ie_serving.wire.kserve.infer_request import ModelInfer, SpecOf, parse_soon
 from ie_serving.wire.kserve.inputs import check_datatype
-from ie_serving.wire.protobuf.fields import Buffer, Field, Unclear
-from ie_serving.wire.tfs.predict import ANY_SIGNATURE
+from ie_serving.wire.protobuf.fields import Buffer
 from ie_serving.wire.tfs.predict_layout import (
-    MOST_BYTES,
     Layout,
     RepeatedParser,
     TensorPlace,
@@ -87,24 +84,8 @@ class InferParser(RepeatedParser[ModelInfer]):
         """See `RepeatedParser`. Raises: as `infer_request.parse_soon`."""
         return parse_soon(self._spec_of, payload)
 
-    def layout_of(self, payload: Buffer, request: ModelInfer) -> InferLayout | None:
+    def layout_of(self, payload: Buffer, request: ModelInfer) -> InferLayout:
         """See `RepeatedParser`."""
-        try:
-            walked = walk(memoryview(payload))
-            # Before anything is decoded, which takes long for those that are not in place.
-            places = {each.rest.name: _place(each) for each in walked.tensors}
-            arrays, _ = request.decode(ANY_SIGNATURE)
-        except (Unclear, ServingError):
-            return None
-        tensors = in_place(places, arrays)
-        beside = len(payload) - sum(tensor.end - tensor.start for tensor in tensors)
-        if len(tensors) != len(arrays) or beside > MOST_BYTES:
-            return None
-        return InferLayout(payload, request, walked, tensors)
-
-
-def _place(tensor: TensorFields) -> Field:
-    place = tensor.in_place()
-    if place is None:
-        raise Unclear
-    return place
+        walked = walk(memoryview(payload))
+        found = ((each.rest.name, each) for each in walked.tensors)
+        return InferLayout(payload, request, walked, in_place(payload, request, found))

@@ -1,15 +1,20 @@
 """Triton's extensions of the Open Inference Protocol, asked by Triton's own clients."""
 
 import json
+import re
+import shutil
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import tritonclient.grpc as triton_grpc
 import tritonclient.http as triton_http
 from google.protobuf.json_format import MessageToDict
 from tritonclient.utils import InferenceServerException
 
+from tests.functional.conftest import Serve
 from tests.functional.servers import SAMPLE, Server
 
 Refused = InferenceServerException
@@ -128,3 +133,65 @@ def test_errors_are_json(server: Server, method: str, path: str, status: int, te
 def test_the_extensions_of_the_server(client: Any) -> None:
     found = plain(client.get_server_metadata())["extensions"]
     assert {"model_configuration", "model_repository", "logging", "trace"} <= {*found}
+
+
+def classes(client: Any, wanted: int, **more: Any) -> Any:
+    module = triton_http if isinstance(client, triton_http.InferenceServerClient) else triton_grpc
+    pixels = (np.arange(2 * 64, dtype=np.float32) % 17).reshape(2, 64)
+    image = module.InferInput("image", [2, 64], "FP32")
+    image.set_data_from_numpy(pixels)
+    outputs = [
+        module.InferRequestedOutput("probabilities", class_count=wanted, **more),
+        module.InferRequestedOutput("digit"),
+    ]
+    return client.infer("digits", [image], outputs=outputs, request_id="7")
+
+
+def test_classes_of_an_output(client: Any) -> None:
+    reply = classes(client, 3)
+    values = client_values(client)
+    for row, found in zip(values, reply.as_numpy("probabilities"), strict=True):
+        best = sorted(range(10), key=lambda index: -row[index])[:3]
+        assert [text.decode() for text in found] == [f"{row[i]:f}:{i}" for i in best]
+    assert reply.as_numpy("digit").tolist() == values.argmax(axis=1).tolist()
+    assert classes(client, 1000).as_numpy("probabilities").shape == (2, 10)
+
+
+def client_values(client: Any) -> Any:
+    module = triton_http if isinstance(client, triton_http.InferenceServerClient) else triton_grpc
+    image = module.InferInput("image", [2, 64], "FP32")
+    image.set_data_from_numpy((np.arange(2 * 64, dtype=np.float32) % 17).reshape(2, 64))
+    return client.infer("digits", [image]).as_numpy("probabilities")
+
+
+def test_classes_as_json(server: Server) -> None:
+    body = {
+        "inputs": [{"name": "image", "shape": [1, 64], "datatype": "FP32", "data": [1.0] * 64}],
+        "outputs": [{"name": "probabilities", "parameters": {"classification": 1}}],
+    }
+    (output,) = server.rest.post("/v2/models/digits/infer", json=body).json()["outputs"]
+    assert (output["datatype"], output["shape"]) == ("BYTES", [1, 1])
+    assert re.fullmatch(r"\d\.\d{6}:\d", output["data"][0])
+    for wrong in (0, "many", True, 1.5):
+        body["outputs"][0]["parameters"] = {"classification": wrong}
+        refused = server.rest.post("/v2/models/digits/infer", json=body)
+        assert refused.status_code == 400
+        assert '"classification" of output "probabilities"' in refused.json()["error"]
+
+
+def test_labels_of_classes(serve: Serve, tmp_path: Path) -> None:
+    version = tmp_path / "1"
+    shutil.copytree(SAMPLE / "1", version)
+    labels = [f"digit {number}" for number in range(10)]
+    (version / "labels.txt").write_text("\n".join(labels))
+    signature = {
+        "method": "classify",
+        "outputs": {"scores": "probabilities"},
+        "labels": "labels.txt",
+    }
+    (version / "signatures.json").write_text(json.dumps({"signatures": {"labelled": signature}}))
+    server = serve("ie_serving", "model", "--model_name=digits", f"--model_path={tmp_path}")
+    with triton_grpc.InferenceServerClient(f"127.0.0.1:{server.port}") as client:
+        (first, _) = classes(client, 1).as_numpy("probabilities")
+    _, index, label = first[0].decode().split(":")
+    assert label == labels[int(index)]

@@ -177,9 +177,6 @@ def test_what_is_not_served_is_unimplemented(client: Any, ask: Any) -> None:
 
 
 def test_parameters_that_would_change_the_answer_are_refused(client: Any) -> None:
-    with pytest.raises(Refused, match=r'UNIMPLEMENTED.*"classification" of output "digit"'):
-        outputs = [triton.InferRequestedOutput("digit", class_count=3)]
-        client.infer("digits", [image()], outputs=outputs)
     with pytest.raises(Refused, match=r'UNIMPLEMENTED.*"shared_memory_region" of input "image"'):
         client.infer("digits", [image(shared_memory_region="r")])
     with pytest.raises(Refused, match=r"INVALID_ARGUMENT.*this one keeps none"):

@@ -386,9 +386,9 @@ IMAGE = {"name": "x", "shape": [1, 2], "datatype": "FP32", "data": [1, 2]}
             id="outputs twice",
         ),
         pytest.param(
-            {"inputs": [IMAGE], "outputs": [{"name": "x", "parameters": {"classification": 3}}]},
-            501,
-            "classification",
+            {"inputs": [IMAGE], "outputs": [{"name": "x", "parameters": {"classification": 0}}]},
+            400,
+            "has to be a number from 1",
             id="classes",
         ),
         pytest.param(

@@ -30,7 +30,7 @@ class InferLayout(Layout[ModelInfer]):
         tensors: its inputs, whose values are all in place.
     """
 
-    __slots__ = ("_dtypes", "_id", "_is_raw", "_model", "_outputs", "_same", "_tensors")
+    __slots__ = ("_classes", "_dtypes", "_id", "_is_raw", "_model", "_outputs", "_same", "_tensors")
 
     def __init__(
         self, payload: Buffer, request: ModelInfer, walked: Walked, tensors: list[TensorPlace]
@@ -38,6 +38,7 @@ class InferLayout(Layout[ModelInfer]):
         self._model = request.model
         self._outputs = request.output_filter
         self._is_raw = walked.is_raw
+        self._classes = request.classes
         self._dtypes: Mapping[str, DataType] = {
             each.rest.name: BY_NAME[each.rest.datatype] for each in walked.tensors
         }
@@ -60,7 +61,9 @@ class InferLayout(Layout[ModelInfer]):
                 return None
         decode = partial(self._decode, payload)
         size = len(payload)
-        return ModelInfer(self._model, "", decode, size, decode, self._outputs, None, id)
+        return ModelInfer(
+            self._model, "", decode, size, decode, self._outputs, None, id, self._classes
+        )
 
     def _decode(self, payload: Buffer, signature: Signature) -> tuple[dict[str, Array], bool]:
         arrays: dict[str, Array] = {}

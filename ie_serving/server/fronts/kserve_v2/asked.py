@@ -14,6 +14,7 @@ METHODS: Final[Mapping[Api, str]] = {Api.PREDICT: "ModelInfer", Api.METADATA: "M
 
 EVERYWHERE: Final = (
     *("sequence", "statistics", "parameters", "model_configuration", "model_repository"),
+    "classification",
     *("logging", "trace"),
 )
 """Triton's extensions, by its names, that both interfaces implement."""

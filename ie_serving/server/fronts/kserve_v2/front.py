@@ -26,6 +26,7 @@ from ie_serving.models.version.handle import Servable
 from ie_serving.server.fronts.admin.health import Health
 from ie_serving.server.fronts.kserve_v2 import routes
 from ie_serving.server.fronts.kserve_v2.asked import EVERYWHERE, model_spec
+from ie_serving.server.fronts.kserve_v2.classes import Taken
 from ie_serving.server.fronts.kserve_v2.interface import Interfaces, Unwritten, Written
 from ie_serving.server.fronts.kserve_v2.management import Management, config_of
 from ie_serving.server.fronts.kserve_v2.routes import Asked
@@ -40,6 +41,7 @@ from ie_serving.wire.json.document import parse_object
 from ie_serving.wire.kserve.members import Parameters, flag, parameters_of
 from ie_serving.wire.kserve.metadata import model_metadata
 from ie_serving.wire.kserve.raw_request import RawBody
+from ie_serving.wire.kserve.reply import ReplyEncoder
 from ie_serving.wire.kserve.request import InferBody, parse_at_once, parse_infer
 from ie_serving.wire.kserve.wanted import Form
 
@@ -92,7 +94,7 @@ class KServeFront:
     def __init__(self, parts: Parts) -> None:
         self._plane = parts.plane
         self._served = parts.served
-        self._of_json, self._of_raw = parts.interfaces
+        self._of_json, self._of_raw, self._of_classes = parts.interfaces
         self._health = parts.health
         self._metrics = parts.metrics
         self._repository, self._settings = parts.management
@@ -150,6 +152,9 @@ class KServeFront:
         inputs = InferRequest(
             model, "", parsed.decode, size, parsed.decode_at_once, parsed.outputs, head
         )
+        if classes := parsed.wanted.classes:
+            taken = await self._plane.predict(inputs, self._of_classes, began)
+            return _reply(parsed, _classified(taken, classes))
         is_json = parsed.wanted.form is Form.JSON
         interface = self._of_json if is_json else self._of_raw
         return _reply(parsed, await self._plane.predict(inputs, interface, began))
@@ -294,6 +299,12 @@ def _json_length(head: RequestHead, size: int) -> int | None:
             f" many of the {size} bytes of the body are JSON"
         )
     return int(digits)
+
+
+def _classified(taken: Taken, wanted: Mapping[str, int]) -> Unwritten:
+    specs, arrays = taken.with_classes(wanted)
+    encoder = ReplyEncoder(taken.servable.name, taken.servable.version, specs)
+    return Unwritten(encoder.mixed, arrays)
 
 
 def _reply(asked: InferBody | RawBody, given: Written) -> Reply:

@@ -78,7 +78,7 @@ class LaterInference:
         parts = ServiceParts(
             plane, served, self.health, self.metrics, management, self.tells_callers
         )
-        return InferenceService(parts, self._interface)
+        return InferenceService(parts, self._interface, self._of_classes)
 
     def _conversations(self, plane: DataPlane) -> GrpcStreams:
         from ie_serving.inference.streams import StreamAnswers
@@ -94,6 +94,12 @@ class LaterInference:
         from ie_serving.server.fronts.kserve_v2.grpc_service import interface
 
         return self.hand_on(interface(limit_s=self.limit_s))
+
+    @cached_property
+    def _of_classes(self) -> Interface[Any]:
+        from ie_serving.server.fronts.kserve_v2.classes import of_classes
+
+        return of_classes(self._interface, (True, False))
 
 
 def _later(service: Callable[[], InferenceService], name: str) -> Answer:

@@ -23,6 +23,7 @@ from ie_serving.server.fronts.kserve_v2.asked import (
     model_spec,
     no_signature,
 )
+from ie_serving.server.fronts.kserve_v2.classes import Taken
 from ie_serving.server.fronts.kserve_v2.management import Management, config_of
 from ie_serving.server.fronts.kserve_v2.statistics import told
 from ie_serving.server.fronts.rest.callers import grpc_callers
@@ -31,7 +32,7 @@ from ie_serving.telemetry.metrics.page import Metrics
 from ie_serving.wire.kserve import grpc_messages as written
 from ie_serving.wire.kserve.infer_layout import InferParser
 from ie_serving.wire.kserve.infer_reply import OpenReplyEncoder, ReplyEncoder
-from ie_serving.wire.kserve.infer_request import parse_whole
+from ie_serving.wire.kserve.infer_request import ModelInfer, parse_whole
 from ie_serving.wire.kserve.metadata import model_metadata
 from ie_serving.wire.protobuf.fields import Unclear
 from ie_serving.wire.tfs.predict import OpenEncoder
@@ -83,9 +84,12 @@ class InferenceService:
     Args of the constructor:
         parts: see `ServiceParts`.
         interface: see `interface`.
+        of_classes: takes the outputs of requests for classes.
     """
 
-    def __init__(self, parts: ServiceParts, interface: Interface[bytes]) -> None:
+    def __init__(
+        self, parts: ServiceParts, interface: Interface[bytes], of_classes: Interface[Taken]
+    ) -> None:
         self._plane = parts.plane
         self._served = parts.served
         self._health = parts.health
@@ -93,6 +97,7 @@ class InferenceService:
         self._repository, self._settings = parts.management
         self._tells_callers = parts.tells_callers
         self._interface = interface
+        self._of_classes = of_classes
         self._parser = InferParser(model_spec)
 
     async def server_live(self, payload: Buffer, context: CallContext) -> bytes:
@@ -189,8 +194,18 @@ class InferenceService:
             raise
         if self._tells_callers:
             request.caller = context
+        if request.classes is not None:
+            return _named(self._classified(request, request.classes, began), request.id)
         reply = self._plane.predict(request, self._interface, began)
         return _named(reply, request.id) if request.id else reply
+
+    async def _classified(
+        self, request: ModelInfer, wanted: Mapping[str, int], began: float
+    ) -> bytes:
+        taken = await self._plane.predict(request, self._of_classes, began)
+        specs, arrays = taken.with_classes(wanted)
+        name, version = taken.servable.name, taken.servable.version
+        return ReplyEncoder(name, version, specs, raw=bool(taken.form)).encode(arrays)
 
     async def _infer_unclear(self, payload: Buffer, context: CallContext, began: float) -> bytes:
         """Let protobuf parse a large request that is not in the form that clients usually write."""
@@ -198,6 +213,8 @@ class InferenceService:
             request = await in_thread(parse_whole, model_spec, payload)
         if self._tells_callers:
             request.caller = context
+        if request.classes is not None:
+            return await _named(self._classified(request, request.classes, began), request.id)
         return await _named(self._plane.predict(request, self._interface, began), request.id)
 
     def _resolved(self, model: ModelSpec) -> ModelSpec:

@@ -1,13 +1,16 @@
 """Triton's `ModelStreamInfer`: a stream of ModelInferRequests, answered in order."""
 
+from collections.abc import Callable
 from functools import partial
 from typing import Final
 
+from ie_serving.core.values.errors import NotSupported
 from ie_serving.core.values.requests import InferRequest
 from ie_serving.inference.stream_flow import Answered
 from ie_serving.server.fronts.kserve_v2.asked import model_spec
 from ie_serving.server.fronts.streams.grpc_service import StreamCodec
 from ie_serving.server.status import explain
+from ie_serving.server.transport.grpc.services import Buffer
 from ie_serving.wire.kserve.grpc_messages import stream_error, stream_reply
 from ie_serving.wire.kserve.infer_fields import id_of
 from ie_serving.wire.kserve.infer_layout import InferParser
@@ -27,6 +30,15 @@ def with_id(request: InferRequest, reply: bytes) -> bytes:
     return b"".join((reply, id)) if id else reply
 
 
+def _without_classes(parse: Callable[[Buffer], ModelInfer], payload: Buffer) -> ModelInfer:
+    request = parse(payload)
+    if request.classes is not None:
+        raise NotSupported("classification is not supported in a stream: ask by ModelInfer")
+    return request
+
+
 TRITON: Final = StreamCodec(
-    lambda: InferParser(model_spec).parse, partial(parse_whole, model_spec), _encoded
+    lambda: partial(_without_classes, InferParser(model_spec).parse),
+    partial(_without_classes, partial(parse_whole, model_spec)),
+    _encoded,
 )

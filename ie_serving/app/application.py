@@ -25,7 +25,6 @@ from ie_serving.engines.graph.engine import WithGraphs
 from ie_serving.engines.layers.sequence_family import Families
 from ie_serving.engines.others import AtHand, WithOthers
 from ie_serving.engines.tensorflow.fallback import TensorFlowFallback
-from ie_serving.inference.asked_models import AskedModels
 from ie_serving.inference.examples import ExampleCodec
 from ie_serving.inference.golden import Golden, in_turn
 from ie_serving.inference.observed import handing_on
@@ -445,7 +444,7 @@ class ServingApplication:
         return WithGraphs(engine, self._models.within_reach, record, steps, at_hand)
 
     def _at_hand(self, config: ModelConfig) -> AtHand:
-        return AtHand(config.name, AskedModels(self._models.served))
+        return AtHand(config.name, self._models.served)
 
     def _loaded(self, name: str, url: str, version: int, succeeded: bool) -> None:
         # `add`, not `of`: a reload loads a new model before the manager announces its name.

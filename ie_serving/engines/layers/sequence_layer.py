@@ -11,7 +11,7 @@ only the bytes of its state. Inputs, controls and texts are those of OpenVINO Mo
 """
 
 import logging
-from collections.abc import Callable, Collection, Coroutine, Mapping
+from collections.abc import Collection, Coroutine
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -21,7 +21,7 @@ import numpy as np
 
 from ie_serving.core.runtime.budget import BUDGET
 from ie_serving.core.values.errors import InvalidRequest, LoadFailed
-from ie_serving.core.values.tensors import Array, DataType, Signature, TensorSpec
+from ie_serving.core.values.tensors import Array, Arrays, DataType, Read, Signature, TensorSpec
 from ie_serving.engines.around import EngineAround
 from ie_serving.engines.base import CompiledModel, Engine, EngineOptions
 from ie_serving.engines.layers.layer import Layer
@@ -40,7 +40,7 @@ CONTROL: Final = "sequence_control_input"
 
 _ID_SPEC: Final = TensorSpec(ID, DataType.UINT64, (1,), ID, apart=True)
 _CONTROL_SPEC: Final = TensorSpec(CONTROL, DataType.UINT32, (1,), CONTROL, apart=True)
-_DEFAULTS: Final[Mapping[str, Array]] = {
+_DEFAULTS: Final[Arrays] = {
     ID: np.zeros(1, np.uint64),
     CONTROL: np.zeros(1, np.uint32),
 }
@@ -102,12 +102,7 @@ class SequenceLayer(Layer):
         self._table = table
         self._stateful = stateful
 
-    def infer(
-        self,
-        signature: Signature,
-        inputs: Mapping[str, Array],
-        read: Callable[[Mapping[str, Array]], T],
-    ) -> Coroutine[Any, Any, T]:
+    def infer(self, signature: Signature, inputs: Arrays, read: Read[T]) -> Coroutine[Any, Any, T]:
         """See `engines.base`. Raises: also as `SequenceTable.admit`."""
         plain = self._stateful.get(signature.name)
         if plain is None:
@@ -123,12 +118,7 @@ class SequenceLayer(Layer):
         self._table.close()
         self.inner.close()
 
-    async def _infer_in_sequence(
-        self,
-        plain: Signature,
-        inputs: Mapping[str, Array],
-        read: Callable[[Mapping[str, Array]], T],
-    ) -> T:
+    async def _infer_in_sequence(self, plain: Signature, inputs: Arrays, read: Read[T]) -> T:
         control, number = _control_of(inputs), _value(inputs, ID)
         table = self._table
         # On arrival, before any await, so that the order of admissions is that of arrivals.
@@ -151,12 +141,8 @@ class SequenceLayer(Layer):
 
 
 def _read_both(
-    read: Callable[[Mapping[str, Array]], T],
-    number: int,
-    signature: Signature,
-    kept: Collection[str],
-    outputs: Mapping[str, Array],
-) -> tuple[T, Mapping[str, Array]]:
+    read: Read[T], number: int, signature: Signature, kept: Collection[str], outputs: Arrays
+) -> tuple[T, Arrays]:
     """Read the client's outputs, and copy the state, before the outputs' memory is used again."""
     shown = {name: outputs[name] for name in signature.outputs}
     shown[ID] = np.array([number], np.uint64)
@@ -169,7 +155,7 @@ def _copy(array: Array) -> Array:
     return copied
 
 
-def _control_of(inputs: Mapping[str, Array]) -> Control:
+def _control_of(inputs: Arrays) -> Control:
     given = _value(inputs, CONTROL)
     if given not in _CONTROLS:
         raise InvalidRequest(
@@ -179,7 +165,7 @@ def _control_of(inputs: Mapping[str, Array]) -> Control:
     return Control(given)
 
 
-def _value(inputs: Mapping[str, Array], name: str) -> int:
+def _value(inputs: Arrays, name: str) -> int:
     # Examples of Classify and Regress have no such features.
     return int(inputs.get(name, _DEFAULTS[name])[0])
 

@@ -4,7 +4,7 @@ Texts of errors begin with those of OpenVINO Model Server, by which its clients 
 """
 
 import secrets
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 
 from ie_serving.core.values.errors import (
     AlreadyExists,
@@ -14,7 +14,7 @@ from ie_serving.core.values.errors import (
     SequenceElsewhere,
     SequenceEnding,
 )
-from ie_serving.core.values.tensors import Array
+from ie_serving.core.values.tensors import Arrays
 from ie_serving.engines.layers.sequence import (
     ADMITTING,
     ANSWERED,
@@ -124,7 +124,7 @@ class SequenceTable:
         if sequence.stage is SequenceStage.GONE:
             raise self._missing(sequence.number)
 
-    def keep(self, sequence: Sequence, state: Mapping[str, Array]) -> None:
+    def keep(self, sequence: Sequence, state: Arrays) -> None:
         """Let a sequence go on from another state."""
         before, sequence.state = sequence.state, state
         self.state_bytes += _size(state) - _size(before)
@@ -217,12 +217,12 @@ class SequenceTable:
         return iter(self._sequences)
 
 
-def _size(state: Mapping[str, Array]) -> int:
+def _size(state: Arrays) -> int:
     return sum([array.nbytes for array in state.values()])
 
 
 def _is_idle(sequence: Sequence) -> bool:
-    return sequence.idle and not sequence.turns.taken and sequence.stage is SequenceStage.OPEN
+    return sequence.idle and not sequence.turns.locked() and sequence.stage is SequenceStage.OPEN
 
 
 def _check_signature(sequence: Sequence, signature: str) -> None:

@@ -17,7 +17,7 @@ from typing import Any, Protocol, TypeVar
 
 from ie_serving.core.runtime.spare_cpu import SPARE_CPU
 from ie_serving.core.values.errors import ServingError
-from ie_serving.core.values.tensors import Array, Signature
+from ie_serving.core.values.tensors import Array, Arrays, Signature
 from ie_serving.engines.base import CompiledModel, EngineOptions
 from ie_serving.engines.run.detour import Detour, NotFinite
 from ie_serving.engines.run.infer_request import Admission, InferRequest, Outputs
@@ -103,7 +103,7 @@ class Program:
         self._ran = self._record.ran
         self.disturbed = False
 
-    async def infer(self, inputs: Mapping[str, Array], read: Read[T]) -> T:
+    async def infer(self, inputs: Arrays, read: Read[T]) -> T:
         """See `CompiledModel.infer`."""
         for name, check in self._checks:
             check(inputs[name])
@@ -155,7 +155,7 @@ class Program:
         """Whether some inference runs."""
         return len(self._pool.free) < self._pool.size
 
-    async def _diverted(self, inputs: Mapping[str, Array], read: Read[T]) -> T:
+    async def _diverted(self, inputs: Arrays, read: Read[T]) -> T:
         """Let the detour program compute a request that this program's infer requests refuse."""
         assert self._detour is not None  # they look at values where there is one
         return await self._detour.infer(inputs, read)
@@ -172,7 +172,7 @@ class Program:
     async def _infer_in_lane(
         self,
         request: InferRequest,
-        inputs: Mapping[str, Array],
+        inputs: Arrays,
         read: Read[T],
         bucket: int,
         new: bool,
@@ -251,7 +251,7 @@ class Runs(Protocol):
     def signature(self) -> Signature:
         """The signature as clients see it."""
 
-    def infer(self, inputs: Mapping[str, Array], read: Read[T]) -> Coroutine[Any, Any, T]:
+    def infer(self, inputs: Arrays, read: Read[T]) -> Coroutine[Any, Any, T]:
         """See `CompiledModel.infer`."""
 
     def close(self) -> None:
@@ -299,17 +299,10 @@ class CompiledPrograms(CompiledModel):
         self._programs = {program.signature.name: program for program in programs}
         run = (program.signature for program in programs)
         told = (replace(each, runs_on=each.runs_on or runs_on.get(each.name, "")) for each in run)
-        self._signatures = {signature.name: signature for signature in (*listed, *told)}
+        self.signatures = {signature.name: signature for signature in (*listed, *told)}
         self._freed = freed
 
-    @property
-    def signatures(self) -> Mapping[str, Signature]:
-        """See `engines.base`."""
-        return self._signatures
-
-    def infer(
-        self, signature: Signature, inputs: Mapping[str, Array], read: Read[T]
-    ) -> Coroutine[Any, Any, T]:
+    def infer(self, signature: Signature, inputs: Arrays, read: Read[T]) -> Coroutine[Any, Any, T]:
         """See `engines.base`."""
         return self._programs[signature.name].infer(inputs, read)
 

@@ -1,5 +1,8 @@
 """Programs that write models with TensorFlow, each a process of its own: bounded, without a GPU.
 
+Each is forked from one process per process of the tests that has imported TensorFlow, which takes
+4 s of processor time, and has done nothing else.
+
 What one has written is kept in `build/exports`, for other processes of the tests and later runs,
 until a file of the tests that it uses, or a library, is another one. `make clean` removes it.
 """
@@ -7,29 +10,27 @@ until a file of the tests that it uses, or a library, is another one. `make clea
 import ast
 import fcntl
 import hashlib
+import multiprocessing
 import os
+import runpy
 import shutil
 import sys
 from collections.abc import Iterator
-from contextlib import closing
 from importlib import metadata
 from pathlib import Path
-
-from tests.process import Process
 
 ROOT = Path(__file__).resolve().parents[1]
 KEPT = ROOT / "build" / "exports"
 EXPORT_S = 100.0
-"""Bound of an export; to import TensorFlow takes 3 s on a quiet machine."""
+"""Bound of an export, which each further output begins anew."""
 
 
-def export(program: str | Path, directory: Path, *, last_line: str = "") -> Path:
+def export(program: str | Path, directory: Path) -> Path:
     """Give a directory the models that a program of the tests writes, and return that.
 
     Args:
         program: the file; it may import from `tests`.
         directory: gets a copy, which tests may change.
-        last_line: of a program that prints lines as it goes on; each begins the bound anew.
     """
     program = Path(program)
     name = ".".join(program.resolve().relative_to(ROOT).with_suffix("").parts)
@@ -43,20 +44,41 @@ def export(program: str | Path, directory: Path, *, last_line: str = "") -> Path
                 shutil.rmtree(old)
             written = KEPT / f"{name}-unfinished"
             written.mkdir()
-            _run(program, written, last_line)
+            _run(program, written)
             written.rename(kept)
         return shutil.copytree(kept, directory, dirs_exist_ok=True)
 
 
-def _run(program: Path, directory: Path, last_line: str) -> None:
+def _run(program: Path, directory: Path) -> None:
     """Let a program write into a directory, which is its one argument and where it runs."""
-    path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
-    env = {"CUDA_VISIBLE_DEVICES": "", "TF_CPP_MIN_LOG_LEVEL": "3", "PYTHONPATH": path}
-    with closing(Process(sys.executable, program, directory, env=env, cwd=directory)) as process:
-        if last_line:
-            process.line(last_line, EXPORT_S, progress=".")
-        code = process.exit_code(EXPORT_S)
-        assert code == 0, f"exit code {code}:\n{process.log}"
+    log = KEPT / f".{directory.name}.log"
+    log.touch()
+    # What has imported nothing is started for other libraries, which may abort beside TensorFlow.
+    uses = "import tensorflow" in program.read_text()
+    context = multiprocessing.get_context("forkserver" if uses else "spawn")
+    context.set_forkserver_preload(["tensorflow"])
+    process = context.Process(target=_write, args=(program, directory, log, ROOT), daemon=True)
+    process.start()
+    seen = -1
+    while process.exitcode is None and log.stat().st_size > seen:
+        seen = log.stat().st_size
+        process.join(EXPORT_S)
+    process.kill()
+    process.join()
+    assert process.exitcode == 0, f"exit code {process.exitcode}:\n{log.read_text()}"
+    log.unlink()
+
+
+def _write(program: Path, directory: Path, log: Path, root: Path) -> None:
+    """Run a program in this process, as its text is run by its name."""
+    output = os.open(log, os.O_WRONLY | os.O_APPEND)
+    os.dup2(output, 1)
+    os.dup2(output, 2)
+    os.chdir(directory)
+    os.environ.update(CUDA_VISIBLE_DEVICES="", TF_CPP_MIN_LOG_LEVEL="3")
+    sys.path[0:0] = [str(root), str(program.parent)]
+    sys.argv = [str(program), str(directory)]
+    runpy.run_path(str(program), run_name="__main__")
 
 
 def _digest(program: Path) -> str:

@@ -16,7 +16,7 @@ from tests.functional.exports.answers import (
     over_grpc,
     over_rest,
 )
-from tests.functional.exports.cases import ALL, DONE, PILLOW, TF_KERAS
+from tests.functional.exports.cases import ALL, PILLOW, TF_KERAS
 from tests.functional.servers import Server
 
 OPTIONAL = {"tf_keras": TF_KERAS, "PIL": PILLOW}
@@ -49,7 +49,7 @@ pytestmark = pytest.mark.timeout(900)
 @pytest.fixture(scope="module")
 def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     script = Path(__file__).with_name("exports") / "make.py"
-    return export(script, tmp_path_factory.mktemp("exports"), last_line=DONE)
+    return export(script, tmp_path_factory.mktemp("exports"))
 
 
 @pytest.fixture(scope="module")

@@ -102,6 +102,7 @@ class Case:
     command: str
     at: At
     id: str = ""
+    asks: bool = False
 
 
 def asks(*words: str, what: str = "", program: str = "ie_serving") -> Case:
@@ -116,7 +117,7 @@ def asks(*words: str, what: str = "", program: str = "ie_serving") -> Case:
             store = {**KEYS, "S3_ENDPOINT": f"http://{server.place}"}
             yield Process(program, *given, env=store, cwd=directory), server.asked
 
-    return Case(words[0], at, what or " ".join(words[:2]))
+    return Case(words[0], at, what or " ".join(words[:2]), asks=program == "ie_serving")
 
 
 def reads(*words: str, name: str) -> Case:
@@ -225,13 +226,26 @@ CASES = [
 ]
 
 
+EACH = [
+    pytest.param(
+        case,
+        *code.values,
+        id=f"{case.id}-{code.id}",
+        # All of them wait for a reply in the same place.
+        marks=[pytest.mark.soak] if case.asks and place and code is CODES[1] else [],
+    )
+    for place, case in enumerate(CASES)
+    for code in CODES
+]
+"""The first of those that ask a server is ended by TERM as well; the others by `make soak`."""
+
+
 def test_every_command_is_here() -> None:
     beside = {CHECK, TUNE_COMMAND, "config import", "add", "remove", "list", "--dry_run"}
     assert {case.command for case in CASES} == {*ASKING, *BESIDE, *beside}
 
 
-@pytest.mark.parametrize(("number", "code"), CODES)
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
+@pytest.mark.parametrize(("case", "number", "code"), EACH)
 def test_an_interrupted_command_tells(case: Case, number: int, code: int, tmp_path: Path) -> None:
     with case.at(tmp_path) as (process, is_at_work):
         is_at_work()

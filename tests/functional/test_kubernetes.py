@@ -60,7 +60,13 @@ def test_the_schemas_are_those_of_the_versions_that_are_promised() -> None:
     assert set(VERSIONS) <= {re.sub(r"^(\d+\.\d+).*", r"\1", each) for each in all_versions()}
 
 
-@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize(
+    "version",
+    [
+        pytest.param(each, marks=pytest.mark.soak if each in VERSIONS[1:-2] else [])
+        for each in VERSIONS
+    ],
+)
 def test_every_manifest_fits_the_schemas_strictly(version: str) -> None:
     different = {json.dumps(read(path)): path for path in FILES}
     assert faults(different.values(), version) == {}

@@ -353,6 +353,11 @@ STOPPED = [
     for kind in SERVERS
 ]
 """The others, some 9 s each: `make soak`."""
+REST_SERVERS = [
+    pytest.param(kind, marks=[pytest.mark.soak] if kind.startswith("grpcio") else [])
+    for kind in SERVERS
+]
+"""REST beside the library of grpcio is the same code as without: `make soak`."""
 ENCRYPTED = [kind for kind, (is_encrypted, *_) in SERVERS.items() if is_encrypted]
 
 
@@ -369,6 +374,7 @@ def server(
         yield started
 
 
+@pytest.mark.parametrize("server", REST_SERVERS, indirect=True)
 @pytest.mark.parametrize("point", REST)
 def test_rest(server: Left, point: str) -> None:
     for leave in leave_at(server, point):

@@ -4,7 +4,7 @@ import json
 import re
 import sys
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import grpc
@@ -13,7 +13,7 @@ from tensorflow.python.profiler.internal import _pywrap_profiler_plugin as plugi
 from tensorflow.tsl.profiler.protobuf import xplane_pb2
 
 from tests.functional.servers import ROOT, SAMPLE, Server
-from tests.process import PATIENCE_S, Process, until
+from tests.process import PATIENCE_S, Process
 
 REQUEST = json.loads((ROOT / "examples" / "digits" / "request.json").read_text())
 MONITOR = "/tensorflow.ProfilerService/Monitor"
@@ -27,33 +27,27 @@ def server(request: pytest.FixtureRequest) -> Iterator[Server]:
         yield server.ready()
 
 
-TRACE = "plugin.trace(sys.argv[1], sys.argv[2], '', True, 1000, 3, {})"
-WATCH = "print(plugin.monitor(sys.argv[1], 500, 1, False))"
-IMPORT = """
-import sys
-from tensorflow.python.profiler.internal import _pywrap_profiler_plugin as plugin
+ASKS = """
+import sys, urllib.request
+url, body = sys.argv[1:]
+while urllib.request.urlopen(url, body.encode()).status == 200:
+    print("answered", flush=True)
 """
 
 
-def client(call: str, server: Server, *given: Path) -> Process:
-    """TensorFlow's client, in a process of its own: it holds the interpreter's lock."""
-    return Process(sys.executable, "-c", f"{IMPORT}{call}", f"localhost:{server.port}", *given)
-
-
-def asked_until_it_ends(server: Server, client: Process) -> int:
-    """Ask over REST until the client has ended; give its exit code."""
-
-    def done() -> bool:
-        assert server.rest.post("/v1/models/digits:predict", json=REQUEST).status_code == 200
-        return client.popen.poll() is not None
-
-    until(done)
-    return client.exit_code()
+@contextmanager
+def asked(server: Server) -> Iterator[None]:
+    """Let a process ask over REST meanwhile: TensorFlow's client holds this interpreter's lock."""
+    url = f"{server.url}/v1/models/digits:predict"
+    with closing(Process(sys.executable, "-c", ASKS, url, json.dumps(REQUEST))) as asking:
+        asking.line("answered")
+        yield
+        assert asking.runs, asking.log
 
 
 def test_tensorboard_s_client_takes_a_trace(server: Server, tmp_path: Path) -> None:
-    with closing(client(TRACE, server, tmp_path)) as tracing:
-        assert asked_until_it_ends(server, tracing) == 0
+    with asked(server):
+        plugin.trace(f"localhost:{server.port}", str(tmp_path), "", True, 1000, 3, {})
     (file,) = tmp_path.rglob("*.xplane.pb")
     space = xplane_pb2.XSpace.FromString(file.read_bytes())
     (plane,) = space.planes
@@ -83,9 +77,9 @@ def test_a_profile_without_requests_is_empty(server: Server, tmp_path: Path) -> 
 
 
 def test_monitor_says_what_was_answered(server: Server) -> None:
-    with closing(client(WATCH, server)) as watching:
-        assert asked_until_it_ends(server, watching) == 0
-        assert re.search(r"Requests: [1-9]\d* in 0\.5 s", "\n".join(watching.lines))
+    with asked(server):
+        said = plugin.monitor(f"localhost:{server.port}", 500, 1, False)
+    assert re.search(r"Requests: [1-9]\d* in 0\.5 s", said)
 
 
 def test_a_duration_of_no_time_is_refused(server: Server) -> None:

@@ -84,8 +84,4 @@ def test_without_tensorflow_serving_api(server: Server, tmp_path: Path) -> None:
     assert "import serving_pb2 as predict_pb2" in PAGE and THEIRS in client(server)
     code = client(server).replace(THEIRS, "import serving_pb2 as predict_pb2")
     assert run(tmp_path, "-c", code) == ANSWERS
-
-
-def test_an_error_is_told(server: Server, tmp_path: Path) -> None:
-    prepared(tmp_path)
-    assert "no such model" in run(tmp_path, "-c", client(server).replace("twice", "none"))
+    assert "no such model" in run(tmp_path, "-c", code.replace("twice", "none"))

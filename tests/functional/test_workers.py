@@ -407,7 +407,7 @@ class Meanwhile:
         self._threads = [threading.Thread(target=self._run, args=each) for each in own]
 
     def _run(self, *own: Any) -> None:
-        while not self._over.wait(0.02):
+        while not self._over.wait(0.15):
             self._ask(*own)
 
     def __enter__(self: M) -> M:

@@ -37,7 +37,11 @@ def place(path: Path) -> str:
 
 @cache
 def nodes(path: Path) -> Sequence[ast.AST]:
-    return tuple(ast.walk(ast.parse(path.read_text())))
+    """Everything in a module that names a flag, a variable or a hint at all."""
+    source = path.read_text()
+    if FLAG.search(source) or VARIABLE.search(source) or "Hint(" in source:
+        return tuple(ast.walk(ast.parse(source)))
+    return ()
 
 
 def texts(path: Path) -> Iterator[str]:

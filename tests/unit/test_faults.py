@@ -2,6 +2,7 @@
 
 import ast
 import re
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -25,6 +26,7 @@ TESTS = ROOT / "tests" / "unit" / "engines"
 EACH = pytest.mark.parametrize("fault", FAULTS.values(), ids=lambda fault: fault.name)
 
 
+@cache
 def _functions(path: Path) -> set[str]:
     tree = ast.parse(path.read_text())
     kinds = (ast.FunctionDef, ast.AsyncFunctionDef)

@@ -51,10 +51,15 @@ def lies_in(module: str, folder: str) -> bool:
 
 
 @cache
+def parsed(path: Path) -> ast.Module:
+    return ast.parse(path.read_text())
+
+
+@cache
 def imported(path: Path, *, run_time: bool = False) -> Sequence[str]:
     """Full names of what a module imports, wherever in it; by default for its types alone, too."""
     found: list[str] = []
-    ahead: list[ast.AST] = [ast.parse(path.read_text())]
+    ahead: list[ast.AST] = [parsed(path)]
     while ahead:
         node = ahead.pop()
         if isinstance(node, ast.Import):

@@ -2,6 +2,7 @@
 
 import ast
 import re
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ PAGE = (ROOT / "docs" / "reference" / "attacks.md").read_text()
 ATTACKS = re.findall(r"^- \*\*(.+?)\*\*\n((?:    - .*\n)+)", PAGE, re.MULTILINE)
 
 
+@cache
 def functions(path: str) -> set[str]:
     tree = ast.parse((ROOT / path).read_text())
     kinds = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)

@@ -12,9 +12,6 @@ Inputs = Mapping[str, Any]
 Models = Mapping[str, Mapping[str, Inputs]]
 """Inputs by model and signature."""
 
-DONE = "all models are written"
-"""The last line of `make.py`."""
-
 _random = np.random.default_rng(11)
 ROWS = _random.normal(size=(3, 4)).astype(np.float32)
 IMAGES = _random.random((2, 16, 16, 3)).astype(np.float32)

@@ -2,7 +2,7 @@
 
 Each model becomes `NAME/1`, and each signature of it that `cases.py` names
 `NAME/expected/SIGNATURE.pickle`, a pair of inputs and outputs by alias. A line for each step shows
-that it goes on; the last is `cases.DONE`.
+that it goes on.
 """
 
 import importlib.util
@@ -13,7 +13,7 @@ from pathlib import Path
 import tensorflow as tf
 
 from tests.functional.exports import examples, first_generation, first_loops, keras3, modules
-from tests.functional.exports.cases import ALL, DONE, PILLOW, TF_KERAS, Inputs
+from tests.functional.exports.cases import ALL, PILLOW, TF_KERAS, Inputs
 
 
 def expect(model: Path, asked: Inputs) -> None:
@@ -42,7 +42,6 @@ def main(root: Path) -> None:
         asked |= TF_KERAS
     for name, signatures in asked.items():
         expect(root / name, signatures)
-    print(DONE)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""One server of each kind for the whole run, and a bucket or folder of its own for each test.
+"""One server of each kind for these tests, and a bucket or folder of its own for each test.
 
 One handler sees every log line at every level, to search them for secrets.
 """
@@ -47,26 +47,26 @@ def log_without_secrets(capfd: pytest.CaptureFixture[str]) -> Iterator[list[str]
     assert leaks == []
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def weed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Weed]:
     with Weed(tmp_path_factory.mktemp("weed")) as server:
         s3_admin(server).create_bucket(Bucket=BUCKET)
         yield server
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def fake_gcs() -> Iterator[FakeGcs]:
     with FakeGcs() as server:
         yield server
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def azurite() -> Iterator[Azurite]:
     with Azurite() as server:
         yield server
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def authority(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path, Path]:
     """Files of an own CA, and of a server's certificate and key."""
     directory = tmp_path_factory.mktemp("tls")

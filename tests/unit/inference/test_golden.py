@@ -15,8 +15,8 @@ import pytest
 from ie_serving.app.engine_stack import GOLDEN
 from ie_serving.core.values.errors import LoadFailed
 from ie_serving.core.values.tensors import BY_NUMPY
+from ie_serving.inference import golden_files
 from ie_serving.inference.golden import Golden, in_turn
-from ie_serving.inference.golden_files import MOST_REQUESTS
 from ie_serving.models.version.handle import Servable
 from ie_serving.wire.json.golden_json import LARGEST_BYTES, read_golden
 from ie_serving.wire.protobuf import messages
@@ -159,12 +159,15 @@ ENTRY = b'{"request": {"instances": [[1.0]]}, "response": {"predictions": [[2.0]
         (b'{"requests": [%s]} {"requests": []}' % ENTRY, "and something follows it. at offset: 90"),
         (b'{"requests": [{"a": [{"b": 1, "b": 1}]}]}', 'an object has "b" twice'),
         (b'{"requests": ' + b"[" * 1_000_000, "JSON Parse error"),
-        (b'{"requests": [%s]}' % b",".join([ENTRY] * (MOST_REQUESTS + 1)), "more than 10000"),
+        (b'{"requests": [%s]}' % b",".join([ENTRY] * 101), "more than 100 requests"),
         (ENTRY + b" " * LARGEST_BYTES, "it is larger than 64 MB: write golden.tfrecord instead"),
     ],
     ids=range(15),
 )
-async def test_a_file_that_cannot_be_used(tmp_path: Path, content: bytes, cause: str) -> None:
+async def test_a_file_that_cannot_be_used(
+    tmp_path: Path, content: bytes, cause: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(golden_files, "MOST_REQUESTS", 100)
     (tmp_path / FILE).write_bytes(content)
     said = await refusal(tmp_path)
     assert said.startswith("golden.json cannot be used: ")

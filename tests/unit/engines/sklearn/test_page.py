@@ -1,6 +1,7 @@
 """The first example of docs/guide/libraries.md runs as printed, and what it says of skops holds."""
 
 import re
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -9,8 +10,7 @@ from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.drivers import every
 from tests.unit.engines.asking import answer
 
-skops_io = pytest.importorskip("skops.io")
-from sklearn.utils import all_estimators  # noqa: E402 (with the extra alone)
+pytestmark = pytest.mark.skipif(find_spec("skops") is None, reason="skops is not installed")
 
 PAGE = Path(__file__).parents[4] / "docs" / "guide" / "libraries.md"
 
@@ -46,8 +46,11 @@ FREE = named("or ONNX. Linear models,", " do not")
     ("name", "needs"), [*((name, True) for name in NEEDING), *((name, False) for name in FREE)]
 )
 def test_the_page_knows_what_skops_does_not_trust(name: str, needs: bool) -> None:
+    import skops.io  # takes seconds, of which the collection of tests has none
+    from sklearn.utils import all_estimators
+
     estimators = dict(all_estimators())
     estimator = estimators.get(f"{name}Classifier") or estimators[name]
     fitted = estimator().fit([[float(row)] for row in range(40)], [0, 1] * 20)
-    data = skops_io.dumps(fitted)
-    assert bool(skops_io.get_untrusted_types(data=data)) is needs
+    data = skops.io.dumps(fitted)
+    assert bool(skops.io.get_untrusted_types(data=data)) is needs

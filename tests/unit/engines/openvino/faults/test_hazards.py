@@ -23,19 +23,27 @@ from ie_serving.engines.run.program import CompiledPrograms
 from tests.unit.engines.openvino.models import load, parameter, result, run, save, unary
 
 WAIT_S = 30.0
-EVERY_WAY = pytest.mark.parametrize(
-    "options",
-    [
-        pytest.param({"execution": execution, "nireq": nireq, "plugin_config": config}, id=name)
-        for execution in ("inline", "async")
-        for nireq in (1, 3)
-        for name, config in {
-            f"{execution} {nireq} the server's choice": {},
-            f"{execution} {nireq} one thread": {"INFERENCE_NUM_THREADS": "1", "NUM_STREAMS": "1"},
-            f"{execution} {nireq} two streams": {"NUM_STREAMS": "2"},
-        }.items()
-    ],
-)
+CONFIGS = {
+    "the server's choice": {},
+    "one thread": {"INFERENCE_NUM_THREADS": "1", "NUM_STREAMS": "1"},
+    "two streams": {"NUM_STREAMS": "2"},
+}
+
+
+@pytest.fixture
+def options(execution: str, nireq: int, config: str) -> dict[str, Any]:
+    return {"execution": execution, "nireq": nireq, "plugin_config": CONFIGS[config]}
+
+
+def every_way(test: Callable[..., Any]) -> Any:
+    """Run a test with each two values of what decides how OpenVINO is called."""
+    for name, values in {
+        "config": CONFIGS,
+        "nireq": (1, 3),
+        "execution": ("inline", "async"),
+    }.items():
+        test = pytest.mark.parametrize(name, values)(test)
+    return pytest.mark.pairwise(test)
 
 
 def constant(value: Any, dtype: type = np.int64) -> Any:
@@ -71,7 +79,7 @@ async def answer(model: CompiledPrograms, inputs: dict[str, Array]) -> Any:
     return answered["y"].tolist()
 
 
-@EVERY_WAY
+@every_way
 async def test_a_failure_in_the_graph_is_that_requests_error(
     tmp_path: Path, options: dict[str, Any]
 ) -> None:
@@ -90,7 +98,7 @@ async def test_a_failure_in_the_graph_is_that_requests_error(
     model.close()
 
 
-@EVERY_WAY
+@every_way
 async def test_a_value_that_an_operation_refuses_is_that_requests_error(
     tmp_path: Path, options: dict[str, Any]
 ) -> None:
@@ -173,7 +181,7 @@ async def test_an_operation_that_saw_nothing_refuses_the_request(
     await assert_refused_between(model, floats(-1, -2, -3))
 
 
-@EVERY_WAY
+@every_way
 async def test_no_answer_of_another_request_where_too_many_values_are_asked_for(
     tmp_path: Path, options: dict[str, Any]
 ) -> None:
@@ -291,7 +299,7 @@ async def test_inside_a_loop_what_saw_nothing_is_refused(
             await answer(model, floats())
 
 
-@EVERY_WAY
+@every_way
 async def test_state_starts_anew_with_each_request(tmp_path: Path, options: dict[str, Any]) -> None:
     """Without sequences nobody owns the state that an infer request keeps."""
     x = parameter("x", [1])

@@ -158,7 +158,7 @@ def _full(tensor: str) -> str:
 
 
 def _is_constant(place: NodeOutput, fed_nodes: set[str]) -> bool:
-    for source in _deciding([place]):
+    for source in deciding([place]):
         node = source.node
         if node is None:
             continue
@@ -170,7 +170,7 @@ def _is_constant(place: NodeOutput, fed_nodes: set[str]) -> bool:
     return True
 
 
-def _deciding(places: list[NodeOutput]) -> list[NodeOutput]:
+def deciding(places: list[NodeOutput]) -> list[NodeOutput]:
     """Give the sources of values, and of the conditions that select their branches.
 
     A constant in a branch of TensorFlow 1 has no inputs, and only waits for its branch.

@@ -16,6 +16,7 @@ from ie_serving.engines.openvino.interface.draft import Draft, ModelTensor, Vers
 from ie_serving.engines.openvino.reading.left_out import leaving_out
 from ie_serving.engines.openvino.reading.mapping import Renames, aliases
 from ie_serving.engines.openvino.runtime import core, load_failures, one_line
+from ie_serving.engines.savedmodel.as_sent import AsSent
 from ie_serving.engines.savedmodel.checkpoint import check_variables
 from ie_serving.engines.savedmodel.file import (
     FILE,
@@ -52,17 +53,27 @@ Names = Mapping[str, str]
 
 
 def read_signatures(
-    directory: Path, renames: tuple[Renames, Renames], tags: Collection[str]
+    directory: Path,
+    renames: tuple[Renames, Renames],
+    tags: Collection[str],
+    as_sent: AsSent | None = None,
 ) -> Version:
     """Convert every signature; the version tells which are left out, and why.
+
+    Args:
+        directory: of the version.
+        renames: of `mapping_config.json`.
+        tags: of the graph.
+        as_sent: the one signature to convert, with the shapes of its inputs.
 
     Raises:
         LoadFailed: the file is no SavedModel, or a file of the variables is damaged.
     """
     with load_failures(FILE):
         meta_graph = read_graph(directory, tags)
-        check_variables(directory)
-    return _converted(directory, meta_graph, renames, FILE)
+        if as_sent is None:
+            check_variables(directory)
+    return _converted(directory, meta_graph, renames, FILE, as_sent)
 
 
 def read_frozen_graph(file: Path, renames: tuple[Renames, Renames]) -> Version:
@@ -84,7 +95,11 @@ def read_frozen_graph(file: Path, renames: tuple[Renames, Renames]) -> Version:
 
 
 def _converted(
-    directory: Path, meta_graph: MetaGraph, renames: tuple[Renames, Renames], file: str
+    directory: Path,
+    meta_graph: MetaGraph,
+    renames: tuple[Renames, Renames],
+    file: str,
+    as_sent: AsSent | None = None,
 ) -> Version:
     definitions = {
         name: bytes(definition.SerializeToString(deterministic=True))
@@ -92,6 +107,8 @@ def _converted(
     }
     version = Version([], definitions, file=file)
     signatures = declared(meta_graph)
+    if as_sent is not None:
+        signatures = {as_sent.name: signatures[as_sent.name]}
     kept = kept_between_requests(meta_graph, signatures)
     with load_failures(file):
         initial = Initial(meta_graph)
@@ -101,8 +118,11 @@ def _converted(
             listed = version.declared[name] = _listed(signature, names)
             if name in kept:
                 raise LoadFailed(kept[name])
-            conversion = _Conversion(directory, meta_graph, signature, names, listed, initial)
-            version.drafts.append(conversion.draft())
+            sent = as_sent and as_sent.declared(meta_graph, signature, names[0])
+            conversion = _Conversion(
+                directory, meta_graph, sent or signature, names, listed, initial
+            )
+            version.drafts.append(conversion.draft(copied=as_sent is not None))
     return version
 
 
@@ -159,9 +179,15 @@ class _Conversion:
         self._listed = listed
         self._initial = initial
 
-    def draft(self) -> Draft:
-        """Prepare the graph, convert it, and name its tensors."""
+    def draft(self, *, copied: bool) -> Draft:
+        """Prepare the graph, convert it, and name its tensors.
+
+        Args:
+            copied: whether the graph is not as in the file any more.
+        """
         prepared = self._prepared()
+        if copied and prepared.graph_def is None:
+            prepared.graph_def = self._meta_graph.graph_def
         host = self._host(prepared)
         beside = self._beside(prepared, host)
         signature = self._signature

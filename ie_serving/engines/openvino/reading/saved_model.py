@@ -71,9 +71,9 @@ def read_signatures(
     """
     with load_failures(FILE):
         meta_graph = read_graph(directory, tags)
-        if as_sent is None:
-            check_variables(directory)
-    return _converted(directory, meta_graph, renames, FILE, as_sent)
+        checkpoint = check_variables(directory)
+        initial = Initial(meta_graph, checkpoint)
+    return _converted(directory, meta_graph, renames, FILE, initial, as_sent)
 
 
 def read_frozen_graph(file: Path, renames: tuple[Renames, Renames]) -> Version:
@@ -91,7 +91,8 @@ def read_frozen_graph(file: Path, renames: tuple[Renames, Renames]) -> Version:
             if (kind := port.get_element_type().get_type_name()) in BY_OPENVINO
         }
         meta_graph = read_frozen(file, types)
-    return _converted(file.parent, meta_graph, renames, file.name)
+        initial = Initial(meta_graph)
+    return _converted(file.parent, meta_graph, renames, file.name, initial)
 
 
 def _converted(
@@ -99,6 +100,7 @@ def _converted(
     meta_graph: MetaGraph,
     renames: tuple[Renames, Renames],
     file: str,
+    initial: Initial,
     as_sent: AsSent | None = None,
 ) -> Version:
     definitions = {
@@ -110,8 +112,6 @@ def _converted(
     if as_sent is not None:
         signatures = {as_sent.name: signatures[as_sent.name]}
     kept = kept_between_requests(meta_graph, signatures)
-    with load_failures(file):
-        initial = Initial(meta_graph)
     for name, signature in signatures.items():
         with leaving_out(version, name, "converted"):
             names = _names(signature, renames)
@@ -196,7 +196,8 @@ class _Conversion:
         frame = frame_of(prepared, self._meta_graph)
         left = [frame.place(info.tensor) for info in prepared.outputs.values()]
         check_graph(self._meta_graph, frame.library, above(left))
-        with directory_for(self._directory, self._meta_graph, prepared) as source:
+        index = self._initial.index
+        with directory_for(self._directory, self._meta_graph, prepared, index) as source:
             model = core().read_model(str(source))
         visit(model, TENSORFLOW)
         inputs = self._tensors(model.inputs, prepared.inputs, "inputs")
@@ -228,7 +229,7 @@ class _Conversion:
         # Not above: a model without strings and tables pays nothing for them, not even the import.
         from ie_serving.engines.savedmodel.host.cut import leave_to_host
 
-        plan = leave_to_host(prepared, self._directory, self._meta_graph)
+        plan = leave_to_host(prepared, self._directory, self._meta_graph, self._initial)
         if not (plan.slots or plan.names()):
             return None
         inputs, outputs = self._names
@@ -370,8 +371,14 @@ def _shape_of(port: ov.Output) -> tuple[int, ...] | None:
     return tuple(dim.get_length() if dim.is_static else -1 for dim in shape)
 
 
+def _result(port: ov.Output) -> list[str]:
+    node = port.get_node()
+    return [str(node.get_friendly_name())] if node.get_type_name() == "Result" else []
+
+
 def _index(ports: Iterable[ov.Output], alias: str, kind: str) -> int:
-    names = [port.get_names() for port in ports]
+    # The front end names no tensor of a branch that is known at load, but only its Result.
+    names = [{*port.get_names(), *_result(port)} for port in ports]
     # An input that is given out as it is bears the names of those outputs, too.
     for name in (alias,) if kind == "inputs" else (f"{OUTPUT}{alias}", alias):
         for i, own in enumerate(names):

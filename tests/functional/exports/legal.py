@@ -95,6 +95,40 @@ def keras_inside() -> Made:
     return model, model
 
 
+def ngrams(**options: Any) -> Made:
+    def compute(x: Any) -> Any:
+        words = tf.strings.split(x)
+        return tf.strings.ngrams(words, (1, 3), separator="_", **options).to_tensor()
+
+    return compute, None
+
+
+def vectorized() -> Made:
+    import keras
+
+    words = ["a", "b", "a b", "b c", "c"]
+    layer = keras.layers.TextVectorization(ngrams=2, vocabulary=words)
+    return layer, layer
+
+
+def over_images(compute: Callable[[Any], Any], dtype: tf.DType = tf.float32) -> Made:
+    def each(file: Any) -> Any:
+        return compute(tf.io.decode_png(file, channels=3))
+
+    return lambda x: tf.map_fn(each, x, fn_output_signature=dtype), None
+
+
+def texts(*values: bytes) -> Any:
+    return np.array(values, np.object_)
+
+
+LINES = texts(b"a b c d", b"d", b"b c", b"")
+PICTURES = texts(
+    *(
+        tf.io.encode_png(np.arange(rows * 21, dtype=np.uint8).reshape(rows, 7, 3) * 3).numpy()
+        for rows in (5, 6)
+    )
+)
 QUERIES = np.array([[-1, 1], [2, np.nan]], np.float32)
 MODELS: Mapping[str, tuple[Callable[[], Made], Any]] = {
     "branch_taken": (lambda: branch(3), ROWS),
@@ -113,6 +147,24 @@ MODELS: Mapping[str, tuple[Callable[[], Made], Any]] = {
     "searched_right": (lambda: searched("right"), QUERIES),
     "keras_inside": (keras_inside, ROWS),
     "slices": (sliced, PLACES),
+    "ngrams": (ngrams, LINES),
+    "ngrams_padded": (lambda: ngrams(pad_values=("<", ">"), padding_width=1), LINES),
+    "ngrams_short": (lambda: ngrams(preserve_short_sequences=True), LINES),
+    "vectorized_by_ngrams": (vectorized, LINES),
+    "nearest": (
+        lambda: over_images(lambda im: tf.image.resize(im, [4, 9], method="nearest"), tf.uint8),
+        PICTURES,
+    ),
+    "grey": (
+        lambda: over_images(lambda im: tf.image.resize(tf.image.rgb_to_grayscale(im), [4, 4])),
+        PICTURES,
+    ),
+    "standardized": (
+        lambda: over_images(
+            lambda im: tf.image.per_image_standardization(tf.image.resize(im, [4, 4]))
+        ),
+        PICTURES,
+    ),
 }
 FIRST: Mapping[str, Callable[[Any], Any]] = {
     "partitioned": lambda x: tf.matmul(

@@ -72,7 +72,8 @@ def _nearest(attributes: Attributes) -> Compute:
         at = (at + np.float32(0.5)) * scale if centred else at * scale
         # C's round goes away from zero, numpy's to the even number.
         at = np.floor(at + np.float32(0.5)) if aligned else np.floor(at)
-        return np.clip(at.astype(np.int64), 0, held - 1)
+        clipped: Array = np.clip(at.astype(np.int64), 0, held - 1)
+        return clipped
 
     def compute(images: Array, size: Array) -> Array:
         height, width = _sizes(images, size)

@@ -8,6 +8,7 @@ from functools import cache, partial
 from typing import cast
 
 from ie_serving.app import engine_stack, transports
+from ie_serving.app.fronts import kserve_routes, management, page_routes
 from ie_serving.app.repositories import Repositories, Repository
 from ie_serving.app.workers import Workers
 from ie_serving.config.files import access_file, tls_files
@@ -24,7 +25,6 @@ from ie_serving.engines.graph.engine import WithGraphs
 from ie_serving.engines.layers.sequence_family import Families
 from ie_serving.engines.others import AtHand, WithOthers
 from ie_serving.engines.tensorflow.fallback import TensorFlowFallback
-from ie_serving.inference.asked_models import AskedModels
 from ie_serving.inference.examples import ExampleCodec
 from ie_serving.inference.golden import Golden, in_turn
 from ie_serving.inference.observed import handing_on
@@ -33,7 +33,8 @@ from ie_serving.inference.profiling import Profiler
 from ie_serving.inference.sequence_elsewhere import open_to_clients
 from ie_serving.inference.warmup import WarmUp
 from ie_serving.models.admin.label_changes import LabelChanges
-from ie_serving.models.admin.poll_requests import Poll, PollRequests
+from ie_serving.models.admin.model_control import ModelControl
+from ie_serving.models.admin.poll_requests import PollRequests
 from ie_serving.models.admin.reload_requests import ReloadRequests
 from ie_serving.models.allowed import AllowedModels
 from ie_serving.models.configuration import ModelConfig
@@ -54,8 +55,6 @@ from ie_serving.server.fronts.admin.log_pages import LogPages
 from ie_serving.server.fronts.admin.readiness import Readiness
 from ie_serving.server.fronts.kserve_v2 import grpc_later
 from ie_serving.server.fronts.kserve_v2.grpc_later import LaterInference
-from ie_serving.server.fronts.kserve_v2.joining import kserve_routes
-from ie_serving.server.fronts.page.page_routes import page_routes
 from ie_serving.server.fronts.streams.later import LaterStreams
 from ie_serving.server.fronts.tfs import model_service, prediction_service
 from ie_serving.server.fronts.tfs.model_service import ModelService
@@ -140,6 +139,24 @@ class ServingApplication:
         self._metrics.show(STORES.lines)
         self._changes = self._workers.over(self._models, self._metrics)
         self._config = FollowedConfig(self._settings, self._models, handovers, self._workers.among)
+        # Polls, reloads and loads share one: else these would evade the pause between polls of a
+        # model.
+        self._poll = PollRequests(self._models.poll).once
+        self._poll_all = self._workers.poll_all(self._poll)
+        control = ModelControl(
+            self._models,
+            self._changes.apply,
+            self._config.configured,
+            self._poll_all,
+            is_explicit=server.is_explicit,
+        )
+        self._log = LogPages(
+            log_level,
+            self._models.served.unbind,
+            allowed=server.reload_by_rpc,
+            everywhere=self._workers.level_all,
+        )
+        self._management = management(control, self._log, server)
 
     def _make_interfaces(self, server: ServerSettings) -> None:
         """Make the data plane, and the interface through which each front end calls it."""
@@ -161,6 +178,7 @@ class ServingApplication:
             self._health,
             self._streams,
             self._metrics,
+            self._management,
             self._handing_on,
             limit_s=server.grpc_limit_s,
             tells_callers=tells_callers,
@@ -303,8 +321,6 @@ class ServingApplication:
         from ie_serving.server.transport.http1.server import HttpServer
 
         server, secure = self._settings.server, bool(self._gate.secure(REST))
-        # Polls and reloads share one: else reloads would evade the pause between polls of a model.
-        poll = PollRequests(self._models.poll).once
         most = server.max_message_bytes
         interface = self._handing_on(rest_interface(limit_s=server.rest_timeout_s))
         served = self._models.served
@@ -316,7 +332,7 @@ class ServingApplication:
             (self._plane, served, self._health, self._metrics),
             server,
             self._handing_on,
-            lambda: api.poll,
+            partial(self._management, served),
         )
         api = RestApi(
             self._plane,
@@ -327,14 +343,9 @@ class ServingApplication:
             enable_cors=server.enable_cors,
             asks_callers=server.has_access,
             metrics_pages=server.metrics_pages,
-            poll=self._workers.poll_all(poll),
-            config=self._config_pages(poll),
-            log=LogPages(
-                log_level,
-                served.unbind,
-                allowed=server.reload_by_rpc,
-                everywhere=self._workers.level_all,
-            ),
+            poll=self._poll_all,
+            config=self._config_pages(),
+            log=self._log,
             poll_allowed=server.reload_by_rpc,
             write_metadata=metadata.FORMS[server.rest_metadata],
             statuses=self._statuses,
@@ -354,9 +365,9 @@ class ServingApplication:
             sharing=self._sharing,
         )
 
-    def _config_pages(self, poll: Poll) -> ConfigPages:
+    def _config_pages(self) -> ConfigPages:
         server = self._settings.server
-        reload = ReloadRequests(self._models, poll, self._config.reload_if_changed)
+        reload = ReloadRequests(self._models, self._poll, self._config.reload_if_changed)
         return ConfigPages(
             self._models.served.all_statuses,
             self._workers.reload_all(reload),
@@ -433,7 +444,7 @@ class ServingApplication:
         return WithGraphs(engine, self._models.within_reach, record, steps, at_hand)
 
     def _at_hand(self, config: ModelConfig) -> AtHand:
-        return AtHand(config.name, AskedModels(self._models.served))
+        return AtHand(config.name, self._models.served)
 
     def _loaded(self, name: str, url: str, version: int, succeeded: bool) -> None:
         # `add`, not `of`: a reload loads a new model before the manager announces its name.

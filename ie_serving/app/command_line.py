@@ -29,6 +29,7 @@ from ie_serving.config.settings import Parsed, ServerSettings, Settings, TuneSet
 from ie_serving.core.compat import by_name, imported
 from ie_serving.core.runtime import interruption
 from ie_serving.core.runtime.scratch import choose_directory
+from ie_serving.core.settings.faults import Faults
 from ie_serving.core.values import hints
 from ie_serving.core.values.errors import ServingError, causes
 from ie_serving.server.process import gunicorn_app
@@ -193,10 +194,13 @@ def _prepare(parsed: Parsed) -> None:
         log.warning(Event("server runs as root", advice="start it by the image's entry point"))
     if in_memory := choose_directory():
         log.warning(Event("temporary files are in memory", path=in_memory))
-    contradictions.check(parsed.settings)
     access_log.check(server.access_log)
     installed.check(server.traces_url, server.otlp_protocol)
-    check_urls((model.base_path for model in parsed.settings.models), parsed.storage)
+    faults = Faults()
+    faults.take(lambda settings, _: contradictions.check(settings), parsed.settings, "")
+    paths = [model.base_path for model in parsed.settings.models]
+    faults.take(lambda urls, _: check_urls(urls, parsed.storage), paths, "")
+    faults.check()
 
 
 def _start_log(server: ServerSettings) -> None:

@@ -19,7 +19,7 @@ from ie_serving.config.settings import ServerSettings
 from ie_serving.models.admin.poll_requests import Poll
 from ie_serving.models.admin.reload_requests import ReloadRequests
 from ie_serving.models.configuration import ModelConfig
-from ie_serving.models.manager import Edit, ModelManager
+from ie_serving.models.manager import Edit, ModelManager, edited
 from ie_serving.models.peers import Known, ListedPeers, gained_or_lost
 from ie_serving.server.process.handover import Left
 from ie_serving.server.transport.connection_limit import ConnectionLimit
@@ -118,10 +118,10 @@ class SeveralWorkers(Workers):
         """Return whether this worker is the one that watches the configuration file."""
         return self._member.is_first
 
-    async def apply(self, configs: Sequence[ModelConfig], *, all_or_nothing: bool) -> None:
+    async def apply(self, wanted: Sequence[ModelConfig] | Edit, *, all_or_nothing: bool) -> None:
         """Change all workers to another configuration; see `ModelManager.apply`."""
         how = How.ALL_OR_NOTHING if all_or_nothing else How.BY_MODEL
-        await self._changes.change(how, lambda: self._wanted(configs))
+        await self._changes.change(how, lambda: self._wanted(edited(wanted, self._models.desired)))
 
     async def relabel(self, edit: Edit) -> None:
         """Change labels in all workers; see `ModelManager.relabel`."""

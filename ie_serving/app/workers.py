@@ -22,7 +22,7 @@ Reload = Callable[[], Awaitable[bool]]
 class Changing(Protocol):
     """Changes the models of all workers; with one worker, `ModelManager` is this."""
 
-    async def apply(self, configs: Sequence[ModelConfig], *, all_or_nothing: bool) -> None:
+    async def apply(self, wanted: Sequence[ModelConfig] | Edit, *, all_or_nothing: bool) -> None:
         """See `ModelManager.apply`."""
 
     async def relabel(self, edit: Edit) -> None:

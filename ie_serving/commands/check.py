@@ -115,8 +115,8 @@ class _Examination:
             self._under_way.pop()
         return self._found[name]
 
-    def handle(self, spec: ModelSpec) -> Any:  # noqa: ANN401  of a `graph.models.Held`, what plans use
-        """Give the version that a step of a graph uses. See `engines.graph.models.Models`."""
+    def handle(self, spec: ModelSpec) -> Any:  # noqa: ANN401  of a `Held`, what plans use
+        """Give the version that a step of a graph uses. See `engines.others.Others`."""
         serve = {each.version: each for each in self.of(spec.name) if each.served}
         wanted = spec.version
         if spec.label is not None:

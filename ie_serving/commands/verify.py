@@ -22,7 +22,7 @@ from ie_serving.config.dialects.verify import Verify
 from ie_serving.core.values.errors import LoadFailed, ServingError
 from ie_serving.core.values.fit import fit
 from ie_serving.core.values.golden import ATOL, RTOL
-from ie_serving.core.values.tensors import Array, Signature
+from ie_serving.core.values.tensors import Array, Signature, copies
 from ie_serving.engines.base import CompiledModel, Engine, EngineOptions
 from ie_serving.engines.generated import (
     LEAST,
@@ -36,7 +36,6 @@ from ie_serving.engines.generated import (
 )
 from ie_serving.engines.layers import own_loop
 from ie_serving.engines.layers.generated_trial import has_specs, input_of
-from ie_serving.engines.layers.joining import copies
 from ie_serving.engines.openvino.options import OpenVinoOptions
 from ie_serving.engines.verification.frameworks import FRAMEWORKS, Framework
 from ie_serving.engines.verification.references import Refused

@@ -20,6 +20,7 @@ from ie_serving.core.settings.kinds import (
     COUNT,
     DELAY,
     FILE,
+    NAMES,
     POLL_WAIT,
     PORT,
     TEXT,
@@ -33,11 +34,15 @@ from ie_serving.storage.options import StorageOptions
 from ie_serving.storage.remote_file import RemoteFile
 
 MOST_WORKERS: Final = 256
+"""Most workers: far more than are useful, since each has every model in memory."""
 TFS_FAMILIES: Final = (":tensorflow:",)
 """Beginning of the names of TensorFlow Serving's metrics."""
 ALL_METRICS: Final = "/metrics/all"
 """Path of all metrics where each other path has those of one server."""
-"""Most workers: far more than are useful, since each has every model in memory."""
+ALL_MODELS: Final = "*"
+"""Stands for every model of the configuration among those to load, as in Triton."""
+EXPLICIT: Final = "explicit"
+"""Clients load and unload models; the other mode follows configuration and repositories."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,6 +116,18 @@ class ServerSettings(Access, Limits, Telling):
         tfs="file_system_poll_wait_seconds",
         ovms="file_system_poll_wait_seconds",
         variables="FILE_SYSTEM_POLL_WAIT_SECONDS",
+    )
+    model_control_mode: str = choice("poll", EXPLICIT).setting(
+        "poll",
+        "what decides which models of the configuration are loaded: all are, or those that clients"
+        " load by RepositoryModelLoad and POST /v2/repository/models/NAME/load",
+        EXPLICIT,
+    )
+    load_model: tuple[str, ...] = NAMES.setting(
+        (),
+        "models to load at the start in explicit mode; * loads all",
+        "resnet,bert",
+        shown="none",
     )
     # OpenVINO Model Server has one interval for both; the original reads the file once by default.
     config_poll_wait_s: float = POLL_WAIT.setting(
@@ -308,6 +325,11 @@ class ServerSettings(Access, Limits, Telling):
     def warmup_times(self) -> int:
         """How often each warm-up record is replayed; 0 replays none."""
         return self.warmup_iterations if self.warmup else 0
+
+    @property
+    def is_explicit(self) -> bool:
+        """Whether clients load and unload the models of the configuration."""
+        return self.model_control_mode == EXPLICIT
 
     def poll_wait_of(self, model: ModelConfig) -> float:
         """Seconds between two listings of a model's repository; 0 lists it once."""

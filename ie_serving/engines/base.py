@@ -26,7 +26,7 @@ from ie_serving.core.settings.kinds import BOOLEAN, choice, whole
 if TYPE_CHECKING:
     from ie_serving.core.values.callers import Caller
     from ie_serving.core.values.errors import InvalidTensor, ServingError
-    from ie_serving.core.values.tensors import Array, Signature
+    from ie_serving.core.values.tensors import Arrays, Read, Signature
 
 T = TypeVar("T")
 Own = TypeVar("Own")
@@ -124,19 +124,13 @@ class CompiledModel(Protocol):
     """One version, ready to infer. Used from one event loop.
 
     Classes that inherit from it have `ahead`, `stream`, `update` and `leave` of a model that has
-    nothing special. A model of a third party may lack these four (`third_parties.py`).
+    nothing special. A model of a third party may lack these four (`drivers.ThirdParty`).
     """
 
-    @property
-    def signatures(self) -> Mapping[str, Signature]:
-        """Signatures by name; `serving_default` is the one without a name in requests."""
+    signatures: Mapping[str, Signature]
+    """Signatures by name; `serving_default` is the one without a name in requests."""
 
-    async def infer(
-        self,
-        signature: Signature,
-        inputs: Mapping[str, Array],
-        read: Callable[[Mapping[str, Array]], T],
-    ) -> T:
+    async def infer(self, signature: Signature, inputs: Arrays, read: Read[T]) -> T:
         """Run once and return what `read` makes of the outputs.
 
         Args:
@@ -154,10 +148,10 @@ class CompiledModel(Protocol):
     async def infer_as_sent(
         self,
         signature: Signature,
-        inputs: Mapping[str, Array],
+        inputs: Arrays,
         outputs: Collection[str],
         refusal: InvalidTensor,
-        read: Callable[[Mapping[str, Array]], T],
+        read: Read[T],
     ) -> T:
         """Run once for shapes that the specs refuse, where TensorFlow's session would take them.
 
@@ -206,11 +200,7 @@ class Stream(Protocol):
     """Answers all requests of one client; a model may have one, beside `infer`."""
 
     def __call__(
-        self,
-        signature: Signature,
-        inputs: AsyncIterator[Mapping[str, Array]],
-        read: Callable[[Mapping[str, Array]], T],
-        caller: Caller,
+        self, signature: Signature, inputs: AsyncIterator[Arrays], read: Read[T], caller: Caller
     ) -> AsyncGenerator[T | ServingError, None]:
         """Give none, one or several replies for each of the inputs, in any order.
 

@@ -12,7 +12,7 @@ from typing import Final, TypeAlias
 
 import numpy as np
 
-from ie_serving.core.values.tensors import Array, DataType
+from ie_serving.core.values.tensors import Array, Arrays, DataType
 
 SEED = 20260703
 """A model gets the same requests in the same order on every load, as many as time allows."""
@@ -58,7 +58,7 @@ class GeneratedRequest:
 
     kind: ValueKind
     label: str
-    inputs: Mapping[str, Array]
+    inputs: Arrays
 
     def __str__(self) -> str:
         shapes = ", ".join(f"{name} {list(each.shape)}" for name, each in self.inputs.items())

@@ -15,7 +15,7 @@ from ie_serving.core.values.errors import LoadFailed
 from ie_serving.engines.base import CompiledModel, EngineOptions
 
 GROUP = "ie_serving.drivers"
-"""Entry points under which packages of others bring drivers (`third_parties.py`)."""
+"""Entry points under which packages of others bring drivers (`drivers.py`)."""
 
 Load = Callable[[Path, EngineOptions], CompiledModel]
 """The function a row names: reads the model's file, or the version's directory where the driver
@@ -41,7 +41,7 @@ class Listed:
 
     Attributes:
         name: word of the setting `driver`.
-        place: its `Load`, as `module:name`.
+        place: its `Load`, as `module:name`, in which `{name}` is the driver's.
         suffixes: of files that only this driver reads; none where it needs no file.
         begins: suffixes shared with other formats, each with the first bytes of a model.
         marks: names of files that together are a model, each with text found within its first
@@ -50,7 +50,7 @@ class Listed:
     """
 
     name: str
-    place: str
+    place: str = "ie_serving.engines.{name}.driver:load"
     suffixes: tuple[str, ...] = ()
     begins: Mapping[str, re.Pattern[bytes]] = field(default_factory=dict)
     marks: Mapping[str, re.Pattern[bytes]] = field(default_factory=dict)
@@ -83,9 +83,9 @@ class Listed:
 
     def compile(self, directory: Path, options: EngineOptions) -> CompiledModel:
         """See `engines.base`."""
-        from importlib.metadata import EntryPoint  # see `third_parties.py`
+        from importlib.metadata import EntryPoint  # see `drivers.py`
 
-        load = cast("Load", EntryPoint(self.name, self.place, GROUP).load())
+        load = cast("Load", EntryPoint(self.name, self.place.format(name=self.name), GROUP).load())
         if not self.forms:
             return load(directory, options)
         files = names_in(directory)
@@ -132,39 +132,18 @@ def names_in(directory: Path) -> list[str]:
 
 
 TABLE: tuple[Listed, ...] = (
-    Listed(
-        name="sklearn",
-        place="ie_serving.engines.sklearn.driver:load",
-        suffixes=(".skops", ".joblib", ".pkl", ".pickle"),
-    ),
+    Listed(name="sklearn", suffixes=(".skops", ".joblib", ".pkl", ".pickle")),
     Listed(
         name="xgboost",
-        place="ie_serving.engines.xgboost.driver:load",
         suffixes=(".ubj", ".bst"),
         begins={".json": re.compile(rb'\s*\{\s*"(learner|version)"\s*:')},
     ),
-    Listed(
-        name="lightgbm",
-        place="ie_serving.engines.lightgbm.driver:load",
-        begins={".txt": re.compile(rb"tree\r?\nversion=")},
-    ),
-    Listed(
-        name="catboost",
-        place="ie_serving.engines.catboost.driver:load",
-        suffixes=(".cbm",),
-    ),
-    Listed(
-        name="pytorch",
-        place="ie_serving.engines.pytorch.driver:load",
-        suffixes=(".pt2", ".pt", ".pth"),
-    ),
-    Listed(
-        name="pmml",
-        place="ie_serving.engines.pmml.driver:load",
-        suffixes=(".pmml",),
-    ),
-    Listed(name="python", place="ie_serving.engines.python.driver:load"),
-    Listed(name="null", place="ie_serving.engines.null.driver:load"),
+    Listed(name="lightgbm", begins={".txt": re.compile(rb"tree\r?\nversion=")}),
+    Listed(name="catboost", suffixes=(".cbm",)),
+    Listed(name="pytorch", suffixes=(".pt2", ".pt", ".pth")),
+    Listed(name="pmml", suffixes=(".pmml",)),
+    Listed(name="python"),
+    Listed(name="null"),
 )
 """The rows in the order in which they are tried."""
 

@@ -1,31 +1,72 @@
-"""Gives drivers access to the server's other models, such as graphs that call them.
+"""Gives graphs and kernels the server's other models, for one request at a time.
 
 `app/application.py` hands them in at compilation; only the manager knows which versions serve.
+`models.served.ServedModels` is an `Others`, and `models.version.handle.Servable` a `Held`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from ie_serving.engines.around import EngineAround
 from ie_serving.engines.base import CompiledModel, Engine, EngineOptions
 
 if TYPE_CHECKING:
+    import asyncio
+
     from ie_serving.core.values.requests import ModelSpec
-    from ie_serving.core.values.tensors import Array, Signature
+    from ie_serving.core.values.tensors import Signature
+
+
+class LoadedModel(Protocol):
+    """A loaded model that computes for a step."""
+
+    @property
+    def version(self) -> int:
+        """Its number."""
+
+    @property
+    def compiled(self) -> CompiledModel:
+        """The compiled model."""
+
+    @property
+    def signatures(self) -> Mapping[str, Signature]:
+        """By name."""
+
+
+class Held(LoadedModel, Protocol):
+    """A version of a model. It stays loaded while it is held.
+
+    Callers hold it as a context manager, or count inline, as the data plane does: they add one to
+    `holders`, and at the end subtract one; if that gives 0, they set `unheld` where there is one.
+    """
+
+    name: str
+    holders: int
+    unheld: asyncio.Event | None
+
+    def __enter__(self) -> Held: ...
+
+    def __exit__(self, kind: Any, error: Any, trace: Any, /) -> None: ...  # noqa: ANN401
 
 
 class Others(Protocol):
     """The models that serve now."""
 
-    def signature(self, spec: ModelSpec) -> Signature:
-        """Give the signature that `spec` means. In any thread. Raises: ServingError."""
+    def handle(self, spec: ModelSpec, /) -> Held:
+        """Find the version that `spec` means. In any thread.
 
-    def infer(self, spec: ModelSpec, inputs: Mapping[str, Array]) -> Awaitable[Mapping[str, Array]]:
-        """Run it as a request would. On the event loop; outputs are copies. Raises: as above."""
+        Raises:
+            NotFound: no such model, or no such version is AVAILABLE.
+            UnknownLabel: the label is not assigned.
+        """
+
+
+Record = Callable[[str, float], None]
+"""Called with the name of each step that has run a model, and the seconds that this took."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -12,7 +12,15 @@ from typing import Any, TypeVar
 import numpy as np
 
 from ie_serving.core.values.errors import LoadFailed
-from ie_serving.core.values.tensors import SERVING_DEFAULT, Array, DataType, Signature, TensorSpec
+from ie_serving.core.values.tensors import (
+    SERVING_DEFAULT,
+    Array,
+    Arrays,
+    DataType,
+    Read,
+    Signature,
+    TensorSpec,
+)
 from ie_serving.engines.base import CompiledModel, EngineOptions
 
 T = TypeVar("T")
@@ -83,28 +91,18 @@ class StandInModel(CompiledModel):
         # Missing keys mean the simplest model: most tests only need one that answers.
         self._engine = engine
         self._operation = OPERATIONS[description.get("op", "add")]
-        self._dtype = DataType[description.get("dtype", "FP32")]
-        self._value = np.asarray(description.get("value", 1), self._dtype.numpy)
-        self._shape = tuple(description.get("shape", [-1]))
+        dtype = DataType[description.get("dtype", "FP32")]
+        self._value = np.asarray(description.get("value", 1), dtype.numpy)
+        shape = tuple(description.get("shape", [-1]))
+        x, y = (TensorSpec(name, dtype, shape, name) for name in "xy")
+        signature = Signature(SERVING_DEFAULT, {"x": x}, {"y": y}, runs_on="the stand-in")
+        self.signatures = {SERVING_DEFAULT: signature}
         self.directory = directory
         self.options = options
         self.closed = False
         self.leaves: Callable[[], object] | None = None
 
-    @property
-    def signatures(self) -> Mapping[str, Signature]:
-        """See `engines.base`."""
-        x = TensorSpec("x", self._dtype, self._shape, "x")
-        y = TensorSpec("y", self._dtype, self._shape, "y")
-        signature = Signature(SERVING_DEFAULT, {"x": x}, {"y": y}, runs_on="the stand-in")
-        return {SERVING_DEFAULT: signature}
-
-    async def infer(
-        self,
-        signature: Signature,
-        inputs: Mapping[str, Array],
-        read: Callable[[Mapping[str, Array]], T],
-    ) -> T:
+    async def infer(self, signature: Signature, inputs: Arrays, read: Read[T]) -> T:
         """See `engines.base`."""
         await self._engine.before_infer()
         return read({"y": np.asarray(self._operation(inputs["x"], self._value))})

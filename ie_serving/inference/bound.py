@@ -10,7 +10,7 @@ from ie_serving.core.values.callers import CALLER
 from ie_serving.core.values.errors import InvalidTensor
 from ie_serving.core.values.fit import exact, fit, fits, shed
 from ie_serving.core.values.requests import InferRequest
-from ie_serving.core.values.tensors import Array, Signature
+from ie_serving.core.values.tensors import Arrays, Signature
 from ie_serving.inference import checks, examples, summary
 from ie_serving.inference.interface import Encode, Interface, Outputs
 from ie_serving.inference.large_reply import Read, Unencoded, unencoded
@@ -66,7 +66,7 @@ class Bound(Generic[T]):
         self._filtered: dict[tuple[str, ...], Mapping[object, Read[T]]] = {}
 
     def start(
-        self, inputs: Mapping[str, Array], form: object, request: InferRequest
+        self, inputs: Arrays, form: object, request: InferRequest
     ) -> Coroutine[Any, Any, T | Unencoded[T]]:
         """Check the inputs and prepare to run the model; the coroutine returns the reply.
 
@@ -113,8 +113,8 @@ class Bound(Generic[T]):
         return self._servable.compiled.infer(signature, fitted, read)
 
     def of_stream(
-        self, inputs: Mapping[str, Array], form: object, request: InferRequest
-    ) -> tuple[Mapping[str, Array], Read[T]]:
+        self, inputs: Arrays, form: object, request: InferRequest
+    ) -> tuple[Arrays, Read[T]]:
         """Check the inputs of a request for a model that answers the whole stream.
 
         Returns:

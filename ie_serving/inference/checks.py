@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from ie_serving.core.values.errors import InvalidRequest, PreconditionFailed, ServingError, advised
+from ie_serving.core.values.errors import InvalidRequest, ServingError, advised
 from ie_serving.core.values.hints import Hint
 from ie_serving.core.values.tensors import Method, Signature
 
@@ -24,17 +24,6 @@ def check_method(signature: Signature) -> None:
                 f"{Hint(', or start the server without {server.method_name_check}')}",
             )
         )
-
-
-def check_served(signature: Signature) -> None:
-    """Refuse a signature that the model declares, but that the server can only list.
-
-    Raises:
-        PreconditionFailed: states why the signature cannot be run.
-    """
-    if signature.left_out or signature.definition:
-        cause = signature.left_out or "it belongs to TensorFlow's loader and computes nothing"
-        raise PreconditionFailed(f'signature "{signature.name}" is not served: {cause}')
 
 
 def check_output_filter(signature: Signature, aliases: Sequence[str]) -> None:

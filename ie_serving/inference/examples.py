@@ -24,18 +24,21 @@ from ie_serving.core.values.example_signature import EXAMPLES
 from ie_serving.core.values.fit import fit
 from ie_serving.core.values.hints import Hint
 from ie_serving.core.values.requests import Features, ModelSpec, Task
+from ie_serving.core.values.signatures import check_served
 from ie_serving.core.values.tensors import (
     CLASSES,
     OUTPUTS,
     SCORES,
     SERVING_DEFAULT,
     Array,
+    Arrays,
     DataType,
     ExampleBinding,
     Method,
     Signature,
+    copies,
 )
-from ie_serving.inference import checks, summary
+from ie_serving.inference import summary
 from ie_serving.inference.features import decode_examples
 from ie_serving.inference.interface import Outputs, Results
 from ie_serving.models.version.handle import Servable
@@ -88,7 +91,7 @@ def example_signature(
                 f" {servable.signature_names}",
             )
         )
-    checks.check_served(signature)
+    check_served(signature)
     if signature.examples is None and not _takes_serialized(signature):
         raise InvalidRequest(
             f"No {WORDS[method]} inputs found in SignatureDef:"
@@ -174,7 +177,7 @@ async def run_tasks(
         ServingError: as `run`.
     """
     bound = [_task_signature(servable, task, method_check) for task in tasks]
-    ran: dict[object, Mapping[str, Array]] = {}
+    ran: dict[object, Arrays] = {}
     results = []
     for task, (method, signature) in zip(tasks, bound, strict=True):
         key = _computation(signature)
@@ -186,7 +189,7 @@ async def run_tasks(
 
 
 def _result(
-    servable: Servable, name: str, outputs: Mapping[str, Array], examples: Sequence[Features]
+    servable: Servable, name: str, outputs: Arrays, examples: Sequence[Features]
 ) -> Results:
     return Results(servable, name or SERVING_DEFAULT, outputs, len(examples))
 
@@ -201,19 +204,17 @@ def _computation(signature: Signature) -> object:
 
 async def _run(
     servable: Servable, signature: Signature, examples: Sequence[Features], codec: ExampleCodec
-) -> Mapping[str, Array]:
+) -> Arrays:
     summary.note_examples(servable, signature.name, len(examples))
     if signature.examples is not None:
         return await run_base(servable, signature.examples, examples)
     # Filled element by element: numpy would make fixed-width bytes and cut trailing zero bytes.
     serialized = np.empty(len(examples), np.object_)
     serialized[:] = await apart(len(examples), partial(codec.serialize, examples))
-    return await servable.compiled.infer(signature, {EXAMPLES: serialized}, _copies)
+    return await servable.compiled.infer(signature, {EXAMPLES: serialized}, copies)
 
 
-def _by_role(
-    signature: Signature, method: Method, outputs: Mapping[str, Array]
-) -> dict[str, Array]:
+def _by_role(signature: Signature, method: Method, outputs: Arrays) -> dict[str, Array]:
     if signature.examples is not None:
         return by_role(signature.examples, outputs)
     return {role: _role(outputs[role]) for role in ROLES[method] if role in outputs}
@@ -272,7 +273,7 @@ def _task_signature(servable: Servable, task: Task, method_check: bool) -> tuple
 async def infer_serialized(
     servable: Servable,
     binding: ExampleBinding,
-    inputs: Mapping[str, Array],
+    inputs: Arrays,
     parse: Parse,
     read: Callable[[Outputs], T],
 ) -> T:
@@ -305,7 +306,7 @@ async def run_base(
     inputs = await apart(len(examples), partial(decode_examples, examples, specs))
     fitted, added = fit(binding.base, inputs)
     assert not added  # `decode_examples` gives each input its rank
-    return await servable.compiled.infer(binding.base, fitted, _copies)
+    return await servable.compiled.infer(binding.base, fitted, copies)
 
 
 async def apart(examples: int, work: Callable[[], T]) -> T:
@@ -335,8 +336,3 @@ def by_role(binding: ExampleBinding, outputs: Outputs) -> dict[str, Array]:
 def _role(array: Array) -> Array:
     """Convert scores and values to floats, whatever dtype the model computes in."""
     return array if array.dtype == np.object_ else array.astype(np.float32, copy=False)
-
-
-# Roles are read after the infer request has been returned to the pool, so they need copies.
-def _copies(outputs: Outputs) -> dict[str, Array]:
-    return {alias: array.copy() for alias, array in outputs.items()}

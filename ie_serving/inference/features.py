@@ -15,7 +15,7 @@ import numpy.typing as npt
 from ie_serving.core.runtime.budget import BUDGET
 from ie_serving.core.values.errors import InvalidRequest
 from ie_serving.core.values.requests import Feature, Features
-from ie_serving.core.values.tensors import Array, DataType, TensorSpec
+from ie_serving.core.values.tensors import Array, DataType, Specs, TensorSpec
 
 _KIND = {int: "int64_list", float: "float_list", bytes: "bytes_list"}
 
@@ -28,9 +28,7 @@ _TRAVELS_AS: Final[Mapping[str, npt.DTypeLike]] = {
 }
 
 
-def decode_examples(
-    examples: Sequence[Features], specs: Mapping[str, TensorSpec]
-) -> dict[str, Array]:
+def decode_examples(examples: Sequence[Features], specs: Specs) -> dict[str, Array]:
     """Make one batch of all examples.
 
     Args:

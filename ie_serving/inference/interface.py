@@ -11,7 +11,7 @@ from typing import Any, Generic, TypeVar
 
 from ie_serving.core.values.callers import NOBODY, Caller
 from ie_serving.core.values.errors import ServingError
-from ie_serving.core.values.tensors import Array, Signature
+from ie_serving.core.values.tensors import Arrays, Signature
 from ie_serving.models.version.handle import Servable
 
 T = TypeVar("T")
@@ -19,7 +19,7 @@ T = TypeVar("T")
 LARGE = 1 << 18
 """Bytes of binary tensors in a request from which a thread decodes and casts it. A smaller request
 takes less than 1 ms, the most that may block the event loop; a thread costs 50 us."""
-Outputs = Mapping[str, Array]
+Outputs = Arrays
 Encode = Callable[[Outputs], T]
 """Makes a reply from outputs by alias; keeps no reference to their memory."""
 

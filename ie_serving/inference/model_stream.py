@@ -1,14 +1,14 @@
 """A stream of one client's requests that the model answers as a whole, at the model's own pace."""
 
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from ie_serving.core.values.errors import InvalidRequest, NotAvailable, ServingError
 from ie_serving.core.values.requests import InferRequest, ModelSpec
-from ie_serving.core.values.tensors import Array
+from ie_serving.core.values.tensors import Arrays
 from ie_serving.engines.base import Stream
 from ie_serving.inference.bound import Bound
 from ie_serving.inference.decoding import decode_large
@@ -110,13 +110,13 @@ class ModelStream(Generic[T]):
 
     async def _inputs(
         self, parse: Parse, items: AsyncIterator[Item[Any]], outlet: Outlet[Answered[T]]
-    ) -> AsyncGenerator[Mapping[str, Array], None]:
+    ) -> AsyncGenerator[Arrays, None]:
         async for item in items:
             self._check_served()
             found = await self._found(parse, item)
             if isinstance(found, ServingError):
                 await outlet.reserve()
-                outlet.add(Answered(item.index, found, item.dropped))
+                outlet.add(Answered(item.index, found, item.dropped, item.payload))
                 item.give()
                 continue
             fitted, read = found
@@ -133,15 +133,13 @@ class ModelStream(Generic[T]):
             )
 
     # Not inline in the generator: clearing an error's frames would end it; see `stream_flow.py`.
-    async def _found(
-        self, parse: Parse, item: Item[Any]
-    ) -> tuple[Mapping[str, Array], Read[T]] | ServingError:
+    async def _found(self, parse: Parse, item: Item[Any]) -> tuple[Arrays, Read[T]] | ServingError:
         try:
             return await self._fitted(parse, item)
         except ServingError as error:
             return error
 
-    async def _fitted(self, parse: Parse, item: Item[Any]) -> tuple[Mapping[str, Array], Read[T]]:
+    async def _fitted(self, parse: Parse, item: Item[Any]) -> tuple[Arrays, Read[T]]:
         request = await parse(item)
         with self._plane.counting_refusals(request.model.name, self._interface, Api.PREDICT):
             if request.model != self._spec:

@@ -14,6 +14,7 @@ from typing import Any, TypeVar, cast
 
 from ie_serving.core.values.codes import ENDED, code_of, rejected_for
 from ie_serving.core.values.requests import ExamplesRequest, InferRequest, ModelSpec, Task
+from ie_serving.core.values.signatures import check_served
 from ie_serving.core.values.tensors import SERVING_DEFAULT, Method
 from ie_serving.core.values.versions import VersionStatus
 from ie_serving.inference import checks, examples, summary
@@ -316,7 +317,7 @@ class DataPlane:
         signature = servable.signatures.get(name or SERVING_DEFAULT)
         if signature is None:
             raise interface.unknown_signature(servable, name or SERVING_DEFAULT)
-        checks.check_served(signature)
+        check_served(signature)
         if self._method_name_check:
             checks.check_method(signature)
         served: Served | None = None

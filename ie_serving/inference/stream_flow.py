@@ -12,7 +12,7 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Sized
 from contextlib import aclosing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, Generic, TypeVar, cast
 
 from ie_serving.core.runtime.budget import BUDGET, Lease
@@ -59,11 +59,13 @@ class Answered(Generic[T]):
         index: see `Item`.
         outcome: the reply, or the error.
         dropped: see `Item`.
+        payload: the request as received; None for a reply of a kernel's own stream.
     """
 
     index: int
     outcome: T | Exception
     dropped: int = 0
+    payload: Sized | None = field(default=None, compare=False)
 
 
 class Inflow(Generic[T]):
@@ -222,7 +224,7 @@ async def in_order(
             async for item, task in entries:
                 outcome = await task
                 begun.discard(task)
-                yield Answered(item.index, outcome, item.dropped)
+                yield Answered(item.index, outcome, item.dropped, item.payload)
                 item.give()
     finally:
         for task in begun:

@@ -237,7 +237,7 @@ class _OneStream(Generic[P, T]):
         async for item in items:
             first = await self._first(item)
             if isinstance(first, ServingError):
-                yield Answered(item.index, first, item.dropped)
+                yield Answered(item.index, first, item.dropped, item.payload)
                 item.give()
                 continue
             request, whole = first
@@ -259,8 +259,24 @@ class _OneStream(Generic[P, T]):
             self.model = None  # the request may have named a model that does not exist
             return error
 
+    async def _read_any(self, payload: P) -> InferRequest:
+        """Parse a request to any model without a stream of its own. Raises: ServingError."""
+        with self._plane.counting_refusals(self.model or "", self._interface, Api.PREDICT):
+            request = await self._parse(payload)
+        if request.model.name != self.model:
+            with self._plane.counting_refusals(request.model.name, self._interface, Api.PREDICT):
+                self._check_answers_alone(request)
+        return request
+
+    def _check_answers_alone(self, request: InferRequest) -> None:
+        if ModelStream.of(self._plane, self._interface, request):
+            raise InvalidRequest(
+                f'model "{request.model.name[:100]}" takes the requests of a stream together: open'
+                " a stream for it alone"
+            )
+
     async def _read(self, item: Item[P]) -> InferRequest:
-        """Parse a request. Raises: ServingError."""
+        """Parse a request to the model of the stream. Raises: ServingError."""
         if item.refusal is not None:
             raise item.refusal
         try:
@@ -283,7 +299,7 @@ class _OneStream(Generic[P, T]):
     def _each(self, items: AsyncIterator[Item[P]]) -> AsyncGenerator[Answered[T], None]:
         async def answer(payload: P) -> T:
             began = time.perf_counter()
-            request = await self._read(Item(0, payload))
+            request = await self._read_any(payload)
             reply = await self._plane.predict(request, self._interface, began)
             return self._finish(request, reply) if self._finish else reply
 

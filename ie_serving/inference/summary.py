@@ -11,7 +11,7 @@ import logging
 from collections.abc import Collection, Mapping, Sequence
 
 from ie_serving.core.values.codes import Code
-from ie_serving.core.values.tensors import Array, Signature
+from ie_serving.core.values.tensors import Arrays, Signature
 from ie_serving.models.version.handle import Servable
 from ie_serving.telemetry.log.logs import Event
 
@@ -31,7 +31,7 @@ def note_tensors(
     servable: Servable,
     signature: Signature,
     entrypoint: str,
-    inputs: Mapping[str, Array],
+    inputs: Arrays,
     output_filter: Sequence[str],
 ) -> None:
     """Write the line of a Predict."""

@@ -13,6 +13,8 @@ from ie_serving.core.settings.structures import mapping
 from ie_serving.core.values.errors import ConfigError
 from ie_serving.core.values.names import too_long
 from ie_serving.engines.base import EngineOptions
+from ie_serving.engines.batching import Batching
+from ie_serving.engines.sequences import Sequences
 from ie_serving.models.repository.version_policy import All, Latest, Specific, VersionPolicy
 
 
@@ -147,3 +149,13 @@ class ModelConfig:
 
     platform: str = ""
     """TensorFlow Serving's `model_platform`; empty where the configuration does not set it."""
+
+    @property
+    def batching(self) -> Batching:
+        """The rules by which requests gather into batches."""
+        return self.engine.of(Batching)
+
+    @property
+    def keeps_sequences(self) -> bool:
+        """Whether requests of a sequence share a state."""
+        return self.engine.of(Sequences).stateful

@@ -44,11 +44,18 @@ log = logging.getLogger(__name__)
 OpenStream = Callable[[ModelConfig], ModelStream]
 """Makes the stream of one model, not yet started."""
 Edit = Callable[[Sequence[ModelConfig]], Sequence[ModelConfig]]
-"""Gives the same models, in their order, with other labels of some."""
+"""Gives the models wanted from now on, of those that are desired so far."""
 
 Agreed = Callable[[], Awaitable[None]]
 """Awaited when all is prepared, in the step before names change hands. Raises: ServingError, which
 refuses the change."""
+
+
+def edited(
+    wanted: Sequence[ModelConfig] | Edit, desired: Sequence[ModelConfig]
+) -> Sequence[ModelConfig]:
+    """Give the models that are wanted; an edit is made of the `desired` ones."""
+    return wanted(desired) if callable(wanted) else wanted
 
 
 async def at_once() -> None:
@@ -141,7 +148,7 @@ class ModelManager:
 
     async def apply(
         self,
-        configs: Sequence[ModelConfig],
+        wanted: Sequence[ModelConfig] | Edit,
         *,
         all_or_nothing: bool,
         agreed: Agreed = at_once,
@@ -149,7 +156,8 @@ class ModelManager:
         """Change to another configuration.
 
         Args:
-            configs: all models wanted from now on.
+            wanted: all models wanted from now on, or an edit that gives them; no other change comes
+                between the edit and its effect.
             agreed: see `Agreed`; its exception refuses an all-or-nothing change.
             all_or_nothing: load first, and refuse the change when a model that must be loaded does
                 not become AVAILABLE. Otherwise the change is made at once; each model serves when
@@ -163,6 +171,7 @@ class ModelManager:
         """
         # One change at a time: file and RPC may come together, and each compares with the present.
         async with self._applying:
+            configs = edited(wanted, self.desired)
             check_platforms(configs, self.served.entries)
             if all_or_nothing:
                 self._check_labels(configs)
@@ -186,7 +195,7 @@ class ModelManager:
         """Change only labels, by an `edit` of the desired models; nothing is loaded.
 
         Args:
-            edit: gives the same models with other labels.
+            edit: gives the same models, in their order, with other labels.
             agreed: see `Agreed`.
 
         Raises:

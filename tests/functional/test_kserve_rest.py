@@ -110,7 +110,7 @@ def test_the_server_and_its_models_are_described(client: Any) -> None:
     assert client.is_server_ready()
     told = client.get_server_metadata()
     assert (told["name"], told["version"]) == ("ie_serving", __version__)
-    assert told["extensions"] == ["binary_tensor_data", "sequence", "statistics", "parameters"]
+    assert {"binary_tensor_data", "sequence", "statistics", "parameters"} < {*told["extensions"]}
     assert client.is_model_ready("digits")
     assert client.is_model_ready("digits", "1")
     assert client.is_model_ready("digits", "stable")
@@ -305,13 +305,6 @@ SUM_OUTPUT = "y"
 def test_the_index_of_the_repository(client: Any) -> None:
     found = {(each["name"], each["version"]): each for each in client.get_model_repository_index()}
     assert found["digits", "1"]["state"] == "READY"
-    client.load_model("digits")
-    with pytest.raises(InferenceServerException, match="not unloaded over this protocol"):
-        client.unload_model("digits")
-    with pytest.raises(InferenceServerException, match="no parameters here"):
-        client.load_model("digits", config="{}")
-    with pytest.raises(InferenceServerException, match="nobody"):
-        client.load_model("nobody")
 
 
 def test_large_bodies(client: Any, server: Server) -> None:
@@ -393,9 +386,9 @@ IMAGE = {"name": "x", "shape": [1, 2], "datatype": "FP32", "data": [1, 2]}
             id="outputs twice",
         ),
         pytest.param(
-            {"inputs": [IMAGE], "outputs": [{"name": "x", "parameters": {"classification": 3}}]},
-            501,
-            "classification",
+            {"inputs": [IMAGE], "outputs": [{"name": "x", "parameters": {"classification": 0}}]},
+            400,
+            "has to be a number from 1",
             id="classes",
         ),
         pytest.param(

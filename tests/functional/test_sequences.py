@@ -244,6 +244,10 @@ def test_parameters_of_the_open_inference_protocol(server: Server) -> None:
         assert ask(700, sequence_end=True) == [3, 3]
         with pytest.raises(InferenceServerException, match="NOT_FOUND"):
             ask(700)
+        for _ in range(2):  # a sequence of one request, after which its id is free again
+            assert ask(700, sequence_start=True, sequence_end=True) == [1, 1]
+        with pytest.raises(InferenceServerException, match="NOT_FOUND"):
+            ask(700)
         answers: queue.Queue[Any] = queue.Queue()
         client.start_stream(lambda result, error: answers.put(error or result.as_numpy("y")[0, 0]))
         for step in range(5):

@@ -120,14 +120,23 @@ def test_what_is_wrong_with_one_request_ends_no_other(server: Server) -> None:
     talk = Talk(server)
     wrong = predict(1)
     wrong.inputs["z"].CopyFrom(wrong.inputs["x"])
-    talk.send(b"\xff", predict(1), wrong, predict(1, model="gated"), predict(2))
+    talk.send(b"\xff", predict(1), wrong, predict(1, model="sums"), predict(2))
     talk.end()
     answers = [told(reply) for reply in talk.call]
     assert [index for index, _ in answers] == [0, 1, 2, 3, 4]
     assert [answers[1][1], answers[4][1]] == [[2.0], [4.0]]
     codes = {index: said[0] for index, said in answers if isinstance(said, tuple)}
     assert codes == {0: 3, 2: 3, 3: 3}
-    assert "a stream belongs to one model" in answers[3][1][1]
+    assert "open a stream for it alone" in answers[3][1][1]
+
+
+def test_requests_of_one_stream_may_name_several_models(server: Server) -> None:
+    talk = Talk(server)
+    talk.send(predict(1), predict(1, model="fourfold"), predict(2, model="none"), predict(2))
+    talk.end()
+    answers = dict(told(reply) for reply in talk.call)
+    assert (answers[0], answers[1], answers[3]) == ([2.0], [4.0], [4.0])
+    assert answers[2][0] == 5
 
 
 def test_a_model_that_is_not_there_is_told_and_the_next_is_asked(server: Server) -> None:

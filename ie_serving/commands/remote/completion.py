@@ -7,6 +7,7 @@ import argparse
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib.resources import files
 from typing import Any, Final
 
 from ie_serving.commands.remote.command import MEANINGS, parser_of
@@ -89,45 +90,6 @@ def _of(parser: argparse.ArgumentParser) -> Words:
     return words
 
 
-_BASH: Final = """\
-# Completes ie_serving; made by `ie_serving completion bash`.
-_ie_serving() {{
-    local current=${{COMP_WORDS[COMP_CWORD]}} before=${{COMP_WORDS[COMP_CWORD-1]}}
-    local command=${{COMP_WORDS[1]}} words="" prefix=""
-    COMPREPLY=()
-    # bash takes the equals sign between a flag and its value for a word of its own.
-    if [[ $current == "=" ]]; then
-        current=""
-    elif [[ $before == "=" ]]; then
-        before=${{COMP_WORDS[COMP_CWORD-2]}}
-    elif [[ $current == --*=* ]]; then # zsh does not
-        prefix=${{current%%=*}}=
-        before=${{current%%=*}}
-        current=${{current#*=}}
-    fi
-    if (( COMP_CWORD == 1 )); then
-        words="{commands} --help --version"
-    else
-        case "$command $before" in
-{values}
-        esac
-        if [[ -z $words && $current == -* ]]; then
-            case "$command" in
-{flags}
-            esac
-        elif [[ -z $words ]] && (( COMP_CWORD == 2 )); then
-            case "$command" in
-{first}
-            esac
-        fi
-    fi
-    # Without words bash offers files.
-    mapfile -t COMPREPLY < <(compgen -P "$prefix" -W "$words" -- "$current")
-}}
-complete -o default -F _ie_serving ie_serving
-"""
-
-
 def _bash(found: Mapping[str, Words]) -> str:
     values = {
         f'"{name} {flag}"': choices
@@ -137,12 +99,14 @@ def _bash(found: Mapping[str, Words]) -> str:
     }
     flags = {name: tuple(words.flags) for name, words in found.items()}
     first = {name: words.first for name, words in found.items() if words.first}
-    return _BASH.format(
-        commands=" ".join(sorted(found)),
-        values=_cases(values, 12),
-        flags=_cases(flags, 16),
-        first=_cases(first, 16),
-    )
+    written = {
+        "commands": " ".join(sorted(found)),
+        "values": _cases(values, 12),
+        "flags": _cases(flags, 16),
+        "first": _cases(first, 16),
+    }
+    text = files(__package__).joinpath("completion.bash").read_text("utf-8")
+    return re.sub("@([a-z]+)@", lambda place: written[place[1]], text)
 
 
 def _cases(table: Mapping[str, Sequence[str]], indent: int) -> str:

@@ -11,8 +11,8 @@ from ie_serving.commands.tune.load import measured, warm
 from ie_serving.commands.tune.search import Keys, Measured, Space, search
 from ie_serving.core.values.difference import deviation
 from ie_serving.core.values.errors import ServingError
+from ie_serving.core.values.tensors import copies
 from ie_serving.engines.base import CompiledModel, Engine, EngineOptions
-from ie_serving.engines.layers.joining import copies
 from ie_serving.engines.layers.precision_trial import TrialRequest
 
 ROUNDS = 5

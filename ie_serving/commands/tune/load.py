@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from itertools import cycle
 
 from ie_serving.commands.tune.search import Measured
+from ie_serving.core.values.tensors import copies
 from ie_serving.engines.base import CompiledModel
-from ie_serving.engines.layers.joining import copies
 from ie_serving.engines.layers.precision_trial import TrialRequest
 
 now = time.perf_counter

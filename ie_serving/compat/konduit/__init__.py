@@ -14,7 +14,7 @@ def register() -> Additions:
         config_file=f"{__name__}.config_file:config_file",
         importing=f"{__name__}.seams:translated",
         drivers=f"{__name__}.seams:drivers",
-        kernels={FILE: f"{__name__}.pipeline.pipeline_kernel:opened"},
+        kernels={FILE: f"{__name__}.pipeline.driver:opened"},
         models_of=f"{__name__}.seams:models_of",
         routes=f"{__name__}.seams:with_routes",
         tensors=f"{__name__}.marked:decoded",

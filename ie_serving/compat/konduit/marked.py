@@ -13,7 +13,7 @@ import numpy as np
 
 from ie_serving.compat.konduit.data import Image, value_of
 from ie_serving.core.values.errors import InvalidRequest
-from ie_serving.core.values.tensors import Array, TensorSpec, strings
+from ie_serving.core.values.tensors import Array, Specs, TensorSpec, strings
 from ie_serving.wire.json.rapidjson.document import Json
 from ie_serving.wire.json.tensor import decode_tensor
 
@@ -27,9 +27,7 @@ def is_marked(value: Json) -> bool:
     return isinstance(first, dict) and any(key.startswith(MARK) for key in first)
 
 
-def decoded(
-    values: Json, specs: Mapping[str, TensorSpec], optional: Collection[str]
-) -> dict[str, Array] | None:
+def decoded(values: Json, specs: Specs, optional: Collection[str]) -> dict[str, Array] | None:
     """Decode an object that has a marked input; None for any other value. See below."""
     if not isinstance(values, dict) or not any(map(is_marked, values.values())):
         return None
@@ -37,7 +35,7 @@ def decoded(
 
 
 def decode_marked(
-    values: Mapping[str, Json], specs: Mapping[str, TensorSpec], optional: Collection[str]
+    values: Mapping[str, Json], specs: Specs, optional: Collection[str]
 ) -> dict[str, Array]:
     """Decode an object with a value for each input; other keys are ignored.
 

@@ -23,6 +23,7 @@ from ie_serving.config.dialects.own_flags import (
     known_flags,
     names,
     parser,
+    with_underscores,
 )
 from ie_serving.config.files import source
 from ie_serving.config.files.graph_directories import alone
@@ -69,6 +70,7 @@ def parse(argv: Sequence[str], environ: Mapping[str, str]) -> Parsed:
         SystemExit: 0 after `--help` and `--version`, 2 when argparse cannot tell flags apart.
     """
     # First of all: which flags there are depends on the command.
+    argv = with_underscores(argv)
     is_ovms, argv = ovms.is_meant(argv), ovms.with_command(argv)
     _check_command(argv)
     arguments, unknown = parser(argv).parse_known_args(argv)

@@ -1,9 +1,10 @@
 """The flags of `ie_serving {config,model,check,tune}`: which command has which, and their help."""
 
 import argparse
+import re
 from collections.abc import Mapping, Sequence
 from importlib import metadata
-from typing import NoReturn
+from typing import Final, NoReturn
 
 from ie_serving import __version__
 from ie_serving.config.dialects import ovms
@@ -18,7 +19,7 @@ from ie_serving.config.schema.catalogue import (
     names_in_ie_serving,
 )
 from ie_serving.core.settings.declaration import Setting
-from ie_serving.core.settings.kinds import BOOLEAN
+from ie_serving.core.settings.kinds import BOOLEAN, NAMES
 
 CONFIG, MODEL_COMMAND, CHECK, TUNE_COMMAND = "config", "model", "check", "tune"
 JSON = "json"
@@ -53,6 +54,28 @@ class _ShowVersions(argparse.Action):
     def __call__(self, *of_argparse: object) -> NoReturn:
         print(version_text())
         raise SystemExit(0)
+
+
+class _Joined(argparse.Action):
+    """Takes a flag of names that stands several times, as Triton's `--load-model` may."""
+
+    def __call__(
+        self, _parser: object, into: argparse.Namespace, value: object, _flag: object = None
+    ) -> None:
+        before = getattr(into, self.dest)
+        setattr(into, self.dest, f"{before},{value}" if before else value)
+
+
+def with_underscores(argv: Sequence[str]) -> list[str]:
+    """Spell flags as ours are, where they come as Triton's are: `--load-model`."""
+    return [_DASHED.sub(_underscored, each) for each in argv]
+
+
+_DASHED: Final = re.compile(r"^--([a-z]+(?:-[a-z0-9]+)+)(?=$|=)")
+
+
+def _underscored(flag: re.Match[str]) -> str:
+    return flag[0] if flag[1] in foreign.REFUSED_FLAGS else "--" + flag[1].replace("-", "_")
 
 
 def parser(argv: Sequence[str]) -> argparse.ArgumentParser:
@@ -114,6 +137,8 @@ def _add_flag(group: "argparse.ArgumentParser | argparse._ArgumentGroup", settin
     if setting.form == BOOLEAN.form:
         # As in TensorFlow Serving: bare, or with a value.
         group.add_argument(flag, nargs="?", const="true", metavar=metavar, help=text)
+    elif setting.form == NAMES.form:
+        group.add_argument(flag, action=_Joined, metavar=metavar, help=text)
     else:
         group.add_argument(flag, metavar=metavar, help=text)
 

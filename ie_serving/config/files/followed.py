@@ -9,9 +9,10 @@ from typing import Protocol
 from ie_serving.config.files import source, succession
 from ie_serving.config.files.succession import Applied, Places
 from ie_serving.config.files.watch import ConfigWatch
-from ie_serving.config.settings import Settings
+from ie_serving.config.settings import ALL_MODELS, Settings
 from ie_serving.core.values.errors import ConfigError, ServingError
 from ie_serving.models.configuration import ModelConfig
+from ie_serving.models.manager import Edit
 from ie_serving.telemetry.log.logs import Event
 
 log = logging.getLogger(__name__)
@@ -36,7 +37,7 @@ class ConfiguredModels(Protocol):
     async def resume(self, configs: Sequence[ModelConfig], answered: Mapping[str, int]) -> None:
         """Begin with the models of the replaced worker; see `ModelManager`."""
 
-    async def apply(self, configs: Sequence[ModelConfig], *, all_or_nothing: bool) -> None:
+    async def apply(self, wanted: Sequence[ModelConfig] | Edit, *, all_or_nothing: bool) -> None:
         """Change to another configuration; see `ModelManager`."""
 
     def serving(self) -> tuple[ModelConfig, ...]:
@@ -49,7 +50,7 @@ class ConfiguredModels(Protocol):
 class Among(Protocol):
     """Changes all workers of the server; `several.SeveralWorkers` is one."""
 
-    async def apply(self, configs: Sequence[ModelConfig], *, all_or_nothing: bool) -> None:
+    async def apply(self, wanted: Sequence[ModelConfig] | Edit, *, all_or_nothing: bool) -> None:
         """Change to another configuration; see `ModelManager`."""
 
     def leads(self) -> bool:
@@ -85,7 +86,8 @@ class FollowedConfig:
         self._wanted: Sequence[ModelConfig] | None = None
         self._is_pausing = self._has_loaded = False
         self._task: asyncio.Task[None] | None = None
-        self._watch = _watch(settings, among or models, among.leads if among else _always)
+        self._change = (among or models).apply
+        self._watch = self._made(among.leads if among else _always)
 
     async def start(self) -> None:
         """Load the wanted models, and apply later changes of the file, until `close`.
@@ -179,7 +181,7 @@ class FollowedConfig:
         and while the file is broken.
         """
         path, before = self._settings.config_path, self._before
-        last = before.desired if before else self._settings.models
+        last = before.desired if before else self._loaded_at_start()
         if self._watch is None or path is None:
             return last
         if before and self._watch.seen in (None, before.seen):
@@ -189,7 +191,7 @@ class FollowedConfig:
             self._watch.seen = before.seen
             return last
         try:
-            return await asyncio.to_thread(self._read, path)
+            return self._kept(await asyncio.to_thread(self._read, path), last)
         except ConfigError as error:
             for fault in error.faults:
                 log.error(
@@ -207,6 +209,41 @@ class FollowedConfig:
         # serving models.
         return source.load(path, engine) if self._before else source.read(path, engine).models
 
+    async def configured(self) -> Sequence[ModelConfig]:
+        """Give the models that the configuration has now, loaded or not. Raises: ConfigError."""
+        path = self._settings.config_path
+        if path is None:
+            return self._settings.models
+        return (await asyncio.to_thread(source.read, path, self._settings.engine)).models
+
+    def _loaded_at_start(self) -> Sequence[ModelConfig]:
+        server, every = self._settings.server, self._settings.models
+        if not server.is_explicit or ALL_MODELS in server.load_model:
+            return every
+        return [config for config in every if config.name in server.load_model]
+
+    def _kept(
+        self, configs: Sequence[ModelConfig], loaded: Sequence[ModelConfig]
+    ) -> Sequence[ModelConfig]:
+        """Leave out what clients have not loaded, where they decide what is."""
+        if not self._settings.server.is_explicit:
+            return configs
+        names = {config.name for config in loaded}
+        return [config for config in configs if config.name in names]
+
+    async def _apply(self, configs: Sequence[ModelConfig]) -> None:
+        # The RPC changes all or nothing; the file lets each model stand for itself.
+        await self._change(partial(self._kept, configs), all_or_nothing=False)
+
+    def _made(self, leads: Callable[[], bool]) -> ConfigWatch | None:
+        path, server = self._settings.config_path, self._settings.server
+        if path is None:
+            return None
+        load = partial(source.load, engine=self._settings.engine)
+        return ConfigWatch(
+            path, load, self._apply, poll_wait_s=server.config_poll_wait_s, leads=leads
+        )
+
     async def _change_to(self, wanted: Sequence[ModelConfig]) -> None:
         try:
             await self._models.apply(wanted, all_or_nothing=False)
@@ -216,18 +253,3 @@ class FollowedConfig:
 
 def _always() -> bool:
     return True
-
-
-def _watch(
-    settings: Settings, models: ConfiguredModels | Among, leads: Callable[[], bool]
-) -> ConfigWatch | None:
-    if settings.config_path is None:
-        return None
-    return ConfigWatch(
-        settings.config_path,
-        partial(source.load, engine=settings.engine),
-        # The RPC changes all or nothing; the file lets each model stand for itself.
-        partial(models.apply, all_or_nothing=False),
-        poll_wait_s=settings.server.config_poll_wait_s,
-        leads=leads,
-    )

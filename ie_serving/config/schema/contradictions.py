@@ -1,6 +1,6 @@
 """Refuses settings of a server that contradict each other, in every dialect."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from ie_serving.config.settings import ServerSettings, Settings
@@ -11,13 +11,11 @@ from ie_serving.models.configuration import ModelConfig
 
 
 def check(settings: Settings) -> None:
-    """Refuse contradictions. Raises: ConfigError, with all of the first kind that has any."""
+    """Refuse contradictions. Raises: ConfigError, with all of them."""
     server = settings.server
-    if faults := of_workers(server, settings.models):
-        raise ConfigError(faults)
-    if faults := [f"{name_of(place) or place}: {text}" for place, text in of_shared_port(server)]:
-        raise ConfigError(faults)
-    check_access(server)
+    faults = of_workers(server, settings.models)
+    faults += [f"{name_of(place) or place}: {text}" for place, text in of_shared_port(server)]
+    _refuse([*faults, *_of_access(server)])
 
 
 def of_workers(server: ServerSettings, models: Iterable[ModelConfig]) -> list[str]:
@@ -27,7 +25,11 @@ def of_workers(server: ServerSettings, models: Iterable[ModelConfig]) -> list[st
 
 def check_models(server: ServerSettings, models: Iterable[ModelConfig]) -> None:
     """Refuse models that several workers cannot serve as one server. Raises: ConfigError."""
-    if faults := list(_of_stateful(server, models)):
+    _refuse(list(_of_stateful(server, models)))
+
+
+def _refuse(faults: Sequence[str]) -> None:
+    if faults:
         raise ConfigError(faults)
 
 
@@ -85,8 +87,11 @@ def check_access(settings: ServerSettings) -> None:
     Raises:
         ConfigError: all of them.
     """
-    if faults := [str(each) for each in (*_of_tls(settings), *_of_callers(settings))]:
-        raise ConfigError(faults)
+    _refuse(_of_access(settings))
+
+
+def _of_access(settings: ServerSettings) -> list[str]:
+    return [str(each) for each in (*_of_tls(settings), *_of_callers(settings))]
 
 
 def _of_tls(settings: ServerSettings) -> Iterator[Hint]:

@@ -9,6 +9,8 @@ from ie_serving.core.values.integers import INT64_MAX
 BOOLEAN: Final = SettingKind(words.boolean, "true|false")
 """A flag of this kind may stand without a value, which means true."""
 TEXT: Final = SettingKind(words.text, "TEXT")
+NAMES: Final = SettingKind(words.listed, "NAME,..")
+"""A flag of this kind may stand several times."""
 FILE: Final = SettingKind(words.text, "FILE")
 HTTP_URL: Final = SettingKind(words.http_url, "URL")
 PORT: Final = SettingKind(numbers.port, "N")

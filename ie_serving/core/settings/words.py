@@ -112,6 +112,12 @@ def files(value: object, place: str) -> tuple[str, ...]:
     return tuple(map(str, paths))
 
 
+def listed(value: object, place: str) -> tuple[str, ...]:
+    """Read names, separated by commas or as a list; empty ones are left out."""
+    given = value if isinstance(value, list) else text(value, place).split(",")
+    return tuple(each for each in (text(one, place).strip() for one in given) if each)
+
+
 def existing_file(value: object, place: str) -> Path:
     """Read the path of an existing file; made absolute."""
     (path,) = files([value], place)

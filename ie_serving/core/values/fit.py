@@ -15,12 +15,12 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from ie_serving.core.values.errors import InvalidRequest, InvalidTensor, advised
-from ie_serving.core.values.tensors import BY_NUMPY, Array, Signature, TensorSpec
+from ie_serving.core.values.tensors import BY_NUMPY, Array, Arrays, Signature, TensorSpec
 
 ARRAY = np.ndarray
 
 
-def fit(signature: Signature, inputs: Mapping[str, Array]) -> tuple[Mapping[str, Array], int]:
+def fit(signature: Signature, inputs: Arrays) -> tuple[Arrays, int]:
     """Check all inputs of one request.
 
     Args:
@@ -86,7 +86,7 @@ def fits(inputs: Mapping[str, object], known: Exact) -> bool:
     return True
 
 
-def shed(outputs: Mapping[str, Array], added: int) -> Mapping[str, Array]:
+def shed(outputs: Arrays, added: int) -> Arrays:
     """Remove `added` trailing dimensions from each output that has that many of size 1."""
     ones = (1,) * added
     return {
@@ -95,7 +95,7 @@ def shed(outputs: Mapping[str, Array], added: int) -> Mapping[str, Array]:
     }
 
 
-def have_dtypes(signature: Signature, inputs: Mapping[str, Array]) -> bool:
+def have_dtypes(signature: Signature, inputs: Arrays) -> bool:
     """Return whether the inputs are exactly the signature's, in its dtypes."""
     specs = signature.inputs
     return inputs.keys() == specs.keys() and all(
@@ -103,7 +103,7 @@ def have_dtypes(signature: Signature, inputs: Mapping[str, Array]) -> bool:
     )
 
 
-def cast_all(signature: Signature, inputs: Mapping[str, Array]) -> dict[str, Array]:
+def cast_all(signature: Signature, inputs: Arrays) -> dict[str, Array]:
     """Cast all inputs to the signature's dtypes, the part of `fit` that is slow for large ones.
 
     Raises:
@@ -222,7 +222,7 @@ def _wrong_shape(array: Array, spec: TensorSpec) -> str:
     return f"{start}: the model expects input {spec}{any_size}{spec.advice}"
 
 
-def _completed(signature: Signature, inputs: Mapping[str, Array]) -> Mapping[str, Array]:
+def _completed(signature: Signature, inputs: Arrays) -> Arrays:
     """Add the defaults of omitted inputs; refuse any other mismatch of names."""
     if signature.defaults:
         inputs = {**signature.defaults, **inputs}
@@ -233,7 +233,7 @@ def _completed(signature: Signature, inputs: Mapping[str, Array]) -> Mapping[str
     return inputs
 
 
-def _wrong_names(signature: Signature, inputs: Mapping[str, Array]) -> str:
+def _wrong_names(signature: Signature, inputs: Arrays) -> str:
     """Name every missing, extra and misnamed input at once, in TensorFlow Serving's phrase."""
     sent, wanted = sorted(inputs), sorted(signature.inputs)
     extra = [name for name in sent if name not in signature.inputs]

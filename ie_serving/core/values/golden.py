@@ -1,10 +1,10 @@
 """A request together with the outputs that a version has to give for it."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from ie_serving.core.values.requests import InferRequest
-from ie_serving.core.values.tensors import Array, Signature
+from ie_serving.core.values.tensors import Arrays, Signature
 
 RTOL, ATOL = 1e-3, 1e-5
 """Default tolerances of floats: relative to the expected value, and absolute. Other orders of
@@ -25,6 +25,6 @@ class GoldenRequest:
 
     place: str
     request: InferRequest
-    expected: Callable[[Signature], Mapping[str, Array]]
+    expected: Callable[[Signature], Arrays]
     rtol: float = RTOL
     atol: float = ATOL

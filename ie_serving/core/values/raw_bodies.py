@@ -6,13 +6,12 @@ output of JSON, and bytes for any other.
 """
 
 import re
-from collections.abc import Mapping
 from typing import Final
 
 import numpy as np
 
 from ie_serving.core.values.errors import InvalidRequest, ServingError
-from ie_serving.core.values.tensors import Array, DataType, Signature, TensorSpec
+from ie_serving.core.values.tensors import Array, Arrays, DataType, Signature, Specs
 
 CONTENT_TYPE: Final = "content_type"
 """Name of the output with the content type of the reply."""
@@ -52,7 +51,7 @@ def body_of(signature: Signature, body: bytes) -> dict[str, Array]:
     return {name: array}
 
 
-def reply_of(signature: Signature, outputs: Mapping[str, Array]) -> tuple[str, bytes]:
+def reply_of(signature: Signature, outputs: Arrays) -> tuple[str, bytes]:
     """Return content type and body from the outputs of a signature that takes bytes.
 
     Raises:
@@ -70,12 +69,12 @@ def reply_of(signature: Signature, outputs: Mapping[str, Array]) -> tuple[str, b
     return content_type, _only(name, outputs)
 
 
-def _only(name: str, outputs: Mapping[str, Array]) -> bytes:
+def _only(name: str, outputs: Arrays) -> bytes:
     array = outputs[name]
     if array.size != 1:
         raise ServingError(f'the model gave {array.size} strings as "{name}"; a reply is one')
     return bytes(array.item())
 
 
-def _listed(specs: Mapping[str, TensorSpec]) -> str:
+def _listed(specs: Specs) -> str:
     return ", ".join(map(str, specs.values()))

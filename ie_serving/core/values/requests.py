@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from ie_serving.core.values.tensors import Array, Signature
+from ie_serving.core.values.tensors import Arrays, Signature
 
 Feature: TypeAlias = Sequence[int] | Sequence[float] | Sequence[bytes]
 """Values of one feature, all of one type; an empty one has no type."""
@@ -29,7 +29,7 @@ class ModelSpec:
     signature: str = ""
 
 
-Decoded: TypeAlias = tuple[Mapping[str, Array], object]
+Decoded: TypeAlias = tuple[Arrays, object]
 """Inputs by alias, and the form of the reply."""
 
 

@@ -1,8 +1,8 @@
-"""Finds the signature that a request names."""
+"""Finds the signature that a request names, and refuses one that the server can only list."""
 
 from collections.abc import Mapping
 
-from ie_serving.core.values.errors import NotFound
+from ie_serving.core.values.errors import NotFound, PreconditionFailed
 from ie_serving.core.values.tensors import SERVING_DEFAULT, Signature
 
 
@@ -24,3 +24,14 @@ def named(signatures: Mapping[str, Signature], name: str, whose: str) -> Signatu
         known = sorted(n for n, s in signatures.items() if s.left_out or not s.definition)
         raise NotFound(f'{whose} has no signature "{wanted}"; it has {", ".join(known)}')
     return found
+
+
+def check_served(signature: Signature) -> None:
+    """Refuse a signature that the model declares, but that the server can only list.
+
+    Raises:
+        PreconditionFailed: states why the signature cannot be run.
+    """
+    if signature.left_out or signature.definition:
+        cause = signature.left_out or "it belongs to TensorFlow's loader and computes nothing"
+        raise PreconditionFailed(f'signature "{signature.name}" is not served: {cause}')

@@ -5,16 +5,21 @@ this server), OpenVINO, TensorFlow on the wire (types.proto) and TensorFlow Serv
 """
 
 import enum
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from ie_serving.core.values.image_form import RGB, Bounds, ImageForm
 
+T = TypeVar("T")
 Array = npt.NDArray[Any]
+Arrays = Mapping[str, Array]
+"""The inputs or the outputs of one inference, by name."""
+Read = Callable[[Arrays], T]
+"""Makes a reply of the outputs of an inference, whose memory is used again behind it."""
 
 SERVING_DEFAULT = "serving_default"
 """Name of the signature that is used when a request names none."""
@@ -124,6 +129,10 @@ class Method(str, enum.Enum):
         return self.value.rpartition("/")[2]
 
 
+Specs = Mapping[str, TensorSpec]
+"""The declared inputs or outputs of a signature, by name."""
+
+
 @dataclass(frozen=True)
 class Signature:
     """One way to call a servable: named inputs to named outputs.
@@ -153,11 +162,11 @@ class Signature:
     """
 
     name: str
-    inputs: Mapping[str, TensorSpec]
-    outputs: Mapping[str, TensorSpec]
+    inputs: Specs
+    outputs: Specs
     method: str = Method.PREDICT.value
     examples: "ExampleBinding | None" = None
-    defaults: Mapping[str, Array] = field(default_factory=dict)
+    defaults: Arrays = field(default_factory=dict)
     ignored: frozenset[str] = frozenset()
     left_out: str = ""
     definition: bytes = b""
@@ -169,7 +178,7 @@ class Signature:
     told: bool = False
     as_sent: bool = False
     is_open: bool = False
-    behind: Mapping[str, TensorSpec] = field(default_factory=dict)
+    behind: Specs = field(default_factory=dict)
 
     @property
     def takes_any(self) -> bool:
@@ -197,12 +206,17 @@ class Evidence(NamedTuple):
     told: str
 
 
-def specs_of(arrays: Mapping[str, Array]) -> dict[str, TensorSpec]:
+def specs_of(arrays: Arrays) -> dict[str, TensorSpec]:
     """Describe arrays without declared specs; their dtypes are those of `BY_NUMPY`."""
     return {
         name: TensorSpec(name, BY_NUMPY[array.dtype], None, f"{name}:0")
         for name, array in arrays.items()
     }
+
+
+def copies(arrays: Arrays) -> dict[str, Array]:
+    """Copy the outputs of an inference, whose memory the engine uses again."""
+    return {name: array.copy() for name, array in arrays.items()}
 
 
 def strings(values: Sequence[bytes]) -> Array:

@@ -5,13 +5,13 @@ with as many elements as its shape says, is an array as everywhere. Any other is
 in an array without dimensions, which passes through steps and layers as a string does.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 import numpy as np
 
 from ie_serving.core.values.errors import InvalidTensor
 from ie_serving.core.values.integers import INT64_MAX
-from ie_serving.core.values.tensors import Array
+from ie_serving.core.values.tensors import Array, Arrays
 
 
 class Sent(bytes):
@@ -66,6 +66,6 @@ def is_absent(array: Array) -> bool:
     return array.dtype.kind == "O" and not array.ndim and array[()] is None
 
 
-def present(arrays: Mapping[str, Array]) -> dict[str, Array]:
+def present(arrays: Arrays) -> dict[str, Array]:
     """Leave out what did not come."""
     return {name: array for name, array in arrays.items() if not is_absent(array)}

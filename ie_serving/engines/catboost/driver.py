@@ -4,7 +4,6 @@ A model with only numeric features takes one matrix. With categories or texts am
 each feature is an input with its own name, so that a row has numbers and strings.
 """
 
-from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from ie_serving.core.values.errors import LoadFailed
-from ie_serving.core.values.tensors import Array, DataType
+from ie_serving.core.values.tensors import Array, Arrays, DataType, Specs
 from ie_serving.engines import declared
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.run.function import needed, reading
@@ -20,7 +19,7 @@ from ie_serving.engines.run.program import CompiledPrograms
 from ie_serving.engines.run.threads import threads
 from ie_serving.engines.tabular import form as tabular
 from ie_serving.engines.tabular.compiled import compiled
-from ie_serving.engines.tabular.form import LABEL, PROBABILITIES, Specs, TensorForm, X, Y
+from ie_serving.engines.tabular.form import LABEL, PROBABILITIES, TensorForm, X, Y
 
 LIBRARY = "catboost"
 
@@ -67,7 +66,7 @@ def _form(model: Any, inputs: Specs) -> TensorForm:  # noqa: ANN401
     return TensorForm(inputs, tabular.values(DataType.FP64, *sample.shape[1:]))
 
 
-def _answer(model: Any, form: TensorForm, inputs: Mapping[str, Array]) -> Mapping[str, Array]:  # noqa: ANN401
+def _answer(model: Any, form: TensorForm, inputs: Arrays) -> Arrays:  # noqa: ANN401
     rows = _rows(inputs)
     run = partial(model.predict, rows, thread_count=threads())
     if not form.classes:
@@ -75,7 +74,7 @@ def _answer(model: Any, form: TensorForm, inputs: Mapping[str, Array]) -> Mappin
     return {LABEL: run(prediction_type="Class"), PROBABILITIES: run(prediction_type="Probability")}
 
 
-def _rows(inputs: Mapping[str, Array]) -> Array:
+def _rows(inputs: Arrays) -> Array:
     if X in inputs and inputs[X].ndim > 1:
         return inputs[X]
     return np.stack([array.astype(np.object_) for array in inputs.values()], axis=1)

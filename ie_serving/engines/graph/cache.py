@@ -2,16 +2,14 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable
 from hashlib import blake2b
 from typing import Any
 
 from ie_serving.core.runtime.budget import BUDGET, Lease
 from ie_serving.core.values.errors import QueueFull, RequestTooLarge, ServingError
-from ie_serving.core.values.tensors import Array
+from ie_serving.core.values.tensors import Array, Arrays
 from ie_serving.engines.run.program import INFER_THREADS
-
-Items = Mapping[str, Array]
 
 MOST_KEPT = 256
 """Answers that one step or graph keeps; the oldest goes first."""
@@ -33,12 +31,12 @@ class Cache:
     def __init__(self, seconds: float, clock: Callable[[], float] = time.monotonic) -> None:
         self._seconds = seconds
         self._clock = clock
-        self._kept: dict[bytes, tuple[float, Items, Lease]] = {}
+        self._kept: dict[bytes, tuple[float, Arrays, Lease]] = {}
         self._computed: dict[bytes, asyncio.Future[None]] = {}
 
     async def get(
-        self, whose: str, inputs: Items, compute: Callable[[], Coroutine[Any, Any, Items]]
-    ) -> Items:
+        self, whose: str, inputs: Arrays, compute: Callable[[], Coroutine[Any, Any, Arrays]]
+    ) -> Arrays:
         """Give the cached outputs of these inputs, or compute them once for concurrent callers.
 
         Args:
@@ -66,7 +64,7 @@ class Cache:
         """Let go of everything that is kept."""
         self._kept.clear()
 
-    async def _compute(self, key: bytes, work: Coroutine[Any, Any, Items]) -> Items:
+    async def _compute(self, key: bytes, work: Coroutine[Any, Any, Arrays]) -> Arrays:
         done = self._computed[key] = asyncio.get_running_loop().create_future()
         try:
             items = await work
@@ -83,7 +81,7 @@ class Cache:
         done.set_result(None)
         return items
 
-    def _keep(self, key: bytes, items: Items) -> None:
+    def _keep(self, key: bytes, items: Arrays) -> None:
         now = self._clock()
         for old in [each for each, (until, _, _) in self._kept.items() if until <= now]:
             del self._kept[old]
@@ -97,7 +95,7 @@ class Cache:
         self._kept[key] = (now + self._seconds, items, lease)
 
 
-async def _digest(whose: str, inputs: Items) -> bytes:
+async def _digest(whose: str, inputs: Arrays) -> bytes:
     if sum(_size(array) for array in inputs.values()) <= MOST_ON_LOOP:
         return _digested(whose, inputs)
     loop = asyncio.get_running_loop()
@@ -111,7 +109,7 @@ def _size(array: Array) -> int:
     return MOST_ON_LOOP + 1 if array.size > MOST_TEXTS else sum(map(len, array.reshape(-1)))
 
 
-def _digested(whose: str, inputs: Items) -> bytes:
+def _digested(whose: str, inputs: Arrays) -> bytes:
     found = blake2b(whose.encode(), digest_size=16)
     for name, array in sorted(inputs.items()):
         found.update(f"{name} {array.dtype} {array.shape} ".encode())

@@ -3,7 +3,7 @@
 import asyncio
 import math
 import time
-from collections.abc import Coroutine, Iterator, Mapping
+from collections.abc import Coroutine, Iterator
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -17,14 +17,12 @@ from ie_serving.core.values.errors import (
     ServingError,
 )
 from ie_serving.core.values.fit import fit, shed
-from ie_serving.core.values.tensors import Array, Signature, TensorSpec
+from ie_serving.core.values.tensors import Array, Arrays, Signature, Specs, TensorSpec
 from ie_serving.engines.graph.choosing import empty
 from ie_serving.engines.graph.definition import CallStep
-from ie_serving.engines.graph.models import LoadedModel
-from ie_serving.engines.graph.specs import Specs
+from ie_serving.engines.others import LoadedModel
 
 T = TypeVar("T")
-Items = Mapping[str, Array]
 
 MOST_ENTRIES = 16_384
 """Entries that `for_each` takes. Tensors without elements may have any number of them in a few
@@ -46,7 +44,7 @@ class Target(NamedTuple):
     signature: Signature
 
 
-async def call(step: CallStep, target: Target, inputs: Items) -> Items:
+async def call(step: CallStep, target: Target, inputs: Arrays) -> Arrays:
     """Run it; try again as often as the step says, unless the request is at fault.
 
     Raises:
@@ -66,7 +64,7 @@ async def call(step: CallStep, target: Target, inputs: Items) -> Items:
             left -= 1
 
 
-async def call_each(step: CallStep, target: Target, inputs: Items, gives: Specs) -> Items:
+async def call_each(step: CallStep, target: Target, inputs: Arrays, gives: Specs) -> Arrays:
     """Run the model for each entry of the split inputs, and stack its outputs.
 
     As many entries run at once as the model has infer requests.
@@ -79,7 +77,7 @@ async def call_each(step: CallStep, target: Target, inputs: Items, gives: Specs)
     places = [*np.ndindex(*counts)]
     if not places:
         return {item: _none(spec, counts) for item, spec in gives.items()}
-    found: list[Items] = [{}] * len(places)
+    found: list[Arrays] = [{}] * len(places)
     entries = iter(range(len(places)))
 
     async def work() -> None:
@@ -95,7 +93,7 @@ async def call_each(step: CallStep, target: Target, inputs: Items, gives: Specs)
     return {item: _stacked(item, [each[item] for each in found], counts) for item in gives}
 
 
-def _entry(step: CallStep, inputs: Items, place: tuple[int, ...]) -> Items:
+def _entry(step: CallStep, inputs: Arrays, place: tuple[int, ...]) -> Arrays:
     entry = dict(inputs)
     for name, levels in step.split.items():
         # The dots give an array where an index would give a scalar: models take only arrays.
@@ -104,7 +102,7 @@ def _entry(step: CallStep, inputs: Items, place: tuple[int, ...]) -> Items:
     return entry
 
 
-def _counts(step: CallStep, inputs: Items) -> tuple[int, ...]:
+def _counts(step: CallStep, inputs: Arrays) -> tuple[int, ...]:
     """Count the entries along each dimension in which they lie."""
     shapes = {name: inputs[name].shape for name in step.split}
     counts = max((shapes[name][:levels] for name, levels in step.split.items()), key=len)
@@ -157,14 +155,14 @@ def lacking(step: CallStep, target: Target) -> str:
     return f'version {target.held.version} has no output "{names}", as earlier ones had'
 
 
-async def once(step: CallStep, target: Target, inputs: Items) -> Items:
+async def once(step: CallStep, target: Target, inputs: Arrays) -> Arrays:
     """Run it once. Raises: ServingError."""
     signature = target.signature
     if why := lacking(step, target):
         raise ServingError(why)
     fitted, added = fit(signature, inputs)
 
-    def read(outputs: Items) -> Items:
+    def read(outputs: Arrays) -> Arrays:
         plain = shed(outputs, added) if added else outputs
         # Copies: the engine uses the memory of its outputs again.
         return {item: plain[alias].copy() for item, alias in step.outputs.items()}

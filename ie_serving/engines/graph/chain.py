@@ -11,15 +11,14 @@ from typing import Any, NamedTuple, TypeVar
 
 from ie_serving.core.values.errors import ServingError
 from ie_serving.core.values.fit import Exact, exact, fit, fits, shed
-from ie_serving.core.values.tensors import Array, Signature
+from ie_serving.core.values.tensors import Arrays, Read, Signature
 from ie_serving.engines.graph.calls import lacking, target_of
 from ie_serving.engines.graph.definition import REQUEST, CallStep
-from ie_serving.engines.graph.models import LoadedModel, Record
 from ie_serving.engines.graph.planning import Plan
 from ie_serving.engines.graph.run import of_step
+from ie_serving.engines.others import LoadedModel, Record
 
 T = TypeVar("T")
-Items = Mapping[str, Array]
 
 LAST = -1
 """In place of a step's index: the last step, whose outputs are not kept."""
@@ -41,7 +40,7 @@ class Ready(NamedTuple):
     signature: Signature
     takes: Sequence[Take]
     known: Exact | None
-    read: Callable[[Items], Any]
+    read: Callable[[Arrays], Any]
 
 
 _UNREADY = Ready(Signature("", {}, {}), (), None, dict)
@@ -123,9 +122,7 @@ class Chain:
             for name, ref in plan.outputs.items()
         ]
 
-    async def infer(
-        self, held: Sequence[LoadedModel], inputs: Items, read: Callable[[Items], T]
-    ) -> T:
+    async def infer(self, held: Sequence[LoadedModel], inputs: Arrays, read: Read[T]) -> T:
         """Run the steps.
 
         Args:
@@ -145,7 +142,7 @@ class Chain:
             if loaded.signatures.get(link.signature) is not ready.signature:
                 ready = link.prepare(loaded)
             signature, takes, known, take = ready
-            filled: Items = (arrays := {})
+            filled: Arrays = (arrays := {})
             for name, place, item in takes:
                 arrays[name] = given[place][item]
             if link is self._last:
@@ -166,10 +163,10 @@ class Chain:
 
 def _reply(
     names: Sequence[tuple[str, int, str]],
-    given: Sequence[Items],
+    given: Sequence[Arrays],
     ended: list[float],
-    read: Callable[[Items], T],
-    outputs: Items,
+    read: Read[T],
+    outputs: Arrays,
 ) -> T:
     """Read the graph's outputs from the last step's `outputs`, and note the time."""
     found = {}
@@ -179,18 +176,16 @@ def _reply(
     return read(found)
 
 
-def _fitted(
-    signature: Signature, arrays: Items, take: Callable[[Items], T]
-) -> tuple[Items, Callable[[Items], T]]:
+def _fitted(signature: Signature, arrays: Arrays, take: Read[T]) -> tuple[Arrays, Read[T]]:
     """Cast and complete the inputs of a step; dimensions that are added come off its outputs."""
     filled, added = fit(signature, arrays)
     return filled, partial(_shedding, take, added) if added else take
 
 
-def _copying(outputs: Mapping[str, str]) -> Callable[[Items], Items]:
+def _copying(outputs: Mapping[str, str]) -> Callable[[Arrays], Arrays]:
     pairs = tuple(outputs.items())
 
-    def read(found: Items) -> Items:
+    def read(found: Arrays) -> Arrays:
         copies = {}
         for item, alias in pairs:
             copies[item] = found[alias].copy()
@@ -199,5 +194,5 @@ def _copying(outputs: Mapping[str, str]) -> Callable[[Items], Items]:
     return read
 
 
-def _shedding(read: Callable[[Items], T], added: int, outputs: Items) -> T:
+def _shedding(read: Read[T], added: int, outputs: Arrays) -> T:
     return read(shed(outputs, added))

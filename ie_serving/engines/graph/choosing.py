@@ -7,13 +7,11 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from ie_serving.core.values.errors import InvalidRequest, InvalidTensor
-from ie_serving.core.values.tensors import Array, DataType, TensorSpec
+from ie_serving.core.values.tensors import Array, Arrays, DataType, Specs, TensorSpec
 from ie_serving.engines.graph.condition import single
 from ie_serving.engines.graph.definition import MergeStep, SwitchStep
-from ie_serving.engines.graph.specs import Specs
 
-Items = Mapping[str, Array]
-Several = Sequence[tuple[str, Items]]
+Several = Sequence[tuple[str, Arrays]]
 """Steps that are not skipped, with their items."""
 
 CASES_SHOWN = 20
@@ -69,7 +67,7 @@ def _weighted(weights: Mapping[str, int], share: float) -> str:
     return max(weights, key=lambda name: weights[name])  # a share of 1.0
 
 
-def merged(step: MergeStep, specs: Specs, several: Several) -> Items:
+def merged(step: MergeStep, specs: Specs, several: Several) -> Arrays:
     """Give all items; of a step that is skipped they have no rows."""
     found: dict[str, Array] = {item: empty(spec) for item, spec in specs.items()}
     for name, items in several:
@@ -78,7 +76,7 @@ def merged(step: MergeStep, specs: Specs, several: Several) -> Items:
     return found
 
 
-def combined(step: MergeStep, specs: Specs, several: Several) -> Items:
+def combined(step: MergeStep, specs: Specs, several: Several) -> Arrays:
     """Give the mean or the greatest of each item, of the steps that are not skipped.
 
     Raises:

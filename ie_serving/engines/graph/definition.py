@@ -9,7 +9,7 @@ from functools import cached_property
 
 from ie_serving.core.values.nesting import MOST_NESTED
 from ie_serving.core.values.requests import ModelSpec
-from ie_serving.core.values.tensors import SERVING_DEFAULT, TensorSpec
+from ie_serving.core.values.tensors import SERVING_DEFAULT, Specs
 from ie_serving.engines.graph.condition import Condition
 from ie_serving.engines.kernels import THREAD, Place
 
@@ -264,7 +264,7 @@ class Definition:
 
     steps: Mapping[str, Step]
     outputs: Mapping[str, Ref]
-    inputs: Mapping[str, TensorSpec] = field(default_factory=dict)
+    inputs: Specs = field(default_factory=dict)
     cache_s: float = 0.0
 
     @property

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 from ie_serving.core.values.errors import ConfigError, LoadFailed
 from ie_serving.engines.around import EngineAround
 from ie_serving.engines.base import CompiledModel, Engine, EngineOptions
-from ie_serving.engines.graph.models import Models, Record
-from ie_serving.engines.others import AtHand
+from ie_serving.engines.others import AtHand, Others, Record
 
 if TYPE_CHECKING:
     from ie_serving.engines.graph.definition import Definition
@@ -34,7 +33,7 @@ class WithGraphs(EngineAround):
     def __init__(
         self,
         engine: Engine,
-        models: Models,
+        models: Others,
         record: Record,
         watch: "Watch | None" = None,
         at_hand: AtHand | None = None,
@@ -53,7 +52,7 @@ class WithGraphs(EngineAround):
         """See `engines.base`. The models of a graph are AVAILABLE, as far as they ever were."""
         if not (directory / FILE).is_file():
             return self._engine.compile(directory, options)
-        from ie_serving.engines.graph.loading import load
+        from ie_serving.engines.graph.graph_model import load
 
         definition = _definition(directory)
         given = options.having(self._at_hand) if self._at_hand else options

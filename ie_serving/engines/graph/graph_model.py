@@ -1,25 +1,26 @@
 """A graph as a compiled model, which is served like any other model."""
 
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import TypeVar
 
 from ie_serving.core.values.errors import NotAvailable, NotFound, UnknownLabel
 from ie_serving.core.values.requests import ModelSpec
 from ie_serving.core.values.signatures import named
-from ie_serving.core.values.tensors import SERVING_DEFAULT, Array, Signature
-from ie_serving.engines.base import CompiledModel, Stream, leave_of_all
+from ie_serving.core.values.tensors import SERVING_DEFAULT, Arrays, Read, Signature
+from ie_serving.engines.base import CompiledModel, EngineOptions, Stream, leave_of_all
 from ie_serving.engines.graph.cache import Cache
 from ie_serving.engines.graph.calls import Target, target_of
 from ie_serving.engines.graph.chain import Chain
-from ie_serving.engines.graph.definition import CallStep, ModelStep
-from ie_serving.engines.graph.models import Held, Models, Record
+from ie_serving.engines.graph.definition import CallStep, Definition, ModelStep
 from ie_serving.engines.graph.own import Parts
-from ie_serving.engines.graph.planning import Plan
+from ie_serving.engines.graph.planning import Offered, Plan, plan
 from ie_serving.engines.graph.run import Run
+from ie_serving.engines.others import Held, Others, Record
+from ie_serving.engines.steps.watching import Watch
 
 T = TypeVar("T")
 Targets = Mapping[str, Target]
-Outputs = Mapping[str, Array]
 
 
 class GraphModel(CompiledModel):
@@ -34,9 +35,10 @@ class GraphModel(CompiledModel):
     """
 
     def __init__(
-        self, plan: Plan, models: Models, parts: Parts, record: Record, cache_s: float = 0.0
+        self, plan: Plan, models: Others, parts: Parts, record: Record, cache_s: float = 0.0
     ) -> None:
         self._plan = plan
+        self.signatures = {plan.signature.name: plan.signature}
         self._models = models
         self._parts = parts
         self._record = record
@@ -61,17 +63,7 @@ class GraphModel(CompiledModel):
         places = {name: at for at, (_, steps) in enumerate(self._used) for name in steps}
         return Chain(self._plan, places, self._parts.held, self._record)
 
-    @property
-    def signatures(self) -> Mapping[str, Signature]:
-        """See `engines.base`: the one of the graph."""
-        return {self._plan.signature.name: self._plan.signature}
-
-    async def infer(
-        self,
-        signature: Signature,
-        inputs: Mapping[str, Array],
-        read: Callable[[Mapping[str, Array]], T],
-    ) -> T:
+    async def infer(self, signature: Signature, inputs: Arrays, read: Read[T]) -> T:
         """See `engines.base`.
 
         The version of every model is chosen before the first await, and held to the end: a reload
@@ -96,7 +88,7 @@ class GraphModel(CompiledModel):
                 if not each.holders and each.unheld:
                     each.unheld.set()
 
-    async def _outputs(self, held: Sequence[Held], inputs: Mapping[str, Array]) -> Outputs:
+    async def _outputs(self, held: Sequence[Held], inputs: Arrays) -> Arrays:
         targets = dict(self._own)
         for (spec, steps), each in zip(self._used, held, strict=True):
             target = target_of(each, spec.signature or SERVING_DEFAULT, steps[0])
@@ -132,3 +124,32 @@ class GraphModel(CompiledModel):
         for cache in (*self._caches.values(), *([self._cache] if self._cache else [])):
             cache.close()
         self._parts.close()
+
+
+def load(
+    definition: Definition,
+    directory: Path,
+    options: EngineOptions,
+    models: Others,
+    record: Record,
+    watch: Watch | None,
+) -> GraphModel:
+    """Check a definition against its models, and load the graph's own parts. Blocking.
+
+    Raises:
+        LoadFailed: every fault, each with its step.
+    """
+    parts = Parts(directory, options, watch)
+
+    def find(step: CallStep, offered: Offered) -> Signature:
+        if not isinstance(step, ModelStep):
+            return parts.signature(step, offered)
+        signatures = models.handle(step.model).signatures
+        return named(signatures, step.model.signature, f'model "{step.model.name}"')
+
+    try:
+        made = plan(definition, find)
+    except BaseException:
+        parts.close()
+        raise
+    return GraphModel(made, models, parts, record, definition.cache_s)

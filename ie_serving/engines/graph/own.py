@@ -17,7 +17,7 @@ from ie_serving.engines.steps.watching import Watch
 
 @dataclass(frozen=True)
 class Part:
-    """A model of the graph's own; it stays as long as the graph. See `models.LoadedModel`."""
+    """A model of the graph's own; it stays as long as the graph. See `others.LoadedModel`."""
 
     compiled: CompiledModel
     version: int = 1

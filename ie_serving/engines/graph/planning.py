@@ -11,7 +11,7 @@ from itertools import pairwise
 
 from ie_serving.core.values.errors import LoadFailed, ServingError
 from ie_serving.core.values.nearest import nearest
-from ie_serving.core.values.tensors import SERVING_DEFAULT, DataType, Signature, TensorSpec
+from ie_serving.core.values.tensors import SERVING_DEFAULT, DataType, Signature, Specs, TensorSpec
 from ie_serving.core.values.untyped import ABSENT
 from ie_serving.engines.graph.definition import (
     REQUEST,
@@ -22,15 +22,7 @@ from ie_serving.engines.graph.definition import (
     Step,
     SwitchStep,
 )
-from ie_serving.engines.graph.specs import (
-    Specs,
-    common,
-    each_of,
-    entry_of,
-    stacked,
-    unfit,
-    united,
-)
+from ie_serving.engines.graph.specs import common, each_of, entry_of, stacked, unfit, united
 
 Offered = Mapping[str, TensorSpec | None]
 """Tensors that may fill inputs of the same name; None where only their names are known."""

@@ -16,7 +16,7 @@ from typing import Any
 from ie_serving.core.runtime.eager import begin
 from ie_serving.core.values.codes import code_of
 from ie_serving.core.values.errors import ServingError, placed
-from ie_serving.core.values.tensors import Array
+from ie_serving.core.values.tensors import Array, Arrays
 from ie_serving.engines.graph import choosing
 from ie_serving.engines.graph.cache import Cache
 from ie_serving.engines.graph.calls import Target, call, call_each, once
@@ -29,14 +29,13 @@ from ie_serving.engines.graph.definition import (
     Step,
     SwitchStep,
 )
-from ie_serving.engines.graph.models import Record
 from ie_serving.engines.graph.planning import Plan
+from ie_serving.engines.others import Record
 from ie_serving.telemetry.log.logs import Event
 
 log = logging.getLogger(__name__)
 
-Items = Mapping[str, Array]
-Given = Items | None
+Given = Arrays | None
 """The items of a step; None where it is skipped."""
 
 
@@ -56,7 +55,7 @@ class Run:
         plan: Plan,
         targets: Mapping[str, Target],
         caches: Mapping[str, Cache],
-        inputs: Items,
+        inputs: Arrays,
         record: Record,
     ) -> None:
         self._plan = plan
@@ -217,12 +216,14 @@ class Run:
         self._record(step.name, time.perf_counter() - began)
         return found
 
-    async def _cached(self, step: CallStep, target: Target, inputs: Items) -> Items:
+    async def _cached(self, step: CallStep, target: Target, inputs: Arrays) -> Arrays:
         whose = f"{target.held.version} {id(target.held.compiled)}"
         compute = partial(self._several, step, target, inputs)
         return await self._caches[step.name].get(whose, inputs, compute)
 
-    def _several(self, step: CallStep, target: Target, inputs: Items) -> Coroutine[Any, Any, Items]:
+    def _several(
+        self, step: CallStep, target: Target, inputs: Arrays
+    ) -> Coroutine[Any, Any, Arrays]:
         if step.split:
             return call_each(step, target, inputs, self._plan.gives[step.name])
         return call(step, target, inputs)

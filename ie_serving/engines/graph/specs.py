@@ -1,12 +1,11 @@
 """Checks by their specs whether tensors of one step fit an input of another."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from ie_serving.core.values.fit import castable
-from ie_serving.core.values.tensors import TensorSpec
+from ie_serving.core.values.tensors import Specs, TensorSpec
 
-Specs = Mapping[str, TensorSpec]
 Shape = tuple[int, ...] | None
 
 

@@ -4,29 +4,31 @@ queue.py        the event loop's side: futures, tasks, the model
 gathering.py    the policy: which requests make a batch, and when it is sent
 joining.py      arrays: rows of several requests in one, and back
 row_trial.py    whether requests for a signature may share a batch at all
-batch_warmup.py warm-up with batches of each size
 """
 
+import asyncio
 import logging
 import math
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+import time
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
 from ie_serving.core.runtime.budget import BUDGET
-from ie_serving.core.values.errors import ConfigError, LoadFailed
+from ie_serving.core.values.errors import ConfigError, LoadFailed, ServingError
 from ie_serving.core.values.hints import Hint
-from ie_serving.core.values.tensors import Array, Signature
+from ie_serving.core.values.tensors import Array, Arrays, Read, Signature
 from ie_serving.engines.around import EngineAround
-from ie_serving.engines.base import CompiledModel, Engine, EngineOptions
+from ie_serving.engines.base import GATHERED, CompiledModel, Engine, EngineOptions
 from ie_serving.engines.batching import Batching
-from ie_serving.engines.layers.batch_warmup import warm
+from ie_serving.engines.layers import own_loop
 from ie_serving.engines.layers.gathering import BatchRules
 from ie_serving.engines.layers.layer import Layer
 from ie_serving.engines.layers.queue import Queue, Record
 from ie_serving.engines.layers.row_trial import refused_by_shapes, refused_by_trial
+from ie_serving.engines.layers.sample_rows import candidates, has_open_rows
 from ie_serving.telemetry.log.logs import Event
 from ie_serving.telemetry.request.entry import ReportBatch
 
@@ -64,12 +66,7 @@ class BatchedModel(Layer):
         super().__init__(inner, told)
         self._queues = queues
 
-    def infer(
-        self,
-        signature: Signature,
-        inputs: Mapping[str, Array],
-        read: Callable[[Mapping[str, Array]], T],
-    ) -> Coroutine[Any, Any, T]:
+    def infer(self, signature: Signature, inputs: Arrays, read: Read[T]) -> Coroutine[Any, Any, T]:
         """See `engines.base`."""
         queue = self._queues.get(signature.name)
         if queue is None:
@@ -186,3 +183,75 @@ def rules_of(batching: Batching, at_once: int = 1, most: int | None = None) -> B
         sizes=(*smaller, rows) if batching.sizes else (),
         most_waiting=batching.max_enqueued_batches * rows,
     )
+
+
+# -- warm-up ------------------------------------------------------------------------------------
+# An engine prepares for a shape at its first inference: OpenVINO's CPU plugin takes milliseconds
+# for a small network. Without the warm-up, client requests would wait for that once for each size
+# of batch, in each of the engine's streams.
+
+MOST_S = 5.0
+"""Seconds for the sizes of one signature, so that the load of a slow model with many sizes does not
+take minutes. Sizes beyond this limit stay cold."""
+
+
+def warm(model: CompiledModel, signature: Signature, sizes: Iterable[int], count: int) -> int:
+    """Infer batches of each of `sizes`, in this order, with rows as the trial has them. Blocking.
+
+    Args:
+        model: infers.
+        signature: of the model.
+        sizes: as many as `count`, which may be more than memory holds or time allows.
+        count: how many there are.
+
+    Returns:
+        How many sizes were inferred; none where the shape of a single row is open, since which one
+        comes is not known.
+    """
+    if has_open_rows(signature):
+        return 0
+    warmed, cause = own_loop.run(_warm(model, signature, sizes))
+    if left := count - warmed:
+        log.warning(
+            Event("batch sizes left cold", signature=signature.name, sizes=left, cause=cause)
+        )
+    return warmed
+
+
+async def _warm(
+    model: CompiledModel, signature: Signature, sizes: Iterable[int]
+) -> tuple[int, str]:
+    """Give how many sizes were inferred, and why no more."""
+    GATHERED.set(True)  # a single row as well: it may come as the rest of a batch
+    warmed = 0
+    row = next(candidates(signature, 1))
+    until = time.monotonic() + MOST_S
+    for size in sizes:
+        if time.monotonic() > until:
+            return warmed, f"the others took {MOST_S:g} s"
+        try:
+            batch = {name: _repeated(array, size) for name, array in row.items()}
+            await _infer_everywhere(model, signature, batch)
+        except ServingError as error:
+            return warmed, str(error)
+        warmed += 1
+    return warmed, ""
+
+
+async def _infer_everywhere(model: CompiledModel, signature: Signature, batch: Arrays) -> None:
+    # The first one alone: a shape that is not known yet is tried once, not by all of them.
+    await model.infer(signature, batch, _nothing)
+    streams = model.at_once(signature)
+    if streams > 1:
+        await asyncio.gather(*(model.infer(signature, batch, _nothing) for _ in range(streams)))
+
+
+def _repeated(row: Array, size: int) -> Array:
+    """Give `size` rows. Raises: RequestTooLarge, BudgetFull."""
+    batch = BUDGET.empty((size, *row.shape[1:]), row.dtype)
+    batch[...] = row
+    return batch
+
+
+def _nothing(_: object) -> None:
+    """Read no output."""

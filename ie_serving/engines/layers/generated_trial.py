@@ -1,14 +1,13 @@
 """Finds generated requests that a compiled model accepts, for trials of its precision."""
 
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from itertools import islice
 
 from ie_serving.core.values.errors import ServingError
-from ie_serving.core.values.tensors import Array, Signature, TensorSpec
+from ie_serving.core.values.tensors import Arrays, Signature, TensorSpec, copies
 from ie_serving.engines.base import CompiledModel
 from ie_serving.engines.generated import GeneratedInput, Guess, ValueKind, guesses, requests, usual
-from ie_serving.engines.layers.joining import copies
 from ie_serving.engines.layers.precision_trial import TrialRequest
 
 MOST_GUESSES = 24
@@ -60,9 +59,7 @@ async def _first_taken(
     return None
 
 
-async def _is_taken(
-    model: CompiledModel, signature: Signature, inputs: Mapping[str, Array]
-) -> bool:
+async def _is_taken(model: CompiledModel, signature: Signature, inputs: Arrays) -> bool:
     try:
         await model.infer(signature, inputs, copies)
     except ServingError:

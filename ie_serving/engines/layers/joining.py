@@ -4,15 +4,13 @@ The memory of a batch beside its requests counts in the budget of bytes: its joi
 copies of its outputs, and the joined answer of a request that was split.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
 from ie_serving.core.runtime.budget import BUDGET
 from ie_serving.core.values.errors import ServingError
-from ie_serving.core.values.tensors import Array
-
-Arrays = Mapping[str, Array]
+from ie_serving.core.values.tensors import Array, Arrays
 
 
 class RowsLost(ServingError):
@@ -66,11 +64,6 @@ def _joined(arrays: list[Array], missing: int) -> Array:
 def _concatenated(arrays: Sequence[Array]) -> Array:
     shape = (sum([len(array) for array in arrays]), *arrays[0].shape[1:])
     return np.concatenate(arrays, out=BUDGET.empty(shape, arrays[0].dtype))
-
-
-def copies(outputs: Arrays) -> Arrays:
-    """Copy outputs, since the engine will reuse their memory."""
-    return {name: array.copy() for name, array in outputs.items()}
 
 
 def counted_copies(outputs: Arrays) -> Arrays:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Coroutine, Mapping
 from typing import Any, TypeVar
 
 from ie_serving.core.values.errors import InvalidTensor
-from ie_serving.core.values.tensors import Array, Signature
+from ie_serving.core.values.tensors import Arrays, Read, Signature
 from ie_serving.engines.base import CompiledModel, Stream
 
 T = TypeVar("T")
@@ -26,29 +26,19 @@ class Layer(CompiledModel):
         self, inner: CompiledModel, signatures: Mapping[str, Signature] | None = None
     ) -> None:
         self.inner = inner
-        self._signatures = inner.signatures if signatures is None else signatures
+        self.signatures = inner.signatures if signatures is None else signatures
 
-    @property
-    def signatures(self) -> Mapping[str, Signature]:
-        """See `engines.base`."""
-        return self._signatures
-
-    def infer(
-        self,
-        signature: Signature,
-        inputs: Mapping[str, Array],
-        read: Callable[[Mapping[str, Array]], T],
-    ) -> Coroutine[Any, Any, T]:
+    def infer(self, signature: Signature, inputs: Arrays, read: Read[T]) -> Coroutine[Any, Any, T]:
         """See `engines.base`."""
         return self.inner.infer(signature, inputs, read)
 
     def infer_as_sent(
         self,
         signature: Signature,
-        inputs: Mapping[str, Array],
+        inputs: Arrays,
         outputs: Collection[str],
         refusal: InvalidTensor,
-        read: Callable[[Mapping[str, Array]], T],
+        read: Read[T],
     ) -> Coroutine[Any, Any, T]:
         """See `engines.base`."""
         return self.inner.infer_as_sent(signature, inputs, outputs, refusal, read)
@@ -79,3 +69,33 @@ class Layer(CompiledModel):
     def close(self) -> None:
         """See `engines.base`. The layer's own resources go first, then the inner model's."""
         self.inner.close()
+
+
+def completed(model: CompiledModel) -> CompiledModel:
+    """Give a model the methods of `CompiledModel` that it lacks."""
+    verbs = ("ahead", "stream", "update", "leave")
+    return model if all(hasattr(model, verb) for verb in verbs) else _Plain(model)
+
+
+class _Plain(Layer):
+    """A model with those of the four methods that it has."""
+
+    def ahead(self, signature: Signature) -> bool:
+        """See `engines.base`."""
+        own: Callable[[Signature], bool] | None = getattr(self.inner, "ahead", None)
+        return own is not None and own(signature)
+
+    @property
+    def stream(self) -> Stream | None:
+        """See `engines.base`."""
+        return getattr(self.inner, "stream", None)
+
+    @property
+    def update(self) -> Callable[[Mapping[str, Any]], object] | None:
+        """See `engines.base`."""
+        return getattr(self.inner, "update", None)
+
+    @property
+    def leave(self) -> Callable[[], object] | None:
+        """See `engines.base`."""
+        return getattr(self.inner, "leave", self.close)

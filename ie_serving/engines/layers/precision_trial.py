@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from ie_serving.core.values.difference import deviation, difference
@@ -10,9 +10,8 @@ from ie_serving.core.values.errors import ServingError
 from ie_serving.core.values.fit import fit, shed
 from ie_serving.core.values.golden import GoldenRequest
 from ie_serving.core.values.samples import Sample
-from ie_serving.core.values.tensors import SERVING_DEFAULT, Array, Signature
+from ie_serving.core.values.tensors import SERVING_DEFAULT, Arrays, Signature, copies
 from ie_serving.engines.base import CompiledModel
-from ie_serving.engines.layers.joining import copies
 
 REPEATS = 5
 """Most inferences of one request that are timed; the shortest counts."""
@@ -25,8 +24,6 @@ WORTH = 0.9
 less than a tenth."""
 
 now = time.perf_counter
-
-Outputs = Mapping[str, Array]
 
 
 @dataclass(frozen=True)
@@ -43,11 +40,11 @@ class TrialRequest:
 
     place: str
     signature: str
-    inputs: Mapping[str, Array]
+    inputs: Arrays
     added: int = 0
     golden: GoldenRequest | None = None
 
-    def fault(self, signature: Signature, outputs: Outputs) -> str:
+    def fault(self, signature: Signature, outputs: Arrays) -> str:
         """Say how outputs differ from the expected ones; empty where they do not."""
         golden = self.golden
         if golden is None:
@@ -162,7 +159,7 @@ async def _compared(
 
 
 def _golden_fault(
-    model: CompiledModel, asked: TrialRequest, expected: Outputs, found: Outputs
+    model: CompiledModel, asked: TrialRequest, expected: Arrays, found: Arrays
 ) -> str:
     """Say how a golden request fails that succeeds in f32: the version would not serve."""
     signature = model.signatures[asked.signature]
@@ -172,7 +169,7 @@ def _golden_fault(
     return fault and f"golden request {asked.place}: {fault}"
 
 
-async def _timed(model: CompiledModel, asked: TrialRequest) -> tuple[Outputs, float]:
+async def _timed(model: CompiledModel, asked: TrialRequest) -> tuple[Arrays, float]:
     """Give the outputs, and the shortest time of an inference in seconds."""
     signature = model.signatures[asked.signature]
     began = now()

@@ -8,17 +8,16 @@ costs a future, a batch costs a task.
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from typing import Protocol, TypeVar
 
 from ie_serving.core.runtime.eager import Direct
 from ie_serving.core.runtime.threads import let_go
 from ie_serving.core.values.errors import InvalidRequest, ServingError, advised
-from ie_serving.core.values.tensors import Array, Signature
+from ie_serving.core.values.tensors import Arrays, Read, Signature
 from ie_serving.engines.base import GATHERED, CompiledModel
 from ie_serving.engines.layers.gathering import Batch, BatchRules, Gatherer, WaitingRows
 from ie_serving.engines.layers.joining import (
-    Arrays,
     RowsLost,
     check_rows,
     counted_copies,
@@ -121,7 +120,7 @@ class Queue:
         """Rows that wait to be sent."""
         return self._gatherer.waiting
 
-    async def infer(self, inputs: Mapping[str, Array], read: Callable[[Arrays], T]) -> T:
+    async def infer(self, inputs: Arrays, read: Read[T]) -> T:
         """See `CompiledModel.infer`.
 
         Raises:

@@ -6,16 +6,14 @@ are run alone and together before the version serves. The trial cannot find a di
 tolerance, or one that only other values show.
 """
 
-from collections.abc import Mapping
-
 import numpy as np
 
 from ie_serving.core.values.errors import ServingError
 from ie_serving.core.values.hints import Hint
-from ie_serving.core.values.tensors import Array, Signature
+from ie_serving.core.values.tensors import Array, Arrays, Signature, copies
 from ie_serving.engines.base import CompiledModel
 from ie_serving.engines.layers import own_loop
-from ie_serving.engines.layers.joining import RowsLost, check_rows, copies
+from ie_serving.engines.layers.joining import RowsLost, check_rows
 from ie_serving.engines.layers.sample_rows import candidates
 
 ROWS = 3
@@ -62,7 +60,7 @@ async def _refused(model: CompiledModel, signature: Signature) -> str:
     return f"its rows could not be tried one by one: {problem}"
 
 
-async def _compared(model: CompiledModel, signature: Signature, rows: Mapping[str, Array]) -> str:
+async def _compared(model: CompiledModel, signature: Signature, rows: Arrays) -> str:
     alone = [
         await _infer(model, signature, {name: array[i : i + 1] for name, array in rows.items()})
         for i in range(ROWS)
@@ -77,9 +75,7 @@ async def _compared(model: CompiledModel, signature: Signature, rows: Mapping[st
     return ""
 
 
-async def _infer(
-    model: CompiledModel, signature: Signature, inputs: Mapping[str, Array]
-) -> Mapping[str, Array]:
+async def _infer(model: CompiledModel, signature: Signature, inputs: Arrays) -> Arrays:
     outputs = await model.infer(signature, inputs, copies)
     check_rows(outputs, len(next(iter(inputs.values()))))
     return outputs

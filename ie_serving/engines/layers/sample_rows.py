@@ -1,10 +1,10 @@
 """Random rows for the trial and the warm-up of a signature."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 import numpy as np
 
-from ie_serving.core.values.tensors import Array, DataType, Signature, TensorSpec
+from ie_serving.core.values.tensors import Array, Arrays, DataType, Signature, TensorSpec
 
 OPEN_SIZES = (16, 64, 224, 1)
 """Sizes that open dimensions are tried with, one for all of them, until the model takes them."""
@@ -20,7 +20,7 @@ def has_open_rows(signature: Signature) -> bool:
     return any(-1 in (spec.shape or ())[1:] for spec in signature.inputs.values())
 
 
-def candidates(signature: Signature, count: int) -> Iterator[Mapping[str, Array]]:
+def candidates(signature: Signature, count: int) -> Iterator[Arrays]:
     """Yield `count` rows for each input; where a row's shape is open, in one size after another.
 
     Args:
@@ -32,7 +32,7 @@ def candidates(signature: Signature, count: int) -> Iterator[Mapping[str, Array]
         yield {name: _rows(spec, count, size, random) for name, spec in signature.inputs.items()}
 
 
-def requests(signature: Signature) -> Iterator[Mapping[str, Array]]:
+def requests(signature: Signature) -> Iterator[Arrays]:
     """Yield requests for any signature, of one row where it may be, in one size after another."""
     for size in OPEN_SIZES:
         random = np.random.default_rng(_SEED)

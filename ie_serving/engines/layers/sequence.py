@@ -11,13 +11,11 @@ rules for clients.
 import asyncio
 import enum
 from collections.abc import Mapping
-from contextlib import suppress
-from types import TracebackType
 from typing import Final
 
 from ie_serving.core.runtime.states import after
 from ie_serving.core.values.errors import QueueFull
-from ie_serving.core.values.tensors import Array
+from ie_serving.core.values.tensors import Arrays
 
 MOST_WAITING = 100
 """Requests that wait for their turn in one sequence; the next is refused. A client that is so many
@@ -25,11 +23,13 @@ steps ahead of the answers will not see them in time."""
 
 
 class Control(enum.IntEnum):
-    """A request's place in the sequence. Source: OpenVINO Model Server."""
+    """A request's place in the sequence. Source: OpenVINO Model Server, but for `ONLY`."""
 
     NONE = 0
     START = 1
     END = 2
+    ONLY = 3
+    """It starts the sequence and ends it, as Triton's clients may ask."""
 
 
 class SequenceStage(enum.Enum):
@@ -90,13 +90,20 @@ TRANSITIONS: Final[Mapping[SequenceStage, Mapping[SequenceEvent, SequenceStage]]
 ADMITTING = frozenset({SequenceStage.STARTING, SequenceStage.OPEN})
 """Stages in which further requests are admitted."""
 
-ANSWERED: Final[Mapping[Control, SequenceEvent]] = {
-    Control.START: SequenceEvent.STARTED,
-    Control.END: SequenceEvent.ENDED,
+STARTING: Final = (Control.START, Control.ONLY)
+ENDING: Final = (Control.END, Control.ONLY)
+
+ANSWERED: Final[Mapping[Control, tuple[SequenceEvent, ...]]] = {
+    Control.NONE: (),
+    Control.START: (SequenceEvent.STARTED,),
+    Control.END: (SequenceEvent.ENDED,),
+    Control.ONLY: (SequenceEvent.STARTED, SequenceEvent.ENDED),
 }
-FAILED: Final[Mapping[Control, SequenceEvent]] = {
-    Control.START: SequenceEvent.START_FAILED,
-    Control.END: SequenceEvent.END_FAILED,
+FAILED: Final[Mapping[Control, tuple[SequenceEvent, ...]]] = {
+    Control.NONE: (),
+    Control.START: (SequenceEvent.START_FAILED,),
+    Control.END: (SequenceEvent.END_FAILED,),
+    Control.ONLY: (SequenceEvent.START_FAILED,),
 }
 """The event of a failed request, by its control; other controls move nothing."""
 
@@ -119,7 +126,7 @@ class Sequence:
         self.number = number
         self.signature = signature
         self.stage = SequenceStage.STARTING
-        self.state: Mapping[str, Array] = {}
+        self.state: Arrays = {}
         self.idle = False
         self.turns = Turns()
 
@@ -136,20 +143,8 @@ class Sequence:
         return following
 
 
-class Turns:
+class Turns(asyncio.Lock):
     """Lets one request in at a time, in the order of their arrival. Lives on the event loop."""
-
-    __slots__ = ("_taken", "_waiting")
-
-    def __init__(self) -> None:
-        self._taken = False
-        # A list: an empty deque takes 760 bytes for each sequence, and at most `MOST_WAITING` wait.
-        self._waiting: list[asyncio.Future[None]] = []
-
-    @property
-    def taken(self) -> bool:
-        """Whether a request is inferred or waits."""
-        return self._taken
 
     async def __aenter__(self) -> None:
         """Wait for the turn.
@@ -157,40 +152,12 @@ class Turns:
         Raises:
             QueueFull: `MOST_WAITING` wait already.
         """
-        if self._taken:
-            await self._wait()
-        self._taken = True
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._pass_on()
-
-    async def _wait(self) -> None:
-        if len(self._waiting) >= MOST_WAITING:
+        if not (self.locked() or self._waiters):  # as `acquire`, without the call
+            self._locked = True
+            return
+        if len(self._waiters or ()) >= MOST_WAITING:
             raise QueueFull(
                 f"{MOST_WAITING} requests wait in this sequence already: send the next one when"
                 " some are answered"
             )
-        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting.append(turn)
-        try:
-            await turn
-        except asyncio.CancelledError:
-            if turn.done() and not turn.cancelled():
-                self._pass_on()  # it was handed over in the turn of the loop that cancelled
-            with suppress(ValueError):
-                self._waiting.remove(turn)
-            raise
-
-    def _pass_on(self) -> None:
-        while self._waiting:
-            turn = self._waiting.pop(0)
-            if not turn.done():
-                turn.set_result(None)
-                return
-        # Only now: a turn that is handed over stays taken, or the next to arrive would overtake.
-        self._taken = False
+        await self.acquire()

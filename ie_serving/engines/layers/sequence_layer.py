@@ -11,7 +11,7 @@ only the bytes of its state. Inputs, controls and texts are those of OpenVINO Mo
 """
 
 import logging
-from collections.abc import Callable, Collection, Coroutine, Mapping
+from collections.abc import Collection, Coroutine
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -21,11 +21,11 @@ import numpy as np
 
 from ie_serving.core.runtime.budget import BUDGET
 from ie_serving.core.values.errors import InvalidRequest, LoadFailed
-from ie_serving.core.values.tensors import Array, DataType, Signature, TensorSpec
+from ie_serving.core.values.tensors import Array, Arrays, DataType, Read, Signature, TensorSpec
 from ie_serving.engines.around import EngineAround
 from ie_serving.engines.base import CompiledModel, Engine, EngineOptions
 from ie_serving.engines.layers.layer import Layer
-from ie_serving.engines.layers.sequence import Control
+from ie_serving.engines.layers.sequence import ENDING, Control
 from ie_serving.engines.layers.sequence_family import Family
 from ie_serving.engines.layers.sequence_table import SequenceTable
 from ie_serving.engines.sequences import Sequences
@@ -40,7 +40,7 @@ CONTROL: Final = "sequence_control_input"
 
 _ID_SPEC: Final = TensorSpec(ID, DataType.UINT64, (1,), ID, apart=True)
 _CONTROL_SPEC: Final = TensorSpec(CONTROL, DataType.UINT32, (1,), CONTROL, apart=True)
-_DEFAULTS: Final[Mapping[str, Array]] = {
+_DEFAULTS: Final[Arrays] = {
     ID: np.zeros(1, np.uint64),
     CONTROL: np.zeros(1, np.uint32),
 }
@@ -102,12 +102,7 @@ class SequenceLayer(Layer):
         self._table = table
         self._stateful = stateful
 
-    def infer(
-        self,
-        signature: Signature,
-        inputs: Mapping[str, Array],
-        read: Callable[[Mapping[str, Array]], T],
-    ) -> Coroutine[Any, Any, T]:
+    def infer(self, signature: Signature, inputs: Arrays, read: Read[T]) -> Coroutine[Any, Any, T]:
         """See `engines.base`. Raises: also as `SequenceTable.admit`."""
         plain = self._stateful.get(signature.name)
         if plain is None:
@@ -123,17 +118,12 @@ class SequenceLayer(Layer):
         self._table.close()
         self.inner.close()
 
-    async def _infer_in_sequence(
-        self,
-        plain: Signature,
-        inputs: Mapping[str, Array],
-        read: Callable[[Mapping[str, Array]], T],
-    ) -> T:
+    async def _infer_in_sequence(self, plain: Signature, inputs: Arrays, read: Read[T]) -> T:
         control, number = _control_of(inputs), _value(inputs, ID)
         table = self._table
         # On arrival, before any await, so that the order of admissions is that of arrivals.
         sequence = table.admit(control, number, plain.name)
-        kept = () if control is Control.END else plain.states
+        kept = () if control in ENDING else plain.states
         both = partial(_read_both, read, sequence.number, plain, kept)
         try:
             async with sequence.turns:
@@ -151,12 +141,8 @@ class SequenceLayer(Layer):
 
 
 def _read_both(
-    read: Callable[[Mapping[str, Array]], T],
-    number: int,
-    signature: Signature,
-    kept: Collection[str],
-    outputs: Mapping[str, Array],
-) -> tuple[T, Mapping[str, Array]]:
+    read: Read[T], number: int, signature: Signature, kept: Collection[str], outputs: Arrays
+) -> tuple[T, Arrays]:
     """Read the client's outputs, and copy the state, before the outputs' memory is used again."""
     shown = {name: outputs[name] for name in signature.outputs}
     shown[ID] = np.array([number], np.uint64)
@@ -169,17 +155,17 @@ def _copy(array: Array) -> Array:
     return copied
 
 
-def _control_of(inputs: Mapping[str, Array]) -> Control:
+def _control_of(inputs: Arrays) -> Control:
     given = _value(inputs, CONTROL)
     if given not in _CONTROLS:
         raise InvalidRequest(
             f"Unexpected value of sequence control input: {given}; expected 0 for none, 1 to start"
-            " a sequence, 2 to end it"
+            " a sequence, 2 to end it, 3 for a sequence of this request alone"
         )
     return Control(given)
 
 
-def _value(inputs: Mapping[str, Array], name: str) -> int:
+def _value(inputs: Arrays, name: str) -> int:
     # Examples of Classify and Regress have no such features.
     return int(inputs.get(name, _DEFAULTS[name])[0])
 

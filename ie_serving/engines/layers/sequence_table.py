@@ -4,7 +4,7 @@ Texts of errors begin with those of OpenVINO Model Server, by which its clients 
 """
 
 import secrets
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 
 from ie_serving.core.values.errors import (
     AlreadyExists,
@@ -14,11 +14,13 @@ from ie_serving.core.values.errors import (
     SequenceElsewhere,
     SequenceEnding,
 )
-from ie_serving.core.values.tensors import Array
+from ie_serving.core.values.tensors import Arrays
 from ie_serving.engines.layers.sequence import (
     ADMITTING,
     ANSWERED,
+    ENDING,
     FAILED,
+    STARTING,
     Control,
     Sequence,
     SequenceEvent,
@@ -94,8 +96,11 @@ class SequenceTable:
             SequenceEnding: it exists, and its last request is not answered yet.
             NotAvailable: the limit of sequences is reached.
         """
-        if control is Control.START:
-            return self._begin(number, signature)
+        if control in STARTING:
+            begun = self._begin(number, signature)
+            if control in ENDING:
+                begun.apply(SequenceEvent.END)
+            return begun
         if not number:
             raise InvalidRequest(
                 "Sequence ID has not been provided in request inputs: send sequence_id, or"
@@ -119,7 +124,7 @@ class SequenceTable:
         if sequence.stage is SequenceStage.GONE:
             raise self._missing(sequence.number)
 
-    def keep(self, sequence: Sequence, state: Mapping[str, Array]) -> None:
+    def keep(self, sequence: Sequence, state: Arrays) -> None:
         """Let a sequence go on from another state."""
         before, sequence.state = sequence.state, state
         self.state_bytes += _size(state) - _size(before)
@@ -127,20 +132,18 @@ class SequenceTable:
     def answered(self, control: Control, sequence: Sequence) -> None:
         """Note that a request was answered."""
         sequence.idle = False
-        self._move(ANSWERED.get(control), sequence)
+        for event in ANSWERED[control]:
+            self._move(event, sequence)
 
     def failed(self, control: Control, sequence: Sequence) -> None:
         """Note that a request has failed or was cancelled: it has changed nothing."""
-        self._move(FAILED.get(control), sequence)
+        for event in FAILED[control]:
+            self._move(event, sequence)
 
-    def _move(self, event: SequenceEvent | None, sequence: Sequence) -> None:
+    def _move(self, event: SequenceEvent, sequence: Sequence) -> None:
         before, state = sequence.stage, sequence.state
         # Gone before: its id may be another sequence's by now, which must stay.
-        if (
-            event is None
-            or sequence.apply(event) is not SequenceStage.GONE
-            or before is SequenceStage.GONE
-        ):
+        if sequence.apply(event) is not SequenceStage.GONE or before is SequenceStage.GONE:
             return
         del self._sequences[sequence.number]
         self.state_bytes -= _size(state)
@@ -214,12 +217,12 @@ class SequenceTable:
         return iter(self._sequences)
 
 
-def _size(state: Mapping[str, Array]) -> int:
+def _size(state: Arrays) -> int:
     return sum([array.nbytes for array in state.values()])
 
 
 def _is_idle(sequence: Sequence) -> bool:
-    return sequence.idle and not sequence.turns.taken and sequence.stage is SequenceStage.OPEN
+    return sequence.idle and not sequence.turns.locked() and sequence.stage is SequenceStage.OPEN
 
 
 def _check_signature(sequence: Sequence, signature: str) -> None:

@@ -6,7 +6,6 @@ The head of a file gives the bytes of each tree (`tree_sizes`); the trees follow
 
 import logging
 import re
-from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from ie_serving.core.values.errors import LoadFailed
-from ie_serving.core.values.tensors import Array, DataType
+from ie_serving.core.values.tensors import Array, Arrays, DataType
 from ie_serving.engines import declared
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.run.function import needed, reading
@@ -22,8 +21,7 @@ from ie_serving.engines.run.program import CompiledPrograms
 from ie_serving.engines.run.threads import threads
 from ie_serving.engines.tabular import form as tabular
 from ie_serving.engines.tabular.compiled import compiled
-from ie_serving.engines.tabular.form import TensorForm, X, Y
-from ie_serving.engines.tabular.scores import labelled
+from ie_serving.engines.tabular.form import TensorForm, X, Y, labelled
 
 LIBRARY = "lightgbm"
 CLASSIFIES = ("binary", "multiclass", "multiclassova")
@@ -77,7 +75,7 @@ def _form(booster: Any) -> TensorForm:  # noqa: ANN401  the library's
     return TensorForm(inputs, tabular.values(DataType.FP64, *sample.shape[1:]))
 
 
-def _predict(booster: Any, classifies: bool, inputs: Mapping[str, Array]) -> Mapping[str, Array]:  # noqa: ANN401
+def _predict(booster: Any, classifies: bool, inputs: Arrays) -> Arrays:  # noqa: ANN401
     found = _run(booster, inputs[X])
     return labelled(found) if classifies else {Y: found}
 

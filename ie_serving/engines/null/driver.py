@@ -4,14 +4,21 @@
 others are zeros, as many rows as the first input has.
 """
 
-from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 
 import numpy as np
 
 from ie_serving.core.values.errors import LoadFailed
-from ie_serving.core.values.tensors import SERVING_DEFAULT, Array, DataType, Signature, TensorSpec
+from ie_serving.core.values.tensors import (
+    SERVING_DEFAULT,
+    Array,
+    Arrays,
+    DataType,
+    Signature,
+    Specs,
+    TensorSpec,
+)
 from ie_serving.engines import declared
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.openvino.unsupported import refuse_unsupported
@@ -21,8 +28,6 @@ from ie_serving.engines.run.program import CompiledPrograms
 NAME = "null"
 ANY = TensorSpec("x", DataType.FP32, None, "x:0")
 """The one input where none are declared: numbers of any shape."""
-
-Specs = Mapping[str, TensorSpec]
 
 
 def load(directory: Path, options: EngineOptions) -> CompiledPrograms:
@@ -44,7 +49,7 @@ def _check_echoed(inputs: Specs, outputs: Specs) -> None:
             raise LoadFailed(f"params.outputs.{name}: expected what the input has, {inputs[name]}")
 
 
-def _answer(outputs: Specs, inputs: Mapping[str, Array]) -> Mapping[str, Array]:
+def _answer(outputs: Specs, inputs: Arrays) -> Arrays:
     first = next(iter(inputs.values()))
     rows = first.shape[0] if first.ndim else 1
     return {

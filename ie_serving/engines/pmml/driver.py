@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ie_serving.core.values.errors import InvalidTensor, LoadFailed
-from ie_serving.core.values.tensors import Array, DataType
+from ie_serving.core.values.tensors import Array, Arrays, DataType
 from ie_serving.engines import declared
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.pmml import java
@@ -106,7 +106,7 @@ def _dtype(output: OutputField) -> DataType:
 
 
 def _predict(
-    scorer: Scorer, fields: Sequence[Field], places: Places, inputs: Mapping[str, Array]
+    scorer: Scorer, fields: Sequence[Field], places: Places, inputs: Arrays
 ) -> Mapping[str, Any]:
     for field in fields:
         field.check(inputs[field.name])

@@ -1,14 +1,25 @@
-"""Cancels starts of child processes that are in progress when the server ends.
+"""Starts of child processes: their command line, and their end with the server.
 
 A start takes seconds, longer than a stopping server may take, which no longer needs the process.
 """
 
+import sys
 import threading
 from typing import Protocol, TypeVar
 
 from ie_serving.core.values.errors import LoadFailed
 
 T_co = TypeVar("T_co", covariant=True)
+
+
+def command_of(code: str) -> tuple[str, ...]:
+    """Give the command line of a Python process that runs `code`.
+
+    With this process's path, the child finds the installed package from any working directory, and
+    imports nothing from that directory.
+    """
+    path = "import sys; sys.path[:] = sys.argv[1].split('\\n');"
+    return (sys.executable, "-c", f"{path} {code}", "\n".join(sys.path))
 
 
 class Starting(Protocol[T_co]):

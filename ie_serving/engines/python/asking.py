@@ -15,9 +15,11 @@ from ie_serving.core.values.errors import (
     QueueFull,
     ServingError,
 )
+from ie_serving.core.values.fit import fit, shed
 from ie_serving.core.values.requests import ModelSpec
-from ie_serving.core.values.tensors import Array, Signature, TensorSpec
-from ie_serving.engines.others import Others
+from ie_serving.core.values.signatures import check_served, named
+from ie_serving.core.values.tensors import Arrays, Signature, Specs, copies
+from ie_serving.engines.others import Held, Others
 from ie_serving.engines.python.outputs import array_of
 from ie_serving.engines.python.waits import ASKER, Slot
 from ie_serving.engines.run.program import SHARED_THREADS
@@ -73,20 +75,20 @@ class ModelHandle:
         self._asker = asker
 
     @property
-    def inputs(self) -> Mapping[str, TensorSpec]:
+    def inputs(self) -> Specs:
         """The model's inputs, by name."""
         return self._signature().inputs
 
     @property
-    def outputs(self) -> Mapping[str, TensorSpec]:
+    def outputs(self) -> Specs:
         """The model's outputs, by name."""
         return self._signature().outputs
 
     def _signature(self) -> Signature:
         with marked():
-            return self._models.others.signature(self._spec)
+            return _signature(self._models.others.handle(self._spec), self._spec.signature)
 
-    def predict(self, inputs: Mapping[str, Any]) -> Mapping[str, Array]:
+    def predict(self, inputs: Mapping[str, Any]) -> Arrays:
         """Call the model, and wait for its answer.
 
         Raises:
@@ -106,7 +108,7 @@ class ModelHandle:
         finally:
             _SHARED.release()
 
-    async def predict_async(self, inputs: Mapping[str, Any]) -> Mapping[str, Array]:
+    async def predict_async(self, inputs: Mapping[str, Any]) -> Arrays:
         """Call the model from a coroutine, on any event loop, without blocking that loop.
 
         Raises:
@@ -120,7 +122,7 @@ class ModelHandle:
         except asyncio.TimeoutError:
             raise self._late(left_s) from None
 
-    def _predict(self, inputs: Mapping[str, Any]) -> Mapping[str, Array]:
+    def _predict(self, inputs: Mapping[str, Any]) -> Arrays:
         left_s = self._asker.time_left()
         asked = self._ask(inputs)
         try:
@@ -130,7 +132,7 @@ class ModelHandle:
             asked.cancel()
             raise self._late(left_s) from None
 
-    def _ask(self, inputs: Mapping[str, Any]) -> Future[Mapping[str, Array]]:
+    def _ask(self, inputs: Mapping[str, Any]) -> Future[Arrays]:
         arrays = {name: array_of(value) for name, value in inputs.items()}
         work = _answered(self._models.others, self._spec, arrays, self._asker.slot)
         return asyncio.run_coroutine_threadsafe(work, self._models.loop)
@@ -142,11 +144,19 @@ class ModelHandle:
 
 # A coroutine of its own: its context is its own too, and run_coroutine_threadsafe takes no other
 # awaitable.
-async def _answered(
-    others: Others, spec: ModelSpec, inputs: Mapping[str, Array], slot: Slot | None
-) -> Mapping[str, Array]:
+async def _answered(others: Others, spec: ModelSpec, inputs: Arrays, slot: Slot | None) -> Arrays:
     ASKER.set(slot)
-    return await others.infer(spec, inputs)
+    with others.handle(spec) as held:
+        signature = _signature(held, spec.signature)
+        fitted, added = fit(signature, inputs)
+        outputs = await held.compiled.infer(signature, fitted, copies)
+        return shed(outputs, added) if added else outputs
+
+
+def _signature(held: Held, name: str) -> Signature:
+    found = named(held.signatures, name, f'model "{held.name}" version {held.version}')
+    check_served(found)
+    return found
 
 
 class Named:

@@ -3,7 +3,7 @@
 import enum
 import logging
 import threading
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -14,16 +14,16 @@ from ie_serving.core.values.errors import (
     QueueFull,
     ServingError,
 )
-from ie_serving.core.values.tensors import Array
+from ie_serving.core.values.tensors import Arrays, Specs
 from ie_serving.engines.python.context import Context, failure
-from ie_serving.engines.python.outputs import Specs, checked
+from ie_serving.engines.python.outputs import checked
 from ie_serving.engines.run import forks
 from ie_serving.engines.run.function import one_line
 from ie_serving.telemetry.log.logs import Event
 
 log = logging.getLogger(__name__)
 
-Inputs = Mapping[str, Array]
+Inputs = Arrays
 
 _LATER = (DeadlineExceeded, NotAvailable, QueueFull)
 """Errors of an asked model that its asker's client gets as well, since it may ask again."""
@@ -74,7 +74,7 @@ class Call:
         self.inputs = inputs
         self.ctx = ctx
         self.over = False
-        self.outcome: Mapping[str, Array] | ServingError | None = None
+        self.outcome: Arrays | ServingError | None = None
 
     def reply(self, tensors: object) -> None:
         """Answer with the outputs at once; a result returned by `execute_batch` is then ignored."""
@@ -84,7 +84,7 @@ class Call:
         """Answer with an error of a canonical code, such as `INVALID_ARGUMENT`, at once."""
         self._answer(failure(code, text))
 
-    def _answer(self, outcome: "Mapping[str, Array] | ServingError") -> None:
+    def _answer(self, outcome: "Arrays | ServingError") -> None:
         if not self._take(outcome):
             # The first answer may have been sent, and stays.
             request = self.ctx.request_id
@@ -94,7 +94,7 @@ class Call:
         if told is not None:
             told()
 
-    def _take(self, outcome: "Mapping[str, Array] | ServingError") -> bool:
+    def _take(self, outcome: "Arrays | ServingError") -> bool:
         """Take the first answer alone: a kernel may reply from threads of its own."""
         with _TAKING:
             if self.outcome is not None:
@@ -102,7 +102,7 @@ class Call:
             self.outcome = outcome
             return True
 
-    def _checked(self, tensors: object) -> "Mapping[str, Array] | ServingError":
+    def _checked(self, tensors: object) -> "Arrays | ServingError":
         try:
             return checked(self.kernel, tensors, self._outputs)
         except ServingError as error:

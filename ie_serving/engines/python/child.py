@@ -13,7 +13,7 @@ from pathlib import Path
 from ie_serving.core.runtime.scratch import Scratch
 from ie_serving.core.values.codes import Code
 from ie_serving.core.values.errors import LoadFailed
-from ie_serving.core.values.tensors import Array, DataType, TensorSpec
+from ie_serving.core.values.tensors import Array, DataType, Specs, TensorSpec
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.kernels import PROCESS, KernelOptions, Place
 from ie_serving.engines.others import AtHand
@@ -79,7 +79,7 @@ def _streams(kernel: Kernel) -> Callable[[socket.socket, Segment, Segment], None
     return Streams(kernel).begin
 
 
-def told(specs: Mapping[str, TensorSpec]) -> Told:
+def told(specs: Specs) -> Told:
     """Give tensors as JSON takes them."""
     return {name: (spec.dtype.name, spec.shape, spec.json) for name, spec in specs.items()}
 

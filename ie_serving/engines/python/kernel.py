@@ -18,14 +18,16 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import numpy as np
+
 from ie_serving.core.values.errors import LoadFailed, PreconditionFailed
+from ie_serving.core.values.tensors import BY_NUMPY, Array, DataType, Specs, TensorSpec
 from ie_serving.engines import declared
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.python import ovms
 from ie_serving.engines.python.calls import Execute, ExecuteBatch, Inputs, Stream
 from ie_serving.engines.python.context import Context, LoadContext
-from ie_serving.engines.python.outputs import Specs
-from ie_serving.engines.python.predictor import given_by
+from ie_serving.engines.run.function import one_line
 
 OWN = ("execute", "execute_batch", "stream")
 """A kernel has at least one of these methods."""
@@ -332,3 +334,51 @@ def _undeclared(name: str, function: "Callable[..., object] | None") -> str:
         f"{name} declares no inputs and outputs: give it a metadata() that returns"
         f' {{"inputs": {{{inputs}}}, "outputs": {{"y": {form}}}}}, or write both into params'
     )
+
+
+# -- the undeclared input and output of an object with predict, as of scikit-learn --------------
+
+# With one row, an answer for the whole batch would look like an answer for each row.
+ROWS = 2
+FEATURES = "n_features_in_"
+"""Attribute by which estimators of scikit-learn tell how many features they were fitted with."""
+
+
+def given_by(name: str, subject: Any, given: Specs) -> tuple[Specs, Specs]:  # noqa: ANN401
+    """Find the undeclared specs by a trial with zeros: rows of features, and one output.
+
+    Raises:
+        LoadFailed: the trial failed.
+    """
+    inputs = given or _matrix(name, subject)
+    zeros = {each: _zeros(spec) for each, spec in inputs.items()}
+    try:
+        answer = np.asarray(
+            subject.predict(next(iter(zeros.values())) if len(zeros) == 1 else zeros)
+        )
+    except Exception as error:  # libraries raise what they like
+        raise LoadFailed(
+            f"{name}.predict fails on zeros: {one_line(error)}; declare its outputs in params"
+        ) from error
+    dtype = DataType.STRING if answer.dtype.kind in "USO" else BY_NUMPY.get(answer.dtype)
+    if dtype is None or answer.shape[:1] != (ROWS,):
+        raise LoadFailed(
+            f"{name}.predict gives {answer.dtype} {list(answer.shape)} for {ROWS} rows; declare"
+            " its outputs in params"
+        )
+    return inputs, {"y": TensorSpec("y", dtype, (-1, *answer.shape[1:]), "y")}
+
+
+def _matrix(name: str, subject: object) -> Specs:
+    features = getattr(subject, FEATURES, None)
+    if not isinstance(features, int):
+        raise LoadFailed(
+            f"{name} does not say what predict takes: declare it in params, as"
+            ' {"inputs": {"x": {"dtype": "float64", "shape": [-1, 4]}}}'
+        )
+    return {"x": TensorSpec("x", DataType.FP64, (-1, features), "x")}
+
+
+def _zeros(spec: TensorSpec) -> Array:
+    sizes = [ROWS if at == 0 else abs(size) for at, size in enumerate(spec.shape or (-1,))]
+    return np.full(sizes, b"" if spec.dtype is DataType.STRING else 0, spec.dtype.numpy)

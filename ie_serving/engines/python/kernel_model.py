@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from ie_serving.core.values.callers import Caller, taken
 from ie_serving.core.values.errors import ServingError
-from ie_serving.core.values.tensors import Array, Signature
+from ie_serving.core.values.tensors import Arrays, Read, Signature
 from ie_serving.engines import base
 from ie_serving.engines.others import Others
 from ie_serving.engines.python.asking import Models
@@ -57,7 +57,7 @@ class KernelModel(base.CompiledModel):
         stream: Stream | None = None,
         freed: Callable[[], object] = lambda: None,
     ) -> None:
-        self._signatures = {signature.name: signature}
+        self.signatures = {signature.name: signature}
         self._call = partial(Call, name, signature.outputs)
         self._fleet = fleet
         self._line = Line(name, fleet, threads, most, timeout_s, early=early)
@@ -69,17 +69,7 @@ class KernelModel(base.CompiledModel):
         self._streams: StreamLoop | None = None
         self._update = update
 
-    @property
-    def signatures(self) -> Mapping[str, Signature]:
-        """See `engines.base`."""
-        return self._signatures
-
-    async def infer(
-        self,
-        signature: Signature,
-        inputs: Mapping[str, Array],
-        read: Callable[[Mapping[str, Array]], T],
-    ) -> T:
+    async def infer(self, signature: Signature, inputs: Arrays, read: Read[T]) -> T:
         """See `engines.base`."""
         caller, models = taken(), self._models()
         ctx = Context(caller, models, self._timeout_s, shared=self._shared)
@@ -97,11 +87,7 @@ class KernelModel(base.CompiledModel):
         return self._answer_stream if self._own_stream else None
 
     def _answer_stream(
-        self,
-        signature: Signature,
-        inputs: AsyncIterator[Mapping[str, Array]],
-        read: Callable[[Mapping[str, Array]], T],
-        caller: Caller,
+        self, signature: Signature, inputs: AsyncIterator[Arrays], read: Read[T], caller: Caller
     ) -> AsyncGenerator[T | ServingError, None]:
         # Imported here: a kernel needs it only once a client opens a stream.
         from ie_serving.engines.python.streaming import KernelStream, StreamLoop

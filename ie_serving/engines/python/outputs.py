@@ -9,17 +9,15 @@ import numpy as np
 
 from ie_serving.core.values.errors import ServingError
 from ie_serving.core.values.fit import admits
-from ie_serving.core.values.tensors import BY_NUMPY, Array, DataType, TensorSpec
+from ie_serving.core.values.tensors import BY_NUMPY, Array, Arrays, DataType, Specs, TensorSpec
 from ie_serving.engines.run.texts import objects
-
-Specs = Mapping[str, TensorSpec]
 
 
 class WrongOutput(ServingError):
     """A kernel returned something else than it declared."""
 
 
-def checked(kernel: str, given: object, specs: Specs) -> Mapping[str, Array]:
+def checked(kernel: str, given: object, specs: Specs) -> Arrays:
     """Give the outputs by name.
 
     Args:

@@ -25,7 +25,6 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Final
 
-from ie_serving.engines.python import converter
 from ie_serving.telemetry.log import logs
 
 _numbers = itertools.count(1)
@@ -54,7 +53,7 @@ class OwnModules:
         sys.modules[self._package] = package
         sys.meta_path.insert(0, self._finder)  # before the one that reads any path
         logs.hear(f"{directory}/")
-        converter.allow()
+        allow_converter()
 
     def load(self, file: Path) -> ModuleType:
         """Run a file as a module. Raises whatever it raises."""
@@ -160,3 +159,29 @@ class _Source(SourceFileLoader):
         """Run it with an `import` that knows the files beside it."""
         vars(module)["__builtins__"] = self._builtins
         super().exec_module(module)
+
+
+# -- OpenVINO's converter of models, which `engines/openvino` keeps out of the server -----------
+
+CONVERTER: Final = "openvino.tools.ovc"
+FUNCTION: Final = "convert_model"
+
+
+def allow_converter() -> None:
+    """Let the converter be imported, when users' code first asks for it."""
+    if sys.modules.get(CONVERTER, sys) is not None:  # it is there, or nothing keeps it out
+        return
+    del sys.modules[CONVERTER]
+    if (openvino := sys.modules.get("openvino")) is not None:
+        vars(openvino)["__getattr__"] = _of_openvino
+
+
+def _of_openvino(name: str) -> object:
+    """Give what `openvino` takes from its converter, when it is there. Source: PEP 562."""
+    if name != FUNCTION:
+        raise AttributeError(f"module 'openvino' has no attribute {name!r}")
+    import openvino
+    from openvino.tools.ovc import convert_model
+
+    vars(openvino)[FUNCTION] = convert_model
+    return convert_model

@@ -11,7 +11,7 @@ from typing import Any
 from ie_serving.core.values.callers import Caller
 from ie_serving.core.values.codes import ERROR_OF, code_of
 from ie_serving.core.values.errors import ServingError
-from ie_serving.core.values.tensors import Array, TensorSpec
+from ie_serving.core.values.tensors import Array, Arrays, Specs
 from ie_serving.engines.process.protocol import text, words
 from ie_serving.engines.python.calls import Call
 from ie_serving.engines.python.context import Context
@@ -36,7 +36,7 @@ def packed(call: Call, inputs: Sequence[str]) -> list[Array]:
     return [packed_context(call.ctx), *(call.inputs[name] for name in inputs)]
 
 
-def packed_answer(call: Call, outputs: Mapping[str, TensorSpec]) -> Iterator[Array]:
+def packed_answer(call: Call, outputs: Specs) -> Iterator[Array]:
     """Give the outcome of a call as tensors."""
     outcome = call.outcome
     if isinstance(outcome, Mapping):
@@ -49,7 +49,7 @@ def packed_answer(call: Call, outputs: Mapping[str, TensorSpec]) -> Iterator[Arr
 
 def answered(
     tensors: Iterator[Array], outputs: Sequence[str]
-) -> tuple[Mapping[str, Array] | ServingError, bool]:
+) -> tuple[Arrays | ServingError, bool]:
     """Read the tensors that `packed_answer` made, and whether the memory was full."""
     said = words(next(tensors))
     if not said:

@@ -2,7 +2,6 @@
 
 import json
 import logging
-import sys
 import weakref
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, aclosing
@@ -19,6 +18,7 @@ from ie_serving.engines.kernels import Instances, KernelOptions
 from ie_serving.engines.process.child_process import WorkerProcess
 from ie_serving.engines.process.link import Fault, Link, Message, PeerGone
 from ie_serving.engines.process.protocol import KEPT, Frame, Kind, words
+from ie_serving.engines.process.starts import command_of
 from ie_serving.engines.process.supervision import Supervisor, Task
 from ie_serving.engines.python.calls import Call, Inputs, Readiness
 from ie_serving.engines.python.child import job_of, specs_of
@@ -29,16 +29,10 @@ from ie_serving.telemetry.log.logs import Event
 
 log = logging.getLogger(__name__)
 
-# As TensorFlow's: the path as this process has it, and nothing of the working directory.
-COMMAND = (
-    sys.executable,
-    "-c",
-    "import sys; sys.path[:] = sys.argv[1].split('\\n');"
-    " from ie_serving.engines.python.child import load;"
-    " from ie_serving.engines.process.worker import serve; serve(load)",
-    "\n".join(sys.path),
+COMMAND = command_of(
+    "from ie_serving.engines.python.child import load;"
+    " from ie_serving.engines.process.worker import serve; serve(load)"
 )
-
 
 BACKOFF = Backoff(first_s=0.2, longest_s=30.0)
 """Of a process that ends again and again."""

@@ -11,15 +11,15 @@ each of its requests.
 import asyncio
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import copy_context
 from typing import Any, TypeVar
 
 from ie_serving.core.runtime.spare_cpu import SPARE_CPU
 from ie_serving.core.values.errors import InvalidTensor, LoadFailed, QueueFull
-from ie_serving.core.values.tensors import Array, Signature
-from ie_serving.engines.run.program import Read, Runs
+from ie_serving.core.values.tensors import Arrays, Read, Signature
+from ie_serving.engines.run.program import Runs
 
 T = TypeVar("T")
 Ranks = tuple[Any, ...]
@@ -97,7 +97,7 @@ class ByRank:
         # Later compilations count for the record of the version that is loaded now.
         self._context = copy_context()
 
-    async def infer(self, inputs: Mapping[str, Array], read: Read[T]) -> T:
+    async def infer(self, inputs: Arrays, read: Read[T]) -> T:
         """See `CompiledModel.infer`.
 
         Raises:

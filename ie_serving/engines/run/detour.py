@@ -1,10 +1,10 @@
 """Sends requests with NaN or positive infinity to another program of the signature."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 from ie_serving.core.values.errors import InvalidTensor, LoadFailed
-from ie_serving.core.values.tensors import Array
+from ie_serving.core.values.tensors import Arrays
 from ie_serving.engines.run.on_demand import OnDemand
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ class Detour:
         self.names = names
         self._other = other
 
-    async def infer(self, inputs: Mapping[str, Array], read: "Read[T]") -> T:
+    async def infer(self, inputs: Arrays, read: "Read[T]") -> T:
         """See `CompiledModel.infer`. Raises InvalidTensor where the other program cannot be had."""
         try:
             program = await self._other.get()

@@ -5,13 +5,13 @@ depends on the values too, such as the length of a text, and its calls into Pyth
 reason.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING
 
 from ie_serving.core.values.errors import InvalidRequest, LoadFailed, ServingError
-from ie_serving.core.values.tensors import Array, Signature
+from ie_serving.core.values.tensors import Arrays, Signature
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.run.latency_model import LatencyModel
 from ie_serving.engines.run.program import Program
@@ -20,7 +20,7 @@ from ie_serving.engines.run.threads import threads
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-Call = Callable[[Mapping[str, Array]], Mapping[str, Array]]
+Call = Callable[[Arrays], Arrays]
 """Computes the outputs, new arrays, by name. Several threads call it at once."""
 
 LONGEST_CAUSE = 600
@@ -38,13 +38,13 @@ class FunctionRequest:
 
     def __init__(self, call: Call) -> None:
         self._call = call
-        self._inputs: Mapping[str, Array] = {}
+        self._inputs: Arrays = {}
 
-    def fill(self, inputs: Mapping[str, Array]) -> None:
+    def fill(self, inputs: Arrays) -> None:
         """Take the inputs as they are, for one run."""
         self._inputs = inputs
 
-    def run(self) -> Mapping[str, Array]:
+    def run(self) -> Arrays:
         """Call, once for each `fill`.
 
         The inputs are released before anything can fail: they may be views of a large request.
@@ -61,7 +61,7 @@ class FunctionRequest:
         except Exception as error:  # libraries raise what they like
             raise Failure from error
 
-    def run_new(self) -> Mapping[str, Array]:
+    def run_new(self) -> Arrays:
         """As `run`, whatever the shapes."""
         return self.run()
 

@@ -1,11 +1,11 @@
 """The protocols that a driver implements to be run: infer requests, and their admission."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from typing import Protocol
 
-from ie_serving.core.values.tensors import Array
+from ie_serving.core.values.tensors import Arrays
 
-Outputs = Mapping[str, Array]
+Outputs = Arrays
 Shapes = tuple[tuple[int, ...], ...]
 """The shape of each input, in the order of `Admission.names`."""
 
@@ -17,7 +17,7 @@ class InferRequest(Protocol):
     that its driver names to `Program`.
     """
 
-    def fill(self, inputs: Mapping[str, Array]) -> None:
+    def fill(self, inputs: Arrays) -> None:
         """Copy the inputs in. Raises: InvalidTensor; NotFinite, for another program to take."""
 
     def run(self) -> Outputs:

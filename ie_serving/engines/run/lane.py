@@ -2,12 +2,12 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from concurrent.futures import Executor
 from contextlib import suppress
 from typing import Generic, TypeVar
 
-from ie_serving.core.values.tensors import Array
+from ie_serving.core.values.tensors import Arrays
 from ie_serving.engines.run.infer_request import InferRequest, Outputs
 
 T = TypeVar("T")
@@ -27,7 +27,7 @@ class Lane(Generic[T]):
     def __init__(
         self,
         request: InferRequest,
-        inputs: Mapping[str, Array],
+        inputs: Arrays,
         read: Callable[[Outputs], T],
         failures: tuple[type[Exception], ...] = (RuntimeError,),
         new: bool = False,

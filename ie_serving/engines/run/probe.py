@@ -2,11 +2,11 @@
 
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
 from ie_serving.core.values.errors import ServingError
-from ie_serving.core.values.tensors import Array
+from ie_serving.core.values.tensors import Arrays
 from ie_serving.engines.run.infer_request import InferRequest
 from ie_serving.engines.run.latency_model import INLINE_MAX_S
 
@@ -38,7 +38,7 @@ Clock: TypeAlias = Callable[[], float]
 
 def latency(
     make: Callable[[], InferRequest],
-    inputs: Mapping[str, Array] | None,
+    inputs: Arrays | None,
     failures: tuple[type[Exception], ...],
     clock: Clock = time.perf_counter,
 ) -> float | None:
@@ -95,7 +95,7 @@ def _is_enough(measured: Sequence[float]) -> bool:
     return sum(SHORTER * each <= shortest for each in measured) > 1
 
 
-def _timed(request: InferRequest, inputs: Mapping[str, Array], clock: Clock) -> float:
+def _timed(request: InferRequest, inputs: Arrays, clock: Clock) -> float:
     request.fill(inputs)
     started = clock()
     request.run()

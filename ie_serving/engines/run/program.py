@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from ie_serving.core.runtime.spare_cpu import SPARE_CPU
 from ie_serving.core.values.errors import InvalidTensor, ServingError
-from ie_serving.core.values.tensors import Array, Signature
+from ie_serving.core.values.tensors import Array, Arrays, Signature
 from ie_serving.engines.base import CompiledModel, EngineOptions
 from ie_serving.engines.run.detour import Detour, NotFinite
 from ie_serving.engines.run.infer_request import Admission, InferRequest, Outputs
@@ -106,7 +106,7 @@ class Program:
         self._ran = self._record.ran
         self.disturbed = False
 
-    async def infer(self, inputs: Mapping[str, Array], read: Read[T]) -> T:
+    async def infer(self, inputs: Arrays, read: Read[T]) -> T:
         """See `CompiledModel.infer`."""
         for name, check in self._checks:
             check(inputs[name])
@@ -158,7 +158,7 @@ class Program:
         """Whether some inference runs."""
         return len(self._pool.free) < self._pool.size
 
-    async def _diverted(self, inputs: Mapping[str, Array], read: Read[T]) -> T:
+    async def _diverted(self, inputs: Arrays, read: Read[T]) -> T:
         """Let the detour program compute a request that this program's infer requests refuse."""
         assert self._detour is not None  # they look at values where there is one
         return await self._detour.infer(inputs, read)
@@ -175,7 +175,7 @@ class Program:
     async def _infer_in_lane(
         self,
         request: InferRequest,
-        inputs: Mapping[str, Array],
+        inputs: Arrays,
         read: Read[T],
         bucket: int,
         new: bool,
@@ -254,7 +254,7 @@ class Runs(Protocol):
     def signature(self) -> Signature:
         """The signature as clients see it."""
 
-    def infer(self, inputs: Mapping[str, Array], read: Read[T]) -> Coroutine[Any, Any, T]:
+    def infer(self, inputs: Arrays, read: Read[T]) -> Coroutine[Any, Any, T]:
         """See `CompiledModel.infer`."""
 
     def close(self) -> None:
@@ -312,17 +312,10 @@ class CompiledPrograms(CompiledModel):
             )
             for each in run
         )
-        self._signatures = {signature.name: signature for signature in (*listed, *told)}
+        self.signatures = {signature.name: signature for signature in (*listed, *told)}
         self._freed = freed
 
-    @property
-    def signatures(self) -> Mapping[str, Signature]:
-        """See `engines.base`."""
-        return self._signatures
-
-    def infer(
-        self, signature: Signature, inputs: Mapping[str, Array], read: Read[T]
-    ) -> Coroutine[Any, Any, T]:
+    def infer(self, signature: Signature, inputs: Arrays, read: Read[T]) -> Coroutine[Any, Any, T]:
         """See `engines.base`."""
         return self._programs[signature.name].infer(inputs, read)
 

@@ -14,17 +14,17 @@ A request of one row that finds the engine idle may run a program compiled for a
 import asyncio
 import math
 import time
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Coroutine, Sequence
 from functools import partial
 from typing import Any, NamedTuple, TypeVar, cast
 
-from ie_serving.core.values.tensors import Array, Signature
+from ie_serving.core.values.tensors import Arrays, Read, Signature
 from ie_serving.engines.base import GATHERED
 from ie_serving.engines.run.detour import NotFinite
 from ie_serving.engines.run.infer_request import QueuedRequest, Shapes
 from ie_serving.engines.run.lane import Lane
 from ie_serving.engines.run.latency_model import CEILING_S, LatencyModel
-from ie_serving.engines.run.program import Program, Read
+from ie_serving.engines.run.program import Program
 
 T = TypeVar("T")
 
@@ -78,7 +78,7 @@ class QueuedProgram(Program):
         self._ended = 0.0  # when the last inference in a lane was over
         self._lone = lone
 
-    def infer(self, inputs: Mapping[str, Array], read: Read[T]) -> Coroutine[Any, Any, T]:
+    def infer(self, inputs: Arrays, read: Read[T]) -> Coroutine[Any, Any, T]:
         """See `CompiledModel.infer`. While the engine is busy, no request runs on the loop."""
         gathered = GATHERED.get()
         if (gathered and self._is_long(inputs)) or self._at_work:
@@ -99,14 +99,14 @@ class QueuedProgram(Program):
     def _at_work(self) -> bool:
         return self.busy or (self._lone is not None and self._lone.program.busy)
 
-    def _is_long(self, inputs: Mapping[str, Array]) -> bool:
+    def _is_long(self, inputs: Arrays) -> bool:
         return self._mean_s.get(_bucket(inputs), CEILING_S) > self._longest_batch_s
 
-    def _knows(self, inputs: Mapping[str, Array]) -> bool:
+    def _knows(self, inputs: Arrays) -> bool:
         """Tell whether the shapes are known: others are tried first, in a lane."""
         return self._admission is None or self._shapes(inputs) in self._admission.known
 
-    def _shapes(self, inputs: Mapping[str, Array]) -> Shapes:
+    def _shapes(self, inputs: Arrays) -> Shapes:
         return tuple([inputs[name].shape for name in self._open])
 
     def _disturbs_the_lone_one(self) -> bool:
@@ -124,13 +124,13 @@ class QueuedProgram(Program):
             if self._lone:
                 self._lone.program.close()
 
-    async def _infer_behind(self, inputs: Mapping[str, Array], read: Read[T]) -> T:
+    async def _infer_behind(self, inputs: Arrays, read: Read[T]) -> T:
         try:
             return await self._infer_queued(inputs, read)
         except NotFinite:
             return await self._diverted(inputs, read)
 
-    async def _infer_queued(self, inputs: Mapping[str, Array], read: Read[T]) -> T:
+    async def _infer_queued(self, inputs: Arrays, read: Read[T]) -> T:
         for name, check in self._checks:
             check(inputs[name])
         free = self._pool.free
@@ -161,7 +161,7 @@ class QueuedProgram(Program):
         return result
 
 
-def _bucket(inputs: Mapping[str, Array]) -> int:
+def _bucket(inputs: Arrays) -> int:
     """Give the key of `LatencyModel` for inputs of this size."""
     return sum([array.size for array in inputs.values()]).bit_length()
 
@@ -179,7 +179,7 @@ class StartedLane(Lane[T]):
     def __init__(
         self,
         request: QueuedRequest,
-        inputs: Mapping[str, Array],
+        inputs: Arrays,
         read: Read[T],
         failures: tuple[type[Exception], ...],
     ) -> None:

@@ -1,7 +1,8 @@
 """Serves estimators of scikit-learn, or with its interface, saved by skops, joblib or pickle."""
 
+import logging
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -9,16 +10,17 @@ from typing import Any
 import numpy as np
 
 from ie_serving.core.values.errors import LoadFailed
-from ie_serving.core.values.tensors import Array, DataType
+from ie_serving.core.values.hints import Hint
+from ie_serving.core.values.tensors import Array, Arrays, DataType, Specs
 from ie_serving.engines import declared
 from ie_serving.engines.base import EngineOptions
-from ie_serving.engines.run.function import needed, one_line
+from ie_serving.engines.run.function import needed, one_line, reading
 from ie_serving.engines.run.program import CompiledPrograms
 from ie_serving.engines.run.threads import threads
-from ie_serving.engines.sklearn.files import LIBRARY, read
 from ie_serving.engines.tabular import form as tabular
 from ie_serving.engines.tabular.compiled import compiled
-from ie_serving.engines.tabular.form import LABEL, PROBABILITIES, Specs, TensorForm, Y
+from ie_serving.engines.tabular.form import LABEL, PROBABILITIES, TensorForm, Y
+from ie_serving.telemetry.log.logs import Event
 
 # The matrix of a request has no names; its columns have the order of the training.
 warnings.filterwarnings("ignore", message="X does not have valid feature names")
@@ -73,12 +75,12 @@ def _matrix(estimator: Any) -> Specs:  # noqa: ANN401  any estimator
     return tabular.matrix(int(features), DataType.FP64)
 
 
-def _only(inputs: Mapping[str, Array]) -> Any:  # noqa: ANN401  what estimators take
+def _only(inputs: Arrays) -> Any:  # noqa: ANN401  what estimators take
     (array,) = inputs.values()
     return array.tolist() if array.dtype == object and array.ndim == 1 else array
 
 
-def _frame(inputs: Mapping[str, Array]) -> Any:  # noqa: ANN401
+def _frame(inputs: Arrays) -> Any:  # noqa: ANN401
     """Give the inputs as a table, in which estimators select columns by name."""
     with needed("pandas", "pandas", "a model of several inputs"):
         import pandas
@@ -117,10 +119,63 @@ def _tried(estimator: Any, inputs: Specs, feed: Any) -> Array:  # noqa: ANN401
         raise LoadFailed(f"the {name} fails on a row of zeros: {one_line(error)}") from error
 
 
-def _predict(estimator: Any, form: TensorForm, feed: Any, inputs: Mapping[str, Array]) -> Any:  # noqa: ANN401
+def _predict(estimator: Any, form: TensorForm, feed: Any, inputs: Arrays) -> Any:  # noqa: ANN401
     given = feed(inputs)
     name = LABEL if LABEL in form.outputs else Y
     outputs = {name: estimator.predict(given)}
     if PROBABILITIES in form.outputs:
         outputs[PROBABILITIES] = estimator.predict_proba(given)
     return outputs
+
+
+log = logging.getLogger(__name__)
+
+# -- files: skops, whose types are checked, and pickles, if settings allow them -----------------
+
+SKOPS = ".skops"
+LIBRARY, EXTRA = "scikit-learn", "sklearn"
+CONSENT = Hint("; to trust whoever writes these models, set {engine.allow_pickle}")
+
+
+def read(file: Path, options: EngineOptions) -> Any:  # noqa: ANN401  any estimator
+    """Read the object of a file.
+
+    Raises:
+        LoadFailed: a library is missing, the file is broken, or it is a pickle and these are not
+            allowed.
+    """
+    with warnings.catch_warnings(record=True) as caught, reading(LIBRARY, file.name):
+        # By default Python would not repeat a warning that an earlier model caused.
+        warnings.simplefilter("always")
+        found = _skops(file, options) if file.suffix == SKOPS else _pickle(file, options)
+    for cause in sorted({one_line(each.message) for each in caught if _is_of_version(each)}):
+        log.warning(Event("model of another version of its library", file=file, cause=cause))
+    return found
+
+
+def _pickle(file: Path, options: EngineOptions) -> Any:  # noqa: ANN401
+    if not options.allow_pickle:
+        raise LoadFailed(
+            f"{file.name} is a pickle: to read it may run any code, so it is not read; save the"
+            " model by skops.io.dump as *.skops, or as ONNX",
+            CONSENT,
+        )
+    with needed("joblib", EXTRA, file.name):
+        import joblib
+    return joblib.load(file)
+
+
+def _skops(file: Path, options: EngineOptions) -> Any:  # noqa: ANN401
+    with needed("skops", EXTRA, file.name):
+        from skops import io
+    unknown = io.get_untrusted_types(file=file)
+    if unknown and not options.allow_pickle:
+        listed = ", ".join(unknown)
+        raise LoadFailed(
+            f"{file.name} holds types that skops does not know to be harmless: {listed}", CONSENT
+        )
+    return io.load(file, trusted=unknown)
+
+
+def _is_of_version(warning: warnings.WarningMessage) -> bool:
+    return warning.category.__name__ == "InconsistentVersionWarning"

@@ -4,12 +4,12 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
-from ie_serving.core.values.tensors import Array, DataType, Signature
+from ie_serving.core.values.tensors import Arrays, DataType, Signature
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.run.function import program
 from ie_serving.engines.run.program import CompiledPrograms
 from ie_serving.engines.steps.declaration import BuiltIn
-from ie_serving.engines.steps.watching import Nothing, Watch
+from ie_serving.engines.steps.watching import Watch
 
 
 def compiled(
@@ -31,7 +31,7 @@ def compiled(
         watch: counts values; None counts nothing.
     """
     told = {"step": step} if row.named else {}
-    watched = {"watch": watch or Nothing()} if row.watches else {}
+    watched = {"watch": watch} if row.watches else {}
     run = partial(row.run, **options, **told, **watched)
     decodes = row.decodes and signature.inputs["image"].dtype is DataType.STRING
     made = program(
@@ -46,5 +46,5 @@ def compiled(
     return CompiledPrograms([made], runs_on={signature.name: f"built-in step {name}"})
 
 
-def _by_name(run: Callable[..., Mapping[str, Array]]) -> Callable[..., Mapping[str, Array]]:
+def _by_name(run: Callable[..., Arrays]) -> Callable[..., Arrays]:
     return lambda inputs: run(**inputs)

@@ -3,8 +3,8 @@
 import numpy as np
 
 from ie_serving.core.values.errors import InvalidTensor
-from ie_serving.core.values.tensors import Array, DataType
-from ie_serving.engines.steps.declaration import Arrays, Specs, tensor
+from ie_serving.core.values.tensors import Array, Arrays, DataType, Specs
+from ie_serving.engines.steps.declaration import tensor
 from ie_serving.engines.steps.images import pixels_spec
 from ie_serving.engines.steps.pictures import only, room, sized
 from ie_serving.wire.image.draw import PALETTE, drawn

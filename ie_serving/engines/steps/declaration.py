@@ -12,11 +12,16 @@ from typing import Any
 
 from ie_serving.core.values.errors import LoadFailed
 from ie_serving.core.values.nearest import nearest
-from ie_serving.core.values.tensors import SERVING_DEFAULT, Array, DataType, Signature, TensorSpec
+from ie_serving.core.values.tensors import (
+    SERVING_DEFAULT,
+    Arrays,
+    DataType,
+    Signature,
+    Specs,
+    TensorSpec,
+)
 
 Shape = tuple[int, ...] | None
-Specs = Mapping[str, TensorSpec]
-Arrays = Mapping[str, Array]
 Find = Callable[[str], Path]
 """Finds a file that an option names. Raises: LoadFailed, naming the searched places."""
 
@@ -89,7 +94,7 @@ class BuiltIn:
         decodes: it may decode pictures, which takes long for small files too: never on the event
             loop.
         named: the function gets the name of the step as the keyword `step`.
-        watches: the function gets the keyword `watch` as well, see `watching.Watch`.
+        watches: the function gets the keyword `watch` as well: a `watching.Watch`, or None.
     """
 
     about: str

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from ie_serving.core.values.tensors import Array, DataType, TensorSpec
-from ie_serving.engines.steps.declaration import Arrays, Specs, tensor
+from ie_serving.core.values.tensors import Array, Arrays, DataType, Specs, TensorSpec
+from ie_serving.engines.steps.declaration import tensor
 from ie_serving.engines.steps.pictures import only, pictures, room, sized
 
 STRETCH, CROP, PAD = "stretch", "crop", "pad"

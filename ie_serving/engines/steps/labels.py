@@ -3,9 +3,8 @@
 import numpy as np
 
 from ie_serving.core.values.errors import InvalidTensor
-from ie_serving.core.values.tensors import Array, DataType, TensorSpec
-from ie_serving.engines.steps.classes import named, probabilities
-from ie_serving.engines.steps.declaration import Arrays, Specs, tensor
+from ie_serving.core.values.tensors import Array, Arrays, DataType, Specs, TensorSpec
+from ie_serving.engines.steps.declaration import tensor
 
 
 def classifier_output(
@@ -56,3 +55,17 @@ def regression_specs(inputs: Specs, *, names: dict[str, int]) -> Specs:
 
 def _of_shape(spec: TensorSpec, shape: tuple[int, ...] | None) -> TensorSpec:
     return TensorSpec(spec.name, spec.dtype, shape, spec.tensor)
+
+
+def probabilities(values: Array) -> Array:
+    """Give the softmax of `values` along the last dimension."""
+    powers = np.exp(values - values.max(axis=-1, keepdims=True))
+    return np.asarray(powers / powers.sum(axis=-1, keepdims=True))
+
+
+def named(classes: Array, labels: tuple[str, ...]) -> Array:
+    """Give the name of each class as bytes: its label, or its number if it has none."""
+    known = {at: label.encode() for at, label in enumerate(labels)}
+    found = np.empty(classes.shape, np.object_)
+    found.reshape(-1)[:] = [known.get(at, b"%d" % at) for at in classes.reshape(-1).tolist()]
+    return found

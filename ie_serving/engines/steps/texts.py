@@ -8,8 +8,8 @@ from collections.abc import Iterator
 import numpy as np
 
 from ie_serving.core.values.errors import InvalidTensor, RequestTooLarge
-from ie_serving.core.values.tensors import Array, DataType
-from ie_serving.engines.steps.declaration import Arrays, fixed, tensor
+from ie_serving.core.values.tensors import Array, Arrays, DataType
+from ie_serving.engines.steps.declaration import fixed, tensor
 
 MOST_ELEMENTS = 1_000_000
 """Most elements that become text; more are refused. Each takes some 20 bytes and 0.5 us."""

@@ -8,8 +8,7 @@ from typing import Protocol
 
 import numpy as np
 
-from ie_serving.core.values.tensors import Array
-from ie_serving.engines.steps.declaration import Arrays, Specs
+from ie_serving.core.values.tensors import Array, Arrays, Specs
 from ie_serving.telemetry.log.logs import Event
 
 log = logging.getLogger("ie_serving.steps")
@@ -35,18 +34,6 @@ class Watch(Protocol):
         """Count how often each text of an item comes."""
 
 
-class Nothing:
-    """Counts nothing. See `Watch`."""
-
-    def numbers(
-        self, step: str, item: str, /, count: int, total: float, least: float, greatest: float
-    ) -> None:
-        """See `Watch`."""
-
-    def texts(self, step: str, item: str, texts: Mapping[str, int], /) -> None:
-        """See `Watch`."""
-
-
 def log_step(
     inputs: Arrays, *, level: str, show: str, keys: "re.Pattern[str]", step: str
 ) -> Arrays:
@@ -58,8 +45,10 @@ def log_step(
     return inputs
 
 
-def metrics_step(inputs: Arrays, *, watch: Watch, step: str) -> Arrays:
+def metrics_step(inputs: Arrays, *, watch: Watch | None, step: str) -> Arrays:
     """Count the inputs' values; see `registry.TABLE`."""
+    if watch is None:
+        return inputs
     for name, array in inputs.items():
         if array.dtype.kind == "O":
             watch.texts(step, name, Counter(_word(each) for each in array.reshape(-1).tolist()))

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ie_serving.core.values.errors import InvalidTensor
-from ie_serving.core.values.tensors import SERVING_DEFAULT, Array, DataType, TensorSpec
+from ie_serving.core.values.tensors import SERVING_DEFAULT, Array, Arrays, DataType, TensorSpec
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.openvino.unsupported import refuse_unsupported
 from ie_serving.engines.run import function
@@ -16,7 +16,7 @@ from ie_serving.engines.run.program import CompiledPrograms
 from ie_serving.engines.run.texts import decoded, encoded
 from ie_serving.engines.tabular.form import TensorForm
 
-Predict = Callable[[Mapping[str, Array]], Mapping[str, Any]]
+Predict = Callable[[Arrays], Mapping[str, Any]]
 """Computes outputs from inputs whose strings are Python's; several threads call it at once."""
 
 
@@ -50,7 +50,7 @@ def compiled(
     return CompiledPrograms([program], listed=listed, runs_on={SERVING_DEFAULT: library})
 
 
-def answer(form: TensorForm, predict: Predict, inputs: Mapping[str, Array]) -> Mapping[str, Array]:
+def answer(form: TensorForm, predict: Predict, inputs: Arrays) -> Arrays:
     """Compute the outputs of one request.
 
     Raises:
@@ -66,7 +66,7 @@ def answer(form: TensorForm, predict: Predict, inputs: Mapping[str, Array]) -> M
     return {name: _given(outputs[name], spec) for name, spec in form.outputs.items()}
 
 
-def check_rows(form: TensorForm, inputs: Mapping[str, Array]) -> None:
+def check_rows(form: TensorForm, inputs: Arrays) -> None:
     """Refuse a request without rows, which most libraries refuse. Raises: InvalidTensor."""
     counts = {name: len(array) for name, array in inputs.items()}
     if 0 in counts.values():

@@ -5,7 +5,7 @@ Inputs are one matrix `x`, a row for each sample, or one input for each column. 
 any other model gives values as `y`.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,10 +18,12 @@ from ie_serving.core.values.tensors import (
     SCORES,
     SERVING_DEFAULT,
     Array,
+    Arrays,
     DataType,
     ExampleBinding,
     Method,
     Signature,
+    Specs,
     TensorSpec,
 )
 
@@ -30,8 +32,6 @@ X, LABEL, PROBABILITIES, Y = "x", "label", "probabilities", "y"
 
 CLASSIFY, REGRESS = "classify", "regress"
 """Names of the signatures for Classify and Regress."""
-
-Specs = Mapping[str, TensorSpec]
 
 
 @dataclass(frozen=True)
@@ -109,3 +109,13 @@ def _is_value(spec: TensorSpec | None) -> bool:
     if spec is None or spec.shape is None or spec.dtype is DataType.STRING:
         return False
     return spec.dtype.numpy.kind == "f" and spec.shape in ((-1,), (-1, 1))
+
+
+def labelled(scores: Array) -> Arrays:
+    """Give labels and probabilities.
+
+    Args:
+        scores: of each class, a row for each sample; of two classes also only class 1's, in 1-D.
+    """
+    both = scores if scores.ndim == 2 else np.stack([1 - scores, scores], axis=1)
+    return {LABEL: np.argmax(both, axis=1), PROBABILITIES: both}

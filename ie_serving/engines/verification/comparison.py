@@ -9,11 +9,16 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from ie_serving.core.values.errors import LoadFailed, ServingError
-from ie_serving.core.values.tensors import SERVING_DEFAULT, Array, Signature, TensorSpec
+from ie_serving.core.values.tensors import (
+    SERVING_DEFAULT,
+    Arrays,
+    Signature,
+    Specs,
+    copies,
+)
 from ie_serving.engines.base import CompiledModel
 from ie_serving.engines.generated import GeneratedRequest, ValueKind
 from ie_serving.engines.layers import own_loop
-from ie_serving.engines.layers.joining import copies
 from ie_serving.engines.verification.verdict import Findings, differences
 
 
@@ -60,7 +65,7 @@ class Tensors:
         return Names(inputs, {name: own for name, own in outputs.items() if own in self.outputs})
 
 
-def _in_the_file(specs: Mapping[str, TensorSpec], own: Mapping[str, str]) -> dict[str, str]:
+def _in_the_file(specs: Specs, own: Mapping[str, str]) -> dict[str, str]:
     return {name: without_port(own.get(name, spec.tensor)) for name, spec in specs.items()}
 
 
@@ -81,7 +86,7 @@ class Answers:
 
     release: str
     tensors: Tensors
-    answered: list[tuple[GeneratedRequest, Mapping[str, Array]]]
+    answered: list[tuple[GeneratedRequest, Arrays]]
 
     def compared_with(self, model: CompiledModel, most_s: float) -> Findings:
         """Run `model` on the first request, and on others within `most_s` seconds. Blocking."""
@@ -127,7 +132,7 @@ class Comparison:
         if dropped := tensors.inputs - taken:
             self.found.refused = f'OpenVINO drops input "{min(dropped)}"'
 
-    def compare(self, request: GeneratedRequest, expected: Mapping[str, Array]) -> None:
+    def compare(self, request: GeneratedRequest, expected: Arrays) -> None:
         """Run one request, and compare the outputs with those of the second engine."""
         if not self._begins(request):
             return
@@ -146,12 +151,12 @@ class Comparison:
             if request.kind is ValueKind.FINITE and self.shows is None:
                 self.shows = request
 
-    def outputs_of(self, request: GeneratedRequest) -> Mapping[str, Array]:
+    def outputs_of(self, request: GeneratedRequest) -> Arrays:
         """Give the model's outputs under their names in the file. Raises: ServingError."""
         found = self._infer(request)
         return {name: found[alias] for alias, name in self._names.outputs.items()}
 
-    def _infer(self, request: GeneratedRequest) -> Mapping[str, Array]:
+    def _infer(self, request: GeneratedRequest) -> Arrays:
         names = self._names.inputs
         inputs = {name: request.inputs[names[name]] for name in self._signature.inputs}
         return own_loop.run(self._model.infer(self._signature, inputs, copies))

@@ -8,13 +8,11 @@ from typing import Any, Final, Protocol
 import numpy as np
 
 from ie_serving.core.values.errors import LoadFailed, ServingError
-from ie_serving.core.values.tensors import Array, Signature
+from ie_serving.core.values.tensors import Arrays, Signature
 from ie_serving.engines.openvino.reading.formats import ONNX, TFLITE
 from ie_serving.engines.openvino.reading.mapping import read_mapping
 from ie_serving.engines.verification.comparison import Names
 from ie_serving.engines.verification.references import BY_SUFFIX, Refused
-
-Arrays = Mapping[str, Array]
 
 
 class Framework(Protocol):

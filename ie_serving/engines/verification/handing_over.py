@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from ie_serving.core.values.errors import InvalidTensor, LoadFailed
-from ie_serving.core.values.tensors import Array, Signature
+from ie_serving.core.values.tensors import Array, Arrays, Read, Signature
 from ie_serving.engines.base import CompiledModel
 from ie_serving.engines.generated import ValueKind
 from ie_serving.engines.layers.layer import Layer
@@ -48,12 +48,7 @@ class HandingOver(Layer):
         self._cause = cause
         self._other = OnDemand(reads, lambda other: other.close()) if reads else None
 
-    def infer(
-        self,
-        signature: Signature,
-        inputs: Mapping[str, Array],
-        read: Callable[[Mapping[str, Array]], T],
-    ) -> Coroutine[Any, Any, T]:
+    def infer(self, signature: Signature, inputs: Arrays, read: Read[T]) -> Coroutine[Any, Any, T]:
         """See `engines.base`. Raises InvalidTensor for requests that neither engine answers."""
         if sum([array.size for array in inputs.values()]) > LARGE:
             return self._infer_large(signature, inputs, read)
@@ -61,28 +56,17 @@ class HandingOver(Layer):
             return self._hand_over(signature, inputs, read, name)
         return self.inner.infer(signature, inputs, read)
 
-    async def _infer_large(
-        self,
-        signature: Signature,
-        inputs: Mapping[str, Array],
-        read: Callable[[Mapping[str, Array]], T],
-    ) -> T:
+    async def _infer_large(self, signature: Signature, inputs: Arrays, read: Read[T]) -> T:
         """Check the values in a thread, so that the event loop is not blocked."""
         if name := await asyncio.to_thread(self._odd, inputs):
             return await self._hand_over(signature, inputs, read, name)
         return await self.inner.infer(signature, inputs, read)
 
-    def _odd(self, inputs: Mapping[str, Array]) -> str:
+    def _odd(self, inputs: Arrays) -> str:
         """Name an input with values of these kinds; empty if there is none."""
         return next((name for name, array in inputs.items() if self._is_odd(array)), "")
 
-    async def _hand_over(
-        self,
-        signature: Signature,
-        inputs: Mapping[str, Array],
-        read: Callable[[Mapping[str, Array]], T],
-        name: str,
-    ) -> T:
+    async def _hand_over(self, signature: Signature, inputs: Arrays, read: Read[T], name: str) -> T:
         if self._other is None:
             raise InvalidTensor(f'input "{name}": {self._cause}')
         try:

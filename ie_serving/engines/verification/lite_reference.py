@@ -14,7 +14,7 @@ import numpy as np
 from ai_edge_litert.interpreter import Interpreter, OpResolverType
 
 from ie_serving.core.values.errors import LoadFailed
-from ie_serving.core.values.tensors import BY_NUMPY, Array
+from ie_serving.core.values.tensors import BY_NUMPY, Array, Arrays
 from ie_serving.engines.generated import Dim, GeneratedInput
 from ie_serving.engines.openvino.reading.lite_signatures import LiteSignature, signatures_of
 from ie_serving.engines.verification.comparison import Tensors, without_port
@@ -70,7 +70,7 @@ class LiteReference:
             QUANTIZED if _is_quantized(whole) else "",
         )
 
-    def run(self, inputs: Mapping[str, Array]) -> Mapping[str, Array]:
+    def run(self, inputs: Arrays) -> Arrays:
         """See `Reference`."""
         if any(array.dtype.kind == "f" and np.isinf(array).any() for array in inputs.values()):
             raise Refused(f"{LIBRARY} clamps infinity")
@@ -80,12 +80,12 @@ class LiteReference:
             raise Refused(_one_line(error)) from error
         return {name: _unclamped(array) for name, array in outputs.items()}
 
-    def _by_runner(self, inputs: Mapping[str, Array]) -> Mapping[str, Array]:
+    def _by_runner(self, inputs: Arrays) -> Arrays:
         given = {self._aliases[name]: array for name, array in inputs.items()}
         found = self._runner(**given)
         return {name: np.array(found[own]) for name, own in self._given_as.items()}
 
-    def _by_place(self, inputs: Mapping[str, Array]) -> Mapping[str, Array]:
+    def _by_place(self, inputs: Arrays) -> Arrays:
         for name, array in inputs.items():
             self._whole.resize_tensor_input(self._places[name], array.shape)
         self._whole.allocate_tensors()

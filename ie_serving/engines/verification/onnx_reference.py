@@ -1,12 +1,12 @@
 """onnxruntime as the second engine: it computes the file as it was exported."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import onnxruntime
 
 from ie_serving.core.values.errors import LoadFailed
-from ie_serving.core.values.tensors import Array, TensorSpec
+from ie_serving.core.values.tensors import Arrays, TensorSpec
 from ie_serving.engines.generated import Dim, GeneratedInput
 from ie_serving.engines.onnxruntime.driver import EXACT_SUMS, LIBRARY, one_line
 from ie_serving.engines.onnxruntime.session import SessionFailure, SessionRequest
@@ -48,7 +48,7 @@ class OnnxReference:
         self.tensors = Tensors(frozenset(specs), frozenset(each.spec.name for each in outputs))
         self._request = SessionRequest(session, list(specs.values()), outputs)
 
-    def run(self, inputs: Mapping[str, Array]) -> Mapping[str, Array]:
+    def run(self, inputs: Arrays) -> Arrays:
         """See `Reference`."""
         try:
             self._request.fill(inputs)

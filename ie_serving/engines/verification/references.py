@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final, Protocol, cast
 
 from ie_serving.core.values.errors import ServingError
-from ie_serving.core.values.tensors import Array
+from ie_serving.core.values.tensors import Arrays
 from ie_serving.engines.generated import GeneratedInput
 from ie_serving.engines.onnxruntime import driver as onnxruntime
 from ie_serving.engines.openvino.reading.formats import ONNX, TFLITE
@@ -36,7 +36,7 @@ class Reference(Protocol):
     inputs: Sequence[GeneratedInput]
     tensors: Tensors
 
-    def run(self, inputs: Mapping[str, Array]) -> Mapping[str, Array]:
+    def run(self, inputs: Arrays) -> Arrays:
         """Infer once. Raises: Refused."""
 
 

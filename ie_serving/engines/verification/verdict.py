@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from ie_serving.core.values.difference import difference
-from ie_serving.core.values.tensors import Array
+from ie_serving.core.values.tensors import Array, Arrays
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.generated import ValueKind
 
@@ -85,7 +85,7 @@ class Findings:
         return f"compared with {self.reference} on {self.asked} requests{end}"
 
 
-def differences(found: Mapping[str, Array], expected: Mapping[str, Array], precision: str) -> str:
+def differences(found: Arrays, expected: Arrays, precision: str) -> str:
     """Say how the outputs of one request differ; empty if they do not.
 
     Args:

@@ -13,7 +13,6 @@ from contextvars import copy_context
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Protocol
 
 from ie_serving.core.values.errors import LoadFailed, ServingError
 from ie_serving.core.values.hints import Hint
@@ -30,11 +29,11 @@ from ie_serving.engines.openvino.reading.mapping import FILE as MAPPING
 from ie_serving.engines.openvino.unsupported import unsupported
 from ie_serving.engines.preprocessing import Preprocessing
 from ie_serving.engines.sequences import Sequences
-from ie_serving.engines.verification.comparison import Answers
 from ie_serving.engines.verification.handing_over import HandingOver
 from ie_serving.engines.verification.kept import Verdicts
 from ie_serving.engines.verification.references import BY_SUFFIX
 from ie_serving.engines.verification.verdict import MORE_SHARE, OPENVINO, Findings
+from ie_serving.engines.verification.verifier import Verifier
 from ie_serving.telemetry.log.logs import Event
 
 log = logging.getLogger(__name__)
@@ -55,15 +54,6 @@ Made = Future[tuple[CompiledModel, float]]
 """The model compiled concurrently with the comparison, and the seconds that it took."""
 
 
-class Finds(Protocol):
-    """Compares one model with the second engine; implemented by `verifier.Verifier`."""
-
-    def findings(
-        self, file: Path, options: EngineOptions, *, large: bool = False
-    ) -> Findings | Answers:
-        """Compare one model, or give answers to compare a large one with. Blocking."""
-
-
 class VerifiedEngine(EngineAround):
     """OpenVINO, verified by a second engine. See `engines.base.Driver`.
 
@@ -73,7 +63,7 @@ class VerifiedEngine(EngineAround):
         verifier: compares.
     """
 
-    def __init__(self, engine: Driver, onnxruntime: Driver, verifier: Finds) -> None:
+    def __init__(self, engine: Driver, onnxruntime: Driver, verifier: Verifier) -> None:
         super().__init__(engine)
         self._driver = engine
         self._onnxruntime = onnxruntime
@@ -131,7 +121,7 @@ class _Load:
         self,
         engine: Engine,
         onnxruntime: Driver,
-        verifier: Finds,
+        verifier: Verifier,
         file: Path,
         options: EngineOptions,
     ) -> None:

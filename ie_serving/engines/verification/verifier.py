@@ -5,7 +5,6 @@ import os
 import pickle
 import signal
 import subprocess
-import sys
 import tempfile
 from collections.abc import Mapping
 from contextlib import ExitStack, suppress
@@ -17,17 +16,11 @@ from ie_serving.core.runtime.scratch import Scratch
 from ie_serving.core.runtime.spare_cpu import SPARE_CPU
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.generated import ValueKind
+from ie_serving.engines.process.starts import command_of
 from ie_serving.engines.verification.comparison import Answers
 from ie_serving.engines.verification.verdict import OPENVINO, ComparisonTask, Findings
 
-# As for a kernel's process: this process's path, without the working directory.
-COMMAND = (
-    sys.executable,
-    "-c",
-    "import sys; sys.path[:] = sys.argv[1].split('\\n');"
-    " from ie_serving.engines.verification.child import run; run(int(sys.argv[2]))",
-    "\n".join(sys.path),
-)
+COMMAND = command_of("from ie_serving.engines.verification.child import run; run(int(sys.argv[2]))")
 CRASHES = frozenset({signal.SIGSEGV, signal.SIGFPE, signal.SIGABRT, signal.SIGILL, signal.SIGBUS})
 """Signals of a library's crash."""
 LIMIT_S = 20

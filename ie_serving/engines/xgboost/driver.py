@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ie_serving.core.values.errors import LoadFailed
-from ie_serving.core.values.tensors import Array, DataType
+from ie_serving.core.values.tensors import Array, Arrays, DataType
 from ie_serving.engines import declared
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.run.function import needed, reading
@@ -17,8 +17,7 @@ from ie_serving.engines.run.program import CompiledPrograms
 from ie_serving.engines.run.threads import threads
 from ie_serving.engines.tabular import form as tabular
 from ie_serving.engines.tabular.compiled import compiled
-from ie_serving.engines.tabular.form import TensorForm, X, Y
-from ie_serving.engines.tabular.scores import labelled
+from ie_serving.engines.tabular.form import TensorForm, X, Y, labelled
 from ie_serving.engines.xgboost.ubjson import check_whole
 
 LIBRARY = "xgboost"
@@ -104,5 +103,5 @@ def _in_place(booster: Any, rounds: tuple[int, int], x: Array) -> Array:  # noqa
     return np.asarray(found)
 
 
-def _values(run: Run, inputs: Mapping[str, Array]) -> Mapping[str, Array]:
+def _values(run: Run, inputs: Arrays) -> Arrays:
     return {Y: run(inputs[X])}

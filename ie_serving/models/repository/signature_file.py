@@ -29,7 +29,7 @@ from ie_serving.core.values.tensors import (
     ExampleBinding,
     Method,
     Signature,
-    TensorSpec,
+    Specs,
 )
 
 FILE = "signatures.json"
@@ -111,9 +111,7 @@ class _Reading:
         yield from self._output_faults(definition, base)
         yield from self._label_faults(definition)
 
-    def _mapping_faults(
-        self, definition: dict[str, Any], key: str, specs: Mapping[str, TensorSpec]
-    ) -> Iterator[str]:
+    def _mapping_faults(self, definition: dict[str, Any], key: str, specs: Specs) -> Iterator[str]:
         mapping = definition.get(key, {})
         if not isinstance(mapping, dict) or not all(isinstance(v, str) for v in mapping.values()):
             yield f"{self.place}.{key}: expected an object of texts"

@@ -38,8 +38,7 @@ class ListingTrouble:
     ) -> None:
         self.error: StorageError | None = None
         self.retry_s = 0.0
-        self._model = model
-        self._base_path = base_path
+        self._facts = {"model": model, "base_path": base_path}
         self._chance = chance
         self._clock = clock
         self._failures = 0
@@ -80,7 +79,7 @@ class ListingTrouble:
         """Note a listing that succeeded; tell whether that is news."""
         if self.error is None:
             return False
-        log.info(Event("listing works again", model=self._model, base_path=self._base_path))
+        log.info(Event("listing works again", **self._facts))
         self.error = None
         self.retry_s = 0.0
         self._failures = self._refusals = 0
@@ -89,34 +88,12 @@ class ListingTrouble:
     def _log(self, error: StorageError, *, is_new: bool) -> None:
         # A directory that was never there is most likely a volume that is still to be mounted; one
         # that was there and is gone takes the model's next versions with it.
-        model, base_path = self._model, self._base_path
         if is_new and isinstance(error, NotThereYet):
-            log.warning(
-                Event(
-                    "model directory does not exist yet",
-                    model=model,
-                    base_path=base_path,
-                    cause=error,
-                )
-            )
-            return
-        log.error(
-            Event(
-                "listing failed, served versions stay",
-                model=model,
-                base_path=base_path,
-                cause=error,
-            )
-        )
+            log.warning(Event("model directory does not exist yet", **self._facts, cause=error))
+        else:
+            log.error(Event("listing failed, served versions stay", **self._facts, cause=error))
 
     def _remind(self, error: StorageError) -> None:
-        log.warning(
-            Event(
-                "listing still fails",
-                model=self._model,
-                base_path=self._base_path,
-                since_s=round(self._clock() - self._since),
-                failures=self._failures,
-                cause=error,
-            )
-        )
+        since_s, failures = round(self._clock() - self._since), self._failures
+        facts = {**self._facts, "since_s": since_s}
+        log.warning(Event("listing still fails", **facts, failures=failures, cause=error))

@@ -279,9 +279,7 @@ class VersionControl:
 
     def _fail(self, why: str, backoff: Backoff) -> None:
         stage = self._move(Event.FAIL, f"{LOAD_ERROR}: {why}")
-        if (
-            stage is not VersionStage.FAILED
-        ):  # abandoned: no caller waits for it, and it is not retried
+        if stage is not VersionStage.FAILED:  # abandoned: no caller waits for it, nor is it retried
             return
         rules = self._rules
         rules.on_load(self._life.version, False)
@@ -289,18 +287,8 @@ class VersionControl:
         backoff_s = backoff.delay_s(self._attempts, rules.chance())
         wait_s = 0.0 if self._is_untried else backoff_s
         self._retry_at = rules.clock() + wait_s
-        self._log_failure(why, wait_s)
-
-    def _log_failure(self, why: str, wait_s: float) -> None:
-        log.error(
-            logs.Event(
-                "version failed to load",
-                **self.facts,
-                attempt=self._attempts,
-                next_try_s=wait_s,
-                cause=why,
-            )
-        )
+        facts = {**self.facts, "attempt": self._attempts}
+        log.error(logs.Event("version failed to load", **facts, next_try_s=wait_s, cause=why))
 
     async def _free(self) -> None:
         loaded = self._loaded
@@ -326,15 +314,9 @@ class VersionControl:
             await self._loader.unload(loaded)
             return
         # The memory goes when the last request ends: freed now, it would crash that request.
-        self._warn_still_in_use(servable)
-
-    def _warn_still_in_use(self, servable: Servable) -> None:
+        facts, holders = self.facts, servable.holders
         log.warning(
-            logs.Event(
-                "version still in use after the drain timeout",
-                **self.facts,
-                holders=servable.holders,
-            )
+            logs.Event("version still in use after the drain timeout", **facts, holders=holders)
         )
 
     def _move(self, event: Event, error: str = "") -> VersionStage:

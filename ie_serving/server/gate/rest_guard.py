@@ -1,6 +1,7 @@
 """Access control over REST, before the application, by the head of a request alone."""
 
 from collections.abc import Callable, Coroutine, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 from ie_serving.core.values.access import ConcernedModels, Credentials, Need
@@ -25,10 +26,11 @@ Phrase = Callable[[Exception], Reply]
 """Makes a reply from an error."""
 
 
+@dataclass(eq=False)
 class RestGuard:
     """Refuses requests that their caller may not send; passes on all others.
 
-    Args of the constructor:
+    Attributes:
         app: answers the allowed requests.
         access: knows the callers.
         needs: required rights by verb.
@@ -39,23 +41,13 @@ class RestGuard:
             send them: a key, or the whole value of that header.
     """
 
-    def __init__(
-        self,
-        app: App,
-        access: Access,
-        needs: Mapping[str, Need],
-        wanted: Wanted,
-        phrase: Phrase,
-        refused: Callable[[BaseException], None],
-        token_headers: Sequence[bytes] = (),
-    ) -> None:
-        self._app = app
-        self._token_headers = token_headers
-        self._access = access
-        self._needs = needs
-        self._wanted = wanted
-        self._phrase = phrase
-        self._refused = refused
+    app: App
+    access: Access
+    needs: Mapping[str, Need]
+    wanted: Wanted
+    phrase: Phrase
+    refused: Callable[[BaseException], None]
+    token_headers: Sequence[bytes] = ()
 
     def answer(self, request: Request) -> Coroutine[Any, Any, Answer]:
         """Answer one request. See `http1.messages.App`."""
@@ -65,12 +57,12 @@ class RestGuard:
         given = fields.get(b"authorization")
         credentials = (given or self._token(fields), fields.get(b"x-api-key"), request.ends.names)
         asked = (credentials, head.method, head.path, head.query)
-        if asked in self._access.decisions:
-            return self._app(request)
+        if asked in self.access.decisions:
+            return self.app(request)
         return self._judged(request, Credentials(*credentials), asked)
 
     def _token(self, fields: Mapping[bytes, bytes]) -> bytes | None:
-        for name in self._token_headers:
+        for name in self.token_headers:
             if token := fields.get(name):
                 return token if b" " in token else b"Bearer " + token
         return fields.get(b"authorization")
@@ -79,36 +71,36 @@ class RestGuard:
         try:
             await self._check(request.head, credentials, asked)
         except ENDED as error:
-            self._refused(error)
+            self.refused(error)
             if not isinstance(error, Exception):  # cancelled: no client is left to read a reply
                 raise
             return self._refusal(request, error)
-        return await self._app(request)
+        return await self.app(request)
 
     async def _check(self, head: RequestHead, credentials: Credentials, asked: object) -> None:
         """Refuse a request that the caller may not send; cache permission. Raises: ServingError."""
         try:
-            verb, model = self._wanted(head)
+            verb, model = self.wanted(head)
         except NotFound:
-            await self._access.verified(credentials)  # unknown clients must not learn the paths
+            await self.access.verified(credentials)  # unknown clients must not learn the paths
             raise
-        need = self._needs[verb]
+        need = self.needs[verb]
         # Not cached: unknown clients choose the credentials, and would evict known callers.
         if need.right is None:
             return
-        caller = await self._access.verified(credentials)
+        caller = await self.access.verified(credentials)
         caller.check(need)
         if need.models is ConcernedModels.NAMED:
             caller.check_model(model)
         if len(head.path) + len(head.query) <= LONGEST_TARGET:
-            remember(self._access.decisions, asked, True)
+            remember(self.access.decisions, asked, True)
 
     def _refusal(self, request: Request, error: Exception) -> Reply:
-        reply = self._phrase(error)
+        reply = self.phrase(error)
         if not isinstance(error, Unauthenticated):
             return reply
         # On a Basic challenge a browser asks its user in a window of its own, and then adds the
         # password to requests of any site. The page at / asks for credentials itself instead.
-        words = BEARER if PAGE in request.head.fields else self._access.challenge
+        words = BEARER if PAGE in request.head.fields else self.access.challenge
         challenge = (b"www-authenticate", words.encode())
         return reply._replace(headers=(*reply.headers, challenge))

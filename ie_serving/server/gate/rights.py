@@ -31,7 +31,13 @@ RPC: Mapping[str, Need] = {
     "/inference.GRPCInferenceService/ModelMetadata": _READ,
     # Without a name it reports all models that the caller may read.
     "/inference.GRPCInferenceService/ModelStatistics": _READ,
+    "/inference.GRPCInferenceService/ModelConfig": _READ,
+    # They change the server where they have settings.
+    "/inference.GRPCInferenceService/TraceSetting": _CHANGE_ALL,
+    "/inference.GRPCInferenceService/LogSettings": _CHANGE_ALL,
     "/inference.GRPCInferenceService/RepositoryIndex": _READ_ALL,
+    "/inference.GRPCInferenceService/RepositoryModelLoad": _CHANGE,
+    "/inference.GRPCInferenceService/RepositoryModelUnload": _CHANGE,
     "/inference.GRPCInferenceService/ServerMetadata": Need(Right(0), ConcernedModels.NONE),
     "/inference.GRPCInferenceService/ServerLive": _HEALTH,
     "/inference.GRPCInferenceService/ServerReady": _HEALTH,

@@ -1,6 +1,7 @@
 """State that arbiter and workers share, and gunicorn's configuration, made from our settings."""
 
 import logging
+import mmap
 import os
 from collections.abc import Callable
 from itertools import chain
@@ -15,7 +16,6 @@ from ie_serving.server.process.deadly_loads import DeadlyLoads, LoadNotes
 from ie_serving.server.process.handover import Handover, Handovers
 from ie_serving.server.process.lifecycle import CLOSE_TIMEOUT_S, Application
 from ie_serving.server.process.ports import Ports
-from ie_serving.server.process.shared import Shared
 from ie_serving.server.process.take_over import Predecessor
 
 if TYPE_CHECKING:  # a single worker shares nothing with others
@@ -121,3 +121,20 @@ class _Logger(Logger):  # type: ignore[misc]
         # At INFO gunicorn reports its start and its workers; `lifecycle.py` logs these itself.
         self.error_log.propagate = True
         self.error_log.setLevel(logging.WARNING)
+
+
+class Shared:
+    """A number below 256, at first 0, in one page of memory."""
+
+    def __init__(self) -> None:
+        # Anonymous and shared, so a process that forks later has the same page, not a copy.
+        self._page = mmap.mmap(-1, 1)
+
+    def set(self, number: int = 1) -> None:
+        """Set it, for every process that shares it."""
+        self._page[0] = number
+
+    def get(self) -> int:
+        """Return the number that a process has set last."""
+        # One byte is read and written whole, so no lock is needed between processes.
+        return self._page[0]

@@ -4,7 +4,7 @@ import asyncio
 import ssl
 import time
 from collections.abc import Callable
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from ie_serving.core.runtime import eager
 from ie_serving.core.runtime.threads import let_go
@@ -39,14 +39,53 @@ class Secure(NamedTuple):
     failed: FailedHandshakes
 
 
-class Handshake(asyncio.Protocol):
-    """One connection during its handshake. See `connection_limit.Limited`.
+class Opening(asyncio.Protocol):
+    """A connection until another protocol takes it over. See `connection_limit.Limited`.
+
+    Args of the constructor:
+        opened: called when the connection exists.
+        closed: called when it is lost or has been handed over.
+    """
+
+    def __init__(self, opened: Callable[[Any], None], closed: Callable[[Any], None]) -> None:
+        self._opened = opened
+        self._closed = closed
+        self._began = time.monotonic()
+        self._transport: asyncio.Transport | None = None
+
+    def idle_since(self) -> float | None:
+        """See `connection_limit.Limited`."""
+        return self._began
+
+    def address(self) -> str | None:
+        """See `connection_limit.Limited`."""
+        return client_address(self._transport)
+
+    def end_idle(self) -> None:
+        """See `connection_limit.Limited`."""
+        self.abort()
+
+    def abort(self) -> None:
+        """See `connection_limit.Limited`."""
+        if self._transport:
+            self._transport.abort()
+
+
+def hand_over(transport: asyncio.Transport, protocol: asyncio.Protocol, early: bytes) -> None:
+    """Give a connection to a protocol, with the bytes that have come before."""
+    transport.set_protocol(protocol)
+    protocol.connection_made(transport)
+    if early and not transport.is_closing():
+        protocol.data_received(early)
+
+
+class Handshake(Opening):
+    """One connection during its handshake.
 
     Args of the constructor:
         secure: the TLS of the port.
         connect: makes the protocol of the port.
-        opened: called when the connection exists.
-        closed: called when it is lost or has been handed to the protocol of the port.
+        opened, closed: see `Opening`.
         limit_s: see `HANDSHAKE_S`.
     """
 
@@ -58,14 +97,11 @@ class Handshake(asyncio.Protocol):
         closed: "Callable[[Handshake], None]",
         limit_s: float = HANDSHAKE_S,
     ) -> None:
+        super().__init__(opened, closed)
         self._context = secure.context()
         self._failed = secure.failed
         self._connect = connect
-        self._opened = opened
-        self._closed = closed
         self._limit_s = limit_s
-        self._began = time.monotonic()
-        self._transport: asyncio.Transport | None = None
         self._task: asyncio.Task[None] | None = None
         self._ending: asyncio.TimerHandle | None = None
         # Data that the client has sent right behind its last message of the handshake.
@@ -85,22 +121,9 @@ class Handshake(asyncio.Protocol):
         """Keep data that arrives before the protocol of the port has taken over."""
         self._early += data
 
-    def idle_since(self) -> float | None:
-        """See `connection_limit.Limited`."""
-        return self._began
-
-    def address(self) -> str | None:
-        """See `connection_limit.Limited`."""
-        return client_address(self._transport)
-
-    def end_idle(self) -> None:
-        """See `connection_limit.Limited`."""
-        self.abort()
-
     def abort(self) -> None:
         """See `connection_limit.Limited`."""
-        if self._transport:
-            self._transport.abort()
+        super().abort()
         if self._task:
             self._task.cancel()
 
@@ -114,11 +137,7 @@ class Handshake(asyncio.Protocol):
         if secured is None:
             plain.abort()
             return
-        protocol = self._connect()
-        secured.set_protocol(protocol)
-        protocol.connection_made(secured)
-        if self._early and not secured.is_closing():
-            protocol.data_received(self._early)
+        hand_over(secured, self._connect(), self._early)
 
     async def _secured(self, plain: asyncio.Transport) -> asyncio.Transport | None:
         """Do the TLS handshake; None if it fails for any reason."""

@@ -7,14 +7,13 @@ client sends it without waiting for the server.
 
 import asyncio
 import socket
-import time
 from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
 from ie_serving.server.transport.connection_limit import ConnectionLimit
-from ie_serving.server.transport.handshake import Secure
+from ie_serving.server.transport.handshake import Opening, Secure, hand_over
 from ie_serving.server.transport.listener import DrainStep, Listener, Sharing
-from ie_serving.server.transport.peer import agreed_protocol, client_address
+from ie_serving.server.transport.peer import agreed_protocol
 
 PREFACE_BEGINS: Final = b"PRI"
 """Enough bytes of HTTP/2's preface to recognise it: the method PRI is reserved for it."""
@@ -100,13 +99,12 @@ class SharedPort:
         self._listener.closed(connection)
 
 
-class Undecided(asyncio.Protocol):
-    """A connection until its client's protocol is known. See `connection_limit.Limited`.
+class Undecided(Opening):
+    """A connection until its client's protocol is known.
 
     Args of the constructor:
         rest, grpc: make the protocol that takes the connection over.
-        opened: called when the connection exists.
-        closed: called when it is lost or has been taken over.
+        opened, closed: see `Opening`.
         silent_s: see `SILENT_S`.
     """
 
@@ -118,13 +116,10 @@ class Undecided(asyncio.Protocol):
         closed: "Callable[[Undecided], None]",
         silent_s: float = SILENT_S,
     ) -> None:
+        super().__init__(opened, closed)
         self._rest = rest
         self._grpc = grpc
-        self._opened = opened
-        self._closed = closed
         self._silent_s = silent_s
-        self._began = time.monotonic()
-        self._transport: asyncio.Transport | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._came = b""
 
@@ -152,34 +147,13 @@ class Undecided(asyncio.Protocol):
         """Record that the connection is lost."""
         self._leave()
 
-    def idle_since(self) -> float | None:
-        """See `connection_limit.Limited`."""
-        return self._began
-
-    def address(self) -> str | None:
-        """See `connection_limit.Limited`."""
-        return client_address(self._transport)
-
-    def end_idle(self) -> None:
-        """See `connection_limit.Limited`."""
-        self.abort()
-
-    def abort(self) -> None:
-        """See `connection_limit.Limited`."""
-        if self._transport:
-            self._transport.abort()
-
     def _hand_over(self, connect: Callable[[], asyncio.Protocol]) -> None:
         transport = self._transport
         assert transport
         if transport.is_closing():  # beyond the limit of connections
             return
         self._leave()
-        protocol = connect()
-        transport.set_protocol(protocol)
-        protocol.connection_made(transport)
-        if self._came and not transport.is_closing():
-            protocol.data_received(self._came)
+        hand_over(transport, connect(), self._came)
 
     def _leave(self) -> None:
         if self._timer:

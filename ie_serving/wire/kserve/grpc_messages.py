@@ -6,6 +6,7 @@ from typing import Any, Final
 from ie_serving.wire.kserve.metadata import ModelIndex, ModelMetadata
 from ie_serving.wire.protobuf import inference_messages as messages
 from ie_serving.wire.protobuf.fields import Buffer
+from ie_serving.wire.protobuf.messages import Proto
 from ie_serving.wire.protobuf.writing import delimited, head
 from ie_serving.wire.tfs.request_messages import parse
 
@@ -86,11 +87,78 @@ def repository_index(found: Iterable[ModelIndex]) -> bytes:
     return bytes(reply.SerializeToString())
 
 
+def read_repository_load(payload: Buffer) -> tuple[str, Mapping[str, object]]:
+    """Read model and parameters of a RepositoryModelLoadRequest. Raises: InvalidRequest."""
+    return _model_and_parameters(parse(messages.RepositoryModelLoadRequest, payload))
+
+
+def read_repository_unload(payload: Buffer) -> tuple[str, Mapping[str, object]]:
+    """Read model and parameters of a RepositoryModelUnloadRequest. Raises: InvalidRequest."""
+    return _model_and_parameters(parse(messages.RepositoryModelUnloadRequest, payload))
+
+
+def _model_and_parameters(request: Proto) -> tuple[str, Mapping[str, object]]:
+    return request.model_name, _chosen(request.parameters)
+
+
+def _chosen(values: Mapping[str, Proto]) -> dict[str, object]:
+    """Give each value that was chosen; None where none was."""
+    kinds = {name: each.WhichOneof("parameter_choice") for name, each in values.items()}
+    return {name: getattr(values[name], kind) if kind else None for name, kind in kinds.items()}
+
+
+def read_model_config(payload: Buffer) -> tuple[str, str]:
+    """Read model and version of a ModelConfigRequest. Raises: InvalidRequest."""
+    request = parse(messages.ModelConfigRequest, payload)
+    return request.name, request.version
+
+
+def model_config(config: Mapping[str, Any]) -> bytes:
+    """Write a ModelConfig, whose fields are given by name."""
+    return bytes(messages.ModelConfigResponse(config=config).SerializeToString())
+
+
+def read_trace_setting(payload: Buffer) -> dict[str, object]:
+    """Read the settings of a TraceSettingRequest, each a list. Raises: InvalidRequest."""
+    request = parse(messages.TraceSettingRequest, payload)
+    return {name: list(each.value) for name, each in request.settings.items()}
+
+
+def trace_setting(settings: Mapping[str, Any]) -> bytes:
+    """Write the settings of traces, texts or lists of them."""
+    reply = messages.TraceSettingResponse()
+    for name, value in settings.items():
+        reply.settings[name].value.extend([value] if isinstance(value, str) else value)
+    return bytes(reply.SerializeToString())
+
+
+def read_log_settings(payload: Buffer) -> dict[str, object]:
+    """Read the settings of a LogSettingsRequest. Raises: InvalidRequest."""
+    return _chosen(parse(messages.LogSettingsRequest, payload).settings)
+
+
+def log_settings(settings: Mapping[str, Any]) -> bytes:
+    """Write the settings of the log: flags, numbers and texts."""
+    reply = messages.LogSettingsResponse()
+    for name, value in settings.items():
+        setattr(reply.settings[name], _PARAMETERS[type(value)], value)
+    return bytes(reply.SerializeToString())
+
+
+_PARAMETERS: Final = {bool: "bool_param", int: "uint32_param", str: "string_param"}
+
+
+def repository_changed() -> bytes:
+    """Say that a model was loaded or unloaded: both replies have no fields."""
+    return b""
+
+
 def stream_reply(response: bytes) -> bytes:
     """Give an answer of a stream: a ModelInferResponse that is encoded already."""
     return b"".join((head(_RESPONSE, len(response)), response))
 
 
-def stream_error(text: str) -> bytes:
-    """Report the error of a request in a stream."""
-    return delimited(_ERROR, text.encode())
+def stream_error(text: str, id: bytes) -> bytes:
+    """Report the error of a request in a stream, with the field of the request's id, if any."""
+    error = delimited(_ERROR, text.encode())
+    return error + delimited(_RESPONSE, id) if id else error

@@ -5,8 +5,8 @@ parse or to refuse. Source: grpc_service.proto of Triton, grpc_predict_v2.proto 
 KServe.
 """
 
-from collections.abc import Mapping
-from typing import Final, NamedTuple
+from collections.abc import Mapping, Sized
+from typing import Final, NamedTuple, cast
 
 from ie_serving.core.values.tensors import DataType
 from ie_serving.wire.kserve.contents import LIST_OF, LISTS
@@ -142,3 +142,18 @@ def _lists(payload: memoryview, contents: Field) -> dict[int, list[Field]]:
         check_end(payload, field, LISTS[field.number])
         lists.setdefault(field.number, []).append(field)
     return lists
+
+
+def id_of(payload: Sized | None) -> bytes:
+    """Give the field of a request's id for a reply; nothing where it has none, or is malformed.
+
+    Args:
+        payload: bytes of a ModelInferRequest as received, or None.
+    """
+    view = memoryview(cast("bytes", payload or b""))
+    try:
+        found = [field for field in fields.scan(view) if field.number == ID]
+    except (Unclear, IndexError):
+        return b""
+    given = bytes(view[found[-1].start : found[-1].end]) if found else b""
+    return given if given.isascii() else b""  # protobuf's parsers refuse text that is no UTF-8

@@ -5,16 +5,13 @@ from functools import partial
 
 import numpy as np
 
-from ie_serving.core.values.errors import ServingError
 from ie_serving.core.values.tensors import Array, DataType, Signature
 from ie_serving.wire.kserve.datatypes import BY_NAME
-from ie_serving.wire.kserve.infer_fields import TensorFields, Walked, walk
+from ie_serving.wire.kserve.infer_fields import Walked, walk
 from ie_serving.wire.kserve.infer_request import ModelInfer, SpecOf, parse_soon
 from ie_serving.wire.kserve.inputs import check_datatype
-from ie_serving.wire.protobuf.fields import Buffer, Field, Unclear
-from ie_serving.wire.tfs.predict import ANY_SIGNATURE
+from ie_serving.wire.protobuf.fields import Buffer
 from ie_serving.wire.tfs.predict_layout import (
-    MOST_BYTES,
     Layout,
     RepeatedParser,
     TensorPlace,
@@ -33,7 +30,7 @@ class InferLayout(Layout[ModelInfer]):
         tensors: its inputs, whose values are all in place.
     """
 
-    __slots__ = ("_dtypes", "_id", "_is_raw", "_model", "_outputs", "_same", "_tensors")
+    __slots__ = ("_classes", "_dtypes", "_id", "_is_raw", "_model", "_outputs", "_same", "_tensors")
 
     def __init__(
         self, payload: Buffer, request: ModelInfer, walked: Walked, tensors: list[TensorPlace]
@@ -41,6 +38,7 @@ class InferLayout(Layout[ModelInfer]):
         self._model = request.model
         self._outputs = request.output_filter
         self._is_raw = walked.is_raw
+        self._classes = request.classes
         self._dtypes: Mapping[str, DataType] = {
             each.rest.name: BY_NAME[each.rest.datatype] for each in walked.tensors
         }
@@ -63,7 +61,9 @@ class InferLayout(Layout[ModelInfer]):
                 return None
         decode = partial(self._decode, payload)
         size = len(payload)
-        return ModelInfer(self._model, "", decode, size, decode, self._outputs, None, id)
+        return ModelInfer(
+            self._model, "", decode, size, decode, self._outputs, None, id, self._classes
+        )
 
     def _decode(self, payload: Buffer, signature: Signature) -> tuple[dict[str, Array], bool]:
         arrays: dict[str, Array] = {}
@@ -87,24 +87,8 @@ class InferParser(RepeatedParser[ModelInfer]):
         """See `RepeatedParser`. Raises: as `infer_request.parse_soon`."""
         return parse_soon(self._spec_of, payload)
 
-    def layout_of(self, payload: Buffer, request: ModelInfer) -> InferLayout | None:
+    def layout_of(self, payload: Buffer, request: ModelInfer) -> InferLayout:
         """See `RepeatedParser`."""
-        try:
-            walked = walk(memoryview(payload))
-            # Before anything is decoded, which takes long for those that are not in place.
-            places = {each.rest.name: _place(each) for each in walked.tensors}
-            arrays, _ = request.decode(ANY_SIGNATURE)
-        except (Unclear, ServingError):
-            return None
-        tensors = in_place(places, arrays)
-        beside = len(payload) - sum(tensor.end - tensor.start for tensor in tensors)
-        if len(tensors) != len(arrays) or beside > MOST_BYTES:
-            return None
-        return InferLayout(payload, request, walked, tensors)
-
-
-def _place(tensor: TensorFields) -> Field:
-    place = tensor.in_place()
-    if place is None:
-        raise Unclear
-    return place
+        walked = walk(memoryview(payload))
+        found = ((each.rest.name, each) for each in walked.tensors)
+        return InferLayout(payload, request, walked, in_place(payload, request, found))

@@ -13,6 +13,7 @@ from ie_serving.core.values.errors import InvalidRequest, InvalidTensor, NotSupp
 from ie_serving.core.values.requests import Decoded, InferRequest, ModelSpec
 from ie_serving.core.values.tensors import Array, DataType, Signature
 from ie_serving.core.values.untyped import Sent
+from ie_serving.wire.kserve.classes import CLASSIFICATION, number_of_classes
 from ie_serving.wire.kserve.contents import Pieces, decode_contents, texts_of
 from ie_serving.wire.kserve.datatypes import BY_NAME, datatype
 from ie_serving.wire.kserve.infer_fields import ID, TensorFields, walk
@@ -48,9 +49,12 @@ class ModelInfer(InferRequest):
     Attributes:
         id: the field of the request's id, which the reply repeats: its number is the same there.
             Empty where there is none.
+        classes: how many classes, by the names of the outputs that are wanted as such; None where
+            none are.
     """
 
     id: bytes = b""
+    classes: Mapping[str, int] | None = None
 
 
 class RequestTensor(NamedTuple):
@@ -136,7 +140,9 @@ def _request(
     parameters = _parameters(message.parameters, "the request")
     decode = partial(_decode, tensors, is_raw, parameters)
     outputs = _wanted(message.outputs)
-    return ModelInfer(model, "", decode, len(payload), output_filter=outputs, id=id)
+    request = ModelInfer(model, "", decode, len(payload), output_filter=outputs, id=id)
+    request.classes = _classes(message.outputs)
+    return request
 
 
 def _wanted(outputs: Sequence[Proto]) -> tuple[str, ...]:
@@ -148,6 +154,15 @@ def _wanted(outputs: Sequence[Proto]) -> tuple[str, ...]:
     for output in outputs:
         _check_parameters(output, f'output "{output.name[:SHOWN]}"')
     return unique((output.name for output in outputs), "output")
+
+
+def _classes(outputs: Sequence[Proto]) -> Mapping[str, int] | None:
+    found = {}
+    for output in outputs:
+        if CLASSIFICATION in output.parameters:
+            value = dict(_values(output.parameters)).get(CLASSIFICATION)
+            found[output.name] = number_of_classes(value, output.name)
+    return found or None
 
 
 def _check_parameters(tensor: Proto, whose: str) -> None:

@@ -20,14 +20,14 @@ SEQUENCE_END: Final = "sequence_end"
 CONTROL: Final = "sequence_control_input"
 """Inputs of a model that keeps state, by the words of OpenVINO Model Server; the first name is that
 of an input, an output and a parameter."""
-NOT_SERVED: Final = ("classification", "shared_memory_region")
+NOT_SERVED: Final = ("shared_memory_region",)
 """Parameters of a tensor that change its meaning and that this server does not support: refused.
 Other unknown parameters are ignored."""
 SENT: Final = (DataType.STRING, DataType.BF16)
 """Element types of untyped inputs whose bytes may be no array: then they stay as they were sent."""
 _START: Final = 1
 _END: Final = 2
-"""Values of `CONTROL`."""
+"""Values of `CONTROL`; their sum is a sequence of one request."""
 _MOST: Final = (1 << 64) - 1
 
 
@@ -96,9 +96,7 @@ def sequence_inputs(
             f'the sequence is given twice: by parameters, and by inputs "{SEQUENCE_ID}" or'
             f' "{CONTROL}"'
         )
-    if start and end:
-        raise InvalidRequest(f"{SEQUENCE_START} and {SEQUENCE_END} are true for one request")
-    control = _START if start else _END if end else 0
+    control = (_START if start else 0) + (_END if end else 0)
     return {
         SEQUENCE_ID: np.array([_number(number)], np.uint64),
         CONTROL: np.array([control], np.uint32),

@@ -6,6 +6,7 @@ from typing import Final, NamedTuple
 
 from ie_serving.core.values.errors import NotSupported
 from ie_serving.wire.json.buffers import Lazy
+from ie_serving.wire.kserve.classes import CLASSIFICATION, number_of_classes
 from ie_serving.wire.kserve.inputs import NOT_SERVED, unique
 from ie_serving.wire.kserve.members import Parameters, flag, parameters_of, text_of
 
@@ -30,11 +31,13 @@ class Wanted(NamedTuple):
         names: of the outputs; empty for all.
         form: of the reply.
         binary: whether each is raw, by its name; for a mixed reply.
+        classes: how many classes, by the names of the outputs that are wanted as such.
     """
 
     names: tuple[str, ...]
     form: Form
     binary: Mapping[str, bool]
+    classes: Mapping[str, int] = {}
 
 
 EVERYTHING: Final = Wanted((), Form.JSON, {})
@@ -57,14 +60,17 @@ def wanted_outputs(outputs: Sequence[Lazy], parameters: Parameters) -> Wanted:
         return EVERYTHING_RAW if default else EVERYTHING
     names: list[str] = []
     binary: dict[str, bool] = {}
+    classes: dict[str, int] = {}
     for each in outputs:
         name = text_of(each, "name", "each of the outputs")
         own = parameters_of(each, list(each), f'output "{name[:200]}"')
         for word in NOT_SERVED:
             if own.get(word):
                 raise NotSupported(f'parameter "{word}" of output "{name[:200]}" is not supported')
+        if (wanted := own.get(CLASSIFICATION)) is not None:
+            classes[name] = number_of_classes(wanted, name)
         names.append(name)
         binary[name] = flag(own, BINARY, default, f'output "{name[:200]}"')
     kinds = set(binary.values())
     form = Form.MIXED if len(kinds) > 1 else Form.BINARY if True in kinds else Form.JSON
-    return Wanted(unique(names, "output"), form, binary)
+    return Wanted(unique(names, "output"), form, binary, classes)

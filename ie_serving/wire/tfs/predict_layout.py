@@ -8,9 +8,9 @@ The cache does not depend on the message: requests of the Open Inference Protoco
 """
 
 import enum
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
-from typing import Final, Generic, NamedTuple, TypeVar
+from typing import Final, Generic, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
@@ -19,7 +19,7 @@ from ie_serving.core.values.requests import InferRequest, ModelSpec
 from ie_serving.core.values.tensors import Array, Signature
 from ie_serving.wire.protobuf.fields import Buffer, Field, Unclear
 from ie_serving.wire.tfs.predict import ANY_SIGNATURE, parse_soon
-from ie_serving.wire.tfs.predict_fields import TensorFields, walk
+from ie_serving.wire.tfs.predict_fields import walk
 
 R = TypeVar("R")
 
@@ -42,6 +42,13 @@ class TensorPlace(NamedTuple):
     shape: tuple[int, ...]
     start: int
     end: int
+
+
+class Placed(Protocol):
+    """One tensor of a request that was taken apart."""
+
+    def in_place(self) -> Field | None:
+        """Give the only field whose bytes equal numpy's memory of the values, if there is one."""
 
 
 class Layout(Generic[R]):
@@ -96,12 +103,15 @@ class RepeatedParser(Generic[R]):
         """Parse a request without a layout."""
         raise NotImplementedError
 
-    def layout_of(self, payload: Buffer, request: R) -> Layout[R] | None:
-        """Find where a request's values lie; None where not all of them can be taken from there.
+    def layout_of(self, payload: Buffer, request: R) -> Layout[R]:
+        """Find where a request's values lie.
 
         Args:
             payload: of a request that was parsed.
             request: what it was parsed to.
+
+        Raises:
+            Unclear, ServingError: not all of them can be taken from there.
         """
         raise NotImplementedError
 
@@ -115,20 +125,35 @@ class RepeatedParser(Generic[R]):
             return
         if known is None and len(self._layouts) >= MOST_LAYOUTS:
             del self._layouts[next(iter(self._layouts))]
+        self._layouts[key] = _Seen.ONCE
         if known is _Seen.ONCE:
-            self._layouts[key] = self.layout_of(payload, request) or _Seen.UNFIT
-        else:
-            self._layouts[key] = _Seen.ONCE
+            try:
+                self._layouts[key] = self.layout_of(payload, request)
+            except (Unclear, ServingError):
+                self._layouts[key] = _Seen.UNFIT
 
 
-def in_place(places: Mapping[str, Field], arrays: Mapping[str, Array]) -> list[TensorPlace]:
-    """List the tensors whose values can be taken from the payload, in the order of their places."""
+def in_place(
+    payload: Buffer, request: InferRequest, found: Iterable[tuple[str, Placed]]
+) -> list[TensorPlace]:
+    """List the tensors of a request in the order of their places.
+
+    Raises:
+        Unclear: not all values can be taken from the payload.
+        ServingError: they cannot be decoded.
+    """
+    # Before anything is decoded, which takes long for those that are not in place.
+    places = {alias: _place(tensor) for alias, tensor in found}
+    arrays, _ = request.decode(ANY_SIGNATURE)
     tensors = [
         TensorPlace(alias, arrays[alias].dtype, arrays[alias].shape, field.value, field.end)
         for alias, field in places.items()
         # A list that is filled up or cut off has another number of bytes than its array.
         if arrays[alias].nbytes == field.end - field.value
     ]
+    beside = len(payload) - sum(tensor.end - tensor.start for tensor in tensors)
+    if len(tensors) != len(arrays) or beside > MOST_BYTES:
+        raise Unclear
     # By place: of two entries with one alias the later counts, but keeps the earlier's turn.
     return sorted(tensors, key=lambda tensor: tensor.start)
 
@@ -177,33 +202,13 @@ class RequestParser(RepeatedParser[InferRequest]):
         """See `RepeatedParser`. Raises: as `predict.parse_soon`."""
         return parse_soon(payload)
 
-    def layout_of(self, payload: Buffer, request: InferRequest) -> PredictLayout | None:
+    def layout_of(self, payload: Buffer, request: InferRequest) -> PredictLayout:
         """See `RepeatedParser`."""
-        return layout_of(payload, request)
-
-
-def layout_of(payload: Buffer, request: InferRequest) -> PredictLayout | None:
-    """Find where a request's values lie; None where not all of them can be taken from there.
-
-    Args:
-        payload: of a request that was parsed.
-        request: what it was parsed to.
-    """
-    try:
         _, found = walk(memoryview(payload))
-        # Before anything is decoded, which takes long for those that are not in place.
-        places = {alias: _place(tensor) for alias, tensor in found.items()}
-        arrays, _ = request.decode(ANY_SIGNATURE)
-    except (Unclear, ServingError):
-        return None
-    tensors = in_place(places, arrays)
-    beside = len(payload) - sum(tensor.end - tensor.start for tensor in tensors)
-    if len(tensors) != len(arrays) or beside > MOST_BYTES:
-        return None
-    return PredictLayout(payload, request, tensors)
+        return PredictLayout(payload, request, in_place(payload, request, found.items()))
 
 
-def _place(tensor: TensorFields) -> Field:
+def _place(tensor: Placed) -> Field:
     place = tensor.in_place()
     if place is None:
         raise Unclear

@@ -63,7 +63,10 @@ MESSAGES: dict[str, tuple[str, type[Message], type[Message]]] = {
             getattr(service_pb2, f"{name}Request"),
             getattr(service_pb2, f"{name}Response"),
         )
-        for name in ("ModelInfer", "ModelMetadata", "ModelReady", "RepositoryIndex")
+        for name in (
+            *("ModelInfer", "ModelMetadata", "ModelReady", "RepositoryIndex"),
+            *("RepositoryModelLoad", "RepositoryModelUnload"),
+        )
     },
 }
 """By method: the stub of `Server`, the request, the response."""

@@ -61,6 +61,15 @@ def test_what_cannot_be_prepared_ends_ie_serving_with_2(
     assert not served
 
 
+def test_contradictions_and_paths_that_no_store_serves_are_told_together(
+    served: list[Settings], capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ["--model_path=ftp://host/m", "--tls_key=k", "--enable_auth"]
+    assert main.main(["model", "--model_name=m", *arguments]) == 2
+    told = capsys.readouterr().err
+    assert [word in told for word in ("ftp", "--tls_key", "--enable_auth")] == [True] * 3
+
+
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [

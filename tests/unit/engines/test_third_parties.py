@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from ie_serving.core.values.errors import LoadFailed
-from ie_serving.engines import third_parties
+from ie_serving.engines import drivers
 from ie_serving.engines.base import EngineOptions
 
 MODULE = """
@@ -35,14 +35,14 @@ def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]
     (about / "METADATA").write_text("Metadata-Version: 2.1\nName: mine-package\nVersion: 1\n")
     (about / "entry_points.txt").write_text(ENTRIES)
     monkeypatch.syspath_prepend(tmp_path)
-    third_parties.third_parties.cache_clear()
+    drivers.third_parties.cache_clear()
     yield
-    third_parties.third_parties.cache_clear()
+    drivers.third_parties.cache_clear()
     sys.modules.pop("mine_package", None)
 
 
 def test_a_driver_is_found_and_imported_when_it_is_asked(installed: None, tmp_path: Path) -> None:
-    mine = third_parties.third_parties()["mine"]
+    mine = drivers.third_parties()["mine"]
     assert "mine_package" not in sys.modules
     assert mine.missing(["notes"]) == "engine.json is missing"
     (tmp_path / "engine.json").write_text("{}")
@@ -53,7 +53,7 @@ def test_a_driver_is_found_and_imported_when_it_is_asked(installed: None, tmp_pa
 def test_a_driver_that_cannot_be_imported_fails_its_versions_alone(
     installed: None, tmp_path: Path
 ) -> None:
-    broken = third_parties.third_parties()["broken"]
+    broken = drivers.third_parties()["broken"]
     assert "libbroken.so is missing" in (broken.missing([]) or "")
     assert not broken.claims(tmp_path)
     for _ in range(2):

@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import TimeoutError as FutureTimeout
 from contextlib import ExitStack
+from functools import partial
 from typing import Any
 
 from ie_serving.compat.kibernetika.hooks.linked import LinkedModel, arrays_of, plain
@@ -72,9 +73,11 @@ class AskedModel:
 
     Attributes:
         driver_name: as the configuration says it.
-        inputs: shapes by name.
-        outputs: names.
     """
+
+    driver_name = ""
+    _asking: Asking
+    _model: LinkedModel | None = None
 
     def __init__(self, asking: Asking, model: LinkedModel) -> None:
         self._asking = asking
@@ -84,23 +87,30 @@ class AskedModel:
     @property
     def inputs(self) -> dict[str, list[int]]:
         """Shapes by name, -1 for any size."""
-        specs = self._model.signature.inputs
+        specs = self._loaded().signature.inputs
         return {name: list(spec.shape or ()) for name, spec in specs.items()}
 
     @property
     def outputs(self) -> list[str]:
         """Names of the outputs."""
-        return list(self._model.signature.outputs)
+        return list(self._loaded().signature.outputs)
 
     def predict(self, inputs: Mapping[str, Any]) -> dict[str, Array]:
         """Ask the model, past all hooks. Raises: ServingError."""
-        return self._asking.ask(self._model, inputs)
+        return self._asking.ask(self._loaded(), inputs)
 
     # A model of the chain has its hooks from the chain, which runs them.
-    predict_hooks = predict
+    def predict_hooks(self, inputs: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Ask the model. Raises: ServingError."""
+        return self.predict(inputs)
 
     def release(self) -> None:
         """Do nothing: the server frees its loaded models."""
+
+    def _loaded(self) -> LinkedModel:
+        if self._model is None:
+            raise LoadFailed("no model is loaded: call load_model(path) first")
+        return self._model
 
 
 def loader(
@@ -113,11 +123,8 @@ def loader(
 
         class Loaded(LoadedModel):
             driver_name = driver
-
-            def _open(self, path: str, options: Mapping[str, Any]) -> LinkedModel:
-                return open_model(driver, path, options)
-
             _asking = asking
+            _open = staticmethod(partial(open_model, driver))
             _undone = undone
 
         return Loaded
@@ -125,7 +132,7 @@ def loader(
     return load_driver
 
 
-class LoadedModel:
+class LoadedModel(AskedModel):
     """A model that hooks load themselves, by `load_driver(name)(preprocess=f, ...)`.
 
     Args of the constructor:
@@ -134,8 +141,7 @@ class LoadedModel:
         params: for these.
     """
 
-    driver_name = ""
-    _asking: Asking
+    _open: Callable[[str, Mapping[str, Any]], LinkedModel]
     _undone: ExitStack
 
     def __init__(
@@ -147,32 +153,15 @@ class LoadedModel:
     ) -> None:
         self._pre, self._post, self._init = preprocess, postprocess, init_hook
         self._params = params
-        self._asked: AskedModel | None = None
-        self._model: LinkedModel | None = None
         self._undone.callback(self.release)
 
     def load_model(self, path: str, **options: Any) -> "LoadedModel":  # noqa: ANN401
         """Load a model, and give this object. Options are those of `-o`. Raises: LoadFailed."""
         self.release()
         self._model = self._open(str(path), {**self._params, **options})
-        self._asked = AskedModel(self._asking, self._model)
         if self._init is not None:
             self._init(**{**self._params, "model_path": str(path), **options})
         return self
-
-    @property
-    def inputs(self) -> dict[str, list[int]]:
-        """Shapes by name, -1 for any size."""
-        return self._loaded().inputs
-
-    @property
-    def outputs(self) -> list[str]:
-        """Names of the outputs."""
-        return self._loaded().outputs
-
-    def predict(self, inputs: Mapping[str, Any]) -> dict[str, Array]:
-        """Ask the model. Raises: ServingError."""
-        return self._loaded().predict(inputs)
 
     def predict_hooks(self, inputs: Mapping[str, Any]) -> Mapping[str, Any]:
         """Ask the model, with the functions of the constructor around it. Raises: ServingError."""
@@ -182,14 +171,6 @@ class LoadedModel:
 
     def release(self) -> None:
         """Free the model, if there is one."""
-        model, self._model, self._asked = self._model, None, None
+        model, self._model = self._model, None
         if model is not None:
             model.close()
-
-    def _loaded(self) -> AskedModel:
-        if self._asked is None:
-            raise LoadFailed("no model is loaded: call load_model(path) first")
-        return self._asked
-
-    def _open(self, path: str, options: Mapping[str, Any]) -> LinkedModel:
-        raise NotImplementedError

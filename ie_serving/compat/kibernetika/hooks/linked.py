@@ -10,7 +10,14 @@ import numpy as np
 from ie_serving.compat.kibernetika.hooks.functions import ANSWERS
 from ie_serving.core.values.errors import InvalidRequest, LoadFailed, ServingError
 from ie_serving.core.values.fit import Exact, exact, fit, fits, shed
-from ie_serving.core.values.tensors import SERVING_DEFAULT, Array, Signature, TensorSpec
+from ie_serving.core.values.tensors import (
+    SERVING_DEFAULT,
+    Array,
+    Arrays,
+    Signature,
+    Specs,
+    TensorSpec,
+)
 from ie_serving.engines.base import CompiledModel
 from ie_serving.engines.hooks import ChainedModel
 from ie_serving.engines.python.outputs import array_of
@@ -104,7 +111,7 @@ class LinkedModel:
         inputs, outputs = (_any_rows(specs, rows) for specs in (own.inputs, own.outputs))
         return replace(own, inputs=inputs, outputs=outputs)
 
-    async def _in_parts(self, arrays: Mapping[str, Array]) -> dict[str, Array]:
+    async def _in_parts(self, arrays: Arrays) -> dict[str, Array]:
         """Run a request of any number of rows, as many at a time as the model takes."""
         rows = self._rows
         counts = {len(array) if array.ndim else 0 for array in arrays.values()}
@@ -118,7 +125,7 @@ class LinkedModel:
         found = await asyncio.gather(*(self.infer(part, whole=True) for part in parts))
         return {name: self._stacked(name, found, rows)[:count] for name in found[0]}
 
-    def _stacked(self, name: str, found: Sequence[Mapping[str, Array]], rows: int) -> Array:
+    def _stacked(self, name: str, found: Sequence[Arrays], rows: int) -> Array:
         if any(part[name].shape[:1] != (rows,) for part in found):
             raise ServingError(
                 f'output "{name}" of {self.link.path} has no row for each of the {rows} rows of its'
@@ -131,7 +138,7 @@ class LinkedModel:
 _ADVICE = "; the option flexible_batch_size=true takes any number of rows"
 
 
-def _any_rows(specs: Mapping[str, TensorSpec], rows: int) -> dict[str, TensorSpec]:
+def _any_rows(specs: Specs, rows: int) -> dict[str, TensorSpec]:
     return {
         name: replace(spec, shape=(-1, *spec.shape[1:]))
         if spec.shape and spec.shape[0] == rows
@@ -208,7 +215,7 @@ def _converted(value: object) -> Array:
 
 
 # Hooks may keep and change them; the infer request, in whose memory they lie, goes on.
-def _copies(outputs: Mapping[str, Array]) -> dict[str, Array]:
+def _copies(outputs: Arrays) -> dict[str, Array]:
     return ByNameOrNumber([(name, array.copy()) for name, array in outputs.items()])
 
 

@@ -13,7 +13,7 @@ from ie_serving.compat.kibernetika.hooks.turns import Turn
 from ie_serving.core.values.callers import CALLER, NOBODY
 from ie_serving.core.values.errors import DeadlineExceeded, InvalidRequest, ServingError
 from ie_serving.core.values.fit import ARRAY
-from ie_serving.core.values.tensors import Array, Signature
+from ie_serving.core.values.tensors import Array, Arrays, Read, Signature
 from ie_serving.engines.base import CompiledModel, leave_of_all
 from ie_serving.engines.python.outputs import checked
 
@@ -59,7 +59,7 @@ class HookedModel(CompiledModel):
         freed: Callable[[], object],
     ) -> None:
         self._file = file
-        self._signatures = {signature.name: signature}
+        self.signatures = {signature.name: signature}
         self._stages = tuple(stages)
         self._models = models
         self._process = process
@@ -70,21 +70,11 @@ class HookedModel(CompiledModel):
         self.global_ctx: object = None
         self.updates: Callable[[Mapping[str, Any]], object] | None = None
 
-    @property
-    def signatures(self) -> Mapping[str, Signature]:
-        """See `engines.base`."""
-        return self._signatures
-
     def context(self) -> HookContext:
         """Make the context of `init_hook` and `update_hook`."""
         return HookContext(self._drivers, self.global_ctx)
 
-    def infer(
-        self,
-        signature: Signature,
-        inputs: Mapping[str, Array],
-        read: Callable[[Mapping[str, Array]], T],
-    ) -> Coroutine[Any, Any, T]:
+    def infer(self, signature: Signature, inputs: Arrays, read: Read[T]) -> Coroutine[Any, Any, T]:
         """See `engines.base`."""
         if self._asking.loop is None:
             self._asking.loop = asyncio.get_running_loop()
@@ -122,11 +112,7 @@ class HookedModel(CompiledModel):
             ) from None
 
     async def _answered(
-        self,
-        signature: Signature,
-        given: Mapping[str, Any],
-        read: Callable[[Mapping[str, Array]], T],
-        ctx: HookContext,
+        self, signature: Signature, given: Mapping[str, Any], read: Read[T], ctx: HookContext
     ) -> T:
         """Run the models in order, each with its hooks. Written out: every request does it."""
         own: dict[str, Any] | None = None  # what a model has given, for a hook to change
@@ -160,7 +146,7 @@ class HookedModel(CompiledModel):
                 own = None
         return read(self._outputs(signature, given))
 
-    def _outputs(self, signature: Signature, found: Mapping[str, Any]) -> Mapping[str, Array]:
+    def _outputs(self, signature: Signature, found: Mapping[str, Any]) -> Arrays:
         if signature.outputs:
             return checked(self._file, found, signature.outputs)
         for name, each in found.items():

@@ -1,14 +1,13 @@
 """Outputs -> replies of `POST /predict/...`: JSON by name, a list of texts, or plain bytes."""
 
 import base64
-from collections.abc import Mapping
 
-from ie_serving.core.values.tensors import Array
+from ie_serving.core.values.tensors import Arrays
 from ie_serving.wire.form.form_reply import Form, encode_raw, encode_texts
 from ie_serving.wire.json.pretty import DENSE, encoded, quoted_text, value_of
 
 
-def encode(outputs: Mapping[str, Array], form: Form) -> bytes:
+def encode(outputs: Arrays, form: Form) -> bytes:
     """Encode a reply.
 
     Args:

@@ -13,7 +13,7 @@ from ie_serving.compat.konduit.data import Data, Image
 from ie_serving.compat.konduit.pipeline.built_in import Run, size_of
 from ie_serving.compat.konduit.pipeline.definition import Step
 from ie_serving.core.values.errors import InvalidRequest, LoadFailed
-from ie_serving.core.values.tensors import Array
+from ie_serving.core.values.tensors import Array, Arrays
 from ie_serving.engines.python.asking import Named
 from ie_serving.engines.steps import boxes
 from ie_serving.engines.steps.crops import places_of
@@ -65,7 +65,7 @@ def ssd(step: Step) -> Run:
     return run
 
 
-def _boxes(found: Mapping[str, Array], *, is_named: bool) -> list[dict[str, Any]]:
+def _boxes(found: Arrays, *, is_named: bool) -> list[dict[str, Any]]:
     several = zip(found["boxes"].tolist(), found["scores"].tolist(), found["labels"], strict=True)
     return [
         {

@@ -7,13 +7,12 @@ Source: numpy.lib.format.
 import io
 import math
 import re
-from collections.abc import Mapping
 from typing import Final
 
 import numpy as np
 
 from ie_serving.core.values.errors import InvalidRequest
-from ie_serving.core.values.tensors import Array, Signature
+from ie_serving.core.values.tensors import Array, Arrays, Signature
 
 _MAGIC: Final = b"\x93NUMPY"
 _LONGEST_HEADER: Final = 4096
@@ -85,7 +84,7 @@ def as_input(array: Array, signature: Signature) -> dict[str, Array]:
     return {name: cast}
 
 
-def write_npy(outputs: Mapping[str, Array]) -> bytes:
+def write_npy(outputs: Arrays) -> bytes:
     """Write the one output. Raises: InvalidRequest."""
     array = _only(outputs)
     if array.dtype.hasobject:
@@ -95,7 +94,7 @@ def write_npy(outputs: Mapping[str, Array]) -> bytes:
     return written.getvalue()
 
 
-def write_csv(outputs: Mapping[str, Array]) -> bytes:
+def write_csv(outputs: Arrays) -> bytes:
     """Write the one output, a line for each row. Raises: InvalidRequest."""
     array = _only(outputs)
     if not array.ndim:
@@ -105,7 +104,7 @@ def write_csv(outputs: Mapping[str, Array]) -> bytes:
     return "".join(",".join(map(_field, row)) + "\n" for row in rows).encode()
 
 
-def _only(outputs: Mapping[str, Array]) -> Array:
+def _only(outputs: Arrays) -> Array:
     if len(outputs) != 1:
         raise InvalidRequest(
             f"CSV and .npy have room for one output, and there are {', '.join(outputs) or 'none'}:"

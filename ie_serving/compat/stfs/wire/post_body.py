@@ -19,7 +19,7 @@ import numpy as np
 
 from ie_serving.core.values.errors import InvalidRequest
 from ie_serving.core.values.requests import ModelSpec
-from ie_serving.core.values.tensors import Array, DataType, Signature, TensorSpec, strings
+from ie_serving.core.values.tensors import Array, DataType, Signature, Specs, TensorSpec, strings
 from ie_serving.wire.form.multipart import FormField, is_form, parts_of
 from ie_serving.wire.json.document import parse_object, plain
 from ie_serving.wire.json.rapidjson.document import Json
@@ -83,7 +83,7 @@ class StfsBody:
             name: self._array(values[name], spec) for name, spec in specs.items() if name in values
         }, None
 
-    def _named(self, specs: Mapping[str, TensorSpec]) -> Mapping[str, Json]:
+    def _named(self, specs: Specs) -> Mapping[str, Json]:
         data = self._data
         if len(specs) != 1:
             if not is_named(data):

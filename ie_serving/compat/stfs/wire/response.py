@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 import orjson
 
-from ie_serving.core.values.tensors import Array, DataType, TensorSpec
+from ie_serving.core.values.tensors import Array, Arrays, DataType, Specs, TensorSpec
 from ie_serving.wire.json.compact import is_finite, known
 from ie_serving.wire.json.pretty import DENSE, encoded, quoted_text, write_value
 
@@ -27,7 +27,7 @@ NAMES: Final[Mapping[str, Mapping[str, str]]] = {
 """What the outputs of the drivers are called there, by platform; others keep their names."""
 
 
-def encode(outputs: Mapping[str, Array], specs: Mapping[str, TensorSpec], platform: str) -> bytes:
+def encode(outputs: Arrays, specs: Specs, platform: str) -> bytes:
     """Write a reply.
 
     Args:

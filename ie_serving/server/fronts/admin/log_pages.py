@@ -67,13 +67,18 @@ class LogPages:
             Forbidden: changes by request are switched off.
             InvalidRequest: the body does not have the expected form.
         """
+        level = self._read(body)
+        await self.set_level(level)
+        return self.show()
+
+    async def set_level(self, level: str) -> None:
+        """Set the level in all workers. Raises: Forbidden, if clients may not."""
         if not self._allowed:
             raise Forbidden(
                 "changes of the log level by request are switched off: restart with another one",
                 Hint(", or let clients change it with {server.reload_by_rpc}"),
             )
-        await self._change(self._read(body))
-        return self.show()
+        await self._change(level)
 
     def _set(self, level: str) -> None:
         logs.change(level)

@@ -12,6 +12,13 @@ from ie_serving.models.version.handle import Servable
 METHODS: Final[Mapping[Api, str]] = {Api.PREDICT: "ModelInfer", Api.METADATA: "ModelMetadata"}
 """Names of the counted operations in the metrics, the same for both interfaces."""
 
+EVERYWHERE: Final = (
+    *("sequence", "statistics", "parameters", "model_configuration", "model_repository"),
+    "classification",
+    *("logging", "trace"),
+)
+"""Triton's extensions, by its names, that both interfaces implement."""
+
 _DIGITS: Final = len(str(INT64_MAX))
 
 

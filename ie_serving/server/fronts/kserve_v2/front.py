@@ -16,7 +16,7 @@ from ie_serving import __version__
 from ie_serving.core.runtime.budget import BUDGET, Lease
 from ie_serving.core.runtime.threads import in_thread, let_go
 from ie_serving.core.values.codes import ENDED
-from ie_serving.core.values.errors import InvalidRequest, NotSupported
+from ie_serving.core.values.errors import InvalidRequest, NotFound, NotSupported
 from ie_serving.core.values.requests import InferRequest, ModelSpec
 from ie_serving.core.values.signatures import named
 from ie_serving.inference.interface import LARGE, Api
@@ -25,8 +25,10 @@ from ie_serving.models.served import ServedModels
 from ie_serving.models.version.handle import Servable
 from ie_serving.server.fronts.admin.health import Health
 from ie_serving.server.fronts.kserve_v2 import routes
-from ie_serving.server.fronts.kserve_v2.asked import model_spec
+from ie_serving.server.fronts.kserve_v2.asked import EVERYWHERE, model_spec
+from ie_serving.server.fronts.kserve_v2.classes import Taken
 from ie_serving.server.fronts.kserve_v2.interface import Interfaces, Unwritten, Written
+from ie_serving.server.fronts.kserve_v2.management import Management, config_of
 from ie_serving.server.fronts.kserve_v2.routes import Asked
 from ie_serving.server.fronts.kserve_v2.statistics import told
 from ie_serving.server.fronts.rest.body import GZIPPED, read_body
@@ -36,9 +38,10 @@ from ie_serving.server.transport import inflate
 from ie_serving.server.transport.http1.messages import Reply, Request, RequestHead
 from ie_serving.telemetry.metrics.page import Metrics
 from ie_serving.wire.json.document import parse_object
-from ie_serving.wire.kserve.members import flag
-from ie_serving.wire.kserve.metadata import READY, model_index, model_metadata
+from ie_serving.wire.kserve.members import Parameters, flag, parameters_of
+from ie_serving.wire.kserve.metadata import model_metadata
 from ie_serving.wire.kserve.raw_request import RawBody
+from ie_serving.wire.kserve.reply import ReplyEncoder
 from ie_serving.wire.kserve.request import InferBody, parse_at_once, parse_infer
 from ie_serving.wire.kserve.wanted import Form
 
@@ -46,7 +49,7 @@ HEADER: Final = b"inference-header-content-length"
 CODINGS: Final = {**GZIPPED, b"deflate": inflate.DEFLATE}
 """Compressions of bodies that are accepted; Triton's client can send either."""
 RAW_REPLY: Final = (b"content-type", b"application/octet-stream")
-EXTENSIONS: Final = ("binary_tensor_data", "sequence", "statistics", "parameters")
+EXTENSIONS: Final = ("binary_tensor_data", *EVERYWHERE)
 """Triton's extensions, by its names, that this interface implements completely."""
 SERVER: Final = {"name": "ie_serving", "version": __version__, "extensions": EXTENSIONS}
 _MOST_DIGITS: Final = 18
@@ -55,8 +58,9 @@ _MOST_OF_INDEX: Final = 1 << 16
 _RAW_FACTOR: Final = LARGE // LARGE_BODY
 """Number of raw bytes that take as long to decode as one byte of JSON."""
 
-Poll = Callable[[Request, ModelSpec], Coroutine[Any, Any, None]]
-"""Lists a model's repository now, if clients may ask for that. Raises: ServingError."""
+
+Change = Callable[[str, Parameters], Coroutine[Any, Any, None]]
+"""Loads or unloads a model. Raises: ServingError."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +73,8 @@ class Parts:
         health: phase of the server.
         metrics: of all workers.
         interfaces: of the protocol.
-        poll: see `Poll`.
+        management: of models and server.
+        check_site: refuses a change that a page of another site makes a browser send.
         max_body_bytes: largest body.
     """
 
@@ -78,7 +83,8 @@ class Parts:
     health: Health
     metrics: Metrics
     interfaces: Interfaces
-    poll: Poll
+    management: Management
+    check_site: Callable[[Mapping[bytes, bytes]], None]
     max_body_bytes: int
 
 
@@ -88,10 +94,11 @@ class KServeFront:
     def __init__(self, parts: Parts) -> None:
         self._plane = parts.plane
         self._served = parts.served
-        self._of_json, self._of_raw = parts.interfaces
+        self._of_json, self._of_raw, self._of_classes = parts.interfaces
         self._health = parts.health
         self._metrics = parts.metrics
-        self._poll = parts.poll
+        self._repository, self._settings = parts.management
+        self._check_site = parts.check_site
         self._max_body_bytes = parts.max_body_bytes
         self._answers: Mapping[str, Callable[[Request, Asked, float], Coroutine[Any, Any, Reply]]]
         self._answers = {
@@ -104,6 +111,14 @@ class KServeFront:
             routes.UNLOAD: self._unload,
             routes.STATS: self._statistics,
             routes.ALL_STATS: self._statistics,
+            routes.CONFIG: self._config,
+            routes.LOG_SETTINGS: self._log_settings,
+            routes.CHANGE_LOG: self._change_log,
+            routes.TRACE_SETTINGS: self._trace_settings,
+            routes.CHANGE_TRACES: self._change_traces,
+            routes.GENERATE: self._not_there,
+            routes.SHARED_MEMORY: self._not_there,
+            routes.UNKNOWN: self._unknown,
             routes.PREFLIGHT: self._preflight,
             routes.WRONG_METHOD: self._wrong_method,
         }
@@ -137,6 +152,9 @@ class KServeFront:
         inputs = InferRequest(
             model, "", parsed.decode, size, parsed.decode_at_once, parsed.outputs, head
         )
+        if classes := parsed.wanted.classes:
+            taken = await self._plane.predict(inputs, self._of_classes, began)
+            return _reply(parsed, _classified(taken, classes))
         is_json = parsed.wanted.form is Form.JSON
         interface = self._of_json if is_json else self._of_raw
         return _reply(parsed, await self._plane.predict(inputs, interface, began))
@@ -178,36 +196,59 @@ class KServeFront:
         with self._plane.counting_refusals("", self._of_json):
             document = await self._document(request)
             ready = flag(document, "ready", False, "the request")
-        found = [
-            model_index(name, status)
-            for name, statuses in self._served.all_statuses().items()
-            for status in statuses
-        ]
-        shown = [each._asdict() for each in found if not ready or each.state == READY]
-        return _json(orjson.dumps(shown))
+            found = await self._repository.index(ready=ready)
+        return _json(orjson.dumps([each._asdict() for each in found]))
 
     async def _load(self, request: Request, asked: Asked, began: float) -> Reply:
-        """List the model's repository now; its configuration decides which versions to load."""
-        with self._plane.counting_refusals(asked.model, self._of_json):
-            if (await self._document(request)).get("parameters"):
-                raise NotSupported(
-                    "load takes no parameters here: a model's configuration is in the server's"
-                    " configuration file, and its files are in its repository"
-                )
-        await self._poll(request, ModelSpec(asked.model))
-        return _json(b"{}")
+        return await self._change(request, asked, self._repository.load)
 
     async def _unload(self, request: Request, asked: Asked, began: float) -> Reply:
+        return await self._change(request, asked, self._repository.unload)
+
+    async def _change(self, request: Request, asked: Asked, change: Change) -> Reply:
         with self._plane.counting_refusals(asked.model, self._of_json):
-            raise NotSupported(
-                "models are not unloaded over this protocol: take the model out of the"
-                " configuration file, or its versions out of its repository"
-            )
+            self._check_site(request.head.fields)
+            document = await self._document(request)
+            await change(asked.model, parameters_of(document, list(document), "the request"))
+        return _json(b"{}")
 
     async def _statistics(self, request: Request, asked: Asked, began: float) -> Reply:
         with self._plane.counting_refusals(asked.model, self._of_json):
             found = await told(self._metrics, self._served, asked.model, asked.version)
         return _json(orjson.dumps({"model_stats": found}))
+
+    async def _config(self, request: Request, asked: Asked, began: float) -> Reply:
+        with self._plane.counting_refusals(asked.model, self._of_json):
+            servable = self._served.handle(model_spec(asked.model, asked.version))
+            return _json(orjson.dumps(config_of(servable, self._served)))
+
+    async def _log_settings(self, request: Request, asked: Asked, began: float) -> Reply:
+        return _json(orjson.dumps(self._settings.log_settings()))
+
+    async def _change_log(self, request: Request, asked: Asked, began: float) -> Reply:
+        with self._plane.counting_refusals("", self._of_json):
+            self._check_site(request.head.fields)
+            changed = await self._settings.change_log(await self._setting_values(request))
+        return _json(orjson.dumps(changed))
+
+    async def _trace_settings(self, request: Request, asked: Asked, began: float) -> Reply:
+        return _json(orjson.dumps(self._settings.trace_settings()))
+
+    async def _change_traces(self, request: Request, asked: Asked, began: float) -> Reply:
+        with self._plane.counting_refusals("", self._of_json):
+            wanted = await self._setting_values(request)
+            return _json(orjson.dumps(self._settings.change_traces(wanted)))
+
+    async def _not_there(self, request: Request, asked: Asked, began: float) -> Reply:
+        with self._plane.counting_refusals(asked.model, self._of_json):
+            raise NotSupported(
+                f"this server has no {asked.verb.replace('_', ' ')}; GET /v2 lists its extensions"
+            )
+
+    async def _unknown(self, request: Request, asked: Asked, began: float) -> Reply:
+        with self._plane.counting_refusals("", self._of_json):
+            path = request.head.path[:200].decode("latin-1")
+            raise NotFound(f"the Open Inference Protocol has no path {path}: GET /v2 answers")
 
     async def _preflight(self, request: Request, asked: Asked, began: float) -> Reply:
         origin = request.head.fields.get(b"origin", b"").decode("latin-1")
@@ -226,12 +267,24 @@ class KServeFront:
 
     async def _document(self, request: Request) -> Mapping[str, Any]:
         """Read a small body: a JSON object, or empty."""
-        held = Lease(BUDGET)
-        body = await read_body(request, min(_MOST_OF_INDEX, self._max_body_bytes), held)
+        body = await self._small_body(request)
         if not body.strip():
             return {}
-        document = parse_object(bytes(body))
+        document = parse_object(body)
         return {key: document[key] for key in list(document)}
+
+    async def _setting_values(self, request: Request) -> Mapping[str, object]:
+        try:
+            values = orjson.loads(await self._small_body(request))
+        except orjson.JSONDecodeError:
+            values = None
+        if not isinstance(values, dict):
+            raise InvalidRequest('the body has to be an object such as {"log_info": true}')
+        return values
+
+    async def _small_body(self, request: Request) -> bytes:
+        limit = min(_MOST_OF_INDEX, self._max_body_bytes)
+        return bytes(await read_body(request, limit, Lease(BUDGET)))
 
 
 def _json_length(head: RequestHead, size: int) -> int | None:
@@ -246,6 +299,12 @@ def _json_length(head: RequestHead, size: int) -> int | None:
             f" many of the {size} bytes of the body are JSON"
         )
     return int(digits)
+
+
+def _classified(taken: Taken, wanted: Mapping[str, int]) -> Unwritten:
+    specs, arrays = taken.with_classes(wanted)
+    encoder = ReplyEncoder(taken.servable.name, taken.servable.version, specs)
+    return Unwritten(encoder.mixed, arrays)
 
 
 def _reply(asked: InferBody | RawBody, given: Written) -> Reply:

@@ -17,7 +17,14 @@ from ie_serving.inference.plane import DataPlane
 from ie_serving.models.served import ServedModels
 from ie_serving.models.version.handle import Servable
 from ie_serving.server.fronts.admin.health import Health, Phase
-from ie_serving.server.fronts.kserve_v2.asked import METHODS, model_spec, no_signature
+from ie_serving.server.fronts.kserve_v2.asked import (
+    EVERYWHERE,
+    METHODS,
+    model_spec,
+    no_signature,
+)
+from ie_serving.server.fronts.kserve_v2.classes import Taken
+from ie_serving.server.fronts.kserve_v2.management import Management, config_of
 from ie_serving.server.fronts.kserve_v2.statistics import told
 from ie_serving.server.fronts.rest.callers import grpc_callers
 from ie_serving.server.transport.grpc.services import Buffer, CallContext
@@ -25,14 +32,12 @@ from ie_serving.telemetry.metrics.page import Metrics
 from ie_serving.wire.kserve import grpc_messages as written
 from ie_serving.wire.kserve.infer_layout import InferParser
 from ie_serving.wire.kserve.infer_reply import OpenReplyEncoder, ReplyEncoder
-from ie_serving.wire.kserve.infer_request import parse_whole
-from ie_serving.wire.kserve.metadata import READY, model_index, model_metadata
+from ie_serving.wire.kserve.infer_request import ModelInfer, parse_whole
+from ie_serving.wire.kserve.metadata import model_metadata
 from ie_serving.wire.protobuf.fields import Unclear
 from ie_serving.wire.tfs.predict import OpenEncoder
 
 SERVER_NAME: Final = "ie_serving"
-EXTENSIONS: Final = ("sequence", "statistics", "parameters")
-"""Triton's extensions, by its names, that this interface implements completely."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +49,7 @@ class ServiceParts:
         served: the same models.
         health: of the server.
         metrics: of all workers.
+        management: of models and server.
         tells_callers: see `PredictionService`.
     """
 
@@ -51,6 +57,7 @@ class ServiceParts:
     served: ServedModels
     health: Health
     metrics: Metrics
+    management: Management
     tells_callers: bool
 
 
@@ -77,15 +84,20 @@ class InferenceService:
     Args of the constructor:
         parts: see `ServiceParts`.
         interface: see `interface`.
+        of_classes: takes the outputs of requests for classes.
     """
 
-    def __init__(self, parts: ServiceParts, interface: Interface[bytes]) -> None:
+    def __init__(
+        self, parts: ServiceParts, interface: Interface[bytes], of_classes: Interface[Taken]
+    ) -> None:
         self._plane = parts.plane
         self._served = parts.served
         self._health = parts.health
         self._metrics = parts.metrics
+        self._repository, self._settings = parts.management
         self._tells_callers = parts.tells_callers
         self._interface = interface
+        self._of_classes = of_classes
         self._parser = InferParser(model_spec)
 
     async def server_live(self, payload: Buffer, context: CallContext) -> bytes:
@@ -109,7 +121,7 @@ class InferenceService:
 
     async def server_metadata(self, payload: Buffer, context: CallContext) -> bytes:
         """Describe the server: name, version, extensions."""
-        return written.server_metadata(SERVER_NAME, __version__, EXTENSIONS)
+        return written.server_metadata(SERVER_NAME, __version__, EVERYWHERE)
 
     async def model_metadata(self, payload: Buffer, context: CallContext) -> bytes:
         """Describe a model: versions that serve, inputs and outputs."""
@@ -127,14 +139,47 @@ class InferenceService:
         return written.model_statistics(found)
 
     async def repository_index(self, payload: Buffer, context: CallContext) -> bytes:
-        """List every version of every model."""
-        ready = written.read_repository_index(payload)
-        found = (
-            model_index(name, status)
-            for name, statuses in self._served.all_statuses().items()
-            for status in statuses
-        )
-        return written.repository_index(each for each in found if not ready or each.state == READY)
+        """List every version of every model, and models that are not loaded."""
+        with self._plane.counting_refusals("", self._interface):
+            ready = written.read_repository_index(payload)
+            return written.repository_index(await self._repository.index(ready=ready))
+
+    async def repository_load(self, payload: Buffer, context: CallContext) -> bytes:
+        """Load a model of the configuration; answer when it serves."""
+        with self._plane.counting_refusals("", self._interface):
+            name, parameters = written.read_repository_load(payload)
+        with self._plane.counting_refusals(name, self._interface):
+            await self._repository.load(name, parameters)
+        return written.repository_changed()
+
+    async def repository_unload(self, payload: Buffer, context: CallContext) -> bytes:
+        """Unload a model."""
+        with self._plane.counting_refusals("", self._interface):
+            name, parameters = written.read_repository_unload(payload)
+        with self._plane.counting_refusals(name, self._interface):
+            await self._repository.unload(name, parameters)
+        return written.repository_changed()
+
+    async def model_config(self, payload: Buffer, context: CallContext) -> bytes:
+        """Describe a version as Triton's ModelConfig."""
+        with self._plane.counting_refusals("", self._interface):
+            model = model_spec(*written.read_model_config(payload))
+        with self._plane.counting_refusals(model.name, self._interface):
+            return written.model_config(config_of(self._served.handle(model), self._served))
+
+    async def trace_setting(self, payload: Buffer, context: CallContext) -> bytes:
+        """Show the settings of traces; a change is refused."""
+        with self._plane.counting_refusals("", self._interface):
+            wanted = written.read_trace_setting(payload)
+            return written.trace_setting(self._settings.change_traces(wanted))
+
+    async def log_settings(self, payload: Buffer, context: CallContext) -> bytes:
+        """Show the settings of the log, or change its level."""
+        with self._plane.counting_refusals("", self._interface):
+            wanted = written.read_log_settings(payload)
+            settings = self._settings
+            shown = await settings.change_log(wanted) if wanted else settings.log_settings()
+        return written.log_settings(shown)
 
     def model_infer(self, payload: Buffer, context: CallContext) -> Awaitable[bytes]:
         """Run a model on named tensors."""
@@ -149,8 +194,18 @@ class InferenceService:
             raise
         if self._tells_callers:
             request.caller = context
+        if request.classes is not None:
+            return _named(self._classified(request, request.classes, began), request.id)
         reply = self._plane.predict(request, self._interface, began)
         return _named(reply, request.id) if request.id else reply
+
+    async def _classified(
+        self, request: ModelInfer, wanted: Mapping[str, int], began: float
+    ) -> bytes:
+        taken = await self._plane.predict(request, self._of_classes, began)
+        specs, arrays = taken.with_classes(wanted)
+        name, version = taken.servable.name, taken.servable.version
+        return ReplyEncoder(name, version, specs, raw=bool(taken.form)).encode(arrays)
 
     async def _infer_unclear(self, payload: Buffer, context: CallContext, began: float) -> bytes:
         """Let protobuf parse a large request that is not in the form that clients usually write."""
@@ -158,6 +213,8 @@ class InferenceService:
             request = await in_thread(parse_whole, model_spec, payload)
         if self._tells_callers:
             request.caller = context
+        if request.classes is not None:
+            return await _named(self._classified(request, request.classes, began), request.id)
         return await _named(self._plane.predict(request, self._interface, began), request.id)
 
     def _resolved(self, model: ModelSpec) -> ModelSpec:

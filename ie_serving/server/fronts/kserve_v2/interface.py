@@ -8,6 +8,7 @@ from ie_serving.core.values.tensors import Array, Signature
 from ie_serving.inference.interface import Encode, Interface
 from ie_serving.models.version.handle import Servable
 from ie_serving.server.fronts.kserve_v2.asked import METHODS, no_signature
+from ie_serving.server.fronts.kserve_v2.classes import Taken, of_classes
 from ie_serving.server.fronts.rest.callers import rest_caller
 from ie_serving.server.fronts.tfs.rest_interface import LABELS, LARGE_BODY, LARGE_OUTPUT
 from ie_serving.wire.kserve.reply import InferReply, OpenReplyEncoder, ReplyEncoder
@@ -34,6 +35,7 @@ class Interfaces(NamedTuple):
 
     of_json: Interface[Written]
     of_raw: Interface[Written]
+    of_classes: Interface[Taken]
 
 
 def interfaces(
@@ -54,7 +56,10 @@ def interfaces(
             large_reply=large_reply,
         )
 
-    return Interfaces(hand_on(interface(LARGE_OUTPUT)), hand_on(interface(None)))
+    raw = interface(None)
+    return Interfaces(
+        hand_on(interface(LARGE_OUTPUT)), hand_on(raw), hand_on(of_classes(raw, tuple(Form)))
+    )
 
 
 def _encoders(

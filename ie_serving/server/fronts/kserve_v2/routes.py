@@ -10,7 +10,8 @@ from functools import lru_cache
 from typing import Final, NamedTuple
 from urllib.parse import unquote_to_bytes
 
-from ie_serving.server.fronts.admin.health import model_asked
+from ie_serving.server.fronts.admin.health import LIVE, STARTUP, model_asked
+from ie_serving.server.fronts.admin.health import READY as HEALTH_READY
 from ie_serving.server.transport.http1.messages import RequestHead
 
 INFER: Final = "infer"
@@ -22,43 +23,67 @@ LOAD: Final = "load"
 UNLOAD: Final = "unload"
 STATS: Final = "stats"
 ALL_STATS: Final = "all_stats"
+CONFIG: Final = "model_config"
+LOG_SETTINGS: Final = "log_settings"
+CHANGE_LOG: Final = "change_log_settings"
+TRACE_SETTINGS: Final = "trace_settings"
+CHANGE_TRACES: Final = "change_trace_settings"
+GENERATE: Final = "generate"
+SHARED_MEMORY: Final = "shared_memory"
+UNKNOWN: Final = "unknown"
+"""No path of the protocol."""
 PREFLIGHT: Final = "preflight"
 """Request of a browser before it sends a request for a page of another origin (CORS)."""
 WRONG_METHOD: Final = "wrong_method"
+ANY: Final = "any"
+"""Stands for every method."""
 
-METHODS: Final[Mapping[str, str]] = {
-    INFER: "POST",
-    METADATA: "GET",
-    READY: "GET",
-    SERVER: "GET",
-    INDEX: "POST",
-    LOAD: "POST",
-    UNLOAD: "POST",
-    STATS: "GET",
-    ALL_STATS: "GET",
+VERBS: Final[Mapping[str, tuple[str, str]]] = {
+    INFER: ("POST", "predict"),
+    METADATA: ("GET", "metadata"),
+    READY: ("GET", "status"),
+    SERVER: ("GET", "server"),
+    INDEX: ("POST", "config"),
+    LOAD: ("POST", "poll"),
+    UNLOAD: ("POST", "poll"),
+    STATS: ("GET", "status"),
+    ALL_STATS: ("GET", "models"),
+    CONFIG: ("GET", "metadata"),
+    LOG_SETTINGS: ("GET", "log_level"),
+    CHANGE_LOG: ("POST", "set_log_level"),
+    TRACE_SETTINGS: ("GET", "log_level"),
+    CHANGE_TRACES: ("POST", "set_log_level"),
+    GENERATE: ("POST", "nothing"),
+    SHARED_MEMORY: (ANY, "nothing"),
+    UNKNOWN: (ANY, "nothing"),
+    PREFLIGHT: ("OPTIONS", "preflight"),
+    WRONG_METHOD: ("", "nothing"),
 }
-"""HTTP method of each route; HEAD is allowed wherever GET is."""
+"""HTTP method of each route, where HEAD is allowed wherever GET is; and a verb of `gate/rights.py`
+that needs the same right."""
 
-RIGHTS_OF: Final[Mapping[str, str]] = {
-    INFER: "predict",
-    METADATA: "metadata",
-    READY: "status",
-    SERVER: "server",
-    INDEX: "config",
-    LOAD: "poll",
-    UNLOAD: "poll",
-    STATS: "status",
-    ALL_STATS: "models",
-    PREFLIGHT: "preflight",
-    WRONG_METHOD: "nothing",
-}
-"""For each route a verb of `gate/rights.py` that needs the same right."""
+BY_POST: Final[Mapping[str, str]] = {LOG_SETTINGS: CHANGE_LOG, TRACE_SETTINGS: CHANGE_TRACES}
+"""Routes that show by GET and change by POST."""
 
 PREFIX: Final = b"/v2"
+BELOW: Final = b"/v2/"
 LONGEST_REMEMBERED: Final = 256
 """Longest path in bytes that is cached, so that unauthenticated paths cannot fill the memory."""
 
-_MODEL: Final = re.compile(rb"/v2/models/([^/]+)(?:/versions/([^/]+))?(?:/(infer|ready|stats))?/?")
+_MODEL: Final = re.compile(
+    rb"/v2/models/([^/]+)(?:/versions/([^/]+))?(?:/(infer|ready|stats|config|generate)(?:_stream)?)?/?"
+)
+_OF_MODEL: Final = {
+    None: METADATA,
+    b"infer": INFER,
+    b"ready": READY,
+    b"stats": STATS,
+    b"config": CONFIG,
+    b"generate": GENERATE,
+}
+_TRACE: Final = re.compile(rb"/v2(?:/models/[^/]+)?/trace/setting/?")
+_SHARED_MEMORY: Final = re.compile(rb"/v2/(?:system|cuda)sharedmemory(?:/.*)?")
+_PROBES: Final = {each.encode() for each in (LIVE, HEALTH_READY, STARTUP)}
 _REPOSITORY: Final = re.compile(rb"/v2/repository/models/([^/]+)/(load|unload)/?")
 _FIXED: Final = {
     b"/v2": SERVER,
@@ -67,6 +92,8 @@ _FIXED: Final = {
     b"/v2/models/stats/": ALL_STATS,
     b"/v2/repository/index": INDEX,
     b"/v2/repository/index/": INDEX,
+    b"/v2/logging": LOG_SETTINGS,
+    b"/v2/logging/": LOG_SETTINGS,
 }
 
 
@@ -89,7 +116,7 @@ class Asked(NamedTuple):
 def asked(head: RequestHead) -> Asked | None:
     """Parse a request's path; None if the path is not of the protocol."""
     path = head.path
-    if not path.startswith(PREFIX):
+    if path != PREFIX and not path.startswith(BELOW):
         return None
     return (_remembered if len(path) <= LONGEST_REMEMBERED else _read)(head.method, path)
 
@@ -98,8 +125,10 @@ def _read(method: str, path: bytes) -> Asked | None:
     found = _found(path)
     if found is None:
         return None
-    needed = METHODS[found.verb]
-    if method == needed or (method == "HEAD" and needed == "GET"):
+    needed, _ = VERBS[found.verb]
+    if method == "POST" and found.verb in BY_POST:
+        return found._replace(verb=BY_POST[found.verb])
+    if needed in (ANY, method) or (method == "HEAD" and needed == "GET"):
         return found
     if method == "OPTIONS":
         return Asked(PREFLIGHT)
@@ -116,10 +145,14 @@ def _found(path: bytes) -> Asked | None:
         name, version, word = of_model.groups()
         if word == b"ready" and model_asked(path):
             return None
-        return Asked((word or METADATA.encode()).decode(), _text(name), _text(version or b""))
+        return Asked(_OF_MODEL[word], _text(name), _text(version or b""))
     if of_repository := _REPOSITORY.fullmatch(path):
         return Asked(of_repository[2].decode(), _text(of_repository[1]))
-    return None
+    if _TRACE.fullmatch(path):
+        return Asked(TRACE_SETTINGS)
+    if _SHARED_MEMORY.fullmatch(path):
+        return Asked(SHARED_MEMORY)
+    return None if path in _PROBES else Asked(UNKNOWN)
 
 
 def _text(part: bytes) -> str:
@@ -128,4 +161,4 @@ def _text(part: bytes) -> str:
 
 def verb_of(found: Asked) -> tuple[str, str]:
     """Return the verb and the model of a request for the gate."""
-    return RIGHTS_OF[found.verb], found.model
+    return VERBS[found.verb][1], found.model

@@ -6,16 +6,22 @@ latencies from the metrics.
 
 import asyncio
 import json
+import re
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Final
+from functools import cache
+from importlib.resources import files
+from typing import Any, Final, NamedTuple
 
+from ie_serving.config.settings import Settings
 from ie_serving.core.runtime.budget import BUDGET, Lease
 from ie_serving.core.runtime.threads import in_thread, let_go
-from ie_serving.server.fronts.page.configuration import configuration
-from ie_serving.server.fronts.page.page_files import SECURITY, headers_of, read
-from ie_serving.server.fronts.page.page_models import described
-from ie_serving.server.fronts.page.parts import PageSources
-from ie_serving.server.fronts.page.programs import programs
+from ie_serving.core.values.errors import InvalidRequest
+from ie_serving.core.values.requests import ModelSpec
+from ie_serving.core.values.tensors import DataType, Method, Signature, TensorSpec
+from ie_serving.models.served import Served, ServedModels
+from ie_serving.models.version.handle import Servable
+from ie_serving.server.fronts.admin.health import Health
+from ie_serving.server.fronts.page.configuration import configuration, of_model
 from ie_serving.server.fronts.page.routes import (
     CONFIGURATION,
     FILE,
@@ -24,16 +30,78 @@ from ie_serving.server.fronts.page.routes import (
     PROGRAMS,
     STATE,
 )
-from ie_serving.server.fronts.page.state import State
+from ie_serving.server.fronts.page.state import State, summary, version_of
 from ie_serving.server.fronts.rest.body import read_body
-from ie_serving.server.fronts.rest.pages import refusal
+from ie_serving.server.fronts.rest.pages import SAME_ORIGIN, refusal
 from ie_serving.server.fronts.rest.routes import Verb
 from ie_serving.server.transport.http1.messages import Headers, Reply, Request
+from ie_serving.storage.options import StorageOptions
+from ie_serving.telemetry.log.events import mask
+from ie_serving.telemetry.metrics.recent_errors import RecentErrors
+from ie_serving.wire.clients import curl, languages
+from ie_serving.wire.clients.call import JsonPost, checked_url, path_of
+from ie_serving.wire.clients.sample import FileOf, Filled, Pieces, filled
+
+MEDIA_TYPES: Final = {
+    "html": "text/html; charset=utf-8",
+    "css": "text/css; charset=utf-8",
+    "js": "text/javascript; charset=utf-8",
+    "svg": "image/svg+xml",
+}
+"""Content types by the suffix of a file's name."""
+
+POLICY: Final = "; ".join(
+    (
+        "default-src 'none'",
+        "script-src 'self'",
+        "style-src 'self'",
+        "connect-src 'self'",
+        "img-src 'self' blob:",  # the picture that the user has chosen to send
+        "base-uri 'none'",
+        "form-action 'none'",
+        "frame-ancestors 'none'",
+        "require-trusted-types-for 'script'",  # the page's code cannot turn a string into HTML
+        "trusted-types 'none'",
+    )
+)
+"""Forbids inline code, resources from elsewhere, and frames around the page."""
+
+SECURITY: Final[Headers] = (
+    (b"content-security-policy", POLICY.encode()),
+    (b"x-content-type-options", b"nosniff"),
+    (b"x-frame-options", b"DENY"),
+    (b"referrer-policy", b"no-referrer"),
+    SAME_ORIGIN,
+)
+"""Headers of every reply to the page, data included: no other site may include or frame it."""
+
+
+@cache
+def read(name: str) -> bytes:
+    """Return a file of the page."""
+    return files(__package__).joinpath("static").joinpath(name).read_bytes()
+
+
+def headers_of(name: str) -> Headers:
+    """Return a file's headers: browsers revalidate it at each use, since releases change it."""
+    media_type = MEDIA_TYPES[name.rpartition(".")[2]]
+    return ((b"content-type", media_type.encode()), (b"cache-control", b"no-cache"), *SECURITY)
+
 
 LARGEST_BODY: Final = 4 << 20
 """Largest body in bytes of a call to show as programs: a longer one is not readable text."""
 _FRESH: Final[Headers] = ((b"cache-control", b"no-store"), *SECURITY)
 _JSON: Final[Headers] = ((b"content-type", b"application/json"), *_FRESH)
+
+
+class PageSources(NamedTuple):
+    """Data sources of the page: configuration in force, models, health, recent errors."""
+
+    settings: Settings
+    storage: StorageOptions
+    served: ServedModels
+    health: Health
+    errors: RecentErrors
 
 
 class PageFront:
@@ -81,3 +149,147 @@ class PageFront:
         held = Lease(BUDGET)  # held until the programs are written
         body = await read_body(request, LARGEST_BODY, held)
         return await in_thread(lambda: programs(body))
+
+
+OPEN_SIZE: Final = 1
+"""Size shown for a dimension of any size: one row is the cheapest to try."""
+OF_EXAMPLES: Final = (Method.CLASSIFY.value, Method.REGRESS.value)
+"""Methods whose requests are Examples if the signature maps features to inputs."""
+
+
+def described(served: Served) -> dict[str, Any]:
+    """Describe one model."""
+    available = served.stream.available
+    versions = [
+        {**version_of(status), **_loaded(available.get(status.version))}
+        for status in served.stream.statuses()
+    ]
+    return {
+        **summary(served),
+        "base_path": mask(served.config.base_path),
+        "versions": versions,
+        "configuration": of_model(served.config),
+    }
+
+
+def _loaded(servable: Servable | None) -> dict[str, Any]:
+    """Describe facts that only a serving version has."""
+    if servable is None:
+        return {"signatures": []}
+    return {
+        "memory": servable.memory,
+        "load": dict(servable.load_s),
+        "signatures": [_signature(each) for _, each in sorted(servable.signatures.items())],
+    }
+
+
+def _signature(signature: Signature) -> dict[str, Any]:
+    examples = signature.examples
+    verb = "predict"
+    if examples and signature.method in OF_EXAMPLES:
+        verb = Method(signature.method).word
+    return {
+        "name": signature.name,
+        "method": signature.method,
+        "verb": verb,
+        "left_out": signature.left_out,
+        "precision": signature.precision,
+        "runs_on": signature.runs_on,
+        "takes_any": signature.takes_any,
+        "features": sorted(examples.features.values()) if examples else [],
+        "inputs": [_input(spec, signature) for spec in signature.inputs.values()],
+        "outputs": [_tensor(spec) for spec in signature.outputs.values()],
+    }
+
+
+def _tensor(spec: TensorSpec) -> dict[str, Any]:
+    return {
+        "name": spec.name,
+        "dtype": spec.dtype.word,
+        "shape": None if spec.shape is None else list(spec.shape),
+        "layout": spec.layout,
+    }
+
+
+def _input(spec: TensorSpec, signature: Signature) -> dict[str, Any]:
+    sample = filled(spec, OPEN_SIZE)
+    return {
+        **_tensor(spec),
+        "optional": spec.name in signature.defaults,
+        "image": spec.image.described() if spec.image else None,
+        "takes_files": bool(spec.image) or spec.dtype is DataType.STRING,
+        "value": sample.value,
+        "sizes": list(sample.sizes),
+    }
+
+
+LANGUAGES: Final = ("python", "go", "javascript")
+VERBS: Final = ("predict", "classify", "regress")
+_VALUE: Final = re.compile(r"true|false|-?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?|\"\"")
+_ODD: Final = re.compile(r"[^A-Za-z0-9._ ()-]")
+"""Characters of file names that programs replace: one of the languages is a shell."""
+_ASCII: Final = re.compile(r"[ -~]*")
+_MALFORMED: Final = (
+    *(ValueError, LookupError, TypeError, AttributeError),
+    *(OverflowError, RecursionError),  # from a size of Infinity, and from deeply nested lists
+)
+"""Errors that parsing raises for a malformed call."""
+
+
+def programs(body: bytes) -> dict[str, str]:
+    """Write a call as a program in every language; return them by language.
+
+    Args:
+        body: JSON with `url` of the server, `model`, `version` or `label`, `verb`, and `pieces`,
+            which together are the body of the call: texts, `{"value", "sizes"}` for lists of one
+            repeated value, and `{"file"}` for the base64 of a file.
+
+    Raises:
+        InvalidRequest: the body has another form.
+    """
+    try:
+        call = _call(json.loads(body))
+    except KeyError as error:
+        raise InvalidRequest(f'the call has no "{error.args[0]}", which it must have') from None
+    except _MALFORMED as error:
+        raise InvalidRequest(f"the call cannot be read: {error!r:.200}") from error
+    written = {language: languages.program(language, call) for language in LANGUAGES}
+    return {"curl": curl.command(call), **written}
+
+
+def _call(asked: Mapping[str, Any]) -> JsonPost:
+    version, label = asked.get("version"), asked.get("label")
+    model = ModelSpec(
+        str(asked["model"]),
+        None if version is None else int(version),
+        None if label is None else str(label),
+    )
+    if asked["verb"] not in VERBS:
+        raise ValueError(f"verb: expected one of {', '.join(VERBS)}")
+    url = f"{checked_url(asked['url'])}{path_of(model)}:{asked['verb']}"
+    return JsonPost(url, _pieces(asked["pieces"]))
+
+
+def _pieces(given: list[Any]) -> Pieces:
+    return [_piece(each) for each in given]
+
+
+def _piece(given: Any) -> str | Filled | FileOf:  # noqa: ANN401  whatever JSON says
+    if isinstance(given, str):
+        return _text(given)
+    if "file" in given:
+        return FileOf(_ODD.sub("_", str(given["file"])).lstrip("-.") or "file")
+    value, sizes = str(given["value"]), tuple(map(int, given["sizes"]))
+    if not _VALUE.fullmatch(value) or min(sizes, default=1) < 0:
+        raise ValueError(
+            "a filled value is a number, true or an empty text, its sizes no less than 0"
+        )
+    return Filled(value, sizes)
+
+
+def _text(given: str) -> str:
+    """Return JSON in pure ASCII: other characters occur only in strings, which have escapes."""
+    text = "".join(each if each.isascii() else json.dumps(each)[1:-1] for each in given)
+    if not _ASCII.fullmatch(text):
+        raise ValueError("a piece holds control characters: send JSON without line ends")
+    return text

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Final
 from urllib.parse import unquote
 
+from ie_serving.server.fronts.rest.routes import Verb
 from ie_serving.server.transport.http1.messages import RequestHead
 
 FILES: Final[Mapping[bytes, str]] = {
@@ -44,12 +45,7 @@ _MODELS: Final = b"/page/models/"
 _POST: Final[Mapping[bytes, str]] = {b"/page/programs": PROGRAMS}
 
 
-def is_own(path: bytes) -> bool:
-    """Return whether a path belongs to the page, even if no file is there."""
-    return path == b"/" or path.startswith(b"/page/")
-
-
-def asked(head: RequestHead) -> tuple[str, str] | None:
+def asked(head: RequestHead) -> Verb | None:
     """Return verb and model of a request for the page; None for any other request."""
     path = head.path
     if head.method == "POST":

@@ -1,7 +1,8 @@
-"""`ie_serving.StreamService` over gRPC: a stream of PredictRequests, answered in order."""
+"""A stream of requests over gRPC, answered in order: `ie_serving.StreamService`, and Triton's."""
 
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import aclosing
+from typing import Final, NamedTuple
 
 from ie_serving.core.runtime.threads import in_thread
 from ie_serving.core.values.requests import InferRequest
@@ -9,31 +10,46 @@ from ie_serving.inference.stream_flow import Answered
 from ie_serving.inference.streams import StreamAnswers, options_of
 from ie_serving.server.fronts.rest.callers import named
 from ie_serving.server.status import explain
-from ie_serving.server.transport.grpc.services import Buffer, CallContext, Streaming
+from ie_serving.server.transport.grpc.services import Buffer, CallContext
 from ie_serving.wire.protobuf.fields import Unclear
 from ie_serving.wire.tfs.predict import parse_whole
 from ie_serving.wire.tfs.predict_layout import RequestParser
 from ie_serving.wire.tfs.stream_reply import encode_error, encode_response
 
 
-class StreamService:
-    """Answers the methods of StreamService.
+class StreamCodec(NamedTuple):
+    """The messages of one service.
+
+    Attributes:
+        parser: makes the function that parses requests quickly; it raises Unclear.
+        parse_whole: parses any request, in a thread.
+        encode: writes one answer.
+    """
+
+    parser: Callable[[], Callable[[Buffer], InferRequest]]
+    parse_whole: Callable[[Buffer], InferRequest]
+    encode: Callable[[Answered[bytes]], bytes]
+
+
+class GrpcStreams:
+    """Answers the streams of one service.
 
     Args of the constructor:
         streams: answers the requests.
+        codec: of the service.
         tells_callers: see `PredictionService`.
     """
 
-    def __init__(self, streams: StreamAnswers[bytes], *, tells_callers: bool) -> None:
+    def __init__(
+        self, streams: StreamAnswers[bytes], codec: StreamCodec, *, tells_callers: bool
+    ) -> None:
         self._streams = streams
+        self._parse = codec.parser()
+        self._parse_whole = codec.parse_whole
+        self._encode = codec.encode
         self._tells_callers = tells_callers
-        self._parser = RequestParser()
 
-    def answers(self) -> dict[str, Streaming]:
-        """The methods by name."""
-        return {"PredictStream": Streaming(self.predict_stream)}
-
-    async def predict_stream(
+    async def converse(
         self, requests: AsyncIterator[Buffer], context: CallContext
     ) -> AsyncGenerator[bytes, None]:
         """Answer each request; a faulty request does not end the others."""
@@ -41,14 +57,14 @@ class StreamService:
         answers = self._streams.answers(requests, self._reader(context), options)
         async with aclosing(answers) as each:
             async for answer in each:
-                yield _encoded(answer)
+                yield self._encode(answer)
 
     def _reader(self, context: CallContext) -> Callable[[Buffer], Awaitable[InferRequest]]:
         async def read(payload: Buffer) -> InferRequest:
             try:
-                request = self._parser.parse(payload)
+                request = self._parse(payload)
             except Unclear:
-                request = await in_thread(parse_whole, payload)
+                request = await in_thread(self._parse_whole, payload)
             if self._tells_callers:
                 request.caller = context
             return request
@@ -62,3 +78,7 @@ def _encoded(answer: Answered[bytes]) -> bytes:
         told = explain(outcome)
         return encode_error(told.code, told.whole, answer.index, answer.dropped)
     return encode_response(outcome, answer.index, answer.dropped)
+
+
+OWN: Final = StreamCodec(lambda: RequestParser().parse, parse_whole, _encoded)
+"""`PredictStream`: PredictRequests."""

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
-from contextlib import aclosing
+from collections.abc import Callable
+from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
 from ie_serving.inference.interface import Interface
 from ie_serving.inference.plane import DataPlane
 from ie_serving.server.fronts.rest.routes import Front, Routes
-from ie_serving.server.transport.grpc.services import Buffer, CallContext, Method, Streaming
+from ie_serving.server.transport.grpc.services import Method, Streaming
 from ie_serving.server.transport.http1.messages import RequestHead
 from ie_serving.telemetry.metrics.page import Part
 
 if TYPE_CHECKING:  # modules of a port are imported only if that port is on
     from ie_serving.inference.streams import OpenStreams
-    from ie_serving.server.fronts.streams.grpc_service import StreamService
+    from ie_serving.server.fronts.streams.grpc_service import GrpcStreams
 
 NAME: Final = "ie_serving.StreamService"
 METHOD: Final = "PredictStream"
@@ -39,23 +39,15 @@ class LaterStreams:
 
     def grpc(self, plane: DataPlane, interface: Interface[bytes]) -> dict[str, dict[str, Method]]:
         """Return the service over one data plane."""
-        service: StreamService | None = None
 
-        async def converse(
-            requests: AsyncIterator[Buffer], context: CallContext
-        ) -> AsyncGenerator[bytes, None]:
-            nonlocal service
-            if service is None:
-                from ie_serving.inference.streams import StreamAnswers
-                from ie_serving.server.fronts.streams.grpc_service import StreamService
+        def made() -> GrpcStreams:
+            from ie_serving.inference.streams import StreamAnswers
+            from ie_serving.server.fronts.streams.grpc_service import OWN, GrpcStreams
 
-                streams = StreamAnswers(plane, interface, self.opened)
-                service = StreamService(streams, tells_callers=self._tells_callers)
-            async with aclosing(service.predict_stream(requests, context)) as replies:
-                async for reply in replies:
-                    yield reply
+            streams = StreamAnswers(plane, interface, self.opened)
+            return GrpcStreams(streams, OWN, tells_callers=self._tells_callers)
 
-        return {NAME: {METHOD: Streaming(converse)}}
+        return {NAME: {METHOD: later(made)}}
 
     def rest(
         self, plane: DataPlane, interface: Interface[Any], limit: int, *, any_origin: bool
@@ -88,6 +80,12 @@ class LaterStreams:
         self._stopping = not ready
         if self._stopping and self._open is not None:
             self._open.stop()
+
+
+def later(make: Callable[[], GrpcStreams]) -> Streaming:
+    """Return a method whose streams are answered by what `make` returns, made for the first."""
+    made = cache(make)
+    return Streaming(lambda requests, context: made().converse(requests, context))
 
 
 def _asked(head: RequestHead) -> bool | None:

@@ -4,7 +4,7 @@ import asyncio
 import json
 from collections.abc import Callable, Coroutine, Mapping
 from contextlib import aclosing
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import parse_qsl
@@ -57,28 +57,22 @@ CLOSE_CODES: Final[Mapping[type[ServingError], int]] = {
 OPTIONS: Final = ("in_flight", "drop_oldest")
 
 
+@dataclass(eq=False)
 class Upgrades:
     """Answers requests that open a WebSocket.
 
-    Args of the constructor:
+    Attributes:
         plane: has the models.
         streams: answers the messages.
         limit: bytes of the largest message.
         any_origin: pages of other origins may open a WebSocket, too.
     """
 
-    def __init__(
-        self,
-        plane: DataPlane,
-        streams: StreamAnswers[Buffer],
-        *,
-        limit: int,
-        any_origin: bool,
-    ) -> None:
-        self._plane = plane
-        self._streams = streams
-        self._limit = limit
-        self._any_origin = any_origin
+    plane: DataPlane
+    streams: StreamAnswers[Buffer]
+    _: KW_ONLY
+    limit: int
+    any_origin: bool
 
     async def answer(self, request: Request, _: bool) -> Answer:
         """Switch the connection to a WebSocket, or refuse it."""
@@ -97,18 +91,18 @@ class Upgrades:
 
     def _switch(self, request: Request) -> Switch:
         head = request.head
-        with self._streams.counting_refusals():
+        with self.streams.counting_refusals():
             model = stream_asked(head)
-        with self._streams.counting_refusals(model.name):
-            headers = accepted(head, any_origin=self._any_origin)
+        with self.streams.counting_refusals(model.name):
+            headers = accepted(head, any_origin=self.any_origin)
             _check_library()
             options = _options(head.query)
             self._check_ready(model)
-        self._streams.check()
+        self.streams.check()
         return Switch(101, headers, b"", partial(self._serve, head, model, options))
 
     def _check_ready(self, model: ModelSpec) -> None:
-        if not self._plane.is_ready(model):
+        if not self.plane.is_ready(model):
             which = "no version" if model.version is None else f"not version {model.version}"
             raise NotAvailable(
                 f'{which} of "{model.name}" is AVAILABLE: GET /v1/models/{model.name} says why; try'
@@ -123,8 +117,8 @@ class Upgrades:
 
         task = asyncio.current_task()
         assert task is not None
-        session = Session(channel, self._limit, task.cancel)
-        answers = self._streams.answers(session.messages(), _reader(head, model), options)
+        session = Session(channel, self.limit, task.cancel)
+        answers = self.streams.answers(session.messages(), _reader(head, model), options)
         try:
             async with aclosing(answers) as each:
                 async for answer in each:

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import KW_ONLY, dataclass
 
 from ie_serving.core.runtime.threads import in_thread
 from ie_serving.core.values.codes import Code
@@ -33,10 +34,11 @@ Apply = Callable[[Sequence[ModelConfig]], Awaitable[None]]
 """Applies a configuration completely or not at all. Raises ServingError."""
 
 
+@dataclass(eq=False)
 class ModelService:
     """Answers the methods of ModelService.
 
-    Args of the constructor:
+    Attributes:
         plane: returns the status of models.
         interface: describes this front end to the data plane.
         read, check_paths, apply: the steps of a reload.
@@ -44,24 +46,14 @@ class ModelService:
         reload_allowed: whether clients may change the configuration.
     """
 
-    def __init__(
-        self,
-        plane: DataPlane,
-        interface: Interface[bytes],
-        read: Read,
-        check_paths: Check,
-        apply: Apply,
-        statuses: StatusEncoder,
-        *,
-        reload_allowed: bool = True,
-    ) -> None:
-        self._plane = plane
-        self._interface = interface
-        self._read = read
-        self._check_paths = check_paths
-        self._apply = apply
-        self._statuses = statuses
-        self._reload_allowed = reload_allowed
+    plane: DataPlane
+    interface: Interface[bytes]
+    read: Read
+    check_paths: Check
+    apply: Apply
+    statuses: StatusEncoder
+    _: KW_ONLY
+    reload_allowed: bool = True
 
     def answers(self) -> dict[str, Answer]:
         """The methods by name."""
@@ -73,19 +65,19 @@ class ModelService:
     async def get_model_status(self, payload: Buffer, context: CallContext) -> bytes:
         """Return the states of one version or of all, highest version first."""
         began = time.perf_counter()
-        with self._plane.counting_refusals("", self._interface):
+        with self.plane.counting_refusals("", self.interface):
             model = _status_model(payload)
-        return self._plane.status(model, self._interface, began, self._statuses.response)
+        return self.plane.status(model, self.interface, began, self.statuses.response)
 
     async def handle_reload_config_request(self, payload: Buffer, context: CallContext) -> bytes:
         """Change to another configuration; answer when its models serve."""
-        if not self._reload_allowed:
+        if not self.reload_allowed:
             raise Forbidden(
                 "HandleReloadConfigRequest is switched off: change the configuration file",
                 Hint(", or start the server with {server.reload_by_rpc}"),
             )
         # In a thread: parsing and checking takes some 10 us for each of thousands of models.
-        await self._apply(await in_thread(self._wanted, payload))
+        await self.apply(await in_thread(self._wanted, payload))
         response = messages.ReloadConfigResponse()
         response.status.error_code = Code.OK
         return bytes(response.SerializeToString())
@@ -98,8 +90,8 @@ class ModelService:
                 " Only ModelConfigList is currently supported"
             )
         _check_number(len(request.config.model_config_list.config))
-        wanted = self._read(request.config)
-        self._check_paths(model.base_path for model in wanted)
+        wanted = self.read(request.config)
+        self.check_paths(model.base_path for model in wanted)
         return wanted
 
 

@@ -9,16 +9,11 @@ from ie_serving.core.runtime.threads import in_thread
 from ie_serving.core.values.errors import InvalidRequest, PreconditionFailed, advised
 from ie_serving.core.values.requests import ExamplesRequest, ModelSpec, Task
 from ie_serving.core.values.tensors import Method, Signature
-from ie_serving.inference.interface import Api, Encode, Interface
+from ie_serving.inference.interface import Api, Encode, Interface, Outputs, Results
 from ie_serving.inference.plane import DataPlane
 from ie_serving.inference.warmup import Replay
 from ie_serving.models.version.handle import Servable
 from ie_serving.server.fronts.rest.callers import grpc_callers
-from ie_serving.server.fronts.tfs.grpc_results import (
-    encode_classification,
-    encode_multi_inference,
-    encode_regression,
-)
 from ie_serving.server.transport.grpc.services import Answer, CallContext
 from ie_serving.wire.protobuf import messages
 from ie_serving.wire.protobuf.fields import Buffer, Unclear
@@ -34,6 +29,12 @@ from ie_serving.wire.tfs.predict import (
 )
 from ie_serving.wire.tfs.predict_layout import RequestParser
 from ie_serving.wire.tfs.request_messages import model_spec_of, parse, read_model_spec
+from ie_serving.wire.tfs.results import (
+    classes_of,
+    classification_result,
+    regression_result,
+    values_of,
+)
 
 T = TypeVar("T")
 
@@ -254,3 +255,54 @@ def _check_fields(fields: Sequence[str]) -> None:
 
 def _encode_metadata(servable: Servable) -> bytes:
     return metadata.metadata_response(servable.name, servable.version, servable.signatures)
+
+
+def _classified(outputs: Outputs, rows: int) -> Proto:
+    return classification_result(classes_of(outputs, rows))
+
+
+def _regressed(outputs: Outputs, rows: int) -> Proto:
+    return regression_result(values_of(outputs, rows))
+
+
+FIELDS: Mapping[Method, tuple[str, Callable[[Outputs, int], Proto]]] = {
+    Method.CLASSIFY: ("classification_result", _classified),
+    Method.REGRESS: ("regression_result", _regressed),
+}
+"""By method: the field of an InferenceResult for the result, and the function that encodes it."""
+
+
+def encode_classification(results: Results) -> bytes:
+    """Encode a ClassificationResponse."""
+    response = messages.ClassificationResponse()
+    response.result.CopyFrom(_classified(results.outputs, results.rows))
+    return _encoded(response, results)
+
+
+def encode_regression(results: Results) -> bytes:
+    """Encode a RegressionResponse."""
+    response = messages.RegressionResponse()
+    response.result.CopyFrom(_regressed(results.outputs, results.rows))
+    return _encoded(response, results)
+
+
+def encode_multi_inference(answers: Sequence[tuple[Method, Results]]) -> bytes:
+    """Encode a MultiInferenceResponse: a result for each task, in order."""
+    response = messages.MultiInferenceResponse()
+    for method, results in answers:
+        result = response.results.add()
+        field, make = FIELDS[method]
+        getattr(result, field).CopyFrom(make(results.outputs, results.rows))
+        _fill(result.model_spec, results)
+    return bytes(response.SerializeToString())
+
+
+def _encoded(response: Proto, results: Results) -> bytes:
+    _fill(response.model_spec, results)
+    return bytes(response.SerializeToString())
+
+
+def _fill(spec: Proto, results: Results) -> None:
+    spec.name = results.servable.name
+    spec.version.value = results.servable.version
+    spec.signature_name = results.signature

@@ -329,11 +329,7 @@ class RestApi:
         return ExamplesRequest(model, asked.signature_name, decode, len(asked.examples))
 
     async def _poll(self, request: Request, model: ModelSpec, began: float) -> Buffer:
-        await self.poll(request, model)
-        return self._status(model, began)
-
-    async def poll(self, request: Request, model: ModelSpec) -> None:
-        """List the model's repository now, if clients may ask for that. Raises: ServingError."""
+        """List the model's repository now, if clients may ask for that."""
         with self._plane.counting_refusals(model.name, self._interface):
             self._check_site(request.head.fields)
             if not self._poll_allowed:
@@ -342,6 +338,7 @@ class RestApi:
                     Hint(", or let clients ask for them with {server.reload_by_rpc}"),
                 )
             await self._polled(model.name)
+        return self._status(model, began)
 
     async def _polled(self, model: str) -> None:
         limit_s = self._interface.limit_s

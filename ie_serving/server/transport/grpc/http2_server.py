@@ -3,15 +3,25 @@
 import asyncio
 import socket
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from ie_serving.core.runtime.budget import SMALL
+from ie_serving.core.values.access import Credentials
+from ie_serving.core.values.errors import ServingError
+from ie_serving.server.status import explain
 from ie_serving.server.transport.busy_poll import BusyPoll
 from ie_serving.server.transport.connection_age import ConnectionAge
 from ie_serving.server.transport.connection_limit import ConnectionLimit
-from ie_serving.server.transport.grpc.admitted import AdmittedCalls
-from ie_serving.server.transport.grpc.call import Calls, CallSettings, UnaryCall
-from ie_serving.server.transport.grpc.call_headers import interpret
+from ie_serving.server.transport.grpc import replies
+from ie_serving.server.transport.grpc.call import (
+    UNKNOWN_METHOD,
+    Call,
+    Calls,
+    CallSettings,
+    UnaryCall,
+)
+from ie_serving.server.transport.grpc.call_headers import Request, interpret
 from ie_serving.server.transport.grpc.conversation import StreamingCall
 from ie_serving.server.transport.grpc.services import (
     Admission,
@@ -21,6 +31,7 @@ from ie_serving.server.transport.grpc.services import (
 )
 from ie_serving.server.transport.handshake import Secure
 from ie_serving.server.transport.http2.driver import Driver
+from ie_serving.server.transport.http2.sender import Sender
 from ie_serving.server.transport.listener import DrainStep, Listener, Sharing
 from ie_serving.server.transport.peer import client_names
 
@@ -135,3 +146,37 @@ class Http2Server:
                 driver.end_idle()
         pause_s = min(SWEEP_S, self._max_idle_s / 4 or SWEEP_S)
         self._sweeper = asyncio.get_running_loop().call_later(pause_s, self._sweep)
+
+
+class AdmittedCalls(Calls):
+    """Opens the calls of permitted callers; refuses others before their message arrives.
+
+    Args of the constructor:
+        methods, rules: see `Calls`.
+        admission: chooses the method.
+    """
+
+    def __init__(
+        self,
+        methods: Mapping[bytes, tuple[type[Call], Any]],
+        rules: CallSettings,
+        admission: Admission,
+    ) -> None:
+        super().__init__(methods, rules)
+        self._decided = admission.decided
+        self._admission = admission
+
+    def accept(self, number: int, request: Request, sender: Sender) -> Call | bytes:
+        """See `Calls`."""
+        found = self.methods.get(request.path)
+        if found is None or request.refusal is not None:
+            return request.refusal or UNKNOWN_METHOD
+        # Looked up inline, with a plain tuple: every request runs this code.
+        who = (request.authorization, request.key, sender.client)
+        method = self._decided.get((request.path, who))
+        if method is None:
+            try:
+                method = self._admission.method(request.path, Credentials(*who))
+            except ServingError as error:
+                return replies.failure(*explain(error), alone=True)
+        return found[0](number, request, sender, self.rules, method)

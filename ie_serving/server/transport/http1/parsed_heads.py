@@ -7,7 +7,6 @@ import httptools
 from ie_serving.core.runtime.budget import Lease
 from ie_serving.server.transport.http1.head_rules import by_name, check_host, is_chunked, spoken
 from ie_serving.server.transport.http1.messages import RequestHead
-from ie_serving.server.transport.http1.targets import target
 
 Fields = list[tuple[bytes, bytes]]
 
@@ -64,3 +63,21 @@ def without_upgrade(parser: "httptools.HttpRequestParser", url: bytes, headers: 
     lines = [b"%b %b HTTP/%b" % (parser.get_method(), url, version)]
     lines += [b"%b: %b" % pair for pair in headers if pair[0] != b"upgrade"]
     return b"\r\n".join((*lines, b"\r\n"))
+
+
+def target(url: bytes) -> tuple[bytes, bytes]:
+    """Return path and query of a request's target, as sent.
+
+    Raises:
+        httptools.HttpParserInvalidURLError: neither a path nor a URL, or a URL with a user.
+        UnicodeDecodeError: the path is not ASCII.
+    """
+    if url.startswith(b"/") and b"#" not in url:
+        path, _, query = url.partition(b"?")
+    else:
+        parsed = httptools.parse_url(url)
+        if parsed.userinfo is not None:  # RFC 9110 section 4.2.4
+            raise httptools.HttpParserInvalidURLError("a user before the host")
+        path, query = parsed.path or b"/", parsed.query or b""
+    path.decode("ascii")
+    return path, query

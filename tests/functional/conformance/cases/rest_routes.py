@@ -255,7 +255,6 @@ colon and the word `metadata`. Names and labels are percent-decoded afterwards."
             for method, target in (
                 ("GET", "/"),
                 ("GET", "/v1"),
-                ("GET", "/v2/models"),
                 ("POST", "/statuspage"),
                 ("GET", "/monitoring/prometheus"),
                 ("OPTIONS", "/"),

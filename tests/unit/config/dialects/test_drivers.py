@@ -8,7 +8,7 @@ import pytest
 
 from ie_serving.config.dialects import ie_serving, tensorflow_model_server
 from ie_serving.core.values.errors import ConfigError
-from ie_serving.engines import third_parties
+from ie_serving.engines import drivers
 from ie_serving.models.configuration import ModelConfig
 
 FLAGS = ("model", "--model_name=m", "--model_path=/models/m")
@@ -57,11 +57,11 @@ def test_a_driver_of_another_package(tmp_path: Path, monkeypatch: pytest.MonkeyP
     (about / "METADATA").write_text("Metadata-Version: 2.1\nName: mine\nVersion: 1\n")
     (about / "entry_points.txt").write_text("[ie_serving.drivers]\nmine = mine:Driver\n")
     monkeypatch.syspath_prepend(tmp_path)
-    third_parties.third_parties.cache_clear()
+    drivers.third_parties.cache_clear()
     try:
         assert of_file(tmp_path, driver="mine").engine.driver == "mine"
     finally:
-        third_parties.third_parties.cache_clear()
+        drivers.third_parties.cache_clear()
 
 
 def test_params_keep_their_types(tmp_path: Path) -> None:

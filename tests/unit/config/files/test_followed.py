@@ -13,6 +13,7 @@ from ie_serving.config.files.succession import read
 from ie_serving.config.settings import ServerSettings, Settings
 from ie_serving.core.values.errors import ConfigError, PreconditionFailed
 from ie_serving.models.configuration import ModelConfig
+from ie_serving.models.manager import Edit, edited
 
 OLD, NEW, BY_RPC = (ModelConfig(name=name, base_path="/m") for name in ("old", "new", "by_rpc"))
 
@@ -60,7 +61,8 @@ class Models:
         self.answered = dict(answered)
         self._take("take over", configs)
 
-    async def apply(self, configs: Sequence[ModelConfig], *, all_or_nothing: bool) -> None:
+    async def apply(self, wanted: Sequence[ModelConfig] | Edit, *, all_or_nothing: bool) -> None:
+        configs = edited(wanted, self.desired)
         if "refused" in [config.name for config in configs]:
             raise PreconditionFailed("refused")
         self._take("all or nothing" if all_or_nothing else "each alone", configs)

@@ -38,3 +38,13 @@ def test_a_reload_to_a_stateful_model_is_refused() -> None:
     with pytest.raises(ConfigError, match="model m is stateful"):
         check_models(TWO, [STATEFUL])
     check_models(ServerSettings(), [STATEFUL])
+
+
+def test_faults_of_every_kind_are_reported_together() -> None:
+    server = replace(
+        TWO, grpc_transport="grpcio", port=8500, rest_port=8500, tls_key="k", enable_auth=True
+    )
+    with pytest.raises(ConfigError) as refused:
+        check(Settings(server=server, models=(STATEFUL,)))
+    told = ("grpcio accepts", "model m is stateful", "same port", "tls_key", "enable_auth")
+    assert [word in str(refused.value) for word in told] == [True] * len(told)

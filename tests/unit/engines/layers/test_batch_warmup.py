@@ -8,8 +8,8 @@ import pytest
 from ie_serving.core.values.errors import ServingError
 from ie_serving.core.values.tensors import SERVING_DEFAULT
 from ie_serving.engines.base import GATHERED
-from ie_serving.engines.layers import batch_warmup
-from ie_serving.engines.layers.batch_warmup import warm
+from ie_serving.engines.layers import batching
+from ie_serving.engines.layers.batching import warm
 from ie_serving.engines.layers.gathering import BatchRules
 from tests.unit.engines.layers.models import Model
 
@@ -57,7 +57,7 @@ def test_rows_of_open_shape_are_not_guessed() -> None:
 def test_a_slow_model_is_not_warmed_for_longer_than_the_limit(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(batch_warmup, "MOST_S", 0.0)
+    monkeypatch.setattr(batching, "MOST_S", 0.0)
     model = Model(lambda x: x, -1, 3)
     assert warm(model, model.signatures[SERVING_DEFAULT], [1, 4], 2) < 2
 
@@ -65,7 +65,7 @@ def test_a_slow_model_is_not_warmed_for_longer_than_the_limit(
 def test_a_size_beyond_the_memory_is_left_cold_before_any_is_taken(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(batch_warmup.BUDGET, "limit", 1 << 30)
+    monkeypatch.setattr(batching.BUDGET, "limit", 1 << 30)
     model = Streams(-1, 3)
     assert warm(model, model.signatures[SERVING_DEFAULT], [4, 1_000_000_000], 2) == 1
     assert "12000000000 bytes" in caplog.text

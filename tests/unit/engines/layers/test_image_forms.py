@@ -4,7 +4,7 @@ import pytest
 
 from ie_serving.core.values.image_form import NO_LIMIT, Bounds
 from ie_serving.core.values.tensors import DataType, Signature, TensorSpec
-from ie_serving.engines.layers.image_forms import TYPES, image_form, with_images
+from ie_serving.engines.layers.images import TYPES, image_form, with_images
 
 
 def spec(

@@ -16,9 +16,8 @@ from ie_serving.core.values.fit import cast_all, fit
 from ie_serving.core.values.image_form import NO_LIMIT, Bounds, ImageForm
 from ie_serving.core.values.tensors import SERVING_DEFAULT, Array, DataType, TensorSpec
 from ie_serving.engines.base import CompiledModel, Engine, EngineOptions
-from ie_serving.engines.layers import image_batch, images
-from ie_serving.engines.layers.image_batch import ImageBatch
-from ie_serving.engines.layers.images import ImageLayer, WithImages
+from ie_serving.engines.layers import images
+from ie_serving.engines.layers.images import ImageBatch, ImageLayer, WithImages
 from ie_serving.engines.preprocessing import Pair, Preprocessing
 from ie_serving.engines.testing import FILE, StandInEngine
 from ie_serving.wire.image.decode import decode
@@ -199,7 +198,7 @@ async def test_what_is_left_of_a_batch_is_not_begun_when_its_client_leaves(
         assert go_on.wait(10)
         return decode(data, channels)
 
-    monkeypatch.setattr(image_batch, "decode", held_up)
+    monkeypatch.setattr(images, "decode", held_up)
     task = asyncio.ensure_future(run(load(tmp_path), strings(*[encoded(PICTURE)] * 100)))
     await asyncio.wait_for(begun.wait(), 10)
     task.cancel()

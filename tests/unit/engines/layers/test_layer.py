@@ -9,8 +9,7 @@ import pytest
 
 from ie_serving.core.values.tensors import SERVING_DEFAULT, Array, Signature
 from ie_serving.engines.base import CompiledModel, Engine, EngineOptions, leave_of_all
-from ie_serving.engines.layers.completed import completed
-from ie_serving.engines.layers.layer import Layer
+from ie_serving.engines.layers.layer import Layer, completed
 from ie_serving.engines.run.program import CompiledPrograms
 from ie_serving.engines.testing import FILE, StandInEngine
 from tests.unit.engines.contract import EngineContract, copied, rows

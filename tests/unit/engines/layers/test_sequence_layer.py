@@ -222,7 +222,7 @@ async def test_a_reply_that_cannot_be_written_has_moved_nothing() -> None:
     assert (await client.ask(5, NONE))["y"] == [2.0]
 
 
-@pytest.mark.parametrize("control", [3, 7, 2**32 - 1])
+@pytest.mark.parametrize("control", [4, 7, 2**32 - 1])
 async def test_an_unknown_control_is_refused(control: int) -> None:
     client = Client()
     with pytest.raises(InvalidRequest, match="Unexpected value of sequence control input: "):

@@ -12,11 +12,12 @@ import pytest
 from ie_serving.core.values.codes import code_of
 from ie_serving.core.values.errors import ServingError
 from ie_serving.core.values.requests import ModelSpec
-from ie_serving.core.values.tensors import Array, Signature
+from ie_serving.core.values.tensors import Arrays, Read, Signature
 from ie_serving.engines.others import AtHand
 from ie_serving.engines.python import asking
 from ie_serving.engines.python.kernel_model import KernelModel
 from ie_serving.engines.run.program import SHARED_THREADS
+from ie_serving.models.version.handle import Servable
 from tests.unit.engines.asking import answer
 from tests.unit.engines.python.kernels import served
 
@@ -60,16 +61,24 @@ class Served:
         self.models[name] = served(self._root / name, ASKS, "", dict(params), at_hand, **own)
         return self.models[name]
 
-    def signature(self, spec: ModelSpec) -> Signature:
-        return self.models[spec.name].signatures["serving_default"]
+    def handle(self, spec: ModelSpec) -> Servable:
+        own = self.models.get(spec.name)
+        model: Any = own or Stands(self.models["a"], self.held if spec.name == "held" else None)
+        return Servable(spec.name, 1, model, model.signatures)
 
-    async def infer(self, spec: ModelSpec, inputs: Mapping[str, Array]) -> Mapping[str, Array]:
-        if spec.name == "held":
-            await self.held.wait()
-            return {"y": np.array(0)}
-        if spec.name == "by_task":  # as steps of a graph run side by side
-            return await asyncio.create_task(answer(self.models["a"], **inputs))
-        return await answer(self.models[spec.name], **inputs)
+
+class Stands:
+    """In place of a kernel: waits for `held`; without it asks `inner` as steps side by side do."""
+
+    def __init__(self, inner: KernelModel, held: asyncio.Event | None) -> None:
+        self._inner, self._held = inner, held
+        self.signatures = inner.signatures
+
+    async def infer(self, signature: Signature, inputs: Arrays, read: Read[Any]) -> Any:
+        if self._held is not None:
+            await self._held.wait()
+            return read({"y": np.array(0)})
+        return await asyncio.create_task(self._inner.infer(signature, inputs, read))
 
 
 @pytest.fixture

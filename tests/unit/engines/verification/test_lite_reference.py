@@ -11,11 +11,10 @@ import numpy as np
 import pytest
 
 from ie_serving.core.values.errors import InvalidTensor, LoadFailed
-from ie_serving.core.values.tensors import SERVING_DEFAULT
+from ie_serving.core.values.tensors import SERVING_DEFAULT, copies
 from ie_serving.engines.base import CompiledModel, EngineOptions
 from ie_serving.engines.generated import ValueKind
 from ie_serving.engines.layers import own_loop
-from ie_serving.engines.layers.joining import copies
 from ie_serving.engines.onnxruntime.driver import OnnxRuntimeEngine
 from ie_serving.engines.openvino.compiling.openvino_engine import OpenVinoEngine
 from ie_serving.engines.openvino.options import OpenVinoOptions

@@ -14,7 +14,7 @@ from ie_serving.engines.generated import ValueKind
 from ie_serving.engines.onnx_file import steps, with_outputs
 from ie_serving.engines.openvino.options import OpenVinoOptions
 from ie_serving.engines.openvino.reading import read
-from ie_serving.engines.verification import child, locating
+from ie_serving.engines.verification import child
 from ie_serving.engines.verification.references import BY_SUFFIX
 from ie_serving.engines.verification.verdict import ComparisonTask, Findings
 from ie_serving.engines.verification.verifier import Verifier
@@ -80,7 +80,7 @@ def test_what_the_front_end_drops_is_named(tmp_path: Path, monkeypatch: pytest.M
     _, shows = child.compare(task, child._Steps(StringIO(), frozenset()))
     assert shows is not None
     look = partial(
-        locating.first_different,
+        child.first_different,
         task,
         shows,
         BY_SUFFIX[".onnx"].opened,
@@ -88,7 +88,7 @@ def test_what_the_front_end_drops_is_named(tmp_path: Path, monkeypatch: pytest.M
     )
     assert look() == 'Resize "r"'
     assert not task.scratch.exists()
-    monkeypatch.setattr(locating, "MOST_OPERATIONS", 2)
+    monkeypatch.setattr(child, "MOST_OPERATIONS", 2)
     assert look() == ""
 
 

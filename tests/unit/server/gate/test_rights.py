@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from google.protobuf.descriptor_pool import DescriptorPool
 
+from ie_serving.app.fronts import kserve_routes
 from ie_serving.compat.stfs.front.routes import ALIVE, ASK
 from ie_serving.config.settings import ServerSettings
 from ie_serving.core.values.access import Need, Right
@@ -17,7 +18,6 @@ from ie_serving.server.fronts.admin.grpc_reflection import ReflectionService
 from ie_serving.server.fronts.kserve_v2 import grpc_later
 from ie_serving.server.fronts.kserve_v2 import routes as kserve
 from ie_serving.server.fronts.kserve_v2.grpc_later import LaterInference
-from ie_serving.server.fronts.kserve_v2.joining import kserve_routes
 from ie_serving.server.fronts.kserve_v2.routes import Asked
 from ie_serving.server.fronts.page import routes as page
 from ie_serving.server.fronts.rest.routes import Routes
@@ -100,7 +100,7 @@ NOWHERE = ["/", "/metrics/", "/METRICS", "/ping/", "/v2/health", "/v2/models/m",
 
 
 def test_every_rpc_has_an_entry() -> None:
-    inference = LaterInference(NEVER, NEVER, NEVER, NEVER, limit_s=None, tells_callers=False)
+    inference = LaterInference(NEVER, NEVER, NEVER, NEVER, NEVER, limit_s=None, tells_callers=False)
     services = {
         prediction_service.NAME: PredictionService(NEVER, NEVER).answers(),
         model_service.NAME: ModelService(NEVER, NEVER, NEVER, NEVER, NEVER, NEVER).answers(),
@@ -116,7 +116,7 @@ def test_every_rpc_has_an_entry() -> None:
 async def test_every_route_has_an_entry() -> None:
     api = Rest(await Heart().plane()).api
     beside = {"reload", "metrics", "health", "preflight", "nothing", "stream"}
-    of_others = {ASK, ALIVE, *PAGE_VERBS, *kserve.RIGHTS_OF.values()}
+    of_others = {ASK, ALIVE, *PAGE_VERBS, *(right for _, right in kserve.VERBS.values())}
     assert {*api._runs, *api._looks, *GENERATED, *beside, *of_others} == set(rights.REST)
     for metrics_paths in ((), ("/metrics", "/monitoring")):
         verbs = page_verbs(metrics_paths)

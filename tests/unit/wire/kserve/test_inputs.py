@@ -102,7 +102,6 @@ def test_a_request_of_no_sequence_gets_no_inputs(parameters: dict[str, Any]) -> 
         ({"sequence_id": None}, "expected a number below"),
         ({"sequence_id": [1]}, "expected a number below"),
         ({"sequence_id": 1, "sequence_start": 1}, "expected true or false"),
-        ({"sequence_id": 1, "sequence_start": True, "sequence_end": True}, "for one request"),
     ],
 )
 def test_what_is_no_sequence_is_refused(parameters: dict[str, Any], said: str) -> None:

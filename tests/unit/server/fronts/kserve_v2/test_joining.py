@@ -5,13 +5,13 @@ from typing import Any
 
 import pytest
 
+from ie_serving.app.fronts import kserve_routes
 from ie_serving.config.settings import ServerSettings
 from ie_serving.core.values.errors import NotFound
 from ie_serving.inference.plane import DataPlane
 from ie_serving.models.served import ServedModels
 from ie_serving.server.fronts.admin.health import Health
 from ie_serving.server.fronts.kserve_v2.asked import model_spec
-from ie_serving.server.fronts.kserve_v2.joining import kserve_routes
 from ie_serving.server.fronts.kserve_v2.routes import Asked, asked
 from ie_serving.server.fronts.rest.routes import Routes
 from ie_serving.server.transport.http1.messages import Answer, Reply, Request, RequestHead
@@ -40,8 +40,10 @@ async def test_nothing_is_imported_before_somebody_asks(monkeypatch: pytest.Monk
     for name in (FRONT, WIRE):
         monkeypatch.delitem(sys.modules, name, raising=False)
     over = (await Heart().plane(), ServedModels(), Health(), Metrics())
-    routes = kserve_routes(over, ServerSettings(), lambda interface: interface, lambda: NEVER)
-    for path in ("/v1/models", "/v2/health/live", "/v2/models/m/ready", "/v2/nonsense"):
+    routes = kserve_routes(
+        over, ServerSettings(), lambda interface: interface, lambda: (NEVER, NEVER)
+    )
+    for path in ("/v1/models", "/v2/health/live", "/v2/models/m/ready", "/v2x"):
         assert await ask(routes, "GET", path) is ELSEWHERE
     assert FRONT not in sys.modules
     assert WIRE not in sys.modules
@@ -65,9 +67,13 @@ async def test_nothing_is_imported_before_somebody_asks(monkeypatch: pytest.Monk
         ("OPTIONS", "/v2/models/m/infer", Asked("preflight")),
         ("GET", "/v2", Asked("server")),
         ("GET", "/v2x", None),
-        ("POST", "/v2/models//infer", None),
-        ("POST", "/v2/models/m/versions//infer", None),
-        ("POST", "/v2/models/m/n/infer", None),
+        ("GET", "/v2/health/live", None),
+        ("GET", "/v2/logging", Asked("log_settings")),
+        ("POST", "/v2/models/m/trace/setting", Asked("change_trace_settings")),
+        ("POST", "/v2/models/m/generate_stream", Asked("generate", "m")),
+        ("POST", "/v2/models//infer", Asked("unknown")),
+        ("POST", "/v2/models/m/versions//infer", Asked("unknown")),
+        ("POST", "/v2/models/m/n/infer", Asked("unknown")),
         ("POST", "/V2/models/m/infer", None),
         ("POST", f"/v2/models/{'m' * 300}/infer", Asked("infer", "m" * 300)),
     ],

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from ie_serving.app.fronts import page_routes
 from ie_serving.config.settings import ServerSettings, Settings
 from ie_serving.core.values.errors import WHOLE, NotFound
 from ie_serving.core.values.versions import State, VersionStatus
@@ -16,10 +17,9 @@ from ie_serving.models.configuration import ModelConfig
 from ie_serving.models.repository.version_policy import Latest
 from ie_serving.models.served import Served, ServedModels
 from ie_serving.server.fronts.admin.health import Health
-from ie_serving.server.fronts.page import page_files as files
+from ie_serving.server.fronts.page import page_front as files
 from ie_serving.server.fronts.page import routes
 from ie_serving.server.fronts.page.configuration import of_model
-from ie_serving.server.fronts.page.page_routes import page_routes
 from ie_serving.server.fronts.rest.routes import Routes, Verb
 from ie_serving.server.transport.http1.messages import Reply, Request, RequestHead
 from ie_serving.storage.backends.minio import MinioOptions

@@ -1,0 +1,186 @@
+"""Triton's explicit mode: clients load and unload models of the configuration, over both ports."""
+
+import json
+import shutil
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tritonclient.grpc as triton_grpc
+import tritonclient.http as triton_http
+from tritonclient.utils import InferenceServerException
+
+from tests.functional.conftest import Serve
+from tests.functional.servers import SAMPLE, Server
+from tests.process import PATIENCE_S, until
+
+Refused = InferenceServerException
+EXPLICIT = "--model-control-mode=explicit"
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    """A configuration of three models: two of one version, and one that does not load."""
+    for name in ("one", "two", "broken"):
+        shutil.copytree(SAMPLE / "1", tmp_path / name / "1")
+    (tmp_path / "broken" / "1" / "model.xml").write_text("<net/>")
+    write(tmp_path, "one", "two", "broken")
+    return tmp_path
+
+
+def write(repository: Path, *names: str) -> Path:
+    models = [{"config": {"name": name, "base_path": str(repository / name)}} for name in names]
+    file = repository / "config.json"
+    file.write_text(json.dumps({"model_config_list": models}))
+    return file
+
+
+@pytest.fixture
+def explicit(serve: Serve, repository: Path) -> Server:
+    file = repository / "config.json"
+    return serve("ie_serving", "config", f"--config_path={file}", EXPLICIT, "--load-model=one")
+
+
+@pytest.fixture(params=["http", "grpc"])
+def client(request: pytest.FixtureRequest, explicit: Server) -> Iterator[Any]:
+    with connected(request.param, explicit) as client:
+        yield client
+
+
+def connected(kind: str, server: Server) -> Any:
+    module = triton_http if kind == "http" else triton_grpc
+    port = server.rest_port if kind == "http" else server.port
+    return module.InferenceServerClient(f"127.0.0.1:{port}")
+
+
+def infer(client: Any, model: str) -> Any:
+    module = triton_http if isinstance(client, triton_http.InferenceServerClient) else triton_grpc
+    image = module.InferInput("image", [1, 64], "FP32")
+    image.set_data_from_numpy(np.ones((1, 64), np.float32))
+    return client.infer(model, [image]).as_numpy("digit")
+
+
+def index(client: Any) -> dict[str, tuple[str, str]]:
+    """State and reason of each model."""
+    found = client.get_model_repository_index()
+    if isinstance(found, list):
+        return {each["name"]: (each["state"], each["reason"]) for each in found}
+    return {each.name: (each.state, each.reason) for each in found.models}
+
+
+def test_the_start_loads_what_it_is_told_to(client: Any) -> None:
+    assert client.is_server_ready()
+    unloaded = ("UNAVAILABLE", "unloaded")
+    assert index(client) == {"one": ("READY", ""), "two": unloaded, "broken": unloaded}
+    with pytest.raises(Refused, match="two"):
+        infer(client, "two")
+
+
+def test_a_model_comes_and_goes(client: Any) -> None:
+    client.load_model("two")
+    assert client.is_model_ready("two")
+    assert infer(client, "two").shape == (1,)
+    client.load_model("two")
+    client.unload_model("one")
+    client.unload_model("one")
+    assert not client.is_model_ready("one")
+    assert index(client)["one"] == ("UNAVAILABLE", "unloaded")
+    client.unload_model("two", unload_dependents=False)
+    assert client.is_server_ready()
+    client.load_model("one")
+    assert infer(client, "one").shape == (1,)
+
+
+def test_what_cannot_be_loaded_is_said_and_changes_nothing(client: Any) -> None:
+    for name, text in (("none", "none"), ("broken", "broken")):
+        with pytest.raises(Refused, match=text):
+            client.load_model(name)
+    with pytest.raises(Refused, match="none"):
+        client.unload_model("none")
+    with pytest.raises(Refused, match='"config" of a load is not supported'):
+        client.load_model("two", config="{}")
+    with pytest.raises(Refused, match='"unload_dependents": true is not supported'):
+        client.unload_model("one", unload_dependents=True)
+    assert index(client)["broken"] == ("UNAVAILABLE", "unloaded")
+    assert infer(client, "one").shape == (1,)
+
+
+def test_an_unknown_parameter_is_named(explicit: Server) -> None:
+    path = "/v2/repository/models/two/load"
+    refused = explicit.rest.post(path, json={"parameters": {"speed": 1}})
+    assert refused.status_code == 400
+    assert 'parameter "speed" of a load is unknown; expected none' in refused.json()["error"]
+
+
+def test_the_file_is_followed_for_what_is_loaded(
+    client: Any, explicit: Server, repository: Path
+) -> None:
+    shutil.copytree(SAMPLE / "1", repository / "three" / "1")
+    write(repository, "two", "three")
+    until(lambda: not client.is_model_ready("one"), PATIENCE_S)
+    assert {*index(client)} == {"two", "three"}
+    client.load_model("three")
+    assert infer(client, "three").shape == (1,)
+    with pytest.raises(Refused, match="two"):
+        infer(client, "two")
+
+
+def test_a_load_again_serves_the_versions_that_are_new(serve: Serve, repository: Path) -> None:
+    still = ("--file_system_poll_wait_seconds=0", EXPLICIT, "--load_model=*")
+    write(repository, "one", "two")
+    server = serve("ie_serving", "config", f"--config_path={repository / 'config.json'}", *still)
+    shutil.copytree(SAMPLE / "2", repository / "one" / "2")
+    with connected("grpc", server) as client:
+        client.load_model("one")
+        assert list(client.get_model_metadata("one").versions) == ["2"]
+
+
+def test_loads_under_load_lose_nothing(serve: Serve, repository: Path) -> None:
+    """Clients ask one model while another comes and goes, and while it is loaded again itself."""
+    flags = (EXPLICIT, "--load_model=one", "--workers=2")
+    server = serve("ie_serving", "config", f"--config_path={repository / 'config.json'}", *flags)
+    ended, answers, failures = threading.Event(), [0], list[Exception]()
+
+    def ask() -> None:
+        with connected("grpc", server) as own:
+            while not ended.is_set():
+                try:
+                    infer(own, "one")
+                except Refused as error:
+                    failures.append(error)
+                answers[0] += 1
+
+    asking = [threading.Thread(target=ask) for _ in range(2)]
+    for thread in asking:
+        thread.start()
+    with connected("grpc", server) as client:
+        for _ in range(3):
+            client.load_model("two")
+            # Each connection is of one of the two workers, and both must know the model.
+            for _ in range(4):
+                with connected("http", server) as other:
+                    infer(other, "two")
+            client.load_model("one")
+            client.unload_model("two")
+    before = answers[0]
+    until(lambda: answers[0] > before, PATIENCE_S)
+    ended.set()
+    for thread in asking:
+        thread.join(PATIENCE_S)
+    assert not failures
+
+
+@pytest.mark.parametrize("kind", ["http", "grpc"])
+def test_without_explicit_mode_both_calls_are_refused(
+    serve: Serve, repository: Path, kind: str
+) -> None:
+    server = serve("ie_serving", "model", "--model_name=m", f"--model_path={repository / 'one'}")
+    with connected(kind, server) as client:
+        for call in (client.load_model, client.unload_model):
+            with pytest.raises(Refused, match="--model_control_mode explicit") as raised:
+                call("m")
+            assert raised.value.status() in ("503", "StatusCode.UNAVAILABLE")
+        assert infer(client, "m").shape == (1,)

@@ -49,7 +49,7 @@ AGAIN := [ $$? -eq 1 ] && $(DEV)/python -m pytest --last-failed --last-failed-no
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help size run venv test test_deployed cpu_kinds canaries evidence programs unit conformance soak fuzz suites drivers style format docs api configuration page sample bench-quick bench bench-batching bench-strain bench-stall bench-share bench-kernels bench-workers bench-tls bench-costs bench-protocols bench-verify \
+.PHONY: help size run venv test test_deployed cpu_kinds canaries evidence programs unit conformance soak fuzz suites zoo drivers style format docs api configuration page sample bench-quick bench bench-batching bench-strain bench-stall bench-share bench-kernels bench-workers bench-tls bench-costs bench-protocols bench-verify \
 	walk manifests docker_build docker_check docker_lock clean
 
 help: ## list these targets
@@ -126,6 +126,9 @@ canaries: .venv-dev/.installed ## ask OpenVINO alone whether each fault of docs/
 suites: .venv-dev/.installed ## serve ONNX's own tests in each mode, and each operation of TensorFlow, and compare with tests/suites/*.txt; SUITES="--sizes open --write" and the like (--help)
 	TF_CPP_MIN_LOG_LEVEL=3 $(DEV)/python -m tests.suites $(SUITES)
 	TF_CPP_MIN_LOG_LEVEL=3 $(DEV)/python -m tests.suites.tensorflow $(TF_SUITE)
+
+zoo: .venv-dev/.installed ## serve models that others published in packages of PyPI, and compare with their own runtimes; ZOO="--only 'hey*'"
+	TF_CPP_MIN_LOG_LEVEL=3 $(DEV)/python -m tests.zoo $(ZOO)
 
 evidence: .venv-dev/.installed ## tell which wrong answers to ONNX's tests the comparison with onnxruntime finds, with all rewriting and refusals off
 	TF_CPP_MIN_LOG_LEVEL=3 $(DEV)/python -m tests.suites.evidence $(EVIDENCE)

@@ -5,6 +5,12 @@ scatter   rows at places that a request gives: where these repeat, TensorFlow ad
 most      the greatest of a row: with NaN
 quantized as nearest, of 8 bits
 sum       alike
+counting  adds up what it was given, in a variable
+transposed        a transposed convolution
+transposed_valid  another
+mediapipe         as transposed, by the operation that MediaPipe's files have for it
+mediapipe_valid   as transposed_valid
+unknown           as transposed, by an operation that no engine has
 """
 
 import sys
@@ -12,16 +18,65 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import flatbuffers
 import numpy as np
 import tensorflow as tf
+from tensorflow.lite.python import schema_py_generated as schema
 
 PICTURE = [tf.TensorSpec([None, 4, 4, 1], name="x")]
+ONE_PICTURE = [tf.TensorSpec([1, 4, 4, 1], name="x")]
 ROWS = [tf.TensorSpec([3, 1], tf.int32, name="i"), tf.TensorSpec([3, 2], name="x")]
 ROW = [tf.TensorSpec([None, 3], name="x")]
 
 
 def nearest(x: Any) -> Any:
     return tf.raw_ops.ResizeNearestNeighbor(images=x, size=[3, 6], half_pixel_centers=True)
+
+
+def transposed(padding: str) -> Callable[[Any], Any]:
+    random = np.random.default_rng(2)
+    kernel, bias = (random.standard_normal(each).astype(np.float32) for each in ((3, 2, 5, 1), 5))
+    sizes = [1, 8, 8, 5] if padding == "SAME" else [1, 9, 8, 5]
+    strides = [1, 2, 2, 1]
+
+    def compute(x: Any) -> Any:
+        made = tf.nn.conv2d_transpose(x, kernel, sizes, strides, padding)
+        return tf.nn.bias_add(made, bias)
+
+    return compute
+
+
+def counted(module: tf.Module) -> Callable[[Any], Any]:
+    module.seen = tf.Variable(tf.zeros(3))
+    return lambda x: x + module.seen.assign_add(tf.reduce_sum(x, 0))
+
+
+def with_custom(file: bytes, name: str) -> bytes:
+    """Exchange the transposed convolution for a custom operation with the bias in it."""
+    model = schema.ModelT.InitFromObj(schema.Model.GetRootAs(file))
+    (graph,) = model.subgraphs
+    (place,) = [
+        i
+        for i, code in enumerate(model.operatorCodes)
+        if code.builtinCode == schema.BuiltinOperator.TRANSPOSE_CONV
+    ]
+    code = model.operatorCodes[place]
+    code.builtinCode = code.deprecatedBuiltinCode = schema.BuiltinOperator.CUSTOM
+    code.customCode = name
+    (node,) = [each for each in graph.operators if each.opcodeIndex == place]
+    options = node.builtinOptions
+    _, kernel, x, bias = node.inputs
+    same = options.padding == schema.Padding.SAME
+    node.inputs = [x, kernel, bias]
+    node.builtinOptions, node.builtinOptionsType = None, 0
+    given = np.array([1 if same else 2, options.strideW, options.strideH], np.int32)
+    node.customOptions = list(given.tobytes())
+    builder = flatbuffers.Builder()
+    builder.Finish(model.Pack(builder), b"TFL3")
+    return bytes(builder.Output())
+
+
+CUSTOM = {"mediapipe": "", "mediapipe_valid": "", "unknown": "Landmarks2TransformMatrix"}
 
 
 def samples() -> Iterator[list[Any]]:
@@ -35,21 +90,42 @@ MODELS: dict[str, tuple[Callable[..., Any], Sequence[tf.TensorSpec]]] = {
     "scatter": (lambda i, x: tf.scatter_nd(i, x, [6, 2]), ROWS),
     "most": (lambda x: tf.reduce_max(x, 1), ROW),
     "sum": (lambda x: tf.reduce_sum(x, 1), ROW),
+    "counting": (lambda x: x, ROW),
+    **dict.fromkeys(("transposed", "mediapipe", "unknown"), (transposed("SAME"), ONE_PICTURE)),
+    **dict.fromkeys(("transposed_valid", "mediapipe_valid"), (transposed("VALID"), ONE_PICTURE)),
 }
+
+
+def named(computes: Callable[..., Any]) -> Callable[..., dict[str, Any]]:
+    return lambda *given: {"y": computes(*given)}
+
+
+def converted(module: tf.Module, name: str, directory: Path) -> bytes:
+    concrete = module.f.get_concrete_function()
+    if name == "counting":
+        tf.saved_model.save(module, directory / "saved", signatures=concrete)
+        converter = tf.lite.TFLiteConverter.from_saved_model(str(directory / "saved"))
+        converter.experimental_enable_resource_variables = True
+    else:
+        converter = tf.lite.TFLiteConverter.from_concrete_functions([concrete], module)
+    if name == "quantized":
+        converter.optimizations = [tf.lite.Optimize.DEFAULT]
+        converter.representative_dataset = samples
+    file: bytes = converter.convert()
+    return file
 
 
 def main(root: Path) -> None:
     for name, (computes, specs) in MODELS.items():
         module = tf.Module()
-        module.f = tf.function(lambda *given, f=computes: {"y": f(*given)}, input_signature=specs)
-        concrete = module.f.get_concrete_function()
-        converter = tf.lite.TFLiteConverter.from_concrete_functions([concrete], module)
-        if name == "quantized":
-            converter.optimizations = [tf.lite.Optimize.DEFAULT]
-            converter.representative_dataset = samples
+        chosen = counted(module) if name == "counting" else computes
+        module.f = tf.function(named(chosen), input_signature=specs)
+        file = converted(module, name, root / name)
+        if name in CUSTOM:
+            file = with_custom(file, CUSTOM[name] or "Convolution2DTransposeBias")
         directory = root / name / "1"
         directory.mkdir(parents=True)
-        (directory / "model.tflite").write_bytes(converter.convert())
+        (directory / "model.tflite").write_bytes(file)
 
 
 if __name__ == "__main__":

@@ -141,6 +141,8 @@ TABLE: tuple[Listed, ...] = (
     Listed(name="lightgbm", begins={".txt": re.compile(rb"tree\r?\nversion=")}),
     Listed(name="catboost", suffixes=(".cbm",)),
     Listed(name="pytorch", suffixes=(".pt2", ".pt", ".pth")),
+    # Only by name: OpenVINO claims these files, and hands them over where it must.
+    Listed(name="litert", suffixes=(".tflite",)),
     Listed(name="pmml", suffixes=(".pmml",)),
     Listed(name="python"),
     Listed(name="null"),

@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
 # ModelProto, FunctionProto, GraphProto, NodeProto and OperatorSetIdProto; below, wire types.
-_GRAPH, _MODEL_OPSETS, _FUNCTIONS = 7, 8, 25
+GRAPH, _MODEL_OPSETS, _FUNCTIONS = 7, 8, 25
 _FUNCTION_NODES, _FUNCTION_OPSETS = 7, 9
-_GRAPH_NODES, _INITIALIZERS, _GRAPH_INPUTS, _GRAPH_OUTPUTS = 1, 5, 11, 12
-_INITIALIZER_NAME, _INPUT_NAME = 8, 1
-_INPUT, _OUTPUT, _NAME, _TYPE, _ATTRIBUTE, _DOMAIN = 1, 2, 3, 4, 5, 7
+GRAPH_NODE, GRAPH_INITIALIZER, _GRAPH_INPUTS, GRAPH_OUTPUT = 1, 5, 11, 12
+_INITIALIZER_NAME, VALUE_NAME = 8, 1
+NODE_INPUT, NODE_OUTPUT, _NAME, NODE_KIND, NODE_ATTRIBUTE, _DOMAIN = 1, 2, 3, 4, 5, 7
 _OPSET_DOMAIN, _OPSET_VERSION = 1, 2
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 
@@ -63,8 +63,8 @@ def uses_domain(path: Path, domain: str) -> bool:
         with path.open("rb") as file:
             return any(
                 _text(file, field) == domain
-                for graph in _fields(file, _whole(file), _GRAPH)
-                for node in _fields(file, graph, _GRAPH_NODES)
+                for graph in _fields(file, _whole(file), GRAPH)
+                for node in _fields(file, graph, GRAPH_NODE)
                 for field in _fields(file, node, _DOMAIN)
             )
     except (OSError, ValueError):
@@ -90,9 +90,9 @@ def inputs(path: Path) -> list[str]:
         OSError: it cannot be read.
     """
     with path.open("rb") as file:
-        graphs = list(_fields(file, _whole(file), _GRAPH))
-        declared = _names(file, graphs, _GRAPH_INPUTS, _INPUT_NAME)
-        constants = set(_names(file, graphs, _INITIALIZERS, _INITIALIZER_NAME))
+        graphs = list(_fields(file, _whole(file), GRAPH))
+        declared = _names(file, graphs, _GRAPH_INPUTS, VALUE_NAME)
+        constants = set(_names(file, graphs, GRAPH_INITIALIZER, _INITIALIZER_NAME))
     return [name for name in declared if name not in constants]
 
 
@@ -106,8 +106,8 @@ def nodes(path: Path) -> Iterator[Node]:
     with path.open("rb") as file:
         model = _whole(file)
         imported = _opsets(file, model, _MODEL_OPSETS)
-        for graph in _fields(file, model, _GRAPH):
-            yield from _nodes(file, graph, _GRAPH_NODES, imported)
+        for graph in _fields(file, model, GRAPH):
+            yield from _nodes(file, graph, GRAPH_NODE, imported)
         for function in _fields(file, model, _FUNCTIONS):
             own = _opsets(file, function, _FUNCTION_OPSETS)
             yield from _nodes(file, function, _FUNCTION_NODES, {**imported, **own})
@@ -123,18 +123,35 @@ def steps(path: Path) -> list[Node]:
     with path.open("rb") as file:
         return [
             next(_node(file, node, {}))
-            for graph in _fields(file, _whole(file), _GRAPH)
-            for node in _fields(file, graph, _GRAPH_NODES)
+            for graph in _fields(file, _whole(file), GRAPH)
+            for node in _fields(file, graph, GRAPH_NODE)
         ]
 
 
 def with_outputs(model: bytes, names: Sequence[str]) -> bytes:
     """Add outputs to the graph of a file: parsers merge two parts of one message."""
-    named = (_written(_GRAPH_OUTPUTS, _written(_INPUT_NAME, name.encode())) for name in names)
-    return model + _written(_GRAPH, b"".join(named))
+    named = (written(GRAPH_OUTPUT, written(VALUE_NAME, name.encode())) for name in names)
+    return model + written(GRAPH, b"".join(named))
 
 
-def _written(number: int, content: bytes) -> bytes:
+class Part(NamedTuple):
+    """A field of a message: its number, its bytes, and those of its content."""
+
+    number: int
+    whole: bytes
+    content: bytes
+
+
+def parts(message: bytes) -> Iterator[Part]:
+    """Give the fields of a message; they make up the message again. Raises: ValueError."""
+    at = 0
+    for field in _fields(io.BytesIO(message), _Field(0, _BYTES, 0, len(message))):
+        yield Part(field.number, message[at : field.end], message[field.start : field.end])
+        at = field.end
+
+
+def written(number: int, content: bytes) -> bytes:
+    """Give a field of bytes."""
     return _varint_of(number << 3 | _BYTES) + _varint_of(len(content)) + content
 
 
@@ -183,23 +200,23 @@ def _node(file: BinaryIO, within: _Field, imported: Mapping[str, int]) -> Iterat
     attributes: dict[str, Value] = {}
     subgraphs: list[_Field] = []
     for field in _fields(file, within):
-        if field.number in (_INPUT, _OUTPUT, _NAME, _TYPE, _DOMAIN):
+        if field.number in (NODE_INPUT, NODE_OUTPUT, _NAME, NODE_KIND, _DOMAIN):
             texts.setdefault(field.number, []).append(_text(file, field))
-        elif field.number == _ATTRIBUTE:
+        elif field.number == NODE_ATTRIBUTE:
             name, value = _attribute(file, field, subgraphs)
             attributes[name] = value
     domain = "".join(texts.get(_DOMAIN, ())) or MAIN_DOMAIN
     yield Node(
         domain,
-        "".join(texts.get(_TYPE, ())),
+        "".join(texts.get(NODE_KIND, ())),
         "".join(texts.get(_NAME, ())),
-        tuple(texts.get(_INPUT, ())),
-        tuple(texts.get(_OUTPUT, ())),
+        tuple(texts.get(NODE_INPUT, ())),
+        tuple(texts.get(NODE_OUTPUT, ())),
         attributes,
         imported.get(domain, 0),
     )
     for subgraph in subgraphs:
-        yield from _nodes(file, subgraph, _GRAPH_NODES, imported)
+        yield from _nodes(file, subgraph, GRAPH_NODE, imported)
 
 
 def _attribute(file: BinaryIO, within: _Field, subgraphs: list[_Field]) -> tuple[str, Value]:

@@ -76,8 +76,21 @@ def image_form(spec: TensorSpec, colours: str = "") -> ImageForm | None:
     if sorted(layout) != sorted(AXES):
         return None
     form = ImageForm(layout, spec.bounds or _bounds(spec.shape), colours or spec.colours)
+    if layout != spec.layout and _is_series(form):
+        return None
     low, high = form.range_of("C")
     return form if any(low <= count <= high for count in (GREY, COLOURED)) else None
+
+
+def _is_series(form: ImageForm) -> bool:
+    """Tell whether an input is frames of audio or a row of numbers, by sizes that no image has.
+
+    Those are any number of rows of one length, and a single row or column. Text in images has one
+    height and any width.
+    """
+    heights, widths = form.range_of("H"), form.range_of("W")
+    is_of_frames = form.is_unbounded("H") and widths[0] == widths[1]
+    return is_of_frames or 1 in (heights[1], widths[1])
 
 
 def _noted(signature: Signature, colours: str) -> Signature:

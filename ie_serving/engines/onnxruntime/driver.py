@@ -37,6 +37,8 @@ DIVIDES: Final = frozenset({"Div", "Mod"})
 """Operators that divide integers."""
 DIVIDED: Final = frozenset({DataType.INT32, DataType.INT64})
 """Types of which the processor divides the least number by -1; smaller ones become int32 before."""
+ONLY_FATAL: Final = 4
+"""Level of the library's own log, which it writes past ours: it raises its errors as well."""
 FAILED = "Error occurred during inference execution"
 """Phrase of 2020 for any error of the engine."""
 
@@ -111,6 +113,7 @@ def _gives_masked_scores(node: Node) -> bool:
 
 def _session(model: Path) -> Session:
     library = _library(model)
+    library.set_default_logger_severity(ONLY_FATAL)
     # Only the CPU: a build for GPUs would prefer another provider.
     providers = ["CPUExecutionProvider"]
     try:
@@ -143,8 +146,7 @@ def _options(library: ModuleType) -> object:
     # Threads that spin while waiting for a request take processor time from the event loop.
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     options.add_session_config_entry(*EXACT_SUMS)
-    # Errors only: the library writes warnings, such as about simplified graphs, past our log.
-    options.log_severity_level = 3
+    options.log_severity_level = ONLY_FATAL
     return options
 
 

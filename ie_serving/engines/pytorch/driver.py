@@ -1,5 +1,6 @@
 """Serves TorchScript (`*.pt`), `torch.export` (`*.pt2`), and weights with a class (`params`)."""
 
+import copy
 import hashlib
 import importlib
 import inspect
@@ -50,11 +51,13 @@ class Module:
         call: takes tensors in the order of `arguments`.
         arguments: names of the arguments.
         inputs: specs of the arguments, if the file has them.
+        state: names of attributes that a call changes; each call has a copy of the module then.
     """
 
     call: Callable[..., Any]
     arguments: Sequence[str]
     inputs: Specs = field(default_factory=dict)
+    state: Sequence[str] = ()
 
 
 def read(torch: Any, file: Path, options: EngineOptions) -> Module:  # noqa: ANN401  the library
@@ -73,7 +76,30 @@ def read(torch: Any, file: Path, options: EngineOptions) -> Module:  # noqa: ANN
             f' {{"{CLASS}": "module:Class"}}; else export the model by torch.export'
         )
     script = torch.jit.load(str(file), map_location="cpu").eval()
-    return Module(script, [each.name for each in script.forward.schema.arguments[1:]])
+    state = _changed(script.inlined_graph)
+    arguments = [each.name for each in script.forward.schema.arguments[1:]]
+    return Module(_isolated(script) if state else script, arguments, state=state)
+
+
+def _changed(graph: Any) -> Sequence[str]:  # noqa: ANN401  the library's
+    """Name the attributes that a TorchScript graph sets, or changes in place."""
+    found = {node.s("name") for node in graph.findAllNodes("prim::SetAttr", True)}
+    # Not within branches: those of a batch normalization are for training alone.
+    for node in graph.nodes():
+        source = next(iter(node.inputs()), None)
+        is_in_place = node.kind().endswith("_") and not node.kind().endswith("__")
+        if is_in_place and source is not None and source.node().kind() == "prim::GetAttr":
+            found.add(source.node().s("name"))
+    return sorted(found)
+
+
+def _isolated(module: Any) -> Callable[..., Any]:  # noqa: ANN401
+    """Call a copy each time: otherwise a request would see the state of those before and beside."""
+
+    def call(*tensors: Any) -> Any:  # noqa: ANN401
+        return copy.deepcopy(module)(*tensors)
+
+    return call
 
 
 def _is_script(file: Path) -> bool:
@@ -97,7 +123,17 @@ def _exported(torch: Any, file: Path, options: EngineOptions) -> Module:  # noqa
     names = list(program.graph_signature.user_inputs)
     nodes = {node.name: node.meta["val"] for node in program.graph.nodes if node.name in names}
     specs = {name: _spec(name, nodes[name]) for name in names}
-    return Module(program.module(), names, specs)
+    buffers = program.graph_signature.inputs_to_buffers
+    # A program is exported with its operations in place.
+    written = (node.args[0] for node in program.graph.nodes if _is_in_place(node.target))
+    state = sorted({buffers[str(each)] for each in written if str(each) in buffers})
+    module = program.module()
+    return Module(_isolated(module) if state else module, names, specs, state)
+
+
+def _is_in_place(target: Any) -> bool:  # noqa: ANN401
+    schema = getattr(target, "_schema", None)
+    return schema is not None and schema.is_mutable
 
 
 def _spec(name: str, value: Any) -> TensorSpec:  # noqa: ANN401  the library's
@@ -161,7 +197,9 @@ def load(file: Path, options: EngineOptions) -> CompiledPrograms:
     # RuntimeError as well: PyTorch raises it where shapes or dtypes of a request do not fit.
     refusals = (ValueError, TypeError, IndexError, AssertionError, RuntimeError)
     made = program(signature, call, options, library=NAME, refusals=refusals)
-    return CompiledPrograms([made], runs_on={SERVING_DEFAULT: NAME})
+    state = ", ".join(module.state)
+    told = f"; {state} as the file has them, for each request" if state else ""
+    return CompiledPrograms([made], runs_on={SERVING_DEFAULT: f"{NAME}{told}"})
 
 
 def _inputs(module: Module, given: Specs) -> Specs:
@@ -220,9 +258,20 @@ def _shown(compute: Compute, inputs: Specs, size: int) -> dict[str, Any]:
     except Exception as error:  # libraries raise what they like
         shapes = ", ".join(f'"{name}" {list(array.shape)}' for name, array in zeros.items())
         raise LoadFailed(
-            f"the model fails on zeros of {shapes}: {one_line(error)}; give the sizes that it needs"
-            " by params.inputs, or its outputs by params.outputs"
+            f"the model fails on zeros of {shapes}: {one_line(error)}; {_advice(inputs)}"
         ) from error
+
+
+def _advice(inputs: Specs) -> str:
+    """Say what helps a model that fails on zeros: its outputs may need none."""
+    outputs = "its outputs by params.outputs"
+    sizes = "the sizes that it needs by params.inputs"
+    is_open = any(-1 in (spec.shape or ()) for spec in inputs.values())
+    if not is_open:
+        return f"give {outputs}"
+    # Zero is no value of many integers, such as sample rates, whatever the sizes.
+    has_integers = any(_numpy(spec).kind in "iu" for spec in inputs.values())
+    return f"give {outputs}, or {sizes}" if has_integers else f"give {sizes}, or {outputs}"
 
 
 def _numpy(spec: TensorSpec) -> Any:  # noqa: ANN401  numpy's own type

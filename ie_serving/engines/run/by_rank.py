@@ -1,11 +1,13 @@
 """Runs a signature with inputs of open rank: compiles a program for each combination of ranks.
 
-Engines compile only for known ranks. The first request of a combination compiles its program in a
-thread; requests of the same combination wait for it, and others go on. Only compiled programs take
-a slot among the kept programs: combinations that the model refuses are recorded apart, so that
-requests with them evict no other client's program. Evictions are limited in rate: otherwise a
-client that cycles through one combination more than there are slots would cause a compilation for
-each of its requests.
+Engines compile only for known ranks. Where ranks inside of the graph follow from sizes of 1, as
+those of ONNX's `Squeeze` without axes do, these sizes count in place of the inputs' ranks.
+
+The first request of a combination compiles its program in a thread; requests of the same
+combination wait for it, and others go on. Only compiled programs take a slot among the kept
+programs: combinations that the model refuses are recorded apart, so that requests with them evict
+no other client's program. Evictions are limited in rate: otherwise a client that cycles through one
+combination more than there are slots would cause a compilation for each of its requests.
 """
 
 import asyncio
@@ -18,12 +20,15 @@ from typing import Any, TypeVar
 
 from ie_serving.core.runtime.spare_cpu import SPARE_CPU
 from ie_serving.core.values.errors import InvalidTensor, LoadFailed, QueueFull
-from ie_serving.core.values.tensors import Arrays, Read, Signature
+from ie_serving.core.values.tensors import Array, Arrays, Read, Signature
 from ie_serving.engines.run.program import Runs
 
 T = TypeVar("T")
+MORE = 2
+"""Stands for every size above 1."""
+Form = int | tuple[int, ...]
 Ranks = tuple[Any, ...]
-"""Of the open inputs; in `by_shape.py`, the shapes of all."""
+"""A `Form` for each open input; in `by_shape.py`, the shapes of all."""
 Make = Callable[[Ranks], Runs]
 """Compiles for ranks, one for each open input. Blocking. Raises: LoadFailed."""
 
@@ -49,6 +54,22 @@ MOST_WAITING = 8
 takes as long as a load, one after the other, and clients can send any number of combinations."""
 
 
+def rank(array: Array) -> int:
+    """Give the number of dimensions."""
+    return array.ndim
+
+
+def ones(array: Array) -> tuple[int, ...]:
+    """Give the sizes, of which those above 1 are `MORE`."""
+    return tuple([min(size, MORE) for size in array.shape])
+
+
+def _shown(form: Form) -> str:
+    if isinstance(form, int):
+        return f"rank {form}"
+    return f"sizes ({', '.join('more' if size == MORE else str(size) for size in form)})"
+
+
 class _Kept:
     """One combination: its program, and how many requests use it or wait for it.
 
@@ -72,6 +93,7 @@ class ByRank:
         open_inputs: names of the inputs of open rank.
         make: gives the program for their ranks.
         clock: gives seconds.
+        form: gives what is compiled for: the rank of an input, or its sizes of 1.
     """
 
     def __init__(
@@ -80,12 +102,14 @@ class ByRank:
         open_inputs: Sequence[str],
         make: Make,
         clock: Callable[[], float] = time.monotonic,
+        form: Callable[[Array], Form] = rank,
     ) -> None:
         self.signature = signature
         self._clock = clock
         self._rests_until = clock()
         self._open = open_inputs
         self._make = make
+        self._form = form
         # By ranks, the one that was used longest ago first.
         self._kept: dict[Ranks, _Kept] = {}
         self._compiling: dict[Ranks, _Kept] = {}
@@ -105,7 +129,7 @@ class ByRank:
             QueueFull: `MOST_WAITING` other combinations are being compiled, or no place may be
                 given to another one yet.
         """
-        ranks = tuple([inputs[name].ndim for name in self._open])
+        ranks = tuple([self._form(inputs[name]) for name in self._open])
         kept = self._take(ranks)
         kept.users += 1
         try:
@@ -192,7 +216,7 @@ class ByRank:
 
     def _refusal(self, ranks: Ranks, why: str) -> InvalidTensor:
         shown = " and ".join(
-            f'"{name}" of rank {rank}' for name, rank in zip(self._open, ranks, strict=True)
+            f'"{name}" of {_shown(form)}' for name, form in zip(self._open, ranks, strict=True)
         )
         return InvalidTensor(f"no input {shown} can be taken: {why}")
 

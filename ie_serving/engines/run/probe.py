@@ -1,5 +1,6 @@
 """Measures the latency of a freshly compiled model with zeros."""
 
+import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -9,6 +10,9 @@ from ie_serving.core.values.errors import ServingError
 from ie_serving.core.values.tensors import Arrays
 from ie_serving.engines.run.infer_request import InferRequest
 from ie_serving.engines.run.latency_model import INLINE_MAX_S
+from ie_serving.telemetry.log.logs import Event
+
+log = logging.getLogger(__name__)
 
 _alone = threading.Lock()
 """Probes of models that load at the same time would measure each other."""
@@ -61,7 +65,9 @@ def latency(
         request = make()
         with _alone:
             return _shortest(lambda: _timed(request, inputs, clock))
-    except refused:
+    except refused as error:
+        shapes = ", ".join(f"{name} {list(array.shape)}" for name, array in inputs.items())
+        log.debug(Event("zeros refused", inputs=shapes, cause=error))
         return None
 
 

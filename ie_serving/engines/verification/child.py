@@ -132,9 +132,9 @@ def _compiled(task: ComparisonTask, file: Path) -> CompiledModel:
     own = replace(own, plugin_config={**PLAIN, **own.plugin_config})
     options = replace(task.options, nireq=1, ahead=False, execution="inline", cache_dir=None)
     options = options.having(own)
-    # A second engine that serves gets requests with NaN if OpenVINO differs on them; otherwise a
+    # A second engine may get requests with NaN if OpenVINO differs on them; otherwise a
     # second graph is compiled for them.
-    detours = not BY_SUFFIX[file.suffix].serves
+    detours = not BY_SUFFIX[file.suffix].takes_odd
     return OpenVinoEngine(detours=detours).compile(file.parent, options)
 
 

@@ -4,7 +4,7 @@ An error of the model is a finding, and is not raised.
 """
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -58,15 +58,17 @@ class Tensors:
         Raises:
             LoadFailed: an input has none of the file's names.
         """
-        inputs = _in_the_file(signature.inputs, own.inputs)
+        inputs = _in_the_file(signature.inputs, own.inputs, self.inputs)
         if unknown := sorted(set(inputs.values()) - self.inputs):
             raise LoadFailed(f"the second engine has no input {unknown[0]}")
-        outputs = _in_the_file(signature.outputs, own.outputs)
+        outputs = _in_the_file(signature.outputs, own.outputs, self.outputs)
         return Names(inputs, {name: own for name, own in outputs.items() if own in self.outputs})
 
 
-def _in_the_file(specs: Specs, own: Mapping[str, str]) -> dict[str, str]:
-    return {name: without_port(own.get(name, spec.tensor)) for name, spec in specs.items()}
+def _in_the_file(specs: Specs, own: Mapping[str, str], known: Container[str]) -> dict[str, str]:
+    # A file of ONNX that was made of TensorFlow's graph has the port in its names.
+    tensors = {name: own.get(name, spec.tensor) for name, spec in specs.items()}
+    return {name: each if each in known else without_port(each) for name, each in tensors.items()}
 
 
 def without_port(tensor: str) -> str:

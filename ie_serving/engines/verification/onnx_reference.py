@@ -8,7 +8,7 @@ import onnxruntime
 from ie_serving.core.values.errors import LoadFailed
 from ie_serving.core.values.tensors import Arrays, TensorSpec
 from ie_serving.engines.generated import Dim, GeneratedInput
-from ie_serving.engines.onnxruntime.driver import EXACT_SUMS, LIBRARY, one_line
+from ie_serving.engines.onnxruntime.driver import EXACT_SUMS, LIBRARY, ONLY_FATAL, one_line
 from ie_serving.engines.onnxruntime.session import SessionFailure, SessionRequest
 from ie_serving.engines.onnxruntime.specs import SessionNode, input_specs, outputs_of
 from ie_serving.engines.verification.comparison import Tensors
@@ -29,8 +29,8 @@ class OnnxReference:
     def __init__(self, file: Path) -> None:
         options = onnxruntime.SessionOptions()
         options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_BASIC
-        options.log_severity_level = 4
-        onnxruntime.set_default_logger_severity(4)
+        options.log_severity_level = ONLY_FATAL
+        onnxruntime.set_default_logger_severity(ONLY_FATAL)
         # Reordered weights pay off only after many inferences, and here are few.
         options.add_session_config_entry("session.disable_prepacking", "1")
         options.add_session_config_entry(*EXACT_SUMS)

@@ -49,7 +49,7 @@ class SecondEngine:
         module: imported name of its library.
         package: distribution whose release a verdict depends on.
         install: the command that installs it.
-        serves: whether it may answer requests in place of OpenVINO.
+        takes_odd: whether it gets requests with NaN and the like that OpenVINO answers otherwise.
         place: module of this package whose `opened` gives a `Reference` for each signature.
     """
 
@@ -57,7 +57,7 @@ class SecondEngine:
     module: str
     package: str
     install: str
-    serves: bool
+    takes_odd: bool
     place: str
 
     @property
@@ -76,7 +76,7 @@ BY_SUFFIX: Final[Mapping[str, SecondEngine]] = {
         "onnxruntime",
         "onnxruntime",
         onnxruntime.INSTALL,
-        serves=True,
+        takes_odd=True,
         place="onnx_reference",
     ),
     TFLITE: SecondEngine(
@@ -84,7 +84,7 @@ BY_SUFFIX: Final[Mapping[str, SecondEngine]] = {
         "ai_edge_litert",
         "ai-edge-litert",
         "pip install 'ie_serving[litert]'",
-        serves=False,
+        takes_odd=False,
         place="lite_reference",
     ),
 }

@@ -1,8 +1,7 @@
 """Compares OpenVINO's models of ONNX and TFLite with a second engine before they serve.
 
-If no driver is configured, onnxruntime serves models that OpenVINO refuses or answers differently.
-LiteRT serves none: a `*.tflite` that OpenVINO answers differently does not load. The comparison
-runs in a child process, concurrently with the compilation.
+If no driver is configured, onnxruntime or LiteRT serves models that OpenVINO refuses or answers
+differently. The comparison runs in a child process, concurrently with the compilation.
 """
 
 import logging
@@ -21,14 +20,16 @@ from ie_serving.engines.around import EngineAround
 from ie_serving.engines.base import AUTO, CompiledModel, Driver, Engine, EngineOptions
 from ie_serving.engines.generated import ValueKind
 from ie_serving.engines.layers.layer import Layer
+from ie_serving.engines.listed import TABLE
 from ie_serving.engines.onnx_file import nodes
 from ie_serving.engines.openvino.devices import CPU
 from ie_serving.engines.openvino.options import OpenVinoOptions
-from ie_serving.engines.openvino.reading.formats import ONNX, model_file
+from ie_serving.engines.openvino.reading.formats import ONNX, TFLITE, model_file
 from ie_serving.engines.openvino.reading.mapping import FILE as MAPPING
 from ie_serving.engines.openvino.unsupported import unsupported
 from ie_serving.engines.preprocessing import Preprocessing
 from ie_serving.engines.sequences import Sequences
+from ie_serving.engines.verification.faster import is_dynamic, sooner
 from ie_serving.engines.verification.handing_over import HandingOver
 from ie_serving.engines.verification.kept import Verdicts
 from ie_serving.engines.verification.references import BY_SUFFIX
@@ -38,6 +39,8 @@ from ie_serving.telemetry.log.logs import Event
 
 log = logging.getLogger(__name__)
 
+LITE = "litert"
+"""Name of the driver of LiteRT."""
 OFF, REQUIRE = "off", "require"
 """Values of `verify`; the third, `auto`, compares if the second engine is installed."""
 MOST_BYTES = 1 << 28
@@ -59,14 +62,15 @@ class VerifiedEngine(EngineAround):
 
     Args of the constructor:
         engine: OpenVINO's.
-        onnxruntime: the driver of the second engine that serves.
+        onnxruntime: the driver of the second engine for ONNX.
         verifier: compares.
     """
 
     def __init__(self, engine: Driver, onnxruntime: Driver, verifier: Verifier) -> None:
         super().__init__(engine)
         self._driver = engine
-        self._onnxruntime = onnxruntime
+        (lite,) = [row for row in TABLE if row.name == LITE]
+        self._seconds: Mapping[str, Driver] = {ONNX: onnxruntime, TFLITE: lite}
         self._verifier = verifier
 
     def claims(self, directory: Path) -> bool:
@@ -81,14 +85,15 @@ class VerifiedEngine(EngineAround):
                 advice = Hint("; set {engine.verify} to auto to serve it")
                 raise LoadFailed(f"there is no second engine to compare this format with{advice}")
             return self._engine.compile(directory, options)
-        return _Load(self._engine, self._onnxruntime, self._verifier, file, options).compiled()
+        second = self._seconds[file.suffix]
+        return _Load(self._engine, second, self._verifier, file, options).compiled()
 
 
 def _comparable(directory: Path, options: EngineOptions) -> Path | None:
     """Give the file that OpenVINO would read, if a second engine reads it in the same way.
 
     A mapping renames tensors, a library adds operators, and other devices and their properties
-    exist only in OpenVINO. An engine that only compares counts only if it is installed.
+    exist only in OpenVINO.
     """
     own = options.of(OpenVinoOptions)
     if own.target_device != CPU or own.plugin_config or own.cpu_extension:
@@ -99,11 +104,7 @@ def _comparable(directory: Path, options: EngineOptions) -> Path | None:
         file = model_file(directory, prefer_tflite=own.prefer_tflite_model)
     except (LoadFailed, OSError):
         return None  # OpenVINO reports the fault
-    second = BY_SUFFIX.get(file.suffix)
-    if second is None:
-        return None
-    is_wanted = second.serves or second.is_installed or options.verify == REQUIRE
-    return file if is_wanted else None
+    return file if file.suffix in BY_SUFFIX else None
 
 
 class _Load:
@@ -111,7 +112,7 @@ class _Load:
 
     Args of the constructor:
         engine: OpenVINO's.
-        onnxruntime: the driver of the second engine that serves.
+        driver: of the second engine.
         verifier: compares.
         file: of the model, of a format that has a second engine.
         options: of the model.
@@ -120,13 +121,13 @@ class _Load:
     def __init__(
         self,
         engine: Engine,
-        onnxruntime: Driver,
+        driver: Driver,
         verifier: Verifier,
         file: Path,
         options: EngineOptions,
     ) -> None:
         self._engine = engine
-        self._onnxruntime = onnxruntime
+        self._other = driver
         self._verifier = verifier
         self._file = file
         self._options = options
@@ -152,9 +153,9 @@ class _Load:
         made.set_result((model, time.perf_counter() - began))
         try:
             shown = found.result()
-            why = _wrong(shown, refusals=self._second.serves)
+            why = _wrong(shown)
             if not why:
-                return self._by_openvino(model, shown)
+                return self._sooner(self._by_openvino(model, shown))
         except BaseException:
             model.close()
             raise
@@ -210,6 +211,23 @@ class _Load:
         told = _Told(model, f"; {found.told()}", Evidence(result, found.told()))
         return self._handing_over(told, found, kinds) if kinds else told
 
+    def _sooner(self, model: CompiledModel) -> CompiledModel:
+        """Let the second engine serve a quantized model that it answers faster."""
+        is_open = self._options.driver == AUTO and self._is_installed
+        refused = unsupported(self._options, next(iter(model.signatures.values())))
+        if not is_open or refused or self._file.suffix != ONNX or not is_dynamic(self._file):
+            return model
+        try:
+            other = self._other.compile(self._file.parent, self._options)
+        except LoadFailed:  # it lacks an operator
+            return model
+        why = sooner(model, other)
+        if not why:
+            other.close()
+            return model
+        model.close()
+        return self._told(other, why)
+
     def _handing_over(
         self, model: CompiledModel, found: Findings, kinds: Sequence[ValueKind]
     ) -> CompiledModel:
@@ -218,7 +236,7 @@ class _Load:
         refused = unsupported(self._options, next(iter(model.signatures.values())))
         crashed = [found.crashed.get(kind, "") for kind in kinds]
         has_crashed = any(text.startswith(self._second.library) for text in crashed)
-        if refused or has_crashed or not self._second.serves:
+        if refused or has_crashed or not self._second.takes_odd:
             return HandingOver(model, kinds, None, f"{cause}: send others")
         reads = partial(self._reopened, _stamp(self._file))
         return HandingOver(model, kinds, reads, cause)
@@ -231,27 +249,30 @@ class _Load:
             is_same = False
         if not is_same:
             raise LoadFailed("the files of the version have changed since it was loaded")
-        return self._onnxruntime.compile(self._file.parent, self._options)
+        return self._other.compile(self._file.parent, self._options)
 
     def _by_reference(self, why: str, cause: Exception | None = None) -> CompiledModel:
         """Serve by the second engine, if no driver is configured.
 
         Raises:
-            LoadFailed: a driver is configured, or the second engine does not serve, is not
-                installed, or refuses the model.
+            LoadFailed: a driver is configured, or the second engine is not installed, or refuses
+                the model.
         """
         name = self._second.library
-        if not self._second.serves:
-            advice = Hint("; set {engine.verify} to off to serve it all the same")
-            raise cause or LoadFailed(f"{why}{advice}")
         if self._options.driver != AUTO:
             raise LoadFailed(f"{why}; driver auto lets {name} serve it") from cause
         if not self._is_installed:
             raise LoadFailed(f"{why}; {name} may run it: {self._second.install}") from cause
         try:
-            model = self._onnxruntime.compile(self._file.parent, self._options)
+            model = self._other.compile(self._file.parent, self._options)
         except LoadFailed as error:
+            if str(error) == why:  # it is no model
+                raise
             raise LoadFailed(f"{why}; {name} does not run it: {error}") from error
+        return self._told(model, why)
+
+    def _told(self, model: CompiledModel, why: str) -> CompiledModel:
+        name = self._second.library
         log.warning(Event("served by another engine", path=self._file, engine=name, cause=why))
         return _Told(model, f", since {why}", Evidence("other_engine", f"served by {name}: {why}"))
 
@@ -288,19 +309,14 @@ RANDOM = frozenset(
 """Operators whose outputs differ between any two engines."""
 
 
-def _wrong(found: Findings, *, refusals: bool) -> str:
-    """Say why OpenVINO does not serve a model; empty if it does.
-
-    Args:
-        found: of the comparison.
-        refusals: whether refusing all requests counts as wrong: another engine may answer them.
-    """
+def _wrong(found: Findings) -> str:
+    """Say why OpenVINO does not serve a model; empty if it does."""
     finite = ValueKind.FINITE
     if finite in found.differs:
         return found.differs[finite]
     if found.crashed.get(finite, "").startswith(OPENVINO):
         return found.crashed[finite]
-    return found.refused if refusals and not found.asked else ""
+    return found.refused if not found.asked else ""
 
 
 def _plain(options: EngineOptions) -> EngineOptions:

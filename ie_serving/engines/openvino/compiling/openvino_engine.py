@@ -5,7 +5,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import openvino as ov
 
@@ -18,6 +18,7 @@ from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.openvino.compiling import supported
 from ie_serving.engines.openvino.compiling.programs import program_of
 from ie_serving.engines.openvino.faults.nonfinite import Nonfinite
+from ie_serving.engines.openvino.graphs.walk import operations
 from ie_serving.engines.openvino.interface import preprocess
 from ie_serving.engines.openvino.interface.draft import Draft, Version
 from ie_serving.engines.openvino.interface.tensor_specs import check_shapes, prepare
@@ -27,7 +28,7 @@ from ie_serving.engines.openvino.reading.left_out import leaving_out
 from ie_serving.engines.openvino.reading.read import read
 from ie_serving.engines.openvino.runtime import extend, load_failures
 from ie_serving.engines.preprocessing import Preprocessing
-from ie_serving.engines.run.by_rank import ByRank
+from ie_serving.engines.run.by_rank import MORE, ByRank, Form, ones
 from ie_serving.engines.run.by_shape import BySentShape
 from ie_serving.engines.run.program import CompiledPrograms, Fallback, Program, Runs
 from ie_serving.telemetry.log.logs import Event
@@ -37,6 +38,10 @@ if TYPE_CHECKING:
     from ie_serving.engines.savedmodel.program import Beside
 
 log = logging.getLogger(__name__)
+
+_RANKED_BY_SIZES = frozenset({"If", "Squeeze"})
+"""Operations whose output has another rank where a size of the input is 1; `If` in exports of
+`torch.squeeze`."""
 
 
 class OpenVinoEngine:
@@ -213,23 +218,84 @@ def _for_any_rank(
 ) -> Runs:
     """Compile now where the ranks of the inputs are known, else for those of each request."""
     if not any(port.get_partial_shape().rank.is_dynamic for port in model.inputs):
+        if _has_open_ranks(model) and not options.of(Preprocessing).asked:
+            return _for_sizes_of_one(draft, model, options, nonfinite)
         return program_of(draft, model, options, nonfinite)
     ports = prepare(draft, model.clone(), options)
     opened = [port for port in ports.inputs if port.bounds is None]
 
-    def make(ranks: Sequence[int]) -> Program:
+    def make(ranks: Sequence[Form]) -> Program:
         """Compile for the `ranks` of the inputs with open rank, in their order."""
         ranked = model.clone()
         with load_failures(f"the model cannot be compiled for the ranks {ranks}"):
+            given = ranked.inputs
             ranked.reshape(
                 {
-                    ranked.inputs[port.index]: ov.PartialShape([-1] * rank)
+                    given[port.index]: ov.PartialShape([-1] * cast(int, rank))
                     for port, rank in zip(opened, ranks, strict=True)
                 }
             )
             return program_of(draft, ranked, options, nonfinite)
 
     return ByRank(ports.signature, [port.spec.name for port in opened], make)
+
+
+def _for_sizes_of_one(
+    draft: Draft, model: ov.Model, options: EngineOptions, nonfinite: Nonfinite
+) -> Runs:
+    """Compile for the open sizes that are 1 in a request: a `Squeeze` without axes removes them."""
+    sized = model.clone()
+    ports = prepare(draft, sized, options)
+    opened = [port for port in ports.inputs if not port.static]
+
+    def known(forms: Sequence[Form]) -> ov.Model:
+        """Copy the graph for `forms`: sizes of each open input, where `MORE` is any above 1."""
+        ranked = model.clone()
+        before, given = sized.inputs, ranked.inputs
+        ranked.reshape(
+            {
+                given[port.index]: _known(before[port.index], form)
+                for port, form in zip(opened, forms, strict=True)
+            }
+        )
+        return ranked
+
+    def make(forms: Sequence[Form]) -> Program:
+        with load_failures("the model cannot be compiled for these sizes"):
+            return program_of(draft, known(forms), options, nonfinite)
+
+    def tells_ranks(size: int) -> bool:
+        try:
+            graph = known([(size,) * len(port.bounds or ()) for port in opened])
+        except RuntimeError:  # the model takes no such sizes
+            return False
+        return not _has_open_ranks(graph)
+
+    if _has_open_ranks(sized) and opened and (tells_ranks(MORE) or tells_ranks(1)):
+        return ByRank(ports.signature, [port.spec.name for port in opened], make, form=ones)
+    return program_of(draft, model, options, nonfinite)
+
+
+def _known(port: ov.Output, form: Form) -> ov.PartialShape:
+    """Give an input's shape with what is known of its open sizes: that they are 1, or not."""
+    assert isinstance(form, tuple)
+    sizes = zip(port.get_partial_shape(), form, strict=True)
+    return ov.PartialShape([_narrowed(size, known) for size, known in sizes])
+
+
+def _narrowed(size: ov.Dimension, known: int) -> ov.Dimension:
+    if size.is_static or known < MORE:
+        return size if size.is_static else ov.Dimension(known)
+    return ov.Dimension(max(size.get_min_length(), MORE), size.get_max_length())
+
+
+def _has_open_ranks(model: ov.Model) -> bool:
+    """Tell whether a rank may follow from sizes: a `Squeeze` without axes removes those of 1."""
+    return any(
+        node.get_type_name() in _RANKED_BY_SIZES
+        and node.get_output_partial_shape(0).rank.is_dynamic
+        for node in operations(model)
+    )
 
 
 def _around(beside: "Beside", host: "Plan | None", inner: Runs | None) -> Runs:

@@ -301,8 +301,9 @@ def _checks(ports: Ports, compiled: ov.CompiledModel) -> list[tuple[str, Check]]
     checks: list[tuple[str, Check]] = [
         (port.spec.name, partial(_check_shape, port)) for port in ports.inputs if port.tighter
     ]
+    given = compiled.inputs
     for port in narrowed(compiled, ports.inputs):
-        kind = compiled.inputs[port.index].get_element_type()
+        kind = given[port.index].get_element_type()
         checks.append((port.spec.name, partial(check_range, port, kind)))
     return checks
 

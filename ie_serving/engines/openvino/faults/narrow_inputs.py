@@ -34,7 +34,8 @@ def narrowed(compiled: ov.CompiledModel, ports: tuple[Port, ...]) -> list[Port]:
     if not wide or "CPU" not in "".join(compiled.get_property("EXECUTION_DEVICES")):
         return []
     readers = _readers(compiled)
-    return [port for port in wide if not _kept(port, readers.get(_node_name(compiled, port), []))]
+    names = [str(each.get_node().get_friendly_name()) for each in compiled.inputs]
+    return [port for port in wide if not _kept(port, readers.get(names[port.index], []))]
 
 
 def check_range(port: Port, kind: ov.Type, array: Array) -> None:
@@ -59,10 +60,6 @@ def check_range(port: Port, kind: ov.Type, array: Array) -> None:
             f"{port.spec.dtype.word} in 32 bits and takes {low} to {high}: send values in"
             " range"
         )
-
-
-def _node_name(compiled: ov.CompiledModel, port: Port) -> str:
-    return str(compiled.inputs[port.index].get_node().get_friendly_name())
 
 
 def _readers(compiled: ov.CompiledModel) -> dict[str, list[tuple[str, bool]]]:

@@ -120,8 +120,10 @@ def prepare(draft: Draft, model: ov.Model, options: EngineOptions) -> Ports:
     changed = preprocess.apply(draft, model, steps)
     reshaped, kept = _reshape(draft, model, options.of(OpenVinoOptions), steps)
     reshaped = reshaped or changed
-    inputs = tuple(_port(model.inputs[t.index], t, reshaped, draft.colours) for t in draft.inputs)
-    outputs = tuple(_port(model.outputs[t.index], t, reshaped) for t in draft.outputs)
+    # Each reading of `inputs` lists them anew: of 1,600 inputs that took seconds.
+    given, made = model.inputs, model.outputs
+    inputs = tuple(_port(given[t.index], t, reshaped, draft.colours) for t in draft.inputs)
+    outputs = tuple(_port(made[t.index], t, reshaped) for t in draft.outputs)
     _carry_as_float32(model, inputs, outputs)
     signature = Signature(
         name=draft.name,
@@ -142,12 +144,13 @@ def _reshape(
         LoadFailed: the model does not take these shapes.
     """
     own = _own_inputs(draft)
-    inputs = [_input_shape(model.inputs[t.index], t, steps) for t in own]
+    given = model.inputs
+    inputs = [_input_shape(given[t.index], t, steps) for t in own]
     shapes = model_shapes(inputs, _other_inputs(draft), options)
     # Of one shape alone, as the model has it, there is nothing that could be mixed.
     kept = mixed_rows.keepers(model) if shapes or model.is_dynamic() else frozenset()
     if shapes:
-        wanted = {model.inputs[own[i].index]: _partial(shape) for i, shape in shapes.items()}
+        wanted = {given[own[i].index]: _partial(shape) for i, shape in shapes.items()}
         texts = ", ".join(f"{own[i].alias}={shape}" for i, shape in shapes.items())
         with load_failures(f"the model cannot be reshaped to {texts}"):
             model.reshape(wanted)
@@ -264,23 +267,25 @@ def _bf16(side: str, ports: Sequence[Port]) -> list[tuple[str, int]]:
 def _computed_doubles(model: ov.Model, inputs: Sequence[Port]) -> list[tuple[str, int]]:
     """List the inputs of float64 that something computes with: as float32, which has infinity."""
     doubles = [port.index for port in inputs if port.spec.dtype is DataType.FP64]
+    given = model.inputs
     return [
         ("input", index)
         for index in doubles
         if all(
             reader.get_node().get_type_name() != "Result"
-            for reader in model.inputs[index].get_target_inputs()
+            for reader in given[index].get_target_inputs()
         )
     ]
 
 
 def _doubles(model: ov.Model, outputs: Sequence[Port]) -> list[tuple[str, int]]:
     """List the computed outputs of float64: they become float32, whose infinity would be lost."""
+    made = model.outputs
     return [
         ("output", port.index)
         for port in outputs
         if port.spec.dtype is DataType.FP64
-        and model.outputs[port.index].get_node().input_value(0).get_node().get_type_name()
+        and made[port.index].get_node().input_value(0).get_node().get_type_name()
         not in ("Parameter", "Constant")
     ]
 

@@ -11,12 +11,13 @@ from ie_serving.core.values.errors import LoadFailed
 from ie_serving.engines.openvino.operators.reading import Convert
 
 
-def read(file: Path, own: Mapping[str, Convert]) -> ov.Model:
+def read(file: Path, own: Mapping[str, Convert], *, partially: bool = False) -> ov.Model:
     """Read a file of ONNX.
 
     Args:
         file: of the model.
         own: converts operators, by their names, for this file alone.
+        partially: whether operators that are not converted may remain.
 
     Raises:
         LoadFailed: naming the operator that `own` does not convert in the form it has.
@@ -27,7 +28,8 @@ def read(file: Path, own: Mapping[str, Convert]) -> ov.Model:
     for kind, convert in own.items():
         front_end.add_extension(ConversionExtension(kind, _noting(kind, convert, causes)))
     try:
-        model: ov.Model = front_end.convert(front_end.load(str(file), enable_mmap=False))
+        convert = front_end.convert_partially if partially else front_end.convert
+        model: ov.Model = convert(front_end.load(str(file), enable_mmap=False))
     except (GeneralFailure, OpConversionFailure) as error:
         if causes:
             raise LoadFailed(causes[0]) from error

@@ -8,9 +8,13 @@ import openvino as ov
 from ie_serving.core.runtime.scratch import Scratch
 from ie_serving.core.values.errors import LoadFailed
 from ie_serving.engines.openvino.interface.draft import Draft, ModelTensor, Version
+from ie_serving.engines.openvino.operators import transposed_bias
 from ie_serving.engines.openvino.reading.left_out import leaving_out
 from ie_serving.engines.openvino.reading.lite_signatures import (
+    CustomOperation,
     LiteSignature,
+    customs,
+    keeps_state,
     signatures_of,
     with_first,
     without_port,
@@ -36,7 +40,11 @@ def read_lite(path: Path, renames: tuple[Renames, Renames]) -> Version:
 
 
 def _draft(data: bytes, signature: LiteSignature, renames: tuple[Renames, Renames]) -> Draft:
-    model = _converted(data, signature.subgraph)
+    own = customs(data, signature.name)
+    try:
+        model = _converted(data, signature.subgraph, own)
+    except RuntimeError as error:
+        raise _in_words(data, own, error) from error
     inputs = _tensors(model.inputs, signature.inputs, renames[0], "inputs")
     outputs = _tensors(model.outputs, signature.outputs, renames[1], "outputs")
     if len({tensor.index for tensor in inputs}) != len(model.inputs):
@@ -44,12 +52,35 @@ def _draft(data: bytes, signature: LiteSignature, renames: tuple[Renames, Rename
     return Draft(signature.name, signature.method, model, inputs, outputs)
 
 
-def _converted(data: bytes, subgraph: int) -> ov.Model:
+def _converted(data: bytes, subgraph: int, own: Sequence[CustomOperation]) -> ov.Model:
     """Convert one subgraph; the front end takes the first one of a file."""
     with Scratch() as private:
         path = private / "model.tflite"
         path.write_bytes(with_first(data, subgraph))
+        options = {
+            each.inputs[1]: transposed_bias.options_of(each.options)
+            for each in own
+            if each.kind == transposed_bias.KIND
+        }
+        if options:
+            return transposed_bias.read(str(path), options)
         return core().read_model(str(path))
+
+
+def _in_words(data: bytes, own: Sequence[CustomOperation], error: RuntimeError) -> Exception:
+    """Say what of a file OpenVINO does not convert, where its own words do not."""
+    if keeps_state(data, "the model"):
+        return LoadFailed(
+            "it keeps state in variables from one call to the next, which OpenVINO does not read:"
+            " export it with the state as inputs and outputs"
+        )
+    for each in own:
+        if each.kind in str(error):
+            return LoadFailed(
+                f"{each.kind} is no operation of TensorFlow Lite, but one of the program that the"
+                " model was made for, such as MediaPipe: export the model without it"
+            )
+    return error
 
 
 def _tensors(

@@ -24,10 +24,16 @@ IDENTIFIER = b"TFL3"
 """Identifier of the format, from the fifth byte of the file on."""
 METADATA = "signature_defs_metadata"
 
-_SUBGRAPHS, _BUFFERS, _METADATA, _SIGNATURES = 2, 4, 6, 7
+_CODES, _SUBGRAPHS, _BUFFERS, _METADATA, _SIGNATURES = 1, 2, 4, 6, 7
 """Fields of a Model."""
-_TENSORS, _INPUTS, _OUTPUTS = 0, 1, 2
+_CUSTOM_CODE, _BUILTIN_CODE = 1, 3
+"""Fields of an OperatorCode."""
+_VARIABLE = 142
+"""Builtin code of VAR_HANDLE, which a model with variables that keep their values has."""
+_TENSORS, _INPUTS, _OUTPUTS, _OPERATORS = 0, 1, 2, 3
 """Fields of a SubGraph."""
+_CODE_INDEX, _OPERATOR_INPUTS, _CUSTOM_OPTIONS = 0, 1, 5
+"""Fields of an Operator."""
 _SHAPE, _TYPE, _TENSOR_NAME, _SHAPE_SIGNATURE = 0, 1, 3, 7
 """Fields of a Tensor; the last one has -1 in open dimensions, and is absent where there is none."""
 _SIGNATURE_INPUTS, _SIGNATURE_OUTPUTS, _KEY, _SUBGRAPH_INDEX = 0, 1, 2, 4
@@ -88,6 +94,39 @@ def signatures_of(data: bytes, file: str) -> list[LiteSignature]:
         if native := model.tables(_SIGNATURES):
             return [_native(subgraphs[table.number(_SUBGRAPH_INDEX)], table) for table in native]
         return [subgraphs[0].plain()]
+
+
+def keeps_state(data: bytes, file: str) -> bool:
+    """Tell whether a TFLite file has variables, which keep their values. Raises: LoadFailed."""
+    with checked(file):
+        return any(
+            code.number(_BUILTIN_CODE) == _VARIABLE for code in Table.root(data).tables(_CODES)
+        )
+
+
+@dataclass(frozen=True)
+class CustomOperation:
+    """An operation that is not TFLite's own: its name, its options, the names of its inputs."""
+
+    kind: str
+    options: bytes
+    inputs: list[str]
+
+
+def customs(data: bytes, file: str) -> list[CustomOperation]:
+    """List the operations that are not TFLite's own. Raises: LoadFailed."""
+    found = []
+    with checked(file):
+        model = Table.root(data)
+        kinds = [code.text(_CUSTOM_CODE) for code in model.tables(_CODES)]
+        for graph in model.tables(_SUBGRAPHS):
+            tensors = graph.tables(_TENSORS)
+            for node in graph.tables(_OPERATORS):
+                if kind := kinds[node.number(_CODE_INDEX)]:
+                    given = node.numbers(_OPERATOR_INPUTS)  # -1 for one that is left out
+                    names = [tensors[i].text(_TENSOR_NAME) if i >= 0 else "" for i in given]
+                    found.append(CustomOperation(kind, node.bytes(_CUSTOM_OPTIONS), names))
+    return found
 
 
 def with_first(data: bytes, subgraph: int) -> bytes:

@@ -91,7 +91,12 @@ def _read_model(file: Path) -> ov.Model:
     refuse_unread(file, own)
     try:
         model = _read_with(file, own) if own else _read_onnx(file)
-    except RuntimeError as error:
+    except (RuntimeError, LoadFailed) as error:
+        from ie_serving.engines.openvino.reading.onnx_branches import read_simpler
+
+        if (simpler := read_simpler(file, own)) is not None:
+            mend_onnx(simpler, file)
+            return simpler
         # No front end recognises the file; the text names all front ends.
         if "Available frontends" not in str(error):
             raise

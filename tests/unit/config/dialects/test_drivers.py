@@ -35,8 +35,9 @@ def test_driver(tmp_path: Path, given: object, driver: str) -> None:
     [
         (
             "sklern",
-            "'sklern' given; expected one of auto, catboost, lightgbm, null, onnxruntime, openvino,"
-            ' pmml, python, pytorch, sklearn, xgboost; did you mean "sklearn"? (model "m")',
+            "'sklern' given; expected one of auto, catboost, lightgbm, litert, null,"
+            " onnxruntime, openvino, pmml, python, pytorch, sklearn, xgboost;"
+            ' did you mean "sklearn"? (model "m")',
         ),
         (7, "7 given; expected one of auto, "),
         ("", "'' given; expected one of auto, "),

@@ -27,6 +27,8 @@ def spec(
         ((1, 3, 224, 200), "NC??", "NCHW"),
         ((-1, -1, -1, -1), "NHWC", "NHWC"),
         ((3, 5, 6, 1), "CHWN", "CHWN"),
+        ((-1, 3, 48, -1), "", "NCHW"),
+        ((-1, 3, -1, 160), "NCHW", "NCHW"),
     ],
 )
 def test_inputs_that_take_images(shape: tuple[int, ...], layout: str, expected: str) -> None:
@@ -47,6 +49,10 @@ def test_inputs_that_take_images(shape: tuple[int, ...], layout: str, expected: 
         ((), ""),
         ((1, 3, 224, 3), "NCDH"),
         ((1, 3, 224, 224), "NHWC"),
+        ((-1, 3, -1, 160), ""),
+        ((-1, 1, -1, 257), ""),
+        ((-1, 1, 1, 100), ""),
+        ((-1, 100, 1, 1), ""),
     ],
 )
 def test_inputs_that_take_none(shape: tuple[int, ...], layout: str) -> None:

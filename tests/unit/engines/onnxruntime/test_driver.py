@@ -1,5 +1,6 @@
 """Models of scikit-learn, converted to ONNX, answer as the library itself."""
 
+import logging
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -164,6 +165,25 @@ async def test_what_the_library_refuses_is_one_clean_line(tmp_path: Path, execut
             await answer(model, x=np.ones((1, 3), np.float32))
         assert "\n" not in str(failure.value)
         assert (await answer(model, x=np.ones((1, 2), np.float32)))["y"].tolist() == [[2.0, 2.0]]
+
+
+async def test_the_library_writes_nothing_past_the_log(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    pad = helper.make_node("Pad", ["x", "pads"], ["y"], mode="reflect")
+    x, y = (helper.make_tensor_value_info(n, TensorProto.FLOAT, [None]) for n in "xy")
+    pads = onnx.numpy_helper.from_array(np.array([2, 2]), "pads")
+    graph = helper.make_graph([pad], "pad", [x], [y], [pads])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    onnx.save(model, tmp_path / "model.onnx")
+    served = OnnxRuntimeEngine().compile(tmp_path, EngineOptions())
+    with pytest.raises(InvalidRequest, match="Pad reflect"):
+        await answer(served, x=np.zeros(1, np.float32))
+    served.close()
+    (said,) = [each for each in caplog.messages if each.startswith("zeros refused")]
+    assert "Pad reflect" in said
+    assert capfd.readouterr() == ("", "")
 
 
 def test_a_graph_without_such_operators_is_left_to_others(tmp_path: Path) -> None:

@@ -187,6 +187,63 @@ async def test_the_cause_of_a_failure_is_its_last_line(tmp_path: Path) -> None:
     model.close()
 
 
+class Counting(torch.nn.Module):  # type: ignore[misc, name-defined]
+    """Adds what it was given before, as models of audio do that are cut into frames."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("seen", torch.zeros(4))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.seen = self.seen + x.sum(0)
+        return x + self.seen
+
+
+class InPlace(Counting):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.seen.add_(x.sum(0))
+        return x + self.seen
+
+
+@pytest.mark.parametrize("module", [Counting, InPlace])
+@pytest.mark.parametrize("form", ["script", "export"])
+async def test_no_request_sees_the_state_of_another(tmp_path: Path, module: Any, form: str) -> None:
+    if form == "script":
+        torch.jit.script(module().eval()).save(str(tmp_path / "m.pt"))
+        model = load(tmp_path / "m.pt", INPUTS)
+    else:
+        file = exported(tmp_path, module().eval(), torch.zeros(5, 4))
+        model = load(file, EngineOptions(allow_pickle=True))
+    found = [(await answer(model, x=ROWS))["output"] for _ in range(3)]
+    (signature,) = model.signatures.values()
+    model.close()
+    np.testing.assert_allclose(found, [ROWS + ROWS.sum(0)] * 3, rtol=1e-6)
+    assert signature.runs_on == "PyTorch; seen as the file has them, for each request"
+
+
+async def test_a_batch_normalization_keeps_no_state(tmp_path: Path) -> None:
+    torch.jit.script(torch.nn.BatchNorm1d(4).eval()).save(str(tmp_path / "m.pt"))
+    model = load(tmp_path / "m.pt", EngineOptions(params={"inputs": {"input": X["x"]}}))
+    assert [each.runs_on for each in model.signatures.values()] == ["PyTorch"]
+    model.close()
+
+
+@pytest.mark.parametrize(
+    ("inputs", "advice"),
+    [
+        ({"x": ([-1, 9], "float32")}, "give the sizes .* by params.inputs, or its outputs by"),
+        ({"x": ([1, 9], "float32")}, "give its outputs by params.outputs$"),
+        ({"x": ([-1, 4], "int64")}, "give its outputs by params.outputs, or the sizes"),
+    ],
+)
+def test_what_helps_a_model_that_refuses_zeros(
+    tmp_path: Path, net: Any, inputs: Any, advice: str
+) -> None:
+    given = {name: {"dtype": dtype, "shape": shape} for name, (shape, dtype) in inputs.items()}
+    with pytest.raises(LoadFailed, match=f"fails on zeros of .*; {advice}"):
+        load(scripted(tmp_path, net), EngineOptions(params={"inputs": given}))
+
+
 def test_its_files_are_known() -> None:
     (row,) = (row for row in TABLE if row.name == "pytorch")
     assert all(row.recognizes([name]) for name in ("m.pt", "m.pth", "m.pt2"))

@@ -282,6 +282,19 @@ def test_the_real_comparison(tmp_path: Path, operator: str, kinds: set[ValueKind
     assert set(found.differs) == kinds
 
 
+def test_names_with_a_port_as_of_tf2onnx_are_compared(tmp_path: Path) -> None:
+    node = helper.make_node("Relu", ["x:0"], ["y:0"])
+    ends = [helper.make_tensor_value_info(n, TensorProto.FLOAT, ["n"]) for n in ("x:0", "y:0")]
+    graph = helper.make_graph([node], "g", ends[:1], ends[1:])
+    opsets = [helper.make_opsetid("", 17)]
+    save_model(helper.make_model(graph, opset_imports=opsets, ir_version=9), tmp_path / "m.onnx")
+    verifier = Verifier()
+    found = verifier.findings(tmp_path / "m.onnx", EngineOptions())
+    verifier.close()
+    assert isinstance(found, Findings)
+    assert found.asked > 1
+
+
 def test_a_large_model_is_compiled_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The compiled model of the server answers the request that onnxruntime was asked."""
     monkeypatch.setattr(module, "LARGE_BYTES", 1)

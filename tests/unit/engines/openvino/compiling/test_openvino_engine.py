@@ -425,3 +425,27 @@ def test_what_shapes_leave_is_bounded_by_the_budget(tmp_path: Path) -> None:
         for mb in (128, 1 << 20)
     )
     assert small < 64 << 20 < large
+
+
+def test_a_load_lists_the_inputs_no_more_often_for_many(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each reading of `inputs` or `outputs` lists all of them: 1,600 took ten seconds."""
+    read: list[str] = []
+    plain = ov.Model.__getattr__
+
+    def noting(model: ov.Model, name: str) -> Any:
+        read.append(name)
+        return plain(model, name)
+
+    monkeypatch.setattr(ov.Model, "__getattr__", noting)
+    counts = []
+    for count in (4, 40):
+        read.clear()
+        kinds = [ov.Type.f64, ov.Type.i64] * (count // 2)
+        inputs = [op.parameter(ov.PartialShape([-1, 1]), kind) for kind in kinds]
+        sums = [op.add(each, each) for each in inputs]
+        ov.save_model(ov.Model(sums, inputs), tmp_path / str(count) / "model.xml")
+        load(tmp_path / str(count)).close()
+        counts.append(sum(name in ("inputs", "outputs") for name in read))
+    assert counts[0] == counts[1] > 0

@@ -1,0 +1,1 @@
+"""Serves TFLite models by LiteRT, which computes them as TensorFlow Lite does."""

@@ -1,0 +1,104 @@
+"""The driver of LiteRT: for TFLite models that OpenVINO cannot compute, or computes differently.
+
+A model with variables keeps state from one call to the next. Each request begins with the state of
+the file: otherwise it would see that of other clients.
+"""
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+from queue import LifoQueue
+from typing import Any
+
+import numpy as np
+
+from ie_serving.core.values.errors import LoadFailed
+from ie_serving.core.values.tensors import BY_NUMPY, Array, Signature, TensorSpec
+from ie_serving.engines import declared
+from ie_serving.engines.base import EngineOptions
+from ie_serving.engines.openvino.reading.lite_signatures import (
+    LiteSignature,
+    keeps_state,
+    signatures_of,
+)
+from ie_serving.engines.openvino.unsupported import refuse_unsupported
+from ie_serving.engines.run.function import needed, program
+from ie_serving.engines.run.program import CompiledPrograms, Program
+from ie_serving.engines.run.threads import threads
+
+NAME, EXTRA, MODULE = "LiteRT", "litert", "ai_edge_litert"
+
+
+def load(file: Path, options: EngineOptions) -> CompiledPrograms:
+    """Make the model of a file. See `engines.listed.Load`."""
+    declared.check_known(options, (), EXTRA)
+    with needed(MODULE, EXTRA, file.name):
+        from ie_serving.engines.litert import interpreters
+    data = file.read_bytes()
+    signatures = signatures_of(data, file.name)
+    # Several requests may run at once; of a model with variables each has an interpreter.
+    is_stateful = keeps_state(data, file.name)
+    open_one = partial(interpreters.interpreter, file, threads(), exact=False)
+    found = []
+    for each in signatures:
+        make = partial(_run, interpreters, open_one, each)
+        found.append(_program(each, make, options, is_stateful=is_stateful))
+    told = "; its variables as the file has them, for each request" if is_stateful else ""
+    runs_on = {each.signature.name: f"{NAME}{told}" for each in found}
+    return CompiledPrograms(found, runs_on=runs_on)
+
+
+def _run(interpreters: Any, open_one: Any, signature: LiteSignature) -> Any:  # noqa: ANN401
+    try:
+        made = interpreters.LiteRun(open_one(), signature)
+        made.whole.allocate_tensors()
+    except (RuntimeError, KeyError) as error:
+        raise LoadFailed(
+            f"{NAME} does not take the file: {interpreters.one_line(error)}"
+        ) from error
+    return made
+
+
+def _program(
+    lite: LiteSignature,
+    make: Callable[[], Any],
+    options: EngineOptions,
+    *,
+    is_stateful: bool,
+) -> Program:
+    first = make()
+    signature = Signature(
+        lite.name,
+        _specs(lite.inputs, first.inputs),
+        _specs(lite.outputs, first.outputs),
+        lite.method,
+    )
+    refuse_unsupported(options, signature, NAME)
+    idle: LifoQueue[Any] = LifoQueue()
+    idle.put(first)
+    names = {alias: name.removesuffix(":0") for alias, name in lite.inputs.items()}
+    given = {alias: name.removesuffix(":0") for alias, name in lite.outputs.items()}
+
+    def call(inputs: Mapping[str, Array]) -> Mapping[str, Array]:
+        own = {names[alias]: array for alias, array in inputs.items()}
+        run = make() if is_stateful or idle.empty() else idle.get()
+        found = run.run(own)
+        if not is_stateful:  # nor after a failure
+            idle.put(run)
+        return {alias: found[name] for alias, name in given.items()}
+
+    return program(signature, call, options, library=NAME, refusals=(ValueError, RuntimeError))
+
+
+def _specs(names: Mapping[str, str], details: Mapping[str, Any]) -> dict[str, TensorSpec]:
+    return {
+        alias: _spec(alias, name, details[name.removesuffix(":0")]) for alias, name in names.items()
+    }
+
+
+def _spec(alias: str, name: str, details: Any) -> TensorSpec:  # noqa: ANN401  untyped
+    dtype = BY_NUMPY.get(np.dtype(details["dtype"]))
+    if dtype is None:
+        raise LoadFailed(f'{NAME} has {details["dtype"]} for "{alias}"')
+    sizes = details["shape_signature"] if len(details["shape_signature"]) else details["shape"]
+    return TensorSpec(alias, dtype, tuple(int(size) for size in sizes), name)

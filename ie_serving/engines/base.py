@@ -25,7 +25,7 @@ from ie_serving.core.settings.kinds import BOOLEAN, choice, whole
 
 if TYPE_CHECKING:
     from ie_serving.core.values.callers import Caller
-    from ie_serving.core.values.errors import ServingError
+    from ie_serving.core.values.errors import InvalidTensor, ServingError
     from ie_serving.core.values.tensors import Arrays, Read, Signature
 
 T = TypeVar("T")
@@ -144,6 +144,28 @@ class CompiledModel(Protocol):
             ServingError: the engine failed; nothing of the request remains.
             asyncio.CancelledError: passed on; the infer request goes back once it is idle.
         """
+
+    async def infer_as_sent(
+        self,
+        signature: Signature,
+        inputs: Arrays,
+        outputs: Collection[str],
+        refusal: InvalidTensor,
+        read: Read[T],
+    ) -> T:
+        """Run once for shapes that the specs refuse, where TensorFlow's session would take them.
+
+        Args:
+            signature: one whose `as_sent` is set.
+            inputs: named by the client; none is checked yet.
+            outputs: that are asked for.
+            refusal: the error of the shapes.
+            read: as of `infer`.
+
+        Raises:
+            InvalidTensor: `refusal`, where TensorFlow would refuse the shapes, too, or might.
+        """
+        raise refusal
 
     def at_once(self, signature: Signature) -> int:
         """Tell how many inferences of a signature run at once; others wait. 1 if it is unknown."""

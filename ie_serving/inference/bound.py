@@ -92,7 +92,15 @@ class Bound(Generic[T]):
         if known is not None and len(inputs) == len(known) and fits(inputs, known):
             fitted, added = inputs, 0  # the usual request, which needs no change
         else:
-            fitted, added = fit(signature, inputs)
+            try:
+                fitted, added = fit(signature, inputs)
+            except InvalidTensor as refusal:
+                if not signature.as_sent:
+                    raise
+                asked = request.output_filter or tuple(signature.outputs)
+                return self._servable.compiled.infer_as_sent(
+                    signature, inputs, asked, refusal, read
+                )
         # A context variable, not an argument: batching and sequences in between ignore callers.
         if signature.told:
             CALLER.set(self._interface.caller(request.caller))

@@ -160,7 +160,7 @@ def test_a_text_that_is_no_number_is_the_clients_mistake(server: Server) -> None
 @pytest.mark.parametrize(
     ("name", "fault"),
     [
-        ("grams", "StringNGrams"),
+        ("formatted", "StringFormat"),
         ("codes", "UnicodeDecode"),
         ("again", "and call them one after the other"),
     ],

@@ -155,6 +155,7 @@ class Signature:
             takes beside the inputs: all of them, or none for a new state.
         gathers: the model itself batches its requests, and no layer does.
         told: the model sees the caller, by `core.values.callers.CALLER`.
+        as_sent: shapes that its inputs refuse are given to `CompiledModel.infer_as_sent`.
         is_open: if it names no inputs it takes any, and if it names no outputs it returns any.
         behind: inputs of the model behind a layer that takes any: JSON, which has no dtypes, is
             read by these where names are the same.
@@ -175,6 +176,7 @@ class Signature:
     states: tuple[str, ...] = ()
     gathers: bool = False
     told: bool = False
+    as_sent: bool = False
     is_open: bool = False
     behind: Specs = field(default_factory=dict)
 

@@ -4,9 +4,10 @@ A layer adds one capability (images, batching, hooks) to any engine's model; mod
 the capability have no such layer. It overrides only the methods that it changes.
 """
 
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Collection, Coroutine, Mapping
 from typing import Any, TypeVar
 
+from ie_serving.core.values.errors import InvalidTensor
 from ie_serving.core.values.tensors import Arrays, Read, Signature
 from ie_serving.engines.base import CompiledModel, Stream
 
@@ -30,6 +31,17 @@ class Layer(CompiledModel):
     def infer(self, signature: Signature, inputs: Arrays, read: Read[T]) -> Coroutine[Any, Any, T]:
         """See `engines.base`."""
         return self.inner.infer(signature, inputs, read)
+
+    def infer_as_sent(
+        self,
+        signature: Signature,
+        inputs: Arrays,
+        outputs: Collection[str],
+        refusal: InvalidTensor,
+        read: Read[T],
+    ) -> Coroutine[Any, Any, T]:
+        """See `engines.base`."""
+        return self.inner.infer_as_sent(signature, inputs, outputs, refusal, read)
 
     def at_once(self, signature: Signature) -> int:
         """See `engines.base`."""

@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import copy_context
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from ie_serving.core.runtime.spare_cpu import SPARE_CPU
 from ie_serving.core.values.errors import InvalidTensor, LoadFailed, QueueFull
@@ -27,7 +27,8 @@ T = TypeVar("T")
 MORE = 2
 """Stands for every size above 1."""
 Form = int | tuple[int, ...]
-Ranks = tuple[Form, ...]
+Ranks = tuple[Any, ...]
+"""A `Form` for each open input; in `by_shape.py`, the shapes of all."""
 Make = Callable[[Ranks], Runs]
 """Compiles for ranks, one for each open input. Blocking. Raises: LoadFailed."""
 
@@ -186,15 +187,22 @@ class ByRank:
             self._drop_oldest(took_s)
         elif isinstance(error, LoadFailed):
             self._refused[ranks] = str(error)
+            self._note_refused(took_s)
             if len(self._refused) > MOST_REFUSED:
                 del self._refused[next(iter(self._refused))]
+
+    def _note_refused(self, took_s: float) -> None:
+        """Do nothing: how many ranks there are has a bound."""
+
+    def _rest(self, took_s: float) -> None:
+        self._rests_until = max(self._rests_until, self._clock()) + REST * took_s
 
     def _drop_oldest(self, took_s: float) -> None:
         """Free the oldest where there are too many, and no other one until compiling has rested."""
         if len(self._kept) > MOST:
             oldest = self._kept.pop(next(iter(self._kept)))
             oldest.dropped = True
-            self._rests_until = max(self._rests_until, self._clock()) + REST * took_s
+            self._rest(took_s)
             self._free_if_unused(oldest)
 
     async def _program(self, kept: _Kept, ranks: Ranks) -> Runs:

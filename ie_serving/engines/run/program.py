@@ -7,16 +7,16 @@ every small request: for speed it is one function where five would be clearer.
 import asyncio
 import os
 import time
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from ie_serving.core.runtime.spare_cpu import SPARE_CPU
-from ie_serving.core.values.errors import ServingError
+from ie_serving.core.values.errors import InvalidTensor, ServingError
 from ie_serving.core.values.tensors import Array, Arrays, Signature
 from ie_serving.engines.base import CompiledModel, EngineOptions
 from ie_serving.engines.run.detour import Detour, NotFinite
@@ -27,6 +27,9 @@ from ie_serving.engines.run.pool import Pool
 from ie_serving.engines.run.threads import thread_limit
 from ie_serving.telemetry.metrics.histogram import SETTLED_AT
 from ie_serving.telemetry.metrics.inferences import current
+
+if TYPE_CHECKING:
+    from ie_serving.engines.run.by_shape import BySentShape
 
 T = TypeVar("T")
 Read = Callable[[Outputs], T]
@@ -287,6 +290,7 @@ class CompiledPrograms(CompiledModel):
         freed: called after `close`, when the programs' memory is free.
         listed: signatures that clients see, but that have no program.
         runs_on: the engine of a signature, by its name, where the signature does not name it.
+        as_sent: runs signatures for shapes that these do not declare, by their names.
     """
 
     def __init__(
@@ -295,16 +299,36 @@ class CompiledPrograms(CompiledModel):
         freed: Callable[[], None] = lambda: None,
         listed: Sequence[Signature] = (),
         runs_on: Mapping[str, str] = MappingProxyType({}),
+        as_sent: "Mapping[str, BySentShape]" = MappingProxyType({}),
     ) -> None:
+        self._as_sent = as_sent
         self._programs = {program.signature.name: program for program in programs}
         run = (program.signature for program in programs)
-        told = (replace(each, runs_on=each.runs_on or runs_on.get(each.name, "")) for each in run)
+        told = (
+            replace(
+                each,
+                runs_on=each.runs_on or runs_on.get(each.name, ""),
+                as_sent=each.name in as_sent,
+            )
+            for each in run
+        )
         self.signatures = {signature.name: signature for signature in (*listed, *told)}
         self._freed = freed
 
     def infer(self, signature: Signature, inputs: Arrays, read: Read[T]) -> Coroutine[Any, Any, T]:
         """See `engines.base`."""
         return self._programs[signature.name].infer(inputs, read)
+
+    def infer_as_sent(
+        self,
+        signature: Signature,
+        inputs: Mapping[str, Array],
+        outputs: Collection[str],
+        refusal: InvalidTensor,
+        read: Read[T],
+    ) -> Coroutine[Any, Any, T]:
+        """See `engines.base`."""
+        return self._as_sent[signature.name].answer(inputs, outputs, refusal, read)
 
     def at_once(self, signature: Signature) -> int:
         """See `engines.base`."""
@@ -322,7 +346,7 @@ class CompiledPrograms(CompiledModel):
 
     def close(self) -> None:
         """See `engines.base`."""
-        for program in self._programs.values():
+        for program in (*self._as_sent.values(), *self._programs.values()):
             program.close()
         self._programs.clear()
         self._freed()

@@ -6,8 +6,10 @@ the tensors' bytes one after the other.
 Source: tensor_bundle.cc, tensor_bundle.proto, and lib/io/format.cc and block.cc of TensorFlow.
 """
 
+import struct
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -18,11 +20,17 @@ from ie_serving.engines.savedmodel import checksums
 from ie_serving.wire.protobuf import graph
 from ie_serving.wire.protobuf.fields import Unclear, read_varint
 from ie_serving.wire.protobuf.messages import Proto
+from ie_serving.wire.protobuf.writing import varint
 
 VARIABLES = "variables/variables"
 """How the files of the variables begin in a version's directory."""
 _FOOTER_BYTES = 48
+_TRAILER_BYTES = 5
+"""Of a block: the byte of its compression, and its checksum."""
 _MAGIC = 0xDB4775248B80FB57
+_OBJECTS = b"_CHECKPOINTABLE_OBJECT_GRAPH"
+_OBJECTS_READ_BYTES = 1 << 14
+"""Bytes of the graph of objects from which OpenVINO 2026.4 reads no names of variables."""
 _PLAIN = 0
 """Compression of a block: none. TensorFlow writes no other into a checkpoint's index."""
 
@@ -52,8 +60,42 @@ class Checkpoint:
             raise LoadFailed(
                 f"{prefix.name}.index is damaged, {_as_text(error)}: upload the version again"
             ) from error
-        header = graph.BundleHeaderProto.FromString(self._entries.pop(b"", b""))
-        self._shards = max(header.num_shards, 1)
+        self._header = graph.BundleHeaderProto.FromString(self._entries.pop(b"", b""))
+        self._shards = max(self._header.num_shards, 1)
+
+    @property
+    def is_unread(self) -> bool:
+        """Whether OpenVINO finds no variable, since the graph of objects is too long for it."""
+        entry = graph.BundleEntryProto.FromString(self._entries.get(_OBJECTS, b""))
+        return bool(entry.size > _OBJECTS_READ_BYTES)
+
+    @cached_property
+    def keys(self) -> dict[bytes, bytes]:
+        """Names of entries by the names of variables in TensorFlow 2, from the graph of objects."""
+        objects = graph.TrackableObjectGraph.FromString(self.read(_OBJECTS).item())
+        saved = (each for node in objects.nodes for each in node.attributes)
+        return {each.full_name.encode(): each.checkpoint_key.encode() for each in saved}
+
+    def index_by(self, keys: Mapping[bytes, bytes]) -> bytes:
+        """Write an index of the same files by other names, without the graph of objects.
+
+        Args:
+            keys: of entries, by their new names.
+        """
+        named = {name: self._entries[key] for name, key in keys.items() if key in self._entries}
+        entries = [(b"", self._header.SerializeToString()), *sorted(named.items())]
+        block = _written(entries)
+        handle = varint(0) + varint(len(block) - _TRAILER_BYTES)
+        listed = _written([(entries[-1][0], handle)])
+        end = varint(len(block)) + varint(len(listed) - _TRAILER_BYTES)
+        footer = (end + end).ljust(_FOOTER_BYTES - 8, b"\0") + _MAGIC.to_bytes(8, "little")
+        return block + listed + footer
+
+    @cached_property
+    def sliced(self) -> frozenset[bytes]:
+        """Names of the variables that are held in slices, which OpenVINO does not read."""
+        entries = ((k, graph.BundleEntryProto.FromString(v)) for k, v in self._entries.items())
+        return frozenset(name for name, entry in entries if entry.slices)
 
     def check(self) -> None:
         """Check the length and the checksums of every data file against the index.
@@ -89,14 +131,16 @@ class Checkpoint:
         """Read one variable.
 
         Raises:
-            LoadFailed: there is none, it is partitioned, or its bytes are cut short.
+            LoadFailed: there is none, its dtype is not read here, or its bytes are cut short.
         """
         shown = name.decode(errors="replace")
         if name not in self._entries:
             raise LoadFailed(f"{self._prefix.name}.index has no variable {shown!r}")
         entry = graph.BundleEntryProto.FromString(self._entries[name])
-        if entry.slices or entry.dtype not in BY_NUMBER or entry.dtype == DataType.BF16.number:
-            raise LoadFailed(f"the variable {shown!r} is partitioned, or of a dtype not read here")
+        if entry.dtype not in BY_NUMBER or entry.dtype == DataType.BF16.number:
+            raise LoadFailed(f"the variable {shown!r} is of a dtype not read here")
+        if entry.slices:
+            return self._joined(name, entry)
         data = self._bytes(entry)
         shape = tuple(dim.size for dim in entry.shape.dim)
         dtype = BY_NUMBER[entry.dtype]
@@ -106,6 +150,20 @@ class Checkpoint:
             return np.frombuffer(data, dtype.numpy).reshape(shape)
         except (ValueError, Unclear) as error:
             raise LoadFailed(f"the variable {shown!r} cannot be read: {error}") from error
+
+    def _joined(self, name: bytes, whole: Proto) -> Array:
+        """Read a variable from its slices, each of which has an entry of its own."""
+        shape = tuple(dim.size for dim in whole.shape.dim)
+        joined = np.empty(shape, BY_NUMBER[whole.dtype].numpy)
+        for part in whole.slices:
+            extents = [(each.start, each.length or -1) for each in part.extent]
+            key = _slice_key(name, extents)
+            place = tuple(
+                slice(None) if length == -1 else slice(start, start + length)
+                for start, length in extents
+            )
+            joined[place] = self.read(key)
+        return joined
 
     def _bytes(self, entry: Proto) -> bytes:
         path = self._path(entry.shard_id)
@@ -120,8 +178,8 @@ class Checkpoint:
         return Path(f"{self._prefix}.data-{shard:05d}-of-{self._shards:05d}")
 
 
-def check_variables(directory: Path) -> None:
-    """Check that the variables of a SavedModel are undamaged, where it has any.
+def check_variables(directory: Path) -> Checkpoint | None:
+    """Check that the variables of a SavedModel are undamaged; give them, where it has any.
 
     Engines' errors on a truncated file do not name the cause, and no engine could read it.
 
@@ -130,13 +188,38 @@ def check_variables(directory: Path) -> None:
     """
     prefix = directory / VARIABLES
     if not Path(f"{prefix}.index").is_file():
-        return
+        return None
     try:
-        Checkpoint(prefix).check()
+        checkpoint = Checkpoint(prefix)
+        checkpoint.check()
     except LoadFailed as error:
         # OpenVINO reads compressed tables; only the host's part cannot.
         if not isinstance(error.__cause__, _Compressed):
             raise
+        return None
+    return checkpoint
+
+
+def _written(entries: Sequence[tuple[bytes, bytes]]) -> bytes:
+    """Write a block whose keys share nothing, with its trailer."""
+    parts = (b"\0" + varint(len(key)) + varint(len(value)) + key + value for key, value in entries)
+    block = b"".join(parts) + struct.pack("<II", 0, 1) + bytes([_PLAIN])
+    return block + checksums.of_block(block)
+
+
+def _slice_key(name: bytes, extents: Sequence[tuple[int, int]]) -> bytes:
+    """Name the entry of a slice. Source: saved_tensor_slice_util.cc and ordered_code.cc."""
+    escaped = name.replace(b"\0", b"\0\xff").replace(b"\xff", b"\xff\0") + b"\0\1"
+    numbers = (number for extent in extents for number in extent)
+    rank = bytes((1, len(extents))) if extents else b"\0"
+    return b"\0" + escaped + rank + b"".join(map(_ordered, numbers))
+
+
+def _ordered(number: int) -> bytes:
+    """Write a number so that texts are in the order of numbers: its length in bits ahead of it."""
+    length = next(size for size in range(1, 8) if number < 1 << (7 * size - 1))
+    data = number.to_bytes(length, "big", signed=True)
+    return bytes((data[0] ^ (0xFF << (8 - length)) & 0xFF, *data[1:]))
 
 
 def _check_size(path: Path, needed: int) -> None:

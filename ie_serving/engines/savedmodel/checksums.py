@@ -27,6 +27,11 @@ def block_is_whole(content: bytes, stored: bytes) -> bool:
     return not _is_fast() or _masked(_extended(0, content)) == int.from_bytes(stored, "little")
 
 
+def of_block(content: bytes) -> bytes:
+    """Give the sum that stands behind a block of the index."""
+    return _masked(_extended(0, content)).to_bytes(4, "little")
+
+
 def damaged(file: BinaryIO, entries: Iterable[tuple[bytes, Proto]]) -> bytes | None:
     """Name the first variable whose bytes do not match their checksum.
 

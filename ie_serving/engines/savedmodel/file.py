@@ -1,7 +1,7 @@
 """Reads `saved_model.pb`, or `saved_model.pbtxt`: its graph for serving and its signatures."""
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeAlias
 
@@ -9,6 +9,7 @@ from google.protobuf import text_format
 from google.protobuf.message import DecodeError
 
 from ie_serving.core.values.errors import LoadFailed
+from ie_serving.core.values.tensors import DataType, Method
 from ie_serving.wire.protobuf import graph
 from ie_serving.wire.protobuf.messages import Proto
 
@@ -98,11 +99,33 @@ def declared(meta_graph: MetaGraph) -> dict[str, Declared]:
         name: Declared(
             name,
             definition.method_name,
-            _tensors(definition.inputs),
+            _inputs(meta_graph, definition),
             _tensors(definition.outputs),
         )
         for name, definition in sorted(meta_graph.signature_def.items())
         if not name.startswith(INTERNAL)
+    }
+
+
+def _inputs(meta_graph: MetaGraph, definition: Proto) -> dict[str, TensorInfo]:
+    """Give the inputs; what Classify and Regress take is text where the graph has it so.
+
+    TensorFlow Serving feeds serialized Examples there, whatever dtype the signature declares: that
+    of its own `half_plus_three` is DT_FLOAT.
+    """
+    inputs = _tensors(definition.inputs)
+    if definition.method_name not in (Method.CLASSIFY.value, Method.REGRESS.value):
+        return inputs
+    names = {info.tensor.partition(":")[0] for info in inputs.values()}
+    text = DataType.STRING.number
+    given = {
+        node.name
+        for node in meta_graph.graph_def.node
+        if node.name in names and node.attr["dtype"].type == text
+    }
+    return {
+        alias: replace(info, dtype=text) if info.tensor.partition(":")[0] in given else info
+        for alias, info in inputs.items()
     }
 
 

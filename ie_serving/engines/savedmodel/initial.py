@@ -6,7 +6,11 @@ writing nodes and their order; `host/resources.py` evaluates them.
 """
 
 from collections.abc import Iterator
+from functools import cached_property
 
+from ie_serving.core.values.tensors import DataType
+from ie_serving.engines.savedmodel.checkpoint import Checkpoint
+from ie_serving.engines.savedmodel.constants import constant
 from ie_serving.engines.savedmodel.frames import CALLS, Frame, Library, NodeOutput, above
 from ie_serving.engines.savedmodel.state import WRITES, Functions
 from ie_serving.wire.protobuf.messages import Proto
@@ -14,6 +18,10 @@ from ie_serving.wire.protobuf.messages import Proto
 TABLES = frozenset({"HashTable", "HashTableV2", "MutableHashTable", "MutableHashTableV2"})
 VARIABLES = frozenset({"VarHandleOp", "Variable", "VariableV2"})
 RESOURCES = TABLES | VARIABLES
+_UNREAD = frozenset(
+    each.number for each in (DataType.BOOL, DataType.UINT16, DataType.UINT32, DataType.UINT64)
+)
+"""Dtypes of variables that OpenVINO's front end does not read."""
 _FILLS = ("InitializeTable", "LookupTableImport")
 _CARRY = ("Enter", "Merge", "RefEnter", "RefMerge", "RefSwitch", "Switch", *WRITES)
 """Prefixes of operations whose output may be the variable that is their input."""
@@ -80,22 +88,59 @@ class Initial:
 
     Args of the constructor:
         meta_graph: as the file has it.
+        checkpoint: of the version; None where there is none.
     """
 
-    def __init__(self, meta_graph: Proto) -> None:
+    def __init__(self, meta_graph: Proto, checkpoint: Checkpoint | None = None) -> None:
+        self.checkpoint = checkpoint
         graph_def, self._saver = meta_graph.graph_def, meta_graph.saver_def
         self._frame = Frame(Library(graph_def), graph_def)
         self._functions = Functions(graph_def)
         self.writes = Writes(self._frame, self._functions, _init_op(meta_graph))
 
+    @cached_property
+    def index(self) -> bytes | None:
+        """The index of the checkpoint by names of variables, where OpenVINO needs one."""
+        if self.checkpoint is None or not self.checkpoint.is_unread:
+            return None
+        named = {node.attr["shared_name"].s: node for node in self._frame.nodes.values()}
+        found = {
+            name: self.key_of(self._frame.place(node.name)) or self.checkpoint.keys.get(name)
+            for name, node in named.items()
+            if node.op == "VarHandleOp"
+        }
+        return self.checkpoint.index_by({name: key for name, key in found.items() if key})
+
+    @cached_property
     def restores(self) -> Writes:
-        """Give the writes of the restore, by a walk over all variables."""
+        """The writes of the restore, by a walk over all variables."""
         return Writes(self._frame, self._functions, self._saver.restore_op_name)
 
     def sets(self, place: NodeOutput) -> bool:
-        """Tell whether a place is a variable that holds something else than the checkpoint."""
-        is_variable = place.node is not None and place.node.op in VARIABLES
-        return is_variable and name_of(place) in self.writes.last
+        """Tell whether a place is a variable that OpenVINO does not read as it is at last."""
+        if place.node is None or place.node.op not in VARIABLES:
+            return False
+        return name_of(place) in self.writes.last or self._is_unread(place)
+
+    def _is_unread(self, variable: NodeOutput) -> bool:
+        attrs = variable.node.attr
+        if self.checkpoint is None or variable.node.op != "VarHandleOp":
+            return False
+        shape = attrs["shape"].shape
+        if attrs["dtype"].type in _UNREAD or shape.unknown_rank:
+            return True
+        if any(dim.size < 0 for dim in shape.dim):
+            return True
+        return bool(self.checkpoint.sliced) and self.key_of(variable) in self.checkpoint.sliced
+
+    def key_of(self, variable: NodeOutput) -> bytes | None:
+        """Name a variable's entry in the checkpoint; None where the restore sets it otherwise."""
+        writer = self.restores.last.get(name_of(variable))
+        restore = [*writer.sources()][1].origin() if writer is not None else None
+        if restore is None or restore.node.op != "RestoreV2":
+            return None
+        names = constant([*restore.sources()][1])
+        return None if names is None else bytes(names.ravel()[restore.index])
 
     def is_of_version(self, restore: NodeOutput) -> bool:
         """Tell whether a RestoreV2 reads the variables of the version, and no other file."""

@@ -14,6 +14,8 @@ operation of the composition keeps the node's name.
 | `LRN` | a product of the squares with a band of ones | OpenVINO adds up other channels |
 | `NonMaxSuppression`, its second form | the third, by the least score | scores of 0 are left out |
 | `ScatterNd` | an addition to zeros | OpenVINO keeps one of several values for one place |
+| `LowerBound`, `UpperBound` | the number of values that come before | no rule converts them |
+| `ResourceGatherNd`, `VariableShape` | the same of the variable's value | no rule converts them |
 | `SparseReshape` to other sizes | flat places, divided again | OpenVINO leaves them unchanged |
 """
 
@@ -347,18 +349,57 @@ def _distances(body: Body, count: str) -> str:
     return body.add("Abs", [apart], "y", T=_INT32)
 
 
+def _search(body: Body, node: Proto) -> None:
+    """Count the sorted values that come before each value, NaN last as in TensorFlow."""
+    dtype, wide = node.attr["T"].type, node.attr["out_type"].type or _INT32
+    held = body.add("ExpandDims", [node.input[0], body.constant(1)], T=dtype, Tdim=_INT32)
+    asked = body.add("ExpandDims", [node.input[1], body.constant(2)], T=dtype, Tdim=_INT32)
+    if node.op == "LowerBound":
+        before = body.add("Less", [held, asked], "z", T=dtype)
+    else:
+        behind = body.add("Less", [asked, held], "z", T=dtype)
+        before = body.add("LogicalNot", [behind], "y")
+    ones = body.add("Cast", [before], "y", SrcT=DataType.BOOL.number, DstT=wide)
+    axis = body.constant(2)
+    node.attr["T"].type, node.attr["Tidx"].type = wide, _INT32
+    body.become(node, "Sum", [ones, axis])
+
+
+def _read(body: Body, node: Proto, dtype: int) -> str:
+    return body.add("ReadVariableOp", node.input[:1], "value", dtype=dtype)
+
+
+def _gather_nd(body: Body, node: Proto) -> None:
+    dtype = node.attr["dtype"].type
+    params, indices = _read(body, node, dtype), node.input[1]
+    node.attr["Tparams"].type = dtype
+    body.become(node, "GatherNd", [params, indices])
+
+
+def _variable_shape(body: Body, node: Proto) -> None:
+    handle = body.node(node.input[0])
+    known = handle is not None and handle.op == "VarHandleOp"
+    dtype = handle.attr["dtype"].type if handle is not None and known else DataType.FP32.number
+    node.attr["T"].type = dtype
+    body.become(node, "Shape", [_read(body, node, dtype)])
+
+
 REPLACED: Final[Mapping[str, Callable[[Body, Proto], None]]] = {
     "ApproximateEqual": _approximate_equal,
     "Bincount": _bincount,
     "DenseBincount": _dense_bincount,
     "Div": _div,
     "LRN": _local_response_normalization,
+    "LowerBound": _search,
     "NonMaxSuppression": _suppress,
     "NonMaxSuppressionV2": _suppress,
     "ScatterNd": _scatter_nd,
+    "ResourceGatherNd": _gather_nd,
     "SegmentMean": _segment_mean,
     "SparseReshape": _sparse_reshape,
     "SparseSegmentSum": _sparse_segment_sum,
+    "UpperBound": _search,
+    "VariableShape": _variable_shape,
 }
 
 

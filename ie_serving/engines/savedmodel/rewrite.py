@@ -158,7 +158,7 @@ def _full(tensor: str) -> str:
 
 
 def _is_constant(place: NodeOutput, fed_nodes: set[str]) -> bool:
-    for source in _deciding([place]):
+    for source in deciding([place]):
         node = source.node
         if node is None:
             continue
@@ -170,7 +170,7 @@ def _is_constant(place: NodeOutput, fed_nodes: set[str]) -> bool:
     return True
 
 
-def _deciding(places: list[NodeOutput]) -> list[NodeOutput]:
+def deciding(places: list[NodeOutput]) -> list[NodeOutput]:
     """Give the sources of values, and of the conditions that select their branches.
 
     A constant in a branch of TensorFlow 1 has no inputs, and only waits for its branch.
@@ -271,12 +271,21 @@ def _nodes_above(prepared: Prepared, frame: Frame) -> set[str]:
 
 
 @contextmanager
-def directory_for(directory: Path, meta_graph: Proto, prepared: Prepared) -> Iterator[Path]:
-    """Give a directory that OpenVINO reads as the prepared signature: a copy where it must be."""
+def directory_for(
+    directory: Path, meta_graph: Proto, prepared: Prepared, index: bytes | None = None
+) -> Iterator[Path]:
+    """Give a directory that OpenVINO reads as the prepared signature: a copy where it must be.
+
+    Args:
+        directory: of the version.
+        meta_graph: of its file.
+        prepared: the signature.
+        index: of the variables, in place of the file's.
+    """
     # A copy costs a second pass over the graph, so the file is read in place wherever it can be.
     clash = prepared.inputs.keys() & prepared.outputs.keys()
     same = prepared.graph_def is None and prepared.as_declared and not clash
-    same = same and not has_replaced(meta_graph.graph_def)
+    same = same and index is None and not has_replaced(meta_graph.graph_def)
     same = same and not has_others_than_first(meta_graph)
     # OpenVINO takes the first graph that has the tag, whichever others that graph has.
     same = same and list(meta_graph.meta_info_def.tags) == [TAG]
@@ -285,7 +294,7 @@ def directory_for(directory: Path, meta_graph: Proto, prepared: Prepared) -> Ite
         return
     graph_def = meta_graph.graph_def if prepared.graph_def is None else prepared.graph_def
     model = _model(graph_def, meta_graph, prepared.inputs, prepared.outputs)
-    with _directory(directory, model) as private:
+    with _directory(directory, model, index) as private:
         yield private
 
 
@@ -372,12 +381,17 @@ def _declare(infos: Proto, tensors: Mapping[str, TensorInfo]) -> None:
 
 
 @contextmanager
-def _directory(directory: Path, model: bytes) -> Iterator[Path]:
+def _directory(directory: Path, model: bytes, index: bytes | None = None) -> Iterator[Path]:
     """Give a directory with this model and the variables and assets of another."""
     with Scratch() as private:
         # Links, since variables may be gigabytes and are only read.
         for part in ("variables", "assets"):
-            if (directory / part).is_dir():
+            if (directory / part).is_dir() and (index is None or part != "variables"):
                 (private / part).symlink_to((directory / part).resolve())
+        if index is not None:
+            (private / "variables").mkdir()
+            (private / "variables" / "variables.index").write_bytes(index)
+            for data in (directory / "variables").glob("variables.data-*"):
+                (private / "variables" / data.name).symlink_to(data.resolve())
         (private / FILE).write_bytes(model)
         yield private

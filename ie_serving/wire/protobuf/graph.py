@@ -72,14 +72,20 @@ MESSAGES: Final[Mapping[str, str]] = {
     "BundleHeaderProto": "num_shards=1 int64",
     "BundleEntryProto": (
         "dtype=1 DataType, shape=2 TensorShapeProto, shard_id=3 int64, offset=4 int64,"
-        " size=5 int64, crc32c=6 fixed32, slices=7 repeated bytes"
+        " size=5 int64, crc32c=6 fixed32, slices=7 repeated TensorSliceProto"
     ),
+    "Extent": "start=1 int64, length=2 int64",
+    "TensorSliceProto": "extent=1 repeated Extent",
+    "TrackableObjectGraph": "nodes=1 repeated TrackableObject",
+    "TrackableObject": "attributes=2 repeated SerializedTensor",
+    "SerializedTensor": "full_name=2 string, checkpoint_key=3 string",
 }
 """Fields of each message: name, number, `repeated`, `map` from strings, or `one` of a oneof, type.
 
-`AnyList`, `AttrList`, `MetaInfoDef` and `NodeList` are nested in TensorFlow, `Any` is of another
-package; the bytes do not tell.
-The last two are in the index of a checkpoint. Source of those: tensor_bundle.proto.
+`AnyList`, `AttrList`, `Extent`, `MetaInfoDef`, `NodeList`, `SerializedTensor` and `TrackableObject`
+are nested in TensorFlow, `Any` is of another package; the bytes do not tell.
+The last seven are in the index of a checkpoint. Source of those: tensor_bundle.proto,
+tensor_slice.proto, trackable_object_graph.proto.
 """
 
 
@@ -141,3 +147,4 @@ SavedModel = _message("SavedModel")
 SequenceExample = _message("SequenceExample")
 BundleHeaderProto = _message("BundleHeaderProto")
 BundleEntryProto = _message("BundleEntryProto")
+TrackableObjectGraph = _message("TrackableObjectGraph")

@@ -1,17 +1,18 @@
 """The OpenVINO engine: compiles a version directory to a model."""
 
 import logging
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import openvino as ov
 
 from ie_serving.core.runtime.heaps import HEAPS
 from ie_serving.core.runtime.spare_cpu import SPARE_CPU
 from ie_serving.core.values.errors import LoadFailed, NoneServed
+from ie_serving.core.values.tensors import Signature
 from ie_serving.engines import declared
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.openvino.compiling import supported
@@ -28,6 +29,7 @@ from ie_serving.engines.openvino.reading.read import read
 from ie_serving.engines.openvino.runtime import extend, load_failures
 from ie_serving.engines.preprocessing import Preprocessing
 from ie_serving.engines.run.by_rank import MORE, ByRank, Form, ones
+from ie_serving.engines.run.by_shape import BySentShape
 from ie_serving.engines.run.program import CompiledPrograms, Fallback, Program, Runs
 from ie_serving.telemetry.log.logs import Event
 
@@ -93,13 +95,60 @@ class OpenVinoEngine:
         runs_on = {draft.name: draft.runs_on for draft in version.drafts}
         # A version's gigabytes in freed blocks count as the process's memory: in a container with a
         # limit the next version's load would be killed for them.
-        return CompiledPrograms(programs, freed=HEAPS.trim, listed=listed, runs_on=runs_on)
+        as_sent = _by_sent_shapes(directory, version, options, programs)
+        return CompiledPrograms(
+            programs, freed=HEAPS.trim, listed=listed, runs_on=runs_on, as_sent=as_sent
+        )
 
     def _nonfinite(self, directory: Path, options: EngineOptions, name: str) -> Nonfinite:
         """Decide how a signature's requests with NaN and infinity are treated."""
         if not self._detours:
             return Nonfinite()
         return Nonfinite(elsewhere=partial(_keeping_nonfinite, directory, name, options))
+
+
+def _by_sent_shapes(
+    directory: Path, version: Version, options: EngineOptions, programs: Sequence[Runs]
+) -> Mapping[str, BySentShape]:
+    """Let the signatures of a SavedModel take other shapes, where no setting changes their own."""
+    if not version.definitions:
+        return {}
+    from ie_serving.engines.savedmodel.as_sent import read_by
+
+    own, drafts = options.of(OpenVinoOptions), {draft.name for draft in version.drafts}
+    changed = own.shape is not None or own.batch_size is not None
+    if changed or options.of(Preprocessing).asked:
+        return {}
+    return {
+        name: BySentShape(
+            program,
+            partial(_for_shapes, directory, program.signature, options),
+            partial(read_by, directory, options.saved_model_tags, program.signature),
+        )
+        for program in programs
+        if (name := program.signature.name) in drafts
+    }
+
+
+def _for_shapes(
+    directory: Path, signature: Signature, options: EngineOptions, shapes: Sequence[Any]
+) -> Runs:
+    """Compile a signature of a SavedModel for shapes that it does not declare.
+
+    Raises:
+        LoadFailed: it cannot be compiled so, or TensorFlow might not answer as OpenVINO does.
+    """
+    from ie_serving.engines.savedmodel.as_sent import AsSent
+
+    options = replace(options, ahead=False, nireq=1)
+    asked = AsSent(signature.name, dict(zip(signature.inputs, shapes, strict=True)))
+    with SPARE_CPU.left(compiles=True):
+        version = read(
+            directory, options.of(OpenVinoOptions), options.saved_model_tags, as_sent=asked
+        )
+        if version.causes:
+            raise version.causes[signature.name]
+        return _runs(version.drafts[0], options, Nonfinite(kept=True))
 
 
 def _taken_over(

@@ -26,12 +26,14 @@ from ie_serving.engines.openvino.runtime import core, load_failures
 
 if TYPE_CHECKING:
     from ie_serving.engines.openvino.operators.reading import Convert
+    from ie_serving.engines.savedmodel.as_sent import AsSent
 
 
 def read(
     directory: Path,
     options: OpenVinoOptions,
     tags: Collection[str] = EngineOptions.saved_model_tags,
+    as_sent: "AsSent | None" = None,
 ) -> Version:
     """Read the model in `directory`: a draft for each signature that can be converted.
 
@@ -39,6 +41,7 @@ def read(
         directory: of the version.
         options: OpenVINO's own.
         tags: of the graph that is read of a SavedModel.
+        as_sent: the one signature of a SavedModel to read, with the shapes of its inputs.
 
     Raises:
         LoadFailed: naming the file, and the operations that OpenVINO lacks.
@@ -46,16 +49,21 @@ def read(
     with load_failures("the version cannot be read"):
         file = formats.model_file(directory, prefer_tflite=options.prefer_tflite_model)
         renames = read_mapping(directory)
-    return _read_file(file, renames, tags)
+    return _read_file(file, renames, tags, as_sent)
 
 
-def _read_file(file: Path, renames: tuple[Renames, Renames], tags: Collection[str]) -> Version:
+def _read_file(
+    file: Path,
+    renames: tuple[Renames, Renames],
+    tags: Collection[str],
+    as_sent: "AsSent | None",
+) -> Version:
     """Read a model's file as its name has it."""
     if file.name in (formats.SAVED_MODEL, formats.SAVED_MODEL_TEXT):
         # Here, not above: its imports are most of those that a load can need.
         from ie_serving.engines.openvino.reading.saved_model import read_signatures
 
-        return read_signatures(file.parent, renames, tags)
+        return read_signatures(file.parent, renames, tags, as_sent)
     if file.suffix == formats.FROZEN:
         from ie_serving.engines.openvino.reading.saved_model import read_frozen_graph
 

@@ -16,6 +16,7 @@ from ie_serving.engines.openvino.interface.draft import Draft, ModelTensor, Vers
 from ie_serving.engines.openvino.reading.left_out import leaving_out
 from ie_serving.engines.openvino.reading.mapping import Renames, aliases
 from ie_serving.engines.openvino.runtime import core, load_failures, one_line
+from ie_serving.engines.savedmodel.as_sent import AsSent
 from ie_serving.engines.savedmodel.checkpoint import check_variables
 from ie_serving.engines.savedmodel.file import (
     FILE,
@@ -52,17 +53,27 @@ Names = Mapping[str, str]
 
 
 def read_signatures(
-    directory: Path, renames: tuple[Renames, Renames], tags: Collection[str]
+    directory: Path,
+    renames: tuple[Renames, Renames],
+    tags: Collection[str],
+    as_sent: AsSent | None = None,
 ) -> Version:
     """Convert every signature; the version tells which are left out, and why.
+
+    Args:
+        directory: of the version.
+        renames: of `mapping_config.json`.
+        tags: of the graph.
+        as_sent: the one signature to convert, with the shapes of its inputs.
 
     Raises:
         LoadFailed: the file is no SavedModel, or a file of the variables is damaged.
     """
     with load_failures(FILE):
         meta_graph = read_graph(directory, tags)
-        check_variables(directory)
-    return _converted(directory, meta_graph, renames, FILE)
+        checkpoint = check_variables(directory)
+        initial = Initial(meta_graph, checkpoint)
+    return _converted(directory, meta_graph, renames, FILE, initial, as_sent)
 
 
 def read_frozen_graph(file: Path, renames: tuple[Renames, Renames]) -> Version:
@@ -80,11 +91,17 @@ def read_frozen_graph(file: Path, renames: tuple[Renames, Renames]) -> Version:
             if (kind := port.get_element_type().get_type_name()) in BY_OPENVINO
         }
         meta_graph = read_frozen(file, types)
-    return _converted(file.parent, meta_graph, renames, file.name)
+        initial = Initial(meta_graph)
+    return _converted(file.parent, meta_graph, renames, file.name, initial)
 
 
 def _converted(
-    directory: Path, meta_graph: MetaGraph, renames: tuple[Renames, Renames], file: str
+    directory: Path,
+    meta_graph: MetaGraph,
+    renames: tuple[Renames, Renames],
+    file: str,
+    initial: Initial,
+    as_sent: AsSent | None = None,
 ) -> Version:
     definitions = {
         name: bytes(definition.SerializeToString(deterministic=True))
@@ -92,17 +109,20 @@ def _converted(
     }
     version = Version([], definitions, file=file)
     signatures = declared(meta_graph)
+    if as_sent is not None:
+        signatures = {as_sent.name: signatures[as_sent.name]}
     kept = kept_between_requests(meta_graph, signatures)
-    with load_failures(file):
-        initial = Initial(meta_graph)
     for name, signature in signatures.items():
         with leaving_out(version, name, "converted"):
             names = _names(signature, renames)
             listed = version.declared[name] = _listed(signature, names)
             if name in kept:
                 raise LoadFailed(kept[name])
-            conversion = _Conversion(directory, meta_graph, signature, names, listed, initial)
-            version.drafts.append(conversion.draft())
+            sent = as_sent and as_sent.declared(meta_graph, signature, names[0])
+            conversion = _Conversion(
+                directory, meta_graph, sent or signature, names, listed, initial
+            )
+            version.drafts.append(conversion.draft(copied=as_sent is not None))
     return version
 
 
@@ -159,9 +179,15 @@ class _Conversion:
         self._listed = listed
         self._initial = initial
 
-    def draft(self) -> Draft:
-        """Prepare the graph, convert it, and name its tensors."""
+    def draft(self, *, copied: bool) -> Draft:
+        """Prepare the graph, convert it, and name its tensors.
+
+        Args:
+            copied: whether the graph is not as in the file any more.
+        """
         prepared = self._prepared()
+        if copied and prepared.graph_def is None:
+            prepared.graph_def = self._meta_graph.graph_def
         host = self._host(prepared)
         beside = self._beside(prepared, host)
         signature = self._signature
@@ -170,7 +196,8 @@ class _Conversion:
         frame = frame_of(prepared, self._meta_graph)
         left = [frame.place(info.tensor) for info in prepared.outputs.values()]
         check_graph(self._meta_graph, frame.library, above(left))
-        with directory_for(self._directory, self._meta_graph, prepared) as source:
+        index = self._initial.index
+        with directory_for(self._directory, self._meta_graph, prepared, index) as source:
             model = core().read_model(str(source))
         visit(model, TENSORFLOW)
         inputs = self._tensors(model.inputs, prepared.inputs, "inputs")
@@ -202,7 +229,7 @@ class _Conversion:
         # Not above: a model without strings and tables pays nothing for them, not even the import.
         from ie_serving.engines.savedmodel.host.cut import leave_to_host
 
-        plan = leave_to_host(prepared, self._directory, self._meta_graph)
+        plan = leave_to_host(prepared, self._directory, self._meta_graph, self._initial)
         if not (plan.slots or plan.names()):
             return None
         inputs, outputs = self._names
@@ -344,8 +371,14 @@ def _shape_of(port: ov.Output) -> tuple[int, ...] | None:
     return tuple(dim.get_length() if dim.is_static else -1 for dim in shape)
 
 
+def _result(port: ov.Output) -> list[str]:
+    node = port.get_node()
+    return [str(node.get_friendly_name())] if node.get_type_name() == "Result" else []
+
+
 def _index(ports: Iterable[ov.Output], alias: str, kind: str) -> int:
-    names = [port.get_names() for port in ports]
+    # The front end names no tensor of a branch that is known at load, but only its Result.
+    names = [{*port.get_names(), *_result(port)} for port in ports]
     # An input that is given out as it is bears the names of those outputs, too.
     for name in (alias,) if kind == "inputs" else (f"{OUTPUT}{alias}", alias):
         for i, own in enumerate(names):

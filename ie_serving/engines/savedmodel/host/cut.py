@@ -38,6 +38,7 @@ from ie_serving.engines.savedmodel.host.partition import (
     partition,
 )
 from ie_serving.engines.savedmodel.host.resources import Resources
+from ie_serving.engines.savedmodel.initial import Initial
 from ie_serving.engines.savedmodel.rewrite import Prepared, own_frame
 from ie_serving.wire.protobuf.messages import Proto, TensorShapeProto
 
@@ -48,18 +49,19 @@ Value = tuple[Id, str, int]
 """One output of a node: the node, the output's name where no kernel numbers it, and its number."""
 
 
-def leave_to_host(prepared: Prepared, directory: Path, meta_graph: Proto) -> Plan:
+def leave_to_host(prepared: Prepared, directory: Path, meta_graph: Proto, initial: Initial) -> Plan:
     """Divide a signature between host and model, and rewrite the graph for the model.
 
     Args:
         prepared: its inputs and outputs become those of the model, its graph is changed.
         directory: of the version, where its tables lie.
         meta_graph: its graph as the file has it.
+        initial: what is set when the version is loaded.
 
     Raises:
         LoadFailed: a node can run neither here nor there, or a table cannot be read.
     """
-    resources = Resources(directory, meta_graph)
+    resources = Resources(directory, meta_graph, initial)
     frame = _frame_with_functions(prepared, meta_graph)
     # OpenVINO computes these once, at load, with no host beside it.
     for alias, info in list(prepared.computed.items()):

@@ -8,6 +8,7 @@ from ie_serving.engines.savedmodel.host import (
     kernels_hashes,
     kernels_images,
     kernels_loops,
+    kernels_ngrams,
     kernels_numbers,
     kernels_patterns,
     kernels_resizing,
@@ -28,6 +29,7 @@ KERNELS: Final[Mapping[str, HostKernel]] = {
     **kernels_examples.KERNELS,
     **kernels_images.KERNELS,
     **kernels_loops.KERNELS,
+    **kernels_ngrams.KERNELS,
     **kernels_resizing.KERNELS,
     **tables.KERNELS,
 }

@@ -188,6 +188,41 @@ def _bitcast(attributes: Attributes) -> Compute:
     return lambda array: np.ascontiguousarray(array).view(dtype).reshape(array.shape)
 
 
+def _matmul(attributes: Attributes) -> Compute:
+    turned = attributes.flag("transpose_a"), attributes.flag("transpose_b")
+
+    def compute(one: Array, other: Array) -> Array:
+        one, other = (
+            array.T if turn else array for array, turn in zip((one, other), turned, strict=True)
+        )
+        if one.ndim != 2 or other.ndim != 2 or one.shape[1] != other.shape[0]:
+            raise InvalidRequest(
+                f"Matrix size-incompatible: In[0]: {list(one.shape)}, In[1]: {list(other.shape)}"
+            )
+        make_room((one.shape[0], other.shape[1]), one.dtype)
+        product: Array = one @ other
+        return product
+
+    return compute
+
+
+def _mean(array: Array, axis: tuple[int, ...], *, keepdims: bool) -> Array:
+    with np.errstate(invalid="ignore"):
+        total, sums = array.sum(axis, keepdims=keepdims), np.ones_like(array).sum(axis)
+    mean: Array = total / sums.reshape(total.shape)
+    return mean
+
+
+def _root(array: Array) -> Array:
+    with np.errstate(divide="ignore", invalid="ignore"):
+        root: Array = (1 / np.sqrt(array)).astype(array.dtype)
+    return root
+
+
+IN_LOOPS: Final = frozenset(("MatMul", "Mean", "ResizeNearestNeighbor", "Rsqrt", "Sqrt", "Square"))
+"""Arithmetic that the host computes only in its own loops and branches: over images that a loop
+decodes. Elsewhere OpenVINO is faster."""
+
 KERNELS: Final[Mapping[str, HostKernel]] = {
     "Abs": plain(np.abs),
     "Add": plain(_between(np.add)),
@@ -216,8 +251,10 @@ KERNELS: Final[Mapping[str, HostKernel]] = {
     "LogicalAnd": plain(_between(np.logical_and), FLAG),
     "LogicalNot": plain(np.logical_not, FLAG),
     "LogicalOr": plain(_between(np.logical_or), FLAG),
+    "MatMul": in_thread(HostKernel(_matmul)),
     "Max": HostKernel(_reduced(_greatest)),
     "Maximum": plain(_between(np.maximum)),
+    "Mean": HostKernel(_reduced(_mean)),
     "Min": HostKernel(_reduced(_least)),
     "Minimum": plain(_between(np.minimum)),
     "Mul": plain(_between(np.multiply)),
@@ -227,6 +264,9 @@ KERNELS: Final[Mapping[str, HostKernel]] = {
     "RaggedBincount": in_thread(HostKernel(_ragged_bincount)),
     "RealDiv": plain(_between(np.divide)),
     "RightShift": plain(_between(np.right_shift)),
+    "Rsqrt": plain(_root),
+    "Sqrt": plain(np.sqrt),
+    "Square": plain(np.square),
     "Sub": plain(_between(np.subtract)),
     "Sum": HostKernel(_reduced(np.sum)),
     "TopKV2": HostKernel(

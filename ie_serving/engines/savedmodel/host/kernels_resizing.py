@@ -1,4 +1,7 @@
-"""Kernels that resize images, between their decoding and a batch. Source: resize_bilinear_op.cc."""
+"""Kernels that resize images, between their decoding and a batch.
+
+Source: resize_bilinear_op.cc and resize_nearest_neighbor_op.cc of TensorFlow.
+"""
 
 from collections.abc import Mapping
 from typing import Final
@@ -16,12 +19,8 @@ def _bilinear(attributes: Attributes) -> Compute:
     aligned, centred = attributes.flag("align_corners"), attributes.flag("half_pixel_centers")
 
     def compute(images: Array, size: Array) -> Array:
-        height, width = (int(each) for each in size)
-        if height < 1 or width < 1:
-            raise InvalidRequest(f"output dimensions must be positive, but are {height}, {width}")
-        count, held_height, held_width, channels = images.shape
-        if not held_height or not held_width:
-            raise InvalidRequest("input image must be of non-zero size")
+        height, width = _sizes(images, size)
+        count, _, held_width, channels = images.shape
         # Rows are resized first: with few of them wide ones weigh more than the result.
         make_room((count, height, max(width, held_width), channels), np.float32)
         above, below, down = _between(images.shape[1], height, aligned, centred)
@@ -52,6 +51,42 @@ def _between(held: int, wanted: int, aligned: bool, centred: bool) -> tuple[Arra
     return lower, upper, at - floor
 
 
+def _sizes(images: Array, size: Array) -> tuple[int, int]:
+    height, width = (int(each) for each in size)
+    if height < 1 or width < 1:
+        raise InvalidRequest(f"output dimensions must be positive, but are {height}, {width}")
+    if not images.shape[1] or not images.shape[2]:
+        raise InvalidRequest("input image must be of non-zero size")
+    return height, width
+
+
+def _nearest(attributes: Attributes) -> Compute:
+    aligned, centred = attributes.flag("align_corners"), attributes.flag("half_pixel_centers")
+
+    def places(held: int, wanted: int) -> Array:
+        if aligned and wanted > 1:
+            scale = np.float32((held - 1) / (wanted - 1))
+        else:
+            scale = np.float32(held) / np.float32(wanted)
+        at = np.arange(wanted, dtype=np.float32)
+        at = (at + np.float32(0.5)) * scale if centred else at * scale
+        # C's round goes away from zero, numpy's to the even number.
+        at = np.floor(at + np.float32(0.5)) if aligned else np.floor(at)
+        clipped: Array = np.clip(at.astype(np.int64), 0, held - 1)
+        return clipped
+
+    def compute(images: Array, size: Array) -> Array:
+        height, width = _sizes(images, size)
+        count, held_height, held_width, channels = images.shape
+        make_room((count, height, max(width, held_width), channels), images.dtype)
+        rows = images[:, places(held_height, height)]
+        resized: Array = rows[:, :, places(held_width, width)]
+        return resized
+
+    return compute
+
+
 KERNELS: Final[Mapping[str, HostKernel]] = {
-    "ResizeBilinear": in_thread(HostKernel(_bilinear, (Output("", DataType.FP32),)))
+    "ResizeBilinear": in_thread(HostKernel(_bilinear, (Output("", DataType.FP32),))),
+    "ResizeNearestNeighbor": in_thread(HostKernel(_nearest)),
 }

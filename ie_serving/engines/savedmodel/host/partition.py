@@ -25,6 +25,7 @@ from ie_serving.core.values.errors import LoadFailed
 from ie_serving.engines.savedmodel.frames import NodeOutput, standing_alone
 from ie_serving.engines.savedmodel.host.kernels import KERNELS
 from ie_serving.engines.savedmodel.host.kernels_loops import gives_list
+from ie_serving.engines.savedmodel.host.kernels_numbers import IN_LOOPS
 from ie_serving.engines.savedmodel.host.needs import FIRST_FORM, FUNCTIONS, on_host
 from ie_serving.engines.savedmodel.initial import RESOURCES
 from ie_serving.engines.savedmodel.rewrite import PLACEHOLDERS, RANDOM
@@ -131,7 +132,7 @@ def _find_able(
         if node.op in PLACEHOLDERS:
             found.parts[each], able[each] = Placement.INPUT, True
             continue
-        known = node.op in _HELD or (node.op in KERNELS and _has_able_functions(place))
+        known = node.op in _HELD or (_is_ours(place) and _has_able_functions(place))
         able[each] = known and all(able.get(source, False) for source in above)
         drawn = node.op.startswith(RANDOM)
         if node.op in _HELD or (
@@ -145,6 +146,10 @@ def _find_able(
             if folds:
                 found.folded.add(each)
     return able
+
+
+def _is_ours(place: NodeOutput) -> bool:
+    return place.node.op in KERNELS and (place.frame.detached or place.node.op not in IN_LOOPS)
 
 
 def _is_constant(found: Partition, each: Id) -> bool:
@@ -194,7 +199,7 @@ def _mark_rest(found: Partition, sources: Mapping[Id, Sequence[Id]]) -> None:
         if not behind and not on_host(place.node, place.frame.library):
             found.parts[each] = Placement.MODEL
             continue
-        if place.node.op in KERNELS:
+        if _is_ours(place):
             found.parts[each] = Placement.AFTER
         elif on_host(place.node, place.frame.library):
             raise lacking(place.node)

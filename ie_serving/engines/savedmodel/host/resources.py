@@ -27,7 +27,6 @@ from ie_serving.engines.savedmodel.initial import (
     RESOURCES,
     Initial,
     Name,
-    Writes,
     name_of,
 )
 from ie_serving.wire.protobuf.graph import AssetFileDef
@@ -51,12 +50,13 @@ class Resources:
     Args of the constructor:
         directory: of the version.
         meta_graph: its graph as the file has it, which is not changed.
+        initial: of that graph; None makes one.
     """
 
-    def __init__(self, directory: Path, meta_graph: Proto) -> None:
+    def __init__(self, directory: Path, meta_graph: Proto, initial: Initial | None = None) -> None:
         self._directory = directory
         self._meta_graph = meta_graph
-        self.initial = Initial(meta_graph)
+        self.initial = initial or Initial(meta_graph)
         self._assets = {
             asset.tensor_info.name.partition(":")[0]: asset.filename
             for asset in _assets(meta_graph)
@@ -96,7 +96,8 @@ class Resources:
         if node.op == "RestoreV2":
             if not self.initial.is_of_version(place):
                 raise LoadFailed(f"RestoreV2 {node.name!r} reads another file than the variables")
-            return self._checkpoint.read(self.value(sources[1]).ravel()[at])
+            whole = self._checkpoint.read(self.value(sources[1]).ravel()[at])
+            return _part(whole, self.value(sources[2]).ravel()[at].decode())
         if node.op not in KERNELS or node.op in FUNCTIONS:
             raise LoadFailed(f"{node.op} {node.name!r} of constants cannot be computed at load")
         results = KERNELS[node.op].make(Attributes(node))(
@@ -123,12 +124,14 @@ class Resources:
 
     @cached_property
     def _checkpoint(self) -> Checkpoint:
-        return Checkpoint(self._directory / "variables" / "variables")
+        return self.initial.checkpoint or Checkpoint(self._directory / "variables" / "variables")
 
     def _content(self, resource: NodeOutput, reader: NodeOutput | None) -> Any:  # noqa: ANN401
         """Give the content of a table or variable after the load, or at the time of `reader`."""
         name = name_of(resource)
-        writer = self.initial.writes.seen_by(reader, name) or self._restores.seen_by(reader, name)
+        writer = self.initial.writes.seen_by(reader, name) or self.initial.restores.seen_by(
+            reader, name
+        )
         if writer is None and resource.node.op.startswith("Mutable"):
             return empty(Attributes(resource.node))
         if writer is None:
@@ -140,10 +143,6 @@ class Resources:
             except (InvalidRequest, LoadFailed, TypeError, ValueError) as error:
                 raise LoadFailed(f"{_what(resource)} is set by {_what(writer)}: {error}") from error
         return self._contents[key]
-
-    @cached_property
-    def _restores(self) -> Writes:
-        return self.initial.restores()
 
     def _written(self, resource: NodeOutput, writer: NodeOutput) -> Any:  # noqa: ANN401
         op, sources = writer.node.op, list(writer.sources())
@@ -164,6 +163,18 @@ class Resources:
             return self._content(resource, writer).with_inserted(*values)
         change = values[0] if op in _ADDS else -values[0]
         return as_tensor(self._content(resource, writer) + change)
+
+
+def _part(whole: Array, spec: str) -> Array:
+    """Give a slice of a variable: the sizes of all, then `start,length` or `-` for each of them."""
+    if not spec:
+        return whole
+    bounds = (each.partition(",") for each in spec.rpartition(" ")[2].split(":"))
+    place = (
+        slice(None) if start == "-" else slice(int(start), int(start) + int(length))
+        for start, _, length in bounds
+    )
+    return whole[tuple(place)]
 
 
 def _what(place: NodeOutput) -> str:

@@ -13,7 +13,8 @@ INPUTS = Section(
 The inputs must be exactly the signature's. One error names every input that is missing, misnamed or
 one too many. Shapes are compared with the signature's, `-1` takes any size; missing trailing
 dimensions that are declared as 1, and all those of a scalar, are added, and taken off the outputs
-again. Inputs that an ONNX file declares, and that change nothing, may be given or left out.""",
+again. A SavedModel takes other shapes, too, where TensorFlow's session does. Inputs that an ONNX
+file declares, and that change nothing, may be given or left out.""",
     [
         Rpc(
             id="two inputs, two outputs",

@@ -1,0 +1,142 @@
+"""Runs requests whose shapes a signature does not declare, where TensorFlow would compute them.
+
+TensorFlow's session holds requests to no placeholder's shape, and published clients rely on it. A
+request that was refused for its shapes comes here: an input that no asked output is computed from
+takes any shape, and for other shapes the graph is compiled once more, beside the program of the
+declared ones.
+"""
+
+from collections.abc import Callable, Collection, Mapping
+from typing import TypeVar
+
+import numpy as np
+
+from ie_serving.core.runtime.threads import in_thread
+from ie_serving.core.values.errors import InvalidTensor, QueueFull
+from ie_serving.core.values.fit import admits, cast_all, fit, shed
+from ie_serving.core.values.tensors import Array, Signature, TensorSpec
+from ie_serving.engines.run.by_rank import ByRank, Make
+from ie_serving.engines.run.program import Read, Runs
+
+T = TypeVar("T")
+Shapes = tuple[tuple[int, ...] | None, ...]
+ReadBy = Callable[[Collection[str]], Collection[str]]
+"""Names the inputs from which some outputs are computed. Blocking."""
+
+
+class BySentShape(ByRank):
+    """Runs one signature for shapes as they are sent. Used from one event loop.
+
+    Args of the constructor:
+        program: of the declared shapes.
+        make: compiles for shapes, one for each input in order; -1 for any size.
+        read_by: of the signature.
+    """
+
+    def __init__(self, program: Runs, make: Make, read_by: ReadBy) -> None:
+        super().__init__(program.signature, list(program.signature.inputs), make)
+        self._declared = program
+        self._read_by = read_by
+        self._known: dict[frozenset[str], Collection[str]] = {}
+
+    async def answer(
+        self,
+        inputs: Mapping[str, Array],
+        outputs: Collection[str],
+        refusal: InvalidTensor,
+        read: Read[T],
+    ) -> T:
+        """Answer a request as TensorFlow does.
+
+        Args:
+            inputs: by alias.
+            outputs: that are asked for.
+            refusal: the error by which the request was refused.
+            read: see `CompiledModel.infer`.
+
+        Raises:
+            InvalidTensor: `refusal`, where TensorFlow refuses the shapes too, or might.
+        """
+        signature = self.signature
+        cast = cast_all(signature, inputs)
+        tensors = _without_unread(signature, cast, await self._inputs_of(frozenset(outputs)))
+        try:
+            fitted, added = fit(signature, tensors)
+        except InvalidTensor:
+            return await self._by_shapes(tensors, refusal, read)
+        return await self._declared.infer(fitted, lambda given: read(shed(given, added)))
+
+    async def _inputs_of(self, outputs: frozenset[str]) -> Collection[str]:
+        if outputs not in self._known:
+            self._known = {outputs: await in_thread(self._read_by, outputs)}
+        return self._known[outputs]
+
+    async def _by_shapes(
+        self, tensors: Mapping[str, Array], refusal: InvalidTensor, read: Read[T]
+    ) -> T:
+        specs = self.signature.inputs
+        shapes = tuple([_shape(specs[name], tensors[name].shape) for name in specs])
+        if self._rests(shapes):
+            raise refusal
+        try:
+            kept = self._take(shapes)
+        except (InvalidTensor, QueueFull) as error:
+            raise refusal from error
+        kept.users += 1
+        try:
+            return await (await self._program(kept, shapes)).infer(tensors, read)
+        except InvalidTensor as error:
+            raise refusal from error
+        finally:
+            kept.users -= 1
+            self._free_if_unused(kept)
+
+    def _rests(self, shapes: Shapes) -> bool:
+        """Tell whether no further shape is tried now: finding one unfit takes about a load."""
+        known = shapes in self._kept or shapes in self._compiling
+        return not known and self._clock() < self._rests_until
+
+    def _note_refused(self, took_s: float) -> None:
+        self._rest(took_s)
+
+    def _refusal(self, ranks: Shapes, why: str) -> InvalidTensor:
+        return InvalidTensor(f"shapes {ranks} cannot be taken: {why}")
+
+
+def _without_unread(
+    signature: Signature, inputs: Mapping[str, Array], wanted: Collection[str]
+) -> Mapping[str, Array]:
+    """Put zeros in place of inputs of other shapes that are not read."""
+    unread = [
+        name
+        for name, spec in signature.inputs.items()
+        if name not in wanted and not admits(spec.shape, inputs[name].shape)
+    ]
+    if not unread:
+        return inputs
+    rows = {
+        inputs[name].shape[0]
+        for name, spec in signature.inputs.items()
+        if name not in unread and spec.shape and spec.shape[0] == -1 and inputs[name].ndim
+    }
+    batch = rows.pop() if len(rows) == 1 else 1
+    return {**inputs, **{name: _zeros(signature.inputs[name], batch) for name in unread}}
+
+
+def _zeros(spec: TensorSpec, batch: int) -> Array:
+    sizes = [1 if size == -1 else size for size in spec.shape or ()]
+    if spec.shape and spec.shape[0] == -1:
+        sizes[0] = batch
+    empty = b"" if spec.dtype.numpy == np.object_ else 0
+    return np.full(sizes, empty, spec.dtype.numpy)
+
+
+def _shape(spec: TensorSpec, given: tuple[int, ...]) -> tuple[int, ...] | None:
+    """Give the shape to compile for: the declared one, or the sent one of any first size."""
+    if admits(spec.shape, given):
+        return spec.shape
+    if spec.shape is not None and len(spec.shape) == len(given):
+        pairs = list(zip(spec.shape, given, strict=True))
+        sizes = [want if want in (got, -1) else got for want, got in pairs]
+        return (sizes[0] if spec.shape[0] == given[0] else -1, *sizes[1:])
+    return (-1, *given[1:]) if given else ()

@@ -1,0 +1,172 @@
+"""Tells of shapes that a signature does not declare whether OpenVINO computes what TensorFlow does.
+
+TensorFlow holds requests to no declared shape; its operations refuse what they cannot compute with.
+OpenVINO's operations refuse less: they repeat, and take vectors for matrices. So a request of
+another rank is followed through operations that treat every rank alike, up to the Reshape that
+gives the declared rank again, and one of other sizes through all that hold to no size.
+"""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from ie_serving.core.values.errors import LoadFailed
+from ie_serving.core.values.tensors import Signature
+from ie_serving.engines.savedmodel.file import Declared, MetaGraph, read_graph
+from ie_serving.engines.savedmodel.frames import CALLS, Frame, Key, Library, NodeOutput, above
+from ie_serving.engines.savedmodel.rewrite import deciding
+from ie_serving.wire.protobuf.messages import Proto
+
+Shape = tuple[int, ...]
+Ranks = tuple[int, int] | None
+"""Of a tensor: the declared rank and the sent one; None where these are the same."""
+
+# fmt: off
+_ANY_RANK = frozenset((
+    "Abs", "Add", "AddV2", "Cast", "Ceil", "Cos", "Elu", "Equal", "Erf", "Exp", "Floor",
+    "FloorDiv", "FloorMod", "Greater", "GreaterEqual", "Identity", "IdentityN", "LeakyRelu",
+    "Less", "LessEqual", "Log", "Log1p", "LogicalAnd", "LogicalNot", "LogicalOr", "Maximum",
+    "Minimum", "Mul", "Neg", "NotEqual", "OnesLike", "Pow", "RealDiv", "Reciprocal", "Relu",
+    "Relu6", "Rsqrt", "Selu", "SelectV2", "Sigmoid", "Sign", "Sin", "Softplus", "Sqrt", "Square",
+    "SquaredDifference", "StopGradient", "Sub", "Tanh", "ZerosLike",
+))
+"""Operations that TensorFlow and OpenVINO compute alike for every rank, element by element."""
+_OTHER_RANK = frozenset(("ExpandDims", "Max", "Mean", "Min", "OneHot", "Prod", "Reshape", "Sum"))
+"""The same of operations whose output has another rank, which is the declared one for Reshape."""
+_HOLD_SIZES = (
+    "BatchMatMul", "EnsureShape", "If", "Rank", "Select", "Shape", "Size", "Stateless",
+    "TensorArray", "TensorList", "While",
+)
+# fmt: on
+"""How operations begin that TensorFlow refuses, or folds, where sizes are not the declared ones."""
+
+
+@dataclass(frozen=True)
+class AsSent:
+    """One signature for inputs of other shapes than its file declares.
+
+    Attributes:
+        name: of the signature.
+        shapes: of all inputs, by the names of clients.
+    """
+
+    name: str
+    shapes: Mapping[str, Shape | None]
+
+    def declared(
+        self, meta_graph: MetaGraph, signature: Declared, names: Mapping[str, str]
+    ) -> Declared:
+        """Give the signature with these shapes, and set them in the graph.
+
+        Args:
+            meta_graph: is changed.
+            signature: as the file has it.
+            names: clients' names by the file's.
+
+        Raises:
+            LoadFailed: OpenVINO might compute something else than TensorFlow.
+        """
+        frame = Frame(Library(meta_graph.graph_def), meta_graph.graph_def)
+        changed: dict[str, Ranks] = {}
+        for alias, info in signature.inputs.items():
+            shape = self.shapes[names[alias]]
+            if shape != info.shape:
+                node = frame.place(info.tensor).node
+                changed[node.name] = len(info.shape or ()), len(shape or ())
+                if node.op == "Placeholder":
+                    _set_shape(node, shape or ())
+        _check([frame.place(each.tensor) for each in signature.outputs.values()], changed)
+        inputs = {
+            alias: replace(info, shape=self.shapes[names[alias]])
+            for alias, info in signature.inputs.items()
+        }
+        outputs = {alias: replace(info, shape=None) for alias, info in signature.outputs.items()}
+        return replace(signature, inputs=inputs, outputs=outputs)
+
+
+def _set_shape(node: Proto, shape: Shape) -> None:
+    held = node.attr["shape"].shape
+    held.Clear()
+    held.SetInParent()
+    for size in shape:
+        held.dim.add(size=size)
+
+
+def read_by(
+    directory: Path, tags: Collection[str], signature: Signature, outputs: Collection[str]
+) -> frozenset[str]:
+    """Name the inputs from which some outputs of a signature are computed."""
+    graph_def = read_graph(directory, tags).graph_def
+    frame = Frame(Library(graph_def), graph_def)
+    places = [frame.place(signature.outputs[each].tensor) for each in outputs]
+    own = (each.node for each in deciding(places) if each.frame.parent is None)
+    found = {node.name for node in own if node is not None}
+    return frozenset(
+        alias for alias, spec in signature.inputs.items() if spec.tensor.partition(":")[0] in found
+    )
+
+
+def _check(outputs: list[NodeOutput], changed: Mapping[str, Ranks]) -> None:
+    """Follow inputs of other shapes downwards.
+
+    Args:
+        outputs: of the signature.
+        changed: ranks of such inputs, by the names of their nodes.
+    """
+    readers: dict[Key, list[tuple[NodeOutput, int]]] = {}
+    waiting: list[tuple[NodeOutput, Ranks]] = []
+    for place in above(outputs):
+        for number, source in enumerate(place.sources()):
+            readers.setdefault(source.key, []).append((place, number))
+        if place.node is not None and place.frame.parent is None and place.node.name in changed:
+            waiting.append((place, _unequal(changed[place.node.name])))
+    seen: set[tuple[Key, Ranks]] = set()
+    while waiting:
+        source, ranks = waiting.pop()
+        if (source.key, ranks) not in seen:
+            seen.add((source.key, ranks))
+            waiting.extend(
+                (reader, _ranks(reader, number, ranks))
+                for reader, number in readers.get(source.key, ())
+            )
+
+
+def _unequal(ranks: Ranks) -> Ranks:
+    return None if ranks is None or ranks[0] == ranks[1] else ranks
+
+
+def _ranks(reader: NodeOutput, number: int, ranks: Ranks) -> Ranks:
+    """Give the ranks of what a place computes from an input, its `number`, of other ranks.
+
+    Raises:
+        LoadFailed: TensorFlow and OpenVINO may differ there.
+    """
+    node = reader.node
+    if node is None or node.op in CALLS:
+        return ranks
+    if ranks is None:
+        able = node.op == "SelectV2" or not node.op.startswith(_HOLD_SIZES)
+    elif node.op == "GatherV2":
+        able = number == 1 and not node.attr["batch_dims"].i
+    else:
+        able = node.op in _ANY_RANK or node.op in _OTHER_RANK
+    if not able or (number and node.op in _OTHER_RANK):
+        raise LoadFailed(f"{node.op} {node.name!r} takes the declared shape alone")
+    if ranks is None or node.op == "Reshape":
+        return None
+    if node.op in _ANY_RANK:
+        return _broadcast(reader, ranks)
+    return _UNKNOWN
+
+
+def _broadcast(reader: NodeOutput, ranks: Ranks) -> Ranks:
+    """Give the ranks of a result that may have those of another operand: none for the declared."""
+    shapes = reader.node.attr["_output_shapes"].list.shape
+    known = len(shapes) > reader.index and not shapes[reader.index].unknown_rank
+    rank = len(shapes[reader.index].dim) if known else 0
+    assert ranks is not None
+    return None if ranks[0] < rank and ranks[1] <= rank else ranks
+
+
+_UNKNOWN: Ranks = -1, 99
+"""Ranks of a result that no declared rank covers."""

@@ -1,0 +1,237 @@
+"""Writes SavedModels that are legal and were once refused, each with what TensorFlow answers.
+
+Run as a program: `NAME/1` and `NAME/expected/serving_default.pickle` below the directory given.
+"""
+
+import pickle
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+import tensorflow.compat.v1 as v1
+
+Made = tuple[Callable[..., Any], Any]
+"""What computes the outputs, of inputs by alias, and what else the module holds."""
+
+ROWS = np.arange(6, dtype=np.float32).reshape(3, 2)
+PLACES = np.array([[1, 0], [2, 1]], np.int32)
+IMAGE = np.random.default_rng(41).random((4, 4, 3)).astype(np.float32)
+SORTED = np.array([[0, 1, 3, 5], [1, 1, 2, 2]], np.float32)
+
+
+def known(value: Any, **options: Any) -> tf.Variable:
+    return tf.Variable(value, trainable=False, **options)
+
+
+def branch(step: int) -> Made:
+    flag = known(step)
+    return lambda x: tf.cond(flag > 2, lambda: x * 2.0, lambda: x), flag
+
+
+def several() -> Made:
+    flag = known(1)
+    cases = [(flag > 2, lambda x: x * 2.0), (flag > 5, lambda x: x * 3.0)]
+    return lambda x: tf.case(
+        [(is_so, lambda f=f: f(x)) for is_so, f in cases], default=lambda: x
+    ), flag
+
+
+def turned() -> Made:
+    times = known(1)
+    return lambda x: tf.image.rot90(x, times), times
+
+
+def factor(dtype: tf.DType) -> Made:
+    held = known(tf.cast([1, 0], dtype))
+    return lambda x: x * tf.cast(held, tf.float32), held
+
+
+def open_shape() -> Made:
+    held = known(ROWS[:2], shape=tf.TensorShape(None))
+    return lambda x: tf.matmul(x, held), held
+
+
+def open_rows() -> Made:
+    held = known(ROWS, shape=[None, 2])
+    return lambda x: tf.gather(held, x[:, 0]), held
+
+
+def sliced() -> Made:
+    """What the checkpoint holds in several files, as the options of `write` say."""
+    held = known(np.arange(20_000, dtype=np.float32).reshape(-1, 2))
+    return lambda x: tf.gather(held, x[:, 0] * 4321), held
+
+
+def gathered() -> Made:
+    held = known(ROWS)
+    return (
+        lambda x: (
+            tf.gather_nd(held, x)
+            + tf.raw_ops.ResourceGatherNd(resource=held.handle, indices=x, dtype=tf.float32)
+        ),
+        held,
+    )
+
+
+def sized() -> Made:
+    held = known(ROWS)
+    return lambda x: x + tf.cast(tf.raw_ops.VariableShape(input=held.handle), tf.float32), held
+
+
+def searched(side: str) -> Made:
+    return lambda x: tf.searchsorted(SORTED, x, side=side), None
+
+
+def keras_inside() -> Made:
+    """A graph of objects of more than 16 KB."""
+    import keras
+
+    name = "a_layer_with_a_long_name"
+    layers = [keras.layers.Dense(2, name=f"{name}_{number}") for number in range(40)]
+    model = keras.Sequential([keras.Input((2,)), *layers])
+    return model, model
+
+
+def ngrams(**options: Any) -> Made:
+    def compute(x: Any) -> Any:
+        words = tf.strings.split(x)
+        return tf.strings.ngrams(words, (1, 3), separator="_", **options).to_tensor()
+
+    return compute, None
+
+
+def vectorized() -> Made:
+    import keras
+
+    words = ["a", "b", "a b", "b c", "c"]
+    layer = keras.layers.TextVectorization(ngrams=2, vocabulary=words)
+    return layer, layer
+
+
+def over_images(compute: Callable[[Any], Any], dtype: tf.DType = tf.float32) -> Made:
+    def each(file: Any) -> Any:
+        return compute(tf.io.decode_png(file, channels=3))
+
+    return lambda x: tf.map_fn(each, x, fn_output_signature=dtype), None
+
+
+def texts(*values: bytes) -> Any:
+    return np.array(values, np.object_)
+
+
+LINES = texts(b"a b c d", b"d", b"b c", b"")
+PICTURES = texts(
+    *(
+        tf.io.encode_png(np.arange(rows * 21, dtype=np.uint8).reshape(rows, 7, 3) * 3).numpy()
+        for rows in (5, 6)
+    )
+)
+QUERIES = np.array([[-1, 1], [2, np.nan]], np.float32)
+MODELS: Mapping[str, tuple[Callable[[], Made], Any]] = {
+    "branch_taken": (lambda: branch(3), ROWS),
+    "branch_as_it_is": (lambda: branch(1), ROWS),
+    "case": (several, ROWS),
+    "rot90": (turned, IMAGE),
+    "bool": (lambda: factor(tf.bool), ROWS),
+    "uint16": (lambda: factor(tf.uint16), ROWS),
+    "uint32": (lambda: factor(tf.uint32), ROWS),
+    "uint64": (lambda: factor(tf.uint64), ROWS),
+    "open_shape": (open_shape, ROWS),
+    "open_rows": (open_rows, PLACES),
+    "gather_nd": (gathered, PLACES),
+    "variable_shape": (sized, ROWS),
+    "searched_left": (lambda: searched("left"), QUERIES),
+    "searched_right": (lambda: searched("right"), QUERIES),
+    "keras_inside": (keras_inside, ROWS),
+    "slices": (sliced, PLACES),
+    "ngrams": (ngrams, LINES),
+    "ngrams_padded": (lambda: ngrams(pad_values=("<", ">"), padding_width=1), LINES),
+    "ngrams_short": (lambda: ngrams(preserve_short_sequences=True), LINES),
+    "vectorized_by_ngrams": (vectorized, LINES),
+    "nearest": (
+        lambda: over_images(lambda im: tf.image.resize(im, [4, 9], method="nearest"), tf.uint8),
+        PICTURES,
+    ),
+    "grey": (
+        lambda: over_images(lambda im: tf.image.resize(tf.image.rgb_to_grayscale(im), [4, 4])),
+        PICTURES,
+    ),
+    "standardized": (
+        lambda: over_images(
+            lambda im: tf.image.per_image_standardization(tf.image.resize(im, [4, 4]))
+        ),
+        PICTURES,
+    ),
+}
+FIRST: Mapping[str, Callable[[Any], Any]] = {
+    "partitioned": lambda x: tf.matmul(
+        x,
+        tf.convert_to_tensor(
+            v1.get_variable("w", [2, 3], partitioner=v1.fixed_size_partitioner(2))
+        ),
+    ),
+    "default_branch": lambda x: v1.cond(
+        v1.placeholder_with_default(False, []), lambda: x * 2.0, lambda: x
+    ),
+    "local": lambda x: (
+        x
+        * v1.get_variable(
+            "local", initializer=tf.constant([1.0, 2.0]), collections=["local_variables"]
+        )
+    ),
+}
+"""Models of TensorFlow 1, all asked `ROWS`."""
+NAMES = (*MODELS, *FIRST)
+
+
+def write(directory: Path, compute: Callable[..., Any], held: Any, x: Any) -> Any:
+    module = tf.Module()
+    module.held = held
+    spec = tf.TensorSpec([None, *x.shape[1:]], x.dtype, name="x")
+    module.compute = tf.function(lambda x: {"y": compute(x)}, input_signature=[spec])
+    sharding = tf.train.experimental.MaxShardSizePolicy(max_shard_size=30_000)
+    is_sliced = directory.parent.name == "slices"
+    options = tf.saved_model.SaveOptions(
+        experimental_sharding_callback=sharding if is_sliced else None
+    )
+    tf.saved_model.save(module, str(directory), module.compute, options)
+    loaded = tf.saved_model.load(str(directory))
+    return loaded.signatures["serving_default"](x=tf.constant(x))["y"].numpy()
+
+
+def write_first(directory: Path, compute: Callable[[Any], Any], value: Any) -> Any:
+    with tf.Graph().as_default(), v1.Session() as session:
+        x = v1.placeholder(tf.float32, [None, 2], name="x")
+        y = compute(x)
+        session.run([v1.global_variables_initializer(), v1.local_variables_initializer()])
+        builder = v1.saved_model.builder.SavedModelBuilder(str(directory))
+        signature = v1.saved_model.predict_signature_def({"x": x}, {"y": y})
+        builder.add_meta_graph_and_variables(
+            session,
+            ["serve"],
+            {"serving_default": signature},
+            main_op=v1.local_variables_initializer() if v1.local_variables() else None,
+        )
+        builder.save()
+        return session.run(y, {x: value})
+
+
+def main(root: Path) -> None:
+    v1.disable_control_flow_v2()
+    answers = {
+        name: (ROWS, write_first(root / name / "1", made, ROWS)) for name, made in FIRST.items()
+    }
+    v1.enable_control_flow_v2()
+    for name, (make, x) in MODELS.items():
+        answers[name] = x, write(root / name / "1", *make(), x)
+    for name, (x, y) in answers.items():
+        (root / name / "expected").mkdir()
+        pair = pickle.dumps(({"x": x}, {"y": y}))
+        (root / name / "expected" / "serving_default.pickle").write_bytes(pair)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

@@ -35,11 +35,13 @@ from ie_serving.engines.openvino.operators.front_end import read
 from ie_serving.engines.openvino.operators.reading import Convert
 
 _ATTRIBUTE_NAME, _ATTRIBUTE_GRAPH = 1, 6
+_NAME = 8
+"""Number of the name in a TensorProto."""
 _TAKEN = {True: b"then_branch", False: b"else_branch"}
 _ROW = b"ie_serving/one"
 """Name of the constant by which conditions become a row of one."""
 # TensorProto: dims [1], data_type INT64, int64_data [1], and the name.
-_ROW_TENSOR = b"\x08\x01\x10\x07\x38\x01" + written(8, _ROW)
+_ROW_TENSOR = b"\x08\x01\x10\x07\x38\x01" + written(_NAME, _ROW)
 
 
 _ROUNDS = 4
@@ -78,28 +80,49 @@ def _rewritten(model: bytes, known: Mapping[bytes, bool]) -> bytes:
     for part in parts(model):
         if part.number == GRAPH:
             row = written(GRAPH_INITIALIZER, _ROW_TENSOR)
-            changed += written(GRAPH, _graph(part.content, known, names) + row)
+            graph = _graph(part.content, known, names)
+            _check_names(graph)
+            changed += written(GRAPH, graph + row)
         else:
             changed += part.whole
     return changed
 
 
+def _check_names(graph: bytes) -> None:
+    """Refuse a graph where two constants have one name. Raises: ValueError.
+
+    Branches beside each other may use the same names; inlined, one constant would hide the other.
+    """
+    constants = [each.content for each in parts(graph) if each.number == GRAPH_INITIALIZER]
+    names = [each.content for held in constants for each in parts(held) if each.number == _NAME]
+    if len({*names}) < len(names):
+        raise ValueError("two constants of the graph have one name")
+
+
 def _known(model: ov.Model) -> Mapping[bytes, bool]:
-    """Give the conditions, by the names of their tensors, whose value the shapes tell."""
+    """Give the conditions, by the names of their tensors, whose value the shapes tell.
+
+    Raises:
+        ValueError: conditions of branches beside each other have one name and other values.
+    """
     folding = Manager()
     folding.register_pass(ConstantFolding())
     folding.run_passes(model)
-    return dict(_conditions(model))
+    found: dict[bytes, bool | None] = {}
+    for name, value in _conditions(model):
+        if found.setdefault(name, value) is not value:
+            raise ValueError("two conditions have one name")
+    return {name: value for name, value in found.items() if value is not None}
 
 
-def _conditions(model: ov.Model) -> Iterator[tuple[bytes, bool]]:
-    """Give the conditions, by the names of their tensors, whose value the shapes tell."""
+def _conditions(model: ov.Model) -> Iterator[tuple[bytes, bool | None]]:
+    """Give each condition by the names of its tensor; None where shapes do not tell the value."""
     for node in model.get_ordered_ops():
         if BRANCH in (node.get_type_name(), node.get_attributes().get("ONNX_META_type")):
             condition = node.input_value(0)
             value = value_of(condition.get_node())
-            if value is not None and value.size == 1:
-                yield from ((name.encode(), bool(value.item())) for name in condition.get_names())
+            told = bool(value.item()) if value is not None and value.size == 1 else None
+            yield from ((name.encode(), told) for name in condition.get_names())
         for body in bodies(node):
             yield from _conditions(body)
 

@@ -7,7 +7,7 @@ the file: otherwise it would see that of other clients.
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
-from queue import LifoQueue
+from queue import Empty, LifoQueue
 from typing import Any
 
 import numpy as np
@@ -81,13 +81,20 @@ def _program(
 
     def call(inputs: Mapping[str, Array]) -> Mapping[str, Array]:
         own = {names[alias]: array for alias, array in inputs.items()}
-        run = make() if is_stateful or idle.empty() else idle.get()
+        run = make() if is_stateful else _taken(idle) or make()
         found = run.run(own)
         if not is_stateful:  # nor after a failure
             idle.put(run)
         return {alias: found[name] for alias, name in given.items()}
 
     return program(signature, call, options, library=NAME, refusals=(ValueError, RuntimeError))
+
+
+def _taken(idle: "LifoQueue[Any]") -> Any:  # noqa: ANN401
+    try:
+        return idle.get_nowait()  # another thread may have taken the last one meanwhile
+    except Empty:
+        return None
 
 
 def _specs(names: Mapping[str, str], details: Mapping[str, Any]) -> dict[str, TensorSpec]:

@@ -6,6 +6,8 @@ takes any shape, and for other shapes the graph is compiled once more, beside th
 declared ones.
 """
 
+import asyncio
+import math
 from collections.abc import Callable, Collection, Mapping
 from typing import TypeVar
 
@@ -20,8 +22,12 @@ from ie_serving.engines.run.program import Read, Runs
 
 T = TypeVar("T")
 Shapes = tuple[tuple[int, ...] | None, ...]
-ReadBy = Callable[[Collection[str]], Collection[str]]
-"""Names the inputs from which some outputs are computed. Blocking."""
+ReadBy = Callable[[], Mapping[str, Collection[str]]]
+"""Names for each output the inputs from which it is computed. Blocking."""
+
+MOST_ZEROS = 1 << 26
+"""Bytes that take the place of an input that is not read. A small request with many rows would fill
+the memory otherwise; beyond, the input counts as read."""
 
 
 class BySentShape(ByRank):
@@ -37,7 +43,8 @@ class BySentShape(ByRank):
         super().__init__(program.signature, list(program.signature.inputs), make)
         self._declared = program
         self._read_by = read_by
-        self._known: dict[frozenset[str], Collection[str]] = {}
+        self._inputs: Mapping[str, Collection[str]] = {}
+        self._reading = asyncio.Lock()
 
     async def answer(
         self,
@@ -59,17 +66,17 @@ class BySentShape(ByRank):
         """
         signature = self.signature
         cast = cast_all(signature, inputs)
-        tensors = _without_unread(signature, cast, await self._inputs_of(frozenset(outputs)))
+        tensors = _without_unread(signature, cast, await self._inputs_of(outputs))
         try:
             fitted, added = fit(signature, tensors)
         except InvalidTensor:
             return await self._by_shapes(tensors, refusal, read)
         return await self._declared.infer(fitted, lambda given: read(shed(given, added)))
 
-    async def _inputs_of(self, outputs: frozenset[str]) -> Collection[str]:
-        if outputs not in self._known:
-            self._known = {outputs: await in_thread(self._read_by, outputs)}
-        return self._known[outputs]
+    async def _inputs_of(self, outputs: Collection[str]) -> Collection[str]:
+        async with self._reading:  # the graph is read once, whatever outputs are asked for
+            self._inputs = self._inputs or await in_thread(self._read_by)
+        return {name for each in outputs for name in self._inputs[each]}
 
     async def _by_shapes(
         self, tensors: Mapping[str, Array], refusal: InvalidTensor, read: Read[T]
@@ -112,21 +119,23 @@ def _without_unread(
         for name, spec in signature.inputs.items()
         if name not in wanted and not admits(spec.shape, inputs[name].shape)
     ]
-    if not unread:
-        return inputs
     rows = {
         inputs[name].shape[0]
         for name, spec in signature.inputs.items()
         if name not in unread and spec.shape and spec.shape[0] == -1 and inputs[name].ndim
     }
     batch = rows.pop() if len(rows) == 1 else 1
-    return {**inputs, **{name: _zeros(signature.inputs[name], batch) for name in unread}}
+    zeros = {name: _zeros(signature.inputs[name], batch) for name in unread}
+    return {**inputs, **{name: array for name, array in zeros.items() if array is not None}}
 
 
-def _zeros(spec: TensorSpec, batch: int) -> Array:
+def _zeros(spec: TensorSpec, batch: int) -> Array | None:
+    """Make an input of a declared shape; None beyond `MOST_ZEROS`."""
     sizes = [1 if size == -1 else size for size in spec.shape or ()]
     if spec.shape and spec.shape[0] == -1:
         sizes[0] = batch
+    if math.prod(sizes) * spec.dtype.numpy.itemsize > MOST_ZEROS:
+        return None
     empty = b"" if spec.dtype.numpy == np.object_ else 0
     return np.full(sizes, empty, spec.dtype.numpy)
 

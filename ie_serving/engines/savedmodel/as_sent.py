@@ -3,7 +3,7 @@
 TensorFlow holds requests to no declared shape; its operations refuse what they cannot compute with.
 OpenVINO's operations refuse less: they repeat, and take vectors for matrices. So a request of
 another rank is followed through operations that treat every rank alike, up to the Reshape that
-gives the declared rank again, and one of other sizes through all that hold to no size.
+gives the declared rank again, and one of other sizes through operations known to refuse alike.
 """
 
 from collections.abc import Collection, Mapping
@@ -12,6 +12,7 @@ from pathlib import Path
 
 from ie_serving.core.values.errors import LoadFailed
 from ie_serving.core.values.tensors import Signature
+from ie_serving.engines.savedmodel.constants import constant
 from ie_serving.engines.savedmodel.file import Declared, MetaGraph, read_graph
 from ie_serving.engines.savedmodel.frames import CALLS, Frame, Key, Library, NodeOutput, above
 from ie_serving.engines.savedmodel.rewrite import deciding
@@ -33,12 +34,19 @@ _ANY_RANK = frozenset((
 """Operations that TensorFlow and OpenVINO compute alike for every rank, element by element."""
 _OTHER_RANK = frozenset(("ExpandDims", "Max", "Mean", "Min", "OneHot", "Prod", "Reshape", "Sum"))
 """The same of operations whose output has another rank, which is the declared one for Reshape."""
-_HOLD_SIZES = (
-    "BatchMatMul", "EnsureShape", "If", "Rank", "Select", "Shape", "Size", "Stateless",
-    "TensorArray", "TensorList", "While",
-)
+_PRODUCTS = frozenset(("Conv2D", "Conv3D", "DepthwiseConv2dNative", "MatMul"))
+"""Products whose weights, their second input, decide how many channels the output has."""
+_ANY_SIZE = _ANY_RANK | _OTHER_RANK | _PRODUCTS | frozenset((
+    "All", "Any", "ArgMax", "ArgMin", "Atan2", "AvgPool", "BatchToSpaceND", "BroadcastTo",
+    "CheckNumerics", "ConcatV2", "Cumsum", "DepthToSpace", "ExtractImagePatches", "Gather",
+    "GatherNd", "GatherV2", "L2Loss", "LogSoftmax", "LRN", "MatrixBandPart", "MaxPool", "MirrorPad",
+    "Pack", "Pad", "PadV2", "PlaceholderWithDefault", "PreventGradient", "ResizeBilinear",
+    "ResourceGather", "Roll", "Snapshot", "Softmax", "SpaceToBatchND", "SpaceToDepth", "Split",
+    "SplitV", "Squeeze", "Tile", "TopKV2", "Transpose", "Unpack", "Where", "Xdivy",
+))
 # fmt: on
-"""How operations begin that TensorFlow refuses, or folds, where sizes are not the declared ones."""
+"""Operations that refuse the same sizes in TensorFlow and in OpenVINO. Others, such as AddN, Slice
+and Einsum, OpenVINO computes by repeating or leaving out values where TensorFlow refuses."""
 
 
 @dataclass(frozen=True)
@@ -93,17 +101,25 @@ def _set_shape(node: Proto, shape: Shape) -> None:
 
 
 def read_by(
-    directory: Path, tags: Collection[str], signature: Signature, outputs: Collection[str]
-) -> frozenset[str]:
-    """Name the inputs from which some outputs of a signature are computed."""
+    directory: Path, tags: Collection[str], signature: Signature
+) -> Mapping[str, frozenset[str]]:
+    """Name for each output of a signature the inputs from which it is computed."""
     graph_def = read_graph(directory, tags).graph_def
     frame = Frame(Library(graph_def), graph_def)
-    places = [frame.place(signature.outputs[each].tensor) for each in outputs]
-    own = (each.node for each in deciding(places) if each.frame.parent is None)
-    found = {node.name for node in own if node is not None}
-    return frozenset(
-        alias for alias, spec in signature.inputs.items() if spec.tensor.partition(":")[0] in found
-    )
+    found = {}
+    for alias, output in signature.outputs.items():
+        own = (
+            each.node for each in deciding([frame.place(output.tensor)]) if not each.frame.parent
+        )
+        names = {node.name for node in own if node is not None}
+        found[alias] = frozenset(
+            each for each, spec in signature.inputs.items() if _node(spec.tensor) in names
+        )
+    return found
+
+
+def _node(tensor: str) -> str:
+    return tensor.partition(":")[0]
 
 
 def _check(outputs: list[NodeOutput], changed: Mapping[str, Ranks]) -> None:
@@ -145,7 +161,7 @@ def _ranks(reader: NodeOutput, number: int, ranks: Ranks) -> Ranks:
     if node is None or node.op in CALLS:
         return ranks
     if ranks is None:
-        able = node.op == "SelectV2" or not node.op.startswith(_HOLD_SIZES)
+        able = _takes_any_size(reader, number)
     elif node.op == "GatherV2":
         able = number == 1 and not node.attr["batch_dims"].i
     else:
@@ -157,6 +173,30 @@ def _ranks(reader: NodeOutput, number: int, ranks: Ranks) -> Ranks:
     if node.op in _ANY_RANK:
         return _broadcast(reader, ranks)
     return _UNKNOWN
+
+
+def _takes_any_size(reader: NodeOutput, number: int) -> bool:
+    """Tell whether an operation refuses the same sizes of an input, its `number`, in both."""
+    node = reader.node
+    if node.op in _PRODUCTS:
+        return number == 0
+    if node.op.startswith("FusedBatchNorm"):
+        return number == 0 and not node.attr["is_training"].b
+    if node.op == "BiasAdd":  # OpenVINO repeats a single channel
+        return number == 0 and next(reader.sources()).origin().node.op in _PRODUCTS
+    if node.op == "StridedSlice":  # OpenVINO takes the last place for one beyond
+        return number == 0 and _takes_first_places(reader)
+    return node.op in _ANY_SIZE
+
+
+def _takes_first_places(reader: NodeOutput) -> bool:
+    """Tell whether each place that a StridedSlice takes alone is there in every size."""
+    mask, begin = reader.node.attr["shrink_axis_mask"].i, constant([*reader.sources()][1])
+    if not mask:
+        return True
+    return begin is not None and all(
+        place in (0, -1) for axis, place in enumerate(begin.tolist()) if mask >> axis & 1
+    )
 
 
 def _broadcast(reader: NodeOutput, ranks: Ranks) -> Ranks:

@@ -48,6 +48,14 @@ ASKED: list[Asked] = [
     ("product", {"rows": floats(2, 7)}),
     ("tile", {"x": floats(1, 2)}),
     ("ensured", {"x": floats(2)}),
+    ("seen", {"image": floats(2, 5, 8, 1)}),
+    ("first", {"rows": floats(2, 7)}),
+    # OpenVINO repeats a single value, and takes what there is of a part.
+    ("biased", {"rows": floats(2, 1)}),
+    ("summed", {"rows": floats(2, 1)}),
+    ("summed by letters", {"rows": floats(2, 1)}),
+    ("part", {"rows": floats(2, 1)}),
+    ("place", {"rows": floats(2, 1)}),
 ]
 
 
@@ -76,6 +84,13 @@ def signatures() -> dict[str, tuple[dict[str, Any], dict[str, Any]]]:
         "flat": ({"image": image}, {"y": tf.matmul(tf.reshape(seen, [-1, 128]), of_pixels)}),
         "product": ({"rows": rows}, {"y": tf.matmul(rows, kernel)}),
         "tile": ({"x": x}, {"y": tf.tile(x, [2])}),
+        "seen": ({"image": image}, {"y": tf.nn.bias_add(seen, [1.0, 2.0])}),
+        "first": ({"rows": rows}, {"y": rows[:, 0]}),
+        "biased": ({"rows": rows}, {"y": tf.nn.bias_add(rows, tf.ones(6))}),
+        "summed": ({"rows": rows}, {"y": tf.raw_ops.AddN(inputs=[rows, tf.constant(ROWS)])}),
+        "summed by letters": ({"rows": rows}, {"y": tf.einsum("ab,bc->ac", rows, kernel)}),
+        "part": ({"rows": rows}, {"y": tf.slice(rows, [0, 0], [-1, 2])}),
+        "place": ({"rows": rows}, {"y": rows[:, 2]}),
         "ensured": ({"x": x}, {"y": tf.ensure_shape(tf.exp(x), [1])}),
     }
 

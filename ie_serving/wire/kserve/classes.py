@@ -52,7 +52,8 @@ def classified(
         raise InvalidRequest(
             f'output "{spec.name}" has no classes: it is {spec.dtype.name}, not a number'
         )
-    has_batch = spec.shape is not None and spec.shape[:1] == (_OPEN,)
+    # Outputs of a scalar that was sent for rows have no dimension.
+    has_batch = array.ndim > 0 and spec.shape is not None and spec.shape[:1] == (_OPEN,)
     rows = array.reshape(len(array), -1) if has_batch and len(array) else array.reshape(1, -1)
     rows = rows[: len(array)] if has_batch else rows
     texts = [_classes(row, most, labels) for row in rows]

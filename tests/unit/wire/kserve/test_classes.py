@@ -19,6 +19,7 @@ WHOLE = TensorSpec("y", DataType.FP32, (1, 3), "y")
         (ROWS, [[np.nan, -np.inf, 0.5]], 9, (), [["0.500000:2", "-inf:1", "nan:0"]]),
         (ROWS, np.zeros((0, 3)), 2, (), np.zeros((0, 2)).tolist()),
         (WHOLE, [[1.0, 3.0, 2.0]], 1, (), ["3.000000:1"]),
+        (ROWS, 4.0, 2, (), ["4.000000:0"]),  # a scalar sent for rows
     ],
 )
 def test_the_highest_come_first(

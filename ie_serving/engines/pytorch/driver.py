@@ -7,7 +7,7 @@ import inspect
 import sys
 import threading
 import zipfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from importlib.util import module_from_spec, spec_from_file_location
@@ -76,21 +76,26 @@ def read(torch: Any, file: Path, options: EngineOptions) -> Module:  # noqa: ANN
             f' {{"{CLASS}": "module:Class"}}; else export the model by torch.export'
         )
     script = torch.jit.load(str(file), map_location="cpu").eval()
-    state = _changed(script.inlined_graph)
+    state = _changed(torch, script)
     arguments = [each.name for each in script.forward.schema.arguments[1:]]
     return Module(_isolated(script) if state else script, arguments, state=state)
 
 
-def _changed(graph: Any) -> Sequence[str]:  # noqa: ANN401  the library's
-    """Name the attributes that a TorchScript graph sets, or changes in place."""
-    found = {node.s("name") for node in graph.findAllNodes("prim::SetAttr", True)}
-    # Not within branches: those of a batch normalization are for training alone.
-    for node in graph.nodes():
-        source = next(iter(node.inputs()), None)
-        is_in_place = node.kind().endswith("_") and not node.kind().endswith("__")
-        if is_in_place and source is not None and source.node().kind() == "prim::GetAttr":
-            found.add(source.node().s("name"))
-    return sorted(found)
+def _changed(torch: Any, script: Any) -> Sequence[str]:  # noqa: ANN401  the library's
+    """Name the attributes that a TorchScript module sets, or changes in place, also by a view.
+
+    Frozen, a module has no other attributes, and no branches for training.
+    """
+    try:
+        graph = torch.jit.freeze(script, optimize_numerics=False).graph
+    except RuntimeError:  # it cannot tell, so any attribute may be
+        return ["attributes"]
+    held = [n for n in graph.findAllNodes("prim::GetAttr", True) if not _is_module(n.output())]
+    return sorted({node.s("name") for node in held})
+
+
+def _is_module(value: Any) -> bool:  # noqa: ANN401
+    return bool(value.type().kind() == "ClassType")
 
 
 def _isolated(module: Any) -> Callable[..., Any]:  # noqa: ANN401
@@ -125,15 +130,29 @@ def _exported(torch: Any, file: Path, options: EngineOptions) -> Module:  # noqa
     specs = {name: _spec(name, nodes[name]) for name in names}
     buffers = program.graph_signature.inputs_to_buffers
     # A program is exported with its operations in place.
-    written = (node.args[0] for node in program.graph.nodes if _is_in_place(node.target))
+    written = (_origin(each) for node in program.graph.nodes for each in _written(node))
     state = sorted({buffers[str(each)] for each in written if str(each) in buffers})
     module = program.module()
     return Module(_isolated(module) if state else module, names, specs, state)
 
 
-def _is_in_place(target: Any) -> bool:  # noqa: ANN401
-    schema = getattr(target, "_schema", None)
-    return schema is not None and schema.is_mutable
+def _written(node: Any) -> Iterator[Any]:  # noqa: ANN401
+    """Give the tensors that an operation changes in place."""
+    schema = _schema(node)
+    for at, argument in enumerate(schema.arguments if schema is not None else ()):
+        if argument.alias_info is not None and argument.alias_info.is_write:
+            yield node.args[at] if at < len(node.args) else node.kwargs.get(argument.name)
+
+
+def _origin(node: Any) -> Any:  # noqa: ANN401
+    """Follow views up to the tensor that they show."""
+    while any(each.alias_info for each in getattr(_schema(node), "returns", ())):
+        node = node.args[0]
+    return node
+
+
+def _schema(node: Any) -> Any:  # noqa: ANN401
+    return getattr(getattr(node, "target", None), "_schema", None)
 
 
 def _spec(name: str, value: Any) -> TensorSpec:  # noqa: ANN401  the library's

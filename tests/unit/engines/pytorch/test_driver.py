@@ -205,7 +205,20 @@ class InPlace(Counting):
         return x + self.seen
 
 
-@pytest.mark.parametrize("module", [Counting, InPlace])
+class ByView(Counting):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.seen[0:4] = self.seen[0:4] + x.sum(0)
+        return x + self.seen
+
+
+class InBranch(Counting):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if x.shape[0] > 1:
+            self.seen.add_(x.sum(0))
+        return x + self.seen
+
+
+@pytest.mark.parametrize("module", [Counting, InPlace, ByView, InBranch])
 @pytest.mark.parametrize("form", ["script", "export"])
 async def test_no_request_sees_the_state_of_another(tmp_path: Path, module: Any, form: str) -> None:
     if form == "script":

@@ -85,12 +85,13 @@ def image_form(spec: TensorSpec, colours: str = "") -> ImageForm | None:
 def _is_series(form: ImageForm) -> bool:
     """Tell whether an input is frames of audio or a row of numbers, by sizes that no image has.
 
-    Those are any number of rows of one length, and a single row or column. Text in images has one
-    height and any width.
+    Those are any number of rows of one length, and a single row or column without colours. Text in
+    images has one height and any width.
     """
     heights, widths = form.range_of("H"), form.range_of("W")
     is_of_frames = form.is_unbounded("H") and widths[0] == widths[1]
-    return is_of_frames or 1 in (heights[1], widths[1])
+    is_line = 1 in (heights[1], widths[1]) and form.range_of("C")[1] == GREY
+    return is_of_frames or is_line
 
 
 def _noted(signature: Signature, colours: str) -> Signature:

@@ -26,7 +26,7 @@ from ie_serving.models.version.handle import Servable
 from ie_serving.server.fronts.admin.health import Health
 from ie_serving.server.fronts.kserve_v2 import routes
 from ie_serving.server.fronts.kserve_v2.asked import EVERYWHERE, model_spec
-from ie_serving.server.fronts.kserve_v2.classes import Taken
+from ie_serving.server.fronts.kserve_v2.classifying import Taken
 from ie_serving.server.fronts.kserve_v2.interface import Interfaces, Unwritten, Written
 from ie_serving.server.fronts.kserve_v2.management import Management, config_of
 from ie_serving.server.fronts.kserve_v2.routes import Asked

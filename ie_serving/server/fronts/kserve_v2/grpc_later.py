@@ -97,7 +97,7 @@ class LaterInference:
 
     @cached_property
     def _of_classes(self) -> Interface[Any]:
-        from ie_serving.server.fronts.kserve_v2.classes import of_classes
+        from ie_serving.server.fronts.kserve_v2.classifying import of_classes
 
         return of_classes(self._interface, (True, False))
 

@@ -23,7 +23,7 @@ from ie_serving.server.fronts.kserve_v2.asked import (
     model_spec,
     no_signature,
 )
-from ie_serving.server.fronts.kserve_v2.classes import Taken
+from ie_serving.server.fronts.kserve_v2.classifying import Taken
 from ie_serving.server.fronts.kserve_v2.management import Management, config_of
 from ie_serving.server.fronts.kserve_v2.statistics import told
 from ie_serving.server.fronts.rest.callers import grpc_callers

@@ -172,12 +172,17 @@ SECTIONS = [
                 "output tensor alias not found in signature: z",
             ),
             refused("no JSON", "the body is JSON", "{", "JSON Parse error"),
-            refused(
+            asked(
                 "classification",
-                "an extension that is not there",
+                "Triton's extension",
                 body(outputs=[{"name": "y", "parameters": {"classification": 1}}]),
-                'parameter \\"classification\\" of output \\"y\\" is not supported',
-                501,
+                phrase='"datatype":"BYTES","shape":[1,1],"data":["3.500000:0"]',
+            ),
+            refused(
+                "a classification of nothing",
+                "Triton's extension",
+                body(outputs=[{"name": "y", "parameters": {"classification": 0}}]),
+                'parameter \\"classification\\" of output \\"y\\" has to be a number from 1',
             ),
             refused(
                 "a sequence for a model without state",

@@ -32,6 +32,24 @@ def a_reshape_makes_rows_of_an_image() -> bool:
     return asked(model)(np.ones((1, 4, 8), np.float32))[0].shape == (4, 3)
 
 
+@fault(
+    "a sum, a mean or another reduction of three dimensions over the first or the last one, "
+    "followed by an operation with a constant for each channel, takes the constants of other "
+    "channels from the second row on, and from the third one memory behind them",
+    done="such a reduction is made of four dimensions, the last of which has the size 1 and is "
+    "reduced as well (`reduced_channels.py`)",
+    where="`ReduceMean`, `ReduceSum`, `ReduceMax` and others with constants per channel behind "
+    "them, as of one-dimensional convolutions with a mean over time; no cost that was measured",
+    tests=("test_reduced_channels.py::test_channels_behind_a_reduction_are_its_own",),
+)
+def values_per_channel_are_those_of_others() -> bool:
+    x = port("f32", -1, 2, 4)
+    channels = const([100, 200], np.float32)
+    y = op.add(op.reduce_mean(x, const([2]), False), channels)
+    answer = compiled([y], [x])(np.zeros((2, 2, 4), np.float32))[0]
+    return bool(np.any(answer != [100, 200]))
+
+
 def recurrent(batch: int) -> Ask:
     x, h, lengths = port("f32", batch, 3, 2), port("f32", batch, 1, 2), port("i32", batch)
     w = const(np.full((1, 6, 2), 0.1), np.float32)

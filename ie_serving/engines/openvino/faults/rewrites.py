@@ -15,11 +15,11 @@ from ie_serving.core.values.errors import LoadFailed
 from ie_serving.core.values.tensors import Array
 from ie_serving.engines.openvino.graphs.bodies import add_result, bodies
 from ie_serving.engines.openvino.graphs.constants import (
+    constant_behind,
     float32,
     int32,
     int64,
     known_input,
-    value_of,
 )
 from ie_serving.engines.openvino.graphs.flags import title
 from ie_serving.engines.openvino.graphs.rewiring import put_behind, replace, replace_node
@@ -204,18 +204,10 @@ def _not_known_as_one(row: ov.Output) -> list[int]:
     node = row.get_node()
     ones: list[bool] = []
     for piece in node.input_values() if node.get_type_name() == "Concat" else [row]:
-        value = _constant_behind(piece)
+        value = constant_behind(piece)
         size = piece.get_partial_shape()[0].get_length()
         ones += [False] * size if value is None else [number == 1 for number in value.ravel()]
     return [place for place, is_one in enumerate(ones) if not is_one]
-
-
-def _constant_behind(output: ov.Output) -> Array | None:
-    """Give the value of a constant, also through a conversion or a change of rank; else None."""
-    node = output.get_node()
-    while node.get_type_name() in ("Convert", "Reshape", "Unsqueeze"):
-        node = node.input_value(0).get_node()
-    return value_of(node)
 
 
 def _name_the_first(node: ov.Node, _: Visit) -> None:

@@ -11,6 +11,7 @@ from ie_serving.engines.openvino.faults import (
     nonfinite,
     quantization,
     ranges,
+    reduced_channels,
     rewrites,
     sizes,
     strings,
@@ -26,7 +27,7 @@ KEEPING_NONFINITE: Rules[Ask] = Rules(nonfinite.KEEPING)
 """For a graph that keeps NaN and infinity."""
 STRINGS: Rules[Ask] = Rules(strings.RULES)
 """After `READ`, which corrects some operations on strings."""
-SIZED: Rules[Ask] = Rules(rewrites.SIZED)
+SIZED: Rules[Ask] = Rules(rewrites.SIZED, reduced_channels.RULES)
 """Once the sizes of the inputs are final."""
 
 

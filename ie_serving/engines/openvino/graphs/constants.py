@@ -41,6 +41,14 @@ def value_of(node: ov.Node) -> Array | None:
     return np.asarray(node.data) if node.get_type_name() == "Constant" else None
 
 
+def constant_behind(output: ov.Output) -> Array | None:
+    """Give the value of a constant, also through a conversion or a change of rank; else None."""
+    node = output.get_node()
+    while node.get_type_name() in ("Convert", "Reshape", "Unsqueeze"):
+        node = node.input_value(0).get_node()
+    return value_of(node)
+
+
 def known_input(node: ov.Node, number: int) -> Array | None:
     """Give the value of an operation's input; None where it is no constant, or there is none."""
     return value_of(node.input_value(number).get_node()) if number < node.get_input_size() else None

@@ -154,7 +154,8 @@ class KServeFront:
         )
         if classes := parsed.wanted.classes:
             taken = await self._plane.predict(inputs, self._of_classes, began)
-            return _reply(parsed, _classified(taken, classes))
+            # In a thread: each class is a text, and an output may have a million of them.
+            return _reply(parsed, await in_thread(_classified, taken, classes))
         is_json = parsed.wanted.form is Form.JSON
         interface = self._of_json if is_json else self._of_raw
         return _reply(parsed, await self._plane.predict(inputs, interface, began))

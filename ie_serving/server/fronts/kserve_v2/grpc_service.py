@@ -203,7 +203,8 @@ class InferenceService:
         self, request: ModelInfer, wanted: Mapping[str, int], began: float
     ) -> bytes:
         taken = await self._plane.predict(request, self._of_classes, began)
-        specs, arrays = taken.with_classes(wanted)
+        # In a thread: each class is a text, and an output may have a million of them.
+        specs, arrays = await in_thread(taken.with_classes, wanted)
         name, version = taken.servable.name, taken.servable.version
         return ReplyEncoder(name, version, specs, raw=bool(taken.form)).encode(arrays)
 

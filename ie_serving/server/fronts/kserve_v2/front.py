@@ -233,12 +233,19 @@ class KServeFront:
         return _json(orjson.dumps(changed))
 
     async def _trace_settings(self, request: Request, asked: Asked, began: float) -> Reply:
+        self._check_model(asked.model)
         return _json(orjson.dumps(self._settings.trace_settings()))
 
     async def _change_traces(self, request: Request, asked: Asked, began: float) -> Reply:
-        with self._plane.counting_refusals("", self._of_json):
+        with self._plane.counting_refusals(asked.model, self._of_json):
+            self._check_model(asked.model)
             wanted = await self._setting_values(request)
             return _json(orjson.dumps(self._settings.change_traces(wanted)))
+
+    def _check_model(self, name: str) -> None:
+        """Refuse the name of no model; traces are set for all models alike. Raises: NotFound."""
+        if name:
+            self._served.entry(name)
 
     async def _not_there(self, request: Request, asked: Asked, began: float) -> Reply:
         with self._plane.counting_refusals(asked.model, self._of_json):
@@ -280,7 +287,7 @@ class KServeFront:
         except orjson.JSONDecodeError:
             values = None
         if not isinstance(values, dict):
-            raise InvalidRequest('the body has to be an object such as {"log_info": true}')
+            raise InvalidRequest("the body has to be a JSON object: settings with their values")
         return values
 
     async def _small_body(self, request: Request) -> bytes:

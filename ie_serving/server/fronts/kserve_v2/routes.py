@@ -81,7 +81,7 @@ _OF_MODEL: Final = {
     b"config": CONFIG,
     b"generate": GENERATE,
 }
-_TRACE: Final = re.compile(rb"/v2(?:/models/[^/]+)?/trace/setting/?")
+_TRACE: Final = re.compile(rb"/v2(?:/models/([^/]+))?/trace/setting/?")
 _SHARED_MEMORY: Final = re.compile(rb"/v2/(?:system|cuda)sharedmemory(?:/.*)?")
 _PROBES: Final = {each.encode() for each in (LIVE, HEALTH_READY, STARTUP)}
 _REPOSITORY: Final = re.compile(rb"/v2/repository/models/([^/]+)/(load|unload)/?")
@@ -148,8 +148,8 @@ def _found(path: bytes) -> Asked | None:
         return Asked(_OF_MODEL[word], _text(name), _text(version or b""))
     if of_repository := _REPOSITORY.fullmatch(path):
         return Asked(of_repository[2].decode(), _text(of_repository[1]))
-    if _TRACE.fullmatch(path):
-        return Asked(TRACE_SETTINGS)
+    if of_traces := _TRACE.fullmatch(path):
+        return Asked(TRACE_SETTINGS, _text(of_traces[1] or b""))
     if _SHARED_MEMORY.fullmatch(path):
         return Asked(SHARED_MEMORY)
     return None if path in _PROBES else Asked(UNKNOWN)

@@ -96,12 +96,15 @@ class ServerSettingCalls:
         return now
 
 
+_FORMS: Final = {bool: "true or false", int: "a number from 0", str: "a text"}
+
+
 def _check(name: str, value: object, known: Mapping[str, object]) -> None:
     if name not in known:
         raise _unknown(name, known)
     expected = type(known[name])
-    if type(value) is not expected:
-        raise InvalidRequest(f'setting "{name}" has to be of the type {expected.__name__}')
+    if type(value) is not expected or (isinstance(value, int) and value < 0):
+        raise InvalidRequest(f'setting "{name}" has to be {_FORMS[expected]}')
 
 
 def _unknown(name: str, known: Mapping[str, object]) -> InvalidRequest:

@@ -69,7 +69,7 @@ async def test_nothing_is_imported_before_somebody_asks(monkeypatch: pytest.Monk
         ("GET", "/v2x", None),
         ("GET", "/v2/health/live", None),
         ("GET", "/v2/logging", Asked("log_settings")),
-        ("POST", "/v2/models/m/trace/setting", Asked("change_trace_settings")),
+        ("POST", "/v2/models/m/trace/setting", Asked("change_trace_settings", "m")),
         ("POST", "/v2/models/m/generate_stream", Asked("generate", "m")),
         ("POST", "/v2/models//infer", Asked("unknown")),
         ("POST", "/v2/models/m/versions//infer", Asked("unknown")),

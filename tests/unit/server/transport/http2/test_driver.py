@@ -291,6 +291,8 @@ async def test_connections_take_turns() -> None:
 class Answers(Stream):
     """A stream that the test answers, with frames of its own."""
 
+    driver: Driver
+
     def __init__(self, sender: Sender, number: int) -> None:
         self._sender = sender
         self.number = number
@@ -316,6 +318,9 @@ def answered_later(wire: Wire, calls: int) -> list[Answers]:
         HELLO + b"".join(headers(2 * n + 1, call_headers("Any")) for n in range(calls))
     )
     wire.writes.clear()
+    # As a transport holds its protocol: otherwise a garbage collection takes it away.
+    for stream in begun:
+        stream.driver = driver
     return begun
 
 

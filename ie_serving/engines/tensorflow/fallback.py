@@ -21,6 +21,8 @@ INSTALL = "pip install 'ie_serving[tensorflow]'"
 WITHOUT = "; TensorFlow could run it, but not with {settings}: leave that unset for this model"
 ADVICE = Hint("; TensorFlow can run it in a process of its own: set {tensorflow.fallback}")
 
+ADVICE_TO_INSTALL = Hint(f"{ADVICE.text}, and install it: {INSTALL}")
+
 
 class TensorFlowFallback:
     """Takes signatures of a SavedModel that are left out. See `engines.run.program.Fallback`."""
@@ -35,9 +37,11 @@ class TensorFlowFallback:
         able, others = _sorted(left_out, options)
         if not able:
             return [], others
+        is_installed = util.find_spec(LIBRARY) is not None
         if not options.of(TensorFlowOptions).fallback:
-            return [], [*others, *(_with(each, str(ADVICE)) for each in able)]
-        if util.find_spec(LIBRARY) is None:
+            advice = str(ADVICE if is_installed else ADVICE_TO_INSTALL)
+            return [], [*others, *(_with(each, advice) for each in able)]
+        if not is_installed:
             lacking = f"; TensorFlow would run it, and is not installed: {INSTALL}"
             return [], [*others, *(_with(each, lacking) for each in able)]
         from ie_serving.engines.tensorflow import tensorflow_program as program

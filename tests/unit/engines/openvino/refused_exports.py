@@ -28,6 +28,10 @@ def in_branch(image: Any) -> Any:
     return tf.cond(large, lambda: tf.image.adjust_hue(image, 0.2), lambda: image)
 
 
+def encoded(x: Any) -> Any:
+    return tf.map_fn(lambda each: tf.io.encode_jpeg(tf.io.decode_jpeg(each)), x)
+
+
 def repeated(x: Any) -> Any:
     def body(i: Any, y: Any) -> tuple[Any, Any]:
         return i + 1, y + tf.linalg.svd(y, compute_uv=False)[:, :, None]
@@ -50,6 +54,7 @@ def along(x: Any) -> Any:
 GRAPHS = {
     "lanczos": (over_images(lanczos), IMAGES),
     "in_branch": (over_images(in_branch), IMAGES),
+    "encoded": (encoded, IMAGES),
     "mapped": (lambda x: tf.map_fn(lambda y: tf.linalg.eigh(y)[0], x), SQUARES),
     "repeated": (repeated, SQUARES),
     "chosen": (chosen, SQUARES),

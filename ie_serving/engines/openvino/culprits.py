@@ -64,18 +64,11 @@ _AS_CONSTANTS = (
     "OpenVINO needs its axes, sizes or weights when the model is loaded: make them constants of"
     " the model, or export it with fixed sizes"
 )
-_ADVICE: Final = (
-    (
-        re.compile(r"plug-?in doesn't support .* dynamic rank|dynamic weights|invalid shape"),
-        Hint(f"{_AS_CONSTANTS}, or set {{openvino.shape}}"),
-    ),
-    (
-        re.compile(
-            r"(?i)(?:non|not)[ -]constant|folded to constant|known\(static\)|static shape"
-            r"|of dynamic dim|dynamic rank"
-        ),
-        Hint(_AS_CONSTANTS),
-    ),
+_RESHAPES = Hint(", or set {openvino.shape}")
+_OPEN_SIZES = re.compile(r"plug-?in doesn't support .* dynamic rank|dynamic weights|invalid shape")
+"""Of the CPU plugin, which compiles a graph in the sizes that are set."""
+_NOT_CONSTANT = re.compile(
+    r"(?i)(?:non|not)[ -]constant|folded to constant|known\(static\)|static shape|of dynamic dim"
 )
 _OTHERWISE = f"OpenVINO does not take it in this form: {_WITHOUT}"
 _UNNAMED = (
@@ -100,8 +93,13 @@ def told(text: str) -> str:
     found = _first(text)
     if found is None:
         return f"{_UNNAMED} (OpenVINO: {text})"
-    helps = next((str(hint) for like, hint in _ADVICE if like.search(text)), "") or _OTHERWISE
-    return f"{found}: {helps} (OpenVINO: {text})"
+    return f"{found}: {_way_out(text)} (OpenVINO: {text})"
+
+
+def _way_out(text: str) -> str:
+    if _OPEN_SIZES.search(text):
+        return f"{_AS_CONSTANTS}{_RESHAPES}"
+    return _AS_CONSTANTS if _NOT_CONSTANT.search(text) else _OTHERWISE
 
 
 def first_of(kind: str) -> Operation:

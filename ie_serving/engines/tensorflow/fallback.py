@@ -21,8 +21,6 @@ INSTALL = "pip install 'ie_serving[tensorflow]'"
 WITHOUT = "; TensorFlow could run it, but not with {settings}: leave that unset for this model"
 ADVICE = Hint("; TensorFlow can run it in a process of its own: set {tensorflow.fallback}")
 
-ADVICE_TO_INSTALL = Hint(f"{ADVICE.text}, and install it: {INSTALL}")
-
 
 class TensorFlowFallback:
     """Takes signatures of a SavedModel that are left out. See `engines.run.program.Fallback`."""
@@ -39,7 +37,9 @@ class TensorFlowFallback:
             return [], others
         is_installed = util.find_spec(LIBRARY) is not None
         if not options.of(TensorFlowOptions).fallback:
-            advice = str(ADVICE if is_installed else ADVICE_TO_INSTALL)
+            advice = str(ADVICE)
+            if advice and not is_installed:
+                advice += f", and install it: {INSTALL}"
             return [], [*others, *(_with(each, advice) for each in able)]
         if not is_installed:
             lacking = f"; TensorFlow would run it, and is not installed: {INSTALL}"

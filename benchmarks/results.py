@@ -96,7 +96,7 @@ class Results:
             ours, *others = (self.measured.get(key._replace(server=name), []) for name in names)
             cells = [
                 ratio([m.sample.rps for m in ours], [m.sample.rps for m in theirs])
-                if len(ours) == len(theirs)
+                if ours and len(ours) == len(theirs)
                 else ""
                 for theirs in others
             ]

@@ -1,4 +1,4 @@
-"""`/openapi.json` and `/docs` on the stand-in engine; real models: `tests/functional/test_openapi.py`."""
+"""`/openapi.json` and `/docs` on the stand-in engine; `test_openapi.py` asks real models."""
 
 import json
 from typing import Any

@@ -4,8 +4,11 @@
 # BASE is any Debian or Ubuntu with Python 3.10 or newer and its venv module. Name it by digest
 # (python@sha256:...) for a build that is the same each time; the packages are locked by hash.
 ARG BASE=python:3.11-slim-bookworm
+# `tensorflow` puts TensorFlow beside it, for signatures that nothing else runs.
+ARG EXTRAS=
 
 FROM ${BASE} AS build
+ARG EXTRAS
 ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1
 WORKDIR /build
 COPY deploy/container/*requirements.txt ./
@@ -15,7 +18,7 @@ RUN python3 -m venv tools \
     && tools/bin/pip install --only-binary :all: --require-hashes -r build-requirements.txt \
     && python3 -m venv --without-pip /opt/ie_serving \
     && tools/bin/pip --python /opt/ie_serving/bin/python install \
-        --only-binary :all: --require-hashes --no-deps -r requirements.txt
+        --only-binary :all: --require-hashes --no-deps -r "${EXTRAS:+$EXTRAS-}requirements.txt"
 COPY pyproject.toml setup.py LICENSE ./
 COPY ie_serving ie_serving
 # Left out of the image: sources in C, stubs of types, test suites, and descriptions of AWS services

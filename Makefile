@@ -179,16 +179,22 @@ bench: ## measure every case beside other servers; takes half an hour
 manifests: .venv-dev/.installed ## write deploy/kubernetes from the chart, by Helm's own engine
 	$(DEV)/python deploy/helm/render.py
 
-docker_build: ## build IMAGE (ie-serving-py:latest), on BASE_IMAGE if that is given
-	$(DOCKER) build --tag $(IMAGE) $(if $(BASE_IMAGE),--build-arg BASE=$(BASE_IMAGE)) .
+docker_build: ## build IMAGE (ie-serving-py:latest), on BASE_IMAGE and with EXTRAS (tensorflow) if given
+	$(DOCKER) build --tag $(IMAGE)$(if $(EXTRAS),-$(EXTRAS)) \
+		$(if $(BASE_IMAGE),--build-arg BASE=$(BASE_IMAGE)) \
+		$(if $(EXTRAS),--build-arg EXTRAS=$(EXTRAS)) .
 
 docker_check: .venv-dev/.installed ## build the image without an engine and use it; as root, on Debian
 	$(DEV)/hadolint Dockerfile
 	deploy/container/check.sh $(DEV)/python
 
 docker_lock: .venv-dev/.installed ## renew the versions and hashes of the image's packages
-	$(call lock,--extra azure --extra jwt --extra onnxruntime pyproject.toml,requirements.txt)
+	$(call lock,$(IMAGE_EXTRAS) pyproject.toml,requirements.txt)
+	$(call lock,$(IMAGE_EXTRAS) --extra tensorflow --constraint deploy/container/requirements.txt \
+		pyproject.toml,tensorflow-requirements.txt)
 	$(call lock,deploy/container/build-requirements.in,build-requirements.txt)
+
+IMAGE_EXTRAS = --extra azure --extra jwt --extra onnxruntime
 
 define lock
 $(DEV)/pip install --quiet uv

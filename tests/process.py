@@ -20,6 +20,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.forking import Forked
+
 COMMANDS = Path(sys.executable).parent
 PATIENCE_S = 30.0
 """Bound of one wait; beyond it the test fails and shows the output. Far above what a start takes on
@@ -40,6 +42,10 @@ NONE = r"(?!)"
 ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
 """Environment of the tests alone: beside others, threads of the libraries that they compare with
 spin, which is processor time that the others lack. What a test starts is free to choose."""
+
+FORKED = ("ie_serving", "tensorflow_model_server")
+READ_EARLY = ("PYTHON", "LD_", "MALLOC_", "OMP_", "OPENBLAS_", "ONEDNN_", "OV_", "TF_")
+"""Commands that are forked (`forking.py`), but with variables that their imports read."""
 
 TAIL = 80
 """Lines of each process in the report of a failure: a traceback and what led to it."""
@@ -63,6 +69,7 @@ class Process:
         *command: str | Path,
         env: Mapping[str, str] | None = None,
         cwd: Path | None = None,
+        executed: bool = False,
     ) -> None:
         """Start `command`.
 
@@ -70,19 +77,26 @@ class Process:
             command: the first is a path, or the name of a command installed beside this Python.
             env: added to the environment of the tests.
             cwd: where it runs; by default where the tests run.
+            executed: never fork, for tests of what a start imports and takes.
         """
         self.lines: list[str] = []
         self._unread: queue.Queue[str | None] = queue.Queue()
-        self.popen = subprocess.Popen(
-            [str(COMMANDS / command[0]), *map(str, command[1:])],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            errors="replace",
-            env={**{n: v for n, v in os.environ.items() if n not in ONE_THREAD}, **(env or {})},
-            cwd=cwd,
-            start_new_session=True,
-        )
+        args = [str(COMMANDS / command[0]), *map(str, command[1:])]
+        environment = {n: v for n, v in os.environ.items() if n not in ONE_THREAD} | {**(env or {})}
+        read_early = any(name.startswith(READ_EARLY) for name in env or {})
+        if command[0] in FORKED and not executed and not read_early:
+            self.popen: subprocess.Popen[str] | Forked = Forked(args, environment, cwd)
+        else:
+            self.popen = subprocess.Popen(
+                args,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                errors="replace",
+                env=environment,
+                cwd=cwd,
+                start_new_session=True,
+            )
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
         started.append(self)

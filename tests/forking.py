@@ -146,6 +146,7 @@ def _prepared(request: str, output: int) -> list[str]:
     os.chdir(folder)
     os.environ.clear()
     os.environ.update(environment)
+    sys.path[0] = os.path.dirname(args[0])
     return args
 
 

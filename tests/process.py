@@ -45,7 +45,8 @@ spin, which is processor time that the others lack. What a test starts is free t
 
 FORKED = ("ie_serving", "tensorflow_model_server")
 READ_EARLY = ("PYTHON", "LD_", "MALLOC_", "OMP_", "OPENBLAS_", "ONEDNN_", "OV_", "TF_")
-"""Commands that are forked (`forking.py`), but with variables that their imports read."""
+"""Commands that are forked (`forking.py`), as programs of the tests are, but with variables that
+their imports read."""
 
 TAIL = 80
 """Lines of each process in the report of a failure: a traceback and what led to it."""
@@ -82,10 +83,11 @@ class Process:
         self.lines: list[str] = []
         self._unread: queue.Queue[str | None] = queue.Queue()
         args = [str(COMMANDS / command[0]), *map(str, command[1:])]
+        forked = args if command[0] in FORKED else args[1:] if _is_of_tests(args) else []
         environment = {n: v for n, v in os.environ.items() if n not in ONE_THREAD} | {**(env or {})}
         read_early = any(name.startswith(READ_EARLY) for name in env or {})
-        if command[0] in FORKED and not executed and not read_early:
-            self.popen: subprocess.Popen[str] | Forked = Forked(args, environment, cwd)
+        if forked and not executed and not read_early:
+            self.popen: subprocess.Popen[str] | Forked = Forked(forked, environment, cwd)
         else:
             self.popen = subprocess.Popen(
                 args,
@@ -182,6 +184,12 @@ class Process:
             os.killpg(self.popen.pid, signal.SIGKILL)
         self.popen.wait(PATIENCE_S)
         self._reader.join(PATIENCE_S)
+
+
+def _is_of_tests(args: list[str]) -> bool:
+    """Tell whether a program is run that the tests have beside them."""
+    tests = Path(__file__).parent
+    return args[0] == sys.executable and len(args) > 1 and tests in Path(args[1]).parents
 
 
 def output_of(

@@ -29,7 +29,7 @@ from ie_serving.core.values.tensors import Array
 from ie_serving.server.transport.http1.connection import INPUT_END_S
 from tests.certificates import Authority
 from tests.functional.protocols import http2_client as h2
-from tests.functional.servers import READY, ROOT, SAMPLE, Server
+from tests.functional.servers import READY, SAMPLE, Server
 from tests.process import PATIENCE_S, free_ports, until
 
 SCRIPT = Path(__file__).with_name("gated_server.py")
@@ -260,7 +260,6 @@ class Left(Server):
             f"--config_path={file}",
             *flags,
             ports=ports,
-            env={"PYTHONPATH": str(ROOT)},
         )
         self.line(READY)
         self.is_encrypted = is_encrypted

@@ -15,6 +15,7 @@ from ie_serving.models.served import ServedModels
 from ie_serving.server.fronts.admin.health import Health
 from ie_serving.server.fronts.admin.log_pages import LogPages
 from ie_serving.server.fronts.kserve_v2 import routes as kserve
+from ie_serving.server.fronts.openapi import routes as openapi
 from ie_serving.server.fronts.page import routes as page
 from ie_serving.server.fronts.rest.routes import Front, Routes, Verb
 from ie_serving.storage.options import StorageOptions
@@ -23,6 +24,7 @@ from ie_serving.telemetry.metrics.recent_errors import RecentErrors
 
 if TYPE_CHECKING:
     from ie_serving.server.fronts.kserve_v2.management import MakeManagement, Management
+    from ie_serving.server.fronts.openapi.openapi_front import CallerOf
 
 HandOn = Callable[[Interface[Any]], Interface[Any]]
 
@@ -98,4 +100,29 @@ def page_routes(
         return PageFront(PageSources(settings, storage, served, health, errors))
 
     wanted = page.asked if server.page else lambda _: None
+    return Routes(wanted, lambda verb: verb, made, server.metrics_paths)
+
+
+def openapi_routes(
+    server: ServerSettings, served: ServedModels, caller_of: "CallerOf"
+) -> Routes[Verb]:
+    """Return the routes of the OpenAPI document, and of its viewer if `ServerSettings.page` is on.
+
+    Args:
+        server: settings.
+        served: the models.
+        caller_of: finds the caller of a request.
+    """
+
+    def made() -> Front[Verb]:
+        from ie_serving.server.fronts.openapi.openapi_front import OpenApiFront
+
+        return OpenApiFront(
+            served,
+            caller_of,
+            asks_callers=server.has_access,
+            method_check=server.method_name_check,
+        )
+
+    wanted = openapi.asked if server.page else openapi.asked_for_document
     return Routes(wanted, lambda verb: verb, made, server.metrics_paths)

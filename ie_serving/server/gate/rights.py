@@ -90,6 +90,8 @@ REST: Mapping[str, Need] = {
     "page_state": _READ_ALL,
     "page_configuration": _READ_ALL,
     "page_model": _READ,
+    # Its front end leaves out the models that the caller may not ask for.
+    "openapi": Need(Right.READ, ConcernedModels.NONE),
     # Turns text that the caller has sent into other text.
     "page_programs": Need(Right(0), ConcernedModels.NONE),
     # A browser asks it before it sends any credentials, and the answer is the same for all pages.

@@ -39,6 +39,13 @@ REQUEST_BYTES = 1 << 17
 NUMBER_BYTES = 8
 
 
+def readable(handle: int, timeout: float | None) -> bool:
+    """Wait for a handle, whose number may be above the 1023 of `select`."""
+    waiting = select.poll()
+    waiting.register(handle, select.POLLIN)
+    return bool(waiting.poll(None if timeout is None else timeout * 1e3))
+
+
 class Forked:
     """A command that runs, with the part of `subprocess.Popen` that the tests use."""
 
@@ -67,7 +74,7 @@ class Forked:
         return code
 
     def _ended(self, timeout: float | None) -> int | None:
-        if self.returncode is None and select.select([self._told], [], [], timeout)[0]:
+        if self.returncode is None and readable(self._told, timeout):
             self.returncode = self._number()
             os.close(self._told)
         return self.returncode

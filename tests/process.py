@@ -8,7 +8,6 @@ import contextlib
 import os
 import queue
 import re
-import select
 import signal
 import socket
 import subprocess
@@ -20,7 +19,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.forking import Forked
+from tests.forking import Forked, readable
 
 COMMANDS = Path(sys.executable).parent
 PATIENCE_S = 30.0
@@ -251,7 +250,7 @@ def ended(pid: int) -> bool:
     except ProcessLookupError:
         return True
     try:
-        return bool(select.select([handle], [], [], PATIENCE_S)[0])
+        return readable(handle, PATIENCE_S)
     finally:
         os.close(handle)
 

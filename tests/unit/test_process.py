@@ -13,7 +13,7 @@ from types import SimpleNamespace
 import pytest
 
 from tests import process
-from tests.process import Process, free_ports, output_of
+from tests.process import Process, ended, free_ports, output_of
 
 Failed = pytest.fail.Exception
 Shell = Callable[[str], Process]
@@ -116,3 +116,12 @@ def test_a_command_has_its_folder_environment_session_and_end(
             process.popen.wait(0.0)
         process.send(signal.SIGKILL)
         assert process.exit_code() == -signal.SIGKILL
+
+
+def test_processes_are_waited_for_beside_a_thousand_open_files() -> None:
+    with ExitStack() as opened:
+        for _ in range(1024):
+            opened.callback(os.close, os.dup(0))
+        process = Process("ie_serving", "--version")
+        assert process.exit_code() == 0
+        assert ended(process.popen.pid)

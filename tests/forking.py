@@ -154,6 +154,7 @@ def _prepared(request: str, output: int) -> list[str]:
     os.environ.clear()
     os.environ.update(environment)
     sys.path[0] = os.path.dirname(args[0])
+    sys.orig_argv[:] = [sys.executable, *args]  # a server starts its successor by these
     return args
 
 

@@ -112,7 +112,7 @@ unit: .venv-dev/.installed ## run the fast tests only
 conformance: .venv-dev/.installed ## hold both ports to RFC 9113, 7541, 9112 and 9110, case by case
 	$(DEV)/python -m pytest tests/functional/protocols
 
-soak: .venv-dev/.installed ## run the tests that take minutes: a store away, 300 MB served, memory over 1,000,000 requests, SOAK_MINUTES (30) of kills, switches, reloads; and the cases that tests marked pairwise leave out
+soak: .venv-dev/.installed ## run the tests that take minutes: a store away, 300 MB served, memory over 1,000,000 requests, SOAK_MINUTES (30) of kills, switches, reloads; and the cases that tests of compiled models leave out (tests/thinning.py)
 	SOAK_MINUTES=$(SOAK_MINUTES) $(DEV)/python -m pytest -o faulthandler_timeout=0 -m soak tests
 
 fuzz: .venv-dev/.installed ## try 20 times as many examples of each property, then for FUZZ_SECONDS (60) each: nearly right bytes on both ports, odd values for models, random graphs, batches whose clients are wrong or leave, memory that holds other clients' numbers

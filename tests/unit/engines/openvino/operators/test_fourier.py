@@ -14,7 +14,6 @@ from tests.unit.engines.openvino.operators.asked import check, floats, write
 REAL, COMPLEX = floats(2, 4, 6, 1), floats(2, 4, 6, 2)
 
 
-@pytest.mark.pairwise
 @pytest.mark.parametrize("opened", [{}, {"x": (0, 1, 2)}], ids=["fixed", "open"])
 @pytest.mark.parametrize("length", [None, 5, 8])
 @pytest.mark.parametrize("axis", [1, 2, -2, -3])

@@ -15,7 +15,6 @@ OPEN = {"x": (0, 2), "p": (0,)}
 """Batch and length of the input of a convolution, and the batch of what came before."""
 
 
-@pytest.mark.pairwise
 @pytest.mark.parametrize("opened", [{}, OPEN], ids=["fixed", "open"])
 @pytest.mark.parametrize("activation", ["none", "silu", "swish"])
 @pytest.mark.parametrize("inputs", ["xw", "xwb", "xw-p", "xwbp"])
@@ -60,7 +59,6 @@ def attention(rule: str, readers: int, decay: int, rates: int, past: bool) -> tu
     return node, given
 
 
-@pytest.mark.pairwise
 @pytest.mark.parametrize("opened", [(), (0, 1)], ids=["fixed", "open"])
 @pytest.mark.parametrize("past", [False, True])
 @pytest.mark.parametrize("readers", [2, 6])

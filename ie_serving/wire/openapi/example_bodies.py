@@ -32,18 +32,21 @@ def predict(signature: Signature, most: int) -> str | None:
         signature: the signature to call.
         most: elements of all inputs up to which there is an example.
     """
+    if not _is_known(signature, most):
+        return None
     if signature.examples:
         values = {EXAMPLES: _in_lists(_b64(_serialized(signature)), (1,))}
-    elif not _is_known(signature, most):
-        return None
     else:
         values = {name: _tensor(spec) for name, spec in signature.inputs.items()}
     return _named(signature, "inputs", _members(values))
 
 
-def examples(signature: Signature) -> str | None:
-    """Return the body of a `:classify` or `:regress`; None where the features are unknown."""
-    if signature.examples is None:
+def examples(signature: Signature, most: int) -> str | None:
+    """Return the body of a `:classify` or `:regress`. Arguments: see `predict`.
+
+    It is None also where the features are unknown.
+    """
+    if signature.examples is None or not _is_known(signature, most):
         return None
     return _named(
         signature, "examples", f"[{json.dumps(_features(signature), default=bytes.decode)}]"
@@ -52,16 +55,17 @@ def examples(signature: Signature) -> str | None:
 
 def infer(signature: Signature, most: int) -> str | None:
     """Return the body of an inference of the Open Inference Protocol. Arguments: see `predict`."""
+    if not _is_known(signature, most):
+        return None
     if signature.examples:
         one = _b64(_serialized(signature))
         return f'{{"inputs": [{_infer_tensor(EXAMPLES, "BYTES", (1,), one)}]}}'
-    if not _is_known(signature, most):
-        return None
     return f'{{"inputs": [{", ".join(map(_infer_input, signature.inputs.values()))}]}}'
 
 
 def _is_known(signature: Signature, most: int) -> bool:
-    specs = signature.inputs.values()
+    filled_in = signature.examples.base if signature.examples else signature
+    specs = filled_in.inputs.values()
     if signature.takes_any or any(spec.untyped for spec in specs):
         return False
     return sum(math.prod(_sample(spec).sizes) for spec in specs) <= most

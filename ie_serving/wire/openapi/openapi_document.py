@@ -197,7 +197,7 @@ class _Form(NamedTuple):
 _EXAMPLES: Final = _Form(
     schemas.examples_request,
     lambda _: schemas.examples_reply(),
-    lambda each, _: example_bodies.examples(each),
+    example_bodies.examples,
 )
 FORMS: Final[Mapping[str, _Form]] = {
     PREDICT: _Form(schemas.predict_request, schemas.predict_reply, example_bodies.predict),

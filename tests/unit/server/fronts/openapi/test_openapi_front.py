@@ -7,7 +7,7 @@ import pytest
 
 from ie_serving.app.fronts import openapi_routes
 from ie_serving.config.settings import ServerSettings
-from ie_serving.core.values.tensors import DataType, Signature, TensorSpec
+from ie_serving.core.values.tensors import DataType, ExampleBinding, Signature, TensorSpec
 from ie_serving.models.configuration import ModelConfig
 from ie_serving.models.served import Served, ServedModels
 from ie_serving.server.fronts.openapi import openapi_front
@@ -95,6 +95,15 @@ async def test_what_the_server_cannot_make_up_has_no_example(signature: Signatur
     reply = await ask("/openapi.json", signature)
     assert bodies(reply) == {"m.3.predict": {}, "m.3.infer": {}}
     assert b"No example of serving_default" in bytes(reply.body)
+
+
+async def test_an_example_with_too_many_features_is_not_written() -> None:
+    binding = ExampleBinding(takes((MOST_OF_ONE + 1,)), {"x": "f"}, {"scores": "y"})
+    strings = TensorSpec("inputs", DataType.STRING, (-1,), "")
+    scores = {"scores": TensorSpec("scores", DataType.FP32, (-1, 2), "")}
+    classify = Signature("serving_default", {"inputs": strings}, scores, examples=binding)
+    made = bodies(await ask("/openapi.json", classify))
+    assert made["m.3.classify"] == made["m.3.predict"] == made["m.3.infer"] == {}
 
 
 async def test_of_many_models_large_examples_are_left_out() -> None:

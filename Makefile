@@ -50,7 +50,7 @@ export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
 .PHONY: help size run venv test test_deployed cpu_kinds canaries evidence programs unit conformance soak fuzz suites zoo drivers style format docs api configuration page sample bench-quick bench bench-batching bench-strain bench-stall bench-share bench-kernels bench-workers bench-tls bench-costs bench-protocols bench-verify \
-	walk manifests docker_build docker_check docker_lock clean
+	walk manifests docker_build docker_check docker_lock release_check clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z_-]+:.*## / {printf "make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -89,11 +89,11 @@ $(1)/bin/pip install --quiet --upgrade pip
 endef
 
 test: .venv-dev/.installed ## run every test but those of soak and fuzz, and of files for deployment that are as in main (ALL=1: these too); what failed once more, alone
-	$(DEV)/python -m pytest $(IN_PARALLEL) $(if $(ALL)$(HAVE_CHANGED),,-m 'not deployed and not soak and not fuzz') tests \
+	$(DEV)/python -m pytest $(IN_PARALLEL) $(if $(ALL)$(HAVE_CHANGED),,-m 'not deployed and not soak and not fuzz and not release') tests \
 		|| { $(AGAIN); }
 
 test_deployed: .venv-dev/.installed ## run the tests of manifests, images, proxies, programs in other languages, and the page in a browser
-	$(DEV)/python -m pytest $(IN_PARALLEL) -m 'deployed and not soak and not fuzz' tests
+	$(DEV)/python -m pytest $(IN_PARALLEL) -m 'deployed and not soak and not fuzz and not release' tests
 
 programs: ## install the programs of others that tests talk to; as root, on Debian
 	apt-get -qq update
@@ -117,7 +117,7 @@ soak: .venv-dev/.installed ## run the tests that take minutes: a store away, 300
 
 fuzz: .venv-dev/.installed ## try 20 times as many examples of each property, then for FUZZ_SECONDS (60) each: nearly right bytes on both ports, odd values for models, random graphs, batches whose clients are wrong or leave, memory that holds other clients' numbers
 	$(DEV)/python -m pytest $(IN_PARALLEL) --hypothesis-profile=thorough --timeout=600 \
-		-m 'hypothesis and not soak and not fuzz' tests
+		-m 'hypothesis and not soak and not fuzz and not release' tests
 	FUZZ_SECONDS=$(FUZZ_SECONDS) $(DEV)/python -m pytest -o faulthandler_timeout=0 -m fuzz -rP $(FUZZED)
 
 canaries: .venv-dev/.installed ## ask OpenVINO alone whether each fault of docs/reference/openvino-faults.md is still there
@@ -178,6 +178,10 @@ bench: ## measure every case beside other servers; takes half an hour
 
 manifests: .venv-dev/.installed ## write deploy/kubernetes from the chart, by Helm's own engine
 	$(DEV)/python deploy/helm/render.py
+
+release_check: style docs docker_check ## build what is released twice, install it where nothing else is, and use it; into dist/
+	$(DEV)/python -m pytest -rs -m release tests/functional/test_release.py
+	$(DEV)/python deploy/release.py
 
 docker_build: ## build IMAGE (ie-serving-py:latest), on BASE_IMAGE and with EXTRAS (tensorflow) if given
 	$(DOCKER) build --tag $(IMAGE)$(if $(EXTRAS),-$(EXTRAS)) \

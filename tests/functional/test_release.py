@@ -4,6 +4,7 @@
 """
 
 import json
+import shutil
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,12 +15,13 @@ from ie_serving import __version__
 from tests.functional.servers import ROOT, Server
 from tests.process import output_of
 
+GIT = shutil.which("git") or "git"
 pytestmark = [pytest.mark.release, pytest.mark.timeout(600)]
 
 
 def _built(folder: Path) -> dict[str, bytes]:
     """Build a clone of its own; return the files by name."""
-    output_of("git", "clone", "--quiet", str(ROOT), str(folder / "clone"))
+    output_of(GIT, "clone", "--quiet", str(ROOT), str(folder / "clone"))
     script = folder / "clone/deploy/release.py"
     output_of(sys.executable, str(script), str(folder / "dist"), patience_s=200)
     return {path.name: path.read_bytes() for path in (folder / "dist").iterdir()}

@@ -4,7 +4,7 @@ A separate part of the composition root, like `app/transports.py`.
 """
 
 from collections.abc import Callable
-from functools import partial
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
 from ie_serving.config.settings import ServerSettings, Settings
@@ -24,7 +24,9 @@ from ie_serving.telemetry.metrics.recent_errors import RecentErrors
 
 if TYPE_CHECKING:
     from ie_serving.server.fronts.kserve_v2.management import MakeManagement, Management
+    from ie_serving.server.fronts.kserve_v2.shared_memory import SharedMemory
     from ie_serving.server.fronts.openapi.openapi_front import CallerOf
+    from ie_serving.wire.kserve.regions import Off
 
 HandOn = Callable[[Interface[Any]], Interface[Any]]
 
@@ -38,7 +40,14 @@ def management(control: ModelControl, log: LogPages, server: ServerSettings) -> 
         from ie_serving.server.fronts.kserve_v2.server_settings import ServerSettingCalls
 
         repository = Repository(served, control, server.reload_by_rpc)
-        return Management(repository, ServerSettingCalls(log, server.traces_url))
+        return Management(repository, ServerSettingCalls(log, server.traces_url), regions())
+
+    @cache
+    def regions() -> "SharedMemory | Off":
+        from ie_serving.server.fronts.kserve_v2.shared_memory import SharedMemory
+        from ie_serving.wire.kserve.regions import OFF
+
+        return SharedMemory() if server.shared_memory else OFF
 
     return made
 

@@ -38,6 +38,10 @@ RPC: Mapping[str, Need] = {
     "/inference.GRPCInferenceService/RepositoryIndex": _READ_ALL,
     "/inference.GRPCInferenceService/RepositoryModelLoad": _CHANGE,
     "/inference.GRPCInferenceService/RepositoryModelUnload": _CHANGE,
+    # The server reads and writes what is registered.
+    "/inference.GRPCInferenceService/SystemSharedMemoryStatus": _READ_ALL,
+    "/inference.GRPCInferenceService/SystemSharedMemoryRegister": _CHANGE_ALL,
+    "/inference.GRPCInferenceService/SystemSharedMemoryUnregister": _CHANGE_ALL,
     "/inference.GRPCInferenceService/ServerMetadata": Need(Right(0), ConcernedModels.NONE),
     "/inference.GRPCInferenceService/ServerLive": _HEALTH,
     "/inference.GRPCInferenceService/ServerReady": _HEALTH,

@@ -151,6 +151,25 @@ def boxed(part: str, **options: Any) -> Made:
     return compute, None
 
 
+def cepstrum(x: Any) -> Any:
+    """Give the cepstrum of `tf.signal`, as keyword models of Keras have it, of rows of 240."""
+    found = tf.abs(tf.signal.stft(x, 64, 32))
+    mel = tf.signal.linear_to_mel_weight_matrix(20, found.shape[-1], 16_000, 80.0, 7600.0)
+    logarithms = tf.math.log(found @ mel + 1e-3)
+    return tf.signal.mfccs_from_log_mel_spectrograms(logarithms)[..., :13] / 100.0
+
+
+def cosines(x: Any) -> Any:
+    back = tf.signal.idct(tf.signal.dct(x[:, :60], norm="ortho"), norm="ortho")
+    return back + tf.signal.dct(x[:, 60:120], 3) / 100.0
+
+
+def transposed(x: Any) -> Any:
+    """Convolve by a kernel turned round, as JAX's `conv_transpose` without XLA does."""
+    kernel = tf.reverse(tf.reshape(tf.range(12.0), [2, 2, 1, 3]), [0, 1])
+    return tf.nn.conv2d(tf.reshape(x, [-1, 12, 20, 1]), kernel, [1, 2], "SAME") / 100.0
+
+
 def wav(samples: int) -> bytes:
     sound = np.sin(np.arange(samples) / 3)[:, np.newaxis].astype(np.float32)
     file: bytes = tf.audio.encode_wav(sound, 16_000).numpy()
@@ -224,6 +243,9 @@ MODELS: Mapping[str, tuple[Callable[[], Made], Any]] = {
         PICTURES,
     ),
     "heard": (heard, SOUNDS),
+    "cepstrum": (lambda: (cepstrum, None), CORNERS),
+    "cosines": (lambda: (cosines, None), CORNERS),
+    "transposed": (lambda: (transposed, None), CORNERS),
     "heard_each": (heard_each, SOUNDS),
     **{
         f"boxed_{part.split('_')[-1]}": (lambda part=part: boxed(part), CORNERS)

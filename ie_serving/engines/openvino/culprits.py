@@ -60,6 +60,10 @@ _NAMES: Final = tuple(
 )
 
 _WITHOUT = "export the model without it, or a signature that takes what it gives"
+_WITHOUT_XLA = (
+    "export the model without XLA, from JAX by jax2tf.convert(..., native_serialization=False,"
+    " enable_xla=False), which jax 0.4.30 does and 0.10 ignores, or to ONNX"
+)
 _AS_CONSTANTS = (
     "OpenVINO needs its axes, sizes or weights when the model is loaded: make them constants of"
     " the model, or export it with fixed sizes"
@@ -70,7 +74,6 @@ _OPEN_SIZES = re.compile(r"plug-?in doesn't support .* dynamic rank|dynamic weig
 _NOT_CONSTANT = re.compile(
     r"(?i)(?:non|not)[ -]constant|folded to constant|known\(static\)|static shape|of dynamic dim"
 )
-_OTHERWISE = f"OpenVINO does not take it in this form: {_WITHOUT}"
 _UNNAMED = (
     "OpenVINO refuses the graph without naming an operation: export the model in another form"
 )
@@ -93,13 +96,20 @@ def told(text: str) -> str:
     found = _first(text)
     if found is None:
         return f"{_UNNAMED} (OpenVINO: {text})"
-    return f"{found}: {_way_out(text)} (OpenVINO: {text})"
+    return f"{found}: {_way_out(found.kind, text)} (OpenVINO: {text})"
 
 
-def _way_out(text: str) -> str:
+def _way_out(kind: str, text: str) -> str:
     if _OPEN_SIZES.search(text):
         return f"{_AS_CONSTANTS}{_RESHAPES}"
-    return _AS_CONSTANTS if _NOT_CONSTANT.search(text) else _OTHERWISE
+    if _NOT_CONSTANT.search(text):
+        return _AS_CONSTANTS
+    return f"OpenVINO does not take it in this form: {_export(kind)}"
+
+
+def _export(kind: str) -> str:
+    """Say how to export the model instead."""
+    return _WITHOUT_XLA if kind.startswith("Xla") else _WITHOUT
 
 
 def first_of(kind: str) -> Operation:
@@ -126,7 +136,7 @@ def _lacking(kinds: Sequence[str]) -> str:
         if each.kind in wanted and each.kind not in first:
             first[each.kind] = each
     shown = [f'{kind} ("{each.names[0]}"{each.where})' for kind, each in first.items()]
-    return f"OpenVINO has no {', '.join(shown or kinds)}: {_WITHOUT}"
+    return f"OpenVINO has no {', '.join(shown or kinds)}: {_export(next(iter(first), kinds[0]))}"
 
 
 def _plain(kind: str) -> str:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import tensorflow as tf
+from tensorflow.compiler.tf2xla.ops import gen_xla_ops
 
 IMAGES = tf.TensorSpec([None], tf.string, "x")
 SQUARES = tf.TensorSpec([None, 2, 2], tf.float32, "x")
@@ -51,6 +52,21 @@ def along(x: Any) -> Any:
     return tf.raw_ops.ArgMax(input=x, dimension=tf.cast(x[0], tf.int32) - 1, name="best")
 
 
+def from_jax(x: Any) -> Any:
+    """Call an empty program; in one of JAX it is StableHLO."""
+    called = gen_xla_ops.xla_call_module(
+        args=[x], version=9, module="", Sout=[[4]], Tout=[tf.float32], platforms=["CPU"]
+    )
+    return called[0]
+
+
+def from_message(x: Any) -> Any:
+    decoded = tf.io.decode_proto(
+        tf.strings.as_string(x), "tensorflow.Example", ["features"], [tf.string]
+    )
+    return decoded.sizes
+
+
 GRAPHS = {
     "lanczos": (over_images(lanczos), IMAGES),
     "in_branch": (over_images(in_branch), IMAGES),
@@ -60,6 +76,8 @@ GRAPHS = {
     "chosen": (chosen, SQUARES),
     "spectrum": (spectrum, ROW),
     "along": (along, ROW),
+    "from_jax": (from_jax, ROW),
+    "from_message": (from_message, ROW),
 }
 
 if __name__ == "__main__":

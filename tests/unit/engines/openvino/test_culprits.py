@@ -45,6 +45,12 @@ def refused(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("chosen", 'OpenVINO has no Qr ("cond/Qr", in a function of StatelessIf "cond"): export'),
         ("spectrum", 'Cast "Cast": OpenVINO does not take it in this form: export'),
         ("along", 'ArgMax "best": OpenVINO needs its axes, sizes or weights when'),
+        (
+            "from_jax",
+            'OpenVINO has no XlaCallModule ("XlaCallModule"): export the model without XLA, from'
+            " JAX by jax2tf.convert(",
+        ),
+        ("from_message", "DecodeProtoV2 'DecodeProtoV2' computes with strings"),
     ],
 )
 def test_what_nothing_runs_is_named_wherever_it_stands(

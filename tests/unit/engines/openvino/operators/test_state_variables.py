@@ -39,7 +39,7 @@ def test_a_kernel_of_open_size_is_refused(tmp_path: Path) -> None:
     given = {"x": floats(2, 3, 6), "w": floats(3, 1, 4)}
     node = helper.make_node("CausalConvWithState", ["x", "w"], ["y", "s"])
     write(tmp_path, node, given, {"w": (2,)})
-    with pytest.raises(LoadFailed, match="CausalConvWithState is not computed where size 2"):
+    with pytest.raises(LoadFailed, match='CausalConvWithState "y" is not computed where size 2'):
         load(tmp_path)
 
 

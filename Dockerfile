@@ -38,7 +38,8 @@ LABEL org.opencontainers.image.title="ie_serving" \
 # curl: health checks of others' compose files use it. A build on top of this image, and the start of
 # a container, are root's, as with the images that it replaces; entrypoint.sh gives root up.
 # Any user may keep copies in the cache, and the group 0 may write models: platforms choose ids of
-# their own. ovms is the user of OpenVINO Model Server's image.
+# their own. ovms is the user of OpenVINO Model Server's image. Scripts for the image of 2020 source
+# `activate`.
 # hadolint ignore=DL3008
 RUN apt-get update \
     && apt-get install --yes --no-install-recommends curl \
@@ -49,7 +50,8 @@ RUN apt-get update \
     && useradd --uid 5000 --gid 5000 --no-log-init --create-home ovms \
     && install -d -m 1777 /var/cache/ie_serving \
     && install -d -m 775 -o 10001 -g 0 /models \
-    && install -d /opt/ml /ie-serving-py /ovms/bin \
+    && install -d /opt/ml /ie-serving-py/.venv/bin /ovms/bin \
+    && touch /ie-serving-py/.venv/bin/activate \
     && ln -s /opt/ie_serving/bin/entrypoint.sh /ie-serving-py/start_server.sh \
     && ln -s /opt/ie_serving/bin/entrypoint.sh /ovms/bin/ovms \
     && ln -s /opt/ie_serving/bin/entrypoint.sh /usr/bin/ovms \

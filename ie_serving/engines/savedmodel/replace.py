@@ -21,6 +21,7 @@ operation of the composition keeps the node's name.
 | `SparseReshape` to other sizes | flat places, divided again | OpenVINO leaves them unchanged |
 """
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final
@@ -419,8 +420,10 @@ def _complex_value(node: Proto) -> Array:
     values = np.frombuffer(tensor.tensor_content, np.complex64)
     if len(flat):
         values = np.array(flat, np.float32).view(np.complex64)
-    # One value alone fills the whole shape.
-    return np.full(sizes, values[0]) if values.size == 1 else values.reshape(sizes)
+    # TensorFlow repeats the last value in place of those that are missing; without any, all are 0.
+    filled = np.full(math.prod(sizes), values[-1] if values.size else 0, np.complex64)
+    filled[: values.size] = values[: filled.size]
+    return filled.reshape(sizes)
 
 
 def _read(body: Body, node: Proto, dtype: int) -> str:

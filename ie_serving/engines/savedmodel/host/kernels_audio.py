@@ -131,6 +131,7 @@ def _spectrogram(attributes: Attributes) -> Compute:
     def compute(sound: Array) -> Array:
         if sound.ndim != 2:
             raise InvalidRequest(f"input must be 2-dimensional: {list(sound.shape)}")
+        _check_finite(sound)
         frames = max(0, 1 + (len(sound) - window) // stride)
         shape = sound.shape[1], frames, length // 2 + 1
         make_room(shape, np.float32)
@@ -143,6 +144,12 @@ def _spectrogram(attributes: Attributes) -> Compute:
         return made if squared else np.sqrt(made)
 
     return compute
+
+
+def _check_finite(numbers: Array) -> None:
+    """Refuse infinite numbers, from which TensorFlow's order of additions makes other NaN."""
+    if np.isinf(numbers).any():
+        raise InvalidRequest("sound and its spectrogram must be without infinite numbers")
 
 
 class _Band(NamedTuple):
@@ -175,6 +182,7 @@ def _mfcc(attributes: Attributes) -> Compute:
         make_room(spectrogram.shape, np.float64)
         if bands is None:
             return np.zeros(shape, np.float32)
+        _check_finite(spectrogram)
         with np.errstate(invalid="ignore"):
             found = np.sqrt(spectrogram.astype(np.float64))
         energies = [found[..., at : at + len(weights)] @ weights for at, weights in bands]

@@ -30,6 +30,12 @@ def _combined(attributes: Attributes) -> Compute:
         boxes: Array, scores: Array, each: Array, total: Array, overlap: Array, least: Array
     ) -> list[Array]:
         _check(boxes, scores, int(each), int(total), float(overlap))
+        with np.errstate(all="ignore"):  # boxes and scores may be infinite or NaN
+            return best_of(boxes, scores, each, total, overlap, least)
+
+    def best_of(
+        boxes: Array, scores: Array, each: Array, total: Array, overlap: Array, least: Array
+    ) -> list[Array]:
         count, held, classes = scores.shape
         size = min(int(total), int(each) * classes) if per_class else int(total)
         make_room((count, size, 6), np.float32)
@@ -129,8 +135,7 @@ class _Corners:
         sides = np.maximum(np.minimum(self._high[one], self._high[others]) - low, 0)
         shared = sides[:, 0] * sides[:, 1]
         area, areas = self._areas[one], self._areas[others]
-        with np.errstate(divide="ignore", invalid="ignore"):
-            found = shared / (area + areas - shared)
+        found = shared / (area + areas - shared)
         overlaps: Array = np.where((area <= 0) | (areas <= 0), np.float32(0), found)
         return overlaps
 

@@ -17,7 +17,7 @@ operation of the composition keeps the node's name.
 | `LowerBound`, `UpperBound` | the number of values that come before | no rule converts them |
 | `ResourceGatherNd`, `VariableShape` | the same of the variable's value | no rule converts them |
 | `Const`, `Exp` of complex numbers | `Complex` of their parts | no rule converts them |
-| `ReverseV2` along several axes | one along each | OpenVINO takes one axis |
+| `ReverseV2`, several axes or one from the end | `StridedSlice` | OpenVINO takes one, from 0 |
 | `SparseReshape` to other sizes | flat places, divided again | OpenVINO leaves them unchanged |
 """
 
@@ -372,13 +372,21 @@ def _search(body: Body, node: Proto) -> None:
 
 
 def _reverse(body: Body, node: Proto) -> None:
-    data, axes = node.input[:2]
-    dtype = node.attr["T"].type
-    *first, last = (body.constant([axis]) for axis in _values(body, axes))
-    for axis in first:
-        data = body.add("ReverseV2", [data, axis], T=dtype, Tidx=_INT32)
-    node.attr["Tidx"].type = _INT32
-    body.become(node, "ReverseV2", [data, last])
+    """Slice backwards, by axes from the front and by those from the end."""
+    data, axes, dtype = node.input[0], _values(body, node.input[1]), node.attr["T"].type
+    front = [-1 if axis in axes else 1 for axis in range(max(axes) + 1)]
+    back = [-1 if axis in axes else 1 for axis in range(min(axes), 0)]
+    for strides, ellipsis in ((front, 0), ([1, *back], 1)):
+        if -1 in strides:
+            ends = body.constant([0] * len(strides))
+            inputs = [data, ends, ends, body.constant(strides)]
+            data = body.add("StridedSlice", inputs, T=dtype, Index=_INT32)
+            masks = {"begin": 2 ** len(strides) - 1, "end": 2 ** len(strides) - 1}
+            for name, mask in {**masks, "ellipsis": ellipsis}.items():
+                body.nodes[-1].attr[f"{name}_mask"].i = mask
+    node.attr.clear()
+    node.attr["T"].type = dtype
+    body.become(node, "Identity", [data])
 
 
 def _values(body: Body, reference: str) -> list[int]:
@@ -459,10 +467,14 @@ REPLACED: Final[Mapping[str, Callable[[Body, Proto], None]]] = {
 }
 
 
+def _are_several_or_negative(axes: Sequence[int]) -> bool:
+    return len(axes) > 1 or min(axes, default=0) < 0
+
+
 _ONLY: Final[Mapping[str, Callable[[Body, Proto], bool]]] = {
     "Const": lambda _, node: node.attr["dtype"].type == _COMPLEX,
     "Exp": lambda _, node: node.attr["T"].type == _COMPLEX,
-    "ReverseV2": lambda body, node: len(_values(body, node.input[1])) > 1,
+    "ReverseV2": lambda body, node: _are_several_or_negative(_values(body, node.input[1])),
 }
 """Where operations are replaced that OpenVINO has in other forms."""
 

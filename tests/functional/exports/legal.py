@@ -245,6 +245,8 @@ MODELS: Mapping[str, tuple[Callable[[], Made], Any]] = {
     "heard": (heard, SOUNDS),
     "cepstrum": (lambda: (cepstrum, None), CORNERS),
     "cosines": (lambda: (cosines, None), CORNERS),
+    "turned": (lambda: (lambda x: tf.reverse(x, [-1, 0]), None), ROWS),
+    "turned_last": (lambda: (lambda x: tf.reverse(x, [-1]), None), ROWS),
     "transposed": (lambda: (transposed, None), CORNERS),
     "heard_each": (heard_each, SOUNDS),
     **{

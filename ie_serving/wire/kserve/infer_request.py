@@ -207,8 +207,10 @@ def _are_views(tensors: Sequence[RequestTensor]) -> bool:
 
 def _place(tensor: Proto, whose: str) -> Place | None:
     given = tensor.parameters
+    if REGION not in given:
+        return None
     wanted = {name: given[name] for name in (REGION, BYTE_SIZE, OFFSET) if name in given}
-    return place_of(dict(_values(wanted)), whose) if wanted else None
+    return place_of({REGION: "", **dict(_values(wanted))}, whose)
 
 
 def _places(outputs: Sequence[Proto], regions: Regions) -> Mapping[str, Place]:

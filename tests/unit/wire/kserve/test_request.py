@@ -20,8 +20,8 @@ from ie_serving.wire.kserve import request
 from ie_serving.wire.kserve.datatypes import NAME_OF
 from ie_serving.wire.kserve.raw import encode_raw
 from ie_serving.wire.kserve.raw_request import RawBody
-from ie_serving.wire.kserve.reply import ReplyEncoder
 from ie_serving.wire.kserve.regions import OFF
+from ie_serving.wire.kserve.reply import ReplyEncoder
 from ie_serving.wire.kserve.request import (
     InferBody,
     SlicedInferBody,

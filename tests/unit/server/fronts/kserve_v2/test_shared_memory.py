@@ -1,5 +1,6 @@
 """Regions of shared memory: what may be registered, read and written."""
 
+import contextlib
 import os
 import stat
 import threading
@@ -186,10 +187,8 @@ def test_a_region_is_closed_after_its_last_use(memory: shared_memory.SharedMemor
 
     def read() -> None:
         while not ended.is_set():
-            try:
+            with contextlib.suppress(NotFound):
                 found.add(bytes(regions.read(place)))
-            except NotFound:
-                pass
 
     threads = [threading.Thread(target=read) for _ in range(2)]
     for thread in threads:

@@ -4,8 +4,11 @@
 # BASE is any Debian or Ubuntu with Python 3.10 or newer and its venv module. Name it by digest
 # (python@sha256:...) for a build that is the same each time; the packages are locked by hash.
 ARG BASE=python:3.11-slim-bookworm
+# `tensorflow` puts TensorFlow beside it, for signatures that nothing else runs.
+ARG EXTRAS=
 
 FROM ${BASE} AS build
+ARG EXTRAS
 ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1
 WORKDIR /build
 COPY deploy/container/*requirements.txt ./
@@ -15,7 +18,7 @@ RUN python3 -m venv tools \
     && tools/bin/pip install --only-binary :all: --require-hashes -r build-requirements.txt \
     && python3 -m venv --without-pip /opt/ie_serving \
     && tools/bin/pip --python /opt/ie_serving/bin/python install \
-        --only-binary :all: --require-hashes --no-deps -r requirements.txt
+        --only-binary :all: --require-hashes --no-deps -r "${EXTRAS:+$EXTRAS-}requirements.txt"
 COPY pyproject.toml setup.py LICENSE ./
 COPY ie_serving ie_serving
 # Left out of the image: sources in C, stubs of types, test suites, and descriptions of AWS services
@@ -35,7 +38,8 @@ LABEL org.opencontainers.image.title="ie_serving" \
 # curl: health checks of others' compose files use it. A build on top of this image, and the start of
 # a container, are root's, as with the images that it replaces; entrypoint.sh gives root up.
 # Any user may keep copies in the cache, and the group 0 may write models: platforms choose ids of
-# their own. ovms is the user of OpenVINO Model Server's image.
+# their own. ovms is the user of OpenVINO Model Server's image. Scripts for the image of 2020 source
+# `activate`.
 # hadolint ignore=DL3008
 RUN apt-get update \
     && apt-get install --yes --no-install-recommends curl \
@@ -46,7 +50,8 @@ RUN apt-get update \
     && useradd --uid 5000 --gid 5000 --no-log-init --create-home ovms \
     && install -d -m 1777 /var/cache/ie_serving \
     && install -d -m 775 -o 10001 -g 0 /models \
-    && install -d /opt/ml /ie-serving-py /ovms/bin \
+    && install -d /opt/ml /ie-serving-py/.venv/bin /ovms/bin \
+    && touch /ie-serving-py/.venv/bin/activate \
     && ln -s /opt/ie_serving/bin/entrypoint.sh /ie-serving-py/start_server.sh \
     && ln -s /opt/ie_serving/bin/entrypoint.sh /ovms/bin/ovms \
     && ln -s /opt/ie_serving/bin/entrypoint.sh /usr/bin/ovms \

@@ -50,7 +50,7 @@ export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
 .PHONY: help size run venv test test_deployed cpu_kinds canaries evidence programs unit conformance soak fuzz suites zoo drivers style format docs api configuration page sample bench-quick bench bench-batching bench-strain bench-stall bench-share bench-kernels bench-workers bench-tls bench-costs bench-protocols bench-verify \
-	walk manifests docker_build docker_check docker_lock clean
+	walk manifests docker_build docker_check docker_lock release_check clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z_-]+:.*## / {printf "make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -89,11 +89,11 @@ $(1)/bin/pip install --quiet --upgrade pip
 endef
 
 test: .venv-dev/.installed ## run every test but those of soak and fuzz, and of files for deployment that are as in main (ALL=1: these too); what failed once more, alone
-	$(DEV)/python -m pytest $(IN_PARALLEL) $(if $(ALL)$(HAVE_CHANGED),,-m 'not deployed and not soak and not fuzz') tests \
+	$(DEV)/python -m pytest $(IN_PARALLEL) $(if $(ALL)$(HAVE_CHANGED),,-m 'not deployed and not soak and not fuzz and not release') tests \
 		|| { $(AGAIN); }
 
 test_deployed: .venv-dev/.installed ## run the tests of manifests, images, proxies, programs in other languages, and the page in a browser
-	$(DEV)/python -m pytest $(IN_PARALLEL) -m 'deployed and not soak and not fuzz' tests
+	$(DEV)/python -m pytest $(IN_PARALLEL) -m 'deployed and not soak and not fuzz and not release' tests
 
 programs: ## install the programs of others that tests talk to; as root, on Debian
 	apt-get -qq update
@@ -112,12 +112,12 @@ unit: .venv-dev/.installed ## run the fast tests only
 conformance: .venv-dev/.installed ## hold both ports to RFC 9113, 7541, 9112 and 9110, case by case
 	$(DEV)/python -m pytest tests/functional/protocols
 
-soak: .venv-dev/.installed ## run the tests that take minutes: a store away, 300 MB served, memory over 1,000,000 requests, SOAK_MINUTES (30) of kills, switches, reloads; and the cases that tests marked pairwise leave out
+soak: .venv-dev/.installed ## run the tests that take minutes: a store away, 300 MB served, memory over 1,000,000 requests, SOAK_MINUTES (30) of kills, switches, reloads; and the cases that tests of compiled models leave out (tests/thinning.py)
 	SOAK_MINUTES=$(SOAK_MINUTES) $(DEV)/python -m pytest -o faulthandler_timeout=0 -m soak tests
 
 fuzz: .venv-dev/.installed ## try 20 times as many examples of each property, then for FUZZ_SECONDS (60) each: nearly right bytes on both ports, odd values for models, random graphs, batches whose clients are wrong or leave, memory that holds other clients' numbers
 	$(DEV)/python -m pytest $(IN_PARALLEL) --hypothesis-profile=thorough --timeout=600 \
-		-m 'hypothesis and not soak and not fuzz' tests
+		-m 'hypothesis and not soak and not fuzz and not release' tests
 	FUZZ_SECONDS=$(FUZZ_SECONDS) $(DEV)/python -m pytest -o faulthandler_timeout=0 -m fuzz -rP $(FUZZED)
 
 canaries: .venv-dev/.installed ## ask OpenVINO alone whether each fault of docs/reference/openvino-faults.md is still there
@@ -179,16 +179,26 @@ bench: ## measure every case beside other servers; takes half an hour
 manifests: .venv-dev/.installed ## write deploy/kubernetes from the chart, by Helm's own engine
 	$(DEV)/python deploy/helm/render.py
 
-docker_build: ## build IMAGE (ie-serving-py:latest), on BASE_IMAGE if that is given
-	$(DOCKER) build --tag $(IMAGE) $(if $(BASE_IMAGE),--build-arg BASE=$(BASE_IMAGE)) .
+release_check: style docs docker_check ## build what is released twice, install it where nothing else is, and use it; into dist/
+	$(DEV)/python -m pytest -rs -m release tests/functional/test_release.py
+	$(DEV)/python deploy/release.py
+
+docker_build: ## build IMAGE (ie-serving-py:latest), on BASE_IMAGE and with EXTRAS (tensorflow) if given
+	$(DOCKER) build --tag $(IMAGE)$(if $(EXTRAS),-$(EXTRAS)) \
+		$(if $(BASE_IMAGE),--build-arg BASE=$(BASE_IMAGE)) \
+		$(if $(EXTRAS),--build-arg EXTRAS=$(EXTRAS)) .
 
 docker_check: .venv-dev/.installed ## build the image without an engine and use it; as root, on Debian
 	$(DEV)/hadolint Dockerfile
 	deploy/container/check.sh $(DEV)/python
 
 docker_lock: .venv-dev/.installed ## renew the versions and hashes of the image's packages
-	$(call lock,--extra azure --extra jwt --extra onnxruntime pyproject.toml,requirements.txt)
+	$(call lock,$(IMAGE_EXTRAS) pyproject.toml,requirements.txt)
+	$(call lock,$(IMAGE_EXTRAS) --extra tensorflow --constraint deploy/container/requirements.txt \
+		pyproject.toml,tensorflow-requirements.txt)
 	$(call lock,deploy/container/build-requirements.in,build-requirements.txt)
+
+IMAGE_EXTRAS = --extra azure --extra jwt --extra onnxruntime
 
 define lock
 $(DEV)/pip install --quiet uv

@@ -1,5 +1,6 @@
 """One prepared request in each dialect that a server under test speaks."""
 
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
@@ -22,12 +23,16 @@ class Call:
         body: the message or the HTTP body, without framing.
         decode: reply body to outputs by name.
         key: sent along over REST, to a server that asks for one.
+        headers: further ones of an HTTP request.
+        before: what is sent once over gRPC before the first call.
     """
 
     path: str
     body: bytes
     decode: Callable[[bytes], dict[str, Array]]
     key: str = ""
+    headers: tuple[tuple[str, str], ...] = (("Content-Type", "application/json"),)
+    before: tuple["Call", ...] = ()
 
     def check(self, reply: bytes, expected: Mapping[str, Array]) -> None:
         """Compare a reply with the engine's own outputs.
@@ -77,6 +82,29 @@ def oip_rest(model: str, inputs: Mapping[str, Array]) -> Call:
     return Call(f"/v2/models/{model}/infer", _json({"inputs": tensors}), _tensors)
 
 
+def oip_rest_binary(model: str, inputs: Mapping[str, Array]) -> Call:
+    """`/infer` of the Open Inference Protocol, tensors as bytes behind the JSON, both ways.
+
+    Source: Triton's extension "binary tensor data".
+    """
+    tensors = [
+        {
+            "name": name,
+            "shape": values.shape,
+            "datatype": wire.OIP_DTYPE[values.dtype],
+            "parameters": {"binary_data_size": values.nbytes},
+        }
+        for name, values in inputs.items()
+    ]
+    head = _json({"inputs": tensors, "parameters": {"binary_data_output": True}})
+    headers = (
+        ("Content-Type", "application/octet-stream"),
+        ("Inference-Header-Content-Length", str(len(head))),
+    )
+    body = head + b"".join(values.tobytes() for values in inputs.values())
+    return Call(f"/v2/models/{model}/infer", body, _tensors_behind, headers=headers)
+
+
 def _json(body: object) -> bytes:
     return orjson.dumps(body, option=orjson.OPT_SERIALIZE_NUMPY)
 
@@ -93,3 +121,15 @@ def _tensors(reply: bytes) -> dict[str, Array]:
         tensor["name"]: np.asarray(tensor["data"]).reshape(tensor["shape"])
         for tensor in orjson.loads(reply)["outputs"]
     }
+
+
+def _tensors_behind(reply: bytes) -> dict[str, Array]:
+    """Read tensors that lie behind the JSON, in its order."""
+    head, at = json.JSONDecoder().raw_decode(reply.decode("latin-1"))
+    outputs = {}
+    for tensor in head["outputs"]:
+        end = at + tensor["parameters"]["binary_data_size"]
+        values = np.frombuffer(reply[at:end], wire.OIP_NUMPY[tensor["datatype"]])
+        outputs[tensor["name"]] = values.reshape(tensor["shape"])
+        at = end
+    return outputs

@@ -9,29 +9,41 @@ import argparse
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NamedTuple
 
 import grpc
 
 from benchmarks import generators, measure, models
-from benchmarks.calls import WrongReplyError
+from benchmarks.calls import WrongReplyError, oip_grpc, oip_rest, oip_rest_binary
 from benchmarks.engine import AS_IT_LIKES, ONE_BY_ONE, Loop, benchmark_app
 from benchmarks.environments import PROJECT, ROOT
 from benchmarks.models import CASES, MODELS, Case
-from benchmarks.peers.catalog import PEERS
+from benchmarks.peers.catalog import PEERS, TRITON
 from benchmarks.quick import grpc_client
 from benchmarks.results import Key, Process, Results
-from benchmarks.servers import Server, project
+from benchmarks.servers import Server, project, with_flags
+from benchmarks.shared import oip_grpc_shared
 from benchmarks.subjects import Load, Question, Subject, started
 
 LOADS: dict[str, tuple[str, Load]] = {
     "gRPC": ("gRPC", generators.h2load),
     "gRPC, Python client": ("gRPC", grpc_client),
+    "gRPC, shared memory": ("gRPC, shared memory", generators.h2load),
     "REST": ("REST", generators.wrk),
+    "REST, binary": ("REST, binary", generators.wrk),
 }
 """By name in the report: the transport, and the generator that loads it."""
+
+OURS = project("ie_serving", None)
+BY_V2 = replace(
+    with_flags(OURS, ("--shared_memory", "true")),
+    name="ie_serving, v2",
+    grpc=oip_grpc,
+    rest=oip_rest,
+)
+"""Asked by the Open Inference Protocol, as Triton is."""
 
 FAILURES = (WrongReplyError, TimeoutError, grpc.aio.AioRpcError, OSError)
 
@@ -89,7 +101,7 @@ class Run:
     def _load(self, server: Server, subject: Subject, case: Case) -> None:
         """Load one case in every way; what fails is noted and left out of the tables."""
         for key, transport, by in _lines(server, case):
-            if transport == "gRPC" and not subject.speaks_grpc:
+            if not subject.speaks(transport):
                 continue
             print(f"{server.name}: {case.name}, {key.load} c{key.concurrency}", file=sys.stderr)
             try:
@@ -101,7 +113,7 @@ class Run:
 
 def _lines(server: Server, case: Case) -> Iterator[tuple[Key, str, Load]]:
     for name, (transport, by) in LOADS.items():
-        for concurrency in case.concurrency[transport]:
+        for concurrency in case.concurrency.get(transport, ()):
             yield Key(server.name, case.name, name, concurrency), transport, by
 
 
@@ -110,6 +122,12 @@ def _asked(case: Case) -> Asked:
     loop = Loop(_file(case.model), inputs)
     repository = _file(case.model).parent.parent
     return Asked(case, loop, Question(case.model, repository, inputs, loop.outputs()))
+
+
+def _in_each_way(server: Server) -> Server:
+    """Give the server, asked by Triton's extensions of the Open Inference Protocol too."""
+    further = {"REST, binary": oip_rest_binary, "gRPC, shared memory": oip_grpc_shared}
+    return replace(server, further=further)
 
 
 def _file(model: str) -> Path:
@@ -128,7 +146,8 @@ def main() -> None:
     given = parser.parse_args()
     generators.need()
     models.write(ROOT / "models")
-    contenders = [project("ie_serving", None), *(p for p in PEERS if p.name in given.peers)]
+    peers = [_in_each_way(p) if p is TRITON else p for p in PEERS if p.name in given.peers]
+    contenders = [OURS, _in_each_way(BY_V2), *peers]
     run = Run(contenders, [case for case in CASES if case.name in given.cases], given.seconds)
     for _ in range(given.rounds):
         run.round()

@@ -35,7 +35,7 @@ JSON_OPTIONS = ("--h1", "-H", "content-type: application/json")
 
 WRK_SCRIPT = """
 wrk.method = "POST"
-wrk.headers["Content-Type"] = "application/json"
+%s
 wrk.body = io.open("%s", "rb"):read("*a")
 function done(summary, latency, requests)
   print(string.format(
@@ -63,7 +63,8 @@ def wrk(port: int, call: Call, concurrency: int, seconds: float) -> Sample:
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "body").write_bytes(call.body)
         script = Path(folder) / "script.lua"
-        script.write_text(WRK_SCRIPT % (Path(folder) / "body"))
+        headers = "\n".join(f'wrk.headers["{name}"] = "{value}"' for name, value in call.headers)
+        script.write_text(WRK_SCRIPT % (headers, Path(folder) / "body"))
         options = ("-t1", f"-c{concurrency}", f"-d{max(1, round(seconds))}s", "--timeout", "30s")
         output = _run("wrk", *options, "-s", str(script), url)
     seen = json.loads(output.splitlines()[-1])

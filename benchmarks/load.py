@@ -238,10 +238,11 @@ async def _during(
 
 
 def _http(call: Call, port: int) -> bytes:
-    key = f"X-Api-Key: {call.key}\r\n" if call.key else ""
+    key = (("X-Api-Key", call.key),) if call.key else ()
+    headers = "".join(f"{name}: {value}\r\n" for name, value in (*key, *call.headers))
     head = (
-        f"POST {call.path} HTTP/1.1\r\nHost: {HOST}:{port}\r\n{key}"
-        f"Content-Type: application/json\r\nContent-Length: {len(call.body)}\r\n\r\n"
+        f"POST {call.path} HTTP/1.1\r\nHost: {HOST}:{port}\r\n{headers}"
+        f"Content-Length: {len(call.body)}\r\n\r\n"
     )
     return head.encode() + call.body
 

@@ -60,7 +60,7 @@ class Results:
     failures: dict[tuple[str, str, str], str] = field(default_factory=dict)
 
     def report(self, servers: Sequence[Server], rounds: int, seconds: float) -> str:
-        """Write everything as Markdown, the first server being compared with the others."""
+        """Write everything as Markdown, the first two servers being compared with the others."""
         names = [server.name for server in servers]
         parts = [
             f"# Benchmark of {datetime.datetime.now(datetime.timezone.utc):%Y-%m-%d}",
@@ -71,6 +71,7 @@ class Results:
             versions(servers),
             f"## Requests per second\n\n{self._matrix(names, _rps)}",
             f"## Ratio of {names[0]} to each\n\n{self._ratios(names)}",
+            f"## Ratio of {names[1]} to each\n\n{self._ratios([*names[1:], names[0]])}",
             f"## p50 / p99, ms\n\n{self._matrix(names, _latency)}",
             f"## Processor time for each request, µs\n\n{self._matrix(names, _cpu)}",
             f"## The engine alone, inferences per second\n\n{self._engine_table()}",
@@ -95,7 +96,7 @@ class Results:
             ours, *others = (self.measured.get(key._replace(server=name), []) for name in names)
             cells = [
                 ratio([m.sample.rps for m in ours], [m.sample.rps for m in theirs])
-                if len(ours) == len(theirs)
+                if ours and len(ours) == len(theirs)
                 else ""
                 for theirs in others
             ]

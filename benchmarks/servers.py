@@ -56,6 +56,7 @@ class Server:
             scratch directory and returns the command line that serves the target.
         grpc: how it is asked over gRPC; None when it has none.
         rest: how it is asked over REST.
+        further: other ways of asking it, by name; REST's names begin with `REST`.
         variables: added to its environment.
         tls: what its REST port is agreed upon with; None: it is plain.
     """
@@ -65,6 +66,7 @@ class Server:
     command: Callable[[Path, Target], list[str]]
     grpc: Dialect | None
     rest: Dialect
+    further: Mapping[str, Dialect] = field(default_factory=dict)
     variables: Callable[[Path, Target], Mapping[str, str]] = field(
         default=lambda environment, target: {}
     )

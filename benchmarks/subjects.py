@@ -65,20 +65,26 @@ class Subject:
         self.running = running
         self._server = server
         self._question = question
-        self._rest = server.rest(question.model, question.inputs)
-        self._grpc = server.grpc(question.model, question.inputs) if server.grpc else None
+        ways = {"REST": server.rest, "gRPC": server.grpc, **server.further}
+        self._calls = {
+            name: dialect(question.model, question.inputs)
+            for name, dialect in ways.items()
+            if dialect
+        }
+        for call in self._calls.values():
+            for first in call.before:
+                uvloop.run(ask_grpc(running.target.grpc_port, first))
 
     def asked(self, question: Question) -> "Subject":
         """Give the same server with another question to the same model."""
         return Subject(self._server, question, self.running)
 
-    @property
-    def speaks_grpc(self) -> bool:
-        """Whether `load` may be called for gRPC."""
-        return self._grpc is not None
+    def speaks(self, transport: str) -> bool:
+        """Whether `load` may be called for this transport, or way of using one."""
+        return transport in self._calls
 
     def load(self, transport: str, by: Load, concurrency: int, seconds: float) -> Measurement:
-        """Load the server over `gRPC` or `REST`; its numbers are checked before and after.
+        """Load the server in one way, such as `gRPC`; its numbers are checked before and after.
 
         Raises:
             WrongReplyError: a number, a status or a length was not what it should be.
@@ -101,15 +107,13 @@ class Subject:
     def check(self, transport: str) -> None:
         """Ask once. Raises: WrongReplyError."""
         port, call = self._address(transport)
-        ask = ask_grpc if transport == "gRPC" else ask_rest
+        ask = ask_rest if transport.startswith("REST") else ask_grpc
         self._question.judge(call)(uvloop.run(ask(port, call)))
 
     def _address(self, transport: str) -> tuple[int, Call]:
         target = self.running.target
-        if transport == "REST":
-            return target.rest_port, self._rest
-        assert self._grpc is not None
-        return target.grpc_port, self._grpc
+        port = target.rest_port if transport.startswith("REST") else target.grpc_port
+        return port, self._calls[transport]
 
 
 def load_subjects(

@@ -49,17 +49,58 @@ def oip_request(model: str, inputs: Mapping[str, Array]) -> bytes:
     return _bytes(1, model.encode()) + described + raw
 
 
+def oip_shared_request(
+    model: str, inputs: Mapping[str, Array], output: str, regions: tuple[str, str]
+) -> bytes:
+    """Encode an `inference.ModelInferRequest` whose inputs lie one behind the other in a region.
+
+    Args:
+        model: name in requests.
+        inputs: by name.
+        output: the one that is written into the second region, from its start.
+        regions: names, of the inputs' region and of the output's.
+    """
+    described, at = b"", 0
+    for name, values in inputs.items():
+        head = _bytes(1, name.encode()) + _bytes(2, OIP_DTYPE[values.dtype].encode())
+        described += _bytes(5, head + _shape(3, values) + _region(4, regions[0], at, values.nbytes))
+        at += values.nbytes
+    wanted = _bytes(1, output.encode()) + _region(2, regions[1], 0, at)
+    return _bytes(1, model.encode()) + described + _bytes(6, wanted)
+
+
+def oip_register_request(name: str, key: str, size: int) -> bytes:
+    """Encode an `inference.SystemSharedMemoryRegisterRequest`, Triton's extension."""
+    return _bytes(1, name.encode()) + _bytes(2, key.encode()) + b"\x20" + _varint(size)
+
+
+def _region(number: int, name: str, offset: int, size: int) -> bytes:
+    """Encode the parameters that say where in shared memory a tensor lies."""
+    values = {
+        "shared_memory_region": _bytes(3, name.encode()),
+        "shared_memory_offset": b"\x10" + _varint(offset),
+        "shared_memory_byte_size": b"\x10" + _varint(size),
+    }
+    return b"".join(
+        _bytes(number, _bytes(1, key.encode()) + _bytes(2, value)) for key, value in values.items()
+    )
+
+
 def oip_response(message: bytes) -> dict[str, Array]:
     """Decode an `inference.ModelInferResponse` with raw contents."""
     described = [list(_fields(part)) for number, part in _fields(message) if number == 5]
     raw = [part for number, part in _fields(message) if number == 6]
     outputs = {}
     for fields, content in zip(described, raw, strict=True):
-        first = dict(reversed(fields))
-        dtype = OIP_NUMPY[bytes(first[2]).decode()]
-        shape = [size for number, part in fields if number == 3 for size in _sizes(part)]
-        outputs[bytes(first[1]).decode()] = np.frombuffer(content, dtype).reshape(shape)
+        name, values = _described(fields, content)
+        outputs[name] = values
     return outputs
+
+
+def oip_shared_response(message: bytes, content: bytes) -> dict[str, Array]:
+    """Decode an `inference.ModelInferResponse` with one output, which lies in `content`."""
+    fields = [list(_fields(part)) for number, part in _fields(message) if number == 5]
+    return dict([_described(fields[0], content)])
 
 
 def _tensor(values: Array) -> bytes:
@@ -73,6 +114,15 @@ def _array(message: bytes | int) -> Array:
     dimensions = [dict(_fields(part)) for number, part in _fields(fields[2]) if number == 2]
     shape = [int(dimension.get(1, 0)) for dimension in dimensions]
     return np.frombuffer(fields[4], TF_NUMPY[int(fields[1])]).reshape(shape)
+
+
+def _described(fields: list[tuple[int, Any]], content: bytes) -> tuple[str, Array]:
+    """Read a tensor of the Open Inference Protocol from the start of `content`."""
+    first = dict(reversed(fields))
+    dtype = OIP_NUMPY[bytes(first[2]).decode()]
+    shape = [size for number, part in fields if number == 3 for size in _sizes(part)]
+    values = np.frombuffer(content, dtype, count=int(np.prod(shape)))
+    return bytes(first[1]).decode(), values.reshape(shape)
 
 
 def _shape(number: int, values: Array) -> bytes:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests import pairwise, process
+from tests import forking, process, thinning
 from tests.exporting import export
 
 # What a shell starts in the background ignores Ctrl-C, and so would the processes of the tests.
@@ -63,7 +63,11 @@ def pytest_collection(session: pytest.Session) -> Iterator[object]:
 
 @pytest.hookimpl(tryfirst=True)  # what is marked here is left out behind it
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    pairwise.thin(items)
+    thinning.thin(items)
+
+
+def pytest_sessionfinish() -> None:
+    forking.end()
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

@@ -8,7 +8,6 @@ import contextlib
 import os
 import queue
 import re
-import select
 import signal
 import socket
 import subprocess
@@ -19,6 +18,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
+
+from tests.forking import Forked, readable
 
 COMMANDS = Path(sys.executable).parent
 PATIENCE_S = 30.0
@@ -40,6 +41,11 @@ NONE = r"(?!)"
 ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
 """Environment of the tests alone: beside others, threads of the libraries that they compare with
 spin, which is processor time that the others lack. What a test starts is free to choose."""
+
+FORKED = ("ie_serving", "tensorflow_model_server")
+READ_EARLY = ("PYTHON", "LD_", "MALLOC_", "OMP_", "OPENBLAS_", "ONEDNN_", "OV_", "TF_")
+"""Commands that are forked (`forking.py`), as programs of the tests are, but with variables that
+their imports read."""
 
 TAIL = 80
 """Lines of each process in the report of a failure: a traceback and what led to it."""
@@ -63,6 +69,7 @@ class Process:
         *command: str | Path,
         env: Mapping[str, str] | None = None,
         cwd: Path | None = None,
+        executed: bool = False,
     ) -> None:
         """Start `command`.
 
@@ -70,19 +77,27 @@ class Process:
             command: the first is a path, or the name of a command installed beside this Python.
             env: added to the environment of the tests.
             cwd: where it runs; by default where the tests run.
+            executed: never fork, for tests of what a start imports and takes.
         """
         self.lines: list[str] = []
         self._unread: queue.Queue[str | None] = queue.Queue()
-        self.popen = subprocess.Popen(
-            [str(COMMANDS / command[0]), *map(str, command[1:])],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            errors="replace",
-            env={**{n: v for n, v in os.environ.items() if n not in ONE_THREAD}, **(env or {})},
-            cwd=cwd,
-            start_new_session=True,
-        )
+        args = [str(COMMANDS / command[0]), *map(str, command[1:])]
+        forked = args if command[0] in FORKED else args[1:] if _is_of_tests(args) else []
+        environment = {n: v for n, v in os.environ.items() if n not in ONE_THREAD} | {**(env or {})}
+        read_early = any(name.startswith(READ_EARLY) for name in env or {})
+        if forked and not executed and not read_early:
+            self.popen: subprocess.Popen[str] | Forked = Forked(forked, environment, cwd)
+        else:
+            self.popen = subprocess.Popen(
+                args,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                errors="replace",
+                env=environment,
+                cwd=cwd,
+                start_new_session=True,
+            )
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
         started.append(self)
@@ -170,6 +185,12 @@ class Process:
         self._reader.join(PATIENCE_S)
 
 
+def _is_of_tests(args: list[str]) -> bool:
+    """Tell whether a program is run that the tests have beside them."""
+    tests = Path(__file__).parent
+    return args[0] == sys.executable and len(args) > 1 and tests in Path(args[1]).parents
+
+
 def output_of(
     *command: str | Path,
     env: Mapping[str, str] | None = None,
@@ -229,7 +250,7 @@ def ended(pid: int) -> bool:
     except ProcessLookupError:
         return True
     try:
-        return bool(select.select([handle], [], [], PATIENCE_S)[0])
+        return readable(handle, PATIENCE_S)
     finally:
         os.close(handle)
 

@@ -145,7 +145,9 @@ FASTAPI = Server(
     rest=tfs_rest,
     variables=_variables,
 )
-TRITON = Server("Triton", _install_triton, _serve_triton, oip_grpc, oip_rest, _triton_variables)
+TRITON = Server(
+    "Triton", _install_triton, _serve_triton, oip_grpc, oip_rest, variables=_triton_variables
+)
 KSERVE = Server(
     name="KServe",
     install=lambda: environments.ensure("kserve", ("kserve", *ENGINE)),

@@ -242,6 +242,11 @@ def test_a_given_user_stays(run: Run, user: str) -> None:
     assert over_rest(8501) == DIGITS
 
 
+def test_scripts_for_the_image_of_2020_find_its_environment(run: Run) -> None:
+    script = ". /ie-serving-py/.venv/bin/activate; ie_serving --version"
+    assert run("bash", "-ec", script).exit_code() == 0
+
+
 @pytest.mark.parametrize("place", ["/", "/work"])
 def test_its_user_can_write_only_where_that_is_meant(run: Run, place: str) -> None:
     written = "touch here /models/there && mkdir -p /models/m/1 && ! touch /usr/bin/x"

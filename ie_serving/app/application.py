@@ -8,7 +8,7 @@ from functools import cache, partial
 from typing import cast
 
 from ie_serving.app import engine_stack, transports
-from ie_serving.app.fronts import kserve_routes, management, page_routes
+from ie_serving.app.fronts import kserve_routes, management, openapi_routes, page_routes
 from ie_serving.app.repositories import Repositories, Repository
 from ie_serving.app.workers import Workers
 from ie_serving.config.files import access_file, tls_files
@@ -327,6 +327,7 @@ class ServingApplication:
         page = page_routes(
             self._settings, self._storage_options, served, self._health, self._metrics
         )
+        openapi = openapi_routes(server, served, self._gate.rest_caller)
         streams = self._streams.rest(self._plane, interface, most, any_origin=server.enable_cors)
         kserve = kserve_routes(
             (self._plane, served, self._health, self._metrics),
@@ -350,10 +351,13 @@ class ServingApplication:
             write_metadata=metadata.FORMS[server.rest_metadata],
             statuses=self._statuses,
             secure=secure,
-            around=lambda app: kserve.before(page.before(streams.before(app))),
+            around=lambda app: kserve.before(page.before(openapi.before(streams.before(app)))),
         )
         answer, wanted = front_of(self._settings, api, self._plane, served, secure=secure)
-        asked, refused = kserve.wanted(page.wanted(wanted)), partial(self._plane.refused, "")
+        asked, refused = (
+            kserve.wanted(page.wanted(openapi.wanted(wanted))),
+            partial(self._plane.refused, ""),
+        )
         app = self._gate.rest(self._in_flight.rest(answer, refusal), asked, refusal, refused)
         return partial(
             HttpServer,

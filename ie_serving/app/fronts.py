@@ -4,7 +4,7 @@ A separate part of the composition root, like `app/transports.py`.
 """
 
 from collections.abc import Callable
-from functools import partial
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
 from ie_serving.config.settings import ServerSettings, Settings
@@ -15,6 +15,7 @@ from ie_serving.models.served import ServedModels
 from ie_serving.server.fronts.admin.health import Health
 from ie_serving.server.fronts.admin.log_pages import LogPages
 from ie_serving.server.fronts.kserve_v2 import routes as kserve
+from ie_serving.server.fronts.openapi import routes as openapi
 from ie_serving.server.fronts.page import routes as page
 from ie_serving.server.fronts.rest.routes import Front, Routes, Verb
 from ie_serving.storage.options import StorageOptions
@@ -23,6 +24,9 @@ from ie_serving.telemetry.metrics.recent_errors import RecentErrors
 
 if TYPE_CHECKING:
     from ie_serving.server.fronts.kserve_v2.management import MakeManagement, Management
+    from ie_serving.server.fronts.kserve_v2.shared_memory import SharedMemory
+    from ie_serving.server.fronts.openapi.openapi_front import CallerOf
+    from ie_serving.wire.kserve.regions import Off
 
 HandOn = Callable[[Interface[Any]], Interface[Any]]
 
@@ -36,7 +40,14 @@ def management(control: ModelControl, log: LogPages, server: ServerSettings) -> 
         from ie_serving.server.fronts.kserve_v2.server_settings import ServerSettingCalls
 
         repository = Repository(served, control, server.reload_by_rpc)
-        return Management(repository, ServerSettingCalls(log, server.traces_url))
+        return Management(repository, ServerSettingCalls(log, server.traces_url), regions())
+
+    @cache
+    def regions() -> "SharedMemory | Off":
+        from ie_serving.server.fronts.kserve_v2.shared_memory import SharedMemory
+        from ie_serving.wire.kserve.regions import OFF
+
+        return SharedMemory() if server.shared_memory else OFF
 
     return made
 
@@ -98,4 +109,29 @@ def page_routes(
         return PageFront(PageSources(settings, storage, served, health, errors))
 
     wanted = page.asked if server.page else lambda _: None
+    return Routes(wanted, lambda verb: verb, made, server.metrics_paths)
+
+
+def openapi_routes(
+    server: ServerSettings, served: ServedModels, caller_of: "CallerOf"
+) -> Routes[Verb]:
+    """Return the routes of the OpenAPI document, and of its viewer if `ServerSettings.page` is on.
+
+    Args:
+        server: settings.
+        served: the models.
+        caller_of: finds the caller of a request.
+    """
+
+    def made() -> Front[Verb]:
+        from ie_serving.server.fronts.openapi.openapi_front import OpenApiFront
+
+        return OpenApiFront(
+            served,
+            caller_of,
+            asks_callers=server.has_access,
+            method_check=server.method_name_check,
+        )
+
+    wanted = openapi.asked if server.page else openapi.asked_for_document
     return Routes(wanted, lambda verb: verb, made, server.metrics_paths)

@@ -129,6 +129,13 @@ class ServerSettings(Access, Limits, Telling):
         "resnet,bert",
         shown="none",
     )
+    # Off: clients name files that the server then reads and writes.
+    shared_memory: bool = BOOLEAN.setting(
+        False,
+        "let clients register regions of this machine's shared memory (/dev/shm), and pass tensors"
+        " of the Open Inference Protocol by them",
+        "true",
+    )
     # OpenVINO Model Server has one interval for both; the original reads the file once by default.
     config_poll_wait_s: float = POLL_WAIT.setting(
         1.0,

@@ -16,7 +16,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import cache, cached_property
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Final, cast
 
 from ie_serving.core.settings.faults import fault
 from ie_serving.core.values.errors import LoadFailed
@@ -115,6 +115,10 @@ def parse_name(value: object, place: str, beside: Collection[str] = ()) -> str:
     raise fault(place, value, f"one of {', '.join(known)}{nearest(given, known)}")
 
 
+TRITON: Final = "model.savedmodel"
+"""Folder of a version in which a SavedModel lies for Triton."""
+
+
 class Drivers:
     """Several drivers as one engine. See `engines.base.Engine`.
 
@@ -145,6 +149,7 @@ class Drivers:
 
     def missing(self, files: Collection[str]) -> str | None:
         """See `engines.base`: complete for one driver is complete. The last one's words count."""
+        files = [name.removeprefix(f"{TRITON}/") for name in files]
         # Which driver will compile the files is known only when they are all there, so the version
         # waits for the first that has enough.
         lacking = [driver.missing(files) for driver in self._drivers]
@@ -163,6 +168,8 @@ class Drivers:
 
     def compile(self, directory: Path, options: EngineOptions) -> CompiledModel:
         """See `engines.base`."""
+        inner = directory / TRITON
+        directory = inner if inner.is_dir() else directory
         if options.driver == AUTO:
             return self._claiming(directory).compile(directory, options)
         for driver in self._by_name(options.driver):

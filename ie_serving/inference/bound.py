@@ -84,7 +84,10 @@ class Bound(Generic[T]):
         encoders = self._encoders
         if output_filter := request.output_filter:
             encoders = self._filtered.get(output_filter) or self._filter(output_filter)
-        read = encoders[form]
+        try:
+            read = encoders[form]
+        except KeyError:
+            read = self._alone(form, output_filter)
         if CURRENT.get() is not None:
             read = observed(read, self._servable)
         signature = self.signature
@@ -131,7 +134,8 @@ class Bound(Generic[T]):
                 raise InvalidTensor(
                     f"input {spec} is an encoded image: a kernel's stream takes numbers alone"
                 )
-        return fitted, observed(encoders[form], self._servable)
+        read = encoders.get(form) or self._alone(form, names)
+        return fitted, observed(read, self._servable)
 
     def _filter(self, outputs: tuple[str, ...]) -> Mapping[object, Read[T]]:
         checks.check_output_filter(self.signature, outputs)
@@ -142,18 +146,24 @@ class Bound(Generic[T]):
         return encoders
 
     def _encoders_for(self, outputs: tuple[str, ...]) -> Mapping[object, Read[T]]:
+        encoders = self._interface.encoders(self._servable, self.signature, outputs)
+        return {form: self._read(form, encode) for form, encode in encoders.items()}
+
+    def _alone(self, form: object, outputs: tuple[str, ...]) -> Read[T]:
+        """Make the reader for a form that one request alone has."""
+        encoder = self._interface.encoder
+        if encoder is None:
+            raise KeyError(form)
+        names = outputs or tuple(self.signature.outputs)
+        return self._read(form, encoder(self._servable, self.signature, names, form))
+
+    def _read(self, form: object, encode: Encode[T]) -> Read[T]:
         interface = self._interface
-        encoders = interface.encoders(self._servable, self.signature, outputs)
         noted = self.served.encoded if self.served is not None else None
-        large, check = interface.large_reply, interface.check_large
-        if large is not None:
-            return {
-                form: _reader(encode, noted, large, partial(check, form))
-                for form, encode in encoders.items()
-            }
-        if noted is None:
-            return encoders
-        return {form: _timed(encode, noted) for form, encode in encoders.items()}
+        if interface.large_reply is not None:
+            check = partial(interface.check_large, form)
+            return _reader(encode, noted, interface.large_reply, check)
+        return encode if noted is None else _timed(encode, noted)
 
 
 def _timed(encode: Encode[T], noted: "array.array[float]") -> Encode[T]:

@@ -53,6 +53,10 @@ class Interface(Generic[T]):
     unknown_signature: Callable[[Servable, str], ServingError]
     """Makes the error for a Predict that names a signature the servable does not have."""
 
+    encoder: Callable[[Servable, Signature, Sequence[str], object], Encode[T]] | None = None
+    """Makes the encoder of a form that `encoders` lacks, since one request alone has it; None where
+    there are no such forms."""
+
     limit_s: float | None = None
     """Longest time in seconds that an inference may take, including its wait; beyond it the request
     fails. None: only the caller's own deadline holds, which the transport keeps."""

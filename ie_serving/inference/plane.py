@@ -80,7 +80,7 @@ class DataPlane:
         A small request whose inference does not wait is answered without a task, a timer or a turn
         of the event loop. The handle is taken inline to save a call per request (`handle.py`).
         """
-        servable = None
+        servable = work = None
         try:
             servable = self._models.handle(request.model)
             servable.holders += 1
@@ -113,7 +113,10 @@ class DataPlane:
         except ENDED as error:
             if (elsewhere := following(self._models, request, error)) is None:
                 version = servable.version if servable is not None else None
-                self.refused(request.model.name, error, interface, Api.PREDICT, version)
+                begun = work is not None
+                self.refused(
+                    request.model.name, error, interface, Api.PREDICT, version, begun=begun
+                )
                 raise
             return await self.predict(elsewhere, interface, began)
         finally:
@@ -254,6 +257,8 @@ class DataPlane:
         interface: Interface[Any] | None = None,
         api: Api | None = None,
         version: int | None = None,
+        *,
+        begun: bool = False,
     ) -> None:
         """Count a failed or cancelled request; front ends call this if they cannot parse one.
 
@@ -263,13 +268,14 @@ class DataPlane:
             interface: front end that the request came over, where that is known.
             api: operation that the request asked for, where that is known.
             version: version that would have answered the request, where one was found.
+            begun: whether the model was called for the request.
         """
         note_answer(model, version)
         code = code_of(error)
         entrypoint = interface.entrypoint if interface else ""
         method = _method(interface, api) if api else ""
         key = Key("" if version is None else str(version), entrypoint, method, "")
-        series = self._metrics.count_failed(model, key, code.name)
+        series = self._metrics.count_failed(model, key, code.name, begun=begun)
         if reason := rejected_for(error):
             series.rejected[reason] += 1
         if self._metrics.recent is not None:

@@ -22,6 +22,7 @@ def digits() -> Iterator[Server]:
         "--model_name=digits",
         f"--model_path={SAMPLE}",
         '--model_version_policy={"all": {}}',
+        executed=True,
     )
     try:
         yield server.ready()
@@ -34,8 +35,8 @@ def serve() -> Iterator[Serve]:
     """Starts servers that end with the test; give the command and its arguments."""
     with ExitStack() as stack:
 
-        def start(*command: str, env: dict[str, str] | None = None) -> Server:
-            server = Server(*command, env=env)
+        def start(*command: str, **options: Any) -> Server:
+            server = Server(*command, **options)
             stack.callback(server.close)
             return server.ready()
 

@@ -77,6 +77,22 @@ class Mixed(tf.Module):  # type: ignore[misc]
         return {"s": tf.reshape(held(s), sizes)}
 
 
+class KerasWithin(tf.Module):  # type: ignore[misc]
+    """A Keras 3 model as an attribute, whose variables a session restores under other names."""
+
+    rows = np.array([[1, -2], [3, 4]], np.float32)
+
+    def __init__(self) -> None:
+        super().__init__()
+        layers = [tf.keras.layers.Dense(2, name=f"layer_of_a_long_name_{n}") for n in range(40)]
+        self.model = tf.keras.Sequential([tf.keras.Input((2,)), *layers])
+
+    @tf.function(input_signature=[spec("x", tf.float32, [None, 2])])
+    def scores(self, x: tf.Tensor) -> dict[str, tf.Tensor]:
+        now = tf.cast(tf.timestamp() > 0.0, tf.float32)
+        return {"y": self.model(x) * now}
+
+
 TEXTS = ["größer ∞".encode(), b"", b"x"]
 INPUTS: dict[str, dict[str, Any]] = {
     "serving_default": {"x": np.array([[1, 2], [3, 4]], np.float32)},
@@ -113,6 +129,10 @@ def main(root: Path) -> None:
     signatures["serving_default"] = mixed.dense
     tf.saved_model.save(mixed, str(root / "mixed" / "1"), signatures=signatures)
     tf.saved_model.save(mixed, str(root / "small" / "1"), signatures=mixed.split)
+    within = KerasWithin()
+    within.model(within.rows)
+    tf.saved_model.save(within, str(root / "keras" / "1"), signatures=within.scores)
+    (root / "keras.pickle").write_bytes(pickle.dumps(within.scores(within.rows)["y"].numpy()))
 
 
 if __name__ == "__main__":

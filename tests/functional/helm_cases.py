@@ -93,6 +93,22 @@ TAKEN: Mapping[str, Values] = {
         ],
         "storage": {"type": "s3", "secret": "aws"},
     },
+    "ingress": with_basic(
+        ingress={
+            "enabled": True,
+            "className": "nginx",
+            "tlsSecret": "a",
+            "rest": {"hosts": ["rest.example.com"]},
+            "grpc": {
+                "hosts": ["grpc.example.com"],
+                "annotations": {"nginx.ingress.kubernetes.io/backend-protocol": "GRPC"},
+            },
+        }
+    ),
+    "further volumes": with_basic(
+        extraVolumes=[{"name": "labels", "configMap": {"name": "labels"}}],
+        extraVolumeMounts=[{"name": "labels", "mountPath": "/labels", "readOnly": True}],
+    ),
     "placed": with_basic(
         nodeSelector={"a": "b"},
         tolerations=[{"key": "a", "operator": "Exists"}],
@@ -126,6 +142,15 @@ REFUSED: Mapping[str, tuple[Values, str]] = {
     "routes that are off": (
         with_basic(gateway={"restHostnames": ["a"]}),
         "without gateway.enabled",
+    ),
+    "hosts of an Ingress that is off": (
+        with_basic(ingress={"rest": {"hosts": ["a"]}}),
+        "hosts have no effect without ingress.enabled",
+    ),
+    "an Ingress of no host": (with_basic(ingress={"enabled": True}), "both are empty"),
+    "one host for two": (
+        with_basic(ingress={"enabled": True, "rest": {"hosts": ["a"]}, "grpc": {"hosts": ["a"]}}),
+        "a stands among the hosts of rest and grpc",
     ),
     "an account that is not made": (
         with_basic(serviceAccount={"annotations": {"a": "b"}}),

@@ -37,11 +37,12 @@ class Server(Process):
         env: dict[str, str] | None = None,
         cwd: Path | None = None,
         ports: Sequence[int] = (),
+        executed: bool = False,
     ) -> None:
         self.port, self.rest_port = ports or free_ports(2)
         rest = REST_FLAGS.get(command[0], "--rest_port")
         ports = (f"--port={self.port}", f"{rest}={self.rest_port}")
-        super().__init__(*command, *ports, env=env, cwd=cwd)
+        super().__init__(*command, *ports, env=env, cwd=cwd, executed=executed)
         self._opened = ExitStack()
 
     def ready(self, patience_s: float = PATIENCE_S) -> "Server":

@@ -33,7 +33,7 @@ from tests import issuer
 from tests.certificates import Authority
 from tests.functional.servers import READY, ROOT, SAMPLE, Server
 from tests.issuer import publishing
-from tests.process import PATIENCE_S
+from tests.process import PATIENCE_S, until
 
 OK, UNKNOWN, DENIED = (
     grpc.StatusCode.OK,
@@ -406,6 +406,8 @@ def test_a_worker_is_replaced_while_files_are_broken(tmp_path: Path, workers: in
             os.kill(victim, signal.SIGKILL)
         for _ in range(workers):
             server.line("callers not renewed, the previous ones stay")
+        # While no worker accepts, connections of a server whose workers die young are turned away.
+        until(lambda: server.log.count(READY) == 2 * workers)
         for key, status in (("alice", 200), ("prom", 401)):
             assert told(headers=bearer(key)).status_code == status
         assert server.log.count("certificate not renewed, the previous one stays") == workers

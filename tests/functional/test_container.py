@@ -37,6 +37,7 @@ RUNTIME = [
         for each in PROJECT["project"]["optional-dependencies"][extra]
     ),
 ]
+FALLBACK = PROJECT["project"]["optional-dependencies"]["tensorflow"]
 BUILD = PROJECT["build-system"]["requires"]
 REST_READY = "REST server listens on"
 LOCKED = re.compile(r"^([\w.-]+)==([^ ;\\]+)", re.MULTILINE)
@@ -63,8 +64,12 @@ def test_the_dockerfile_has_no_findings() -> None:
 
 @pytest.mark.parametrize(
     ("requirements", "lock"),
-    [(RUNTIME, "requirements.txt"), (BUILD, "build-requirements.txt")],
-    ids=["the server's", "the build's"],
+    [
+        (RUNTIME, "requirements.txt"),
+        (RUNTIME + FALLBACK, "tensorflow-requirements.txt"),
+        (BUILD, "build-requirements.txt"),
+    ],
+    ids=["the server's", "those of the image with TensorFlow", "the build's"],
 )
 def test_every_package_is_locked_at_a_version_that_the_project_allows(
     requirements: list[str], lock: str
@@ -78,7 +83,16 @@ def test_every_package_is_locked_at_a_version_that_the_project_allows(
 
 
 def test_the_package_that_reports_usage_is_left_out() -> None:
-    assert "openvino-telemetry" not in (CONTAINER / "requirements.txt").read_text()
+    for lock in ("requirements.txt", "tensorflow-requirements.txt"):
+        assert "openvino-telemetry" not in (CONTAINER / lock).read_text()
+
+
+def test_the_image_with_tensorflow_has_the_packages_of_the_other_one() -> None:
+    plain, larger = (
+        set(LOCKED.findall((CONTAINER / lock).read_text()))
+        for lock in ("requirements.txt", "tensorflow-requirements.txt")
+    )
+    assert plain < larger
 
 
 def test_the_build_is_locked_from_what_the_project_asks_for() -> None:

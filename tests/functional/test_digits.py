@@ -132,7 +132,8 @@ def test_the_server_process_never_imports_tensorflow(digits: Server) -> None:
 
 def test_start_is_quick_and_idle_memory_small(serve: Serve) -> None:
     """Limits with room for noisy machines; `make bench-quick` gives the figures."""
-    server = serve("ie_serving", "model", "--model_name=digits", f"--model_path={SAMPLE}")
+    command = ("ie_serving", "model", "--model_name=digits", f"--model_path={SAMPLE}")
+    server = serve(*command, executed=True)
     assert server.spent_s() < 3 * START_S
     over_grpc(server, None, IMAGES[:1])
     memory = sum(psutil.Process(pid).memory_info().rss for pid in server.pids())

@@ -299,6 +299,50 @@ def test_routes_lead_to_what_is_served_and_leave_out_what_changes_models() -> No
     assert left_out == {"HandleReloadConfigRequest", "ServerReflectionInfo", *profiler}
 
 
+def test_an_ingress_reaches_what_the_routes_reach(made: Mapping[str, list[Manifest]]) -> None:
+    """And by the class, certificate and annotations that the values name."""
+    found = {
+        each["metadata"]["name"]: each for each in made["ingress"] if each["kind"] == "Ingress"
+    }
+    rest, grpc = found["ie-serving"]["spec"], found["ie-serving-grpc"]
+    assert grpc["metadata"]["annotations"] == {
+        "nginx.ingress.kubernetes.io/backend-protocol": "GRPC"
+    }
+    assert rest["ingressClassName"] == "nginx"
+    assert rest["tls"] == [{"secretName": "a", "hosts": ["rest.example.com"]}]
+    assert [rule["host"] for rule in grpc["spec"]["rules"]] == ["grpc.example.com"]
+    http = yaml.safe_load((MANIFESTS / "gateway/httproute.yaml").read_text())["spec"]["rules"]
+    assert _reached(rest) == {
+        (match["path"]["value"], match["path"]["type"].removeprefix("Path"), 8000)
+        for rule in http
+        for match in rule["matches"]
+    }
+    routes = yaml.safe_load((MANIFESTS / "gateway/grpcroute.yaml").read_text())["spec"]["rules"]
+    assert _reached(grpc["spec"]) == {
+        (
+            "/" + "/".join(match["method"].values()),
+            "Exact" if "method" in match["method"] else "Prefix",
+            9000,
+        )
+        for rule in routes
+        for match in rule["matches"]
+    }
+
+
+def _reached(spec: Manifest) -> set[tuple[str, str, int]]:
+    """Path, how it is compared, and port of each rule of an Ingress."""
+    return {
+        (path["path"], path["pathType"], path["backend"]["service"]["port"]["number"])
+        for rule in spec["rules"]
+        for path in rule["http"]["paths"]
+    }
+
+
+def test_further_volumes_are_mounted(deployed: Any) -> None:
+    assert deployed("further volumes").volumes["labels"]["configMap"] == {"name": "labels"}
+    assert deployed("further volumes").mounts["/labels"]["name"] == "labels"
+
+
 OLD_VALUES = {
     *("replicas", "config_configmap_name", "model_name", "model_path", "gcp_creds_secret_name"),
     *("aws_access_key_id", "aws_secret_access_key", "aws_region", "s3_compat_api_endpoint"),

@@ -60,6 +60,11 @@ ON: dict[str, Values] = {
     "prometheusRule": {"models": MODELS, "prometheusRule": {"enabled": True}},
     "prometheusRule.enabled": {"models": MODELS},
     "gateway": {"models": MODELS, "gateway": {"enabled": True, "parentRefs": [{"name": "a"}]}},
+    "ingress": {
+        "models": MODELS,
+        "ingress": {"enabled": True, "rest": {"hosts": ["a"]}, "grpc": {"hosts": ["b"]}},
+    },
+    "ingress.enabled": {"models": MODELS, "ingress": {"rest": {"hosts": ["a"]}}},
     "gateway.enabled": {"models": MODELS, "gateway": {"parentRefs": [{"name": "a"}]}},
 }
 
@@ -90,6 +95,10 @@ OTHER: dict[str, Any] = {
     "gateway.parentRefs": [{"name": "b"}],
     "gateway.restHostnames": ["a.example.com"],
     "gateway.grpcHostnames": ["a.example.com"],
+    "extraVolumes": [{"name": "a", "emptyDir": {}}],
+    "extraVolumeMounts": [{"name": "a", "mountPath": "/a"}],
+    "ingress.rest.hosts": ["c"],
+    "ingress.grpc.hosts": ["c"],
     "topologySpread.keys": ["a"],
     "topologySpread.whenUnsatisfiable": "DoNotSchedule",
     "tolerations": [{"operator": "Exists"}],

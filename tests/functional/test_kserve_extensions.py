@@ -118,7 +118,7 @@ def test_shared_memory_that_is_not_there_is_said(client: Any) -> None:
         ("DELETE", "/v2/models/digits/versions/1/nonsense", 404, "no path"),
         ("POST", "/v2/models/digits/generate", 501, "no generate"),
         ("POST", "/v2/models/digits/versions/1/generate_stream", 501, "no generate"),
-        ("GET", "/v2/cudasharedmemory/status", 501, "no shared memory"),
+        ("GET", "/v2/cudasharedmemory/status", 501, "no cuda shared memory"),
         ("GET", "/v2/models/none/trace/setting", 404, "none"),
         ("POST", "/v2/trace/setting", 400, "has to be a JSON object"),
         ("POST", "/v2/models/digits/config", 405, "GET"),

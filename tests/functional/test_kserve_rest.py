@@ -319,6 +319,8 @@ def test_large_bodies(client: Any, server: Server) -> None:
 
 
 IMAGE = {"name": "x", "shape": [1, 2], "datatype": "FP32", "data": [1, 2]}
+NO_DATA = {name: value for name, value in IMAGE.items() if name != "data"}
+REGION = {"shared_memory_region": "r"}
 
 
 @pytest.mark.parametrize(
@@ -401,10 +403,16 @@ IMAGE = {"name": "x", "shape": [1, 2], "datatype": "FP32", "data": [1, 2]}
             {"inputs": [IMAGE], "parameters": {"sequence_id": 1}}, 400, "keeps none", id="sequence"
         ),
         pytest.param(
-            {"inputs": [{**IMAGE, "parameters": {"shared_memory_region": "r"}}]},
+            {"inputs": [{**NO_DATA, "parameters": {**REGION, "shared_memory_byte_size": 256}}]},
             501,
-            "shared memory",
+            "--shared_memory true",
             id="memory of others",
+        ),
+        pytest.param(
+            {"inputs": [{**IMAGE, "parameters": REGION}]},
+            400,
+            "has to be a number of bytes",
+            id="memory without a size",
         ),
     ],
 )

@@ -29,7 +29,7 @@ from ie_serving.core.values.tensors import Array
 from ie_serving.server.transport.http1.connection import INPUT_END_S
 from tests.certificates import Authority
 from tests.functional.protocols import http2_client as h2
-from tests.functional.servers import READY, ROOT, SAMPLE, Server
+from tests.functional.servers import READY, SAMPLE, Server
 from tests.process import PATIENCE_S, free_ports, until
 
 SCRIPT = Path(__file__).with_name("gated_server.py")
@@ -260,7 +260,6 @@ class Left(Server):
             f"--config_path={file}",
             *flags,
             ports=ports,
-            env={"PYTHONPATH": str(ROOT)},
         )
         self.line(READY)
         self.is_encrypted = is_encrypted
@@ -275,15 +274,15 @@ class Left(Server):
             )
         )
 
-    def gauge(self, name: str) -> int:
-        """Give the sum of a gauge."""
+    def gauges(self, *names: str) -> list[int]:
+        """Give the sum of each gauge."""
         page = self.rest.get("/metrics").text
-        return sum(int(found) for found in re.findall(rf"^{name}(?:{{.*}})? (\d+)$", page, re.M))
+        found = [re.findall(rf"^ie_serving_{each}(?:{{.*}})? (\d+)$", page, re.M) for each in names]
+        return [sum(map(int, each)) for each in found]
 
     def is_left(self) -> bool:
         """Tell whether nobody is connected but the one who asks, and nothing is worked on."""
-        gauges = ("connections", "in_flight_requests", "streams_open")
-        return [self.gauge(f"ie_serving_{each}") for each in gauges] == [1, 0, 0]
+        return self.gauges("connections", "in_flight_requests", "streams_open") == [1, 0, 0]
 
     def client(self, steps: Sequence[Step], port: int, protocol: str = "") -> socket.socket:
         """Connect, and take the steps; `protocol` is agreed upon by TLS, without one TLS is not."""
@@ -401,7 +400,7 @@ def test_handshake(server: Left, point: str) -> None:
 @pytest.mark.parametrize("server", ["plain", "one port"], indirect=True)
 def test_one_that_closes_while_it_waits_has_left(server: Left) -> None:
     client = server.client([(post("waiting"), b"")], server.rest_port)
-    until(lambda: server.gauge("ie_serving_in_flight_requests") == 1)
+    until(lambda: server.gauges("in_flight_requests") == [1])
     heard = time.monotonic()
     until(lambda: time.monotonic() - heard > INPUT_END_S)
     client.close()

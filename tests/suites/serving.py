@@ -98,7 +98,7 @@ def _causes(server: Server) -> dict[str, str]:
         return {}
     causes = {}
     for name, page in pages.items():
-        status = page.get("model_version_status", [{}])[0]
+        status = (page.get("model_version_status") or [{}])[0]
         cause = status.get("status", {}).get("error_message", "")
         if (cause and SUSPECT not in cause) or status.get("state") == "AVAILABLE":
             causes[name] = cause.removeprefix(FAILED)

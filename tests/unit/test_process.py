@@ -1,15 +1,19 @@
 """`tests/process.py`: a process of a test is waited for with a bound, and leaves nothing behind."""
 
 import itertools
+import os
+import signal
+import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
 from tests import process
-from tests.process import Process, output_of
+from tests.process import Process, ended, free_ports, output_of
 
 Failed = pytest.fail.Exception
 Shell = Callable[[str], Process]
@@ -89,3 +93,35 @@ def test_the_report_shows_each_process_of_the_test() -> None:
     (title, text) = process.report()[-1]
     assert title.startswith(f"output of {sys.executable} -c")
     assert text == "said"
+
+
+@pytest.mark.parametrize("executed", [True, False], ids=["executed", "forked"])
+def test_a_command_has_its_folder_environment_session_and_end(
+    tmp_path: Path, executed: bool
+) -> None:
+    words = ("ie_serving", "config", "--config_path=here.json")
+    (tmp_path / "here.json").write_text('{"model_config_list": []}')
+    with closing(Process(*words, "--port=x", cwd=tmp_path, executed=executed)) as refused:
+        assert refused.exit_code() == 2
+    assert refused.line("port")
+    (port,) = free_ports(1)
+    port_flag, odd = f"--port={port}", {"LOG_LEVEL": "loud"}
+    process = Process(*words, port_flag, cwd=tmp_path, env=odd, executed=executed)
+    with closing(process):
+        process.line(f"server listens on port {port}")
+        assert "loud" in process.log
+        assert os.getsid(process.popen.pid) == process.popen.pid != os.getsid(0)
+        assert process.popen.poll() is None
+        with pytest.raises(subprocess.TimeoutExpired):
+            process.popen.wait(0.0)
+        process.send(signal.SIGKILL)
+        assert process.exit_code() == -signal.SIGKILL
+
+
+def test_processes_are_waited_for_beside_a_thousand_open_files() -> None:
+    with ExitStack() as opened:
+        for _ in range(1024):
+            opened.callback(os.close, os.dup(0))
+        process = Process("ie_serving", "--version")
+        assert process.exit_code() == 0
+        assert ended(process.popen.pid)

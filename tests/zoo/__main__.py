@@ -101,7 +101,7 @@ Judged = tuple[Mapping[str, Array], Callable[[], Mapping[str, Array]]] | None
 
 def _served(model: Published, entry: Mapping[str, object], directory: Path, judged: Judged) -> Row:
     flags = several(directory / "c.json", {model.name: dict(entry)})
-    with closing(Server("ie_serving", *flags)) as server:
+    with closing(Server("ie_serving", *flags, executed=True)) as server:  # its memory is told
         server.ready(LOAD_S)
         if judged is None:
             return Row("", **_facts(server))

@@ -1,7 +1,7 @@
 """`ie_serving config import FILE`: prints another server's configuration as one of ours, and ends.
 
-Reads files of Konduit Serving and of simple_tensorflow_serving, and pipelines of OpenVINO Model
-Server. Comments at the top of the output name the parts that were left out.
+Reads files of Konduit Serving and of simple_tensorflow_serving, pipelines of OpenVINO Model Server,
+and Triton's models. Comments at the top of the output name the parts that were left out.
 """
 
 import argparse
@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from ie_serving.config.files import graphs, json_file, pipelines, source
+from ie_serving.config.files import graphs, json_file, pipelines, source, triton_models
 from ie_serving.core.compat import added
 from ie_serving.core.settings.faults import Faults
 from ie_serving.core.settings.structures import json_text
@@ -36,11 +36,12 @@ def run(argv: Sequence[str]) -> list[str]:
     """
     parser = argparse.ArgumentParser(
         prog=f"ie_serving {' '.join(WORDS)}",
-        description="Print a configuration of Konduit Serving or simple_tensorflow_serving, or"
-        " pipelines of OpenVINO Model Server, as a configuration of ie_serving.",
+        description="Print a configuration of Konduit Serving or simple_tensorflow_serving,"
+        " pipelines of OpenVINO Model Server, or config.pbtxt of Triton, as a configuration of"
+        " ie_serving.",
         allow_abbrev=False,
     )
-    parser.add_argument("file", help="the other server's file, JSON or YAML")
+    parser.add_argument("file", help="the other server's file, or Triton's repository")
     path = Path(parser.parse_args(argv).file).absolute()
     found, notes = _translated(path)
     text = json.dumps(found, indent=4, ensure_ascii=False)
@@ -48,6 +49,9 @@ def run(argv: Sequence[str]) -> list[str]:
 
 
 def _translated(path: Path) -> Translated:
+    if triton_models.is_triton(path):
+        models, made, notes = triton_models.translated(path)
+        return {MODELS: models, **({graphs.KEY: made} if made else {})}, notes
     top = decoded(path)
     if not isinstance(top, Mapping):
         raise ConfigError([f"{path}: expected an object"])

@@ -159,7 +159,7 @@ gen client and gen request print a program, or a request, for a model that a ser
     ie_serving gen client --help says more
 
 config import FILE prints a configuration of another server as one of ours: Konduit Serving's,
-    simple_tensorflow_serving's, pipelines of OpenVINO Model Server
+    simple_tensorflow_serving's, pipelines of OpenVINO Model Server, a repository of Triton
 
 key new NAME and key password NAME print credentials for --api_key_file; ie_serving key --help says
     more

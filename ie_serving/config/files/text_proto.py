@@ -29,20 +29,21 @@ _TENSORFLOW_TYPE = 1
 """`ModelType.TENSORFLOW`, deprecated. Source: model_server_config.proto."""
 
 
-def parse_text(text: str, make: Callable[[], M], place: str) -> M:
+def parse_text(text: str, make: Callable[[], M], place: str, *, lenient: bool = False) -> M:
     """Parse protocol buffer text.
 
     Args:
         text: the file's content.
         make: the message class.
         place: the file's name, for the fault.
+        lenient: skip fields that the message does not have.
 
     Raises:
         ConfigError: with line and column.
     """
     message = make()
     try:
-        text_format.Parse(text, message)
+        text_format.Parse(text, message, allow_unknown_field=lenient)
     except (text_format.ParseError, ValueError, RecursionError) as error:
         name = message.DESCRIPTOR.full_name
         raise ConfigError(

@@ -56,11 +56,17 @@ def _of_server(server: ServerSettings) -> Iterator[str]:
             "connections of an address are counted by one process, and may reach each of"
             f" {server.workers} workers{_ONE}{_NO_LIMIT}"
         )
+    if server.shared_memory:
+        yield (
+            "regions of shared memory are registered in one process, and requests may reach each of"
+            f" {server.workers} workers{_ONE}{_NO_REGIONS}"
+        )
 
 
 _ONE: Final = Hint(": leave {server.workers} at 1")
 _HTTP2: Final = Hint(", or {server.grpc_transport} at http2")
 _NO_LIMIT: Final = Hint(", or {server.max_connections_per_address} at 0")
+_NO_REGIONS: Final = Hint(", or {server.shared_memory} at false")
 
 
 def of_shared_port(server: ServerSettings) -> Iterator[tuple[str, str]]:

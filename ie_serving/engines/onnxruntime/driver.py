@@ -130,7 +130,8 @@ EXACT_SUMS: Final = ("session.x64quantprecision", "1")
 
 def _library(model: Path) -> ModuleType:
     try:
-        import onnxruntime  # an extra, and 60 MB: only where a version needs it
+        # An extra, and 60 MB: only where a version needs it.
+        from ie_serving.engines.onnxruntime.library import onnxruntime
     except ImportError as error:
         raise LoadFailed(
             f"{model.name} needs {LIBRARY}, as every model with operators of {DOMAIN} does, and"

@@ -12,6 +12,7 @@ import openvino as ov
 
 from ie_serving.core.runtime.spare_cpu import SPARE_CPU
 from ie_serving.core.values.errors import LoadFailed
+from ie_serving.engines.openvino import culprits
 from ie_serving.engines.run.threads import node_limit
 
 TEXT_LIMIT = 600
@@ -30,10 +31,6 @@ _NOISE = re.compile(
     r"|(Caught exception:)|( at [\w./\\-]+\.(cpp|hpp|h):\d+:?)"
     r"|(FrontEnd API failed with \w+:)|(Model wasn't fully converted\.\s*Summary:\s*--)"
     r"|(To facilitate the conversion of unsupported operations, refer to [^\n]*?\.html)"
-)
-_LACKS = re.compile(r"No conversion rule found for operations: ([\w.:-]+(?:, [\w.:-]+)*)")
-_ADVICE = (
-    r"OpenVINO has no \1: export the model without it, or a signature that takes what it gives"
 )
 _UNFIT = re.compile(r"inconsistent|Incompatible|doesn't match|mismatch|do not match")
 _BEFORE = re.compile(r" -> \([^()]*\)(?=')")
@@ -91,14 +88,13 @@ def _meet_numpy() -> None:
 
 def one_line(error: BaseException) -> str:
     """Give an exception of OpenVINO as one line without the places of its C++ sources."""
-    text = _LACKS.sub(_ADVICE, " ".join(_NOISE.sub(" ", str(error)).split()))
-    return text[:TEXT_LIMIT] or "no reason given"
+    return " ".join(_NOISE.sub(" ", str(error)).split())[:TEXT_LIMIT] or "no reason given"
 
 
 def in_words(error: BaseException) -> str:
     """Describe an error of OpenVINO during an inference in terms of shapes and values.
 
-    OpenVINO's own text follows; for unknown errors it is the only text.
+    OpenVINO's own text follows.
     """
     text = _BEFORE.sub("", one_line(error))
     shapes = _SHAPES.search(text) if _UNFIT.search(text) else None
@@ -109,7 +105,8 @@ def in_words(error: BaseException) -> str:
         return f"TopK is asked for the first {asked[1]} of {asked[2]} (OpenVINO: {text[:SHOWN]})"
     if value := _OUT_OF_RANGE.search(text):
         return f"{value[1]} is no size: a dimension must be 0 or more (OpenVINO: {text[:SHOWN]})"
-    return text
+    at = culprits.named(text) or "the model"
+    return f"{at} cannot be computed with these shapes or values (OpenVINO: {text[:SHOWN]})"
 
 
 @contextmanager
@@ -119,4 +116,9 @@ def load_failures(what: str) -> Iterator[None]:
         yield
     # The binding raises ValueError and TypeError for options of another form than it takes.
     except (RuntimeError, ValueError, TypeError, OSError) as error:
-        raise LoadFailed(f"{what}: {one_line(error)}") from error
+        raise LoadFailed(f"{what}: {_refusal(error)}") from error
+
+
+def _refusal(error: BaseException) -> str:
+    text = one_line(error)
+    return text if isinstance(error, OSError) else culprits.told(text)

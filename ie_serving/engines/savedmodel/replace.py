@@ -16,9 +16,12 @@ operation of the composition keeps the node's name.
 | `ScatterNd` | an addition to zeros | OpenVINO keeps one of several values for one place |
 | `LowerBound`, `UpperBound` | the number of values that come before | no rule converts them |
 | `ResourceGatherNd`, `VariableShape` | the same of the variable's value | no rule converts them |
+| `Const`, `Exp` of complex numbers | `Complex` of their parts | no rule converts them |
+| `ReverseV2`, several axes or one from the end | `StridedSlice` | OpenVINO takes one, from 0 |
 | `SparseReshape` to other sizes | flat places, divided again | OpenVINO leaves them unchanged |
 """
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final
@@ -31,6 +34,9 @@ from ie_serving.wire.protobuf.messages import Proto
 
 _INT32 = DataType.INT32.number
 _INT64 = DataType.INT64.number
+_FLOAT = DataType.FP32.number
+_COMPLEX = 8
+"""The number of complex64, which has no `DataType`: the API does not carry it."""
 
 
 class Body:
@@ -365,6 +371,61 @@ def _search(body: Body, node: Proto) -> None:
     body.become(node, "Sum", [ones, axis])
 
 
+def _reverse(body: Body, node: Proto) -> None:
+    """Slice backwards, by axes from the front and by those from the end."""
+    data, axes, dtype = node.input[0], _values(body, node.input[1]), node.attr["T"].type
+    front = [-1 if axis in axes else 1 for axis in range(max(axes) + 1)]
+    back = [-1 if axis in axes else 1 for axis in range(min(axes), 0)]
+    for strides, ellipsis in ((front, 0), ([1, *back], 1)):
+        if -1 in strides:
+            ends = body.constant([0] * len(strides))
+            inputs = [data, ends, ends, body.constant(strides)]
+            data = body.add("StridedSlice", inputs, T=dtype, Index=_INT32)
+            masks = {"begin": 2 ** len(strides) - 1, "end": 2 ** len(strides) - 1}
+            for name, mask in {**masks, "ellipsis": ellipsis}.items():
+                body.nodes[-1].attr[f"{name}_mask"].i = mask
+    node.attr.clear()
+    node.attr["T"].type = dtype
+    body.become(node, "Identity", [data])
+
+
+def _values(body: Body, reference: str) -> list[int]:
+    """Read integers that are constant; none of others."""
+    node = body.node(reference)
+    array = held(node) if node is not None and node.op == "Const" else None
+    return [] if array is None else [int(each) for each in array.ravel()]
+
+
+def _complex_exp(body: Body, node: Proto) -> None:
+    real, angle = (body.add(op, node.input[:1], T=_COMPLEX, Tout=_FLOAT) for op in ("Real", "Imag"))
+    size = body.add("Exp", [real], "y", T=_FLOAT)
+    ways = [body.add(op, [angle], "y", T=_FLOAT) for op in ("Cos", "Sin")]
+    parts = [body.add("Mul", [size, way], "z", T=_FLOAT) for way in ways]
+    node.attr["T"].type, node.attr["Tout"].type = _FLOAT, _COMPLEX
+    body.become(node, "Complex", parts, "out", "y")
+
+
+def _complex_constant(body: Body, node: Proto) -> None:
+    value = _complex_value(node)
+    parts = [body.constant(part, np.float32) for part in (value.real, value.imag)]
+    node.attr.clear()
+    node.attr["T"].type, node.attr["Tout"].type = _FLOAT, _COMPLEX
+    body.become(node, "Complex", parts, "out")
+
+
+def _complex_value(node: Proto) -> Array:
+    tensor = node.attr["value"].tensor
+    sizes = [dim.size for dim in tensor.tensor_shape.dim]
+    flat = tensor.scomplex_val
+    values = np.frombuffer(tensor.tensor_content, np.complex64)
+    if len(flat):
+        values = np.array(flat, np.float32).view(np.complex64)
+    # TensorFlow repeats the last value in place of those that are missing; without any, all are 0.
+    filled = np.full(math.prod(sizes), values[-1] if values.size else 0, np.complex64)
+    filled[: values.size] = values[: filled.size]
+    return filled.reshape(sizes)
+
+
 def _read(body: Body, node: Proto, dtype: int) -> str:
     return body.add("ReadVariableOp", node.input[:1], "value", dtype=dtype)
 
@@ -387,12 +448,15 @@ def _variable_shape(body: Body, node: Proto) -> None:
 REPLACED: Final[Mapping[str, Callable[[Body, Proto], None]]] = {
     "ApproximateEqual": _approximate_equal,
     "Bincount": _bincount,
+    "Const": _complex_constant,
     "DenseBincount": _dense_bincount,
     "Div": _div,
+    "Exp": _complex_exp,
     "LRN": _local_response_normalization,
     "LowerBound": _search,
     "NonMaxSuppression": _suppress,
     "NonMaxSuppressionV2": _suppress,
+    "ReverseV2": _reverse,
     "ScatterNd": _scatter_nd,
     "ResourceGatherNd": _gather_nd,
     "SegmentMean": _segment_mean,
@@ -403,16 +467,32 @@ REPLACED: Final[Mapping[str, Callable[[Body, Proto], None]]] = {
 }
 
 
+def _are_several_or_negative(axes: Sequence[int]) -> bool:
+    return len(axes) > 1 or min(axes, default=0) < 0
+
+
+_ONLY: Final[Mapping[str, Callable[[Body, Proto], bool]]] = {
+    "Const": lambda _, node: node.attr["dtype"].type == _COMPLEX,
+    "Exp": lambda _, node: node.attr["T"].type == _COMPLEX,
+    "ReverseV2": lambda body, node: _are_several_or_negative(_values(body, node.input[1])),
+}
+"""Where operations are replaced that OpenVINO has in other forms."""
+
+
 def has_replaced(graph_def: Proto) -> bool:
     """Tell whether there is anything to replace."""
-    return any(node.op in REPLACED for body in _bodies(graph_def) for node in body.nodes)
+    return any(_is_replaced(body, node) for body in _bodies(graph_def) for node in body.nodes)
 
 
 def replace_operations(graph_def: Proto) -> None:
     """Replace in place the operations that OpenVINO lacks or computes differently."""
     for body in _bodies(graph_def):
-        for node in [each for each in body.nodes if each.op in REPLACED]:
+        for node in [each for each in body.nodes if _is_replaced(body, each)]:
             REPLACED[node.op](body, node)
+
+
+def _is_replaced(body: Body, node: Proto) -> bool:
+    return node.op in REPLACED and (node.op not in _ONLY or _ONLY[node.op](body, node))
 
 
 def _bodies(graph_def: Proto) -> Iterator[Body]:

@@ -35,9 +35,13 @@ class TensorFlowFallback:
         able, others = _sorted(left_out, options)
         if not able:
             return [], others
+        is_installed = util.find_spec(LIBRARY) is not None
         if not options.of(TensorFlowOptions).fallback:
-            return [], [*others, *(_with(each, str(ADVICE)) for each in able)]
-        if util.find_spec(LIBRARY) is None:
+            advice = str(ADVICE)
+            if advice and not is_installed:
+                advice += f", and install it: {INSTALL}"
+            return [], [*others, *(_with(each, advice) for each in able)]
+        if not is_installed:
             lacking = f"; TensorFlow would run it, and is not installed: {INSTALL}"
             return [], [*others, *(_with(each, lacking) for each in able)]
         from ie_serving.engines.tensorflow import tensorflow_program as program

@@ -171,7 +171,8 @@ def serve(
             command=COMMAND,
             job=_job(directory, signatures, options),
             name=str(directory),
-            environ=QUIET,
+            # Of what does not run in a session, whose configuration has them.
+            environ={**QUIET, "TF_NUM_INTRAOP_THREADS": str(thread_limit() or 0)},
         )
     )
     try:

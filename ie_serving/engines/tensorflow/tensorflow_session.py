@@ -29,8 +29,9 @@ def load(job: Job) -> Loaded:
     v1.logging.set_verbosity(v1.logging.ERROR)
     try:
         for path in job["custom_op_paths"]:
-            tf.load_op_library(path)
+            _load_operations(path)
         session, meta_graph = _session(job)
+        objects = _objects(job, session, meta_graph)
     except (tf.errors.OpError, ValueError, KeyError, OSError, RuntimeError) as error:
         raise Fault(Code.UNKNOWN, _one_line(error)) from error
     runs: list[Any] = []
@@ -38,7 +39,10 @@ def load(job: Job) -> Loaded:
     defaults: dict[tuple[str, str], Array] = {}
     for name, signature in job["signatures"].items():
         try:
-            runs.append(partial(_run, *_callable(session, signature)))
+            call, *rest = _callable(session, signature)
+            if objects is not None:
+                call = _call_of(objects.signatures[name], meta_graph.signature_def[name], signature)
+            runs.append(partial(_run, call, *rest))
         except (ValueError, KeyError, TypeError) as error:
             runs.append(None)
             refused[name] = _one_line(error)
@@ -56,6 +60,61 @@ def _session(job: Job) -> tuple[Any, Any]:
     session = v1.Session(graph=tf.Graph(), config=config)
     with session.graph.as_default():
         return session, v1.saved_model.load(session, job["tags"], job["directory"])
+
+
+def _load_operations(path: str) -> None:
+    """Load a library of custom operations.
+
+    Raises:
+        Fault: it is none of this TensorFlow.
+    """
+    try:
+        tf.load_op_library(path)
+    except (tf.errors.OpError, RuntimeError) as error:
+        text = _one_line(error)
+        if "undefined symbol" in text:
+            text = (
+                "it was built against another version: build it against this one, or install that"
+                f" one ({text})"
+            )
+        what = f"the library of custom operations {path} does not fit TensorFlow {tf.__version__}"
+        raise Fault(Code.UNKNOWN, f"{what}: {text}") from error
+
+
+def _objects(job: Job, session: Any, meta_graph: Any) -> Any:  # noqa: ANN401
+    """Load by objects a file whose variables a session does not all restore; None for others.
+
+    A Keras 3 model that is an attribute of a `tf.Module` has each variable under two names, of
+    which the session's way restores the one that no signature reads.
+    """
+    if not meta_graph.HasField("object_graph_def"):
+        return None
+    with session.graph.as_default():
+        made = [
+            tf.raw_ops.VarIsInitializedOp(resource=operation.outputs[0])
+            for operation in session.graph.get_operations()
+            if operation.type == "VarHandleOp"
+        ]
+    if all(session.run(made)):
+        return None
+    return tf.saved_model.load(job["directory"], job["tags"])
+
+
+def _call_of(function: Any, declared: Any, signature: Mapping[str, Wanted]) -> Any:  # noqa: ANN401
+    """Give a signature of loaded objects as a session's callable."""
+    inputs, outputs = (
+        [keys[name] for name, _ in wanted.values()]
+        for keys, wanted in (
+            ({info.name: key for key, info in declared.inputs.items()}, signature["inputs"]),
+            ({info.name: key for key, info in declared.outputs.items()}, signature["outputs"]),
+        )
+    )
+
+    def call(*fed: Array) -> list[Any]:
+        found = function(**dict(zip(inputs, map(tf.constant, fed), strict=True)))
+        return [found[key] for key in outputs]
+
+    return call
 
 
 def _callable(session: Any, signature: Mapping[str, Wanted]) -> tuple[Any, list[Any], list[Any]]:  # noqa: ANN401

@@ -3,12 +3,11 @@
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-import onnxruntime
-
 from ie_serving.core.values.errors import LoadFailed
 from ie_serving.core.values.tensors import Arrays, TensorSpec
 from ie_serving.engines.generated import Dim, GeneratedInput
 from ie_serving.engines.onnxruntime.driver import EXACT_SUMS, LIBRARY, ONLY_FATAL, one_line
+from ie_serving.engines.onnxruntime.library import onnxruntime
 from ie_serving.engines.onnxruntime.session import SessionFailure, SessionRequest
 from ie_serving.engines.onnxruntime.specs import SessionNode, input_specs, outputs_of
 from ie_serving.engines.verification.comparison import Tensors

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Protocol
 
-from ie_serving.core.values.errors import LoadFailed, NotAvailable, NotFound, advised
+from ie_serving.core.values.errors import ConfigError, LoadFailed, NotAvailable, NotFound, advised
 from ie_serving.core.values.hints import Hint
 from ie_serving.core.values.nearest import nearest
 from ie_serving.models.admin.poll_requests import Poll
@@ -86,11 +86,18 @@ class ModelControl:
             raise await self._unknown(name)
 
     async def unloaded(self) -> Sequence[str]:
-        """Name the models that the configuration has and that are not loaded."""
+        """Name the models that the configuration has and that are not loaded.
+
+        It names none while the configuration file cannot be read, which the log says.
+        """
         if not self._is_explicit:
             return ()
         loaded = self._models.served.entries
-        return [config.name for config in await self._configured() if config.name not in loaded]
+        try:
+            configured = await self._configured()
+        except ConfigError:
+            return ()
+        return [config.name for config in configured if config.name not in loaded]
 
     async def _every(self) -> Mapping[str, ModelConfig]:
         self._check_mode()

@@ -6,6 +6,7 @@ from functools import partial
 from ie_serving.config.credentials import AccessMaterial, TlsMaterial
 from ie_serving.config.settings import ServerSettings
 from ie_serving.core.compat import registered
+from ie_serving.core.values.access import Caller
 from ie_serving.server.gate import rights
 from ie_serving.server.gate.access import Access
 from ie_serving.server.gate.certificates import HTTP1, HTTP2, Certificates
@@ -16,7 +17,7 @@ from ie_serving.server.process.ports import BOTH, GRPC, REST
 from ie_serving.server.transport.failed_handshakes import FailedHandshakes
 from ie_serving.server.transport.grpc.services import Admission, Services
 from ie_serving.server.transport.handshake import Secure
-from ie_serving.server.transport.http1.messages import App
+from ie_serving.server.transport.http1.messages import App, Request
 
 _ALPN = {
     GRPC: (HTTP2,),
@@ -62,6 +63,7 @@ class Gate:
         self._certificates = Certificates(tls, certificates) if settings.has_tls else None
         self._access = Access(access, callers) if settings.has_access else None
         self._files = [each for each in (self._certificates, self._access) if each]
+        self._guard: RestGuard | None = None
 
     def rest(self, app: App, wanted: Wanted, phrase: Phrase, refused: Refused) -> App:
         """Put the check of callers before `app`, if callers are authenticated."""
@@ -69,7 +71,12 @@ class Gate:
             return app
         needs = rights.needs(rights.REST, open_health=self._open_health)
         headers = [name.encode() for each in registered() for name in each.token_headers]
-        return RestGuard(app, self._access, needs, wanted, phrase, refused, headers).answer
+        self._guard = RestGuard(app, self._access, needs, wanted, phrase, refused, headers)
+        return self._guard.answer
+
+    async def rest_caller(self, request: Request) -> Caller | None:
+        """Return the caller of a request that `rest` let pass; None if callers are not asked."""
+        return await self._guard.caller(request) if self._guard else None
 
     def grpc(
         self, services: Services, services_for: ServicesFor, refused: Refused

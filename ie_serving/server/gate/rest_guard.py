@@ -4,7 +4,7 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from ie_serving.core.values.access import ConcernedModels, Credentials, Need
+from ie_serving.core.values.access import Caller, ConcernedModels, Credentials, Need
 from ie_serving.core.values.codes import ENDED
 from ie_serving.core.values.errors import NotFound, Unauthenticated
 from ie_serving.server.gate.access import BEARER, Access, remember
@@ -66,6 +66,14 @@ class RestGuard:
             if token := fields.get(name):
                 return token if b" " in token else b"Bearer " + token
         return fields.get(b"authorization")
+
+    async def caller(self, request: Request) -> Caller:
+        """Return the caller of a request that has passed. Raises: as `Access.verified`."""
+        fields = request.head.fields
+        given = fields.get(b"authorization") or self._token(fields)
+        return await self.access.verified(
+            Credentials(given, fields.get(b"x-api-key"), request.ends.names)
+        )
 
     async def _judged(self, request: Request, credentials: Credentials, asked: object) -> Answer:
         try:

@@ -38,6 +38,10 @@ RPC: Mapping[str, Need] = {
     "/inference.GRPCInferenceService/RepositoryIndex": _READ_ALL,
     "/inference.GRPCInferenceService/RepositoryModelLoad": _CHANGE,
     "/inference.GRPCInferenceService/RepositoryModelUnload": _CHANGE,
+    # The server reads and writes what is registered.
+    "/inference.GRPCInferenceService/SystemSharedMemoryStatus": _READ_ALL,
+    "/inference.GRPCInferenceService/SystemSharedMemoryRegister": _CHANGE_ALL,
+    "/inference.GRPCInferenceService/SystemSharedMemoryUnregister": _CHANGE_ALL,
     "/inference.GRPCInferenceService/ServerMetadata": Need(Right(0), ConcernedModels.NONE),
     "/inference.GRPCInferenceService/ServerLive": _HEALTH,
     "/inference.GRPCInferenceService/ServerReady": _HEALTH,
@@ -90,6 +94,8 @@ REST: Mapping[str, Need] = {
     "page_state": _READ_ALL,
     "page_configuration": _READ_ALL,
     "page_model": _READ,
+    # Its front end leaves out the models that the caller may not ask for.
+    "openapi": Need(Right.READ, ConcernedModels.NONE),
     # Turns text that the caller has sent into other text.
     "page_programs": Need(Right(0), ConcernedModels.NONE),
     # A browser asks it before it sends any credentials, and the answer is the same for all pages.

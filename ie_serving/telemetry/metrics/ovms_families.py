@@ -25,9 +25,14 @@ QUEUE_SIZE = "ovms_infer_req_queue_size"
 ACTIVE = "ovms_infer_req_active"
 ACCEPTED = "ovms_requests_accepted"
 REJECTED = "ovms_requests_rejected"
+RESPONSES = "ovms_responses"
+GRAPH_ERROR = "ovms_graph_error"
+CURRENT_GRAPHS = "ovms_current_graphs"
+PROCESSING_TIME = "ovms_graph_processing_time_us"
 FAMILIES: Final = (
     *(REQUESTS_SUCCESS, REQUESTS_FAIL, REQUEST_TIME, INFERENCE_TIME, WAIT_TIME, CURRENT_REQUESTS),
     *(STREAMS, QUEUE_SIZE, ACTIVE, ACCEPTED, REJECTED),
+    *(RESPONSES, GRAPH_ERROR, CURRENT_GRAPHS, PROCESSING_TIME),
 )
 
 UNVERSIONED: Final = {"GetModelStatus", "ModelReady"}
@@ -94,10 +99,24 @@ def ovms_lines(
     yield from _gauge(ACTIVE, "Infer requests in use.", ours, lambda v: v.inferences.running)
     of_graphs = {name: each for name, each in models.items() if name in graphs}
     unasked = [each for each in unasked if each.name in graphs]
-    accepted = _counts(ACCEPTED, _accepted(of_graphs), unasked, _of_graph)
-    yield from family(ACCEPTED, "counter", "Requests that a graph began with.", accepted)
-    rejected = _counts(REJECTED, _rejected(of_graphs), unasked, _of_graph)
-    yield from family(REJECTED, "counter", "Requests that a graph refused.", rejected)
+    yield from _graph_lines(of_graphs, [each for each in live if each.name in graphs], unasked)
+
+
+def _graph_lines(graphs: Models, live: Iterable[Live], unasked: Iterable[Live]) -> Iterator[str]:
+    for name, meaning, counted in (
+        (ACCEPTED, "Requests that a graph began with.", _accepted(graphs)),
+        (REJECTED, "Requests that a graph refused.", _rejected(graphs)),
+        (RESPONSES, "Replies of a graph.", _answered(graphs)),
+        (GRAPH_ERROR, "Requests that failed in a graph.", _broke_off(graphs)),
+    ):
+        yield from family(name, "counter", meaning, _counts(name, counted, unasked, _of_graph))
+    running = Counter[str]()
+    for each in live:
+        running[each.name] += each.holders
+    current = (sample(CURRENT_GRAPHS, number, name=name) for name, number in running.items())
+    yield from family(CURRENT_GRAPHS, "gauge", "Requests that a graph computes.", current)
+    times = _processing_times(graphs, unasked)
+    yield from family(PROCESSING_TIME, "histogram", "Time of requests in a graph.", times)
 
 
 def _gauge(
@@ -171,6 +190,20 @@ def _rejected(models: Models) -> Counted:
     for model, key, number in _failed(models, REFUSALS):
         if key.method in INFERRING:
             yield model, key, number
+    for model, requests in models.items():
+        for (key, code), number in list(requests.broke_off.items()):
+            if code in REFUSALS:
+                yield model, key, -number
+
+
+def _answered(models: Models) -> Counted:
+    return (each for each in _succeeded(models) if each[1].method in INFERRING)
+
+
+def _broke_off(models: Models) -> Counted:
+    for model, requests in models.items():
+        for (key, _), number in list(requests.broke_off.items()):
+            yield model, key, number
 
 
 def _times(models: Models, unasked: Iterable[Live]) -> Iterator[str]:
@@ -188,6 +221,18 @@ def _times(models: Models, unasked: Iterable[Live]) -> Iterator[str]:
     for (interface, model, version), total in found.items():
         labels = written(interface=interface, name=model, version=version)
         yield from total.lines(REQUEST_TIME, labels, MICROSECONDS, words=WORDS)
+
+
+def _processing_times(models: Models, unasked: Iterable[Live]) -> Iterator[str]:
+    # Its series distinguish neither the versions nor the interfaces.
+    found = {(each.name, method): Histogram() for each in unasked for method in INFERRING}
+    for model, requests in models.items():
+        for key, total in requests.by_series():
+            if key.method in INFERRING:
+                found.setdefault((model, key.method), Histogram()).include(total)
+    for (model, method), total in found.items():
+        labels = written(method=method, name=model)
+        yield from total.lines(PROCESSING_TIME, labels, MICROSECONDS, words=WORDS)
 
 
 def _histograms(

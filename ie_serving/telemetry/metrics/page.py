@@ -130,10 +130,19 @@ class Metrics:
         """Return the series for a request, whatever model name it asked for."""
         return self._models.get(model, self._unknown)
 
-    def count_failed(self, model: str, key: Key, status: str) -> ModelMetrics:
-        """Count a failed request, whatever model name it asked for; return the series."""
+    def count_failed(
+        self, model: str, key: Key, status: str, *, begun: bool = False
+    ) -> ModelMetrics:
+        """Count a failed request, whatever model name it asked for; return the series.
+
+        Args:
+            model: name of the model that the request asked for.
+            key: series of the request.
+            status: name of its status code.
+            begun: whether the model was called for the request.
+        """
         series = self.of(model)
-        series.requests.count(key, status)
+        series.requests.count(key, status, begun=begun)
         if series is self._unknown and model and is_theirs(key):
             self._asked.count(model, status)
         return series

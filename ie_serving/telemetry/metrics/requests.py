@@ -108,11 +108,18 @@ class Served:
 
 
 class RequestMetrics:
-    """The requests of one model name."""
+    """The requests of one model name.
+
+    Attributes:
+        served: successful requests.
+        failed: failed ones, by the name of their status code.
+        broke_off: those of `failed` that the model was called for.
+    """
 
     def __init__(self) -> None:
         self.served: dict[Key, Served] = {}
         self.failed: Counter[tuple[Key, str]] = Counter()
+        self.broke_off: Counter[tuple[Key, str]] = Counter()
         # Of versions that are gone, by the labels that TensorFlow Serving has.
         self._past: dict[tuple[str, str], Histogram] = {}
         self._past_failed: Counter[str] = Counter()
@@ -127,9 +134,11 @@ class RequestMetrics:
             served = self.served[key] = Served()
         return served
 
-    def count(self, key: Key, status: str) -> None:
+    def count(self, key: Key, status: str, *, begun: bool = False) -> None:
         """Count one failed request by the name of its status code."""
         self.failed[key, status] += 1
+        if begun:
+            self.broke_off[key, status] += 1
 
     def keep(self, known: Collection[str]) -> None:
         """Merge the series of all other versions into those of the model."""
@@ -141,6 +150,7 @@ class RequestMetrics:
                 self._past.setdefault((key.api, key.entrypoint), Histogram()).include(total)
         for key, status in [each for each in self.failed if each[0].version not in kept]:
             number = self.failed.pop((key, status))
+            self.broke_off.pop((key, status), None)
             self._past_failed[status] += number if is_theirs(key) else 0
 
     def statuses(self) -> dict[str, int]:

@@ -20,6 +20,9 @@ MOST_ELEMENTS: Final = 2_000_000
 """Most elements of all inputs, some 8 MB of JSON; more is refused. A client could otherwise demand
 any size with one line."""
 
+SEQUENCE_ID: Final = "sequence_id"
+"""The input of a model with state that names a sequence; for 0 the server begins one, each time."""
+
 
 class Filled(NamedTuple):
     """One value in lists of lists.
@@ -125,6 +128,8 @@ def _spaced(text: str) -> str:
 
 
 def _value(spec: TensorSpec) -> str:
+    if spec.apart and spec.name == SEQUENCE_ID:
+        return "0"
     if spec.dtype is DataType.STRING:
         return '""'
     if spec.dtype is DataType.BOOL:

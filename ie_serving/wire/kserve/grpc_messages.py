@@ -148,8 +148,36 @@ def log_settings(settings: Mapping[str, Any]) -> bytes:
 _PARAMETERS: Final = {bool: "bool_param", int: "uint32_param", str: "string_param"}
 
 
-def repository_changed() -> bytes:
-    """Say that a model was loaded or unloaded: both replies have no fields."""
+def read_shared_memory_register(payload: Buffer) -> tuple[str, str, int, int]:
+    """Read name, key, offset and size of a SystemSharedMemoryRegisterRequest.
+
+    Raises:
+        InvalidRequest: malformed.
+    """
+    request = parse(messages.SystemSharedMemoryRegisterRequest, payload)
+    return request.name, request.key, request.offset, request.byte_size
+
+
+def read_shared_memory_name(payload: Buffer) -> str:
+    """Read the name that a request for a region's status, or its end, has. Raises: InvalidRequest.
+
+    Both messages have the same field.
+    """
+    return str(parse(messages.SystemSharedMemoryStatusRequest, payload).name)
+
+
+def shared_memory_status(found: Iterable[Mapping[str, Any]]) -> bytes:
+    """Describe regions, each by the names of the fields of RegionStatus."""
+    reply = messages.SystemSharedMemoryStatusResponse()
+    for each in found:
+        reply.regions[each["name"]].MergeFrom(
+            messages.SystemSharedMemoryStatusResponse.RegionStatus(**each)
+        )
+    return bytes(reply.SerializeToString())
+
+
+def nothing() -> bytes:
+    """Say that a model or a region was changed: the replies have no fields."""
     return b""
 
 

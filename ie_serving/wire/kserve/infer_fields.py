@@ -24,7 +24,7 @@ RAW: Final = 7
 CONTENTS: Final = 5
 """Field number of InferInputTensor."""
 
-_REWRITTEN: Final = (None, DataType.BOOL, DataType.BF16, DataType.STRING)
+REWRITTEN: Final = (None, DataType.BOOL, DataType.BF16, DataType.STRING)
 """Element types whose bytes on the wire differ from numpy's; None stands for an unknown type."""
 _LIST_IN_PLACE: Final = {dtype: LIST_OF[dtype].number for dtype in (DataType.FP32, DataType.FP64)}
 """Element types whose packed list has the bytes that numpy has."""
@@ -46,7 +46,7 @@ class TensorFields(NamedTuple):
     def in_place(self) -> Field | None:
         """Give the only field whose bytes equal numpy's memory of the values, if there is one."""
         dtype = BY_NAME.get(self.rest.datatype)
-        if dtype in _REWRITTEN:
+        if dtype in REWRITTEN:
             return None
         if self.raw is not None:
             return self.raw

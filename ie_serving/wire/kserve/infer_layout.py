@@ -10,6 +10,7 @@ from ie_serving.wire.kserve.datatypes import BY_NAME
 from ie_serving.wire.kserve.infer_fields import Walked, walk
 from ie_serving.wire.kserve.infer_request import ModelInfer, SpecOf, parse_soon
 from ie_serving.wire.kserve.inputs import check_datatype
+from ie_serving.wire.kserve.regions import OFF, Regions, SmallParts
 from ie_serving.wire.protobuf.fields import Buffer
 from ie_serving.wire.tfs.predict_layout import (
     Layout,
@@ -30,14 +31,14 @@ class InferLayout(Layout[ModelInfer]):
         tensors: its inputs, whose values are all in place.
     """
 
-    __slots__ = ("_classes", "_dtypes", "_id", "_is_raw", "_model", "_outputs", "_same", "_tensors")
+    __slots__ = ("_classes", "_dtypes", "_form", "_id", "_model", "_outputs", "_same", "_tensors")
 
     def __init__(
         self, payload: Buffer, request: ModelInfer, walked: Walked, tensors: list[TensorPlace]
     ) -> None:
         self._model = request.model
         self._outputs = request.output_filter
-        self._is_raw = walked.is_raw
+        self._form = request.form
         self._classes = request.classes
         self._dtypes: Mapping[str, DataType] = {
             each.rest.name: BY_NAME[each.rest.datatype] for each in walked.tensors
@@ -65,7 +66,7 @@ class InferLayout(Layout[ModelInfer]):
             self._model, "", decode, size, decode, self._outputs, None, id, self._classes
         )
 
-    def _decode(self, payload: Buffer, signature: Signature) -> tuple[dict[str, Array], bool]:
+    def _decode(self, payload: Buffer, signature: Signature) -> tuple[dict[str, Array], object]:
         arrays: dict[str, Array] = {}
         specs, dtypes = signature.inputs, self._dtypes
         for name, dtype, shape, start, _ in self._tensors:  # as for Predict
@@ -73,19 +74,20 @@ class InferLayout(Layout[ModelInfer]):
             if spec is not None and spec.dtype is not dtypes[name]:
                 check_datatype(signature, name, dtypes[name])
             arrays[name] = np.ndarray(shape, dtype, payload, start)
-        return arrays, self._is_raw
+        return arrays, self._form
 
 
 class InferParser(RepeatedParser[ModelInfer]):
     """Parses ModelInferRequests, and remembers how those lie that come more than once."""
 
-    def __init__(self, spec_of: SpecOf) -> None:
+    def __init__(self, spec_of: SpecOf, regions: Regions = OFF) -> None:
         super().__init__()
         self._spec_of = spec_of
+        self._regions = SmallParts(regions)
 
     def parse_anew(self, payload: Buffer) -> ModelInfer:
         """See `RepeatedParser`. Raises: as `infer_request.parse_soon`."""
-        return parse_soon(self._spec_of, payload)
+        return parse_soon(self._spec_of, payload, self._regions)
 
     def layout_of(self, payload: Buffer, request: ModelInfer) -> InferLayout:
         """See `RepeatedParser`."""

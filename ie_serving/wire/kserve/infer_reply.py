@@ -15,6 +15,8 @@ from ie_serving.core.values.untyped import present
 from ie_serving.wire.kserve.contents import LIST_OF
 from ie_serving.wire.kserve.datatypes import NAME_OF
 from ie_serving.wire.kserve.raw import join_elements, told
+from ie_serving.wire.kserve.regions import Placing
+from ie_serving.wire.protobuf import inference_messages as messages
 from ie_serving.wire.protobuf import writing
 from ie_serving.wire.protobuf.fields import Buffer
 from ie_serving.wire.tfs.predict import chosen
@@ -73,6 +75,41 @@ class ReplyEncoder:
             length = body.nbytes if type(body) is memoryview else len(body)
             pieces += (output.head(array.shape, length), body)
         return b"".join(pieces)
+
+
+def encode_placed(
+    model: str,
+    version: int,
+    specs: Mapping[str, TensorSpec],
+    form: Placing,
+    outputs: Mapping[str, Array],
+) -> bytes:
+    """Write some outputs to regions, and encode a ModelInferResponse; see `ReplyEncoder`.
+
+    Raises:
+        InvalidRequest, NotFound: as `Placing.write`.
+    """
+    told = form.write(specs, outputs)
+    # As in Triton, an output in a region has raw contents without bytes.
+    rest = [spec for alias, spec in specs.items() if alias not in told]
+    is_raw = form.raw or any(spec.dtype not in LIST_OF for spec in rest)
+    pieces = []  # messages behind each other are one: their lists are joined
+    for alias, spec in specs.items():
+        if alias not in told:
+            one = ReplyEncoder(model, version, {alias: spec}, raw=is_raw)
+            pieces.append(one.encode(outputs))
+            continue
+        reply = messages.ModelInferResponse(model_name=model, model_version=str(version))
+        output = reply.outputs.add(
+            name=alias, datatype=NAME_OF[spec.dtype], shape=outputs[alias].shape
+        )
+        for name, value in told[alias].items():
+            choice = "string_param" if isinstance(value, str) else "int64_param"
+            setattr(output.parameters[name], choice, value)
+        if is_raw:
+            reply.raw_output_contents.append(b"")
+        pieces.append(reply.SerializeToString())
+    return b"".join(pieces)
 
 
 class OpenReplyEncoder:

@@ -9,22 +9,26 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final, NamedTuple, TypeAlias
 
-from ie_serving.core.values.errors import InvalidRequest, InvalidTensor, NotSupported
+from ie_serving.core.values.errors import InvalidRequest, InvalidTensor
 from ie_serving.core.values.requests import Decoded, InferRequest, ModelSpec
 from ie_serving.core.values.tensors import Array, DataType, Signature
 from ie_serving.core.values.untyped import Sent
 from ie_serving.wire.kserve.classes import CLASSIFICATION, number_of_classes
 from ie_serving.wire.kserve.contents import Pieces, decode_contents, texts_of
 from ie_serving.wire.kserve.datatypes import BY_NAME, datatype
-from ie_serving.wire.kserve.infer_fields import ID, TensorFields, walk
-from ie_serving.wire.kserve.inputs import (
-    NOT_SERVED,
-    SENT,
-    check_datatype,
-    sequence_inputs,
-    unique,
-)
+from ie_serving.wire.kserve.infer_fields import ID, REWRITTEN, TensorFields, walk
+from ie_serving.wire.kserve.inputs import SENT, check_datatype, sequence_inputs, unique
 from ie_serving.wire.kserve.raw import checked_shape, decode_raw, join_elements
+from ie_serving.wire.kserve.regions import (
+    BYTE_SIZE,
+    OFF,
+    OFFSET,
+    REGION,
+    Place,
+    Placing,
+    Regions,
+    place_of,
+)
 from ie_serving.wire.protobuf import inference_messages as messages
 from ie_serving.wire.protobuf import writing
 from ie_serving.wire.protobuf.fields import Buffer
@@ -51,10 +55,12 @@ class ModelInfer(InferRequest):
             Empty where there is none.
         classes: how many classes, by the names of the outputs that are wanted as such; None where
             none are.
+        form: of the reply: whether it is raw, or a `Placing`.
     """
 
     id: bytes = b""
     classes: Mapping[str, int] | None = None
+    form: object = False
 
 
 class RequestTensor(NamedTuple):
@@ -63,7 +69,7 @@ class RequestTensor(NamedTuple):
     Attributes:
         described: an InferInputTensor: name, datatype, shape.
         contents: its typed values; None where it has none.
-        raw: its bytes, in a raw request; else None.
+        raw: its bytes, in a raw request or from a region; else None.
     """
 
     described: Proto
@@ -71,45 +77,57 @@ class RequestTensor(NamedTuple):
     raw: Buffer | None
 
 
-def parse_soon(spec_of: SpecOf, payload: Buffer) -> ModelInfer:
+def parse_soon(spec_of: SpecOf, payload: Buffer, regions: Regions = OFF) -> ModelInfer:
     """Parse a ModelInferRequest, if that is quick.
 
     Args:
         spec_of: see `SpecOf`.
         payload: kept alive, unchanged, by the request and the arrays that it decodes.
+        regions: of shared memory; inputs that lie there are copied.
 
     Raises:
         InvalidRequest: malformed, or against the rules of the protocol.
         NotSupported: it demands an unsupported feature.
+        NotFound: a region is not registered.
         Unclear: a large request that protobuf has to parse.
     """
     if len(payload) < LARGE:
-        return parse_whole(spec_of, payload)
+        return parse_whole(spec_of, payload, regions)
     view = memoryview(payload)
     rest, id, tensors, is_raw = walk(view)
     field = bytes(view[id.start : id.end]) if id else b""
-    return _request(spec_of, rest, [_split(view, each) for each in tensors], is_raw, field, payload)
+    split = [_split(view, each) for each in tensors]
+    return _request(spec_of, rest, split, is_raw, field, payload, regions)
 
 
-def parse_whole(spec_of: SpecOf, payload: Buffer) -> ModelInfer:
+def parse_whole(spec_of: SpecOf, payload: Buffer, regions: Regions = OFF) -> ModelInfer:
     """Parse a ModelInferRequest with protobuf alone; see `parse_soon`."""
     message = parse(messages.ModelInferRequest, payload)
     inputs, raws = message.inputs, message.raw_input_contents
     # Before each of them costs microseconds: 64 KB have room for 30,000 empty ones.
     if len(inputs) > MOST_INPUTS:
         raise InvalidRequest(f"{len(inputs)} inputs; at most {MOST_INPUTS} are taken")
-    if raws and len(raws) != len(inputs):
-        raise InvalidRequest(
-            f"raw_input_contents has {len(raws)} entries, and there are {len(inputs)} inputs:"
-            " send one for each input, or none"
-        )
     places: Sequence[bytes | None] = raws or [None] * len(inputs)
+    if raws and len(raws) != len(inputs):
+        places = _beside_regions(raws, inputs)
     tensors = [
         RequestTensor(each, each.contents if each.HasField("contents") else None, raw)
         for each, raw in zip(inputs, places, strict=True)
     ]
     id = writing.delimited(ID, message.id.encode()) if message.id else b""
-    return _request(spec_of, message, tensors, bool(raws), id, payload)
+    return _request(spec_of, message, tensors, bool(raws), id, payload, regions)
+
+
+def _beside_regions(raws: Sequence[bytes], inputs: Sequence[Proto]) -> list[bytes | None]:
+    """Give the raw contents of each input; None where it is in a region. Raises: InvalidRequest."""
+    outside = [REGION not in each.parameters for each in inputs]
+    if len(raws) != sum(outside):
+        raise InvalidRequest(
+            f"raw_input_contents has {len(raws)} entries, and there are {sum(outside)} inputs:"
+            " send one for each input, or none"
+        )
+    left = iter(raws)
+    return [next(left) if is_outside else None for is_outside in outside]
 
 
 def _split(payload: memoryview, tensor: TensorFields) -> RequestTensor:
@@ -130,29 +148,87 @@ def _request(
     is_raw: bool,
     id: bytes,
     payload: Buffer,
+    regions: Regions,
 ) -> ModelInfer:
     if not message.model_name:
         raise InvalidRequest("the request names no model: set model_name to a served model")
     model = spec_of(message.model_name, message.model_version)
-    names = unique((each.described.name for each in tensors), "input")
-    for name, tensor in zip(names, tensors, strict=True):
-        _check_parameters(tensor.described, f'input "{name[:SHOWN]}"')
+    unique((each.described.name for each in tensors), "input")
+    size = len(payload)
+    for each in tensors:
+        if each.described.parameters and REGION in each.described.parameters:
+            tensors, is_raw, size = _with_regions(tensors, size, regions)
+            break
     parameters = _parameters(message.parameters, "the request")
-    decode = partial(_decode, tensors, is_raw, parameters)
     outputs = _wanted(message.outputs)
-    request = ModelInfer(model, "", decode, len(payload), output_filter=outputs, id=id)
-    request.classes = _classes(message.outputs)
-    return request
+    classes, places = _classes(message.outputs), _places(message.outputs, regions)
+    if classes and places:
+        raise InvalidRequest("classification and shared memory of outputs exclude each other")
+    form = Placing(places, regions, {}, raw=is_raw) if places else is_raw
+    decode = partial(_decode, tensors, form, parameters)
+    at_once = decode if size != len(payload) and _are_views(tensors) else None
+    return ModelInfer(model, "", decode, size, at_once, outputs, None, id, classes, form)
+
+
+def _with_regions(
+    tensors: Sequence[RequestTensor], size: int, regions: Regions
+) -> tuple[list[RequestTensor], bool, int]:
+    """Read the inputs that are in regions.
+
+    Args:
+        tensors: all inputs of a request.
+        size: of the request in bytes.
+        regions: in which some are.
+
+    Returns:
+        The inputs, whether the reply is raw, and the size of the request with what was read.
+    """
+    found = []
+    for tensor in tensors:
+        name, contents = tensor.described.name[:SHOWN], tensor.contents
+        place = _place(tensor.described, f'input "{name}"')
+        if place is None:
+            found.append(tensor)
+            continue
+        if tensor.raw is not None or (contents is not None and _has_values(contents)):
+            raise InvalidRequest(f'input "{name}" has values, and parameter "{REGION}"')
+        found.append(RequestTensor(tensor.described, None, regions.read(place)))
+        size += place.size
+    return found, all(each.raw is not None for each in found), size
+
+
+def _are_views(tensors: Sequence[RequestTensor]) -> bool:
+    """Tell whether decoding takes no time, whatever the size."""
+    return all(
+        each.raw is not None and BY_NAME.get(each.described.datatype) not in REWRITTEN
+        for each in tensors
+    )
+
+
+def _place(tensor: Proto, whose: str) -> Place | None:
+    given = tensor.parameters
+    if REGION not in given:
+        return None
+    wanted = {name: given[name] for name in (REGION, BYTE_SIZE, OFFSET) if name in given}
+    return place_of({REGION: "", **dict(_values(wanted))}, whose)
+
+
+def _places(outputs: Sequence[Proto], regions: Regions) -> Mapping[str, Place]:
+    found = {}
+    for output in outputs:
+        place = _place(output, f'output "{output.name[:SHOWN]}"') if output.parameters else None
+        if place is not None:
+            regions.check(place)
+            found[output.name] = place
+    return found
 
 
 def _wanted(outputs: Sequence[Proto]) -> tuple[str, ...]:
-    """Give the names of the requested outputs. Raises: InvalidRequest, NotSupported."""
+    """Give the names of the requested outputs. Raises: InvalidRequest."""
     if not outputs:  # most clients request all
         return ()
     if len(outputs) > MOST_PARAMETERS:
         raise InvalidRequest(f"{len(outputs)} outputs; at most {MOST_PARAMETERS} are taken")
-    for output in outputs:
-        _check_parameters(output, f'output "{output.name[:SHOWN]}"')
     return unique((output.name for output in outputs), "output")
 
 
@@ -163,16 +239,6 @@ def _classes(outputs: Sequence[Proto]) -> Mapping[str, int] | None:
             value = dict(_values(output.parameters)).get(CLASSIFICATION)
             found[output.name] = number_of_classes(value, output.name)
     return found or None
-
-
-def _check_parameters(tensor: Proto, whose: str) -> None:
-    """Refuse parameters that this server would ignore. Raises: NotSupported."""
-    parameters = tensor.parameters
-    if not parameters:
-        return
-    for name in NOT_SERVED:
-        if name in parameters:
-            raise NotSupported(f'parameter "{name}" of {whose} is not supported')
 
 
 def _parameters(given: Mapping[str, Proto], whose: str) -> dict[str, object]:
@@ -193,7 +259,7 @@ def _values(given: Mapping[str, Proto]) -> Iterable[tuple[str, object]]:
 
 def _decode(
     tensors: Sequence[RequestTensor],
-    is_raw: bool,
+    form: object,
     parameters: Mapping[str, object],
     signature: Signature,
 ) -> Decoded:
@@ -210,7 +276,7 @@ def _decode(
         arrays = {each.described.name: _untyped(each, signature) for each in tensors}
     if parameters:
         arrays.update(sequence_inputs(signature, parameters, arrays))
-    return arrays, is_raw
+    return arrays, form
 
 
 def _array(tensor: RequestTensor, signature: Signature) -> Array:

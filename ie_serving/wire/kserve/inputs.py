@@ -20,9 +20,6 @@ SEQUENCE_END: Final = "sequence_end"
 CONTROL: Final = "sequence_control_input"
 """Inputs of a model that keeps state, by the words of OpenVINO Model Server; the first name is that
 of an input, an output and a parameter."""
-NOT_SERVED: Final = ("shared_memory_region",)
-"""Parameters of a tensor that change its meaning and that this server does not support: refused.
-Other unknown parameters are ignored."""
 SENT: Final = (DataType.STRING, DataType.BF16)
 """Element types of untyped inputs whose bytes may be no array: then they stay as they were sent."""
 _START: Final = 1

@@ -15,6 +15,7 @@ from ie_serving.core.values.untyped import present, sent_in
 from ie_serving.wire.json.compact import numbers
 from ie_serving.wire.kserve.datatypes import NAME_OF
 from ie_serving.wire.kserve.raw import encode_raw, told
+from ie_serving.wire.kserve.regions import Placing
 from ie_serving.wire.protobuf.fields import Buffer
 from ie_serving.wire.tfs.predict import chosen
 from ie_serving.wire.tfs.tensor_encoder import size_of
@@ -23,6 +24,7 @@ FEW: Final = 32 * 1024
 """Elements up to which an array of finite numbers is written by one call."""
 _NUMPY: Final = orjson.OPT_SERIALIZE_NUMPY
 _NULL: Final = b"null"
+_END: Final = b"]}"
 
 
 class InferReply(NamedTuple):
@@ -87,6 +89,35 @@ class ReplyEncoder:
         text = b"%b%b]}" % (self._start, b",".join(written))
         # A copy, since the outputs' memory is used again.
         return InferReply(b"".join((text, *raw)), len(text))
+
+
+def placed_reply(
+    model: str,
+    version: int,
+    specs: Mapping[str, TensorSpec],
+    form: Placing,
+    outputs: Mapping[str, Array],
+) -> InferReply:
+    """Write some outputs to regions, and the others as `ReplyEncoder.mixed` does.
+
+    Raises:
+        InvalidRequest, NotFound: as `Placing.write`.
+    """
+    told, start = form.write(specs, outputs), _start(model, version)
+    written: list[bytes] = []
+    raw: list[bytes] = []
+    for name, spec in specs.items():
+        if name not in told:
+            content, length = ReplyEncoder(model, version, {name: spec}).mixed(outputs, form.binary)
+            written.append(content[len(start) : length - len(_END)])
+            raw.append(content[length:])
+            continue
+        shape = orjson.dumps(outputs[name].shape)
+        parameters = orjson.dumps(told[name])
+        head = _head(name, NAME_OF[spec.dtype])
+        written.append(b'%b%b,"parameters":%b}' % (head, shape, parameters))
+    text = b"%b%b%b" % (start, b",".join(written), _END)
+    return InferReply(b"".join((text, *raw)), len(text))
 
 
 class OpenReplyEncoder(ReplyEncoder):

@@ -21,6 +21,7 @@ from ie_serving.wire.json.document import object_of, parse_object
 from ie_serving.wire.json.slices import Cuts
 from ie_serving.wire.kserve.inputs import check_datatype, sequence_inputs, unique
 from ie_serving.wire.kserve.members import entries, parameters_of, text_of
+from ie_serving.wire.kserve.regions import OFF, Regions
 from ie_serving.wire.kserve.sliced import sliced
 from ie_serving.wire.kserve.tensors import (
     RawTail,
@@ -31,6 +32,7 @@ from ie_serving.wire.kserve.tensors import (
     tensor_of,
 )
 from ie_serving.wire.kserve.wanted import Wanted, wanted_outputs
+from ie_serving.wire.protobuf.fields import Unclear
 
 LARGE_TEXT: Final = 32 * 1024
 """Bytes of JSON from which `parse_at_once` looks whether reading its members takes long."""
@@ -62,18 +64,25 @@ class InferBody:
         "wanted",
     )
 
-    def __init__(self, text: bytes, document: Lazy, tensors: Sequence[Tensor]) -> None:
+    def __init__(
+        self, text: bytes, document: Lazy, tensors: Sequence[Tensor], regions: Regions
+    ) -> None:
         keys = list(document)
         self.id = _id(document) if "id" in keys else None
         self._parameters = parameters_of(document, keys, "the request")
         outputs = entries(document, "outputs") if "outputs" in keys else ()
-        self.wanted: Wanted = wanted_outputs(outputs, self._parameters)
+        self.wanted: Wanted = wanted_outputs(outputs, self._parameters, regions)
         self.outputs = self.wanted.names
         self._text = text
         self._tensors: Sequence[Tensor] = tensors
         # The lists of the body beside the data: inputs, outputs and shapes.
         self._others = 1 + ("outputs" in keys) + len(tensors)
         self._arrays: dict[str, Array] | None = None
+
+    @property
+    def raw_size(self) -> int:
+        """Bytes of the inputs that are raw: behind the JSON, or in regions."""
+        return sum(len(each.raw) for each in self._tensors if each.raw is not None)
 
     def decode(self, signature: Signature) -> Decoded:
         """Decode all inputs.
@@ -96,7 +105,7 @@ class InferBody:
                 raise
             rest = [each for each in self._tensors if each.name not in sent]
             self._keep(sent | read_tensors(rest, self._text, self._others))
-        return self._with_sequence(signature), self.wanted.form
+        return self._with_sequence(signature), self.wanted.placing or self.wanted.form
 
     def decode_at_once(self, signature: Signature) -> Decoded | None:
         """Decode as `decode` does, if that takes a millisecond for each megabyte at most."""
@@ -132,11 +141,18 @@ class SlicedInferBody(InferBody):
     """A body whose only input has data that is read in slices."""
 
     def __init__(
-        self, whole: bytes, rest: bytes, document: Lazy, tensors: Sequence[Tensor], cuts: Cuts
+        self,
+        whole: bytes,
+        rest: bytes,
+        document: Lazy,
+        tensors: Sequence[Tensor],
+        cuts: Cuts,
+        regions: Regions,
     ) -> None:
-        super().__init__(rest, document, tensors)
+        super().__init__(rest, document, tensors, regions)
         self._whole = whole
         self._cuts = cuts
+        self._regions = regions
 
     def decode(self, signature: Signature) -> Decoded:
         """See `InferBody`."""
@@ -145,7 +161,8 @@ class SlicedInferBody(InferBody):
             array = self._cuts.read(tensor.dtype)
             if array is None:
                 # From the beginning: only unusual bodies pay for the slices as well.
-                return _body(self._whole, parse_object(self._whole), None).decode(signature)
+                whole = parse_object(self._whole)
+                return _body(self._whole, whole, None, self._regions).decode(signature)
             self._keep({tensor.name: as_declared(array, tensor)})
         return super().decode(signature)
 
@@ -153,11 +170,11 @@ class SlicedInferBody(InferBody):
         """Never do so: it is worth a thread."""
 
 
-def parse_at_once(body: bytes, length: int | None) -> InferBody | None:
+def parse_at_once(body: bytes, length: int | None, regions: Regions = OFF) -> InferBody | None:
     """Do as `parse_infer`, except for bodies that block the event loop for over 2 ms.
 
     Returns:
-        None for such a body.
+        None for such a body, and where `regions` raise Unclear.
     """
     text = body if length is None else body[:length]
     if len(text) >= SLICED:
@@ -165,42 +182,48 @@ def parse_at_once(body: bytes, length: int | None) -> InferBody | None:
     document = parse_strictly(text)
     if len(text) > LARGE_TEXT and (document is None or not _is_plain(document)):
         return None
-    return _body(text, object_of(document, text), _tail(body, length))
+    try:
+        return _body(text, object_of(document, text), _tail(body, length), regions)
+    except Unclear:
+        return None
 
 
-def parse_infer(body: bytes, length: int | None) -> InferBody:
+def parse_infer(body: bytes, length: int | None, regions: Regions = OFF) -> InferBody:
     """Check the syntax of a body.
 
     Args:
         body: all of it.
         length: bytes of JSON at its beginning; None where it has nothing else.
+        regions: of shared memory; inputs that lie there are copied.
 
     Raises:
         InvalidRequest: it is none of the protocol.
+        NotFound, NotSupported: as `regions.read`.
     """
     if length is not None:
-        return _body(body[:length], parse_object(body[:length]), _tail(body, length))
+        return _body(body[:length], parse_object(body[:length]), _tail(body, length), regions)
     found = sliced(body) if len(body) >= SLICED else None
     if found is None:
-        return _body(body, parse_object(body), None)
+        return _body(body, parse_object(body), None, regions)
     document, rest, cuts = found
-    return SlicedInferBody(body, rest, document, _tensors(document, None), cuts)
+    tensors = _tensors(document, None, regions)
+    return SlicedInferBody(body, rest, document, tensors, cuts, regions)
 
 
 def _tail(body: bytes, length: int | None) -> RawTail | None:
     return None if length is None else RawTail(memoryview(body)[length:])
 
 
-def _body(text: bytes, document: Lazy, tail: RawTail | None) -> InferBody:
-    return InferBody(text, document, _tensors(document, tail))
+def _body(text: bytes, document: Lazy, tail: RawTail | None, regions: Regions) -> InferBody:
+    return InferBody(text, document, _tensors(document, tail, regions), regions)
 
 
-def _tensors(document: Lazy, tail: RawTail | None) -> Sequence[Tensor]:
+def _tensors(document: Lazy, tail: RawTail | None, regions: Regions) -> Sequence[Tensor]:
     if "inputs" not in list(document):
         raise InvalidRequest('the request has no "inputs"')
     given = entries(document, "inputs")
     only = len(given) == 1
-    tensors = [tensor_of(each, tail, only=only) for each in given]
+    tensors = [tensor_of(each, tail, regions, only=only) for each in given]
     unique((each.name for each in tensors), "input")
     if tail is not None:
         tail.check_end()

@@ -6,7 +6,7 @@ from typing import Any, Final, NamedTuple, cast
 
 import simdjson
 
-from ie_serving.core.values.errors import InvalidRequest, InvalidTensor, NotSupported
+from ie_serving.core.values.errors import InvalidRequest, InvalidTensor
 from ie_serving.core.values.tensors import Array, DataType
 from ie_serving.core.values.untyped import Sent
 from ie_serving.wire.json.buffers import Lazy, count_brackets, read_array, read_arrays
@@ -17,6 +17,7 @@ from ie_serving.wire.kserve.datatypes import NAME_OF, Custom, datatype
 from ie_serving.wire.kserve.inputs import SENT
 from ie_serving.wire.kserve.members import Parameters, parameters_of, text_of
 from ie_serving.wire.kserve.raw import checked_shape, decode_raw
+from ie_serving.wire.kserve.regions import REGION, Regions, place_of
 from ie_serving.wire.tfs.tensor_proto import BITS, MOST_DIMENSIONS
 
 SIZE: Final = "binary_data_size"
@@ -92,32 +93,36 @@ class RawTail:
             raise InvalidRequest(f"{left} bytes behind the JSON belong to no input")
 
 
-def tensor_of(given: Lazy, tail: RawTail | None, *, only: bool) -> Tensor:
+def tensor_of(given: Lazy, tail: RawTail | None, regions: Regions, *, only: bool) -> Tensor:
     """Read the description of an input.
 
     Args:
         given: its object.
         tail: bytes after the JSON; None where the request has no header for them.
+        regions: of shared memory; an input that lies there is copied.
         only: it is the only input, and may leave out its number of bytes.
 
     Raises:
         InvalidRequest: a member is missing, or against the protocol.
-        NotSupported: its values are elsewhere, as in shared memory.
+        NotFound, NotSupported, Unclear: as `regions.read`.
     """
     keys = list(given)
     name = text_of(given, "name", "each of the inputs")
+    parameters = parameters_of(given, keys, f'input "{name[:200]}"')
     word = given["datatype"] if "datatype" in keys else None
     try:
         dtype = datatype(word, name[:200])
     except InvalidTensor:
-        if tail is None or not isinstance(word, str):
+        if (tail is None and REGION not in parameters) or not isinstance(word, str):
             raise
         dtype = cast(DataType, Custom(word, name[:200]))
     shape = _shape(given["shape"] if "shape" in keys else None, name[:200])
-    parameters = parameters_of(given, keys, f'input "{name[:200]}"')
-    if parameters.get("shared_memory_region"):
-        raise NotSupported(f'input "{name[:200]}": shared memory is not supported; send its values')
     data = given["data"] if "data" in keys else None
+    if REGION in parameters and (place := place_of(parameters, f'input "{name[:200]}"')):
+        if _is_given(data) or parameters.get(SIZE) is not None:
+            raise InvalidRequest(f'input "{name[:200]}" has values, and parameter "{REGION}"')
+        read = memoryview(regions.read(place))
+        return Tensor(name, dtype, shape, None, read, base64=False)
     raw = _raw(name[:200], dtype, shape, parameters, tail, has_data=_is_given(data), only=only)
     if raw is None and data is None:
         raise InvalidRequest(f'input "{name[:200]}" has neither "data" nor "{SIZE}"')

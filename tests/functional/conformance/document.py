@@ -96,6 +96,29 @@ right `read`. A program sends the variable `AUTHORIZATION` of its environment as
 this name, such as `Bearer KEY`: no program holds credentials. It ends with code 0 after a reply
 of 200, otherwise the status and the server's words are on standard error.
 
+## An OpenAPI document
+
+`GET /openapi.json` describes the REST routes of the models that are served now, TensorFlow
+Serving's and those of the Open Inference Protocol, as OpenAPI 3.0.3: states, metadata, and for
+each signature a schema of its request and its reply, with an example that the server answers.
+`GET /docs` shows it in the browser, where examples can be sent; all its files come from this
+server. It needs `pip install 'ie_serving[openapi]'`, and goes with the page: `--page=false` takes
+`/docs` away.
+
+```
+curl -s localhost:8501/openapi.json
+curl -s 'localhost:8501/openapi.json?model=half_plus_two'       # of one model alone
+```
+
+- It is made when it is asked for. With many models ask for one of them: all examples together
+  have at most 1,000,000 elements, one at most 200,000. A signature beyond that is described
+  without an example, as is a model that takes any inputs.
+- An example of an image is a small PNG; of Examples, one with each feature.
+- A model with several versions has the paths of each, labels have theirs; a lone version has the
+  model's path alone.
+- A caller with a key needs the right `read`, and sees the models that it may ask for. In `/docs`
+  the key is the page's.
+
 ## A file in, a file out
 
 `:predict` takes forms, as `curl -F` sends them: a file for each image or string, in a field named

@@ -118,6 +118,64 @@ def over_images(compute: Callable[[Any], Any], dtype: tf.DType = tf.float32) -> 
     return lambda x: tf.map_fn(each, x, fn_output_signature=dtype), None
 
 
+def heard(samples: int = 16_000) -> Made:
+    """Hear as the speech commands of TensorFlow's tutorial: files, and the cepstrum of them."""
+
+    def compute(x: Any) -> Any:
+        sound, rate = tf.audio.decode_wav(x[0], 1, samples)
+        squared = {"window_size": 480, "stride": 320, "magnitude_squared": True}
+        found = tf.raw_ops.AudioSpectrogram(input=sound, **squared)
+        mfcc = tf.raw_ops.Mfcc(spectrogram=found, sample_rate=rate, dct_coefficient_count=40)
+        return tf.matmul(mfcc[0], tf.ones([40, 2])) / 100.0
+
+    return compute, None
+
+
+def heard_each() -> Made:
+    def each(file: Any) -> Any:
+        return tf.audio.decode_wav(file, 1, 90).audio[:, 0]
+
+    return lambda x: tf.map_fn(each, x, fn_output_signature=tf.float32), None
+
+
+def boxed(part: str, **options: Any) -> Made:
+    """Detect: boxes and scores are computed of `x`, and their best are looked at."""
+
+    def compute(x: Any) -> Any:
+        boxes = tf.sort(tf.reshape(x, [2, -1, 1, 2, 2]), axis=3)
+        boxes = tf.reshape(boxes, [2, -1, 1, 4])
+        scores = tf.round(tf.matmul(boxes[:, :, 0], tf.ones([4, 3]) * [0.2, 0.1, 0.25]) * 9) / 9
+        found = tf.image.combined_non_max_suppression(boxes, scores, 9, 30, 0.3, 0.2, **options)
+        return tf.cast(getattr(found, part), tf.float32)
+
+    return compute, None
+
+
+def cepstrum(x: Any) -> Any:
+    """Give the cepstrum of `tf.signal`, as keyword models of Keras have it, of rows of 240."""
+    found = tf.abs(tf.signal.stft(x, 64, 32))
+    mel = tf.signal.linear_to_mel_weight_matrix(20, found.shape[-1], 16_000, 80.0, 7600.0)
+    logarithms = tf.math.log(found @ mel + 1e-3)
+    return tf.signal.mfccs_from_log_mel_spectrograms(logarithms)[..., :13] / 100.0
+
+
+def cosines(x: Any) -> Any:
+    back = tf.signal.idct(tf.signal.dct(x[:, :60], norm="ortho"), norm="ortho")
+    return back + tf.signal.dct(x[:, 60:120], 3) / 100.0
+
+
+def transposed(x: Any) -> Any:
+    """Convolve by a kernel turned round, as JAX's `conv_transpose` without XLA does."""
+    kernel = tf.reverse(tf.reshape(tf.range(12.0), [2, 2, 1, 3]), [0, 1])
+    return tf.nn.conv2d(tf.reshape(x, [-1, 12, 20, 1]), kernel, [1, 2], "SAME") / 100.0
+
+
+def wav(samples: int) -> bytes:
+    sound = np.sin(np.arange(samples) / 3)[:, np.newaxis].astype(np.float32)
+    file: bytes = tf.audio.encode_wav(sound, 16_000).numpy()
+    return file
+
+
 def texts(*values: bytes) -> Any:
     return np.array(values, np.object_)
 
@@ -129,6 +187,8 @@ PICTURES = texts(
         for rows in (5, 6)
     )
 )
+SOUNDS = texts(wav(12_000), wav(70))
+CORNERS = np.random.default_rng(41).random((2, 240)).astype(np.float32)
 QUERIES = np.array([[-1, 1], [2, np.nan]], np.float32)
 MODELS: Mapping[str, tuple[Callable[[], Made], Any]] = {
     "branch_taken": (lambda: branch(3), ROWS),
@@ -165,6 +225,35 @@ MODELS: Mapping[str, tuple[Callable[[], Made], Any]] = {
         ),
         PICTURES,
     ),
+    **{
+        f"padded_{method}": (
+            lambda method=method, dtype=dtype: over_images(
+                lambda im: tf.image.resize_with_pad(im, 8, 8, method=method), dtype
+            ),
+            PICTURES,
+        )
+        for method, dtype in (("bilinear", tf.float32), ("nearest", tf.uint8))
+    },
+    "of_its_shape": (
+        lambda: over_images(
+            lambda im: tf.image.resize_with_crop_or_pad(
+                tf.image.resize(im, [6, 6], preserve_aspect_ratio=True), 6, 6
+            )
+        ),
+        PICTURES,
+    ),
+    "heard": (heard, SOUNDS),
+    "cepstrum": (lambda: (cepstrum, None), CORNERS),
+    "cosines": (lambda: (cosines, None), CORNERS),
+    "turned": (lambda: (lambda x: tf.reverse(x, [-1, 0]), None), ROWS),
+    "turned_last": (lambda: (lambda x: tf.reverse(x, [-1]), None), ROWS),
+    "transposed": (lambda: (transposed, None), CORNERS),
+    "heard_each": (heard_each, SOUNDS),
+    **{
+        f"boxed_{part.split('_')[-1]}": (lambda part=part: boxed(part), CORNERS)
+        for part in ("nmsed_boxes", "nmsed_scores", "nmsed_classes", "valid_detections")
+    },
+    "boxed_by_class": (lambda: boxed("nmsed_boxes", pad_per_class=True), CORNERS),
 }
 FIRST: Mapping[str, Callable[[Any], Any]] = {
     "partitioned": lambda x: tf.matmul(

@@ -19,8 +19,8 @@ OpenProxy = Callable[[int], Proxy]
 Remote = S3Repository | GcsRepository | AzureRepository
 
 
-class Scenarios(StorageContract):
-    """What every store is put through, above the contract."""
+class Pages:
+    """More objects than stores list at once."""
 
     def test_two_thousand_objects(self, repository: LocalRepository | Remote) -> None:
         """More than one page, which has 1000, of versions and of files of a version."""
@@ -34,7 +34,7 @@ class Scenarios(StorageContract):
             assert (copy / "model.xml").read_bytes() == b"1001/model.xml"
 
 
-class RemoteScenarios(Scenarios):
+class RemoteScenarios(StorageContract):
     """What only a store across a network can do."""
 
     def test_a_poll_is_one_request(self, repository: Remote) -> None:
@@ -122,13 +122,13 @@ class RemoteScenarios(Scenarios):
             repository.opened().directories()
 
 
-class TestLocal(Scenarios):
+class TestLocal(StorageContract, Pages):
     @pytest.fixture
     def repository(self, tmp_path: Path) -> LocalRepository:
         return LocalRepository(tmp_path / "base path" / "m")
 
 
-class TestS3(RemoteScenarios):
+class TestS3(RemoteScenarios, Pages):
     @pytest.fixture
     def repository(
         self, weed: Weed, proxied: OpenProxy, bucket: str, cache_dir: Path
@@ -136,7 +136,7 @@ class TestS3(RemoteScenarios):
         return S3Repository("s3", weed, proxied(weed.port), bucket, cache_dir)
 
 
-class TestMinio(RemoteScenarios):
+class TestMinio(RemoteScenarios, Pages):
     @pytest.fixture
     def repository(
         self, weed: Weed, proxied: OpenProxy, bucket: str, cache_dir: Path
@@ -179,3 +179,17 @@ class TestAzure(RemoteScenarios):
         repository.put("1/assets/names.txt", b"x")
         assert repository.storage.directories() == ["1"]
         assert [entry.path for entry in repository.storage.list("1")] == ["1/assets/names.txt"]
+
+
+@pytest.mark.soak
+class TestGcsPages(Pages):
+    """For 13 s; `test_refusals.py` reads all pages of a listing in a tenth of one."""
+
+    repository = TestGcs.repository
+
+
+@pytest.mark.soak
+class TestAzurePages(Pages):
+    """For 22 s; as with `test_azure.py`."""
+
+    repository = TestAzure.repository

@@ -96,7 +96,7 @@ httpGet:
 {{- if and (ne .Values.tls.ports "both") (not .Values.tls.secret) -}}
 {{- fail "tls.ports: nothing is encrypted without tls.secret" -}}
 {{- end -}}
-{{- range $part, $keys := dict "networkPolicy" (list "from" "metricsFrom" "egress") "serviceMonitor" (list "labels") "prometheusRule" (list "labels") "gateway" (list "parentRefs" "restHostnames" "grpcHostnames") -}}
+{{- range $part, $keys := dict "networkPolicy" (list "from" "metricsFrom" "egress") "serviceMonitor" (list "labels") "prometheusRule" (list "labels") "gateway" (list "parentRefs" "restHostnames" "grpcHostnames") "ingress" (list "className" "tlsSecret") -}}
 {{- $given := index $.Values $part -}}
 {{- range $keys -}}
 {{- if and (index $given .) (not $given.enabled) -}}
@@ -172,6 +172,18 @@ httpGet:
 {{- end -}}
 {{- if and .Values.gateway.enabled (not .Values.gateway.parentRefs) -}}
 {{- fail "gateway.parentRefs: missing; give the Gateway, such as [{name: public, namespace: gateways}]" -}}
+{{- end -}}
+{{- $hosts := concat .Values.ingress.rest.hosts .Values.ingress.grpc.hosts -}}
+{{- if and $hosts (not .Values.ingress.enabled) -}}
+{{- fail "ingress: hosts have no effect without ingress.enabled: true" -}}
+{{- end -}}
+{{- if and .Values.ingress.enabled (not $hosts) -}}
+{{- fail "ingress.rest.hosts and ingress.grpc.hosts: both are empty; give the names that clients ask" -}}
+{{- end -}}
+{{- range .Values.ingress.rest.hosts -}}
+{{- if has . $.Values.ingress.grpc.hosts -}}
+{{- fail (printf "ingress: %s stands among the hosts of rest and grpc: give each names of its own" .) -}}
+{{- end -}}
 {{- end -}}
 {{- if .Values.gateway.enabled -}}
 {{- range .Values.gateway.restHostnames -}}

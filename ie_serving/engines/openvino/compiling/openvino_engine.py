@@ -1,7 +1,7 @@
 """The OpenVINO engine: compiles a version directory to a model."""
 
 import logging
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -17,6 +17,7 @@ from ie_serving.engines import declared
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.openvino.compiling import supported
 from ie_serving.engines.openvino.compiling.programs import program_of
+from ie_serving.engines.openvino.culprits import Operation, among
 from ie_serving.engines.openvino.faults.nonfinite import Nonfinite
 from ie_serving.engines.openvino.graphs.walk import operations
 from ie_serving.engines.openvino.interface import preprocess
@@ -24,6 +25,7 @@ from ie_serving.engines.openvino.interface.draft import Draft, Version
 from ie_serving.engines.openvino.interface.tensor_specs import check_shapes, prepare
 from ie_serving.engines.openvino.options import OpenVinoOptions
 from ie_serving.engines.openvino.reading import formats
+from ie_serving.engines.openvino.reading.file_operations import operations as operations_of
 from ie_serving.engines.openvino.reading.left_out import leaving_out
 from ie_serving.engines.openvino.reading.read import read
 from ie_serving.engines.openvino.runtime import extend, load_failures
@@ -69,7 +71,7 @@ class OpenVinoEngine:
 
     def compile(self, directory: Path, options: EngineOptions) -> CompiledPrograms:
         """See `engines.base`."""
-        with SPARE_CPU.left(compiles=True):
+        with SPARE_CPU.left(compiles=True), among(partial(_operations, directory, options)):
             return self._compiled(directory, options)
 
     def _compiled(self, directory: Path, options: EngineOptions) -> CompiledPrograms:
@@ -105,6 +107,12 @@ class OpenVinoEngine:
         if not self._detours:
             return Nonfinite()
         return Nonfinite(elsewhere=partial(_keeping_nonfinite, directory, name, options))
+
+
+def _operations(directory: Path, options: EngineOptions) -> Iterable[Operation]:
+    """List the operations of a file without signatures; see `Version.operations` for others."""
+    prefer_tflite = options.of(OpenVinoOptions).prefer_tflite_model
+    return operations_of(formats.model_file(directory, prefer_tflite=prefer_tflite), ())
 
 
 def _by_sent_shapes(

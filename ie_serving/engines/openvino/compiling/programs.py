@@ -263,9 +263,21 @@ def _slots(graph: Graph, options: EngineOptions, compiled: Compiled, nireq: int)
     if not hazards.spoils:
         return [kind(create, ports.inputs, ports.outputs, hazards, watched) for _ in range(nireq)]
     device = options.of(OpenVinoOptions).target_device
-    make = partial(_make, model, device, _share(compiled, nireq))
+    config = _share(compiled, nireq)
+    make = partial(_make, model, device, config)
+    # The model that was measured is the first slot's, which compiles another after a failure.
+    measured = [create] if config == compiled.config else []
     with load_failures(f"the model cannot be compiled for {device}"):
-        return [kind(make, ports.inputs, ports.outputs, hazards, watched) for _ in range(nireq)]
+        return [
+            kind(
+                lambda: measured.pop()() if measured else make(),
+                ports.inputs,
+                ports.outputs,
+                hazards,
+                watched,
+            )
+            for _ in range(nireq)
+        ]
 
 
 def _takes_ahead(graph: Graph, compiled: Compiled, options: EngineOptions) -> bool:

@@ -222,8 +222,7 @@ class _Trials:
 
     def left_fit(self, model: ov.CompiledModel) -> bool:
         """Tell whether no try of a compiled model has failed, or none that can have spoilt it."""
-        # Where a failure corrupts it, the model is compiled again for each infer request.
-        if not self._is_open or self._hazards.spoils:
+        if not self._is_open and not self._hazards.spoils:
             return True
         return not any(failed is model for failed in self._failed)
 

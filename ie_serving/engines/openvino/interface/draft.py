@@ -1,6 +1,6 @@
 """Drafts: the signatures of a version as read from its files, before compilation."""
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -9,6 +9,7 @@ import openvino as ov
 from ie_serving.core.values.errors import LoadFailed
 from ie_serving.core.values.image_form import RGB
 from ie_serving.core.values.tensors import Signature
+from ie_serving.engines.openvino.culprits import Operation
 
 if TYPE_CHECKING:
     from ie_serving.engines.savedmodel.host.host_program import Plan
@@ -106,6 +107,7 @@ class Version:
         file: name of the model's file, for the causes.
         declared: signatures by name as the file declares them, but for those with tensors that the
             API cannot carry.
+        operations: lists what a signature is computed by, to name what is at fault.
     """
 
     drafts: list[Draft]
@@ -113,6 +115,7 @@ class Version:
     causes: dict[str, LoadFailed] = field(default_factory=dict)
     file: str = "saved_model.pb"
     declared: dict[str, Signature] = field(default_factory=dict)
+    operations: Callable[[str], Iterable[Operation]] = lambda signature: ()
 
     def left_out(self) -> list[Signature]:
         """Give the left-out signatures with known tensors, each with the cause."""

@@ -8,6 +8,7 @@ from openvino.frontend import FrontEndManager, GeneralFailure, NodeContext, OpCo
 from openvino.frontend.onnx import ConversionExtension
 
 from ie_serving.core.values.errors import LoadFailed
+from ie_serving.engines.openvino.culprits import first_of
 from ie_serving.engines.openvino.operators.reading import Convert
 
 
@@ -44,7 +45,10 @@ def _noting(kind: str, convert: Convert, causes: list[str]) -> Convert:
         try:
             return convert(node)
         except ValueError as error:
-            causes.append(f"the model cannot be read: {kind} is not computed where {error}")
+            causes.append(
+                f"the model cannot be read: {first_of(kind)} is not computed where {error}:"
+                " export it with fixed sizes, and axes that are constants"
+            )
             raise
 
     return noting

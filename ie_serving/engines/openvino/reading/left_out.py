@@ -3,8 +3,10 @@
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 
 from ie_serving.core.values.errors import LoadFailed
+from ie_serving.engines.openvino.culprits import among
 from ie_serving.engines.openvino.interface.draft import Version
 from ie_serving.engines.openvino.runtime import load_failures
 from ie_serving.telemetry.log.logs import Event
@@ -23,7 +25,7 @@ def leaving_out(version: Version, name: str, how: str) -> Iterator[None]:
     """
     what = f"{version.file}: signature {name!r} cannot be {how}"
     try:
-        with load_failures(what):
+        with among(partial(version.operations, name)), load_failures(what):
             yield
     except LoadFailed as error:
         text = str(error)

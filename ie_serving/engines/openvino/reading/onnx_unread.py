@@ -136,5 +136,5 @@ def _refuse(node: Node) -> None:
         return
     for overlooked in OVERLOOKED.get(node.kind, ()):
         if refusal := overlooked.refusal(node):
-            name = node.name or next(iter(node.outputs), "")
+            name = node.name or next(filter(None, node.outputs), "")
             raise LoadFailed(f'{node.kind} "{name}": OpenVINO does not {refusal}')

@@ -1,7 +1,8 @@
 """Reads a SavedModel to a draft for each signature; leaves out those that cannot be converted."""
 
 import logging
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,9 +11,11 @@ import openvino as ov
 
 from ie_serving.core.values.errors import LoadFailed
 from ie_serving.core.values.tensors import BY_NUMBER, BY_OPENVINO, Array, Signature, TensorSpec
+from ie_serving.engines.openvino.culprits import Operation
 from ie_serving.engines.openvino.faults.stages import TENSORFLOW
 from ie_serving.engines.openvino.graphs.rules import visit
 from ie_serving.engines.openvino.interface.draft import Draft, ModelTensor, Version
+from ie_serving.engines.openvino.reading.file_operations import operations
 from ie_serving.engines.openvino.reading.left_out import leaving_out
 from ie_serving.engines.openvino.reading.mapping import Renames, aliases
 from ie_serving.engines.openvino.runtime import core, load_failures, one_line
@@ -26,7 +29,7 @@ from ie_serving.engines.savedmodel.file import (
     declared,
     read_graph,
 )
-from ie_serving.engines.savedmodel.frames import NodeOutput, above
+from ie_serving.engines.savedmodel.frames import Frame, Library, NodeOutput, above
 from ie_serving.engines.savedmodel.frozen import read_frozen
 from ie_serving.engines.savedmodel.host.needs import hold_first_form, may_need_host
 from ie_serving.engines.savedmodel.initial import Initial
@@ -73,7 +76,8 @@ def read_signatures(
         meta_graph = read_graph(directory, tags)
         checkpoint = check_variables(directory)
         initial = Initial(meta_graph, checkpoint)
-    return _converted(directory, meta_graph, renames, FILE, initial, as_sent)
+    source = partial(operations, directory / FILE, tags)
+    return _converted(directory, meta_graph, renames, source, initial, as_sent)
 
 
 def read_frozen_graph(file: Path, renames: tuple[Renames, Renames]) -> Version:
@@ -92,14 +96,14 @@ def read_frozen_graph(file: Path, renames: tuple[Renames, Renames]) -> Version:
         }
         meta_graph = read_frozen(file, types)
         initial = Initial(meta_graph)
-    return _converted(file.parent, meta_graph, renames, file.name, initial)
+    return _converted(file.parent, meta_graph, renames, partial(operations, file, ()), initial)
 
 
 def _converted(
     directory: Path,
     meta_graph: MetaGraph,
     renames: tuple[Renames, Renames],
-    file: str,
+    source: "partial[Iterator[Operation]]",
     initial: Initial,
     as_sent: AsSent | None = None,
 ) -> Version:
@@ -107,7 +111,7 @@ def _converted(
         name: bytes(definition.SerializeToString(deterministic=True))
         for name, definition in meta_graph.signature_def.items()
     }
-    version = Version([], definitions, file=file)
+    version = Version([], definitions, file=source.args[0].name, operations=source)
     signatures = declared(meta_graph)
     if as_sent is not None:
         signatures = {as_sent.name: signatures[as_sent.name]}
@@ -206,7 +210,7 @@ class _Conversion:
             check_shape(alias, info.shape, _shape_of(model.outputs[tensor.index]))
         # An input that OpenVINO found and the signature lacks would stay empty at each request.
         if len({tensor.index for tensor in inputs}) != len(model.inputs):
-            raise LoadFailed("the graph has other inputs than the signature")
+            raise LoadFailed(_read_beside(model, [tensor.index for tensor in inputs]))
         return Draft(
             signature.name, signature.method, model, inputs, outputs, beside, self._listed, host
         )
@@ -267,7 +271,7 @@ class _Conversion:
             ModelTensor(
                 names.get(alias, alias),
                 own[alias].tensor if alias in own else info.tensor,
-                _index(ports, alias, kind),
+                self._index(ports, alias, kind),
                 frozenset({alias, names.get(alias, alias), info.tensor}),
                 declared=info.shape is not None,
                 shape=info.shape,
@@ -275,6 +279,19 @@ class _Conversion:
             )
             for alias, info in infos.items()
         ]
+
+    def _index(self, ports: Iterable[ov.Output], alias: str, kind: str) -> int:
+        place = _place(ports, alias, kind)
+        if place is not None:
+            return place
+        tensors = self._signature.outputs if kind == "outputs" else self._signature.inputs
+        frame = Frame(Library(self._meta_graph.graph_def), self._meta_graph.graph_def)
+        node = frame.place(tensors[alias].tensor).origin().node if alias in tensors else None
+        of = f", which is {node.op} {node.name!r}" if node is not None else ""
+        raise LoadFailed(
+            f"OpenVINO converts the graph without {alias!r}, one of its {kind}{of}: export a"
+            " signature without it"
+        )
 
     def _beside(self, prepared: Prepared, host: "Plan | None") -> Beside | None:
         """Give the part answered beside the model; None where the model is the whole signature."""
@@ -320,7 +337,7 @@ class _Conversion:
         with directory_of_constants(self._directory, self._meta_graph, prepared) as source:
             model = core().read_model(str(source))
         return {
-            alias: _evaluated(model, model.outputs[_index(model.outputs, alias, "outputs")])
+            alias: _evaluated(model, model.outputs[self._index(model.outputs, alias, "outputs")])
             for alias in prepared.computed
         }
 
@@ -376,7 +393,7 @@ def _result(port: ov.Output) -> list[str]:
     return [str(node.get_friendly_name())] if node.get_type_name() == "Result" else []
 
 
-def _index(ports: Iterable[ov.Output], alias: str, kind: str) -> int:
+def _place(ports: Iterable[ov.Output], alias: str, kind: str) -> int | None:
     # The front end names no tensor of a branch that is known at load, but only its Result.
     names = [{*port.get_names(), *_result(port)} for port in ports]
     # An input that is given out as it is bears the names of those outputs, too.
@@ -384,4 +401,17 @@ def _index(ports: Iterable[ov.Output], alias: str, kind: str) -> int:
         for i, own in enumerate(names):
             if name in own:
                 return i
-    raise LoadFailed(f"OpenVINO's front end lost {alias!r} of the {kind}")
+    return None
+
+
+def _read_beside(model: ov.Model, known: Collection[int]) -> str:
+    """Say which inputs of a graph are none of its signature's."""
+    read = [_names_of(port) for at, port in enumerate(model.inputs) if at not in known]
+    return (
+        f"the graph reads {' and '.join(read)}, which is no input of the signature: export a"
+        " signature that takes it"
+    )
+
+
+def _names_of(port: ov.Output) -> str:
+    return repr(min(port.get_names(), default=port.get_node().get_friendly_name()))

@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from typing import Final
 
 from ie_serving.engines.savedmodel.host import (
+    kernels_audio,
+    kernels_boxes,
     kernels_examples,
     kernels_hashes,
     kernels_images,
@@ -20,6 +22,8 @@ from ie_serving.engines.savedmodel.host import (
 from ie_serving.engines.savedmodel.host.host_kernel import HostKernel
 
 KERNELS: Final[Mapping[str, HostKernel]] = {
+    **kernels_audio.KERNELS,
+    **kernels_boxes.KERNELS,
     **kernels_shapes.KERNELS,
     **kernels_numbers.KERNELS,
     **kernels_sparse.KERNELS,

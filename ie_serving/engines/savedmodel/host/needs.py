@@ -15,6 +15,7 @@ ON_HOST = (
     "AsString DecodeBase64 DecodeBmp DecodeGif DecodeImage DecodeJpeg DecodePng DecodeRaw"
     " EncodeBase64 HashTable LookupTable MutableHashTable ParseExample ParseSingleExample"
     " ReduceJoin RegexFullMatch RegexReplace StaticRegex String Substr UnicodeTranscode"
+    " AudioSpectrogram CombinedNonMaxSuppression DecodeWav Mfcc"
     " Bitcast DenseBincount RaggedBincount RaggedTensorToSparse RaggedTensorToTensor SparseReorder"
 )
 """How operations begin that compute with strings, tables or images; in the last row those that

@@ -132,7 +132,7 @@ def _find_able(
         if node.op in PLACEHOLDERS:
             found.parts[each], able[each] = Placement.INPUT, True
             continue
-        known = node.op in _HELD or (_is_ours(place) and _has_able_functions(place))
+        known = node.op in _HELD or (_is_ours(place) and lacking_inside(place) is None)
         able[each] = known and all(able.get(source, False) for source in above)
         drawn = node.op.startswith(RANDOM)
         if node.op in _HELD or (
@@ -156,18 +156,32 @@ def _is_constant(found: Partition, each: Id) -> bool:
     return found.parts.get(each) is Placement.CONSTANT
 
 
-def _has_able_functions(place: NodeOutput) -> bool:
-    """Tell whether the host can run the functions of a loop or branch; true of other nodes."""
+def lacking_inside(place: NodeOutput) -> LoadFailed | None:
+    """Say what the host lacks in the functions of a loop or branch; None if it can run them."""
     library = place.frame.library
     for attribute in FUNCTIONS.get(place.node.op, ()):
         _, _, returned = standing_alone(library, place.node.attr[attribute].func.name)
         try:
-            parts = partition(returned).parts.values()
-        except LoadFailed:
-            return False
-        if Placement.MODEL in parts:
-            return False
-    return True
+            found = partition(returned)
+        except LoadFailed as error:
+            return error
+        if Placement.MODEL in found.parts.values():
+            return _unable_in(place.node, found)
+    return None
+
+
+def _unable_in(loop: Proto, found: Partition) -> LoadFailed:
+    """Name the first node of a loop or branch that the host lacks."""
+    places = [each for each in found.order if each.node.op not in _HELD | PLACEHOLDERS]
+    unable = next(each for each in places if not _is_ours(each) or lacking_inside(each))
+    if inside := lacking_inside(unable):
+        return inside
+    node = unable.node
+    return LoadFailed(
+        f"{node.op} {node.name!r} stands in {loop.op} {loop.name!r}, which computes with strings,"
+        f" tables or images, so that this server runs all of it, and it has no {node.op} there:"
+        f" export the model with it behind {loop.name!r}, on what that gives"
+    )
 
 
 def _mark_before(
@@ -199,6 +213,8 @@ def _mark_rest(found: Partition, sources: Mapping[Id, Sequence[Id]]) -> None:
         if not behind and not on_host(place.node, place.frame.library):
             found.parts[each] = Placement.MODEL
             continue
+        if (inside := lacking_inside(place)) is not None:
+            raise inside
         if _is_ours(place):
             found.parts[each] = Placement.AFTER
         elif on_host(place.node, place.frame.library):

@@ -1,11 +1,12 @@
 """Finds the servable that a request of the Open Inference Protocol names, over REST or gRPC."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
-from ie_serving.core.values.errors import NotFound
+from ie_serving.core.values.errors import InvalidRequest, NotFound
 from ie_serving.core.values.integers import INT64_MAX
 from ie_serving.core.values.requests import ModelSpec
+from ie_serving.core.values.tensors import Signature, TensorSpec
 from ie_serving.inference.interface import Api
 from ie_serving.models.version.handle import Servable
 
@@ -49,3 +50,16 @@ def no_signature(servable: Servable, name: str) -> NotFound:
         f'model "{servable.name}" version {servable.version} has no signature "{name}", which this'
         f" protocol runs; it has {servable.signature_names}"
     )
+
+
+def typed_outputs(signature: Signature, names: Sequence[str]) -> dict[str, TensorSpec]:
+    """Give the specs of outputs. Raises: InvalidRequest: one is known only when it comes."""
+    found = {}
+    for name in names:
+        spec = signature.outputs.get(name)
+        if spec is None or spec.untyped:
+            raise InvalidRequest(
+                f'output "{name[:200]}" has no type: it can have no classes, and no region'
+            )
+        found[name] = spec
+    return found

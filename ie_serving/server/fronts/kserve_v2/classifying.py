@@ -8,10 +8,10 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple, cast
 
-from ie_serving.core.values.errors import InvalidRequest
 from ie_serving.core.values.tensors import Array, Signature, TensorSpec
 from ie_serving.inference.interface import Encode, Interface, Outputs
 from ie_serving.models.version.handle import Servable
+from ie_serving.server.fronts.kserve_v2.asked import typed_outputs
 from ie_serving.wire.kserve.classes import classified
 
 
@@ -41,15 +41,12 @@ class Taken(NamedTuple):
         Raises:
             InvalidRequest: an output has no numbers, or is known only when it comes.
         """
-        specs, arrays = dict[str, TensorSpec](), dict[str, Array]()
-        for name, array in self.outputs.items():
-            spec = self.signature.outputs.get(name)
-            if spec is None or spec.untyped:
-                raise InvalidRequest(f'output "{name[:200]}" has no type: it can have no classes')
-            specs[name], arrays[name] = spec, array
-            if name in wanted:
+        specs = typed_outputs(self.signature, [*self.outputs])
+        arrays = dict(self.outputs)
+        for name, most in wanted.items():
+            if name in arrays:
                 labels = _labels(self.servable, self.signature, name)
-                specs[name], arrays[name] = classified(spec, array, wanted[name], labels)
+                specs[name], arrays[name] = classified(specs[name], arrays[name], most, labels)
         return specs, arrays
 
 

@@ -16,7 +16,7 @@ from ie_serving import __version__
 from ie_serving.core.runtime.budget import BUDGET, Lease
 from ie_serving.core.runtime.threads import in_thread, let_go
 from ie_serving.core.values.codes import ENDED
-from ie_serving.core.values.errors import InvalidRequest, NotFound, NotSupported
+from ie_serving.core.values.errors import AlreadyExists, InvalidRequest, NotFound, NotSupported
 from ie_serving.core.values.requests import InferRequest, ModelSpec
 from ie_serving.core.values.signatures import named
 from ie_serving.inference.interface import LARGE, Api
@@ -41,6 +41,7 @@ from ie_serving.wire.json.document import parse_object
 from ie_serving.wire.kserve.members import Parameters, flag, parameters_of
 from ie_serving.wire.kserve.metadata import model_metadata
 from ie_serving.wire.kserve.raw_request import RawBody
+from ie_serving.wire.kserve.regions import SmallParts
 from ie_serving.wire.kserve.reply import ReplyEncoder
 from ie_serving.wire.kserve.request import InferBody, parse_at_once, parse_infer
 from ie_serving.wire.kserve.wanted import Form
@@ -51,7 +52,7 @@ CODINGS: Final = {**GZIPPED, b"deflate": inflate.DEFLATE}
 RAW_REPLY: Final = (b"content-type", b"application/octet-stream")
 EXTENSIONS: Final = ("binary_tensor_data", *EVERYWHERE)
 """Triton's extensions, by its names, that this interface implements completely."""
-SERVER: Final = {"name": "ie_serving", "version": __version__, "extensions": EXTENSIONS}
+SERVER: Final = {"name": "ie_serving", "version": __version__}
 _MOST_DIGITS: Final = 18
 _MOST_OF_INDEX: Final = 1 << 16
 """Largest body in bytes of a request for the index or a load, which holds at most one flag."""
@@ -97,7 +98,8 @@ class KServeFront:
         self._of_json, self._of_raw, self._of_classes = parts.interfaces
         self._health = parts.health
         self._metrics = parts.metrics
-        self._repository, self._settings = parts.management
+        self._repository, self._settings, self._regions = parts.management
+        self._small = SmallParts(self._regions)
         self._check_site = parts.check_site
         self._max_body_bytes = parts.max_body_bytes
         self._answers: Mapping[str, Callable[[Request, Asked, float], Coroutine[Any, Any, Reply]]]
@@ -117,7 +119,10 @@ class KServeFront:
             routes.TRACE_SETTINGS: self._trace_settings,
             routes.CHANGE_TRACES: self._change_traces,
             routes.GENERATE: self._not_there,
-            routes.SHARED_MEMORY: self._not_there,
+            routes.REGIONS: self._status,
+            routes.REGISTER: self._register,
+            routes.UNREGISTER: self._unregister,
+            routes.CUDA: self._not_there,
             routes.UNKNOWN: self._unknown,
             routes.PREFLIGHT: self._preflight,
             routes.WRONG_METHOD: self._wrong_method,
@@ -142,13 +147,15 @@ class KServeFront:
                 held = Lease(BUDGET)  # ends with the reply: other users of the body are done then
                 body = await read_body(request, limit, held, CODINGS)
             length = _json_length(head, len(body))
-            parsed = RawBody(body) if length == 0 else parse_at_once(body, length)
+            raw = 0 if length is None else len(body) - length
+            parsed = RawBody(body) if length == 0 else parse_at_once(body, length, self._small)
             if parsed is None:
-                parsed = await in_thread(parse_infer, body, length)
+                parsed = await in_thread(parse_infer, body, length, self._regions)
+                raw = parsed.raw_size
         except ENDED as error:
             self._plane.refused(asked.model, error, self._of_json, Api.PREDICT)
             raise
-        size = len(body) if length is None else length + (len(body) - length) // _RAW_FACTOR
+        size = (len(body) if length is None else length) + raw // _RAW_FACTOR
         inputs = InferRequest(
             model, "", parsed.decode, size, parsed.decode_at_once, parsed.outputs, head
         )
@@ -191,7 +198,8 @@ class KServeFront:
         return Reply(status, JSON_REPLY, body)
 
     async def _server(self, request: Request, asked: Asked, began: float) -> Reply:
-        return _json(orjson.dumps(SERVER))
+        extensions = (*EXTENSIONS, *self._regions.extensions)
+        return _json(orjson.dumps({**SERVER, "extensions": extensions}))
 
     async def _index(self, request: Request, asked: Asked, began: float) -> Reply:
         with self._plane.counting_refusals("", self._of_json):
@@ -246,6 +254,28 @@ class KServeFront:
         """Refuse the name of no model; traces are set for all models alike. Raises: NotFound."""
         if name:
             self._served.entry(name)
+
+    async def _status(self, request: Request, asked: Asked, began: float) -> Reply:
+        with self._plane.counting_refusals("", self._of_json):
+            return _json(orjson.dumps(self._regions.status(asked.region)))
+
+    async def _register(self, request: Request, asked: Asked, began: float) -> Reply:
+        with self._plane.counting_refusals("", self._of_json):
+            self._check_site(request.head.fields)
+            found = await self._document(request)
+            key, offset, size = (found.get(name) for name in ("key", "offset", "byte_size"))
+            try:
+                self._regions.register(asked.region, key, 0 if offset is None else offset, size)
+            except AlreadyExists as error:  # 409 elsewhere; Triton answers 400
+                self._plane.refused("", error, self._of_json)
+                return refusal(error)._replace(status=400)
+        return _json(b"{}")
+
+    async def _unregister(self, request: Request, asked: Asked, began: float) -> Reply:
+        with self._plane.counting_refusals("", self._of_json):
+            self._check_site(request.head.fields)
+            self._regions.unregister(asked.region)
+        return _json(b"{}")
 
     async def _not_there(self, request: Request, asked: Asked, began: float) -> Reply:
         with self._plane.counting_refusals(asked.model, self._of_json):
@@ -319,7 +349,7 @@ def _reply(asked: InferBody | RawBody, given: Written) -> Reply:
     wanted = asked.wanted
     written = given.write(given.outputs, wanted.binary) if isinstance(given, Unwritten) else given
     body, length = written.body(asked.id)
-    if wanted.form is Form.JSON:
+    if wanted.form is Form.JSON or (wanted.placing and length == len(body)):
         return Reply(200, JSON_REPLY, body)
     return Reply(200, (RAW_REPLY, (HEADER, b"%d" % length)), body)
 

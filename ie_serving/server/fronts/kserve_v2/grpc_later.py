@@ -37,6 +37,9 @@ ANSWERS: Final = {
     "LogSettings": "log_settings",
     "RepositoryModelLoad": "repository_load",
     "RepositoryModelUnload": "repository_unload",
+    "SystemSharedMemoryStatus": "shared_memory_status",
+    "SystemSharedMemoryRegister": "shared_memory_register",
+    "SystemSharedMemoryUnregister": "shared_memory_unregister",
     INFER: "model_infer",
 }
 """Methods of one message, and the function that answers each."""
@@ -69,7 +72,7 @@ class LaterInference:
         """Return the methods over one data plane and its models."""
         service = cache(lambda: self._service(plane, served))
         answers = {name: _later(service, answer) for name, answer in ANSWERS.items()}
-        return {**answers, STREAM: later(lambda: self._conversations(plane))}
+        return {**answers, STREAM: later(lambda: self._conversations(plane, served))}
 
     def _service(self, plane: DataPlane, served: ServedModels) -> InferenceService:
         from ie_serving.server.fronts.kserve_v2.grpc_service import InferenceService, ServiceParts
@@ -80,13 +83,14 @@ class LaterInference:
         )
         return InferenceService(parts, self._interface, self._of_classes)
 
-    def _conversations(self, plane: DataPlane) -> GrpcStreams:
+    def _conversations(self, plane: DataPlane, served: ServedModels) -> GrpcStreams:
         from ie_serving.inference.streams import StreamAnswers
-        from ie_serving.server.fronts.kserve_v2.grpc_stream import TRITON, with_id
+        from ie_serving.server.fronts.kserve_v2.grpc_stream import triton, with_id
         from ie_serving.server.fronts.streams.grpc_service import GrpcStreams
 
         streams = StreamAnswers(plane, self._interface, self.streams.opened, with_id)
-        return GrpcStreams(streams, TRITON, tells_callers=self.tells_callers)
+        codec = triton(self.management(served).regions)
+        return GrpcStreams(streams, codec, tells_callers=self.tells_callers)
 
     # One object for all callers, since each version keeps its `Bound` by interface.
     @cached_property

@@ -4,7 +4,7 @@ import time
 from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Final
+from typing import Final, cast
 
 from ie_serving import __version__
 from ie_serving.core.runtime.threads import in_thread
@@ -22,6 +22,7 @@ from ie_serving.server.fronts.kserve_v2.asked import (
     METHODS,
     model_spec,
     no_signature,
+    typed_outputs,
 )
 from ie_serving.server.fronts.kserve_v2.classifying import Taken
 from ie_serving.server.fronts.kserve_v2.management import Management, config_of
@@ -31,9 +32,10 @@ from ie_serving.server.transport.grpc.services import Buffer, CallContext
 from ie_serving.telemetry.metrics.page import Metrics
 from ie_serving.wire.kserve import grpc_messages as written
 from ie_serving.wire.kserve.infer_layout import InferParser
-from ie_serving.wire.kserve.infer_reply import OpenReplyEncoder, ReplyEncoder
+from ie_serving.wire.kserve.infer_reply import OpenReplyEncoder, ReplyEncoder, encode_placed
 from ie_serving.wire.kserve.infer_request import ModelInfer, parse_whole
 from ie_serving.wire.kserve.metadata import model_metadata
+from ie_serving.wire.kserve.regions import Placing
 from ie_serving.wire.protobuf.fields import Unclear
 from ie_serving.wire.tfs.predict import OpenEncoder
 
@@ -72,6 +74,7 @@ def interface(*, limit_s: float | None) -> Interface[bytes]:
         labels=METHODS,
         methods=METHODS,
         encoders=_encoders,
+        encoder=_placed,
         unknown_signature=no_signature,
         caller=grpc_callers(limit_s),
         limit_s=limit_s,
@@ -94,11 +97,11 @@ class InferenceService:
         self._served = parts.served
         self._health = parts.health
         self._metrics = parts.metrics
-        self._repository, self._settings = parts.management
+        self._repository, self._settings, self._regions = parts.management
         self._tells_callers = parts.tells_callers
         self._interface = interface
         self._of_classes = of_classes
-        self._parser = InferParser(model_spec)
+        self._parser = InferParser(model_spec, self._regions)
 
     async def server_live(self, payload: Buffer, context: CallContext) -> bytes:
         """Answer that the server lives."""
@@ -121,7 +124,8 @@ class InferenceService:
 
     async def server_metadata(self, payload: Buffer, context: CallContext) -> bytes:
         """Describe the server: name, version, extensions."""
-        return written.server_metadata(SERVER_NAME, __version__, EVERYWHERE)
+        extensions = (*EVERYWHERE, *self._regions.extensions)
+        return written.server_metadata(SERVER_NAME, __version__, extensions)
 
     async def model_metadata(self, payload: Buffer, context: CallContext) -> bytes:
         """Describe a model: versions that serve, inputs and outputs."""
@@ -150,7 +154,7 @@ class InferenceService:
             name, parameters = written.read_repository_load(payload)
         with self._plane.counting_refusals(name, self._interface):
             await self._repository.load(name, parameters)
-        return written.repository_changed()
+        return written.nothing()
 
     async def repository_unload(self, payload: Buffer, context: CallContext) -> bytes:
         """Unload a model."""
@@ -158,7 +162,7 @@ class InferenceService:
             name, parameters = written.read_repository_unload(payload)
         with self._plane.counting_refusals(name, self._interface):
             await self._repository.unload(name, parameters)
-        return written.repository_changed()
+        return written.nothing()
 
     async def model_config(self, payload: Buffer, context: CallContext) -> bytes:
         """Describe a version as Triton's ModelConfig."""
@@ -180,6 +184,24 @@ class InferenceService:
             settings = self._settings
             shown = await settings.change_log(wanted) if wanted else settings.log_settings()
         return written.log_settings(shown)
+
+    async def shared_memory_status(self, payload: Buffer, context: CallContext) -> bytes:
+        """Describe the regions of shared memory, or one."""
+        with self._plane.counting_refusals("", self._interface):
+            name = written.read_shared_memory_name(payload)
+            return written.shared_memory_status(self._regions.status(name))
+
+    async def shared_memory_register(self, payload: Buffer, context: CallContext) -> bytes:
+        """Register a region of shared memory."""
+        with self._plane.counting_refusals("", self._interface):
+            self._regions.register(*written.read_shared_memory_register(payload))
+        return written.nothing()
+
+    async def shared_memory_unregister(self, payload: Buffer, context: CallContext) -> bytes:
+        """Forget a region of shared memory, or all."""
+        with self._plane.counting_refusals("", self._interface):
+            self._regions.unregister(written.read_shared_memory_name(payload))
+        return written.nothing()
 
     def model_infer(self, payload: Buffer, context: CallContext) -> Awaitable[bytes]:
         """Run a model on named tensors."""
@@ -211,7 +233,7 @@ class InferenceService:
     async def _infer_unclear(self, payload: Buffer, context: CallContext, began: float) -> bytes:
         """Let protobuf parse a large request that is not in the form that clients usually write."""
         with self._plane.counting_refusals("", self._interface, Api.PREDICT):
-            request = await in_thread(parse_whole, model_spec, payload)
+            request = await in_thread(parse_whole, model_spec, payload, self._regions)
         if self._tells_callers:
             request.caller = context
         if request.classes is not None:
@@ -256,3 +278,10 @@ def _encoders(
             raw: OpenEncoder(signature, outputs, partial(made, raw)).encode for raw in (True, False)
         }
     return {raw: made(raw, signature).encode for raw in (True, False)}
+
+
+def _placed(
+    servable: Servable, signature: Signature, outputs: Sequence[str], form: object
+) -> Encode[bytes]:
+    specs = typed_outputs(signature, outputs)
+    return partial(encode_placed, servable.name, servable.version, specs, cast(Placing, form))

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from functools import partial
-from typing import Final
 
 from ie_serving.core.values.errors import NotSupported
 from ie_serving.core.values.requests import InferRequest
@@ -15,6 +14,7 @@ from ie_serving.wire.kserve.grpc_messages import stream_error, stream_reply
 from ie_serving.wire.kserve.infer_fields import id_of
 from ie_serving.wire.kserve.infer_layout import InferParser
 from ie_serving.wire.kserve.infer_request import ModelInfer, parse_whole
+from ie_serving.wire.kserve.regions import Regions
 
 
 def _encoded(answer: Answered[bytes]) -> bytes:
@@ -37,8 +37,14 @@ def _without_classes(parse: Callable[[Buffer], ModelInfer], payload: Buffer) -> 
     return request
 
 
-TRITON: Final = StreamCodec(
-    lambda: partial(_without_classes, InferParser(model_spec).parse),
-    partial(_without_classes, partial(parse_whole, model_spec)),
-    _encoded,
-)
+def triton(regions: Regions) -> StreamCodec:
+    """Return the messages of the stream; `regions` are those of shared memory."""
+
+    def whole(payload: Buffer) -> ModelInfer:
+        return parse_whole(model_spec, payload, regions)
+
+    return StreamCodec(
+        lambda: partial(_without_classes, InferParser(model_spec, regions).parse),
+        partial(_without_classes, whole),
+        _encoded,
+    )

@@ -2,16 +2,17 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from ie_serving.core.values.tensors import Array, Signature
 from ie_serving.inference.interface import Encode, Interface
 from ie_serving.models.version.handle import Servable
-from ie_serving.server.fronts.kserve_v2.asked import METHODS, no_signature
+from ie_serving.server.fronts.kserve_v2.asked import METHODS, no_signature, typed_outputs
 from ie_serving.server.fronts.kserve_v2.classifying import Taken, of_classes
 from ie_serving.server.fronts.rest.callers import rest_caller
 from ie_serving.server.fronts.tfs.rest_interface import LABELS, LARGE_BODY, LARGE_OUTPUT
-from ie_serving.wire.kserve.reply import InferReply, OpenReplyEncoder, ReplyEncoder
+from ie_serving.wire.kserve.regions import Placing
+from ie_serving.wire.kserve.reply import InferReply, OpenReplyEncoder, ReplyEncoder, placed_reply
 from ie_serving.wire.kserve.wanted import Form
 
 
@@ -49,6 +50,7 @@ def interfaces(
             labels=LABELS,
             methods=METHODS,
             encoders=_encoders,
+            encoder=_placed,
             unknown_signature=no_signature,
             limit_s=limit_s,
             caller=partial(rest_caller, limit_s),
@@ -77,3 +79,10 @@ def _encoders(
         return Unwritten(encoder.mixed, {name: array.copy() for name, array in outputs.items()})
 
     return {Form.JSON: encoder.json, Form.BINARY: encoder.binary, Form.MIXED: copied}
+
+
+def _placed(
+    servable: Servable, signature: Signature, outputs: Sequence[str], form: object
+) -> Encode[Written]:
+    specs = typed_outputs(signature, outputs)
+    return partial(placed_reply, servable.name, servable.version, specs, cast(Placing, form))

@@ -10,7 +10,9 @@ from ie_serving.models.served import ServedModels
 from ie_serving.models.version.handle import Servable
 from ie_serving.server.fronts.kserve_v2.repository import Repository
 from ie_serving.server.fronts.kserve_v2.server_settings import ServerSettingCalls
+from ie_serving.server.fronts.kserve_v2.shared_memory import SharedMemory
 from ie_serving.wire.kserve.model_config import Described, model_config
+from ie_serving.wire.kserve.regions import Off
 
 
 class Management(NamedTuple):
@@ -19,10 +21,12 @@ class Management(NamedTuple):
     Attributes:
         repository: index, load and unload.
         settings: of log and traces.
+        regions: of shared memory, the same for all callers.
     """
 
     repository: Repository
     settings: ServerSettingCalls
+    regions: SharedMemory | Off
 
 
 MakeManagement = Callable[[ServedModels], Management]

@@ -36,9 +36,6 @@ class Repository:
 
         Args:
             ready: only versions that answer.
-
-        Raises:
-            ConfigError: the configuration file cannot be read.
         """
         found = [
             model_index(name, status)

@@ -29,7 +29,10 @@ CHANGE_LOG: Final = "change_log_settings"
 TRACE_SETTINGS: Final = "trace_settings"
 CHANGE_TRACES: Final = "change_trace_settings"
 GENERATE: Final = "generate"
-SHARED_MEMORY: Final = "shared_memory"
+REGIONS: Final = "regions"
+REGISTER: Final = "register_region"
+UNREGISTER: Final = "unregister_region"
+CUDA: Final = "cuda_shared_memory"
 UNKNOWN: Final = "unknown"
 """No path of the protocol."""
 PREFLIGHT: Final = "preflight"
@@ -54,7 +57,10 @@ VERBS: Final[Mapping[str, tuple[str, str]]] = {
     TRACE_SETTINGS: ("GET", "log_level"),
     CHANGE_TRACES: ("POST", "set_log_level"),
     GENERATE: ("POST", "nothing"),
-    SHARED_MEMORY: (ANY, "nothing"),
+    REGIONS: ("GET", "models"),
+    REGISTER: ("POST", "reload"),
+    UNREGISTER: ("POST", "reload"),
+    CUDA: (ANY, "nothing"),
     UNKNOWN: (ANY, "nothing"),
     PREFLIGHT: ("OPTIONS", "preflight"),
     WRONG_METHOD: ("", "nothing"),
@@ -82,7 +88,11 @@ _OF_MODEL: Final = {
     b"generate": GENERATE,
 }
 _TRACE: Final = re.compile(rb"/v2(?:/models/([^/]+))?/trace/setting/?")
-_SHARED_MEMORY: Final = re.compile(rb"/v2/(?:system|cuda)sharedmemory(?:/.*)?")
+_REGION: Final = re.compile(
+    rb"/v2/systemsharedmemory(?:/region/([^/]+))?/(status|register|unregister)/?"
+)
+_OF_REGION: Final = {b"status": REGIONS, b"register": REGISTER, b"unregister": UNREGISTER}
+_CUDA: Final = re.compile(rb"/v2/cudasharedmemory(?:/.*)?")
 _PROBES: Final = {each.encode() for each in (LIVE, HEALTH_READY, STARTUP)}
 _REPOSITORY: Final = re.compile(rb"/v2/repository/models/([^/]+)/(load|unload)/?")
 _FIXED: Final = {
@@ -105,12 +115,14 @@ class Asked(NamedTuple):
         model: name of the model; empty if none is named.
         version: a number or a label; empty for the default.
         allowed: methods that the path has, if the request uses another one.
+        region: name of a region of shared memory; empty if none is named.
     """
 
     verb: str
     model: str = ""
     version: str = ""
     allowed: str = ""
+    region: str = ""
 
 
 def asked(head: RequestHead) -> Asked | None:
@@ -150,8 +162,11 @@ def _found(path: bytes) -> Asked | None:
         return Asked(of_repository[2].decode(), _text(of_repository[1]))
     if of_traces := _TRACE.fullmatch(path):
         return Asked(TRACE_SETTINGS, _text(of_traces[1] or b""))
-    if _SHARED_MEMORY.fullmatch(path):
-        return Asked(SHARED_MEMORY)
+    of_region = _REGION.fullmatch(path)
+    if of_region and (of_region[1] or of_region[2] != b"register"):
+        return Asked(_OF_REGION[of_region[2]], region=_text(of_region[1] or b""))
+    if _CUDA.fullmatch(path):
+        return Asked(CUDA)
     return None if path in _PROBES else Asked(UNKNOWN)
 
 

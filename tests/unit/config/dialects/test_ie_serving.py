@@ -325,8 +325,8 @@ def test_every_fault_of_flags_file_and_environment_at_once(tmp_path: Path) -> No
         pytest.param(("config", "--nireq", "4"), "--nireq: unknown argument", id="other command"),
         pytest.param((*ONE, "--metrics_enable"), "give --rest_port", id="metrics without REST"),
         pytest.param(
-            (*ONE, "--metrics_list=ovms_streams,ovms_graph_error"),
-            "--metrics_list: 'ovms_graph_error' given; expected some of ovms_requests_success, ",
+            (*ONE, "--metrics_list=ovms_streams,ovms_graph_err"),
+            "--metrics_list: 'ovms_graph_err' given; expected some of ovms_requests_success, ",
             id="a metric that is not served",
         ),
         pytest.param(

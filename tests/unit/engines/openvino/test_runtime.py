@@ -5,7 +5,8 @@ import openvino as ov
 import openvino.opset15 as op
 import pytest
 
-from ie_serving.engines.openvino.runtime import SHOWN, core, in_words, one_line
+from ie_serving.core.values.errors import LoadFailed
+from ie_serving.engines.openvino.runtime import SHOWN, core, in_words, load_failures
 
 ONE_STREAM = {"NUM_STREAMS": "1"}
 
@@ -50,13 +51,17 @@ def test_more_than_there_is_is_called_so() -> None:
     assert text.startswith("TopK is asked for the first 3 of 2 (OpenVINO: [CPU] ")
 
 
-def test_what_is_not_known_stays_as_it_is() -> None:
-    assert in_words(RuntimeError("out of memory")) == "out of memory"
+def test_what_is_not_known_is_no_more_than_quoted() -> None:
+    text = in_words(RuntimeError("out of memory"))
+    assert text == (
+        "the model cannot be computed with these shapes or values (OpenVINO: out of memory)"
+    )
 
 
 @pytest.mark.parametrize("name", ["util::SequenceMark", "CumProd-26", "ai.own.Add, CumProd-26"])
 def test_operations_that_are_lacking_are_named_in_whole(name: str) -> None:
-    error = RuntimeError(
-        f"No conversion rule found for operations: {name}\n-- Conversion is failed"
-    )
-    assert one_line(error).startswith(f"OpenVINO has no {name}: export the model without it, or")
+    begins = f"it fails: OpenVINO has no {name}: export the model without it, or"
+    with pytest.raises(LoadFailed, match=f"^{begins}"), load_failures("it fails"):
+        raise RuntimeError(
+            f"No conversion rule found for operations: {name}\n-- Conversion is failed"
+        )

@@ -103,6 +103,13 @@ CASES: Mapping[str, tuple[str, Callable[[Any, Any], Any]]] = {
         "SparseReshape",
         lambda x, _: tf.sparse.to_dense(tf.sparse.reshape(_sparse(x[:2]), [6])),
     ),
+    **{
+        f"turned round along {axes}": (
+            "ReverseV2",
+            lambda x, _, axes=axes: tf.reverse(tf.reshape(x, [2, 3, 2]), axes),
+        )
+        for axes in ([-1], [0, 1], [2, -3, 1], [-1, -2])
+    },
     "embeddings of ids in three dimensions": (
         "SparseReshape",
         lambda x, ids: tf.nn.safe_embedding_lookup_sparse(

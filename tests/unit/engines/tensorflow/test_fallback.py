@@ -34,6 +34,15 @@ def test_without_it_a_signature_is_told_how_to_turn_it_on() -> None:
     assert told(signature(), OFF) == f"{expected}tensorflow.fallback"
 
 
+def test_without_both_one_line_says_what_to_install_and_to_set(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(fallback, "LIBRARY", "no_such_library")
+    assert told(signature(), OFF).endswith(
+        ": set tensorflow.fallback, and install it: pip install 'ie_serving[tensorflow]'"
+    )
+
+
 def test_without_the_library_it_is_told_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fallback, "LIBRARY", "no_such_library")
     assert told(signature(), ON).endswith("is not installed: pip install 'ie_serving[tensorflow]'")

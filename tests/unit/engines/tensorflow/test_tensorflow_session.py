@@ -1,6 +1,8 @@
 """What TensorFlow's process makes of a job; here in the process of the test."""
 
 import importlib.util
+import shutil
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -92,6 +94,40 @@ def test_a_library_that_is_none_fails_the_job_with_its_name(model: Path, tmp_pat
     library.write_text("no library")
     with pytest.raises(Fault, match=r"ops\.so"):
         session.load(job(model, {"graphs": wanted(X)}, custom_op_paths=[str(library)]))
+
+
+@pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler")
+def test_a_library_for_another_version_is_told_so(model: Path, tmp_path: Path) -> None:
+    """As one does that names functions which this TensorFlow does not have."""
+    source, library = tmp_path / "ops.c", tmp_path / "ops.so"
+    source.write_text(
+        "extern int of_another_version(void);\nint (*used)(void) = of_another_version;"
+    )
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", library, source], check=True, timeout=60)
+    told = rf"{library} does not fit TensorFlow {tf.__version__}: it was built against another"
+    with pytest.raises(Fault, match=told):
+        session.load(job(model, {"graphs": wanted(X)}, custom_op_paths=[str(library)]))
+
+
+def test_a_keras_model_within_a_module_has_the_variables_of_the_file(tmp_path: Path) -> None:
+    """A session restores each under its second name alone, which no signature reads."""
+    keras = pytest.importorskip("keras", "3")
+    module = tf.Module()
+    module.model = keras.Sequential(
+        [keras.Input((2,)), keras.layers.Dense(2), keras.layers.Dense(2)]
+    )
+    x = tf.TensorSpec([None, 2], tf.float32, "x")
+    module.serve = tf.function(lambda x: {"y": module.model(x)}, input_signature=[x])
+    tf.saved_model.save(module, str(tmp_path), signatures=module.serve)
+    declared = session._session(job(tmp_path, {}))[1].signature_def["serving_default"]
+    wants = {"inputs": {"a": (declared.inputs["x"].name, "FP32")}}
+    wants["outputs"] = {"b": (declared.outputs["y"].name, "FP32")}
+    loaded = session.load(job(tmp_path, {"serving_default": wants}))
+    (y,) = loaded.run(0, [np.array([[1, 2]], np.float32)])
+    np.testing.assert_allclose(y, module.model(np.array([[1, 2]], np.float32)), rtol=1e-5)
+    with pytest.raises(Fault, match="ndims") as caught:
+        loaded.run(0, [row(1)])
+    assert caught.value.code == Code.INVALID_ARGUMENT
 
 
 def test_a_directory_without_a_model_fails_the_job(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from ie_serving.server.fronts.kserve_v2 import grpc_later
 from ie_serving.server.fronts.kserve_v2 import routes as kserve
 from ie_serving.server.fronts.kserve_v2.grpc_later import LaterInference
 from ie_serving.server.fronts.kserve_v2.routes import Asked
+from ie_serving.server.fronts.openapi.routes import DOCUMENT
 from ie_serving.server.fronts.page import routes as page
 from ie_serving.server.fronts.rest.routes import Routes
 from ie_serving.server.fronts.streams.later import LaterStreams
@@ -116,7 +117,7 @@ def test_every_rpc_has_an_entry() -> None:
 async def test_every_route_has_an_entry() -> None:
     api = Rest(await Heart().plane()).api
     beside = {"reload", "metrics", "health", "preflight", "nothing", "stream"}
-    of_others = {ASK, ALIVE, *PAGE_VERBS, *(right for _, right in kserve.VERBS.values())}
+    of_others = {ASK, ALIVE, DOCUMENT, *PAGE_VERBS, *(right for _, right in kserve.VERBS.values())}
     assert {*api._runs, *api._looks, *GENERATED, *beside, *of_others} == set(rights.REST)
     for metrics_paths in ((), ("/metrics", "/monitoring")):
         verbs = page_verbs(metrics_paths)

@@ -19,6 +19,10 @@ FAMILIES = {
     "ovms_infer_req_active": ("gauge", VERSION),
     "ovms_requests_accepted": ("counter", {"api", "interface", "method", "name"}),
     "ovms_requests_rejected": ("counter", {"api", "interface", "method", "name"}),
+    "ovms_responses": ("counter", {"api", "interface", "method", "name"}),
+    "ovms_graph_error": ("counter", {"api", "interface", "method", "name"}),
+    "ovms_current_graphs": ("gauge", {"name"}),
+    "ovms_graph_processing_time_us": ("histogram", {"method", "name"}),
 }
 INFER = Key("1", "REST", "ModelInfer", "")
 
@@ -103,17 +107,25 @@ def test_an_unknown_model_has_no_series() -> None:
     assert of(metrics, "ovms_requests_fail_total", "name") == before
 
 
-def test_a_graph_accepts_what_it_begins_with() -> None:
+def test_a_graph_counts_what_it_begins_with_and_what_became_of_it() -> None:
     metrics = loaded()
     assert "ovms_requests_accepted" not in metrics.text()
+    assert "ovms_graph" not in metrics.text()
     metrics.add("m").steps.is_graph = True
     shown = "interface", "method"
     fresh = {(i, m): 0 for i in ("gRPC", "REST") for m in ("Predict", "ModelInfer")}
-    for name in ("ovms_requests_accepted_total", "ovms_requests_rejected_total"):
-        assert of(metrics, name, *shown) == fresh
+    counters = "requests_accepted", "requests_rejected", "responses", "graph_error"
+    for name in counters:
+        assert of(metrics, f"ovms_{name}_total", *shown) == fresh
     serve(metrics, "m", INFER)
-    metrics.served("m", INFER).decoded.append(0.001)  # computes, or has failed
+    for status in ("INTERNAL", "INVALID_ARGUMENT"):
+        metrics.served("m", INFER).decoded.append(0.001)
+        metrics.count_failed("m", INFER, status, begun=True)
     fail(metrics, "m", "INVALID_ARGUMENT", INFER)
+    metrics.served("m", INFER).decoded.append(0.001)  # computes
     labels = {"api": "KServe", "interface": "REST", "method": "ModelInfer", "name": "m"}
-    assert of(metrics, "ovms_requests_accepted_total", **labels) == {(): 2}
-    assert of(metrics, "ovms_requests_rejected_total", **labels) == {(): 1}
+    counted = [of(metrics, f"ovms_{name}_total", **labels)[()] for name in counters]
+    assert counted == [4, 1, 1, 2]
+    assert of(metrics, "ovms_current_graphs", "name") == {("m",): 2}
+    times = of(metrics, "ovms_graph_processing_time_us_count", "method")
+    assert times == {("Predict",): 0, ("ModelInfer",): 1}

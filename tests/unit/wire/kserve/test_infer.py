@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ie_serving.core.values.errors import InvalidRequest, NotSupported, ServingError
+from ie_serving.core.values.errors import InvalidRequest, ServingError
 from ie_serving.core.values.requests import ModelSpec
 from ie_serving.core.values.tensors import Array, DataType, Signature, TensorSpec, strings
 from ie_serving.wire.kserve import infer_request
@@ -247,8 +247,8 @@ def test_any_requests_read_the_same_each_time(payloads: list[bytes]) -> None:
         ),
         (
             lambda r: r.inputs[0].parameters["shared_memory_region"].SetInParent(),
-            NotSupported,
-            'parameter "shared_memory_region" of input "x"',
+            InvalidRequest,
+            'parameter "shared_memory_region" of input "x" has to be the name of a region',
         ),
     ],
 )

@@ -20,6 +20,7 @@ from ie_serving.wire.kserve import request
 from ie_serving.wire.kserve.datatypes import NAME_OF
 from ie_serving.wire.kserve.raw import encode_raw
 from ie_serving.wire.kserve.raw_request import RawBody
+from ie_serving.wire.kserve.regions import OFF
 from ie_serving.wire.kserve.reply import ReplyEncoder
 from ie_serving.wire.kserve.request import (
     InferBody,
@@ -48,7 +49,7 @@ def arrays(found: InferBody | RawBody) -> Any:
 
 def slowly(text: bytes) -> InferBody:
     """Read by the reader of what is no strict JSON, and of errors."""
-    return request._body(text, object_of(parse_document(text), text), None)
+    return request._body(text, object_of(parse_document(text), text), None, OFF)
 
 
 @st.composite
@@ -262,7 +263,7 @@ def _told(text: bytes) -> object:
 
 def _told_whole(text: bytes) -> object:
     try:
-        whole = request._body(text, parse_object(text), None)
+        whole = request._body(text, parse_object(text), None, OFF)
         return {name: each.tobytes() for name, each in arrays(whole).items()}
     except ServingError as error:
         return str(error)

@@ -3,7 +3,7 @@
 import json
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,40 @@ class TestOpenVinoEngine(EngineContract):
     engine = OpenVinoEngine
     write_add_one = staticmethod(add_one)
     spoil = staticmethod(lambda directory: (directory / "model.xml").write_text("<net"))
+
+
+@pytest.mark.parametrize("ahead", [False, True], ids=["alone", "ahead"])
+@pytest.mark.parametrize(
+    ("shape", "body"),
+    [
+        pytest.param([2, 4], op.relu, id="fixed sizes"),
+        pytest.param([-1, 4], op.relu, id="open batch"),
+        pytest.param([-1, 4], op.non_zero, id="spoilt by a failure"),
+        pytest.param(
+            [-1, 4], lambda x: op.convert(op.non_zero(op.relu(x)), "f32"), id="spoilt, of more"
+        ),
+    ],
+)
+def test_no_program_is_compiled_twice_at_load(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    shape: list[int],
+    body: Callable[[Any], Any],
+    ahead: bool,
+) -> None:
+    """Another number of threads, or of rows, makes another program."""
+    compiled: list[tuple[str, ...]] = []
+    compile_model = ov.Core.compile_model
+
+    def counting(core: ov.Core, model: ov.Model, device: str, config: Mapping[str, str]) -> Any:
+        graph = [f"{each.get_type_name()} {each.outputs()}" for each in model.get_ordered_ops()]
+        compiled.append((*graph, *map(str, sorted(config.items()))))
+        return compile_model(core, model, device, config)
+
+    monkeypatch.setattr(ov.Core, "compile_model", counting)
+    load(unary(tmp_path, shape, DataType.FP32, body), ahead=ahead).close()
+    assert compiled
+    assert len(set(compiled)) == len(compiled)
 
 
 def test_failures_at_load_show_no_source_places(tmp_path: Path) -> None:

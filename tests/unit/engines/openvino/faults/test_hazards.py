@@ -36,14 +36,14 @@ def options(execution: str, nireq: int, config: str) -> dict[str, Any]:
 
 
 def every_way(test: Callable[..., Any]) -> Any:
-    """Run a test with each two values of what decides how OpenVINO is called."""
+    """Run a test with each value of what decides how OpenVINO is called."""
     for name, values in {
         "config": CONFIGS,
         "nireq": (1, 3),
         "execution": ("inline", "async"),
     }.items():
         test = pytest.mark.parametrize(name, values)(test)
-    return pytest.mark.pairwise(test)
+    return test
 
 
 def constant(value: Any, dtype: type = np.int64) -> Any:

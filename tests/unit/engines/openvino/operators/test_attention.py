@@ -32,7 +32,6 @@ def written(directory: Path, opened: Any, more: Given, **attributes: Any) -> Giv
     return given
 
 
-@pytest.mark.pairwise
 @SIZES
 @pytest.mark.parametrize("mode", range(4))
 @pytest.mark.parametrize("more", [{}, PAST, LENGTHS], ids=["alone", "past", "lengths"])

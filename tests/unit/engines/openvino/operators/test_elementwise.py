@@ -68,7 +68,7 @@ def test_products_along_an_open_axis_are_refused(tmp_path: Path) -> None:
         {"x": (1,)},
         {"a": np.array(1)},
     )
-    with pytest.raises(LoadFailed, match="CumProd is not computed where size 1 of an input is not"):
+    with pytest.raises(LoadFailed, match='CumProd "y" is not computed where size 1 of an input'):
         load(tmp_path)
 
 

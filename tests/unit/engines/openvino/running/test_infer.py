@@ -54,7 +54,6 @@ def values(dtype: DataType, shape: tuple[int, ...]) -> Array:
     return (np.arange(count) * 0.5).astype(dtype.numpy).reshape(shape)
 
 
-@pytest.mark.pairwise
 @BOTH_WAYS
 @pytest.mark.parametrize("shape", [(), (3,), (2, 5), (0, 2)], ids=str)
 @pytest.mark.parametrize("is_open", [True, False], ids=["open", "fixed"])

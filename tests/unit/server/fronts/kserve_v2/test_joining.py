@@ -16,6 +16,7 @@ from ie_serving.server.fronts.kserve_v2.routes import Asked, asked
 from ie_serving.server.fronts.rest.routes import Routes
 from ie_serving.server.transport.http1.messages import Answer, Reply, Request, RequestHead
 from ie_serving.telemetry.metrics.page import Metrics
+from ie_serving.wire.kserve.regions import OFF
 from tests.unit.inference.stand_ins import Heart
 
 FRONT = "ie_serving.server.fronts.kserve_v2.front"
@@ -41,7 +42,7 @@ async def test_nothing_is_imported_before_somebody_asks(monkeypatch: pytest.Monk
         monkeypatch.delitem(sys.modules, name, raising=False)
     over = (await Heart().plane(), ServedModels(), Health(), Metrics())
     routes = kserve_routes(
-        over, ServerSettings(), lambda interface: interface, lambda: (NEVER, NEVER)
+        over, ServerSettings(), lambda interface: interface, lambda: (NEVER, NEVER, OFF)
     )
     for path in ("/v1/models", "/v2/health/live", "/v2/models/m/ready", "/v2x"):
         assert await ask(routes, "GET", path) is ELSEWHERE

@@ -1,0 +1,55 @@
+"""Lists the operations of a model's file, in the order in which they are computed.
+
+Read again from the file, only where a model is refused: to name the operation at fault.
+"""
+
+from collections.abc import Collection, Iterator
+from pathlib import Path
+
+from ie_serving.engines.onnx_file import MAIN_DOMAIN, nodes
+from ie_serving.engines.openvino.culprits import Operation
+from ie_serving.engines.openvino.reading import formats
+from ie_serving.engines.savedmodel.file import declared, read_graph
+from ie_serving.engines.savedmodel.frames import Frame, Library, NodeOutput, standing_alone
+from ie_serving.wire.protobuf import graph
+
+
+def operations(file: Path, tags: Collection[str], signature: str = "") -> Iterator[Operation]:
+    """List the operations; none for formats whose files have no names for them.
+
+    Args:
+        file: of the model.
+        tags: of the graph of a SavedModel.
+        signature: of a SavedModel, whose outputs count; else the whole graph.
+
+    Raises:
+        LoadFailed: the file is damaged.
+        OSError: it is gone.
+        ValueError: as of LoadFailed.
+    """
+    if file.suffix == formats.ONNX:
+        for node in nodes(file):
+            kind = node.kind if node.domain == MAIN_DOMAIN else f"{node.domain}.{node.kind}"
+            yield Operation(kind, tuple(filter(None, (node.name, *node.outputs))))
+    elif file.name in (formats.SAVED_MODEL, formats.SAVED_MODEL_TEXT):
+        meta_graph = read_graph(file.parent, tags)
+        frame = Frame(Library(meta_graph.graph_def), meta_graph.graph_def)
+        outputs = declared(meta_graph)[signature].outputs.values()
+        yield from _above([frame.place(info.tensor) for info in outputs], "")
+    elif file.suffix == formats.FROZEN:
+        for node in graph.GraphDef.FromString(file.read_bytes()).node:
+            yield Operation(node.op, (node.name,))
+
+
+def _above(places: list[NodeOutput], where: str) -> Iterator[Operation]:
+    # Here, not above: only SavedModels that are refused need it.
+    from ie_serving.engines.savedmodel.host.partition import ordered
+
+    for place in ordered(places):
+        node = place.node
+        for attribute in node.attr.values():
+            for function in (attribute.func, *attribute.list.func):
+                if function.name:
+                    _, _, returned = standing_alone(place.frame.library, function.name)
+                    yield from _above(returned, f', in a function of {node.op} "{node.name}"')
+        yield Operation(node.op, (node.name,), where)

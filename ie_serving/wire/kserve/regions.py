@@ -1,0 +1,154 @@
+"""Tensors whose values lie in shared memory instead of the message.
+
+Source: Triton's `extension_shared_memory.md`.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final, NamedTuple, NoReturn, Protocol
+
+from ie_serving.core.values.errors import InvalidRequest, NotSupported
+from ie_serving.core.values.hints import Hint
+from ie_serving.core.values.tensors import Array, TensorSpec
+from ie_serving.wire.kserve.datatypes import NAME_OF
+from ie_serving.wire.kserve.raw import encode_raw
+from ie_serving.wire.protobuf.fields import Buffer, Unclear
+from ie_serving.wire.tfs.tensor_encoder import size_of
+
+REGION: Final = "shared_memory_region"
+BYTE_SIZE: Final = "shared_memory_byte_size"
+OFFSET: Final = "shared_memory_offset"
+"""Parameters of an input or of a requested output."""
+AT_ONCE: Final = 1 << 14
+"""Bytes of an input that are read on the event loop: those of 256 inputs take 1 ms."""
+
+
+class Place(NamedTuple):
+    """Where the values of a tensor are, or shall be.
+
+    Attributes:
+        region: name of a registered region.
+        size: number of bytes; of an output the most that it may take.
+        offset: of the first one in the region.
+    """
+
+    region: str
+    size: int
+    offset: int
+
+
+class Regions(Protocol):
+    """The registered regions. Each method raises NotFound, InvalidRequest, NotSupported."""
+
+    def check(self, place: Place) -> None:
+        """Refuse a place that is in no region."""
+
+    def read(self, place: Place) -> Buffer:
+        """Copy the bytes of a place: a client may change its memory at any time."""
+
+    def write(self, place: Place, data: Buffer) -> None:
+        """Write bytes to the beginning of a place."""
+
+
+class Off:
+    """The regions of a server that has none."""
+
+    extensions: tuple[str, ...] = ()
+
+    def check(self, *_: object) -> NoReturn:
+        """Refuse. Raises: NotSupported."""
+        raise NotSupported(
+            "system shared memory is switched off: send the values themselves",
+            Hint(", or start the server with {server.shared_memory} true"),
+        )
+
+    read = write = register = unregister = status = check
+
+
+OFF: Final = Off()
+
+
+class SmallParts:
+    """Regions from which large inputs are not read; raises Unclear instead: they need a thread."""
+
+    def __init__(self, regions: Regions) -> None:
+        self.check, self._read, self.write = regions.check, regions.read, regions.write
+
+    def read(self, place: Place) -> Buffer:
+        """See `Regions`. Raises: Unclear."""
+        self.check(place)
+        if place.size > AT_ONCE:
+            raise Unclear
+        return self._read(place)
+
+
+# By identity: it is the form of one reply alone.
+@dataclass(frozen=True, eq=False)
+class Placing:
+    """The form of a reply of which some outputs are written to regions.
+
+    Attributes:
+        places: of these outputs, by name.
+        regions: in which they are.
+        binary: which of the others are raw, by name, over REST.
+        raw: whether the others are, over gRPC.
+    """
+
+    places: Mapping[str, Place]
+    regions: Regions
+    binary: Mapping[str, bool]
+    raw: bool = False
+
+    def write(
+        self, specs: Mapping[str, TensorSpec], outputs: Mapping[str, Array]
+    ) -> dict[str, dict[str, str | int]]:
+        """Write outputs to their regions, if each fits.
+
+        Returns:
+            The parameters of each in the reply, by name.
+
+        Raises:
+            InvalidRequest, NotFound: an output is larger than its place, or its region is gone.
+        """
+        written = {name: encode_raw(outputs[name], specs[name].dtype) for name in self.places}
+        for name, data in written.items():
+            place, size = self.places[name], size_of(data)
+            if size > place.size:
+                raise InvalidRequest(
+                    f'output "{name[:200]}" has {size} bytes ({NAME_OF[specs[name].dtype]} of shape'
+                    f' {list(outputs[name].shape)}), and its "{BYTE_SIZE}" is {place.size}'
+                )
+            self.regions.check(place)
+        told: dict[str, dict[str, str | int]] = {}
+        for name, data in written.items():
+            place = self.places[name]
+            self.regions.write(place, data)
+            told[name] = {REGION: place.region, BYTE_SIZE: size_of(data)}
+            if place.offset:
+                told[name][OFFSET] = place.offset
+        return told
+
+
+def place_of(parameters: Mapping[str, object], whose: str) -> Place | None:
+    """Read the parameters of a tensor; None where its values are in the message.
+
+    Raises:
+        InvalidRequest: one is missing, or of a wrong type.
+    """
+    region = parameters.get(REGION)
+    if region is None:
+        return None
+    if not isinstance(region, str) or not region:
+        raise InvalidRequest(f'parameter "{REGION}" of {whose} has to be the name of a region')
+    size = _number(parameters, BYTE_SIZE, None, whose)
+    return Place(region, size, _number(parameters, OFFSET, 0, whose))
+
+
+def _number(parameters: Mapping[str, object], name: str, default: int | None, whose: str) -> int:
+    value = parameters.get(name, default)
+    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+        raise InvalidRequest(
+            f'parameter "{name}" of {whose} has to be a number of bytes, 0 or more, beside'
+            f' "{REGION}"'
+        )
+    return value

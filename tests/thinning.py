@@ -1,0 +1,47 @@
+"""Of the product of a test's parameters, a few cases in which each value of each occurs."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+import pytest
+
+COMPILING = [
+    Path(__file__).parent / "unit" / "engines" / engine for engine in ("openvino", "savedmodel")
+]
+"""Whose tests are thinned. Each of their cases compiles a model, for 0.1 s of processor time."""
+
+Case = Mapping[str, object]
+"""What tells the value of each parameter from others; parameters given together are one."""
+
+
+def thin(items: Iterable[pytest.Item]) -> None:
+    """Leave to `make soak` what tests of `COMPILING` have beside such cases."""
+    tests: dict[str, list[pytest.Function]] = {}
+    for item in items:
+        if hasattr(item, "callspec") and any(each in item.path.parents for each in COMPILING):
+            tests.setdefault(item.nodeid.partition("[")[0], []).append(item)
+    for cases in tests.values():
+        kept = chosen([_case(each) for each in cases])
+        for place in {*range(len(cases))} - kept:
+            cases[place].add_marker(pytest.mark.soak)
+
+
+def _case(item: pytest.Function) -> Case:
+    values = {name: id(value) for name, value in item.callspec.params.items()}
+    case = dict[str, object]()
+    for mark in item.iter_markers("parametrize"):
+        names = mark.args[0] if mark.args else mark.kwargs["argnames"]
+        names = [each.strip() for each in names.split(",")] if isinstance(names, str) else names
+        case["-".join(names)] = tuple(values.pop(name, None) for name in names)
+    return case | values
+
+
+def chosen(cases: Sequence[Case]) -> set[int]:
+    """Give the places of the cases that are kept: each time the one with the most new values."""
+    values = [set(case.items()) for case in cases]
+    kept, missing = set[int](), set[object]().union(*values)
+    while missing:
+        best = max(range(len(cases)), key=lambda place: len(values[place] & missing))
+        kept.add(best)
+        missing -= values[best]
+    return kept

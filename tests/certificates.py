@@ -40,9 +40,9 @@ class Authority:
         self.path = folder / "authority.pem"
         self.path.write_bytes(self.signer.cert_pem.bytes())
 
-    def server(self, name: str = "server") -> Pair:
-        """Issue one for this machine."""
-        return self._pair(name, self.signer.issue_cert("127.0.0.1", "localhost"))
+    def server(self, name: str = "server", until: datetime.datetime | None = None) -> Pair:
+        """Issue one for this machine; `until` when it is valid."""
+        return self._pair(name, self.signer.issue_cert("127.0.0.1", "localhost", not_after=until))
 
     def client(self, name: str, until: datetime.datetime | None = None) -> Pair:
         """Issue one for a client; `until` when it is valid."""

@@ -135,7 +135,7 @@ class ServingApplication:
         self._metrics.show_versions(self._models.served.available)
         self._process = ProcessMetrics(self._connections, wanted=self._metrics.wanted)
         self._metrics.show(self._process.lines)
-        self._metrics.show(self._gate.failed_handshakes.lines)
+        self._metrics.show(self._gate.lines)
         self._metrics.show(STORES.lines)
         self._changes = self._workers.over(self._models, self._metrics)
         self._config = FollowedConfig(self._settings, self._models, handovers, self._workers.among)

@@ -31,7 +31,7 @@ from ie_serving.core.runtime import interruption
 from ie_serving.core.runtime.scratch import choose_directory
 from ie_serving.core.settings.faults import Faults
 from ie_serving.core.values import hints
-from ie_serving.core.values.errors import ServingError, causes
+from ie_serving.core.values.errors import ConfigError, ServingError, causes
 from ie_serving.server.process import gunicorn_app
 from ie_serving.server.process.deadly_loads import LoadNotes
 from ie_serving.server.process.handover import Handover, Handovers
@@ -188,7 +188,7 @@ def _prepare(parsed: Parsed) -> None:
     hints.speak(parsed.names)
     server = parsed.settings.server
     _start_log(server)
-    for warning in parsed.warnings:
+    for warning in parsed.warnings if parsed.lenient else ():
         log.warning(warning)
     if os.environ.get(USER, "0") != "0" and os.geteuid() == 0:
         log.warning(Event("server runs as root", advice="start it by the image's entry point"))
@@ -247,17 +247,19 @@ def _check(parsed: Parsed) -> int:
     _limit_memory(parsed)
     # The report shows every cause, each under its signature.
     logging.getLogger(logs.OWN).setLevel(logging.CRITICAL)
+
+    def read_files() -> None:
+        server, left = parsed.settings.server, (Handover(), Handover())
+        gate = Gate(server, tls_files.read, access_file.read, certificates=left[0], callers=left[1])
+        if (expired := gate.expired()) and not parsed.lenient:
+            raise ConfigError([expired])
+
     return check(
         parsed.settings,
         engine_of,
         partial(open_storage, options=parsed.storage),
-        at_start=lambda: Gate(
-            parsed.settings.server,
-            tls_files.read,
-            access_file.read,
-            certificates=Handover(),
-            callers=Handover(),
-        ),
+        at_start=read_files,
+        without_effect=() if parsed.lenient else parsed.warnings,
         as_json=parsed.as_json,
     )
 

@@ -37,7 +37,7 @@ Try = Callable[[], object]
 """Reads what the server reads at its start. Raises ServingError."""
 
 NOT_ALL = 1
-"""Exit code if a model, a version or a signature would not be served."""
+"""Exit code if a model, version or signature would not be served, or a setting has no effect."""
 
 
 def check(
@@ -46,6 +46,7 @@ def check(
     open_storage: Open,
     *,
     at_start: Try = lambda: None,
+    without_effect: Sequence[str] = (),
     as_json: bool = False,
 ) -> int:
     """Print the report on standard output; give the exit code.
@@ -55,11 +56,12 @@ def check(
         engine_of: gives the engine of a model.
         open_storage: opens a base path.
         at_start: reads certificates and keys.
+        without_effect: of the settings that would not work as written.
         as_json: print one document at the end instead of lines.
     """
     with Progress("checking", len(settings.models), "models") as progress:
         report = _Report(progress, as_json=as_json)
-        report.server(at_start)
+        report.server(at_start, without_effect)
         examination = _Examination(settings.models, engine_of, open_storage, report)
         for done, model in enumerate(settings.models):
             progress.show(done)
@@ -144,14 +146,15 @@ class _Report:
         self._server: list[str] = []
         self.is_whole = True
 
-    def server(self, at_start: Try) -> None:
-        """Read the files that the server reads at its start; report a failure."""
+    def server(self, at_start: Try, without_effect: Sequence[str]) -> None:
+        """Read the files that the server reads at its start; report what would not work."""
+        self._server = [*without_effect]
         try:
             at_start()
         except ServingError as error:
-            self._server = [str(cause) for cause in causes(error)]
-            self.is_whole = False
-            self._say([f"server: {cause}" for cause in self._server])
+            self._server += [str(cause) for cause in causes(error)]
+        self.is_whole = not self._server
+        self._say([f"server: {cause}" for cause in self._server])
 
     def model(self, model: ModelConfig, versions: Iterator[Examined]) -> Sequence[Examined]:
         """Report each version of a model once examined, then its labels; give the versions."""

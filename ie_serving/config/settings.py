@@ -407,6 +407,9 @@ class Parsed:
     only_check: bool = False
     """Report the models that would be served, instead of serving them."""
 
+    lenient: bool = True
+    """Log the warnings; otherwise a check reports them as faults."""
+
     as_json: bool = False
     """Say it as JSON."""
 

@@ -5,6 +5,7 @@ import os
 import signal
 import socket
 from contextlib import closing
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import httpx
 import pytest
 
 from ie_serving.core.values.errors import WHOLE
+from tests.certificates import PAST, Authority
 from tests.functional.conftest import Serve
 from tests.functional.servers import READY, SAMPLE
 from tests.process import PATIENCE_S, Process, free_ports, until
@@ -40,6 +42,29 @@ def test_a_wrong_command_line_names_every_fault(arguments: list[str], places: li
     for place in places:
         assert place in process.log
     assert "Traceback" not in process.log
+
+
+@pytest.mark.parametrize(
+    ("keys", "until", "fault"),
+    [
+        ({"colour": "red"}, None, "colour: unknown key, ignored"),
+        ({"max_batch_size": 16, "allowed_batch_sizes": [4, 64]}, None, "no effect above"),
+        ({}, PAST + timedelta(days=1), "the certificate expired on 2020-01-02"),
+    ],
+)
+def test_a_check_fails_where_something_would_not_work_as_written(
+    tmp_path: Path, keys: dict[str, Any], until: datetime | None, fault: str
+) -> None:
+    model = {"config": {"name": "digits", "base_path": str(SAMPLE), **keys}}
+    path = tmp_path / "models.json"
+    path.write_text(json.dumps({"model_config_list": [model]}))
+    certificate, key = Authority(tmp_path).server(until=until).paths
+    asked = (f"--config_path={path}", f"--tls_certificate={certificate}", f"--tls_key={key}")
+    for more, code in (((), 1), (("--lenient",), 0)):
+        process = Process("ie_serving", "check", *asked, *more)
+        assert process.exit_code() == code
+        assert ("server: " in process.log) == bool(code)
+        assert fault in process.log or code == 0
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import pytest
 
+from ie_serving.server.gate import certificates
 from ie_serving.server.transport import failed_handshakes
 from ie_serving.telemetry.metrics import batches, process, sequences, stores
 from ie_serving.telemetry.metrics import ovms_families as ovms
@@ -178,6 +179,7 @@ def test_a_line_with_text_of_its_own_is_an_event() -> None:
 
 MODULES_OF_METRICS = (
     *(metrics, batches, ovms, process, sequences, steps, stores, streams, tensorflow, versions),
+    certificates,
     failed_handshakes,
 )
 

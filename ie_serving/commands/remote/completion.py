@@ -70,7 +70,7 @@ def _words() -> Mapping[str, Words]:
         flags = (setting.flag for setting in (*own, *SERVER))
         found[name] = Words(flags={f"--{flag}": () for flag in flags})
     found["config"].first = ("import",)
-    found["check"].flags[f"--{own_flags.JSON}"] = ()
+    found["check"].flags |= {f"--{switch}": () for switch in own_flags.ONLY_OF_CHECK}
     return found
 
 

@@ -17,6 +17,7 @@ from ie_serving.config.dialects.own_flags import (
     CHECK,
     CONFIG,
     JSON,
+    LENIENT,
     MODEL_COMMAND,
     OWN_FLAGS,
     TUNE_COMMAND,
@@ -76,6 +77,7 @@ def parse(argv: Sequence[str], environ: Mapping[str, str]) -> Parsed:
     arguments, unknown = parser(argv).parse_known_args(argv)
     given = {name: value for name, value in vars(arguments).items() if value is not None}
     command, as_json = given.pop("command"), bool(given.pop(JSON, False))
+    lenient = bool(given.pop(LENIENT, command != CHECK))
     reading = _Reading(_meant(command, given), given, environ)
     _note_unknown(unknown, reading)
     reading.warnings += _warnings(reading)
@@ -96,6 +98,7 @@ def parse(argv: Sequence[str], environ: Mapping[str, str]) -> Parsed:
         warnings=(*reading.warnings, *file.warnings),
         names=names(command if tuned else reading.command),
         only_check=command == CHECK,
+        lenient=lenient,
         as_json=as_json,
         tune=tuned,
     )

@@ -23,7 +23,12 @@ from ie_serving.core.settings.kinds import BOOLEAN, NAMES
 
 CONFIG, MODEL_COMMAND, CHECK, TUNE_COMMAND = "config", "model", "check", "tune"
 JSON = "json"
-"""Flag of `check` for JSON output; it is not a setting."""
+LENIENT = "lenient"
+ONLY_OF_CHECK: Mapping[str, str] = {
+    JSON: "for programs",
+    LENIENT: "only warn of settings without effect and of an expired certificate",
+}
+"""Switches of `check`, which are not settings, with their help."""
 
 OWN_FLAGS: Mapping[str, tuple[Setting, ...]] = {
     CONFIG: (CONFIG_PATH, *FOR_ALL),
@@ -103,8 +108,8 @@ def parser(argv: Sequence[str]) -> argparse.ArgumentParser:
         command = commands.add_parser(name, help=meaning)
         if name in argv:  # creating a command's eighty flags takes longer than parsing them
             _add_flags(command, name)
-        if name == CHECK:
-            command.add_argument(f"--{JSON}", action="store_const", const=True, help="for programs")
+        for switch, text in ONLY_OF_CHECK.items() if name == CHECK else ():
+            command.add_argument(f"--{switch}", action="store_const", const=True, help=text)
     return built
 
 

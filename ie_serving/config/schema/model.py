@@ -48,12 +48,18 @@ def model_config(found: Mapping[str, Any], engine: EngineOptions) -> tuple[Model
     options, fields = (fields_of(owner, found) for owner in ("engine", "model"))
     options |= _driver_of(found)
     compiled = with_own(dataclasses.replace(engine, **options), of_drivers)
-    warnings += _without_batches(found, compiled.of(Batching))
+    warnings += _unmet_batches(found, compiled.of(Batching))
     return ModelConfig(**fields, engine=compiled), warnings
 
 
-def _without_batches(found: Mapping[str, Any], batching: Batching) -> list[str]:
+def _unmet_batches(found: Mapping[str, Any], batching: Batching) -> list[str]:
     """Warn of batching settings without effect, unless `max_batch_size` is 0."""
+    if beyond := [size for size in batching.allowed_batch_sizes if 0 < batching.rows < size]:
+        name = found["model.name"]
+        return [
+            f"allowed_batch_sizes of model {name}: no effect above max_batch_size {batching.rows}:"
+            f" {', '.join(map(str, beyond))}"
+        ]
     named = [each for each in MODEL if each.owner == "batching" and each.place in found]
     if not named or ROWS in found or batching.rows or batching.in_version:
         return []

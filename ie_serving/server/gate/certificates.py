@@ -11,17 +11,21 @@ import os
 import ssl
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from datetime import datetime, timezone
 from functools import partial
 from typing import Final, TypeAlias
 
 from ie_serving.config.credentials import TlsMaterial
 from ie_serving.core.values.errors import ConfigError
 from ie_serving.server.gate.renewed import Renewed
+from ie_serving.server.gate.validity import validity
 from ie_serving.server.transport.tls import ServerContext
 from ie_serving.telemetry.log.logs import Event
+from ie_serving.telemetry.metrics.text import family, sample
 
 log = logging.getLogger(__name__)
 
+EXPIRES: Final = "ie_serving_tls_certificate_expires_timestamp_seconds"
 HTTP1: Final = "http/1.1"
 HTTP2: Final = "h2"
 """Names of the protocols in ALPN. Source: IANA's registry of RFC 7301."""
@@ -37,6 +41,23 @@ class Certificates(Renewed[TlsMaterial, Mapping[Protocols, ServerContext]]):
         """Return the context for the next handshake."""
         return self.prepared[protocols]
 
+    def lines(self) -> Iterator[str]:
+        """Yield the samples for the metrics page."""
+        end = validity(self.material.certificate).end.timestamp()
+        meaning = "When the server's certificate expires, in seconds since 1970."
+        yield from family(EXPIRES, "gauge", meaning, [sample(EXPIRES, int(end))])
+
+    def fault(self) -> str:
+        """Say why clients refuse the certificate; empty where they take it."""
+        fault = validity(self.material.certificate).fault(datetime.now(timezone.utc))
+        return f"{self.material.place}: the certificate {fault}" if fault else ""
+
+    def warn(self) -> None:
+        """Log that the certificate has expired, or will soon."""
+        text = validity(self.material.certificate).warning(datetime.now(timezone.utc))
+        if text:
+            log.warning(Event("certificate expires", file=self.material.place, cause=text))
+
     def prepare(self, material: TlsMaterial) -> Mapping[Protocols, ServerContext]:
         """Make the contexts of both protocols, and of both together."""
         kinds = ((HTTP1,), (HTTP2,), (HTTP1, HTTP2))
@@ -45,6 +66,7 @@ class Certificates(Renewed[TlsMaterial, Mapping[Protocols, ServerContext]]):
     def renewed(self) -> None:
         """See `Renewed`."""
         log.info(Event("certificate renewed", sha256=_fingerprint(self.material)))
+        self.warn()
 
     def refused(self, cause: str) -> None:
         """See `Renewed`."""

@@ -1,6 +1,6 @@
 """The gate before every port: TLS, authentication and access rights."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 
 from ie_serving.config.credentials import AccessMaterial, TlsMaterial
@@ -101,8 +101,20 @@ class Gate:
             return None
         return lambda: certificates.material
 
+    def expired(self) -> str:
+        """Say why clients refuse the server's certificate; empty where they take it."""
+        return self._certificates.fault() if self._certificates else ""
+
+    def lines(self) -> Iterator[str]:
+        """Yield the samples for the metrics page."""
+        yield from self.failed_handshakes.lines()
+        if self._certificates:
+            yield from self._certificates.lines()
+
     def open(self) -> None:
-        """Check for renewed files from now on."""
+        """Check for renewed files from now on, and say that a certificate expires."""
+        if self._certificates:
+            self._certificates.warn()
         for each in self._files:
             each.follow()
 

@@ -12,6 +12,7 @@ ALIKE: Final[Mapping[str, Callable[[Sequence[float]], float]]] = {
     # Steps of the load of one version, which all workers do at the same time.
     "ie_serving_version_load_seconds": max,
     "process_start_time_seconds": min,
+    "ie_serving_tls_certificate_expires_timestamp_seconds": min,
 }
 """Families that are not summed, with the function that combines the workers' values."""
 

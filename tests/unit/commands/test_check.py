@@ -221,3 +221,9 @@ def test_graphs_are_held_against_their_models_wherever_they_stand(
     assert 'no version 2 of model "m" would be served' in told[5]
     assert told[6].startswith("model odd, version 1: not served: ")
     assert '"z"' in told[6]
+
+
+def test_what_has_no_effect_is_a_fault(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write(tmp_path / "m", "1")
+    assert checked(tmp_path / "m", without_effect=["colour: unknown key, ignored"]) == 1
+    assert capsys.readouterr().out.splitlines()[0] == "server: colour: unknown key, ignored"

@@ -60,6 +60,7 @@ def completed(script: Path, *words: str) -> list[str]:
         (("labels", "set", "m", "--api_key_f"), ["--api_key_file"]),
         (("model", "--model_na"), ["--model_name"]),
         (("check", "--js"), ["--json"]),
+        (("check", "--le"), ["--lenient"]),
         (("predict", "--format", "np"), ["npy", "npz"]),
         (("predict", "--format", "=", "im"), ["image"]),
         (("predict", "--format", "="), ["json", "npy", "npz", "csv", "image"]),

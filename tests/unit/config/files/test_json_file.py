@@ -385,3 +385,9 @@ def test_settings_of_batches_where_none_is_gathered(keys: dict[str, Any], warned
     assert bool(warnings) == bool(warned)
     if warned:
         assert f"{warned}: no effect without max_batch_size" in warnings[0]
+
+
+def test_a_batch_size_above_the_largest_batch() -> None:
+    keys = {"max_batch_size": 16, "allowed_batch_sizes": [4, 16, 64]}
+    (warning,) = read(of({"name": "m", "base_path": "/m", **keys})).warnings
+    assert warning == "allowed_batch_sizes of model m: no effect above max_batch_size 16: 64"

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,8 @@ from cryptography.hazmat.primitives.serialization import (
 
 from ie_serving.config.credentials import TlsMaterial
 from ie_serving.core.values.errors import ConfigError
-from ie_serving.server.gate.certificates import HTTP1, Certificates
+from ie_serving.server.gate.certificates import EXPIRES, HTTP1, Certificates
+from ie_serving.server.gate.validity import validity
 from ie_serving.server.process.handover import Handover
 from tests.certificates import Authority
 
@@ -26,6 +28,34 @@ def material(folder: Path) -> TlsMaterial:
     pair = Authority(folder).server()
     certificate, key = pair.certificate.read_bytes(), pair.key.read_bytes()
     return TlsMaterial(place="server.crt", certificate=certificate, key=key)
+
+
+@pytest.mark.parametrize(
+    ("days", "fault", "logged"),
+    [(-1, "expired on", "expired on"), (3, "", "in 2 days: renew it"), (90, "", "")],
+)
+def test_a_certificate_that_expires(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, days: int, fault: str, logged: str
+) -> None:
+    until = datetime.now(timezone.utc) + timedelta(days=days)
+    pair = Authority(tmp_path).server(until=until)
+    certificate, key = pair.certificate.read_bytes(), pair.key.read_bytes()
+    found = TlsMaterial(place="server.crt", certificate=certificate, key=key)
+    certificates = Certificates(lambda: found, Handover())
+    certificates.warn()
+    assert fault in certificates.fault()
+    assert bool(certificates.fault()) == bool(fault)
+    assert [logged in text for text in caplog.messages] == ([True] if logged else [])
+    assert f"{EXPIRES} {int(until.timestamp())}" in [*certificates.lines()]
+
+
+@pytest.mark.parametrize("year", [2049, 2050])
+def test_a_year_is_written_in_two_digits_or_four(tmp_path: Path, year: int) -> None:
+    """Certificates write years until 2049 with two digits (RFC 5280, section 4.1.2.5)."""
+    until = datetime(year, 12, 31, 23, 59, 59, tzinfo=timezone.utc)
+    pair = Authority(tmp_path).server(until=until)
+    chain = pair.certificate.read_bytes()
+    assert validity(chain[: chain.index(b"END CERTIFICATE-----") + 20]).end == until
 
 
 def encrypted(good: TlsMaterial, _: TlsMaterial) -> TlsMaterial:

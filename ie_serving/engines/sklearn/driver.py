@@ -4,6 +4,7 @@ import logging
 import warnings
 from collections.abc import Iterator
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -134,6 +135,19 @@ log = logging.getLogger(__name__)
 
 SKOPS = ".skops"
 LIBRARY, EXTRA = "scikit-learn", "sklearn"
+FITTED = (
+    "sklearn._loss.",
+    "sklearn.calibration.",
+    "sklearn.ensemble._hist_gradient_boosting.",
+    "sklearn.gaussian_process.",
+    "sklearn.metrics._dist_metrics.",
+    "sklearn.neighbors._ball_tree.",
+    "sklearn.neighbors._kd_tree.",
+    "sklearn.neural_network._stochastic_optimizers.",
+    "sklearn.tree._tree.",
+)
+"""Modules of scikit-learn with the types in which fitted estimators keep trees, distances, losses
+and kernels. They hold numbers and run no other code; skops leaves it to its users to trust them."""
 CONSENT = Hint("; to trust whoever writes these models, set {engine.allow_pickle}")
 
 
@@ -169,12 +183,22 @@ def _skops(file: Path, options: EngineOptions) -> Any:  # noqa: ANN401
     with needed("skops", EXTRA, file.name):
         from skops import io
     unknown = io.get_untrusted_types(file=file)
-    if unknown and not options.allow_pickle:
-        listed = ", ".join(unknown)
+    refused = [each for each in unknown if not _is_fitted(each)]
+    if refused and not options.allow_pickle:
+        listed = ", ".join(refused)
         raise LoadFailed(
             f"{file.name} holds types that skops does not know to be harmless: {listed}", CONSENT
         )
     return io.load(file, trusted=unknown)
+
+
+def _is_fitted(name: str) -> bool:
+    """Return whether a type is one of `FITTED`, and not what such a module has imported."""
+    module, _, own = name.rpartition(".")
+    if not name.startswith(FITTED):
+        return False
+    found = getattr(import_module(module), own, None)
+    return isinstance(found, type) and found.__module__ == module
 
 
 def _is_of_version(warning: warnings.WarningMessage) -> bool:

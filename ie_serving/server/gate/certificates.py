@@ -43,18 +43,22 @@ class Certificates(Renewed[TlsMaterial, Mapping[Protocols, ServerContext]]):
 
     def lines(self) -> Iterator[str]:
         """Yield the samples for the metrics page."""
-        end = validity(self.material.certificate).end.timestamp()
-        meaning = "When the server's certificate expires, in seconds since 1970."
-        yield from family(EXPIRES, "gauge", meaning, [sample(EXPIRES, int(end))])
+        found = validity(self.material.certificate)
+        if found is not None:
+            meaning = "When the server's certificate expires, in seconds since 1970."
+            end = int(found.end.timestamp())
+            yield from family(EXPIRES, "gauge", meaning, [sample(EXPIRES, end)])
 
     def fault(self) -> str:
         """Say why clients refuse the certificate; empty where they take it."""
-        fault = validity(self.material.certificate).fault(datetime.now(timezone.utc))
+        found = validity(self.material.certificate)
+        fault = found.fault(datetime.now(timezone.utc)) if found else ""
         return f"{self.material.place}: the certificate {fault}" if fault else ""
 
     def warn(self) -> None:
         """Log that the certificate has expired, or will soon."""
-        text = validity(self.material.certificate).warning(datetime.now(timezone.utc))
+        found = validity(self.material.certificate)
+        text = found.warning(datetime.now(timezone.utc)) if found else ""
         if text:
             log.warning(Event("certificate expires", file=self.material.place, cause=text))
 

@@ -1,13 +1,17 @@
 """When a certificate is valid, which the `ssl` module does not say of a server's own one."""
 
+import base64
 import re
-import ssl
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime, timezone
+from functools import lru_cache
 from typing import Final
 
-_PEM: Final = re.compile(rb"-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE-----", re.DOTALL)
+_PEM: Final = re.compile(
+    rb"-----BEGIN ((?:X509 |TRUSTED )?CERTIFICATE)-----(.+?)-----END \1-----", re.DOTALL
+)
+"""All labels by which OpenSSL reads a certificate; behind a trusted one stands whom it trusts."""
 _UTC_TIME, _VERSION, _LONG = 0x17, 0xA0, 0x80
 """Tags of DER, and the bit of a length whose own length comes first. Source: ITU-T X.690."""
 SOON_DAYS: Final = 14
@@ -34,9 +38,18 @@ class Validity:
         return self.fault(now) or (soon if days < SOON_DAYS else "")
 
 
-def validity(certificates: bytes) -> Validity:
-    """Return the time in which all certificates of a PEM file are valid."""
-    each = [_validity(ssl.PEM_cert_to_DER_cert(one.decode())) for one in _PEM.findall(certificates)]
+@lru_cache(maxsize=2)
+def validity(certificates: bytes) -> Validity | None:
+    """Return the time in which all certificates of a PEM file are valid; None if it is unknown.
+
+    OpenSSL has read them; what it takes in another form than here does not hinder a server.
+    """
+    try:
+        each = [_validity(base64.b64decode(text)) for _, text in _PEM.findall(certificates)]
+    except (ValueError, IndexError):
+        return None
+    if not each:
+        return None
     return Validity(max(one.begin for one in each), min(one.end for one in each))
 
 

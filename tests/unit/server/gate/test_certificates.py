@@ -55,7 +55,28 @@ def test_a_year_is_written_in_two_digits_or_four(tmp_path: Path, year: int) -> N
     until = datetime(year, 12, 31, 23, 59, 59, tzinfo=timezone.utc)
     pair = Authority(tmp_path).server(until=until)
     chain = pair.certificate.read_bytes()
-    assert validity(chain[: chain.index(b"END CERTIFICATE-----") + 20]).end == until
+    found = validity(chain[: chain.index(b"END CERTIFICATE-----") + 20])
+    assert found
+    assert found.end == until
+
+
+@pytest.mark.parametrize("label", ["X509 CERTIFICATE", "TRUSTED CERTIFICATE"])
+def test_a_certificate_by_another_label_is_read(tmp_path: Path, label: str) -> None:
+    """As `openssl x509 -trustout` writes it; of trust nothing stands behind it here."""
+    until = datetime(2040, 1, 2, 3, 4, 5, tzinfo=timezone.utc)
+    pair = Authority(tmp_path).server(until=until)
+    certificate = pair.certificate.read_bytes().replace(b"CERTIFICATE", label.encode())
+    found = TlsMaterial(place="c", certificate=certificate, key=pair.key.read_bytes())
+    assert f"{EXPIRES} {int(until.timestamp())}" in [
+        *Certificates(lambda: found, Handover()).lines()
+    ]
+
+
+@pytest.mark.parametrize(
+    "text", [b"", b"-----BEGIN CERTIFICATE-----\nMAA=\n-----END CERTIFICATE-----"]
+)
+def test_what_cannot_be_read_has_no_end(text: bytes) -> None:
+    assert validity(text) is None
 
 
 def encrypted(good: TlsMaterial, _: TlsMaterial) -> TlsMaterial:

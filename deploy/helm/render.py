@@ -87,7 +87,7 @@ def write(target: Path) -> None:
             old.unlink()
     for name, text in manifests():
         path = target / name
-        path.parent.mkdir(exist_ok=True)
+        path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
 
 

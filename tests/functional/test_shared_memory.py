@@ -3,6 +3,8 @@
 import asyncio
 import json
 import os
+import struct
+import threading
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -31,10 +33,31 @@ MODULES = {"http": triton_http, "grpc": triton_grpc}
 
 
 @pytest.fixture(scope="module", params=TRANSPORTS)
-def server(request: pytest.FixtureRequest) -> Iterator[Server]:
-    flags = ("--shared_memory=true", f"--grpc_transport={request.param}")
-    with closing(Server("ie_serving", "model", *DIGITS, *flags)) as server:
+def server(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Server]:
+    root = tmp_path_factory.mktemp("models")
+    entries = [
+        {"name": "digits", "base_path": str(SAMPLE)},
+        echo(root, "texts", "string"),
+        echo(root, "floats", "float"),
+    ]
+    (root / "config.json").write_text(
+        json.dumps({"model_config_list": [{"config": each} for each in entries]})
+    )
+    flags = (f"--config_path={root}/config.json", "--shared_memory=true")
+    with closing(
+        Server("ie_serving", "config", *flags, f"--grpc_transport={request.param}")
+    ) as server:
         yield server.ready()
+
+
+def echo(root: Path, name: str, dtype: str) -> dict[str, object]:
+    """Configure a model that answers what it is asked."""
+    (root / name / "1").mkdir(parents=True)
+    inputs = {"x": {"dtype": dtype, "shape": [-1]}}
+    path = str(root / name)
+    return {"name": name, "base_path": path, "driver": "null", "params": {"inputs": inputs}}
 
 
 @pytest.fixture(params=MODULES)
@@ -112,7 +135,7 @@ def test_regions_are_listed_and_left(client: Any, kind: str, region: Any) -> Non
     assert told["key"] == f"/tests-{os.getpid()}"
     with pytest.raises(Refused, match="is registered already") as again:
         register(client, region)
-    assert again.value.status() in ("400", "409", "StatusCode.ALREADY_EXISTS")
+    assert again.value.status() == {"http": "400", "grpc": "StatusCode.ALREADY_EXISTS"}[kind]
     client.unregister_system_shared_memory("r")
     assert not plain(client.get_system_shared_memory_status())
     with pytest.raises(Refused, match='region "r" is not registered'):
@@ -171,9 +194,106 @@ def test_another_file_is_not_opened(client: Any, key: str) -> None:
 def test_classes_and_a_region_exclude_each_other(kind: str, client: Any, region: Any) -> None:
     register(client, region)
     module = MODULES[kind]
-    output = module.InferRequestedOutput("probabilities", class_count=2)
-    with pytest.raises(Refused, match="classification"):
-        output.set_shared_memory("r", BYTES, BYTES)
+    outputs = [module.InferRequestedOutput("digit", class_count=2), *wanted(module)[:1]]
+    with pytest.raises(Refused, match="classification and shared memory of outputs exclude"):
+        client.infer("digits", given(module), outputs=outputs)
+
+
+def copy(
+    client: Any, module: Any, name: str, datatype: str, count: int, size: int, room: int
+) -> Any:
+    """Ask a model to copy an input at the beginning of region "r" behind it."""
+    x = module.InferInput("x", [count], datatype)
+    x.set_shared_memory("r", size)
+    y = module.InferRequestedOutput("x")
+    y.set_shared_memory("r", room, size)
+    return client.infer(name, [x], outputs=[y])
+
+
+def test_texts_lie_in_a_region(client: Any, kind: str, region: Any) -> None:
+    register(client, region)
+    elements = [b"one", b"", "zwölf".encode()]
+    sent = b"".join(struct.pack("<I", len(each)) + each for each in elements)
+    Path(f"/dev/shm/tests-{os.getpid()}").write_bytes(sent.ljust(2 * BYTES, b"\0"))
+    result = copy(client, MODULES[kind], "texts", "BYTES", 3, len(sent), 100)
+    found = shm.get_contents_as_numpy(region, np.object_, [3], offset=len(sent))
+    assert found.tolist() == elements
+    told = result.get_output("x")
+    parameters = told["parameters"] if kind == "http" else told.parameters
+    size = parameters["shared_memory_byte_size"]
+    assert (size if kind == "http" else size.int64_param) == len(sent)
+    for count, taken in ((2, len(sent)), (4, len(sent)), (3, len(sent) - 1), (3, len(sent) + 1)):
+        with pytest.raises(Refused, match=f"are not {count} elements of BYTES"):
+            copy(client, MODULES[kind], "texts", "BYTES", count, taken, 100)
+
+
+def test_megabytes_lie_in_a_region(client: Any, kind: str) -> None:
+    """They are read in a thread, as they take more than a moment."""
+    values, name = np.arange(1 << 20, dtype=np.float32), f"tests-large-{os.getpid()}"
+    region = shm.create_shared_memory_region(name, f"/{name}", 2 * values.nbytes)
+    try:
+        shm.set_shared_memory_region(region, [values])
+        client.register_system_shared_memory("r", f"/{name}", 2 * values.nbytes)
+        copy(client, MODULES[kind], "floats", "FP32", values.size, values.nbytes, values.nbytes)
+        found = shm.get_contents_as_numpy(region, np.float32, [values.size], offset=values.nbytes)
+        np.testing.assert_array_equal(found, values)
+    finally:
+        shm.destroy_shared_memory_region(region)
+
+
+def test_texts_that_change_while_they_are_read_break_nothing(
+    client: Any, kind: str, region: Any
+) -> None:
+    """Lengths are written anew all the time: a request is answered as it was read, or refused."""
+    register(client, region)
+    path, ended = Path(f"/dev/shm/tests-{os.getpid()}"), threading.Event()
+    good = struct.pack("<I", 4) + b"four"
+
+    def rewrite() -> None:
+        with path.open("r+b", buffering=0) as file:
+            while not ended.is_set():
+                for length in (4, 5, 2**32 - 1):
+                    os.pwrite(file.fileno(), struct.pack("<I", length), 0)
+
+    os.truncate(path, 2 * BYTES)
+    with path.open("r+b", buffering=0) as file:
+        file.write(good)
+    writer = threading.Thread(target=rewrite)
+    writer.start()
+    try:
+        for _ in range(100):
+            try:
+                copy(client, MODULES[kind], "texts", "BYTES", 1, len(good), len(good))
+            except Refused as error:
+                assert "are not 1 elements of BYTES" in str(error)
+            else:  # what was checked is what was answered
+                assert path.read_bytes()[len(good) : 2 * len(good)] == good
+    finally:
+        ended.set()
+        writer.join()
+
+
+def test_a_reply_in_json_says_where_the_output_is(server: Server, region: Any) -> None:
+    with triton_http.InferenceServerClient(address(server, "http")) as client:
+        register(client, region)
+        place = {"shared_memory_region": "r", "shared_memory_byte_size": 12}
+        x = {"name": "x", "datatype": "FP32", "shape": [2]}
+        there = {"name": "x", "parameters": {**place, "shared_memory_offset": 16}}
+        body = {"inputs": [{**x, "data": [1.5, 2.5]}], "outputs": [there]}
+        reply = server.rest.request("POST", "/v2/models/floats/infer", content=json.dumps(body))
+        assert reply.headers["content-type"] == "application/json"
+        told = {**place, "shared_memory_offset": 16, "shared_memory_byte_size": 8}
+        assert reply.json()["outputs"] == [{**x, "parameters": told}]
+        found = shm.get_contents_as_numpy(region, np.float32, [2], offset=16)
+        assert found.tolist() == [1.5, 2.5]
+        for odd in ({"data": [1.0, 2.0]}, {"parameters": {**place, "binary_data_size": 8}}):
+            given = {**x, "parameters": place, **odd}
+            refused = server.rest.request(
+                "POST", "/v2/models/floats/infer", content=json.dumps({"inputs": [given]})
+            )
+            assert refused.status_code == 400, refused.text
+            assert "has values, and parameter" in refused.text
+        client.unregister_system_shared_memory()
 
 
 async def test_clients_of_an_event_loop(server: Server, kind: str, region: Any) -> None:

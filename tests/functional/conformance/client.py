@@ -66,6 +66,7 @@ MESSAGES: dict[str, tuple[str, type[Message], type[Message]]] = {
         for name in (
             *("ModelInfer", "ModelMetadata", "ModelReady", "RepositoryIndex"),
             *("RepositoryModelLoad", "RepositoryModelUnload"),
+            *(f"SystemSharedMemory{each}" for each in ("Status", "Register", "Unregister")),
         )
     },
 }

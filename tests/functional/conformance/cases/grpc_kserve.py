@@ -11,6 +11,11 @@ Y = 'outputs { name: "y" datatype: "FP32" shape: 1 }'
 TYPED_Y = 'outputs { name: "y" datatype: "FP32" shape: 1 contents { fp32_contents: 3.5 } }'
 RAW_Y = rf'{Y} raw_output_contents: "\000\000`@"'
 PLUS = 'model_name: "plus"'
+REGION = (
+    'parameters { key: "shared_memory_region" value { string_param: "r" } }'
+    ' parameters { key: "shared_memory_byte_size" value { int64_param: 4 } }'
+)
+OFF = "system shared memory is switched off"
 NAMES = f'{PLUS} model_version: "2"'
 
 
@@ -212,6 +217,35 @@ SECTIONS = [
                 request='model_name: "plus"',
                 code="UNAVAILABLE",
                 phrase="the model control mode is poll, not explicit",
+            ),
+            *(
+                Rpc(
+                    id=id,
+                    rule="Triton's extension, which is off by default",
+                    method=f"SystemSharedMemory{method}",
+                    request='name: "r"',
+                    code="UNIMPLEMENTED",
+                    phrase=OFF,
+                )
+                for id, method in (
+                    ("the regions of shared memory", "Status"),
+                    ("a region that is registered", "Register"),
+                    ("a region that is unregistered", "Unregister"),
+                )
+            ),
+            refused(
+                "an input in shared memory",
+                "Triton's extension, which is off by default",
+                f'{PLUS} inputs {{ name: "x" datatype: "FP32" shape: 1 {REGION} }}',
+                OFF,
+                "UNIMPLEMENTED",
+            ),
+            refused(
+                "an output in shared memory",
+                "Triton's extension, which is off by default",
+                f'{PLUS} {TYPED_X} outputs {{ name: "y" {REGION} }}',
+                OFF,
+                "UNIMPLEMENTED",
             ),
             Rpc(
                 id="a method that is not served",

@@ -16,6 +16,9 @@ NAMES = '"model_name":"plus","model_version":"2"'
 Y = '{"name":"y","datatype":"FP32","shape":[1],"data":[3.5]}'
 RAW_Y = '{"name":"y","datatype":"FP32","shape":[1],"parameters":{"binary_data_size":4}}'
 
+REGION = {"parameters": {"shared_memory_region": "r", "shared_memory_byte_size": 4}}
+OFF = "system shared memory is switched off"
+
 
 def body(inputs: str = X, **more: object) -> str:
     rest = "".join(f',"{name}":{json.dumps(value)}' for name, value in more.items())
@@ -286,6 +289,52 @@ SECTIONS = [
                 target="/v2/repository/models/plus/unload",
                 code=503,
                 phrase="the model control mode is poll, not explicit",
+            ),
+            *(
+                Rest(
+                    id=id,
+                    rule="Triton's extension, which is off by default",
+                    method=method,
+                    target=f"/v2/systemsharedmemory{path}",
+                    code=501,
+                    phrase=OFF,
+                )
+                for id, method, path in (
+                    ("the regions of shared memory", "GET", "/status"),
+                    ("a region of shared memory", "GET", "/region/r/status"),
+                    ("a region that is registered", "POST", "/region/r/register"),
+                    ("a region that is unregistered", "POST", "/region/r/unregister"),
+                    ("all regions that are unregistered", "POST", "/unregister"),
+                )
+            ),
+            Rest(
+                id="a region without a name",
+                rule="an error that its clients can read",
+                target="/v2/systemsharedmemory/register",
+                code=404,
+                phrase="the Open Inference Protocol has no path",
+            ),
+            Rest(
+                id="CUDA memory",
+                rule="Triton's extension, which is not there",
+                method="GET",
+                target="/v2/cudasharedmemory/status",
+                code=501,
+                phrase="this server has no cuda shared memory",
+            ),
+            refused(
+                "an input in shared memory",
+                "Triton's extension, which is off by default",
+                body(json.dumps({"name": "x", "shape": [1], "datatype": "FP32", **REGION})),
+                OFF,
+                501,
+            ),
+            refused(
+                "an output in shared memory",
+                "Triton's extension, which is off by default",
+                body(outputs=[{"name": "y", **REGION}]),
+                OFF,
+                501,
             ),
         ],
     )

@@ -26,6 +26,7 @@ TWO = ServerSettings(workers=2)
             Settings(server=replace(TWO, max_connections_per_address=9), models=()),
             "connections of an address",
         ),
+        (Settings(server=replace(TWO, shared_memory=True), models=()), "regions of shared memory"),
     ],
 )
 def test_what_one_process_alone_can_keep_is_refused(settings: Settings, said: str) -> None:

@@ -24,8 +24,8 @@ from ie_serving.wire.kserve.regions import (
     OFF,
     OFFSET,
     REGION,
-    Place,
     Placing,
+    RegionPart,
     Regions,
     place_of,
 )
@@ -205,7 +205,7 @@ def _are_views(tensors: Sequence[RequestTensor]) -> bool:
     )
 
 
-def _place(tensor: Proto, whose: str) -> Place | None:
+def _place(tensor: Proto, whose: str) -> RegionPart | None:
     given = tensor.parameters
     if REGION not in given:
         return None
@@ -213,7 +213,7 @@ def _place(tensor: Proto, whose: str) -> Place | None:
     return place_of({REGION: "", **dict(_values(wanted))}, whose)
 
 
-def _places(outputs: Sequence[Proto], regions: Regions) -> Mapping[str, Place]:
+def _places(outputs: Sequence[Proto], regions: Regions) -> Mapping[str, RegionPart]:
     found = {}
     for output in outputs:
         place = _place(output, f'output "{output.name[:SHOWN]}"') if output.parameters else None

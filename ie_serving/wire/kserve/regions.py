@@ -23,7 +23,7 @@ AT_ONCE: Final = 1 << 14
 """Bytes of an input that are read on the event loop: those of 256 inputs take 1 ms."""
 
 
-class Place(NamedTuple):
+class RegionPart(NamedTuple):
     """Where the values of a tensor are, or shall be.
 
     Attributes:
@@ -40,13 +40,13 @@ class Place(NamedTuple):
 class Regions(Protocol):
     """The registered regions. Each method raises NotFound, InvalidRequest, NotSupported."""
 
-    def check(self, place: Place) -> None:
+    def check(self, place: RegionPart) -> None:
         """Refuse a place that is in no region."""
 
-    def read(self, place: Place) -> Buffer:
+    def read(self, place: RegionPart) -> Buffer:
         """Copy the bytes of a place: a client may change its memory at any time."""
 
-    def write(self, place: Place, data: Buffer) -> None:
+    def write(self, place: RegionPart, data: Buffer) -> None:
         """Write bytes to the beginning of a place."""
 
 
@@ -74,7 +74,7 @@ class SmallParts:
     def __init__(self, regions: Regions) -> None:
         self.check, self._read, self.write = regions.check, regions.read, regions.write
 
-    def read(self, place: Place) -> Buffer:
+    def read(self, place: RegionPart) -> Buffer:
         """See `Regions`. Raises: Unclear."""
         self.check(place)
         if place.size > AT_ONCE:
@@ -94,7 +94,7 @@ class Placing:
         raw: whether the others are, over gRPC.
     """
 
-    places: Mapping[str, Place]
+    places: Mapping[str, RegionPart]
     regions: Regions
     binary: Mapping[str, bool]
     raw: bool = False
@@ -129,7 +129,7 @@ class Placing:
         return told
 
 
-def place_of(parameters: Mapping[str, object], whose: str) -> Place | None:
+def place_of(parameters: Mapping[str, object], whose: str) -> RegionPart | None:
     """Read the parameters of a tensor; None where its values are in the message.
 
     Raises:
@@ -141,7 +141,7 @@ def place_of(parameters: Mapping[str, object], whose: str) -> Place | None:
     if not isinstance(region, str) or not region:
         raise InvalidRequest(f'parameter "{REGION}" of {whose} has to be the name of a region')
     size = _number(parameters, BYTE_SIZE, None, whose)
-    return Place(region, size, _number(parameters, OFFSET, 0, whose))
+    return RegionPart(region, size, _number(parameters, OFFSET, 0, whose))
 
 
 def _number(parameters: Mapping[str, object], name: str, default: int | None, whose: str) -> int:

@@ -9,7 +9,7 @@ from ie_serving.wire.json.buffers import Lazy
 from ie_serving.wire.kserve.classes import CLASSIFICATION, number_of_classes
 from ie_serving.wire.kserve.inputs import unique
 from ie_serving.wire.kserve.members import Parameters, flag, parameters_of, text_of
-from ie_serving.wire.kserve.regions import Place, Placing, Regions, place_of
+from ie_serving.wire.kserve.regions import Placing, RegionPart, Regions, place_of
 
 BINARY: Final = "binary_data"
 ALL_BINARY: Final = "binary_data_output"
@@ -65,7 +65,7 @@ def wanted_outputs(outputs: Sequence[Lazy], parameters: Parameters, regions: Reg
     names: list[str] = []
     binary: dict[str, bool] = {}
     classes: dict[str, int] = {}
-    places: dict[str, Place] = {}
+    places: dict[str, RegionPart] = {}
     for each in outputs:
         name = text_of(each, "name", "each of the outputs")
         own = parameters_of(each, list(each), f'output "{name[:200]}"')

@@ -19,7 +19,7 @@ from ie_serving.core.values.errors import (
     NotFound,
     QueueFull,
 )
-from ie_serving.wire.kserve.regions import Place
+from ie_serving.wire.kserve.regions import RegionPart
 from ie_serving.wire.protobuf.fields import Buffer
 from ie_serving.wire.tfs.tensor_encoder import size_of
 
@@ -111,11 +111,11 @@ class SharedMemory:
             for name, each in found.items()
         ]
 
-    def check(self, place: Place) -> None:
+    def check(self, place: RegionPart) -> None:
         """Refuse a place that is in no region. Raises: NotFound, InvalidRequest."""
         self._at(place)
 
-    def read(self, place: Place) -> Buffer:
+    def read(self, place: RegionPart) -> Buffer:
         """Copy the bytes of a place, counted in the byte budget.
 
         Raises:
@@ -127,7 +127,7 @@ class SharedMemory:
         _moved(lambda done: os.preadv(region.file, [found[done:]], at + done), place.size, place)
         return found
 
-    def write(self, place: Place, data: Buffer) -> None:
+    def write(self, place: RegionPart, data: Buffer) -> None:
         """Write bytes to the beginning of a place, no more than it has. Raises: as `read`."""
         size = size_of(data)
         region, at = self._at(place)
@@ -143,7 +143,7 @@ class SharedMemory:
             raise NotFound(f'region "{name[:200]}" is not registered as system shared memory')
         return found
 
-    def _at(self, place: Place) -> tuple[_Region, int]:
+    def _at(self, place: RegionPart) -> tuple[_Region, int]:
         region = self._region(place.region)
         if place.offset + place.size > region.size:
             raise InvalidRequest(
@@ -153,7 +153,7 @@ class SharedMemory:
         return region, region.offset + place.offset
 
 
-def _moved(move: Callable[[int], int], size: int, place: Place) -> None:
+def _moved(move: Callable[[int], int], size: int, place: RegionPart) -> None:
     """Move all bytes of a place, however many one call takes. Raises: InvalidRequest."""
     done = 0
     while done < size:
@@ -166,7 +166,7 @@ def _moved(move: Callable[[int], int], size: int, place: Place) -> None:
         done += moved
 
 
-def _too_short(place: Place) -> InvalidRequest:
+def _too_short(place: RegionPart) -> InvalidRequest:
     return InvalidRequest(
         f'the file of region "{place.region}" has become shorter than the region: register it anew'
     )

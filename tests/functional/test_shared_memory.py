@@ -320,6 +320,17 @@ def test_a_stream_takes_regions(server: Server, region: Any) -> None:
     check(result, region)
 
 
+def test_of_cuda_there_is_no_region_and_to_leave_all_is_no_error(client: Any, kind: str) -> None:
+    """Triton's own examples of shared memory begin by leaving those of both kinds."""
+    client.unregister_cuda_shared_memory()
+    assert not plain(client.get_cuda_shared_memory_status())
+    with pytest.raises(Refused, match='"r" is not registered as CUDA shared memory'):
+        client.get_cuda_shared_memory_status("r")
+    text = r"\[501\]" if kind == "http" else "UNIMPLEMENTED"
+    with pytest.raises(Refused, match=text):
+        client.register_cuda_shared_memory("r", b"AAAA", 0, 16)
+
+
 def test_the_servers_metadata_names_the_extension(client: Any) -> None:
     found = client.get_server_metadata()
     names = found["extensions"] if isinstance(found, dict) else found.extensions

@@ -42,6 +42,8 @@ RPC: Mapping[str, Need] = {
     "/inference.GRPCInferenceService/SystemSharedMemoryStatus": _READ_ALL,
     "/inference.GRPCInferenceService/SystemSharedMemoryRegister": _CHANGE_ALL,
     "/inference.GRPCInferenceService/SystemSharedMemoryUnregister": _CHANGE_ALL,
+    "/inference.GRPCInferenceService/CudaSharedMemoryStatus": _READ_ALL,
+    "/inference.GRPCInferenceService/CudaSharedMemoryUnregister": _CHANGE_ALL,
     "/inference.GRPCInferenceService/ServerMetadata": Need(Right(0), ConcernedModels.NONE),
     "/inference.GRPCInferenceService/ServerLive": _HEALTH,
     "/inference.GRPCInferenceService/ServerReady": _HEALTH,

@@ -64,6 +64,10 @@ class Off:
 
     read = write = register = unregister = status = check
 
+    def check_cuda(self, _: str) -> NoReturn:
+        """Refuse. Raises: NotSupported."""
+        raise NotSupported("this server has no cuda shared memory; GET /v2 lists its extensions")
+
 
 OFF: Final = Off()
 

@@ -123,6 +123,8 @@ class KServeFront:
             routes.REGISTER: self._register,
             routes.UNREGISTER: self._unregister,
             routes.CUDA: self._not_there,
+            routes.CUDA_REGIONS: self._cuda_status,
+            routes.CUDA_UNREGISTER: self._cuda_unregister,
             routes.UNKNOWN: self._unknown,
             routes.PREFLIGHT: self._preflight,
             routes.WRONG_METHOD: self._wrong_method,
@@ -275,6 +277,16 @@ class KServeFront:
         with self._plane.counting_refusals("", self._of_json):
             self._check_site(request.head.fields)
             self._regions.unregister(asked.region)
+        return _json(b"{}")
+
+    async def _cuda_status(self, request: Request, asked: Asked, began: float) -> Reply:
+        with self._plane.counting_refusals("", self._of_json):
+            self._regions.check_cuda(asked.region)
+        return _json(b"[]")
+
+    async def _cuda_unregister(self, request: Request, asked: Asked, began: float) -> Reply:
+        with self._plane.counting_refusals("", self._of_json):
+            self._regions.check_cuda("")
         return _json(b"{}")
 
     async def _not_there(self, request: Request, asked: Asked, began: float) -> Reply:

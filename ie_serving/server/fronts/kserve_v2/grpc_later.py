@@ -40,6 +40,8 @@ ANSWERS: Final = {
     "SystemSharedMemoryStatus": "shared_memory_status",
     "SystemSharedMemoryRegister": "shared_memory_register",
     "SystemSharedMemoryUnregister": "shared_memory_unregister",
+    "CudaSharedMemoryStatus": "cuda_status",
+    "CudaSharedMemoryUnregister": "cuda_unregister",
     INFER: "model_infer",
 }
 """Methods of one message, and the function that answers each."""

@@ -203,6 +203,18 @@ class InferenceService:
             self._regions.unregister(written.read_shared_memory_name(payload))
         return written.nothing()
 
+    async def cuda_status(self, payload: Buffer, context: CallContext) -> bytes:
+        """List the regions of CUDA memory: there are none."""
+        with self._plane.counting_refusals("", self._interface):
+            self._regions.check_cuda(written.read_shared_memory_name(payload))
+        return written.nothing()
+
+    async def cuda_unregister(self, payload: Buffer, context: CallContext) -> bytes:
+        """Forget regions of CUDA memory, of which there are none."""
+        with self._plane.counting_refusals("", self._interface):
+            self._regions.check_cuda("")
+        return written.nothing()
+
     def model_infer(self, payload: Buffer, context: CallContext) -> Awaitable[bytes]:
         """Run a model on named tensors."""
         began = time.perf_counter()

@@ -33,6 +33,8 @@ REGIONS: Final = "regions"
 REGISTER: Final = "register_region"
 UNREGISTER: Final = "unregister_region"
 CUDA: Final = "cuda_shared_memory"
+CUDA_REGIONS: Final = "cuda_regions"
+CUDA_UNREGISTER: Final = "unregister_cuda_region"
 UNKNOWN: Final = "unknown"
 """No path of the protocol."""
 PREFLIGHT: Final = "preflight"
@@ -61,6 +63,8 @@ VERBS: Final[Mapping[str, tuple[str, str]]] = {
     REGISTER: ("POST", "reload"),
     UNREGISTER: ("POST", "reload"),
     CUDA: (ANY, "nothing"),
+    CUDA_REGIONS: ("GET", "models"),
+    CUDA_UNREGISTER: ("POST", "reload"),
     UNKNOWN: (ANY, "nothing"),
     PREFLIGHT: ("OPTIONS", "preflight"),
     WRONG_METHOD: ("", "nothing"),
@@ -92,7 +96,10 @@ _REGION: Final = re.compile(
     rb"/v2/systemsharedmemory(?:/region/([^/]+))?/(status|register|unregister)/?"
 )
 _OF_REGION: Final = {b"status": REGIONS, b"register": REGISTER, b"unregister": UNREGISTER}
-_CUDA: Final = re.compile(rb"/v2/cudasharedmemory(?:/.*)?")
+_CUDA: Final = re.compile(
+    rb"/v2/cudasharedmemory(?:(?:/region/([^/]+))?/(status|unregister)/?|(?:/.*)?)"
+)
+_OF_CUDA: Final = {b"status": CUDA_REGIONS, b"unregister": CUDA_UNREGISTER, None: CUDA}
 _PROBES: Final = {each.encode() for each in (LIVE, HEALTH_READY, STARTUP)}
 _REPOSITORY: Final = re.compile(rb"/v2/repository/models/([^/]+)/(load|unload)/?")
 _FIXED: Final = {
@@ -165,8 +172,8 @@ def _found(path: bytes) -> Asked | None:
     of_region = _REGION.fullmatch(path)
     if of_region and (of_region[1] or of_region[2] != b"register"):
         return Asked(_OF_REGION[of_region[2]], region=_text(of_region[1] or b""))
-    if _CUDA.fullmatch(path):
-        return Asked(CUDA)
+    if of_cuda := _CUDA.fullmatch(path):
+        return Asked(_OF_CUDA[of_cuda[2]], region=_text(of_cuda[1] or b""))
     return None if path in _PROBES else Asked(UNKNOWN)
 
 

@@ -111,6 +111,11 @@ class SharedMemory:
             for name, each in found.items()
         ]
 
+    def check_cuda(self, name: str) -> None:
+        """Refuse a region of CUDA memory: none is registered. Raises: NotFound."""
+        if name:
+            raise NotFound(f'region "{name[:200]}" is not registered as CUDA shared memory')
+
     def check(self, place: RegionPart) -> None:
         """Refuse a place that is in no region. Raises: NotFound, InvalidRequest."""
         self._at(place)

@@ -150,13 +150,7 @@ def _file(name: str) -> Reply:
     package = find_spec(PACKAGE)
     if package is None or package.origin is None:
         raise NotSupported(MISSING)
-    media_type = page_front.MEDIA_TYPES[name.rpartition(".")[2]]
-    headers: Headers = (
-        (b"content-type", media_type.encode()),
-        (b"cache-control", b"no-cache"),
-        (b"content-security-policy", POLICY.encode()),
-        *(each for each in page_front.SECURITY if each[0] != b"content-security-policy"),
-    )
     own = files(__package__).joinpath("static").joinpath(name)
     dist = Path(package.origin).parent / "dist" / name
-    return Reply(200, headers, own.read_bytes() if own.is_file() else dist.read_bytes())
+    body = own.read_bytes() if own.is_file() else dist.read_bytes()
+    return Reply(200, page_front.headers_of(name, POLICY), body)

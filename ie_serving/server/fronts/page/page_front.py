@@ -66,14 +66,19 @@ POLICY: Final = "; ".join(
 )
 """Forbids inline code, resources from elsewhere, and frames around the page."""
 
-SECURITY: Final[Headers] = (
-    (b"content-security-policy", POLICY.encode()),
-    (b"x-content-type-options", b"nosniff"),
-    (b"x-frame-options", b"DENY"),
-    (b"referrer-policy", b"no-referrer"),
-    SAME_ORIGIN,
-)
-"""Headers of every reply to the page, data included: no other site may include or frame it."""
+
+def security(policy: str) -> Headers:
+    """Return the headers of every reply to a page, data included: no other site may frame it."""
+    return (
+        (b"content-security-policy", policy.encode()),
+        (b"x-content-type-options", b"nosniff"),
+        (b"x-frame-options", b"DENY"),
+        (b"referrer-policy", b"no-referrer"),
+        SAME_ORIGIN,
+    )
+
+
+SECURITY: Final = security(POLICY)
 
 
 @cache
@@ -82,10 +87,10 @@ def read(name: str) -> bytes:
     return files(__package__).joinpath("static").joinpath(name).read_bytes()
 
 
-def headers_of(name: str) -> Headers:
+def headers_of(name: str, policy: str = POLICY) -> Headers:
     """Return a file's headers: browsers revalidate it at each use, since releases change it."""
-    media_type = MEDIA_TYPES[name.rpartition(".")[2]]
-    return ((b"content-type", media_type.encode()), (b"cache-control", b"no-cache"), *SECURITY)
+    media_type = MEDIA_TYPES[name.rpartition(".")[2]].encode()
+    return (b"content-type", media_type), (b"cache-control", b"no-cache"), *security(policy)
 
 
 LARGEST_BODY: Final = 4 << 20

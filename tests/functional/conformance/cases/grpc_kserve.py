@@ -250,7 +250,7 @@ SECTIONS = [
             Rpc(
                 id="a method that is not served",
                 rule="as an unknown method",
-                method="inference.GRPCInferenceService/CudaSharedMemoryStatus",
+                method="inference.GRPCInferenceService/CudaSharedMemoryRegister",
                 request="",
                 code="UNIMPLEMENTED",
             ),

@@ -41,6 +41,7 @@ from ie_serving.models.configuration import ModelConfig
 from ie_serving.models.graph_dependencies import GraphDependencies
 from ie_serving.models.manager import ModelManager
 from ie_serving.models.repository.source import Source
+from ie_serving.models.residency.residency import Residency, ResidencyRules
 from ie_serving.models.served import ServedModels
 from ie_serving.models.stream import ModelStream
 from ie_serving.models.stream_rules import StreamRules
@@ -128,6 +129,15 @@ class ServingApplication:
         self._sequences = Families(60.0 * server.sequence_cleaner_poll_wait_minutes)
         self._health = Health()
         self._models = self._manager(server)
+        rules = ResidencyRules(
+            budget=SHARE.of_limit(server.model_memory_budget_bytes),
+            idle_s=server.idle_unload_timeout_s,
+            wait_s=server.load_wait_s,
+            is_on_demand=server.is_on_demand,
+            is_used=self._is_used,
+        )
+        self._residency = Residency(rules)
+        self._metrics.show(self._residency.metrics.lines)
         self._used = GraphDependencies(self._models.within_reach, engine_stack.models_of)
         self._metrics.show_states(self._models.served.states)
         self._metrics.show_precisions(self._models.served.precisions)
@@ -252,7 +262,11 @@ class ServingApplication:
 
     def _keep(self, names: Collection[str]) -> None:
         self._metrics.keep(names)
+        self._residency.metrics.keep(names)
         self._used.keep(names)
+
+    def _is_used(self, name: str) -> bool:
+        return self._used.is_used(name)  # looked up at the call: it is made later
 
     def _leave(self) -> None:
         # Looked up at the call: the models notify the configuration, which is built from them.
@@ -304,6 +318,7 @@ class ServingApplication:
             closing.callback(self._loads.shutdown, wait=False, cancel_futures=True)
             closing.callback(self._repositories.shutdown)
             closing.push_async_callback(self._models.close, limit_s)
+            closing.callback(self._residency.close)
             closing.callback(self._process.end)
             closing.callback(self._sequences.close)
             closing.callback(self._workers.end)
@@ -423,11 +438,11 @@ class ServingApplication:
             store=repository.store,
             policy=config.version_policy,
             labels=config.version_labels,
-            rules=self._rules(config.name, source.url, poll_wait_s),
+            rules=self._rules(config, source.url, poll_wait_s),
         )
 
-    def _rules(self, name: str, url: str, poll_wait_s: float) -> StreamRules:
-        server = self._settings.server
+    def _rules(self, config: ModelConfig, url: str, poll_wait_s: float) -> StreamRules:
+        server, name = self._settings.server, config.name
         return StreamRules(
             labels_wait=not server.labels_for_unavailable,
             poll_wait_s=poll_wait_s,
@@ -439,6 +454,7 @@ class ServingApplication:
             on_trouble=lambda: self._metrics.of(name).count_listing_failure(),
             on_changed=lambda: self._metrics.of(name).count_changed_version(),
             on_load=partial(self._loaded, name, url),
+            on_demand=self._residency.on_demand(config),
             others=self._workers.others,
         )
 
@@ -477,4 +493,5 @@ class ServingApplication:
             self._notes.noted,
             partial(self._used.before, config.name),
             self._watch.record,
+            self._residency.servable(config),
         )

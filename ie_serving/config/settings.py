@@ -17,6 +17,7 @@ from ie_serving.core.settings import numbers, words
 from ie_serving.core.settings.declaration import SettingKind
 from ie_serving.core.settings.kinds import (
     BOOLEAN,
+    BYTES,
     COUNT,
     DELAY,
     FILE,
@@ -29,7 +30,7 @@ from ie_serving.core.settings.kinds import (
     whole,
 )
 from ie_serving.engines.base import EngineOptions
-from ie_serving.models.configuration import ModelConfig
+from ie_serving.models.configuration import ALWAYS, ON_DEMAND, ModelConfig
 from ie_serving.storage.options import StorageOptions
 from ie_serving.storage.remote_file import RemoteFile
 
@@ -128,6 +129,30 @@ class ServerSettings(Access, Limits, Telling):
         "models to load at the start in explicit mode; * loads all",
         "resnet,bert",
         shown="none",
+    )
+    load: str = choice(ALWAYS, ON_DEMAND).setting(
+        ALWAYS,
+        "when models are loaded: as soon as their repositories are listed, or by the first request",
+        ON_DEMAND,
+    )
+    # As long as clients of TensorFlow Serving wait by default for a REST reply.
+    load_wait_s: float = DELAY.setting(
+        30.0,
+        "seconds that a request waits until its model is loaded on demand; 0 answers UNAVAILABLE or"
+        " 503 at once, and begins the load",
+        "5",
+    )
+    model_memory_budget_bytes: int = BYTES.setting(
+        0,
+        "bytes that the process may hold when a model is loaded on demand: those whose last request"
+        " is longest ago are unloaded first. 0 sets no limit",
+        "8589934592",
+    )
+    idle_unload_timeout_s: float = DELAY.setting(
+        0.0,
+        "seconds without a request after which a model that was loaded on demand is unloaded;"
+        " 0 keeps it",
+        "600",
     )
     # Off: clients name files that the server then reads and writes.
     shared_memory: bool = BOOLEAN.setting(
@@ -341,6 +366,10 @@ class ServerSettings(Access, Limits, Telling):
     def poll_wait_of(self, model: ModelConfig) -> float:
         """Seconds between two listings of a model's repository; 0 lists it once."""
         return self.poll_wait_s if model.poll_wait_s is None else model.poll_wait_s
+
+    def is_on_demand(self, model: ModelConfig) -> bool:
+        """Whether a model is loaded by its first request."""
+        return (model.load or self.load) == ON_DEMAND
 
 
 @dataclass(frozen=True, kw_only=True)

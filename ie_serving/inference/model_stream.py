@@ -68,7 +68,7 @@ class ModelStream(Generic[T]):
         self._dropped = 0
 
     @classmethod
-    def of(
+    async def of(
         cls, plane: DataPlane, interface: Interface[T], request: InferRequest
     ) -> "ModelStream[T] | None":
         """Open the stream that a request begins; None if the model answers each request alone.
@@ -76,7 +76,7 @@ class ModelStream(Generic[T]):
         Raises:
             ServingError: no version serves the model.
         """
-        servable, bound = plane.of_stream(request, interface)
+        servable, bound = await plane.of_stream(request, interface)
         stream = servable.compiled.stream
         return cls(plane, interface, servable, bound, stream) if stream else None
 

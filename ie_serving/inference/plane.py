@@ -13,6 +13,7 @@ from functools import partial
 from typing import Any, TypeVar, cast
 
 from ie_serving.core.values.codes import ENDED, code_of, rejected_for
+from ie_serving.core.values.errors import NotLoaded, ServingError
 from ie_serving.core.values.requests import ExamplesRequest, InferRequest, ModelSpec, Task
 from ie_serving.core.values.signatures import check_served
 from ie_serving.core.values.tensors import SERVING_DEFAULT, Method
@@ -111,7 +112,13 @@ class DataPlane:
             if type(reply) is Unencoded:
                 reply = await asyncio.to_thread(reply.encode, reply.outputs)  # handle still held
         except ENDED as error:
-            if (elsewhere := following(self._models, request, error)) is None:
+            if servable is None and isinstance(error, NotLoaded):
+                with self.counting_refusals(request.model.name, interface, Api.PREDICT):
+                    await error.load()
+                elsewhere: InferRequest | None = request
+            else:
+                elsewhere = following(self._models, request, error)
+            if elsewhere is None:
                 version = servable.version if servable is not None else None
                 begun = work is not None
                 self.refused(
@@ -129,12 +136,12 @@ class DataPlane:
             served.took.append(time.perf_counter() - began)
         return cast(T, reply)
 
-    def of_stream(
+    async def of_stream(
         self, request: InferRequest, interface: Interface[T]
     ) -> "tuple[Servable, Bound[T]]":
         """Find servable and signature for the stream that a request begins; count an error."""
         with self.counting_refusals(request.model.name, interface, Api.PREDICT) as asked:
-            servable = self._models.handle(request.model)
+            servable = await self._handle(request.model)
             asked.version = servable.version
             bound: Bound[T] = servable.bound.get((interface, request.signature)) or self._bind(
                 servable, request.signature, interface
@@ -174,10 +181,10 @@ class DataPlane:
         The tasks name the model, not the request; the first task chooses the version. `encode` gets
         the results in the order of the tasks.
         """
-        name = tasks[0].model.name if tasks else ""
+        name, model = tasks[0].model.name if tasks else "", examples.model_of(tasks)
         with (
             self._measured(interface, Api.MULTI_INFERENCE, name, began) as asked,
-            self._models.handle(examples.model_of(tasks)) as servable,
+            await self._handle(model) as servable,
         ):
             asked.version = servable.version
             rows = await decode_examples(request)
@@ -185,6 +192,21 @@ class DataPlane:
             work = examples.run_tasks(servable, tasks, rows, self._codec, method_check=check)
             results = await within(interface.limit_s, work)
             return await examples.apart(len(rows), partial(encode, results))
+
+    async def described(
+        self,
+        model: ModelSpec,
+        interface: Interface[Any],
+        began: float,
+        encode: Callable[[Servable], T],
+    ) -> T:
+        """As `metadata`; awaits the load of a model that is loaded on demand."""
+        with (
+            self._measured(interface, Api.METADATA, model.name, began) as asked,
+            await self._handle(model) as servable,
+        ):
+            asked.version = servable.version
+            return encode(servable)
 
     def metadata(
         self,
@@ -200,6 +222,16 @@ class DataPlane:
         ):
             asked.version = servable.version
             return encode(servable)
+
+    def is_loaded(self, model: ModelSpec) -> bool:
+        """Tell whether requests for `model` are answered, or refused, without a load on demand."""
+        try:
+            self._models.handle(model)
+        except NotLoaded:
+            return False
+        except ServingError:
+            pass
+        return True
 
     def status(
         self,
@@ -344,7 +376,7 @@ class DataPlane:
     ) -> T:
         with (
             self._measured(interface, API_OF[method], request.model.name, began) as asked,
-            self._models.handle(request.model) as servable,
+            await self._handle(request.model) as servable,
         ):
             asked.version = servable.version
             rows = await decode_examples(request)
@@ -352,6 +384,14 @@ class DataPlane:
             work = examples.run(servable, name, method, rows, self._codec, method_check=check)
             results = await within(interface.limit_s, work)
             return await examples.apart(len(rows), partial(encode, results))
+
+    async def _handle(self, model: ModelSpec) -> Servable:
+        """Find the servable; await its load where it is loaded on demand."""
+        while True:
+            try:
+                return self._models.handle(model)
+            except NotLoaded as absent:
+                await absent.load()
 
     @contextmanager
     def _measured(

@@ -254,7 +254,7 @@ class _OneStream(Generic[P, T]):
     ) -> tuple[InferRequest, ModelStream[T] | None] | ServingError:
         try:
             request = await self._read(item)
-            return request, ModelStream.of(self._plane, self._interface, request)
+            return request, await ModelStream.of(self._plane, self._interface, request)
         except ServingError as error:
             self.model = None  # the request may have named a model that does not exist
             return error
@@ -265,11 +265,11 @@ class _OneStream(Generic[P, T]):
             request = await self._parse(payload)
         if request.model.name != self.model:
             with self._plane.counting_refusals(request.model.name, self._interface, Api.PREDICT):
-                self._check_answers_alone(request)
+                await self._check_answers_alone(request)
         return request
 
-    def _check_answers_alone(self, request: InferRequest) -> None:
-        if ModelStream.of(self._plane, self._interface, request):
+    async def _check_answers_alone(self, request: InferRequest) -> None:
+        if await ModelStream.of(self._plane, self._interface, request):
             raise InvalidRequest(
                 f'model "{request.model.name[:100]}" takes the requests of a stream together: open'
                 " a stream for it alone"

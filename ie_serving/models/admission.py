@@ -50,6 +50,6 @@ def check_labels_of(
             config.name,
             config.version_labels,
             served.config.version_labels if served else {},
-            served.stream.available if served else (),
+            served.stream.answerable if served else (),
             unavailable_allowed=unavailable_allowed,
         )

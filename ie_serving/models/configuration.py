@@ -7,7 +7,7 @@ from typing import Any, Final
 from ie_serving.core.settings import words
 from ie_serving.core.settings.declaration import REQUIRED, SettingKind
 from ie_serving.core.settings.faults import Faults, fault
-from ie_serving.core.settings.kinds import POLL_WAIT
+from ie_serving.core.settings.kinds import BOOLEAN, POLL_WAIT, choice
 from ie_serving.core.settings.numbers import positive, version
 from ie_serving.core.settings.structures import mapping
 from ie_serving.core.values.errors import ConfigError
@@ -83,6 +83,9 @@ _POLICIES: Mapping[str, Callable[[Mapping[str, Any], str], VersionPolicy]] = {
 }
 
 
+ALWAYS, ON_DEMAND = "always", "on_demand"
+"""When a model is loaded."""
+
 VERSION_POLICY: Final = SettingKind(version_policy, "JSON")
 VERSION_LABELS: Final = SettingKind(version_labels, "JSON")
 
@@ -142,6 +145,16 @@ class ModelConfig:
     )
     ready_marker: str = SettingKind(words.file_name, "FILE").setting(
         "", "file that must lie in a version directory before it is loaded", "READY"
+    )
+    load: str = choice("", ALWAYS, ON_DEMAND).setting(
+        "",
+        "when it is loaded: always, as soon as its repository is listed, or by the first request",
+        ON_DEMAND,
+        shown="the server's",
+        flag="",
+    )
+    pinned: bool = BOOLEAN.setting(
+        False, "never unload it to make room, or because it is idle; of a model loaded on demand"
     )
     engine: EngineOptions = field(default_factory=EngineOptions)
     graph: "Graph | None" = None

@@ -101,7 +101,7 @@ async def _serves(stream: ModelStream) -> None:
 
 async def until_it_serves(served: Served) -> None:
     """Wait for the first version. Raises: LoadFailed, as soon as one does not load."""
-    while not served.stream.default:
+    while not served.stream.answerable:
         if served.stream.failures():
             raise LoadFailed(f"1 servable(s) did not become available: {{{_cause(served)}, }}")
         await served.stream.changed()

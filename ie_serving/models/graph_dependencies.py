@@ -7,9 +7,10 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
-from ie_serving.core.values.errors import LoadFailed
+from ie_serving.core.values.errors import LoadFailed, ServingError
 from ie_serving.core.values.nesting import MOST_NESTED
 from ie_serving.models.served import Served, WithPrepared
+from ie_serving.models.stream import ModelStream
 
 Uses = Mapping[str, frozenset[int]]
 """Models that a version uses, each with the versions that it names; none where any will do."""
@@ -41,6 +42,10 @@ class GraphDependencies:
     def held(self, name: str) -> frozenset[int]:
         """Give the versions of a model that graphs name: they stay loaded, whatever is newer."""
         return frozenset(number for model, number in self._held if model == name)
+
+    def is_used(self, name: str) -> bool:
+        """Tell whether a graph uses a model: one that is loaded on demand stays loaded for it."""
+        return any(name in used for used in list(self._uses.values()))
 
     def before(
         self, name: str, directory: Path
@@ -109,6 +114,8 @@ class GraphDependencies:
                     f'it uses model "{name}", which is not configured; there is {known}'
                 )
             stream = served.stream
+            if stream.loads_for(None):
+                await _loaded(stream)
             lacking = set(numbers).difference(stream.available)
             if stream.default is not None and not lacking:
                 return
@@ -117,6 +124,14 @@ class GraphDependencies:
                 why = _why(served)
                 raise LoadFailed(f'it uses {what}model "{name}", which does not serve{why}')
             await stream.changed()
+
+
+async def _loaded(stream: ModelStream) -> None:
+    """Load a model on demand. Raises: LoadFailed."""
+    try:
+        await stream.load()
+    except ServingError as error:
+        raise LoadFailed(f'it uses model "{stream.name}": {error}') from error
 
 
 def _later(loop: asyncio.AbstractEventLoop, call: Callable[..., None], *args: object) -> None:

@@ -228,11 +228,11 @@ class ModelManager:
         try:
             await asyncio.wait_for(self._all_served(), self._ready_after_s)
         except asyncio.TimeoutError:
-            lacking = [s.config.name for s in self._entries() if not s.stream.has_served]
+            lacking = [s.config.name for s in self._entries() if _lacks_service(s.stream)]
             log.warning(Event("ready without models that never served", models=",".join(lacking)))
 
     async def _all_served(self) -> None:
-        while lacking := next((s for s in self._entries() if not s.stream.has_served), None):
+        while lacking := next((s for s in self._entries() if _lacks_service(s.stream)), None):
             await lacking.stream.changed()
 
     def _entries(self) -> Iterable[Served]:
@@ -352,7 +352,7 @@ class ModelManager:
             new = fresh.get(config.name) or going_on(config, old, waiting)
             # The old model keeps its name, version policy and labels until its successor serves: a
             # typo in a file must not take a model down.
-            if old and new and old.stream.answers_with is not None and not new.stream.default:
+            if old and new and old.stream.answers_with is not None and not new.stream.answerable:
                 after[config.name] = old
                 self._successors.add(new)
             else:
@@ -408,3 +408,8 @@ class ModelManager:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task
+
+
+def _lacks_service(stream: ModelStream) -> bool:
+    """Tell whether readiness waits for a model: not for one that requests load."""
+    return stream.is_admitted and not stream.has_served

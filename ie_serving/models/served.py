@@ -8,7 +8,7 @@ Serving, which its clients compare.
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from ie_serving.core.values.errors import NotFound, advised
+from ie_serving.core.values.errors import NotFound, NotLoaded, advised
 from ie_serving.core.values.requests import ModelSpec
 from ie_serving.core.values.versions import State, VersionStatus
 from ie_serving.models.configuration import ModelConfig
@@ -61,6 +61,11 @@ class ServedModels:
             version = _meant(stream, version)
         found = stream.default if version is None else stream.available.get(version)
         if found is None:
+            if stream.loads_for(version):
+                raise NotLoaded(
+                    f"model {stream.name} is not loaded: a request for an inference loads it",
+                    stream.load,
+                )
             raise _no_such_version(stream, version)
         return found
 
@@ -97,13 +102,14 @@ class ServedModels:
         return {name: served.stream.own_statuses() for name, served in self.entries.items()}
 
     def is_ready(self, spec: ModelSpec) -> bool:
-        """Tell whether a version is AVAILABLE for `spec`, which names no label.
+        """Tell whether a version is AVAILABLE, or loaded on demand, for `spec` without a label.
 
         Raises:
             NotFound: no such model is configured.
         """
         stream = self.entry(spec.name).stream
-        return bool(stream.available) if spec.version is None else spec.version in stream.available
+        found = stream.answerable
+        return bool(found) if spec.version is None else spec.version in found
 
     def entry(self, name: str) -> Served:
         """Give a model's entry.

@@ -13,7 +13,7 @@ from dataclasses import replace
 from functools import partial
 
 from ie_serving.core.values.errors import StorageError
-from ie_serving.core.values.versions import VersionStatus
+from ie_serving.core.values.versions import State, VersionStatus
 from ie_serving.models.listing.polled_model import List, TurnWanted
 from ie_serving.models.listing.schedule import Polls
 from ie_serving.models.repository.comparisons import Comparisons
@@ -38,6 +38,9 @@ from ie_serving.telemetry.log import logs
 
 log = logging.getLogger(__name__)
 
+NOT_LOADED = "not loaded: the first request loads it"
+"""Message of a version that is known and waits for its model to be asked for."""
+
 
 class ModelStream:
     """The versions of one model.
@@ -54,6 +57,7 @@ class ModelStream:
         available: AVAILABLE versions by number.
         default: the highest of them; None when there is none.
         has_served: whether any version has been AVAILABLE.
+        is_admitted: whether its wanted versions are to be in memory; see `models/residency`.
     """
 
     def __init__(
@@ -76,6 +80,7 @@ class ModelStream:
         self.available: Mapping[int, Servable] = {}
         self.default: Servable | None = None
         self.has_served = False
+        self.is_admitted = rules.on_demand is None
         self.loader = loader
         self._schedule = polls
         self._rules = rules
@@ -102,8 +107,51 @@ class ModelStream:
 
     @property
     def serves_aspired(self) -> bool:
-        """Whether an aspired version is AVAILABLE, not only one that stands in for it."""
+        """Whether an aspired version is AVAILABLE, or would be loaded; not one that stands in."""
+        if not self.is_admitted:
+            return bool(self._wanted.aspired)
         return not self._wanted.aspired.isdisjoint(self.available)
+
+    @property
+    def answerable(self) -> Collection[int]:
+        """The versions that answer requests: those in memory, and those that a request loads."""
+        if self.loads_for(None):
+            return self._wanted.kept | self.available.keys()
+        return self.available.keys()
+
+    def loads_for(self, version: int | None) -> bool:
+        """Tell whether a request for `version`, None for any, has to await a load on demand."""
+        if self._rules.on_demand is None or (self.is_admitted and self.is_settled):
+            return False
+        kept = self._wanted.kept
+        return bool(kept) if version is None else version in kept
+
+    async def load(self) -> None:
+        """Bring a model that is loaded on demand into memory, see `errors.NotLoaded`."""
+        assert self._rules.on_demand is not None  # nothing else offers a load to requests
+        await self._rules.on_demand(self)
+
+    def admit(self) -> None:
+        """Load the wanted versions; of a model that is loaded on demand."""
+        self.is_admitted = True
+        self.aspire()
+
+    def dismiss(self) -> None:
+        """Unload every version; a later `admit` loads again."""
+        self.is_admitted = False
+        self.aspire()
+
+    @property
+    def is_out(self) -> bool:
+        """Whether none of its versions is in memory or on its way."""
+        return self._versions.are_out
+
+    @property
+    def stored_bytes(self) -> int:
+        """The bytes of the files of the wanted versions."""
+        candidates = self._wanted.listing.candidates
+        kept = self._wanted.kept & candidates.keys()
+        return sum(entry.size for number in kept for entry in candidates[number].entries)
 
     @property
     def answers_with(self) -> int | None:
@@ -168,11 +216,15 @@ class ModelStream:
 
     def statuses(self) -> list[VersionStatus]:
         """Status of every known version for clients, highest first."""
-        return self._rules.others.statuses(self.name, self._versions.statuses())
+        return self._rules.others.statuses(self.name, self.own_statuses())
 
     def own_statuses(self) -> list[VersionStatus]:
         """Status of every version of this worker alone."""
-        return self._versions.statuses()
+        found = self._versions.statuses()
+        if self.is_admitted:
+            return found
+        dormant = State.START
+        return [replace(s, remark=NOT_LOADED) if s.state is dormant else s for s in found]
 
     def others_changed(self) -> None:
         """Take note that other workers have other versions AVAILABLE."""
@@ -315,10 +367,16 @@ class ModelStream:
 
     def _snapshots(self) -> list[Snapshot]:
         own = self._versions.snapshots(self._to_serve())
+        if not self.is_admitted:
+            # Versions that wait for an admission are shown, and are no work.
+            kept = self._wanted.kept
+            own = [each for each in own if not (each.state is State.START and each.version in kept)]
         return self._rules.others.snapshots(self.name, own)
 
     def _to_serve(self) -> frozenset[int]:
         """Give the versions that are wanted, or stand in while no aspired one can serve."""
+        if not self.is_admitted:
+            return frozenset()
         candidates = self._wanted.listing.candidates
         stand_ins = self._wanted.stand_ins(self._failed_of_all())
         for number in stand_ins & candidates.keys():
@@ -336,6 +394,8 @@ class ModelStream:
     def _why_given_up(self, number: int) -> str:
         if self._is_retired:
             return "its model was removed or replaced"
+        if not self.is_admitted:
+            return "its model is unloaded until it is asked for"
         return self._wanted.why_not(number, self._versions.serving())
 
     def _spawn(self, work: Work) -> None:
@@ -347,7 +407,8 @@ class ModelStream:
 
     async def _follow(self, work: Work) -> None:
         await work
-        self._advance()
+        # A version that an admission or a dismissal has ended begins a new life.
+        self.aspire() if self._rules.on_demand else self._advance()
         # Without a poll interval the next poll is the retry, whose time is known only now.
         if not self._rules.poll_wait_s:
             self._schedule.reschedule(self)
@@ -366,7 +427,7 @@ class ModelStream:
 
     def _assign_labels(self) -> None:
         before = self.labels
-        wait = self._rules.labels_wait
+        wait = self._rules.labels_wait and self._rules.on_demand is None
         self.labels = assigned(self._wanted.labels, before, self.available, wait=wait)
         for label, version in self.labels.items():
             if before.get(label) != version:
@@ -375,6 +436,8 @@ class ModelStream:
 
     def _serves_all_it_should(self) -> bool:
         """Tell whether the same listing, found again, cannot cause a step."""
+        if not self.is_admitted:
+            return not self._wanted.listing.moving and self._versions.are_out
         if self._wanted.listing.moving or not self._wanted.kept <= self.available.keys():
             return False
         return self._renewals.is_over and self._versions.are_at_rest
@@ -388,4 +451,4 @@ class ModelStream:
             return False
         if self._wanted.unlisted(self._failed_of_all()) and self.trouble is None:
             return False
-        return self._versions.are_settled
+        return not self.is_admitted or self._versions.are_settled

@@ -2,13 +2,15 @@
 
 import random
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass
+from typing import Protocol
 
 from ie_serving.core.runtime.backoff import Backoff
 from ie_serving.models.peers import NO_PEERS, Peers
 from ie_serving.models.repository.trouble import ListingTrouble
 from ie_serving.models.version.control import LoadRules
+from ie_serving.models.version.handle import Servable
 
 LONGEST_BACK_OFF_S = 60.0
 """Longest wait before a broken version is tried again: its owner may have repaired it."""
@@ -29,6 +31,41 @@ POLLS_FOR_REST = 3
 start goes on without them: an upload may take hours."""
 
 
+class Dormant(Protocol):
+    """A model that is loaded on demand, as the residency sees its stream."""
+
+    name: str
+    available: Mapping[int, Servable]
+
+    @property
+    def is_admitted(self) -> bool:
+        """Whether its wanted versions are to be in memory."""
+
+    @property
+    def is_out(self) -> bool:
+        """Whether none of its versions is in memory or on its way."""
+
+    @property
+    def stored_bytes(self) -> int:
+        """The bytes of the files of the versions that an admission loads."""
+
+    def admit(self) -> None:
+        """Load the wanted versions."""
+
+    def dismiss(self) -> None:
+        """Unload every version."""
+
+    async def first_load(self) -> None:
+        """Wait until every wanted version is loaded or has failed once."""
+
+    async def changed(self) -> None:
+        """Wait for the next change of any version."""
+
+
+OnDemand = Callable[[Dormant], Awaitable[None]]
+"""Brings a model into memory, see `models.residency.residency.Residency.load`."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class StreamRules:
     """How a model is followed; unlike its policy and labels, only the interval changes.
@@ -43,6 +80,8 @@ class StreamRules:
         on_trouble: called for each listing that fails.
         on_changed: called for each change of the files of a serving version.
         on_load: called at the end of each load, with the version and whether it succeeded.
+        on_demand: brings the model into memory when it is asked for, see
+            `models.residency.residency`; None: it is always loaded.
         others: the other workers of the server.
         clock: seconds that only grow.
         chance: 0 to 1 at random, for the jitter of the back-off.
@@ -57,6 +96,7 @@ class StreamRules:
     on_trouble: Callable[[], None] = lambda: None
     on_changed: Callable[[], None] = lambda: None
     on_load: Callable[[int, bool], None] = lambda version, succeeded: None
+    on_demand: OnDemand | None = None
     others: Peers = NO_PEERS
     clock: Callable[[], float] = time.monotonic
     chance: Callable[[], float] = random.random

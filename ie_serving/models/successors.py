@@ -36,7 +36,7 @@ class Successors:
         return given_up
 
     async def _wait(self, successor: Served) -> None:
-        while not successor.stream.default:
+        while not successor.stream.answerable:
             await successor.stream.changed()
         # Both in one step, without an await: a request in between would find neither or both.
         del self._waiting[successor.config.name]

@@ -7,7 +7,7 @@ from ie_serving.config.settings import ServerSettings, Settings
 from ie_serving.core.values.errors import ConfigError
 from ie_serving.core.values.hints import Hint, name_of
 from ie_serving.engines.sequences import Sequences
-from ie_serving.models.configuration import ModelConfig
+from ie_serving.models.configuration import ON_DEMAND, ModelConfig
 
 
 def check(settings: Settings) -> None:
@@ -15,7 +15,7 @@ def check(settings: Settings) -> None:
     server = settings.server
     faults = of_workers(server, settings.models)
     faults += [f"{name_of(place) or place}: {text}" for place, text in of_shared_port(server)]
-    _refuse([*faults, *_of_access(server)])
+    _refuse([*faults, *_of_on_demand(server, settings.models), *_of_access(server)])
 
 
 def of_workers(server: ServerSettings, models: Iterable[ModelConfig]) -> list[str]:
@@ -31,6 +31,20 @@ def check_models(server: ServerSettings, models: Iterable[ModelConfig]) -> None:
 def _refuse(faults: Sequence[str]) -> None:
     if faults:
         raise ConfigError(faults)
+
+
+def _of_on_demand(server: ServerSettings, models: Iterable[ModelConfig]) -> Iterator[str]:
+    on_demand = [model for model in models if server.is_on_demand(model)]
+    unused = () if on_demand or server.load == ON_DEMAND else _OF_ON_DEMAND
+    for name in unused:
+        if getattr(server, name):
+            yield f"{name_of(f'server.{name}') or name}: no model is loaded on demand{_SET_LOAD}"
+    for model in on_demand:
+        if model.engine.of(Sequences).stateful:
+            yield (
+                f"model {model.name} is stateful: to unload it would lose its sequences; give it"
+                ' "load": "always"'
+            )
 
 
 def _of_stateful(server: ServerSettings, models: Iterable[ModelConfig]) -> Iterator[str]:
@@ -145,3 +159,9 @@ def _contradicting_tokens(settings: ServerSettings) -> Iterator[Hint]:
         yield Hint("{server.jwt_issuer} and {server.jwt_audience} need {server.jwt_keys}")
     if settings.jwt_keys and not settings.api_key_file:
         yield Hint("{server.jwt_keys} needs {server.api_key_file}, whose lines say who may do what")
+
+
+_OF_ON_DEMAND: Final = ("model_memory_budget_bytes", "idle_unload_timeout_s")
+_SET_LOAD: Final = Hint(
+    ", which alone it is for; set {server.load} to on_demand, or a model's load"
+)

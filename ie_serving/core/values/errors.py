@@ -12,6 +12,7 @@
     │   └── SequenceEnding        the sequence of this id has not ended yet
     ├── NotSupported              asks for what this server does not have
     ├── NotAvailable              will work later: loading, stopping
+    │   └── NotLoaded             loaded when it is asked for: await its load, and ask again
     ├── Unauthenticated           no credentials, or unknown ones
     ├── Forbidden                 the server is configured not to do that, or not for this caller
     ├── QueueFull                 too many requests wait already
@@ -36,7 +37,7 @@
 says what was wrong, what was expected and what to do.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final
 
 WHOLE: Final = "ie-serving-error"
@@ -151,6 +152,19 @@ class NotSupported(ServingError):
 
 class NotAvailable(ServingError):
     """The same request can succeed later."""
+
+
+class NotLoaded(NotAvailable):
+    """The model is loaded on demand, and is not in memory: await `load`, and ask again.
+
+    Attributes:
+        load: returns once the load has ended, well or not. Raises: NotLoaded, where that takes
+            too long; BudgetFull, where there is no room.
+    """
+
+    def __init__(self, text: str, load: Callable[[], Awaitable[None]]) -> None:
+        super().__init__(text)
+        self.load = load
 
 
 class Unauthenticated(ServingError):

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 from ie_serving.core.values.errors import (
     DeadlineExceeded,
+    NotLoaded,
     PreconditionFailed,
     QueueFull,
     ServingError,
@@ -146,11 +147,20 @@ class ModelHandle:
 # awaitable.
 async def _answered(others: Others, spec: ModelSpec, inputs: Arrays, slot: Slot | None) -> Arrays:
     ASKER.set(slot)
-    with others.handle(spec) as held:
+    with await _handle(others, spec) as held:
         signature = _signature(held, spec.signature)
         fitted, added = fit(signature, inputs)
         outputs = await held.compiled.infer(signature, fitted, copies)
         return shed(outputs, added) if added else outputs
+
+
+async def _handle(others: Others, spec: ModelSpec) -> Held:
+    """Find the version that `spec` means; await its load where it is loaded on demand."""
+    while True:
+        try:
+            return others.handle(spec)
+        except NotLoaded as absent:
+            await absent.load()
 
 
 def _signature(held: Held, name: str) -> Signature:

@@ -8,7 +8,7 @@ the same path as requests.
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from functools import partial
@@ -20,7 +20,8 @@ from typing import TypeVar
 from ie_serving.core.runtime.heaps import HEAPS, resident_bytes
 from ie_serving.core.runtime.spare_cpu import SPARE_CPU
 from ie_serving.core.values.errors import EntryChanged, LoadFailed, NotAvailable, StorageError
-from ie_serving.engines.base import Engine, EngineOptions
+from ie_serving.core.values.tensors import Signature
+from ie_serving.engines.base import CompiledModel, Engine, EngineOptions
 from ie_serving.models.repository.signature_file import with_signature_file
 from ie_serving.models.repository.source import Candidate
 from ie_serving.models.version.footprint import FREES, LOADS
@@ -56,6 +57,9 @@ a load that has killed the process before and has to wait."""
 Awaited = Callable[[], Awaitable[Callable[[], None]]]
 """Awaited on the event loop before a version is compiled. Raises LoadFailed, or returns a function
 to call, in any thread, after the version has been freed."""
+
+MakeServable = Callable[[str, int, CompiledModel, Mapping[str, Signature]], Servable]
+"""Makes a servable of name, version, compiled model and signatures."""
 
 Awaits = Callable[[Path], Awaited | None]
 """Looks at the files of a version, in the thread that fetched them. Most have nothing to await."""
@@ -113,8 +117,10 @@ class Loader:
         noted: Noted = lambda load: nullcontext(),
         awaits: Awaits = lambda directory: None,
         record: Callable[[str, int], Inferences] = lambda name, version: Inferences(),
+        servable: MakeServable = Servable,
     ) -> None:
         self._record = record
+        self._servable = servable
         self._name = name
         self._awaits = awaits
         self._noted = noted
@@ -228,7 +234,7 @@ class Loader:
                 compiled = self._engine.compile(directory, self._options)
             model.callback(compiled.close)  # before anything else can fail
             signatures = with_signature_file(directory, compiled.signatures)
-            servable = Servable(self._name, candidate.version, compiled, signatures)
+            servable = self._servable(self._name, candidate.version, compiled, signatures)
             servable.memory, servable.inferences = footprint.size, record
             self._check_unchanged(candidate)
             _check_wanted(given_up)  # once the process ends, nothing else would close its code

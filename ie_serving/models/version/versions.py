@@ -75,6 +75,11 @@ class Versions(dict[int, VersionControl]):
         return all(v.state in (State.AVAILABLE, State.END) for v in self.values())
 
     @property
+    def are_out(self) -> bool:
+        """Whether none is in memory or on its way; a load may be still to begin."""
+        return all(version.state in (State.START, State.END) for version in self.values())
+
+    @property
     def are_gone(self) -> bool:
         """Whether none is in memory or on its way."""
         return all(version.state is State.END for version in self.values())

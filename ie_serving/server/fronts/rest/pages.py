@@ -3,7 +3,7 @@
 Only this module turns errors into `{"error": ...}`.
 """
 
-from ie_serving.core.values.errors import WHOLE
+from ie_serving.core.values.errors import WHOLE, NotLoaded
 from ie_serving.server.status import explain, http_of, in_header
 from ie_serving.server.transport.http1.messages import Buffer, Headers, Reply
 from ie_serving.wire.json.response import encode_error
@@ -23,7 +23,8 @@ SAME_ORIGIN = (b"cross-origin-resource-policy", b"same-origin")
 """Header that keeps pages of other origins from reading a reply, with CORS enabled or not."""
 JSON_REPLY: Headers = ((b"content-type", JSON.encode()),)
 RETRY_LATER: Headers = (*JSON_REPLY, (b"retry-after", b"1"))
-"""Headers of a 429: a full queue or budget mostly has room again within a second."""
+"""Headers of a 429, and of a 503 while a model is loaded on demand: a full queue or budget mostly
+has room again within a second, and a model is loaded."""
 
 Page = tuple[int, str, Buffer]
 """HTTP status, content type, body."""
@@ -57,7 +58,8 @@ def refusal(error: Exception) -> Reply:
     """Turn an error into the reply to a request."""
     code, text, whole = explain(error)
     status = http_of(error, code)
-    headers = RETRY_LATER if status == TOO_MANY_REQUESTS else JSON_REPLY
+    is_soon = status == TOO_MANY_REQUESTS or isinstance(error, NotLoaded)
+    headers = RETRY_LATER if is_soon else JSON_REPLY
     if whole != text:
         headers += ((WHOLE.encode(), in_header(whole).encode()),)
     return Reply(status, headers, encode_error(text))

@@ -157,7 +157,7 @@ class PredictionService:
         """Describe the signatures of a version."""
         began = time.perf_counter()
         model = await self._read(_metadata_model, payload)
-        return self._plane.metadata(model, self._interface, began, _encode_metadata)
+        return await self._plane.described(model, self._interface, began, _encode_metadata)
 
     async def _read(self, read: Callable[[Buffer], T], payload: Buffer) -> T:
         """Parse a request; count an unparsable one with an empty model name."""

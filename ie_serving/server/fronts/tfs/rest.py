@@ -243,7 +243,7 @@ class RestApi:
         except Exception as error:
             return refusal(error)
 
-    def _page(self, request: falcon.asgi.Request) -> Page | Reply | Awaitable[Page]:
+    def _page(self, request: falcon.asgi.Request) -> Page | Reply | Awaitable[Page | Reply]:
         path: bytes = request.scope["raw_path"]
         # First, since the metrics path may be below /v1/, too.
         if page := self._pages.get(path):
@@ -261,6 +261,8 @@ class RestApi:
         try:
             if asked.verb in GENERATED:
                 return self._generated(asked, request, began)
+            if asked.verb == "metadata" and not self._plane.is_loaded(asked.model):
+                return self._metadata_later(asked.model, began)
             return 200, JSON, self._looks[asked.verb](asked.model, began)
         except Exception as error:
             return refusal(error)
@@ -369,6 +371,13 @@ class RestApi:
 
     def _metadata(self, model: ModelSpec, began: float) -> Buffer:
         return self._plane.metadata(model, self._interface, began, self._write_metadata)
+
+    async def _metadata_later(self, model: ModelSpec, began: float) -> Page | Reply:
+        try:
+            write = self._write_metadata
+            return 200, JSON, await self._plane.described(model, self._interface, began, write)
+        except Exception as error:
+            return refusal(error)
 
     def _list(self, _: ModelSpec, began: float) -> Buffer:
         return self._plane.models(self._interface, began, _models)

@@ -1,0 +1,79 @@
+"""The residency policy: names the step that makes room for a load. Pure: numbers in, a step out."""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Resident:
+    """One model in memory that was loaded on demand.
+
+    Attributes:
+        name: model name.
+        size: bytes that it is believed to hold.
+        last_use: when a request last began to use it, by a clock that only grows.
+        in_use: whether a request uses it now.
+        pinned: whether it stays, once loaded.
+    """
+
+    name: str
+    size: int
+    last_use: float
+    in_use: bool = False
+    pinned: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Evict:
+    """Unload this model."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Await:
+    """Wait: models in use hold the room, and may be unloaded later."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refuse:
+    """Refuse the load: it does not fit, even with all else unloaded.
+
+    Attributes:
+        most: bytes that there would be for it.
+    """
+
+    most: int
+
+
+Step = Evict | Await | Refuse
+
+
+def make_room(residents: Collection[Resident], free: int, needed: int) -> Step | None:
+    """Name the next step before a load; None: there is room.
+
+    The model whose last use is longest ago goes first; one in use, or pinned, never goes.
+
+    Args:
+        residents: the models in memory that were loaded on demand.
+        free: bytes of the budget that are not used; negative where it is exceeded.
+        needed: bytes that the load is believed to take.
+    """
+    if needed <= free:
+        return None
+    unpinned = [each for each in residents if not each.pinned]
+    most = free + sum(each.size for each in unpinned)
+    if needed > most:
+        return Refuse(max(0, most))
+    idle = [each for each in unpinned if not each.in_use]
+    # By name where two were used at once, so that the order of arrival decides nothing.
+    return Evict(min(idle, key=lambda each: (each.last_use, each.name)).name) if idle else Await()
+
+
+def idle_too_long(residents: Collection[Resident], before: float) -> list[str]:
+    """Name the models that no request has used since `before`."""
+    return [
+        each.name
+        for each in residents
+        if not (each.in_use or each.pinned) and each.last_use < before
+    ]

@@ -1,0 +1,240 @@
+"""Decides which models that are loaded on demand are in memory. Lives on one event loop.
+
+A request for a model that is not there awaits `Residency.load`: one load for all who wait. Before
+it the models whose last use is longest ago are unloaded, until the load fits the budget
+(`policy.py`). What a model holds is measured at its load, where no other load ran beside it;
+before that its files are the estimate. After each load the resident bytes of the process correct
+the sum, so that an estimate that was too low costs the next model its place, not the process.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
+
+from ie_serving.core.runtime.heaps import HEAPS, resident_bytes
+from ie_serving.core.values.errors import BudgetFull, NotLoaded, ServingError
+from ie_serving.core.values.hints import Hint
+from ie_serving.models.configuration import ModelConfig
+from ie_serving.models.residency.policy import (
+    Evict,
+    Refuse,
+    Resident,
+    idle_too_long,
+    make_room,
+)
+from ie_serving.models.residency.tracked import TrackedServable
+from ie_serving.models.stream_rules import Dormant, OnDemand
+from ie_serving.models.version.handle import Servable
+from ie_serving.models.version.loader import MakeServable
+from ie_serving.telemetry.log.logs import Event
+from ie_serving.telemetry.metrics.residency_metrics import ResidencyMetrics
+
+log = logging.getLogger(__name__)
+
+LOOK_S: Final = 0.02
+"""Seconds between two looks at models in use that hold the room: most requests take less."""
+IDLE_LOOKS: Final = 10
+"""Looks for idle models in the time that one may be idle: it is unloaded a tenth late at most."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ResidencyRules:
+    """The settings of all models that are loaded on demand.
+
+    Attributes:
+        budget: bytes of the process that a load must not exceed; 0: no limit.
+        idle_s: seconds without a request after which a model is unloaded; 0: never.
+        wait_s: how long a request waits for the load; 0: not at all.
+        is_on_demand: tells which models are loaded on demand.
+        is_used: tells which models graphs use, which stay as long as these do.
+    """
+
+    budget: int = 0
+    idle_s: float = 0.0
+    wait_s: float = 0.0
+    is_on_demand: Callable[[ModelConfig], bool] = lambda config: True
+    is_used: Callable[[str], bool] = lambda name: False
+
+
+@dataclass(slots=True)
+class _Entry:
+    """A model in memory, or on its way there, and the bytes that it is believed to hold."""
+
+    stream: Dormant
+    size: int
+
+
+class Residency:
+    """See the module.
+
+    Args of the constructor:
+        rules: the settings.
+        resident: gives the resident bytes of this process.
+
+    Attributes:
+        metrics: what is counted.
+    """
+
+    def __init__(self, rules: ResidencyRules, resident: Callable[[], int] = resident_bytes) -> None:
+        self._rules = rules
+        self._resident = resident
+        self.metrics = ResidencyMetrics()
+        self._entries: dict[str, _Entry] = {}
+        self._loads: dict[Dormant, asyncio.Task[None]] = {}
+        self._sizes: dict[str, int] = {}
+        self._pinned: dict[str, bool] = {}
+        self._used = 0
+        """Resident bytes at the last measurement, with what was loaded and unloaded since."""
+        self._room = asyncio.Lock()  # first come, first served
+        self._sweep: asyncio.Task[None] | None = None
+
+    def on_demand(self, config: ModelConfig) -> OnDemand | None:
+        """Give what brings a model into memory; None for one that is always loaded."""
+        if not self._rules.is_on_demand(config):
+            return None
+        self._pinned[config.name] = config.pinned
+        return self.load
+
+    def servable(self, config: ModelConfig) -> MakeServable:
+        """Give what makes the model's servables: such as count their uses, where these matter."""
+        if not self._rules.is_on_demand(config):
+            return Servable
+        return partial(TrackedServable, self.metrics.of(config.name))
+
+    async def load(self, stream: Dormant) -> None:
+        """Bring a model into memory, or wait for the load that does.
+
+        Raises:
+            NotLoaded: it takes longer than `wait_s`; the load goes on.
+            BudgetFull: the model does not fit the budget.
+        """
+        self.metrics.waits[stream.name] += 1
+        load = self._loads.get(stream) or self._begin(stream)
+        wait_s = self._rules.wait_s
+        if not wait_s:
+            raise NotLoaded(
+                f"model {stream.name} is being loaded for this request: ask again",
+                partial(self.load, stream),
+            )
+        try:
+            # Shielded: a client that leaves must not end the load for the others.
+            await asyncio.wait_for(asyncio.shield(load), wait_s)
+        except asyncio.TimeoutError:
+            raise NotLoaded(
+                f"model {stream.name} was not loaded within {wait_s:g} s, and the load goes on:"
+                " ask again later",
+                partial(self.load, stream),
+            ) from None
+
+    def close(self) -> None:
+        """Cancel what runs, as the process ends."""
+        for task in (*self._loads.values(), *filter(None, (self._sweep,))):
+            task.cancel()
+
+    # -- loads -------------------------------------------------------------------------------
+
+    def _begin(self, stream: Dormant) -> "asyncio.Task[None]":
+        task = self._loads[stream] = asyncio.create_task(self._bring(stream))
+        task.add_done_callback(lambda done: self._ended(stream, done))
+        return task
+
+    def _ended(self, stream: Dormant, load: "asyncio.Task[None]") -> None:
+        del self._loads[stream]
+        if not load.cancelled() and (error := load.exception()):
+            # Read here too: those who asked may all have left.
+            level = logging.WARNING if isinstance(error, ServingError) else logging.ERROR
+            log.log(level, Event("model not loaded on demand", model=stream.name, cause=error))
+
+    async def _bring(self, stream: Dormant) -> None:
+        if stream.is_admitted:  # a version that the policy wants anew is on its way
+            await stream.first_load()
+            return
+        await self._until_there_is_room(stream)
+        # How many are fetched and compiled at a time, their pools of threads decide.
+        stream.admit()
+        await stream.first_load()
+        self._measure(stream)
+        if self._rules.idle_s and self._sweep is None:
+            self._sweep = asyncio.create_task(self._unload_idle())
+
+    async def _until_there_is_room(self, stream: Dormant) -> None:
+        """Unload others until the load fits, and note its bytes as used."""
+        name = stream.name
+        needed = self._sizes.get(name) or stream.stored_bytes
+        if self._rules.budget:
+            # One at a time: a small model does not take the room that a large one waits for.
+            async with self._room:
+                await self._make_room(name, needed)
+        if before := self._entries.get(name):  # of a stream that another configuration has ended
+            self._used -= before.size
+        self._entries[name] = _Entry(stream, needed)
+        self._used += needed
+        self.metrics.of(name).last = time.monotonic()
+
+    async def _make_room(self, name: str, needed: int) -> None:
+        if not self._used:
+            self._used = self._resident()
+        budget = self._rules.budget
+        while step := make_room(self._residents(), budget - self._used, needed):
+            if isinstance(step, Evict):
+                await self._evict(step.name, "room")
+            elif isinstance(step, Refuse):
+                raise BudgetFull(
+                    f"model {name} takes {needed} bytes, and of the budget of {budget} bytes there"
+                    f" are at most {step.most} for it",
+                    Hint(": raise {server.model_memory_budget_bytes}"),
+                )
+            else:
+                await asyncio.sleep(LOOK_S)
+
+    def _measure(self, stream: Dormant) -> None:
+        """Correct the size of the model just loaded, and the bytes used in all."""
+        entry = self._entries[stream.name]
+        found = [each.memory for each in stream.available.values()]
+        if found and None not in found:
+            # A load into memory that others have just left seems to take none.
+            size = max(sum(filter(None, found)), stream.stored_bytes)
+            self._sizes[stream.name] = entry.size = size
+        if self._rules.budget and len(self._loads) == 1:  # this one alone
+            self._used = self._resident()
+
+    def _residents(self) -> list[Resident]:
+        return [
+            Resident(
+                name,
+                each.size,
+                self.metrics.of(name).last,
+                in_use=each.stream in self._loads
+                or any(version.holders for version in each.stream.available.values()),
+                pinned=self._pinned[name] or self._rules.is_used(name),
+            )
+            for name, each in self._entries.items()
+        ]
+
+    # -- unloads -----------------------------------------------------------------------------
+
+    async def _evict(self, name: str, why: str) -> None:
+        entry = self._entries.pop(name)
+        self.metrics.unloads[name, why] += 1
+        log.info(Event("model unloaded until it is asked for", model=name, cause=why))
+        entry.stream.dismiss()
+        while not entry.stream.is_out:
+            await entry.stream.changed()
+        self._used -= entry.size
+        if self._rules.budget:
+            await asyncio.to_thread(HEAPS.give_back)
+
+    async def _unload_idle(self) -> None:
+        """Unload models that no request has used for a while, as long as there are any."""
+        idle_s = self._rules.idle_s
+        while self._entries:
+            await asyncio.sleep(idle_s / IDLE_LOOKS)
+            for name in idle_too_long(self._residents(), time.monotonic() - idle_s):
+                async with self._room:
+                    if name in self._entries:
+                        await self._evict(name, "idle")
+        self._sweep = None

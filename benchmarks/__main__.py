@@ -17,6 +17,7 @@ COMMANDS = {
     "tls": "benchmarks.tls",
     "costs": "benchmarks.costs",
     "protocols": "benchmarks.protocols",
+    "fleet": "benchmarks.fleet",
 }
 
 

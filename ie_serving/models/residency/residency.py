@@ -144,10 +144,11 @@ class Residency:
 
     def _ended(self, stream: Dormant, load: "asyncio.Task[None]") -> None:
         del self._loads[stream]
-        if not load.cancelled() and (error := load.exception()):
-            # Read here too: those who asked may all have left.
-            level = logging.WARNING if isinstance(error, ServingError) else logging.ERROR
-            log.log(level, Event("model not loaded on demand", model=stream.name, cause=error))
+        if load.cancelled():
+            return
+        error = load.exception()  # read here too: those who asked may all have left
+        if error is not None and not isinstance(error, ServingError):
+            log.error(Event("load on demand failed by a defect", model=stream.name, cause=error))
 
     async def _bring(self, stream: Dormant) -> None:
         if stream.is_admitted:  # a version that the policy wants anew is on its way
@@ -199,8 +200,10 @@ class Residency:
             # A load into memory that others have just left seems to take none.
             size = max(sum(filter(None, found)), stream.stored_bytes)
             self._sizes[stream.name] = entry.size = size
-        if self._rules.budget and len(self._loads) == 1:  # this one alone
-            self._used = self._resident()
+        if self._rules.budget:
+            under_way = (each for each in self._entries.values() if each.stream in self._loads)
+            coming = sum(each.size for each in under_way if each is not entry)
+            self._used = self._resident() + coming
 
     def _residents(self) -> list[Resident]:
         return [

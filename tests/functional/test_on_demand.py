@@ -1,0 +1,181 @@
+"""Models that are loaded on demand, by real servers and clients."""
+
+import json
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import grpc
+import httpx
+import numpy as np
+import pytest
+from tensorflow_serving.apis import get_model_metadata_pb2, get_model_status_pb2, predict_pb2
+
+from tests.functional.conftest import Serve
+from tests.functional.servers import SAMPLE, Server
+from tests.process import PATIENCE_S
+
+BODY = json.dumps({"instances": [[0.0] * 64]})
+FOR_EVER = "2147483647"
+NAMES = tuple("abcdef")
+
+
+def configured(folder: Path, *names: str, **keys: dict[str, object]) -> str:
+    """Write a configuration of models of these names; `keys` has more keys of some."""
+    entries = [
+        {"config": {"name": name, "base_path": str(SAMPLE), **keys.get(name, {})}} for name in names
+    ]
+    (folder / "config.json").write_text(json.dumps({"model_config_list": entries}))
+    return str(folder / "config.json")
+
+
+@pytest.fixture
+def fleet(tmp_path: Path, serve: Serve) -> Server:
+    """A server of six models that requests load."""
+    file = configured(tmp_path, *NAMES)
+    return serve("ie_serving", "config", f"--config_path={file}", "--load=on_demand")
+
+
+def states(server: Server, name: str) -> list[tuple[str, str]]:
+    found = server.rest.get(f"/v1/models/{name}").json()["model_version_status"]
+    return [(each["state"], each["status"]["error_message"]) for each in found]
+
+
+def counted(server: Server, line: str) -> float:
+    """Give the value of one series of the metrics page, 0 where it is not there."""
+    for each in server.rest.get("/metrics").text.splitlines():
+        if each.startswith(line + " "):
+            return float(each.rsplit(" ", 1)[1])
+    return 0.0
+
+
+def awaited_states(server: Server, name: str, wanted: str) -> None:
+    """Wait until each version of a model is in a state."""
+    event = threading.Event()
+    for _ in range(int(PATIENCE_S / 0.05)):
+        if {state for state, _ in states(server, name)} == {wanted}:
+            return
+        event.wait(0.05)
+    raise AssertionError(states(server, name))
+
+
+def test_a_model_is_known_and_ready_before_it_is_loaded(fleet: Server) -> None:
+    assert states(fleet, "a") == [("START", "not loaded: the first request loads it")]
+    request = get_model_status_pb2.GetModelStatusRequest()
+    request.model_spec.name = "a"
+    status = fleet.model.GetModelStatus(request).model_version_status[0]
+    assert (status.version, status.state, status.status.error_code) == (2, 10, 0)
+    for path in ("/v2/health/ready", "/v2/models/a/ready", "/v2/models/a/versions/2/ready"):
+        assert fleet.rest.get(path).status_code == 200, path
+    assert fleet.rest.get("/v2/models/a/versions/1/ready").status_code != 200
+    assert states(fleet, "a")[0][0] == "START"  # to ask is no use
+
+
+def test_the_first_request_of_each_interface_loads(fleet: Server) -> None:
+    assert fleet.rest.post("/v1/models/a:predict", content=BODY).status_code == 200
+    request = predict_pb2.PredictRequest()
+    request.model_spec.name = "b"
+    request.inputs["image"].CopyFrom(_tensor())
+    assert fleet.prediction.Predict(request, timeout=PATIENCE_S).model_spec.version.value == 2
+    asked = get_model_metadata_pb2.GetModelMetadataRequest(metadata_field=["signature_def"])
+    asked.model_spec.name = "c"
+    assert fleet.prediction.GetModelMetadata(asked).model_spec.version.value == 2
+    assert fleet.rest.get("/v1/models/d/metadata").status_code == 200
+    infer = {
+        "inputs": [{"name": "image", "shape": [1, 64], "datatype": "FP32", "data": [0.0] * 64}]
+    }
+    assert fleet.rest.post("/v2/models/e/infer", json=infer).status_code == 200
+    assert fleet.rest.get("/v2/models/f").status_code == 200
+    assert {states(fleet, name)[0][0] for name in NAMES} == {"AVAILABLE"}
+
+
+def test_what_cannot_be_loaded_is_refused_as_ever(fleet: Server) -> None:
+    assert fleet.rest.post("/v1/models/a/versions/7:predict", content=BODY).status_code == 404
+    assert fleet.rest.post("/v1/models/z:predict", content=BODY).status_code == 404
+    assert states(fleet, "a")[0][0] == "START"
+
+
+def test_many_first_requests_share_one_load(fleet: Server) -> None:
+    def ask(_: int) -> int:
+        with httpx.Client(base_url=fleet.url, timeout=PATIENCE_S, trust_env=False) as client:
+            return client.post("/v1/models/a:predict", content=BODY).status_code
+
+    with ThreadPoolExecutor(16) as pool:
+        assert list(pool.map(ask, range(32))) == [200] * 32
+    assert counted(fleet, 'ie_serving_loads_total{model_name="a",result="ok"}') == 1
+    assert counted(fleet, 'ie_serving_on_demand_requests_total{model_name="a"}') == 32
+    assert counted(fleet, 'ie_serving_on_demand_waits_total{model_name="a"}') >= 1
+
+
+def test_without_a_wait_the_first_request_is_told_to_come_again(
+    tmp_path: Path, serve: Serve
+) -> None:
+    file = configured(tmp_path, "a", "b")
+    flags = ("--load=on_demand", "--load_wait_seconds=0")
+    server = serve("ie_serving", "config", f"--config_path={file}", *flags)
+    reply = server.rest.post("/v1/models/a:predict", content=BODY)
+    assert (reply.status_code, reply.headers["retry-after"]) == (503, "1")
+    assert "being loaded" in reply.json()["error"]
+    request = predict_pb2.PredictRequest()
+    request.model_spec.name = "b"
+    with pytest.raises(grpc.RpcError) as caught:
+        server.prediction.Predict(request, timeout=PATIENCE_S)
+    assert caught.value.code() is grpc.StatusCode.UNAVAILABLE
+    awaited_states(server, "a", "AVAILABLE")
+    assert server.rest.post("/v1/models/a:predict", content=BODY).status_code == 200
+    page = server.rest.get("/metrics").text
+    ours = [line for line in page.splitlines() if line.startswith("ie_serving_requests_total")]
+    assert [line[-1] for line in ours if "UNAVAILABLE" in line and '"a"' in line] == ["1"]
+
+
+def test_an_idle_model_is_unloaded_and_loaded_again(tmp_path: Path, serve: Serve) -> None:
+    file = configured(tmp_path, "a", "b", b={"pinned": True})
+    flags = ("--load=on_demand", "--idle_unload_timeout_seconds=0.3")
+    server = serve("ie_serving", "config", f"--config_path={file}", *flags)
+    for _ in range(2):
+        assert server.rest.post("/v1/models/a:predict", content=BODY).status_code == 200
+        assert server.rest.post("/v1/models/b:predict", content=BODY).status_code == 200
+        awaited_states(server, "a", "START")
+        assert states(server, "b") == [("AVAILABLE", "")]
+    assert counted(server, 'ie_serving_on_demand_unloads_total{model_name="a",cause="idle"}') == 2
+
+
+def test_a_load_that_can_never_fit_names_both_figures(tmp_path: Path, serve: Serve) -> None:
+    file = configured(tmp_path, "a", "b", b={"load": "always"})
+    flags = ("--load=on_demand", "--model_memory_budget_bytes=1000000")
+    server = serve("ie_serving", "config", f"--config_path={file}", *flags)
+    reply = server.rest.post("/v1/models/a:predict", content=BODY)
+    assert reply.status_code == 429
+    assert "of the budget of 1000000 bytes there are at most 0 for it" in reply.json()["error"]
+    assert "--model_memory_budget_bytes" in reply.json()["error"]
+    assert server.rest.post("/v1/models/b:predict", content=BODY).status_code == 200
+
+
+def test_a_label_means_a_version_that_is_not_loaded_yet(tmp_path: Path, serve: Serve) -> None:
+    keys = {"version_labels": {"stable": 1}, "model_version_policy": {"all": {}}}
+    file = configured(tmp_path, "a", a=keys)
+    server = serve("ie_serving", "config", f"--config_path={file}", "--load=on_demand")
+    body = json.dumps({"instances": [[0.0] * 64]})
+    reply = server.rest.post("/v1/models/a/labels/stable:predict", content=body)
+    assert reply.status_code == 200, reply.text
+    assert {state for state, _ in states(server, "a")} == {"AVAILABLE"}
+
+
+def test_a_graph_loads_the_models_that_it_uses_and_keeps_them(tmp_path: Path, serve: Serve) -> None:
+    step = {"model": "a", "in": {"image": "request.image"}}
+    graph = {"steps": {"first": step}, "outputs": {"digit": "first.digit"}}
+    (tmp_path / "g" / "1").mkdir(parents=True)
+    (tmp_path / "g" / "1" / "graph.json").write_text(json.dumps(graph))
+    entry = {"base_path": str(tmp_path / "g")}
+    file = configured(tmp_path, "a", "g", g=entry)
+    flags = ("--load=on_demand", "--idle_unload_timeout_seconds=0.3")
+    server = serve("ie_serving", "config", f"--config_path={file}", *flags)
+    assert server.rest.post("/v1/models/g:predict", content=BODY).status_code == 200
+    awaited_states(server, "g", "START")
+    assert states(server, "a") == [("AVAILABLE", "")]
+
+
+def _tensor() -> object:
+    import tensorflow as tf
+
+    return tf.make_tensor_proto(np.zeros((1, 64), np.float32))

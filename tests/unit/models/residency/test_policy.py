@@ -1,0 +1,64 @@
+"""Whatever is in memory, the policy makes room in the right order, or says that it cannot."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ie_serving.models.residency.policy import (
+    Await,
+    Evict,
+    Refuse,
+    Resident,
+    idle_too_long,
+    make_room,
+)
+
+SIZES = st.integers(0, 1000)
+
+
+@st.composite
+def some_residents(draw: st.DrawFn) -> list[Resident]:
+    rows = st.tuples(SIZES, st.integers(0, 20), st.booleans(), st.booleans())
+    return [
+        Resident(f"m{at}", size, float(used), in_use, pinned)
+        for at, (size, used, in_use, pinned) in enumerate(draw(st.lists(rows, max_size=12)))
+    ]
+
+
+@given(some_residents(), st.integers(-500, 2000), SIZES)
+def test_steps_end_with_room_or_with_a_reason(
+    residents: list[Resident], free: int, needed: int
+) -> None:
+    left, now = {each.name: each for each in residents}, free
+    while isinstance(step := make_room(left.values(), now, needed), Evict):
+        gone = left.pop(step.name)
+        assert not (gone.in_use or gone.pinned)
+        others = [each for each in left.values() if not (each.in_use or each.pinned)]
+        assert all(gone.last_use <= each.last_use for each in others)
+        now += gone.size
+    unpinned = sum(each.size for each in left.values() if not each.pinned)
+    if step is None:
+        assert needed <= now
+    elif isinstance(step, Refuse):
+        assert needed > now + unpinned
+        assert step.most == max(0, now + unpinned)
+    else:
+        assert step == Await()
+        assert all(each.in_use for each in left.values() if not each.pinned)
+
+
+@given(some_residents(), st.integers(-500, 2000), SIZES)
+def test_a_load_that_cannot_fit_unloads_nothing(
+    residents: list[Resident], free: int, needed: int
+) -> None:
+    if needed > free + sum(each.size for each in residents if not each.pinned):
+        assert isinstance(make_room(residents, free, needed), Refuse)
+
+
+@given(some_residents(), st.integers(0, 20))
+def test_only_idle_models_are_unloaded_for_their_idleness(
+    residents: list[Resident], before: int
+) -> None:
+    named = set(idle_too_long(residents, before))
+    for each in residents:
+        is_idle = not each.in_use and not each.pinned and each.last_use < before
+        assert (each.name in named) is is_idle

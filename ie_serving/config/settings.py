@@ -153,6 +153,7 @@ class ServerSettings(Access, Limits, Telling):
         "seconds without a request after which a model that was loaded on demand is unloaded;"
         " 0 keeps it",
         "600",
+        ovms="idle_unload_timeout_seconds",
     )
     # Off: clients name files that the server then reads and writes.
     shared_memory: bool = BOOLEAN.setting(

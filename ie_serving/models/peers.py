@@ -13,6 +13,8 @@ from ie_serving.models.version.transition_policy import Snapshot
 
 _ON_ITS_WAY_OUT = (State.UNLOADING, State.END)
 
+_NEARNESS = (State.END, State.START, State.UNLOADING, State.LOADING, State.AVAILABLE)
+
 Known = Mapping[str, Sequence[VersionStatus]]
 """Statuses of versions by the name of the model, highest first."""
 
@@ -20,8 +22,16 @@ Known = Mapping[str, Sequence[VersionStatus]]
 class Peers:
     """The questions that this worker's models ask about the other workers; here there are none."""
 
-    def statuses(self, model: str, own: list[VersionStatus]) -> list[VersionStatus]:
-        """Give the statuses for clients, where this worker's statuses are `own`."""
+    def statuses(
+        self, model: str, own: list[VersionStatus], *, anywhere: bool = False
+    ) -> list[VersionStatus]:
+        """Give the statuses for clients.
+
+        Args:
+            model: its name.
+            own: the statuses of this worker.
+            anywhere: a version is AVAILABLE where one worker has it; each loads its own on demand.
+        """
         return own
 
     def shared(self, model: str, versions: Collection[int]) -> Collection[int]:
@@ -58,10 +68,13 @@ class ListedPeers(Peers):
         self._changed = changed
         self._show = show
 
-    def statuses(self, model: str, own: list[VersionStatus]) -> list[VersionStatus]:
+    def statuses(
+        self, model: str, own: list[VersionStatus], *, anywhere: bool = False
+    ) -> list[VersionStatus]:
         """See `Peers`: any other worker that is asked after this reply says the same, or newer."""
         self._show()
-        return merged([own, *(known.get(model, ()) for known in self._known())])
+        workers = [own, *(known.get(model, ()) for known in self._known())]
+        return furthest(workers) if anywhere else merged(workers)
 
     def shared(self, model: str, versions: Collection[int]) -> Collection[int]:
         """See `Peers`."""
@@ -105,6 +118,16 @@ def merged(workers: Sequence[Sequence[VersionStatus]]) -> list[VersionStatus]:
         _of_all(found, is_everywhere=len(found) == len(workers))
         for _, found in sorted(by_version.items(), reverse=True)
     ]
+
+
+def furthest(workers: Sequence[Sequence[VersionStatus]]) -> list[VersionStatus]:
+    """Give of each version the status of the worker that is nearest to serve it."""
+    found: dict[int, VersionStatus] = {}
+    for status in (each for statuses in workers for each in statuses):
+        known = found.setdefault(status.version, status)
+        if _NEARNESS.index(status.state) > _NEARNESS.index(known.state):
+            found[status.version] = status
+    return [status for _, status in sorted(found.items(), reverse=True)]
 
 
 def _of_all(found: Sequence[VersionStatus], *, is_everywhere: bool) -> VersionStatus:

@@ -216,7 +216,8 @@ class ModelStream:
 
     def statuses(self) -> list[VersionStatus]:
         """Status of every known version for clients, highest first."""
-        return self._rules.others.statuses(self.name, self.own_statuses())
+        anywhere = self._rules.on_demand is not None
+        return self._rules.others.statuses(self.name, self.own_statuses(), anywhere=anywhere)
 
     def own_statuses(self) -> list[VersionStatus]:
         """Status of every version of this worker alone."""

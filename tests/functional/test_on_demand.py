@@ -175,6 +175,19 @@ def test_a_graph_loads_the_models_that_it_uses_and_keeps_them(tmp_path: Path, se
     assert states(server, "a") == [("AVAILABLE", "")]
 
 
+def test_each_worker_loads_what_it_is_asked_for(tmp_path: Path, serve: Serve) -> None:
+    file = configured(tmp_path, "a", "b")
+    flags = ("--load=on_demand", "--workers=2", "--idle_unload_timeout_seconds=1")
+    server = serve("ie_serving", "config", f"--config_path={file}", *flags)
+    for _ in range(20):  # each over a connection of its own, which either worker takes
+        reply = httpx.post(f"{server.url}/v1/models/a:predict", content=BODY, trust_env=False)
+        assert reply.status_code == 200, reply.text
+        found = httpx.get(f"{server.url}/v1/models/a", trust_env=False).json()
+        assert found["model_version_status"][0]["state"] == "AVAILABLE"
+    assert {state for state, _ in states(server, "b")} == {"START"}
+    awaited_states(server, "a", "START")
+
+
 def _tensor() -> object:
     import tensorflow as tf
 

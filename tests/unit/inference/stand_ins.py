@@ -1,6 +1,6 @@
 """The data plane over loaded models, on the stand-in engine: no files, loader or sockets."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -42,6 +42,14 @@ class Loaded:
         self.available = {servable.version: servable for servable in servables}
         self.default = self.available[max(self.available)]
         self.trouble = None
+
+    @property
+    def answerable(self) -> Collection[int]:
+        return self.available.keys()
+
+    def loads_for(self, version: int | None) -> bool:
+        """Load nothing on demand."""
+        return False
 
     def statuses(self) -> list[VersionStatus]:
         return [VersionStatus(number, State.AVAILABLE, "") for number in self.available]

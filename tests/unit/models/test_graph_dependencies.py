@@ -29,6 +29,10 @@ class Stream:
         self.retried = 0
         self._changed = asyncio.Event()
 
+    def loads_for(self, version: int | None) -> bool:
+        """Load nothing on demand."""
+        return False
+
     def failures(self) -> dict[int, str]:
         return self.failed
 

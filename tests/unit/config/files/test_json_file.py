@@ -127,6 +127,8 @@ def test_every_key_reaches_its_field() -> None:
         ),
         poll_wait_s=5.0,
         ready_marker="READY",
+        load="on_demand",
+        pinned=True,
     )
     assert (any_batch.engine.of(OpenVinoOptions).batch_size, any_batch.version_policy) == (
         -1,

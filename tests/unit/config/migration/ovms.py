@@ -38,6 +38,12 @@ SERVER = (
         "server.config_poll_wait_s=10.0",
         "for repositories and the file, as there",
     ),
+    taken(
+        "idle_unload_timeout_seconds",
+        "9",
+        "server.idle_unload_timeout_s=9.0",
+        "refused at the start without models that are loaded on demand: `--load on_demand`",
+    ),
     taken("sequence_cleaner_poll_wait_minutes", "1", "server.sequence_cleaner_poll_wait_minutes=1"),
     no_effect(
         "custom_node_resources_cleaner_interval_seconds",
@@ -81,7 +87,6 @@ SERVER = (
     refused("allowed_media_domains", "a", _GENERATIVE),
     refused("allowed_local_media_path", "/p", _GENERATIVE),
     refused("disable_input_count_validation", "true", "all inputs have to be given"),
-    refused("idle_unload_timeout_seconds", "9", "a model that is configured stays loaded"),
     refused("verbose_response", "true", _GENERATIVE),
 )
 

@@ -18,6 +18,7 @@ from ie_serving.server.transport import failed_handshakes
 from ie_serving.telemetry.metrics import batches, process, sequences, stores
 from ie_serving.telemetry.metrics import ovms_families as ovms
 from ie_serving.telemetry.metrics import page as metrics
+from ie_serving.telemetry.metrics import residency_metrics as residency
 from ie_serving.telemetry.metrics import step_metrics as steps
 from ie_serving.telemetry.metrics import stream_metrics as streams
 from ie_serving.telemetry.metrics import tensorflow_families as tensorflow
@@ -181,6 +182,7 @@ MODULES_OF_METRICS = (
     *(metrics, batches, ovms, process, sequences, steps, stores, streams, tensorflow, versions),
     certificates,
     failed_handshakes,
+    residency,
 )
 
 

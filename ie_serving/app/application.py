@@ -31,6 +31,7 @@ from ie_serving.inference.observed import handing_on
 from ie_serving.inference.plane import DataPlane
 from ie_serving.inference.profiling import Profiler
 from ie_serving.inference.sequence_elsewhere import open_to_clients
+from ie_serving.inference.signature_changes import SignatureChanges
 from ie_serving.inference.warmup import WarmUp
 from ie_serving.models.admin.label_changes import LabelChanges
 from ie_serving.models.admin.model_control import ModelControl
@@ -209,6 +210,7 @@ class ServingApplication:
         self._warm_up = in_turn(
             Golden(self._plane, engine_stack.GOLDEN),
             WarmUp(read_requests, replays, server.warmup_times),
+            SignatureChanges(self._models.served),
             open_to_clients,
         )
 

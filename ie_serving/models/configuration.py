@@ -85,6 +85,8 @@ _POLICIES: Mapping[str, Callable[[Mapping[str, Any], str], VersionPolicy]] = {
 
 ALWAYS, ON_DEMAND = "always", "on_demand"
 """When a model is loaded."""
+ALLOW, REFUSE = "allow", "refuse"
+"""What becomes of a version whose signatures break clients."""
 
 VERSION_POLICY: Final = SettingKind(version_policy, "JSON")
 VERSION_LABELS: Final = SettingKind(version_labels, "JSON")
@@ -155,6 +157,12 @@ class ModelConfig:
     )
     pinned: bool = BOOLEAN.setting(
         False, "never unload it to make room, or because it is idle; of a model loaded on demand"
+    )
+    signature_changes: str = choice(ALLOW, REFUSE).setting(
+        ALLOW,
+        "whether a new version that breaks clients of the one that serves is served, or held back:"
+        " a signature, input or output gone, another dtype or rank, an input that has to be given",
+        REFUSE,
     )
     engine: EngineOptions = field(default_factory=EngineOptions)
     graph: "Graph | None" = None

@@ -80,6 +80,7 @@ def held(
         f"--rest_timeout_seconds={LIMIT_S}",
         "--metrics_path=/metrics",
         "--max_in_flight_requests=2",
+        "--inference_precision=f32",  # no inference at the load, which would be held
         "--log_level=DEBUG",
     )
     with closing(gate), closing(Server(*command, *flags)) as server:
@@ -204,7 +205,8 @@ def line(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Line]:
     entry = {"base_path": str(base / "digits"), "nireq": 1, "execution": "async"}
     models = {"alone": entry, "batched": {**entry, "max_batch_size": 8}}
     command = (sys.executable, str(SCRIPT), *several(base / "config.json", models))
-    flags = (f"--rest_timeout_seconds={SHORT_S}", "--metrics_path=/metrics")
+    exact = "--inference_precision=f32"
+    flags = (f"--rest_timeout_seconds={SHORT_S}", "--metrics_path=/metrics", exact)
     env = {"INFERENCES_WAIT_FOR": str(base / "lock")}
     with closing(Server(*command, *flags, env=env)) as server:
         yield Line(server.ready(), base / "lock")

@@ -47,7 +47,11 @@ class Launcher:
 
     def begin(self, *arguments: str) -> Server:
         """Run `ie_serving`; it may fail to start."""
-        flags = ("--log_level=DEBUG", f"--file_system_poll_wait_seconds={POLL_S}")
+        flags = (
+            "--log_level=DEBUG",
+            f"--file_system_poll_wait_seconds={POLL_S}",
+            "--inference_precision=f32",  # as what the answers are compared with
+        )
         given = {argument.partition("=")[0] for argument in arguments}
         own = [flag for flag in flags if flag.partition("=")[0] not in given]
         if "--cache_dir" not in given:

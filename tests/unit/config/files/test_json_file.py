@@ -129,6 +129,7 @@ def test_every_key_reaches_its_field() -> None:
         ready_marker="READY",
         load="on_demand",
         pinned=True,
+        signature_changes="refuse",
     )
     assert (any_batch.engine.of(OpenVinoOptions).batch_size, any_batch.version_policy) == (
         -1,

@@ -1,0 +1,70 @@
+"""A version that breaks clients of the one that serves is held back, or told in the log."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import openvino as ov
+import pytest
+from openvino import opset13 as ops
+
+from tests.functional.conftest import Serve
+from tests.functional.servers import Server
+from tests.process import until
+
+FLAGS = ("--file_system_poll_wait_seconds=0.1",)
+
+
+def write(base: Path, version: int, name: str) -> None:
+    """Write a version in one step: y is the input of this name, times the version's number."""
+    x = ops.parameter([-1, 2], np.float32, name=name)
+    x.output(0).set_names({name})
+    y = ops.multiply(x, np.float32(version))
+    y.output(0).set_names({"y"})
+    beside = base.parent / f"made-{version}"
+    ov.save_model(ov.Model([y], [x]), beside / "model.xml")
+    beside.rename(base / str(version))
+
+
+def serving(serve: Serve, base: Path, **keys: str) -> Server:
+    entry = {"name": "m", "base_path": str(base), **keys}
+    file = base.parent / "config.json"
+    file.write_text(json.dumps({"model_config_list": [{"config": entry}]}))
+    return serve("ie_serving", "config", f"--config_path={file}", *FLAGS)
+
+
+def message(server: Server) -> str:
+    """Give the message of the newest version's status."""
+    found = server.rest.get("/v1/models/m").json()["model_version_status"][0]
+    return str(found["status"]["error_message"])
+
+
+def answer(server: Server, name: str) -> object:
+    reply = server.rest.post("/v1/models/m:predict", json={"inputs": {name: [[1.0, 2.0]]}})
+    return reply.json().get("outputs", reply.status_code)
+
+
+@pytest.fixture
+def base(tmp_path: Path) -> Path:
+    (tmp_path / "m").mkdir()
+    write(tmp_path / "m", 1, "x")
+    return tmp_path / "m"
+
+
+def test_it_is_held_back_with_the_reason(serve: Serve, base: Path) -> None:
+    server = serving(serve, base, signature_changes="refuse")
+    write(base, 2, "z")
+    said = 'clients of version 1 would fail: signature "serving_default": input "x" is gone'
+    until(lambda: said in message(server))
+    assert answer(server, "x") == [[1.0, 2.0]]
+    write(base, 3, "x")  # what does not break anything goes on
+    until(lambda: answer(server, "x") == [[3.0, 6.0]])
+
+
+def test_by_default_it_serves_and_the_log_names_the_change(serve: Serve, base: Path) -> None:
+    server = serving(serve, base)
+    write(base, 2, "z")
+    until(lambda: answer(server, "z") == [[2.0, 4.0]])
+    line = server.line("signatures have changed")
+    assert "before=1" in line
+    assert 'input \\"x\\" is gone' in line or 'input "x" is gone' in line

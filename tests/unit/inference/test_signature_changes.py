@@ -1,0 +1,66 @@
+"""Which changes of a signature a client of the version before would notice."""
+
+from dataclasses import replace
+
+import pytest
+
+from ie_serving.core.values.tensors import DataType, Signature, TensorSpec
+from ie_serving.inference.signature_changes import incompatible
+
+
+def spec(name: str, shape: tuple[int, ...] | None, dtype: DataType = DataType.FP32) -> TensorSpec:
+    return TensorSpec(name, dtype, shape, name)
+
+
+I32 = DataType.INT32
+
+
+def signature(inputs: list[TensorSpec], outputs: list[TensorSpec]) -> Signature:
+    return Signature("s", {s.name: s for s in inputs}, {s.name: s for s in outputs})
+
+
+BEFORE = signature([spec("x", (-1, 4))], [spec("y", (-1, 2)), spec("z", (3,))])
+X, Y, Z = BEFORE.inputs["x"], BEFORE.outputs["y"], BEFORE.outputs["z"]
+
+CHANGES = [
+    ([X], [Y, Z], ""),
+    ([replace(X, shape=(-1, -1))], [Y, Z], ""),
+    ([replace(X, shape=None)], [Y, Z], ""),
+    (
+        [
+            X,
+            spec("more", (1,)),
+        ],
+        [Y, Z],
+        'input "more" float (1) is new, and has to be given',
+    ),
+    ([X, replace(spec("more", (1,)), optional=True)], [Y, Z], ""),
+    ([X], [Y, Z, spec("more", (1,))], ""),
+    ([X], [Y, replace(Z, shape=(5,))], ""),
+    ([spec("w", (-1, 4))], [Y, Z], 'input "x" is gone'),
+    ([X], [Z], 'output "y" is gone'),
+    (
+        [replace(X, dtype=I32)],
+        [Y, Z],
+        'input "x" float (-1, 4) is now "x" int32 (-1, 4)',
+    ),
+    ([X], [replace(Y, dtype=DataType.FP16), Z], 'output "y" float (-1, 2) is now "y" half (-1, 2)'),
+    ([replace(X, shape=(-1, 5))], [Y, Z], 'input "x" float (-1, 4) is now "x" float (-1, 5)'),
+    ([replace(X, shape=(1, 4))], [Y, Z], 'input "x" float (-1, 4) is now "x" float (1, 4)'),
+    ([replace(X, shape=(4,))], [Y, Z], 'input "x" float (-1, 4) is now "x" float (4)'),
+    ([X], [replace(Y, shape=(2,)), Z], 'output "y" float (-1, 2) is now "y" float (2)'),
+]
+
+
+@pytest.mark.parametrize(("inputs", "outputs", "text"), CHANGES)
+def test_a_change(inputs: list[TensorSpec], outputs: list[TensorSpec], text: str) -> None:
+    found = list(incompatible({"s": BEFORE}, {"s": signature(inputs, outputs)}))
+    assert found[:1] == ([f'signature "s": {text}'] if text else [])
+
+
+def test_a_signature_that_is_gone() -> None:
+    left_out = replace(BEFORE, left_out="no engine has it")
+    assert list(incompatible({"s": BEFORE}, {})) == ['signature "s" is gone']
+    assert list(incompatible({"s": BEFORE}, {"s": left_out})) == ['signature "s" is gone']
+    assert list(incompatible({"s": left_out}, {})) == []
+    assert list(incompatible({}, {"s": BEFORE})) == []

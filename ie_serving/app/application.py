@@ -482,6 +482,7 @@ class ServingApplication:
             config.engine,
             metrics.batches,
             family,
+            metrics.caches,
             self._watch.batches,
         )
         return Loader(

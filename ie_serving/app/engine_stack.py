@@ -19,6 +19,7 @@ from ie_serving.engines.kept import KeptSound
 from ie_serving.engines.layers.batching import BatchingEngine
 from ie_serving.engines.layers.images import WithImages
 from ie_serving.engines.layers.precision import PrecisionEngine
+from ie_serving.engines.layers.response_cache import WithResponseCache
 from ie_serving.engines.layers.sequence_family import Family
 from ie_serving.engines.layers.sequence_layer import WithSequences
 from ie_serving.engines.onnxruntime.driver import OnnxRuntimeEngine
@@ -30,6 +31,7 @@ from ie_serving.engines.verification.verifier import Verifier
 from ie_serving.inference.samples import RecordedRequests
 from ie_serving.models.configuration import ModelConfig
 from ie_serving.telemetry.metrics.batches import BatchMetrics
+from ie_serving.telemetry.metrics.caches import CacheMetrics
 from ie_serving.telemetry.metrics.sequences import SequenceMetrics
 from ie_serving.telemetry.request.entry import ReportBatch
 from ie_serving.wire.json.golden_json import read_golden as golden_json
@@ -47,7 +49,8 @@ GOLDEN: Final = {"golden.json": golden_json, "golden.tfrecord": golden_records}
 def engine_of(config: ModelConfig) -> Engine:
     """Build the engine of one model, with its layers, for commands that do not serve."""
     alone = engine(drivers(TensorFlowFallback()), config)
-    return layered(alone, config.engine, BatchMetrics(), Family(config.name, SequenceMetrics()))
+    family = Family(config.name, SequenceMetrics())
+    return layered(alone, config.engine, BatchMetrics(), family, CacheMetrics())
 
 
 def models_of(directory: Path) -> Mapping[str, frozenset[int]] | None:
@@ -90,16 +93,19 @@ def layered(
     options: EngineOptions,
     batches: BatchMetrics,
     family: Family,
+    caches: CacheMetrics,
     report: ReportBatch | None = None,
 ) -> Engine:
     """Wrap the engine of one model in the layers of `options`; `report`, if given, sees each batch.
 
     Image decoding precedes batching, so that an undecodable image fails no other request. A request
-    of a sequence passes these layers in its sequence's turn. The layers of `compat/` are outermost,
-    so that the outputs of hooks share batches too.
+    of a sequence passes these layers in its sequence's turn. Kept answers are given before images
+    are decoded, or requests wait for a batch. The layers of `compat/` are outermost, so that hooks
+    run for each request, and their outputs share batches too.
     """
     batching = BatchingEngine(alone, batches, batching_of, report)
-    whole: Engine = WithSequences(WithImages(batching), family)
+    cached = WithResponseCache(WithImages(batching), caches)
+    whole: Engine = WithSequences(cached, family)
     for around in added("around"):
         whole = around(whole, options)
     return whole

@@ -15,7 +15,7 @@ import pytest
 
 from ie_serving.server.gate import certificates
 from ie_serving.server.transport import failed_handshakes
-from ie_serving.telemetry.metrics import batches, process, sequences, stores
+from ie_serving.telemetry.metrics import batches, caches, process, sequences, stores
 from ie_serving.telemetry.metrics import ovms_families as ovms
 from ie_serving.telemetry.metrics import page as metrics
 from ie_serving.telemetry.metrics import residency_metrics as residency
@@ -182,6 +182,7 @@ MODULES_OF_METRICS = (
     *(metrics, batches, ovms, process, sequences, steps, stores, streams, tensorflow, versions),
     certificates,
     failed_handshakes,
+    caches,
     residency,
 )
 

@@ -8,6 +8,7 @@ from ie_serving.core.settings.declaration import Setting, declared
 from ie_serving.engines import drivers
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.batching import Batching
+from ie_serving.engines.caching import Caching
 from ie_serving.engines.hooks import HookOptions
 from ie_serving.engines.kernels import KernelOptions
 from ie_serving.engines.openvino.options import OpenVinoOptions
@@ -24,6 +25,7 @@ OWN: Final[Mapping[str, type]] = {
     "preprocess": Preprocessing,
     "batching": Batching,
     "sequences": Sequences,
+    "caching": Caching,
     "kernel": KernelOptions,
     "hooks": HookOptions,
 }
@@ -47,8 +49,8 @@ _DECLARED: Final[Mapping[str, list[Setting]]] = {
 _MODEL_ORDER: Final = (
     *("model.name", "openvino.batch_size", "preprocess.layout", "model.version_policy"),
     *("engine.driver", "openvino.target_device", "engine.execution", "kernel.place"),
-    *("hooks.place", "kernel.isolation", "batching.max_batch_size", "sequences.stateful"),
-    *("tensorflow.fallback", "model.poll_wait_s"),
+    *("hooks.place", "kernel.isolation", "batching.max_batch_size", "caching.response_cache_bytes"),
+    *("sequences.stateful", "tensorflow.fallback", "model.poll_wait_s"),
 )
 """Places of the first settings of groups that are shown together: a group continues, in the order
 of the owner's fields, to the next place in these orders."""

@@ -152,6 +152,11 @@ def _beside_state(found: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         if place not in found:
             place = "batching.allowed_batch_sizes"
         yield place, "requests of a stateful model share no batches, each has a state: remove it"
+    if found.get("caching.response_cache_bytes"):
+        yield (
+            "caching.response_cache_bytes",
+            "a stateful model's answer depends on its state: remove it",
+        )
     shape = found.get("openvino.shape")
     shapes = shape.values() if isinstance(shape, Mapping) else (shape,)
     # Each with its size: OpenVINO Model Server, too, takes no `auto` here, but sizes that are open.

@@ -9,7 +9,6 @@ from ie_serving.core.values.requests import ModelSpec
 from ie_serving.core.values.signatures import named
 from ie_serving.core.values.tensors import SERVING_DEFAULT, Arrays, Read, Signature
 from ie_serving.engines.base import CompiledModel, EngineOptions, Stream, leave_of_all
-from ie_serving.engines.graph.cache import Cache
 from ie_serving.engines.graph.calls import Target, target_of
 from ie_serving.engines.graph.chain import Chain
 from ie_serving.engines.graph.definition import CallStep, Definition, ModelStep
@@ -17,6 +16,7 @@ from ie_serving.engines.graph.own import Parts
 from ie_serving.engines.graph.planning import Offered, Plan, plan
 from ie_serving.engines.graph.run import Run
 from ie_serving.engines.others import Held, Others, Record
+from ie_serving.engines.run.cache import Cache
 from ie_serving.engines.steps.watching import Watch
 
 T = TypeVar("T")

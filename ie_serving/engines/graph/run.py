@@ -18,7 +18,6 @@ from ie_serving.core.values.codes import code_of
 from ie_serving.core.values.errors import ServingError, placed
 from ie_serving.core.values.tensors import Array, Arrays
 from ie_serving.engines.graph import choosing
-from ie_serving.engines.graph.cache import Cache
 from ie_serving.engines.graph.calls import Target, call, call_each, once
 from ie_serving.engines.graph.definition import (
     REQUEST,
@@ -31,6 +30,7 @@ from ie_serving.engines.graph.definition import (
 )
 from ie_serving.engines.graph.planning import Plan
 from ie_serving.engines.others import Record
+from ie_serving.engines.run.cache import Cache
 from ie_serving.telemetry.log.logs import Event
 
 log = logging.getLogger(__name__)

@@ -15,6 +15,7 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator,
 from functools import partial
 
 from ie_serving.telemetry.metrics.batches import BatchMetrics, batch_lines
+from ie_serving.telemetry.metrics.caches import CacheMetrics, cache_lines
 from ie_serving.telemetry.metrics.ovms_families import ovms_lines
 from ie_serving.telemetry.metrics.recent_errors import RecentErrors
 from ie_serving.telemetry.metrics.requests import Key, RequestMetrics, Served, is_theirs
@@ -56,6 +57,7 @@ class ModelMetrics:
 
     Attributes:
         batches: of requests that were batched.
+        caches: of kept answers.
         sequences: of requests that share a state.
         steps: of a graph.
         requests: by outcome.
@@ -68,6 +70,7 @@ class ModelMetrics:
 
     def __init__(self) -> None:
         self.batches = BatchMetrics()
+        self.caches = CacheMetrics()
         self.sequences = SequenceMetrics()
         self.steps = StepMetrics()
         self.requests = RequestMetrics()
@@ -263,6 +266,7 @@ def _own(models: Mapping[str, ModelMetrics]) -> Iterator[str]:
     labelled = [(written(model_name=name), each) for name, each in models.items()]
     yield from batch_lines([(label, each.batches) for label, each in labelled])
     yield from sequence_lines([(label, each.sequences) for label, each in labelled])
+    yield from cache_lines({name: each.caches for name, each in models.items()})
     yield from step_lines({name: each.steps for name, each in models.items()})
 
 

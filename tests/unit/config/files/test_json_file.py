@@ -14,6 +14,7 @@ from ie_serving.config.schema.catalogue import MODEL as MODEL_SETTINGS
 from ie_serving.core.values.errors import ConfigError
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.batching import Batching
+from ie_serving.engines.caching import Caching
 from ie_serving.engines.hooks import HookOptions
 from ie_serving.engines.kernels import Instances, KernelOptions, Place
 from ie_serving.engines.openvino.options import OpenVinoOptions
@@ -123,6 +124,7 @@ def test_every_key_reaches_its_field() -> None:
                     inference_precision="f32",
                     precision_tolerance=0.002,
                 ),
+                Caching(response_cache_bytes=1 << 20),
             ),
         ),
         poll_wait_s=5.0,

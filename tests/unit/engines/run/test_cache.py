@@ -1,15 +1,18 @@
 """What is kept of equal inputs, and for whom."""
 
 import asyncio
+import math
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from ie_serving.core.values.errors import QueueFull
-from ie_serving.engines.graph import cache
-from ie_serving.engines.graph.cache import Cache
+from ie_serving.engines.run import cache
+from ie_serving.engines.run.cache import Cache
 from tests.process import PATIENCE_S
 from tests.unit.models.stand_ins import settle
 
@@ -116,3 +119,48 @@ async def test_what_is_large_is_compared_too(kept: Cache) -> None:
     work.may_end.set()
     large = np.zeros(1 << 18, np.float32)
     assert [await get(kept, work, x) for x in (large, large + 1, large)] == [1, 2, 1]
+
+
+@given(st.lists(st.tuples(st.integers(0, 9), st.integers(1, 40)), max_size=60))
+async def test_answers_are_kept_within_their_bytes_and_the_least_recent_goes(
+    asked: list[tuple[int, int]],
+) -> None:
+    kept = Cache(math.inf, most_bytes=100)
+    sizes: dict[int, int] = {}
+    expected: dict[int, int] = {}
+    for key, size in asked:
+        sizes.setdefault(key, size)
+        computed = []
+
+        async def compute(size: int = sizes[key]) -> dict[str, Any]:
+            computed.append(size)  # noqa: B023
+            return {"y": np.zeros(size, np.uint8)}
+
+        answer = await kept.get("1", arrays(key), compute)
+        assert answer["y"].nbytes == sizes[key]
+        assert bool(computed) is (key not in expected)
+        expected[key] = expected.pop(key, sizes[key])
+        while sum(expected.values()) > 100:
+            del expected[next(iter(expected))]
+    kept.close()
+
+
+async def test_an_answer_larger_than_all_that_is_kept_displaces_nothing() -> None:
+    kept = Cache(math.inf, most_bytes=10)
+    small, large = Sized(10), Sized(11)
+    for _ in range(2):
+        await kept.get("1", arrays(1), small)
+        await kept.get("1", arrays(2), large)
+    assert (small.begun, large.begun) == (1, 2)
+
+
+class Sized:
+    """Computes so many bytes."""
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self.begun = 0
+
+    async def __call__(self) -> dict[str, Any]:
+        self.begun += 1
+        return {"y": np.zeros(self.size, np.uint8)}

@@ -1,4 +1,4 @@
-"""Caches a step's or a graph's recent outputs by its inputs: `cache_ms`."""
+"""Caches recent outputs by their inputs, of a graph's `cache_ms` and a model's response cache."""
 
 import asyncio
 import time
@@ -12,7 +12,7 @@ from ie_serving.core.values.tensors import Array, Arrays
 from ie_serving.engines.run.program import INFER_THREADS
 
 MOST_KEPT = 256
-"""Answers that one step or graph keeps; the oldest goes first."""
+"""Answers that one step or graph keeps; the one least recently given goes first."""
 
 MOST_ON_LOOP = 256 * 1024
 """Bytes whose digest is made on the event loop, in 0.25 ms; the digest of more takes a thread."""
@@ -26,11 +26,19 @@ class Cache:
     Args of the constructor:
         seconds: how long an answer is given.
         clock: gives seconds.
+        most_bytes: bytes of outputs that are kept; None: `MOST_KEPT` answers of any size.
     """
 
-    def __init__(self, seconds: float, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        seconds: float,
+        clock: Callable[[], float] = time.monotonic,
+        most_bytes: int | None = None,
+    ) -> None:
         self._seconds = seconds
         self._clock = clock
+        self._most_bytes = most_bytes
+        self._bytes = 0
         self._kept: dict[bytes, tuple[float, Arrays, Lease]] = {}
         self._computed: dict[bytes, asyncio.Future[None]] = {}
 
@@ -51,6 +59,7 @@ class Cache:
         while True:
             kept = self._kept.get(key)
             if kept and kept[0] > self._clock():
+                self._kept[key] = self._kept.pop(key)  # the last to go now
                 return kept[1]
             other = self._computed.get(key)
             if other is None:
@@ -63,6 +72,7 @@ class Cache:
     def close(self) -> None:
         """Let go of everything that is kept."""
         self._kept.clear()
+        self._bytes = 0
 
     async def _compute(self, key: bytes, work: Coroutine[Any, Any, Arrays]) -> Arrays:
         done = self._computed[key] = asyncio.get_running_loop().create_future()
@@ -83,16 +93,37 @@ class Cache:
 
     def _keep(self, key: bytes, items: Arrays) -> None:
         now = self._clock()
-        for old in [each for each, (until, _, _) in self._kept.items() if until <= now]:
-            del self._kept[old]
-        self._kept.pop(key, None)
-        if len(self._kept) >= MOST_KEPT:
-            del self._kept[next(iter(self._kept))]
+        if self._most_bytes is None:
+            for old in [each for each, (until, _, _) in self._kept.items() if until <= now]:
+                self._drop(old)
+        if key in self._kept:
+            self._drop(key)
+        size = _held(items)
+        if self._most_bytes is not None and size > self._most_bytes:
+            return
+        while self._kept and self._is_full(size):
+            self._drop(next(iter(self._kept)))
         try:
-            lease = BUDGET.lease(sum(array.nbytes for array in items.values()))
+            lease = BUDGET.lease(size)
         except (QueueFull, RequestTooLarge):
             return  # requests need the memory: this one's answer is not kept
         self._kept[key] = (now + self._seconds, items, lease)
+        self._bytes += size
+
+    def _is_full(self, more: int) -> bool:
+        if self._most_bytes is None:
+            return len(self._kept) >= MOST_KEPT
+        return self._bytes + more > self._most_bytes
+
+    def _drop(self, key: bytes) -> None:
+        _, items, _ = self._kept.pop(key)
+        self._bytes -= _held(items)
+
+
+def _held(items: Arrays) -> int:
+    arrays = [array.reshape(-1) for array in items.values()]
+    texts = sum(len(text) for each in arrays if each.dtype.kind == "O" for text in each)
+    return texts + sum(each.nbytes for each in arrays)
 
 
 async def _digest(whose: str, inputs: Arrays) -> bytes:

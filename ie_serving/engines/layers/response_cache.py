@@ -1,0 +1,69 @@
+"""The layer that keeps recent answers: equal inputs get an equal answer without an inference.
+
+The key is the signature and every byte of the inputs, so an answer never depends on a guess. A
+version has its own layer: its answers go with it.
+"""
+
+import math
+from functools import partial
+from pathlib import Path
+from typing import TypeVar
+
+from ie_serving.core.values.tensors import Arrays, Read, Signature, copies
+from ie_serving.engines.around import EngineAround
+from ie_serving.engines.base import CompiledModel, Engine, EngineOptions
+from ie_serving.engines.caching import Caching
+from ie_serving.engines.layers.layer import Layer
+from ie_serving.engines.run.cache import Cache
+from ie_serving.telemetry.metrics.caches import CacheMetrics
+
+T = TypeVar("T")
+
+
+class WithResponseCache(EngineAround):
+    """Wraps the models whose options ask for it; see the module.
+
+    Args of the constructor:
+        engine: compiles the models.
+        counts: of the model.
+    """
+
+    def __init__(self, engine: Engine, counts: CacheMetrics) -> None:
+        super().__init__(engine)
+        self._counts = counts
+
+    def compile(self, directory: Path, options: EngineOptions) -> CompiledModel:
+        """See `engines.base`."""
+        model = self._engine.compile(directory, options)
+        most_bytes = options.of(Caching).response_cache_bytes
+        return ResponseCache(model, most_bytes, self._counts) if most_bytes else model
+
+
+class ResponseCache(Layer):
+    """See the module.
+
+    Args of the constructor:
+        inner: the wrapped model.
+        most_bytes: of outputs that are kept.
+        counts: of the model.
+    """
+
+    def __init__(self, inner: CompiledModel, most_bytes: int, counts: CacheMetrics) -> None:
+        super().__init__(inner)
+        self._cache = Cache(math.inf, most_bytes=most_bytes)
+        self._counts = counts
+
+    async def infer(self, signature: Signature, inputs: Arrays, read: Read[T]) -> T:
+        """See `engines.base`."""
+        compute = partial(self._compute, signature, inputs)
+        self._counts.asked += 1
+        return read(await self._cache.get(signature.name, inputs, compute))
+
+    async def _compute(self, signature: Signature, inputs: Arrays) -> Arrays:
+        self._counts.missed += 1
+        return await self.inner.infer(signature, inputs, copies)
+
+    def close(self) -> None:
+        """See `engines.base`."""
+        self._cache.close()
+        super().close()

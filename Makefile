@@ -49,7 +49,7 @@ AGAIN := [ $$? -eq 1 ] && $(DEV)/python -m pytest --last-failed --last-failed-no
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help size run venv test test_deployed cpu_kinds canaries evidence programs unit conformance soak fuzz suites zoo drivers style format docs api configuration page sample bench-quick bench bench-batching bench-strain bench-stall bench-share bench-kernels bench-workers bench-tls bench-costs bench-protocols bench-verify \
+.PHONY: help size run venv test test_deployed cpu_kinds canaries evidence programs unit conformance soak fuzz suites zoo drivers style format docs api configuration page sample bench-quick bench bench-batching bench-strain bench-stall bench-fleet bench-share bench-kernels bench-workers bench-tls bench-costs bench-protocols bench-verify \
 	walk manifests docker_build docker_check docker_lock release_check clean
 
 help: ## list these targets
@@ -224,6 +224,9 @@ bench-tls: ## measure what TLS costs a request and a connection, beside plain po
 
 bench-costs: ## measure what metrics, the access log and API keys cost a small request
 	$(PYTHON) -m benchmarks costs
+
+bench-fleet: ## measure 2,000 models on demand under a budget that holds 200, asked by Zipf's law; FLEET="--models 500"
+	$(PYTHON) -m benchmarks fleet $(FLEET)
 
 bench-share: ## measure ResNet-50's shape beside benchmark_app, and under a quota of one processor; as root
 	$(PYTHON) -m benchmarks share

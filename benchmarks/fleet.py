@@ -97,7 +97,8 @@ def serving(folder: Path, file: Path, flags: Sequence[str]) -> Iterator[Running]
         return [
             *(str(environment / "bin" / "ie_serving"), "config", "--config_path", str(file)),
             *("--load", "on_demand", "--port", "0", "--rest_port", str(target.rest_port)),
-            *("--inference_precision", "f32", "--log_level", "WARNING", *flags, "--cache_dir", str(folder / "cache")),
+            *("--inference_precision", "f32", "--log_level", "WARNING", *flags),
+            *("--cache_dir", str(folder / "cache")),
         ]
 
     tree = project("working-tree", None)

@@ -28,6 +28,7 @@ def identity(config: ModelConfig) -> ModelConfig:
         version_labels={},
         platform="",
         poll_wait_s=None,
+        repository="",
     )
 
 

@@ -85,7 +85,7 @@ class ModelStream:
         self._versions = Versions()
         self._is_retired = False
         self._nothing_to_do = False
-        self._to_list = self._make_list()
+        self._prepare_to_list()
         self._polls = 0
         self._comparisons = Comparisons()
         self._listed = False
@@ -227,28 +227,33 @@ class ModelStream:
             self._comparisons.polls_left -= 1
             return self._to_list
         self._comparisons.begin_anew()
-        return self._make_list(self.available)
+        return self._to_compare
 
     @property
     def is_quiet(self) -> bool:
         """See `Polled`."""
-        only_looks = self._source.is_alone and not self._comparisons.is_next
-        return only_looks and self._nothing_to_do and self._trouble.error is None
+        no_trouble = self._trouble.error is None and not self._comparisons.is_asked
+        return no_trouble and self._nothing_to_do
+
+    def announce(self) -> None:
+        """See `Polled`."""
+        self._source.expect(is_idle=True)
 
     def look(self) -> Listing | None:
         """See `Polled`."""
         # Few calls, since a thousand models come here at each poll.
-        if self._comparisons.polls_left <= 1 or not self._nothing_to_do:
+        if not self._nothing_to_do:
             raise TurnWanted
-        self._comparisons.polls_left -= 1
-        listing = self._to_list()
+        is_comparison = self._comparisons.counted()
+        listing = (self._to_compare if is_comparison else self._to_list)()
         return None if listing is self._wanted.listing else listing
 
-    def _make_list(self, again: Collection[int] = ()) -> List:
+    def _prepare_to_list(self) -> None:
         # Files of known versions are not listed again, except of those that failed: they may have
         # been mended, and a fingerprint that changed is tried at once.
-        choice = self._wanted.choice(self._failed_of_all())
-        return partial(self._source.poll, choice, {*self.failures(), *again})
+        choice, failed = self._wanted.choice(self._failed_of_all()), {*self.failures()}
+        self._to_list: List = partial(self._source.poll, choice, failed)
+        self._to_compare: List = partial(self._source.poll, choice, {*failed, *self.available})
 
     def listed(self, listing: Listing) -> None:
         """See `Polled`."""
@@ -306,7 +311,7 @@ class ModelStream:
                 self._spawn(work)
         self._publish()
         self._versions.forget_ended()
-        self._to_list = self._make_list()
+        self._prepare_to_list()
         is_unlisted = bool(self._wanted.unlisted(self._failed_of_all()))
         self._nothing_to_do = not is_unlisted and self._serves_all_it_should()
         if is_unlisted:

@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 from threading import Event as Flag
 from typing import Protocol
@@ -73,8 +73,37 @@ class Stated:
             yield path
 
 
-def stated_or(storage: Storage, stated: Text | None) -> Storage:
-    """Give the version that is stated; `storage` where none is."""
+class Unusable:
+    """A base path that is not read, since the settings of its model cannot be used.
+
+    Args of the constructor:
+        url: its name in logs.
+        fault: why; every listing fails for that reason.
+    """
+
+    def __init__(self, url: str, fault: str) -> None:
+        self.url = url
+        self._fault = fault
+
+    def directories(self) -> list[str]:
+        """Raise StorageError."""
+        raise StorageError(self._fault)
+
+    def list(self, directory: str) -> Iterator[Entry]:
+        """Raise StorageError."""
+        raise StorageError(self._fault)
+
+    def copy(
+        self, directory: str, entries: tuple[Entry, ...], given_up: Flag = NEVER
+    ) -> AbstractContextManager[Path]:
+        """Raise StorageError."""
+        raise StorageError(self._fault)
+
+
+def stated_or(storage: Storage, stated: Text | None, fault: str = "") -> Storage:
+    """Give the version that is stated, or what says the fault; `storage` where neither is."""
+    if fault:
+        return Unusable(storage.url, fault)
     if stated is None:
         return storage
     return Stated(storage.url, stated.version, stated.file, stated.text)

@@ -20,9 +20,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from ie_serving.core.values.errors import NotAvailable, StorageError
-from ie_serving.models.listing.polled_model import List, Polled, TurnWanted
+from ie_serving.models.listing.polled_model import Found, List, Polled, TurnWanted
 from ie_serving.models.listing.untroubled import Look, Rounds
-from ie_serving.models.repository.source import Listing
 from ie_serving.telemetry.log.logs import Event
 
 log = logging.getLogger(__name__)
@@ -55,7 +54,7 @@ class _Asked:
     model: Polled
     to_list: List
     waiters: list[Waiter]
-    outcome: Listing | Exception | None = None
+    outcome: Found | Exception | None = None
 
     def make(self) -> bool:
         """List, in a thread; True: the event loop has to know."""
@@ -268,7 +267,7 @@ class Polls:
             self.follow(model)
 
     def _act(
-        self, model: Polled, outcome: Listing | Exception | None, waiters: Sequence[Waiter] = ()
+        self, model: Polled, outcome: Found | Exception | None, waiters: Sequence[Waiter] = ()
     ) -> None:
         """Let the model act; a defect must not end its polls, or those of the others."""
         try:
@@ -278,7 +277,9 @@ class Polls:
         for waiter in waiters:
             _answer(waiter, outcome)
         # A listing that a stopping server breaks off is no defect.
-        if waiters or isinstance(outcome, Listing | StorageError | NotAvailable | None):
+        if waiters or not isinstance(outcome, Exception):
+            return
+        if isinstance(outcome, StorageError | NotAvailable):
             return
         log.error(Event("poll failed", model=model.name), exc_info=outcome)
 
@@ -291,11 +292,11 @@ def _popped(turn: list[_Store]) -> _Store | None:
         return None
 
 
-def _hand_over(model: Polled, outcome: Listing | Exception | None) -> None:
-    if isinstance(outcome, Listing):
-        model.listed(outcome)
-    elif isinstance(outcome, StorageError):
+def _hand_over(model: Polled, outcome: Found | Exception | None) -> None:
+    if isinstance(outcome, StorageError):
         model.not_listed(outcome)
+    elif outcome is not None and not isinstance(outcome, Exception):
+        model.listed(outcome)
 
 
 def _listed(waiting: deque[_Asked | Look]) -> list[_Asked | Look]:
@@ -312,7 +313,7 @@ def _listed(waiting: deque[_Asked | Look]) -> list[_Asked | Look]:
     return done
 
 
-def _answer(waiter: Waiter, outcome: Listing | Exception | None) -> None:
+def _answer(waiter: Waiter, outcome: Found | Exception | None) -> None:
     if waiter.done():  # cancelled
         return
     if isinstance(outcome, Exception):

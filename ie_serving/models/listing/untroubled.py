@@ -14,8 +14,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from threading import Lock
 
-from ie_serving.models.listing.polled_model import Polled
-from ie_serving.models.repository.source import Listing
+from ie_serving.models.listing.polled_model import Found, Polled
 
 
 @dataclass(eq=False, slots=True)
@@ -30,7 +29,7 @@ class Look:
 
     model: Polled
     is_queued: bool = False
-    outcome: Listing | Exception | None = None
+    outcome: Found | Exception | None = None
     _is_begun: bool = False
     _is_withdrawn: bool = False
     _lock: Lock = field(default_factory=Lock)
@@ -100,4 +99,5 @@ class Rounds:
         looks = [look for look in each.looks.values() if not look.is_queued]
         for look in looks:
             look.is_queued = True
+            look.model.announce()
         self._begin(each.store, looks)

@@ -124,15 +124,10 @@ class Source:
         """Where the versions lie, without credentials."""
         return self._storage.url
 
-    @property
-    def is_alone(self) -> bool:
-        """Whether its base path is listed without others, so that `expect` is not needed."""
-        return self._sibling is None
-
-    def expect(self) -> None:
-        """Say that `poll` is called soon; never blocks."""
+    def expect(self, *, is_idle: bool = False) -> None:
+        """Say that `poll` is called soon; never blocks. See `storage.siblings.Sibling`."""
         if self._sibling:
-            self._sibling.expect()
+            self._sibling.expect(is_idle=is_idle)
 
     def poll(self, choose: Choose = lambda found: found, again: Collection[int] = ()) -> Listing:
         """List once.

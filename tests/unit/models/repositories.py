@@ -55,6 +55,9 @@ class Repository:
         self._during()
         return NOTHING
 
+    def announce(self) -> None:
+        pass
+
     def look(self) -> Listing | None:
         if not self.is_quiet:
             raise TurnWanted

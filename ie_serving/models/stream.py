@@ -145,6 +145,8 @@ class ModelStream:
 
     def adopt(self, policy: VersionPolicy, labels: Mapping[str, int]) -> None:
         """Take another version policy and other labels, at once."""
+        if (policy, labels) == (self._wanted.policy, self._wanted.labels):
+            return  # a thousand models come here when one directory of a model has changed
         self._wanted.policy, self._wanted.labels = policy, labels
         # Before the policy acts: a label that moves to a version which the policy drops in the same
         # step is assigned all the same.

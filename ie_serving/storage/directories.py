@@ -121,7 +121,11 @@ class BucketDirectories:
     """
 
     def __init__(
-        self, whole: Whole, open_remote: Callable[[], Remote], files: Sequence[str], retried: Retried
+        self,
+        whole: Whole,
+        open_remote: Callable[[], Remote],
+        files: Sequence[str],
+        retried: Retried,
     ) -> None:
         self._whole = whole
         self._open = cache(open_remote)

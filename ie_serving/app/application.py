@@ -435,17 +435,18 @@ class ServingApplication:
             store=repository.store,
             policy=config.version_policy,
             labels=config.version_labels,
-            rules=self._rules(config.name, source.url, poll_wait_s),
+            rules=self._rules(config, source.url, poll_wait_s),
         )
 
-    def _rules(self, name: str, url: str, poll_wait_s: float) -> StreamRules:
-        server = self._settings.server
+    def _rules(self, config: ModelConfig, url: str, poll_wait_s: float) -> StreamRules:
+        server, name = self._settings.server, config.name
         return StreamRules(
             labels_wait=not server.labels_for_unavailable,
             poll_wait_s=poll_wait_s,
             drain_timeout_s=server.drain_timeout_s,
             load_timeout_s=server.load_timeout_s,
             reload_changed=server.reload_changed_versions,
+            is_found=bool(config.repository),
             held=lambda: self._used.held(name),
             # Looked up at each failure: a model that was removed and added again has new series.
             on_trouble=lambda: self._metrics.of(name).count_listing_failure(),

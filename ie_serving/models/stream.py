@@ -12,7 +12,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
-from ie_serving.core.values.errors import StorageError
+from ie_serving.core.values.errors import Missing, StorageError
 from ie_serving.core.values.versions import VersionStatus
 from ie_serving.models.listing.polled_model import List, TurnWanted
 from ie_serving.models.listing.schedule import Polls
@@ -89,6 +89,7 @@ class ModelStream:
         self._polls = 0
         self._comparisons = Comparisons()
         self._listed = False
+        self._is_missing = False
         self._changed = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
         self._assign_labels()
@@ -265,6 +266,7 @@ class ModelStream:
         is_news = listing is not self._wanted.listing or not self._nothing_to_do
         self._wanted.listing = listing
         self._listed = True
+        self._is_missing = False
         self._note_recovery()
         if is_news:
             self.aspire()
@@ -272,6 +274,11 @@ class ModelStream:
     def not_listed(self, error: StorageError) -> None:
         """See `Polled`: nothing changes."""
         self._polls += 1
+        # A directory that is gone most likely takes its model with it, as its repository finds out
+        # in the same round: only the next poll makes it trouble.
+        if self._rules.is_found and isinstance(error, Missing) and not self._is_missing:
+            self._is_missing = True
+            return
         self._trouble.failed(error, self._rules.store_backoff(), is_new=not self._listed)
         self._rules.on_trouble()
         self._changed.set()

@@ -39,6 +39,8 @@ class StreamRules:
         drain_timeout_s: how long requests may keep a version that is no longer wanted.
         load_timeout_s: how long a load may take, waiting for its turn included; 0: for ever.
         reload_changed: load a version anew whose files change while it serves.
+        is_found: whether the model was found in a repository of models, and goes with its
+            directory.
         held: gives the versions that graphs name, which stay loaded.
         on_trouble: called for each listing that fails.
         on_changed: called for each change of the files of a serving version.
@@ -53,6 +55,7 @@ class StreamRules:
     drain_timeout_s: float
     load_timeout_s: float = 0.0
     reload_changed: bool = False
+    is_found: bool = False
     held: Callable[[], Collection[int]] = tuple
     on_trouble: Callable[[], None] = lambda: None
     on_changed: Callable[[], None] = lambda: None

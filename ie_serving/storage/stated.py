@@ -74,20 +74,23 @@ class Stated:
 
 
 class Unusable:
-    """A base path that is not read, since the settings of its model cannot be used.
+    """A base path whose files are not read, since the settings of its model cannot be used.
+
+    Its versions are listed, so that the status of each says why it does not serve.
 
     Args of the constructor:
-        url: its name in logs.
-        fault: why; every listing fails for that reason.
+        storage: lists the versions.
+        fault: why their files are not read.
     """
 
-    def __init__(self, url: str, fault: str) -> None:
-        self.url = url
+    def __init__(self, storage: Storage, fault: str) -> None:
+        self.url = storage.url
+        self._storage = storage
         self._fault = fault
 
     def directories(self) -> list[str]:
-        """Raise StorageError."""
-        raise StorageError(self._fault)
+        """See `storage.base.Storage`."""
+        return self._storage.directories()
 
     def list(self, directory: str) -> Iterator[Entry]:
         """Raise StorageError."""
@@ -101,9 +104,9 @@ class Unusable:
 
 
 def stated_or(storage: Storage, stated: Text | None, fault: str = "") -> Storage:
-    """Give the version that is stated, or what says the fault; `storage` where neither is."""
+    """Give the version that is stated, or `storage`, whose versions have the fault if any."""
     if fault:
-        return Unusable(storage.url, fault)
+        return Unusable(storage, fault)
     if stated is None:
         return storage
     return Stated(storage.url, stated.version, stated.file, stated.text)

@@ -123,7 +123,6 @@ class FleetModels:
 
     def _at_fault(self, shelf: Shelf, name: str, reason: str) -> ModelConfig:
         base_path, above = shelf.repository.path_of(name), shelf.repository.base_path
-        log.error(Event("model of a repository not served", model=name, cause=reason))
         return ModelConfig(
             name=name,
             base_path=base_path,

@@ -14,6 +14,7 @@ from functools import partial
 
 from ie_serving.core.values.errors import Missing, StorageError
 from ie_serving.core.values.versions import VersionStatus
+from ie_serving.models.listing.notices import Watched
 from ie_serving.models.listing.polled_model import List, TurnWanted
 from ie_serving.models.listing.schedule import Polls
 from ie_serving.models.repository.comparisons import Comparisons
@@ -21,7 +22,7 @@ from ie_serving.models.repository.source import Candidate, Listing, Source
 from ie_serving.models.repository.trouble import ListingTrouble
 from ie_serving.models.repository.version_policy import VersionPolicy
 from ie_serving.models.repository.wanted import Wanted
-from ie_serving.models.stream_rules import POLLS_FOR_REST, StreamRules
+from ie_serving.models.stream_rules import LOCAL, POLLS_FOR_REST, StreamRules
 from ie_serving.models.traffic.labels import assigned
 from ie_serving.models.version.control import VersionControl, Work
 from ie_serving.models.version.handle import Servable
@@ -238,8 +239,14 @@ class ModelStream:
         no_trouble = self._trouble.error is None and not self._comparisons.is_asked
         return no_trouble and self._nothing_to_do
 
-    def announce(self) -> None:
+    def watched(self) -> Collection[Watched]:
         """See `Polled`."""
+        is_local = self.store == LOCAL and self._source.is_whole
+        return (Watched(self._source.url.removeprefix("file://")),) if is_local else ()
+
+    def announce(self, after_s: float) -> None:
+        """See `Polled`."""
+        self._comparisons.skip(int(after_s / (self._rules.poll_wait_s or after_s)) - 1)
         self._source.expect(is_idle=True)
 
     def look(self) -> Listing | None:

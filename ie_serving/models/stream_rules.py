@@ -24,6 +24,9 @@ SOON_S = 1.0
 """Longest wait in seconds for the next listing while a version is still being written, since the
 first load waits for it and a start should not take as long as a long poll interval."""
 
+LOCAL = "file"
+"""Name of the store of paths on this machine."""
+
 POLLS_FOR_REST = 3
 """How many polls the first load waits for versions that are still being written. Beyond it the
 start goes on without them: an upload may take hours."""

@@ -15,11 +15,12 @@ from ie_serving.core.runtime.backoff import Backoff
 from ie_serving.core.values.errors import NotThereYet, StorageError
 from ie_serving.core.values.hints import Hint
 from ie_serving.models.admin.poll_requests import PollRequests
-from ie_serving.models.fleet.repository import ModelRepository, Shelf
+from ie_serving.models.fleet.repository import FILES, ModelRepository, Shelf
+from ie_serving.models.listing.notices import Watched
 from ie_serving.models.listing.polled_model import List
 from ie_serving.models.listing.schedule import Polls
 from ie_serving.models.repository.trouble import ListingTrouble
-from ie_serving.models.stream_rules import FIRST_BACK_OFF_S, LONGEST_PAUSE_S
+from ie_serving.models.stream_rules import FIRST_BACK_OFF_S, LOCAL, LONGEST_PAUSE_S
 from ie_serving.storage.directories import Directories, Listed
 
 
@@ -95,7 +96,15 @@ class WatchedRepository:
         """See `Polled`."""
         return self._trouble.error is None
 
-    def announce(self) -> None:
+    def watched(self) -> Collection[Watched]:
+        """See `Polled`: the directories, and in each the files of settings."""
+        if self.store != LOCAL or self.listed_last is None:
+            return ()
+        base = self.directories.url
+        below = [Watched(f"{base}/{name}", FILES) for name in self.listed_last]
+        return (Watched(base), *below)
+
+    def announce(self, after_s: float) -> None:
         """See `Polled`."""
         self._leads = self._rules.leads()
         if self._leads:
@@ -112,8 +121,11 @@ class WatchedRepository:
         """See `Polled`."""
         self._trouble.ended()
         if self._is_news(listing):
-            self.listed_last, self.is_applied = listing, True
-            self._on_news()
+            self.listed_last = listing
+            # Otherwise news for this worker once it leads, if the leader has not applied it.
+            self.is_applied = self._rules.leads()
+            if self.is_applied:
+                self._on_news()
 
     def _is_news(self, listing: Listed) -> bool:
         return not self.is_applied or listing != self.listed_last

@@ -1,9 +1,10 @@
 """A model, or a repository of models, as the schedule of listings sees it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any, Protocol, TypeAlias
 
 from ie_serving.core.values.errors import StorageError
+from ie_serving.models.listing.notices import Watched
 
 Found: TypeAlias = Any
 """What a listing found, which only the listed object understands; never None or an exception."""
@@ -38,8 +39,11 @@ class Polled(Protocol):
     def is_quiet(self) -> bool:
         """Whether `look` is all that the next poll takes."""
 
-    def announce(self) -> None:
-        """Know that `look` is called soon; never blocks."""
+    def watched(self) -> Collection[Watched]:
+        """Give the directories in which every change of a quiet model shows; empty where none."""
+
+    def announce(self, after_s: float) -> None:
+        """Know that `look` is called soon, so many seconds after the last one; never blocks."""
 
     def look(self) -> Found | None:
         """List the repository, in a thread; None: nothing new.

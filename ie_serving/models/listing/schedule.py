@@ -20,6 +20,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from ie_serving.core.values.errors import NotAvailable, StorageError
+from ie_serving.models.listing.notices import Cover, Notices
 from ie_serving.models.listing.polled_model import Found, List, Polled, TurnWanted
 from ie_serving.models.listing.untroubled import Look, Rounds
 from ie_serving.telemetry.log.logs import Event
@@ -36,6 +37,12 @@ local directories take about a third of it; a request to a remote store takes mo
 
 NO_THREAD_S = 1.0
 """Seconds after which a thread is requested again when the system could not start one."""
+
+WATCHED_FROM = 200
+"""Models from which on the directories of idle ones are watched: fewer cost less than the watch."""
+
+WATCHED_S = 30.0
+"""Seconds between two polls of a model whose directories are watched."""
 
 MOST_THREADS = 8
 """Threads that list one store at a time. One that hangs holds all of them until its time-out."""
@@ -96,6 +103,7 @@ class Polls:
         # one. A repository is never listed twice at a time.
         self._again: dict[Polled, list[Waiter] | None] = {}
         self._rounds = Rounds(self._queue)
+        self._notices = Notices(self._changed)
 
     async def once(self, model: Polled) -> None:
         """List now, and return when the model has acted on it.
@@ -114,12 +122,28 @@ class Polls:
         wait_s = model.next_poll_s()
         self._turns[model] = number = next(self._numbers)
         if wait_s is not None and model.is_quiet and model not in self._again:
-            self._rounds.join(model, wait_s)
+            self._join(model, wait_s)
         elif wait_s is not None:
             at = asyncio.get_running_loop().time() + wait_s
             heapq.heappush(self._due, (at, number, wait_s * EARLY, model))
             if self._due[0][1] == number:  # else the timer is set for an earlier one
                 self._set_timer()
+
+    def _join(self, model: Polled, wait_s: float) -> None:
+        if len(self._turns) < WATCHED_FROM:
+            self._rounds.join(model, wait_s)
+            return
+        match self._notices.cover(model):
+            case Cover.NO:
+                self._rounds.join(model, wait_s)
+            case Cover.YES:
+                self._rounds.join(model, max(wait_s, WATCHED_S))
+            case Cover.NEW:  # listed once more, for what has changed before it was watched
+                self._begin(model)
+
+    def _changed(self, model: Polled) -> None:
+        if model in self._turns:
+            self.now(model)
 
     def reschedule(self, model: Polled) -> None:
         """Ask a followed model again when its next listing is due."""
@@ -129,6 +153,7 @@ class Polls:
     def leave(self, model: Polled) -> None:
         """Follow the model no longer."""
         self._turns.pop(model, None)
+        self._notices.drop(model)
         self._call_in(model)
 
     def now(self, model: Polled) -> None:

@@ -99,5 +99,5 @@ class Rounds:
         looks = [look for look in each.looks.values() if not look.is_queued]
         for look in looks:
             look.is_queued = True
-            look.model.announce()
+            look.model.announce(each.interval_s)
         self._begin(each.store, looks)

@@ -33,6 +33,10 @@ class Comparisons:
         self.polls_left = COMPARED_EVERY if is_comparison else self.polls_left - 1
         return is_comparison
 
+    def skip(self, polls: int) -> None:
+        """Count polls that are not made, since the kernel tells of changes meanwhile."""
+        self.polls_left -= polls
+
     def begin_anew(self) -> None:
         """Count from the poll that compares."""
         self.polls_left, self.is_asked = COMPARED_EVERY, False

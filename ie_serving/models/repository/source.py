@@ -124,6 +124,11 @@ class Source:
         """Where the versions lie, without credentials."""
         return self._storage.url
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether the next poll finds nothing new unless the base path has changed."""
+        return self._is_whole
+
     def expect(self, *, is_idle: bool = False) -> None:
         """Say that `poll` is called soon; never blocks. See `storage.siblings.Sibling`."""
         if self._sibling:

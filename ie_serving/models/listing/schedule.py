@@ -104,6 +104,7 @@ class Polls:
         self._again: dict[Polled, list[Waiter] | None] = {}
         self._rounds = Rounds(self._queue)
         self._notices = Notices(self._changed)
+        self._watches = False
 
     async def once(self, model: Polled) -> None:
         """List now, and return when the model has acted on it.
@@ -133,6 +134,10 @@ class Polls:
         if len(self._turns) < WATCHED_FROM:
             self._rounds.join(model, wait_s)
             return
+        if not self._watches:
+            self._watches = True
+            for each in self._turns.keys() - {model}:  # those that came before
+                self.reschedule(each)
         match self._notices.cover(model):
             case Cover.NO:
                 self._rounds.join(model, wait_s)

@@ -22,7 +22,7 @@ from ie_serving.models.repository.source import Candidate, Listing, Source
 from ie_serving.models.repository.trouble import ListingTrouble
 from ie_serving.models.repository.version_policy import VersionPolicy
 from ie_serving.models.repository.wanted import Wanted
-from ie_serving.models.stream_rules import LOCAL, POLLS_FOR_REST, StreamRules
+from ie_serving.models.stream_rules import LOCAL, POLLS_FOR_REST, POLLS_UNTIL_GONE, StreamRules
 from ie_serving.models.traffic.labels import assigned
 from ie_serving.models.version.control import VersionControl, Work
 from ie_serving.models.version.handle import Servable
@@ -90,7 +90,7 @@ class ModelStream:
         self._polls = 0
         self._comparisons = Comparisons()
         self._listed = False
-        self._is_missing = False
+        self._missed = 0
         self._changed = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
         self._assign_labels()
@@ -273,7 +273,7 @@ class ModelStream:
         is_news = listing is not self._wanted.listing or not self._nothing_to_do
         self._wanted.listing = listing
         self._listed = True
-        self._is_missing = False
+        self._missed = 0
         self._note_recovery()
         if is_news:
             self.aspire()
@@ -282,9 +282,9 @@ class ModelStream:
         """See `Polled`: nothing changes."""
         self._polls += 1
         # A directory that is gone most likely takes its model with it, as its repository finds out
-        # in the same round: only the next poll makes it trouble.
-        if self._rules.is_found and isinstance(error, Missing) and not self._is_missing:
-            self._is_missing = True
+        # in the same round, or in the next: only then it is trouble.
+        if self._rules.is_found and isinstance(error, Missing) and self._missed < POLLS_UNTIL_GONE:
+            self._missed += 1
             return
         self._trouble.failed(error, self._rules.store_backoff(), is_new=not self._listed)
         self._rules.on_trouble()

@@ -27,6 +27,9 @@ first load waits for it and a start should not take as long as a long poll inter
 LOCAL = "file"
 """Name of the store of paths on this machine."""
 
+POLLS_UNTIL_GONE = 2
+"""Polls for which a directory of a repository may be missing before that is trouble."""
+
 POLLS_FOR_REST = 3
 """How many polls the first load waits for versions that are still being written. Beyond it the
 start goes on without them: an upload may take hours."""

@@ -1,6 +1,6 @@
 """Two thousand models of a directory, and of a bucket: what the idle hours cost, and a change then.
 
-    python -m pytest -m soak -s tests/functional/test_soak_fleet.py
+Run it by `python -m pytest -m soak -s tests/functional/test_soak_fleet.py`.
 """
 
 import shutil

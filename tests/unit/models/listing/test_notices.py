@@ -125,3 +125,19 @@ async def test_a_watched_model_is_polled_rarely_and_at_once_after_a_change(
         model.changed.clear()
         await asyncio.wait_for(model.changed.wait(), 10)
     polls.leave(model)
+
+
+async def test_models_that_came_before_there_were_many_are_watched_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(schedule, "WATCHED_FROM", 3)
+    polls = Polls(lambda store: Counting())
+    models = []
+    for name in ("a", "b", "c"):
+        (tmp_path / name).mkdir()
+        models.append(Model(Watched(str(tmp_path / name))))
+        polls.follow(models[-1])
+        await settle()
+        assert [each.own_turns for each in models] == [len(models) // 3] * len(models)
+    for model in models:
+        polls.leave(model)

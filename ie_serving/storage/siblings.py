@@ -223,7 +223,7 @@ class Whole:
     def look(self, remote: Remote, retried: Retried) -> Mapping[str, Sequence[Entry]]:
         """Give the objects of each directory by its name. Raises: StorageError."""
         found = self._siblings.look(self._turn, remote, retried) or {}
-        prefixes = [prefix for prefix in found if prefix]
+        prefixes = [prefix for prefix, objects in found.items() if prefix and objects]
         names = self.location.directories(prefixes, bool(prefixes))
         return {name: found.get(f"{self.location.prefix}{name}/", ()) for name in names}
 

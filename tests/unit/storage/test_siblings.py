@@ -274,6 +274,15 @@ def test_a_repository_is_listed_with_its_models(tmp_path: Path, count: int) -> N
     assert fleet.listed()["m1"] is None
 
 
+def test_a_model_that_is_gone_is_no_directory_of_its_repository(tmp_path: Path) -> None:
+    fleet = Fleet(tmp_path, 20)
+    fleet.bucket.keys = [key for key in fleet.bucket.keys if "/m3/" not in key]
+    for sibling in fleet.siblings:
+        assert sibling is not None
+        sibling.expect()
+    assert set(fleet.listed()) == {f"m{number}" for number in range(20) if number != 3}
+
+
 def test_a_repository_that_may_not_be_listed_is_trouble(tmp_path: Path) -> None:
     fleet = Fleet(tmp_path, 3)
     fleet.bucket.forbidden = "all"

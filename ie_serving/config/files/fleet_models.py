@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from ie_serving.config.files.graph_directories import MODELS
+from ie_serving.config.files.graph_directories import MODELS, REPOSITORIES
 from ie_serving.config.files.graphs import KEY as GRAPHS
 from ie_serving.config.files.json_file import (
     ConfigFile,
@@ -88,7 +88,10 @@ class FleetModels:
         keys, graph, notes = self._keys(shelf, name, place, file)
         origin = Path.cwd() if "://" in path else Path(path).absolute()
         given = {**keys, "name": name, "base_path": path}
-        top = {MODELS: [] if graph else [{"config": given}], **({GRAPHS: [graph]} if graph else {})}
+        # With a list of repositories: a graph may use the models of other directories.
+        top: dict[str, Any] = {MODELS: [], GRAPHS: [graph], REPOSITORIES: []}
+        if graph is None:
+            top = {MODELS: [{"config": given}]}
         found = _within(place, top, origin, self._engine)
         for warning in (*notes, *found.warnings):
             log.warning(Event("configuration warning", path=place, warning=warning))

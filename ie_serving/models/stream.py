@@ -244,10 +244,10 @@ class ModelStream:
         is_local = self.store == LOCAL and self._source.is_whole
         return (Watched(self._source.url.removeprefix("file://")),) if is_local else ()
 
-    def announce(self, after_s: float) -> None:
+    def announce(self, after_s: float) -> bool:
         """See `Polled`."""
         self._comparisons.skip(int(after_s / (self._rules.poll_wait_s or after_s)) - 1)
-        self._source.expect(is_idle=True)
+        return self._source.expect(is_idle=True)
 
     def look(self) -> Listing | None:
         """See `Polled`."""

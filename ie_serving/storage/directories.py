@@ -28,7 +28,7 @@ class Directories(Protocol):
     def url(self) -> str:
         """The place, without credentials."""
 
-    def expect(self, *, is_idle: bool = False) -> None:
+    def expect(self, *, is_idle: bool = False) -> bool:
         """Say that `list` is called soon; see `storage.siblings.Sibling`."""
 
     def list(self) -> Listed:
@@ -60,8 +60,9 @@ class LocalDirectories:
         """See `Directories`."""
         return self._storage.url
 
-    def expect(self, *, is_idle: bool = False) -> None:
+    def expect(self, *, is_idle: bool = False) -> bool:
         """See `Directories`."""
+        return True
 
     def list(self) -> Listed:
         """See `Directories`."""
@@ -137,9 +138,9 @@ class BucketDirectories:
         """See `Directories`."""
         return self._whole.location.url
 
-    def expect(self, *, is_idle: bool = False) -> None:
+    def expect(self, *, is_idle: bool = False) -> bool:
         """See `Directories`."""
-        self._whole.expect(is_idle=is_idle)
+        return self._whole.expect(is_idle=is_idle)
 
     def list(self) -> Listed:
         """See `Directories`."""

@@ -97,12 +97,18 @@ class Siblings:
         self._last: Objects = {}
         self._rests_until = 0.0
 
-    def expect(self, turn: _Turn, instead_of: _Turn | None) -> None:
-        """Await the listing of one base path, that before which may never have come about."""
+    def expect(self, turn: _Turn, instead_of: _Turn) -> bool:
+        """Await the listing of one base path, that before which may never have come about.
+
+        Returns:
+            False where a look would find what the last one has found: it need not be taken.
+        """
         with self._marking:
-            if instead_of:
-                self._expected.discard(instead_of)
+            self._expected.discard(instead_of)
+            if turn.is_idle and turn.prefix in self._last and self._clock() < self._rests_until:
+                return False
             self._expected.add(turn)
+        return True
 
     def look(self, turn: _Turn, remote: Remote, retried: Retried) -> Found:
         """Give the objects of the announced base paths, or None: the caller must list its own.
@@ -112,8 +118,6 @@ class Siblings:
         """
         # One listing at a time: a caller that waits here mostly finds the outcome it needs.
         with self._listing:
-            if turn.outcome is None and turn.is_idle and self._clock() < self._rests_until:
-                turn.outcome = self._last if turn.prefix in self._last else None
             if turn.outcome is None and (not turn.prefix or self._is_worthwhile()):
                 self._list(remote, retried)
             with self._marking:
@@ -164,7 +168,7 @@ class Siblings:
             if base in found or (whole and base):
                 found[base].append(each)
         self._fewest = max(FEWEST, count / EACH)
-        pages = math.ceil(count / PAGE)
+        pages = count // PAGE + 1  # some stores answer a full page with one more, which is empty
         self._last = found
         self._rests_until = began + (pages * PAGE_S * SHARE.workers if pages > 1 else 0.0)
         return found
@@ -178,14 +182,17 @@ class Sibling:
         self._location = location
         self._turn = _Turn(location.prefix)
 
-    def expect(self, *, is_idle: bool = False) -> None:
+    def expect(self, *, is_idle: bool = False) -> bool:
         """Say that this base path is going to be listed now, on whatever thread; never blocks.
 
         Args:
             is_idle: a listing that was made a few seconds ago will do.
+
+        Returns:
+            False where it need not be listed.
         """
         before, self._turn = self._turn, _Turn(self._location.prefix, is_idle)
-        self._siblings.expect(self._turn, before)
+        return self._siblings.expect(self._turn, before)
 
     def look(self, above: Remote, retried: Retried) -> "Seen | None":
         """Give the objects of this base path from a common listing; None: list it alone.
@@ -215,10 +222,10 @@ class Whole:
         self.location = location
         self._turn = _Turn()
 
-    def expect(self, *, is_idle: bool = False) -> None:
+    def expect(self, *, is_idle: bool = False) -> bool:
         """As `Sibling.expect`."""
         before, self._turn = self._turn, _Turn(is_idle=is_idle)
-        self._siblings.expect(self._turn, before)
+        return self._siblings.expect(self._turn, before)
 
     def look(self, remote: Remote, retried: Retried) -> Mapping[str, Sequence[Entry]]:
         """Give the objects of each directory by its name. Raises: StorageError."""

@@ -71,7 +71,6 @@ class WatchedRepository:
         self._rules = rules
         self._on_news = on_news
         self.is_applied = True
-        self._leads = False
         # By the name that no model has, in the place of a model's.
         self._trouble = ListingTrouble(
             "*", directories.url, chance=random.random, clock=time.monotonic
@@ -104,16 +103,12 @@ class WatchedRepository:
         below = [Watched(f"{base}/{name}", FILES) for name in self.listed_last]
         return (Watched(base), *below)
 
-    def announce(self, after_s: float) -> None:
+    def announce(self, after_s: float) -> bool:
         """See `Polled`."""
-        self._leads = self._rules.leads()
-        if self._leads:
-            self.directories.expect(is_idle=True)
+        return self._rules.leads() and self.directories.expect(is_idle=True)
 
     def look(self) -> Listed | None:
         """See `Polled`."""
-        if not self._leads:
-            return None
         listed = self._list()
         return listed if self._is_news(listed) else None
 

@@ -42,8 +42,12 @@ class Polled(Protocol):
     def watched(self) -> Collection[Watched]:
         """Give the directories in which every change of a quiet model shows; empty where none."""
 
-    def announce(self, after_s: float) -> None:
-        """Know that `look` is called soon, so many seconds after the last one; never blocks."""
+    def announce(self, after_s: float) -> bool:
+        """Know that `look` is called soon, so many seconds after the last one; never blocks.
+
+        Returns:
+            False where it would find nothing new, and is not to be called.
+        """
 
     def look(self) -> Found | None:
         """List the repository, in a thread; None: nothing new.

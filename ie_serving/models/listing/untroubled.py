@@ -96,8 +96,8 @@ class Rounds:
             return
         asyncio.get_running_loop().call_later(each.interval_s, self._look_at_all, key)
         # A directory that hangs does not hold the others: it alone is passed over.
-        looks = [look for look in each.looks.values() if not look.is_queued]
+        waiting = [look for look in each.looks.values() if not look.is_queued]
+        looks = [look for look in waiting if look.model.announce(each.interval_s)]
         for look in looks:
             look.is_queued = True
-            look.model.announce(each.interval_s)
         self._begin(each.store, looks)

@@ -129,10 +129,9 @@ class Source:
         """Whether the next poll finds nothing new unless the base path has changed."""
         return self._is_whole
 
-    def expect(self, *, is_idle: bool = False) -> None:
+    def expect(self, *, is_idle: bool = False) -> bool:
         """Say that `poll` is called soon; never blocks. See `storage.siblings.Sibling`."""
-        if self._sibling:
-            self._sibling.expect(is_idle=is_idle)
+        return self._sibling is None or self._sibling.expect(is_idle=is_idle)
 
     def poll(self, choose: Choose = lambda found: found, again: Collection[int] = ()) -> Listing:
         """List once.

@@ -59,8 +59,8 @@ class Repository:
     def watched(self) -> Collection[Watched]:
         return ()
 
-    def announce(self, after_s: float) -> None:
-        pass
+    def announce(self, after_s: float) -> bool:
+        return True
 
     def look(self) -> Listing | None:
         if not self.is_quiet:

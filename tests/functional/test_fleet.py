@@ -1,13 +1,16 @@
 """A directory of models: models appear, change and go with their directories."""
 
 import json
+import os
 import shutil
+import signal
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 import tritonclient.http as triton_http
 
@@ -17,7 +20,7 @@ from tests.functional.servers import SAMPLE, Server
 from tests.functional.storage.repositories import BUCKET, s3_admin, s3_environ
 from tests.functional.storage.servers import ADMIN, Weed
 from tests.functional.storage.serving import FILES, serves
-from tests.process import PATIENCE_S, Process, until
+from tests.process import PATIENCE_S, Process, ended, until
 
 POLL = "--file_system_poll_wait_seconds=0.3"
 
@@ -241,6 +244,27 @@ def test_several_workers_have_the_same_models(shelf: Shelf, start: Callable[...,
         shelf.remove("goes")
         until(lambda: is_gone(server, "goes"), PATIENCE_S)
     assert load.failures == []
+
+
+def test_a_worker_that_replaces_another_goes_on(shelf: Shelf, start: Callable[..., Server]) -> None:
+    shelf.put("stays")
+    server = start(shelf)
+    shelf.put("comes")
+    until(lambda: serves(server, 1, "comes"), PATIENCE_S)
+    _, worker = server.pids()
+    os.kill(worker, signal.SIGKILL)
+    until(lambda: ended(worker), PATIENCE_S)
+    shelf.remove("stays")
+    shelf.put("later")
+    until(lambda: names(server) == {"comes", "later"}, PATIENCE_S)
+
+
+def names(server: Server) -> set[str]:
+    """Models that serve; none while a worker is being replaced."""
+    try:
+        return {*server.rest.get("/v1/config").json()}
+    except (httpx.HTTPError, ValueError):
+        return set()
 
 
 def test_a_volume_that_is_not_mounted_takes_no_model_away(

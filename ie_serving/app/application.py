@@ -39,6 +39,7 @@ from ie_serving.models.admin.poll_requests import PollRequests
 from ie_serving.models.admin.reload_requests import ReloadRequests
 from ie_serving.models.allowed import AllowedModels
 from ie_serving.models.configuration import ModelConfig
+from ie_serving.models.fleet.watch import Fleet, RepositoryRules
 from ie_serving.models.graph_dependencies import GraphDependencies
 from ie_serving.models.manager import ModelManager
 from ie_serving.models.repository.source import Source
@@ -149,7 +150,9 @@ class ServingApplication:
         self._metrics.show(self._gate.lines)
         self._metrics.show(STORES.lines)
         self._changes = self._workers.over(self._models, self._metrics)
-        self._config = FollowedConfig(self._settings, self._models, handovers, self._workers.among)
+        self._config = FollowedConfig(
+            self._settings, self._models, handovers, self._workers.among, self._fleet(server)
+        )
         # Polls, reloads and loads share one: else these would evade the pause between polls of a
         # model.
         self._poll = PollRequests(self._models.poll).once
@@ -261,6 +264,15 @@ class ServingApplication:
             on_names=self._keep,
             on_applied=self._leave,
         )
+
+    def _fleet(self, server: ServerSettings) -> Fleet:
+        rules = RepositoryRules(
+            server.poll_wait_s,
+            server.unload_when_empty,
+            self._workers.leads,
+            self._models.count_in,
+        )
+        return Fleet(self._repositories.directories, self._repositories.polls, rules)
 
     def _keep(self, names: Collection[str]) -> None:
         self._metrics.keep(names)
@@ -451,6 +463,7 @@ class ServingApplication:
             drain_timeout_s=server.drain_timeout_s,
             load_timeout_s=server.load_timeout_s,
             reload_changed=server.reload_changed_versions,
+            is_found=bool(config.repository),
             held=lambda: self._used.held(name),
             # Looked up at each failure: a model that was removed and added again has new series.
             on_trouble=lambda: self._metrics.of(name).count_listing_failure(),

@@ -9,6 +9,7 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from getpass import getpass
 from types import FrameType
@@ -32,11 +33,13 @@ from ie_serving.core.runtime.scratch import choose_directory
 from ie_serving.core.settings.faults import Faults
 from ie_serving.core.values import hints
 from ie_serving.core.values.errors import ConfigError, ServingError, causes
+from ie_serving.models.configuration import ModelConfig
 from ie_serving.server.process import gunicorn_app
 from ie_serving.server.process.deadly_loads import LoadNotes
 from ie_serving.server.process.handover import Handover, Handovers
 from ie_serving.server.process.lifecycle import Application
 from ie_serving.storage.backends.by_url import check_urls, open_storage
+from ie_serving.storage.directories import Directories
 from ie_serving.storage.options import StorageOptions
 from ie_serving.telemetry.log import logs
 from ie_serving.telemetry.log.logs import Event
@@ -198,7 +201,9 @@ def _prepare(parsed: Parsed) -> None:
     installed.check(server.traces_url, server.otlp_protocol)
     faults = Faults()
     faults.take(lambda settings, _: contradictions.check(settings), parsed.settings, "")
-    paths = [model.base_path for model in parsed.settings.models]
+    settings = parsed.settings
+    paths = [model.base_path for model in settings.models]
+    paths += [each.base_path for each in (*settings.repositories, *settings.in_file)]
     faults.take(lambda urls, _: check_urls(urls, parsed.storage), paths, "")
     faults.check()
 
@@ -232,7 +237,6 @@ def _run_kernel(asked: kernel_run.KernelRun) -> int:
 def _verify(asked: verify.Verify) -> int:
     from ie_serving.app.engine_stack import engine_of
     from ie_serving.commands.verify import run
-    from ie_serving.models.configuration import ModelConfig
 
     logs.configure("ERROR")
     return run(asked, engine_of(ModelConfig(name=asked.directory.parent.name, base_path="")))
@@ -254,14 +258,28 @@ def _check(parsed: Parsed) -> int:
         if (expired := gate.expired()) and not parsed.lenient:
             raise ConfigError([expired])
 
+    models, ignored = _with_directories(parsed)
     return check(
-        parsed.settings,
+        replace(parsed.settings, models=models),
         engine_of,
         partial(open_storage, options=parsed.storage),
         at_start=read_files,
-        without_effect=() if parsed.lenient else parsed.warnings,
+        without_effect=(*(() if parsed.lenient else parsed.warnings), *ignored),
         as_json=parsed.as_json,
     )
+
+
+def _with_directories(parsed: Parsed) -> tuple[tuple[ModelConfig, ...], list[str]]:
+    """Give the models with those of directories, and a sentence for each that is left out."""
+    from ie_serving.config.files.fleet_models import listed_once
+    from ie_serving.models.fleet.repository import FILES
+    from ie_serving.storage.backends.by_url import open_directories
+    from ie_serving.storage.siblings import Neighbours
+
+    def opened(url: str) -> Directories:
+        return open_directories(url, FILES, parsed.storage, Neighbours())
+
+    return listed_once(parsed.settings, opened)
 
 
 def _limit_memory(parsed: Parsed) -> None:

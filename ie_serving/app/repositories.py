@@ -6,10 +6,17 @@ from functools import partial
 from typing import Final, NamedTuple
 
 from ie_serving.models.configuration import ModelConfig
+from ie_serving.models.fleet.repository import FILES
 from ie_serving.models.listing.schedule import MOST_THREADS, Polls
-from ie_serving.storage.backends.by_url import open_storage, sibling_of, store_of
+from ie_serving.storage.backends.by_url import (
+    open_directories,
+    open_storage,
+    sibling_of,
+    store_of,
+)
 from ie_serving.storage.backends.later import OpenedLater
 from ie_serving.storage.base import Storage
+from ie_serving.storage.directories import Directories
 from ie_serving.storage.options import StorageOptions
 from ie_serving.storage.pools import StorePools
 from ie_serving.storage.siblings import Neighbours, Sibling
@@ -62,8 +69,13 @@ class Repositories:
         opened = OpenedLater(
             url, partial(open_storage, url, self._options, self._stopping, sibling)
         )
-        storage = stated_or(opened, config.graph)
+        storage = stated_or(opened, config.graph, config.fault)
         return Repository(store, storage, sibling, self._fetches.of(store))
+
+    def directories(self, url: str) -> tuple[Directories, str]:
+        """Return what lists a repository of models, and the name of its store."""
+        found = open_directories(url, FILES, self._options, self._neighbours, self._stopping)
+        return found, store_of(url)
 
     def stop(self) -> None:
         """Abort all downloads."""

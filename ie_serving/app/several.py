@@ -19,6 +19,7 @@ from ie_serving.config.settings import ServerSettings
 from ie_serving.models.admin.poll_requests import Poll
 from ie_serving.models.admin.reload_requests import ReloadRequests
 from ie_serving.models.configuration import ModelConfig
+from ie_serving.models.fleet.repository import ModelRepository
 from ie_serving.models.manager import Edit, ModelManager, edited
 from ie_serving.models.peers import Known, ListedPeers, gained_or_lost
 from ie_serving.server.process.handover import Left
@@ -108,11 +109,11 @@ class SeveralWorkers(Workers):
 
     def _newest(self) -> "_Wanted":
         applied: Applied = pickle.loads(self._ledger.newest_copy())
-        return _Wanted(applied.desired, applied.seen)
+        return _Wanted(applied.desired, applied.seen, applied.repositories)
 
     def _wanted(self, configs: Sequence[ModelConfig]) -> "_Wanted":
         check_models(self._server, configs)
-        return _Wanted(configs, self._config.seen)
+        return _Wanted(configs, self._config.seen, self._config.repositories)
 
     def leads(self) -> bool:
         """Return whether this worker is the one that watches the configuration file."""
@@ -131,6 +132,7 @@ class SeveralWorkers(Workers):
         async def commit() -> None:
             await agreed()
             self._config.seen = wanted.seen
+            self._config.repositories = wanted.repositories
 
         if how is How.LABELS:
             await self._models.relabel(lambda _: wanted.configs, agreed=commit)
@@ -237,10 +239,11 @@ class SeveralWorkers(Workers):
 
 
 class _Wanted(NamedTuple):
-    """A configuration of all workers, with the digest of the file that was applied last."""
+    """A configuration of all workers, with the file's digest and directories of models."""
 
     configs: Sequence[ModelConfig]
     seen: str | None
+    repositories: tuple[ModelRepository, ...]
 
 
 class _WorkerPage(NamedTuple):

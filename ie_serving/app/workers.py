@@ -44,6 +44,10 @@ class Workers:
         """Connect to the models and the metrics; return the object that changes the models."""
         return models
 
+    def leads(self) -> bool:
+        """Return whether this worker is the one that follows files and directories of models."""
+        return True
+
     def sharing(self, limit: ConnectionLimit) -> Sharing | None:
         """Return what spreads connections over the workers; None where there is only one."""
         return None

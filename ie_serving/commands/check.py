@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ie_serving.config.settings import Settings
-from ie_serving.core.values.errors import LoadFailed, NotFound, ServingError, causes
+from ie_serving.core.values.errors import ConfigError, LoadFailed, NotFound, ServingError, causes
 from ie_serving.core.values.nearest import nearest
 from ie_serving.core.values.requests import ModelSpec
 from ie_serving.core.values.tensors import Signature
@@ -216,6 +216,8 @@ def _versions(model: ModelConfig, engine: Engine, open_storage: Open) -> Iterato
 
 
 def _storage(model: ModelConfig, open_storage: Open) -> Storage:
+    if model.fault:
+        raise ConfigError([model.fault])
     if model.graph is None:
         return open_storage(model.base_path)
     stated = model.graph

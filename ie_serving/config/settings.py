@@ -22,6 +22,7 @@ from ie_serving.core.settings.kinds import (
     DELAY,
     FILE,
     NAMES,
+    PLACES,
     POLL_WAIT,
     PORT,
     TEXT,
@@ -31,6 +32,7 @@ from ie_serving.core.settings.kinds import (
 )
 from ie_serving.engines.base import EngineOptions
 from ie_serving.models.configuration import ALWAYS, ON_DEMAND, ModelConfig
+from ie_serving.models.fleet.repository import ModelRepository
 from ie_serving.storage.options import StorageOptions
 from ie_serving.storage.remote_file import RemoteFile
 
@@ -373,6 +375,12 @@ class ServerSettings(Access, Limits, Telling):
         return (model.load or self.load) == ON_DEMAND
 
 
+def repositories(value: object, place: str) -> tuple[ModelRepository, ...]:
+    """Read paths and URLs of directories of models, separated by commas."""
+    given = words.listed(value, place)
+    return tuple(ModelRepository(base_path=words.resolved(each, Path.cwd())) for each in given)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Settings:
     """The settings from which the composition root (`app/application.py`) builds a server."""
@@ -390,6 +398,18 @@ class Settings:
     )
     """The watched configuration file, on disk or in a store; None when the model came by the
     command line."""
+
+    repositories: tuple[ModelRepository, ...] = SettingKind(repositories, PLACES).setting(
+        (),
+        "directory whose sub-directories are models, each named by its directory",
+        "s3://models",
+        shown="none",
+        word="model_repository",
+    )
+    """Directories of models that the command line names."""
+
+    in_file: tuple[ModelRepository, ...] = ()
+    """Directories of models that the configuration file names at the start."""
 
     engine: EngineOptions = field(default_factory=EngineOptions)
     """Default options for models of the file, or of a reload."""

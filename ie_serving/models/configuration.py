@@ -171,6 +171,12 @@ class ModelConfig:
     platform: str = ""
     """TensorFlow Serving's `model_platform`; empty where the configuration does not set it."""
 
+    repository: str = ""
+    """The repository of models that it was found in; empty for a model that is configured."""
+
+    fault: str = ""
+    """Why its settings in that repository cannot be used; it then has no versions."""
+
     @property
     def batching(self) -> Batching:
         """The rules by which requests gather into batches."""

@@ -29,6 +29,7 @@ def identity(config: ModelConfig) -> ModelConfig:
         platform="",
         poll_wait_s=None,
         signature_changes="",
+        repository="",
     )
 
 

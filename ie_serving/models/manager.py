@@ -118,6 +118,8 @@ class ModelManager:
     async def start(self, configs: Sequence[ModelConfig]) -> None:
         """Load the first configuration; returns when each first load is done or has failed.
 
+        Models of repositories begin each alone: one that cannot be listed concerns no other.
+
         Raises:
             StorageError: a base path exists, as far as is known, but cannot be listed; unless
                 that is allowed.
@@ -125,7 +127,12 @@ class ModelManager:
         """
         opened = self._opened(configs)
         self._commit(configs, opened)
-        await asyncio.gather(*map(self._begin_strictly, opened.values()))
+        alone = [each for each in opened.values() if each.config.repository]
+        strictly = [each for each in opened.values() if not each.config.repository]
+        begun = [self._spawn(begin_alone(each)) for each in alone]
+        await asyncio.gather(*map(self._begin_strictly, strictly))
+        if not self._opens_early:
+            await asyncio.gather(*begun)
 
     async def resume(self, configs: Sequence[ModelConfig], answered: Mapping[str, int]) -> None:
         """Begin with the models of the worker that this one replaces.
@@ -212,13 +219,17 @@ class ModelManager:
         """Give the models as they are served now: a predecessor until its successor serves."""
         return tuple(served.config for served in self.served.entries.values())
 
+    def count_in(self, repository: str) -> int:
+        """Count the desired models that come from a repository, by its base path."""
+        return sum(config.repository == repository for config in self.desired)
+
     def answering(self) -> dict[str, int]:
         """Give the version of each model that answers requests, or will be the first to."""
         found = {each.config.name: each.stream.answers_with for each in self._entries()}
         return {name: version for name, version in found.items() if version is not None}
 
     async def ready(self) -> None:
-        """Wait until every model has had an AVAILABLE version.
+        """Wait until every model has had an AVAILABLE version; one of a repository may have failed.
 
         Not where the start may lack some; nor in a worker that replaces another: no rollout waits
         for it, and a model that was broken before must not keep requests from the others.
@@ -228,11 +239,11 @@ class ModelManager:
         try:
             await asyncio.wait_for(self._all_served(), self._ready_after_s)
         except asyncio.TimeoutError:
-            lacking = [s.config.name for s in self._entries() if _lacks_service(s.stream)]
+            lacking = [s.config.name for s in self._entries() if _is_awaited(s)]
             log.warning(Event("ready without models that never served", models=",".join(lacking)))
 
     async def _all_served(self) -> None:
-        while lacking := next((s for s in self._entries() if _lacks_service(s.stream)), None):
+        while lacking := next((s for s in self._entries() if _is_awaited(s)), None):
             await lacking.stream.changed()
 
     def _entries(self) -> Iterable[Served]:
@@ -410,6 +421,9 @@ class ModelManager:
         return task
 
 
-def _lacks_service(stream: ModelStream) -> bool:
+def _is_awaited(served: Served) -> bool:
     """Tell whether readiness waits for a model: not for one that requests load."""
-    return stream.is_admitted and not stream.has_served
+    stream = served.stream
+    if stream.has_served or not stream.is_admitted:
+        return False
+    return not (served.config.repository and (stream.trouble or stream.is_settled))

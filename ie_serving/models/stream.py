@@ -12,8 +12,9 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
-from ie_serving.core.values.errors import StorageError
+from ie_serving.core.values.errors import Missing, StorageError
 from ie_serving.core.values.versions import State, VersionStatus
+from ie_serving.models.listing.notices import Watched
 from ie_serving.models.listing.polled_model import List, TurnWanted
 from ie_serving.models.listing.schedule import Polls
 from ie_serving.models.repository.comparisons import Comparisons
@@ -21,7 +22,7 @@ from ie_serving.models.repository.source import Candidate, Listing, Source
 from ie_serving.models.repository.trouble import ListingTrouble
 from ie_serving.models.repository.version_policy import VersionPolicy
 from ie_serving.models.repository.wanted import Wanted
-from ie_serving.models.stream_rules import POLLS_FOR_REST, StreamRules
+from ie_serving.models.stream_rules import LOCAL, POLLS_FOR_REST, POLLS_UNTIL_GONE, StreamRules
 from ie_serving.models.traffic.labels import assigned
 from ie_serving.models.version.control import VersionControl, Work
 from ie_serving.models.version.handle import Servable
@@ -90,10 +91,11 @@ class ModelStream:
         self._versions = Versions()
         self._is_retired = False
         self._nothing_to_do = False
-        self._to_list = self._make_list()
+        self._prepare_to_list()
         self._polls = 0
         self._comparisons = Comparisons()
         self._listed = False
+        self._missed = 0
         self._changed = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
         self._assign_labels()
@@ -193,6 +195,8 @@ class ModelStream:
 
     def adopt(self, policy: VersionPolicy, labels: Mapping[str, int]) -> None:
         """Take another version policy and other labels, at once."""
+        if (policy, labels) == (self._wanted.policy, self._wanted.labels):
+            return  # a thousand models come here when one directory of a model has changed
         self._wanted.policy, self._wanted.labels = policy, labels
         # Before the policy acts: a label that moves to a version which the policy drops in the same
         # step is assigned all the same.
@@ -280,28 +284,39 @@ class ModelStream:
             self._comparisons.polls_left -= 1
             return self._to_list
         self._comparisons.begin_anew()
-        return self._make_list(self.available)
+        return self._to_compare
 
     @property
     def is_quiet(self) -> bool:
         """See `Polled`."""
-        only_looks = self._source.is_alone and not self._comparisons.is_next
-        return only_looks and self._nothing_to_do and self._trouble.error is None
+        no_trouble = self._trouble.error is None and not self._comparisons.is_asked
+        return no_trouble and self._nothing_to_do
+
+    def watched(self) -> Collection[Watched]:
+        """See `Polled`."""
+        is_local = self.store == LOCAL and self._source.is_whole
+        return (Watched(self._source.url.removeprefix("file://")),) if is_local else ()
+
+    def announce(self, after_s: float) -> bool:
+        """See `Polled`."""
+        self._comparisons.skip(int(after_s / (self._rules.poll_wait_s or after_s)) - 1)
+        return self._source.expect(is_idle=True)
 
     def look(self) -> Listing | None:
         """See `Polled`."""
         # Few calls, since a thousand models come here at each poll.
-        if self._comparisons.polls_left <= 1 or not self._nothing_to_do:
+        if not self._nothing_to_do:
             raise TurnWanted
-        self._comparisons.polls_left -= 1
-        listing = self._to_list()
+        is_comparison = self._comparisons.counted()
+        listing = (self._to_compare if is_comparison else self._to_list)()
         return None if listing is self._wanted.listing else listing
 
-    def _make_list(self, again: Collection[int] = ()) -> List:
+    def _prepare_to_list(self) -> None:
         # Files of known versions are not listed again, except of those that failed: they may have
         # been mended, and a fingerprint that changed is tried at once.
-        choice = self._wanted.choice(self._failed_of_all())
-        return partial(self._source.poll, choice, {*self.failures(), *again})
+        choice, failed = self._wanted.choice(self._failed_of_all()), {*self.failures()}
+        self._to_list: List = partial(self._source.poll, choice, failed)
+        self._to_compare: List = partial(self._source.poll, choice, {*failed, *self.available})
 
     def listed(self, listing: Listing) -> None:
         """See `Polled`."""
@@ -311,6 +326,7 @@ class ModelStream:
         is_news = listing is not self._wanted.listing or not self._nothing_to_do
         self._wanted.listing = listing
         self._listed = True
+        self._missed = 0
         self._note_recovery()
         if is_news:
             self.aspire()
@@ -318,6 +334,11 @@ class ModelStream:
     def not_listed(self, error: StorageError) -> None:
         """See `Polled`: nothing changes."""
         self._polls += 1
+        # A directory that is gone most likely takes its model with it, as its repository finds out
+        # in the same round, or in the next: only then it is trouble.
+        if self._rules.is_found and isinstance(error, Missing) and self._missed < POLLS_UNTIL_GONE:
+            self._missed += 1
+            return
         self._trouble.failed(error, self._rules.store_backoff(), is_new=not self._listed)
         self._rules.on_trouble()
         self._changed.set()
@@ -359,7 +380,7 @@ class ModelStream:
                 self._spawn(work)
         self._publish()
         self._versions.forget_ended()
-        self._to_list = self._make_list()
+        self._prepare_to_list()
         is_unlisted = bool(self._wanted.unlisted(self._failed_of_all()))
         self._nothing_to_do = not is_unlisted and self._serves_all_it_should()
         if is_unlisted:

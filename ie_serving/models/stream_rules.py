@@ -26,6 +26,12 @@ SOON_S = 1.0
 """Longest wait in seconds for the next listing while a version is still being written, since the
 first load waits for it and a start should not take as long as a long poll interval."""
 
+LOCAL = "file"
+"""Name of the store of paths on this machine."""
+
+POLLS_UNTIL_GONE = 2
+"""Polls for which a directory of a repository may be missing before that is trouble."""
+
 POLLS_FOR_REST = 3
 """How many polls the first load waits for versions that are still being written. Beyond it the
 start goes on without them: an upload may take hours."""
@@ -76,6 +82,8 @@ class StreamRules:
         drain_timeout_s: how long requests may keep a version that is no longer wanted.
         load_timeout_s: how long a load may take, waiting for its turn included; 0: for ever.
         reload_changed: load a version anew whose files change while it serves.
+        is_found: whether the model was found in a repository of models, and goes with its
+            directory.
         held: gives the versions that graphs name, which stay loaded.
         on_trouble: called for each listing that fails.
         on_changed: called for each change of the files of a serving version.
@@ -92,6 +100,7 @@ class StreamRules:
     drain_timeout_s: float
     load_timeout_s: float = 0.0
     reload_changed: bool = False
+    is_found: bool = False
     held: Callable[[], Collection[int]] = tuple
     on_trouble: Callable[[], None] = lambda: None
     on_changed: Callable[[], None] = lambda: None

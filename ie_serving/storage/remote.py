@@ -7,7 +7,7 @@ a key, so a key that would lead out of its directory must never become a path.
 import logging
 import re
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Protocol
 
@@ -132,8 +132,12 @@ class Location:
         if not self.prefix:
             return None
         parent, slash, _ = self.prefix[:-1].rpartition("/")
+        return replace(self, prefix=parent + slash).directory()
+
+    def directory(self) -> "Location":
+        """Give the same location with the one spelling of its URL, which ends with `/`."""
         scheme, _, _ = self.url.partition("://")
-        return Location(f"{scheme}://{self.bucket}/{parent}{slash}", self.bucket, parent + slash)
+        return replace(self, url=f"{scheme}://{self.bucket}/{self.prefix}")
 
     def entries(self, objects: Iterable[Entry]) -> Iterator[Entry]:
         """Yield those objects that are files, by their paths instead of their keys."""

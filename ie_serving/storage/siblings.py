@@ -8,17 +8,23 @@ requests; the others read that result.
 The parent may hold much more than the models, or listing it may be forbidden. Then each caller
 lists its own path, and the common listing is tried again after `KNOWN_S`. A transient error (a
 store that does not answer) is raised to all announced callers.
+
+A repository of models (`Whole`) is the parent itself, with all that lies below: it always lists in
+common, and its models read the same result. A listing of several pages is repeated by idle polls
+only as often as makes one request a second.
 """
 
 import logging
 import math
 import time
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from threading import Lock
-from typing import TypeAlias
+from typing import Final, TypeAlias
 from weakref import WeakValueDictionary
 
+from ie_serving.core.runtime.machine_share import SHARE
 from ie_serving.core.values.errors import StorageError
 from ie_serving.storage.base import Entry
 from ie_serving.storage.remote import Location, Remote
@@ -39,8 +45,19 @@ least."""
 KNOWN_S = 600.0
 """Seconds for which the cost of a common listing, or its refusal, is remembered."""
 
-Found: TypeAlias = Mapping[str, Sequence[Entry]] | None
-"""Objects by the prefix of the base path that they lie under; None: more than is worthwhile."""
+PAGE: Final = 1000
+"""Objects that a store lists in one request."""
+
+PAGE_S: Final = 1.0
+"""Seconds that each page of a common listing keeps idle polls from the next one: thousands of
+models cost one request a second in all, and their changes are seen after as many seconds as their
+listing has pages. One page alone is listed at each poll."""
+
+Objects: TypeAlias = Mapping[str, Sequence[Entry]]
+"""Objects by the prefix of the base path that they lie under."""
+
+Found: TypeAlias = Objects | None
+"""None: more than is worthwhile."""
 
 Retried: TypeAlias = Callable[[Callable[[], Found]], Found]
 """Runs a listing until it succeeds, or its tries are used up."""
@@ -48,10 +65,17 @@ Retried: TypeAlias = Callable[[Callable[[], Found]], Found]
 
 @dataclass(eq=False, slots=True)
 class _Turn:
-    """One base path's next listing."""
+    """The next listing of one base path, or of the parent itself.
 
-    prefix: str
-    outcome: Sequence[Entry] | StorageError | None = None
+    Attributes:
+        prefix: of the base path; empty for the parent.
+        is_idle: no caller waits for it, so a listing made a few seconds ago will do.
+        outcome: what was found below the parent.
+    """
+
+    prefix: str = ""
+    is_idle: bool = False
+    outcome: Objects | StorageError | None = None
 
 
 class Siblings:
@@ -70,23 +94,31 @@ class Siblings:
         self._listing = Lock()
         self._fewest: float = FEWEST
         self._known_until = 0.0
+        self._last: Objects = {}
+        self._rests_until = 0.0
 
-    def expect(self, turn: _Turn, instead_of: _Turn | None) -> None:
-        """Await the listing of one base path, that before which may never have come about."""
+    def expect(self, turn: _Turn, instead_of: _Turn) -> bool:
+        """Await the listing of one base path, that before which may never have come about.
+
+        Returns:
+            False where a look would find what the last one has found: it need not be taken.
+        """
         with self._marking:
-            if instead_of:
-                self._expected.discard(instead_of)
+            self._expected.discard(instead_of)
+            if turn.is_idle and turn.prefix in self._last and self._clock() < self._rests_until:
+                return False
             self._expected.add(turn)
+        return True
 
-    def look(self, turn: _Turn, remote: Remote, retried: Retried) -> Sequence[Entry] | None:
-        """Give the objects of one base path, or None when the caller must list it alone.
+    def look(self, turn: _Turn, remote: Remote, retried: Retried) -> Found:
+        """Give the objects of the announced base paths, or None: the caller must list its own.
 
         Raises:
             StorageError: the store does not answer.
         """
         # One listing at a time: a caller that waits here mostly finds the outcome it needs.
         with self._listing:
-            if turn.outcome is None and self._is_worthwhile():
+            if turn.outcome is None and (not turn.prefix or self._is_worthwhile()):
                 self._list(remote, retried)
             with self._marking:
                 self._expected.discard(turn)
@@ -98,39 +130,47 @@ class Siblings:
     def _is_worthwhile(self) -> bool:
         if self._clock() > self._known_until:
             self._fewest = FEWEST
-        return len(self._expected) >= self._fewest
+        if len(self._expected) >= self._fewest:
+            return True
+        return any(not turn.prefix for turn in self._expected)  # the parent is listed in any case
 
     def _list(self, remote: Remote, retried: Retried) -> None:
         # A caller announced from now on may want objects uploaded after this listing began: the
         # next listing is for it.
         with self._marking:
             turns, self._expected = self._expected, set()
-        self._known_until = self._clock() + KNOWN_S
+        began = self._clock()
+        self._known_until = began + KNOWN_S
         prefixes = {turn.prefix for turn in turns}
-        found: Found = None
+        found: Objects | StorageError | None = None
         try:
-            found = retried(lambda: self._objects(remote, prefixes, len(turns)))
+            found = retried(lambda: self._objects(remote, prefixes, began))
         except PASSING as error:
-            for turn in turns:
-                turn.outcome = error
+            found = error
         except StorageError as error:  # most likely listing the parent is forbidden
             self._fewest = math.inf
             log.info(Event("base paths are listed alone", path=self._above.url, cause=error))
+            for turn in turns:
+                turn.outcome = None if turn.prefix else error
         if found is not None:
             for turn in turns:
-                turn.outcome = found[turn.prefix]
+                turn.outcome = found
 
-    def _objects(self, remote: Remote, prefixes: Collection[str], paths: int) -> Found:
-        found: dict[str, list[Entry]] = {prefix: [] for prefix in prefixes}
+    def _objects(self, remote: Remote, prefixes: Collection[str], began: float) -> Found:
+        whole = "" in prefixes
+        found: dict[str, list[Entry]] = defaultdict(list, {prefix: [] for prefix in prefixes})
         begin, count = len(self._above.prefix), 0
         for count, each in enumerate(remote.everything(), 1):
-            if count > paths * EACH:
-                self._fewest = 2 * paths  # so many could afford it, as far as is known
+            if count > len(prefixes) * EACH and not whole:
+                self._fewest = 2 * len(prefixes)  # so many could afford it, as far as is known
                 return None
             base = each.path[: each.path.find("/", begin) + 1]
-            if base in found:
+            if base in found or (whole and base):
                 found[base].append(each)
         self._fewest = max(FEWEST, count / EACH)
+        pages = count // PAGE + 1  # some stores answer a full page with one more, which is empty
+        self._last = found
+        self._rests_until = began + (pages * PAGE_S * SHARE.workers if pages > 1 else 0.0)
         return found
 
 
@@ -142,10 +182,17 @@ class Sibling:
         self._location = location
         self._turn = _Turn(location.prefix)
 
-    def expect(self) -> None:
-        """Say that this base path is going to be listed now, on whatever thread; never blocks."""
-        before, self._turn = self._turn, _Turn(self._location.prefix)
-        self._siblings.expect(self._turn, before)
+    def expect(self, *, is_idle: bool = False) -> bool:
+        """Say that this base path is going to be listed now, on whatever thread; never blocks.
+
+        Args:
+            is_idle: a listing that was made a few seconds ago will do.
+
+        Returns:
+            False where it need not be listed.
+        """
+        before, self._turn = self._turn, _Turn(self._location.prefix, is_idle)
+        return self._siblings.expect(self._turn, before)
 
     def look(self, above: Remote, retried: Retried) -> "Seen | None":
         """Give the objects of this base path from a common listing; None: list it alone.
@@ -158,7 +205,34 @@ class Sibling:
             StorageError: the store does not answer.
         """
         objects = self._siblings.look(self._turn, above, retried)
-        return None if objects is None else Seen(self._location, objects)
+        if objects is None:
+            return None
+        return Seen(self._location, objects.get(self._location.prefix, ()))
+
+
+class Whole:
+    """The parent of base paths, with all that lies below. Made by `Neighbours`.
+
+    Attributes:
+        location: of the parent.
+    """
+
+    def __init__(self, siblings: Siblings, location: Location) -> None:
+        self._siblings = siblings
+        self.location = location
+        self._turn = _Turn()
+
+    def expect(self, *, is_idle: bool = False) -> bool:
+        """As `Sibling.expect`."""
+        before, self._turn = self._turn, _Turn(is_idle=is_idle)
+        return self._siblings.expect(self._turn, before)
+
+    def look(self, remote: Remote, retried: Retried) -> Mapping[str, Sequence[Entry]]:
+        """Give the objects of each directory by its name. Raises: StorageError."""
+        found = self._siblings.look(self._turn, remote, retried) or {}
+        prefixes = [prefix for prefix, objects in found.items() if prefix and objects]
+        names = self.location.directories(prefixes, bool(prefixes))
+        return {name: found.get(f"{self.location.prefix}{name}/", ()) for name in names}
 
 
 class Seen:
@@ -192,6 +266,13 @@ class Neighbours:
         above = location.above()
         if above is None:
             return None
+        return Sibling(self._at(above), location)
+
+    def below(self, location: Location) -> Whole:
+        """Enter a repository of models, whose base paths lie directly below it."""
+        above = location.directory()
+        return Whole(self._at(above), above)
+
+    def _at(self, above: Location) -> Siblings:
         # Held by its base paths alone: with the last model that lies there it goes.
-        siblings = self._siblings.setdefault(above.url, Siblings(above))
-        return Sibling(siblings, location)
+        return self._siblings.setdefault(above.url, Siblings(above))

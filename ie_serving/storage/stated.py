@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 from threading import Event as Flag
 from typing import Protocol
@@ -73,8 +73,40 @@ class Stated:
             yield path
 
 
-def stated_or(storage: Storage, stated: Text | None) -> Storage:
-    """Give the version that is stated; `storage` where none is."""
+class Unusable:
+    """A base path whose files are not read, since the settings of its model cannot be used.
+
+    Its versions are listed, so that the status of each says why it does not serve.
+
+    Args of the constructor:
+        storage: lists the versions.
+        fault: why their files are not read.
+    """
+
+    def __init__(self, storage: Storage, fault: str) -> None:
+        self.url = storage.url
+        self._storage = storage
+        self._fault = fault
+
+    def directories(self) -> list[str]:
+        """See `storage.base.Storage`."""
+        return self._storage.directories()
+
+    def list(self, directory: str) -> Iterator[Entry]:
+        """Raise StorageError."""
+        raise StorageError(self._fault)
+
+    def copy(
+        self, directory: str, entries: tuple[Entry, ...], given_up: Flag = NEVER
+    ) -> AbstractContextManager[Path]:
+        """Raise StorageError."""
+        raise StorageError(self._fault)
+
+
+def stated_or(storage: Storage, stated: Text | None, fault: str = "") -> Storage:
+    """Give the version that is stated, or `storage`, whose versions have the fault if any."""
+    if fault:
+        return Unusable(storage, fault)
     if stated is None:
         return storage
     return Stated(storage.url, stated.version, stated.file, stated.text)

@@ -145,10 +145,13 @@ STFS = {f"--{flag.name}" for flag in stfs_flags.FLAGS}
         # `tune` takes a model of a file by its name.
         ("ie_serving", OWN_IN_BOTH | {"--help", "--model_name", "--model_path"}),
         # Its help tells what stands without a command.
-        ("own_flags", OWN_IN_BOTH | MANAGE | {"--help", "--model_path"}),
+        ("own_flags", OWN_IN_BOTH | MANAGE | {"--help", "--model_path", "--model_repository"}),
         ("sagemaker/dialect", OWN_IN_BOTH),
         # It also tells the two commands apart by these.
-        ("ovms", OWN_IN_BOTH | {"--config_path", "--model_name", "--model_path"}),
+        (
+            "ovms",
+            OWN_IN_BOTH | {"--config_path", "--model_name", "--model_path", "--model_repository"},
+        ),
         ("manage", MANAGE),
         # As far as a hyphen: flags of this server have none.
         ("kibernetika/dialect", {"--driver", "--model", "--hooks", "--option", "--port", "--http"}),

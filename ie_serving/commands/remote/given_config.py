@@ -49,6 +49,11 @@ def _read(path: Path) -> Sequence[ModelConfig]:
         found = source.read(path)
     except ConfigError as error:
         raise Misused("; ".join(error.faults)) from None
+    if found.repositories:
+        raise Misused(
+            f"{path}: has model_repository_list, which HandleReloadConfigRequest cannot say: change"
+            " the server's own file, then `ie_serving reload`"
+        )
     return found.models
 
 

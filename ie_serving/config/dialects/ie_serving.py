@@ -30,7 +30,7 @@ from ie_serving.config.files import source
 from ie_serving.config.files.graph_directories import alone
 from ie_serving.config.files.json_file import METRICS_PATH, ConfigFile, graph_alone
 from ie_serving.config.schema import contradictions, foreign
-from ie_serving.config.schema.catalogue import CONFIG_PATH, FOR_ALL, SERVER, TUNE
+from ie_serving.config.schema.catalogue import CONFIG_PATH, FOR_ALL, MODEL_REPOSITORY, SERVER, TUNE
 from ie_serving.config.schema.model import beside, conflicts, model_config, with_own
 from ie_serving.config.settings import Parsed, ServerSettings, Settings, TuneSettings
 from ie_serving.config.values import channel
@@ -42,6 +42,7 @@ from ie_serving.core.values.errors import ConfigError
 from ie_serving.core.values.nearest import nearest
 from ie_serving.engines.base import EngineOptions
 from ie_serving.models.configuration import ModelConfig
+from ie_serving.models.fleet.repository import ModelRepository
 from ie_serving.storage.options import StorageOptions
 
 EXAMPLE = "ie_serving model --model_name resnet --model_path /models/resnet --rest_port 8000"
@@ -87,13 +88,21 @@ def parse(argv: Sequence[str], environ: Mapping[str, str]) -> Parsed:
     )
     engine = _engine(found, reading)
     path, file = _models(engine, storage, reading)
+    repositories = _repositories(reading)
     given = fields_of("server", found)
     server = _server({**given, "is_ovms": is_ovms or file.is_ovms}, file, reading)
     tuned, models = _tuned(command, file.models, reading)
     # Only now, so that all faults are reported together.
     reading.faults.check()
     return Parsed(
-        settings=Settings(server=server, models=models, config_path=path, engine=engine),
+        settings=Settings(
+            server=server,
+            models=models,
+            config_path=path,
+            repositories=repositories,
+            in_file=file.repositories,
+            engine=engine,
+        ),
         storage=storage,
         warnings=(*reading.warnings, *file.warnings),
         names=names(command if tuned else reading.command),
@@ -162,7 +171,7 @@ def _meant(command: str, given: dict[str, str]) -> str:
     """Tell whether `check` is about a file or about one model, by the name of its path."""
     if command not in (CHECK, TUNE_COMMAND):
         return command
-    if CONFIG_PATH.flag in given:
+    if CONFIG_PATH.flag in given or MODEL_REPOSITORY.flag in given:
         return CONFIG
     given.setdefault("model_name", given.get("model_path", "").rstrip("/").rpartition("/")[2])
     return MODEL_COMMAND
@@ -243,6 +252,8 @@ def _from_file(
     engine: EngineOptions, storage: StorageOptions, reading: _Reading
 ) -> tuple[source.Place | None, ConfigFile]:
     path = reading.given.get(CONFIG_PATH.flag)
+    if not path and MODEL_REPOSITORY.flag in reading.given:
+        return None, ConfigFile(models=())
     if not path:
         _note_missing(CONFIG_PATH, reading)
         return None, ConfigFile(models=())
@@ -252,6 +263,13 @@ def _from_file(
     except ConfigError as error:
         reading.faults.found.extend(error.faults)
         return None, ConfigFile(models=())
+
+
+def _repositories(reading: _Reading) -> tuple[ModelRepository, ...]:
+    flag = MODEL_REPOSITORY.flag
+    if flag not in reading.given:
+        return ()
+    return reading.faults.take(MODEL_REPOSITORY.parse, reading.given[flag], f"--{flag}") or ()
 
 
 def _from_flags(

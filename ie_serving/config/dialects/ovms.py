@@ -37,7 +37,7 @@ def with_command(argv: Sequence[str]) -> list[str]:
     if not is_meant(argv):
         return list(argv)
     given = [*argv, *_without_grpc(argv, names)]
-    if "--config_path" in names:
+    if names & {"--config_path", "--model_repository"}:
         return ["config", *given]
     return ["model", *given] if names & {"--model_name", "--model_path"} else list(argv)
 

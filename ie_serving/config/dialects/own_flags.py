@@ -13,13 +13,14 @@ from ie_serving.config.schema.catalogue import (
     CONFIG_PATH,
     FOR_ALL,
     MODEL,
+    MODEL_REPOSITORY,
     SERVER,
     SETTINGS,
     TUNE,
     names_in_ie_serving,
 )
 from ie_serving.core.settings.declaration import Setting
-from ie_serving.core.settings.kinds import BOOLEAN, NAMES
+from ie_serving.core.settings.kinds import BOOLEAN, NAMES, PLACES
 
 CONFIG, MODEL_COMMAND, CHECK, TUNE_COMMAND = "config", "model", "check", "tune"
 JSON = "json"
@@ -31,9 +32,9 @@ ONLY_OF_CHECK: Mapping[str, str] = {
 """Switches of `check`, which are not settings, with their help."""
 
 OWN_FLAGS: Mapping[str, tuple[Setting, ...]] = {
-    CONFIG: (CONFIG_PATH, *FOR_ALL),
+    CONFIG: (CONFIG_PATH, MODEL_REPOSITORY, *FOR_ALL),
     MODEL_COMMAND: tuple(setting for setting in MODEL if setting.flag),
-    CHECK: (CONFIG_PATH, *(setting for setting in MODEL if setting.flag)),
+    CHECK: (CONFIG_PATH, MODEL_REPOSITORY, *(setting for setting in MODEL if setting.flag)),
     TUNE_COMMAND: (CONFIG_PATH, *TUNE, *(setting for setting in MODEL if setting.flag)),
 }
 """By command: settings whose flags only it takes; all commands take those of `SERVER`. `check` and
@@ -100,7 +101,7 @@ def parser(argv: Sequence[str]) -> argparse.ArgumentParser:
         dest="command", required=True, metavar="{config,model,check,tune}"
     )
     for name, meaning in (
-        (CONFIG, "serve the models of a configuration file"),
+        (CONFIG, "serve the models of a configuration file, or of a directory"),
         (MODEL_COMMAND, "serve one model"),
         (CHECK, "say what of a model, or of a file's models, would be served, and by what"),
         (TUNE_COMMAND, "measure which settings of one model win on this machine, and print them"),
@@ -142,14 +143,14 @@ def _add_flag(group: "argparse.ArgumentParser | argparse._ArgumentGroup", settin
     if setting.form == BOOLEAN.form:
         # As in TensorFlow Serving: bare, or with a value.
         group.add_argument(flag, nargs="?", const="true", metavar=metavar, help=text)
-    elif setting.form == NAMES.form:
+    elif setting.form in (NAMES.form, PLACES):
         group.add_argument(flag, action=_Joined, metavar=metavar, help=text)
     else:
         group.add_argument(flag, metavar=metavar, help=text)
 
 
 _WITHOUT_A_COMMAND = """without one of these words:
-  --config_path and --model_path tell config from model
+  --config_path, --model_repository and --model_path tell config from model
   --list_models, --add_to_config, --remove_from_config: list the models of a repository, or change
     the configuration file, and end; with --help they say more
 

@@ -7,11 +7,17 @@ from functools import partial
 from typing import Protocol
 
 from ie_serving.config.files import source, succession
+from ie_serving.config.files.fleet_models import FleetModels
+from ie_serving.config.files.followed_fleet import FollowedFleet
+from ie_serving.config.files.json_file import ConfigFile
 from ie_serving.config.files.succession import Applied, Places
 from ie_serving.config.files.watch import ConfigWatch
+from ie_serving.config.schema.contradictions import refusal
 from ie_serving.config.settings import ALL_MODELS, Settings
 from ie_serving.core.values.errors import ConfigError, ServingError
 from ie_serving.models.configuration import ModelConfig
+from ie_serving.models.fleet.repository import ModelRepository
+from ie_serving.models.fleet.watch import Fleet
 from ie_serving.models.manager import Edit
 from ie_serving.telemetry.log.logs import Event
 
@@ -67,6 +73,7 @@ class FollowedConfig:
         models: the configured models.
         places: hold the state of the replaced worker, and then this worker's for its replacement.
         among: changes all workers, if there are several.
+        fleet: lists directories of models; None where there cannot be any.
     """
 
     def __init__(
@@ -75,6 +82,7 @@ class FollowedConfig:
         models: ConfiguredModels,
         places: Places,
         among: Among | None = None,
+        fleet: Fleet | None = None,
     ) -> None:
         self._among = among
         self._settings = settings
@@ -88,6 +96,8 @@ class FollowedConfig:
         self._task: asyncio.Task[None] | None = None
         self._change = (among or models).apply
         self._watch = self._made(among.leads if among else _always)
+        self._repositories: tuple[ModelRepository, ...] = ()
+        self._fleet = self._followed(fleet) if fleet else None
 
     async def start(self) -> None:
         """Load the wanted models, and apply later changes of the file, until `close`.
@@ -108,6 +118,8 @@ class FollowedConfig:
             await self._change_to(wanted)
         if self._watch:
             self._task = asyncio.create_task(self._watch.run(), name="watch configuration")
+        if self._fleet:
+            self._fleet.begin()
 
     def leave(self) -> None:
         """Store the state of the configuration for this worker's replacement."""
@@ -117,6 +129,7 @@ class FollowedConfig:
             desired=tuple(desired),
             serving=models.serving(),
             seen=watch.seen if watch else None,
+            repositories=self._repositories,
         )
         self.leave_answering()
         succession.leave(self._places.configuration, applied)
@@ -156,23 +169,44 @@ class FollowedConfig:
         if self._watch:
             self._watch.seen = digest
 
+    @property
+    def repositories(self) -> tuple[ModelRepository, ...]:
+        """Directories of models in the file that was applied last."""
+        return self._repositories
+
+    @repositories.setter
+    def repositories(self, named: tuple[ModelRepository, ...]) -> None:
+        self._repositories = named
+        if self._fleet:
+            self._fleet.follow(tuple(dict.fromkeys((*self._settings.repositories, *named))))
+
     async def reload(self) -> None:
         """Read the file and apply it now, changed or not; one of several workers does so.
 
         Raises:
             ServingError: the file is broken or cannot be applied; nothing has changed.
         """
-        if self._watch and (self._among is None or self._among.leads()):
+        if self._among is not None and not self._among.leads():
+            return
+        if self._watch:
             await self._watch.reload()
+        if self._fleet:
+            await self._fleet.reload()
 
     async def reload_if_changed(self) -> bool:
-        """Apply the file if its content changed; tell whether it did. See `ConfigWatch`."""
-        return self._watch is not None and await self._watch.reload_if_changed()
+        """Apply the file and the directories of models if they changed; tell whether they did.
+
+        Raises: as `ConfigWatch.reload_if_changed`.
+        """
+        is_new = self._watch is not None and await self._watch.reload_if_changed()
+        return (self._fleet is not None and await self._fleet.reload()) or is_new
 
     def close(self) -> None:
         """Follow the file no longer."""
         if self._task:
             self._task.cancel()
+        if self._fleet:
+            self._fleet.close()
 
     async def _first(self) -> Sequence[ModelConfig]:
         """Give the models to begin with: the last change wins, also across workers.
@@ -180,18 +214,35 @@ class FollowedConfig:
         The last applied configuration, perhaps by RPC, stays until the content of the file changes,
         and while the file is broken.
         """
-        path, before = self._settings.config_path, self._before
-        last = before.desired if before else self._loaded_at_start()
-        if self._watch is None or path is None:
-            return last
-        if before and self._watch.seen in (None, before.seen):
-            return last
-        if before and self._among:
+        before = self._before
+        if before is None:
+            return await self._at_start()
+        self.repositories = before.repositories
+        if self._watch is None or self._watch.seen in (None, before.seen):
+            return before.desired
+        if self._among:
             # New content of the file is for all workers at once: the next poll applies it.
             self._watch.seen = before.seen
-            return last
+            return before.desired
+        file = await self._newest()
+        return self._kept(await self._joined(file), before.desired) if file else before.desired
+
+    async def _at_start(self) -> Sequence[ModelConfig]:
+        file = await self._newest()
+        if file is None:
+            settings = self._settings
+            file = ConfigFile(models=settings.models, repositories=settings.in_file)
+        self.repositories = file.repositories
+        models = await self._fleet.first(file.models) if self._fleet else file.models
+        return self._loaded_at_start(models)
+
+    async def _newest(self) -> ConfigFile | None:
+        """Read the file; None if there is none, or it is broken, which is logged."""
+        path = self._settings.config_path
+        if path is None:
+            return None
         try:
-            return self._kept(await asyncio.to_thread(self._read, path), last)
+            return await asyncio.to_thread(self._read, path)
         except ConfigError as error:
             for fault in error.faults:
                 log.error(
@@ -201,23 +252,29 @@ class FollowedConfig:
                         cause=fault,
                     )
                 )
-            return last
+            return None
 
-    def _read(self, path: source.Place) -> Sequence[ModelConfig]:
+    def _read(self, path: source.Place) -> ConfigFile:
         engine = self._settings.engine
         # A server may begin with an empty file, as the original does; an empty file does not unload
         # serving models.
-        return source.load(path, engine) if self._before else source.read(path, engine).models
+        return source.load(path, engine) if self._before else source.read(path, engine)
 
     async def configured(self) -> Sequence[ModelConfig]:
         """Give the models that the configuration has now, loaded or not. Raises: ConfigError."""
-        path = self._settings.config_path
-        if path is None:
-            return self._settings.models
-        return (await asyncio.to_thread(source.read, path, self._settings.engine)).models
+        path, models = self._settings.config_path, self._settings.models
+        if path is not None:
+            file = await asyncio.to_thread(source.read, path, self._settings.engine)
+            models, self.repositories = file.models, file.repositories
+        return await self._fleet.joined(models, anew=True) if self._fleet else models
 
-    def _loaded_at_start(self) -> Sequence[ModelConfig]:
-        server, every = self._settings.server, self._settings.models
+    async def _joined(self, file: ConfigFile) -> Sequence[ModelConfig]:
+        """Give the models of a file with those of its directories."""
+        self.repositories = file.repositories
+        return await self._fleet.joined(file.models) if self._fleet else file.models
+
+    def _loaded_at_start(self, every: Sequence[ModelConfig]) -> Sequence[ModelConfig]:
+        server = self._settings.server
         if not server.is_explicit or ALL_MODELS in server.load_model:
             return every
         return [config for config in every if config.name in server.load_model]
@@ -231,9 +288,21 @@ class FollowedConfig:
         names = {config.name for config in loaded}
         return [config for config in configs if config.name in names]
 
-    async def _apply(self, configs: Sequence[ModelConfig]) -> None:
+    async def _apply(self, file: ConfigFile) -> None:
         # The RPC changes all or nothing; the file lets each model stand for itself.
+        configs = await self._joined(file)
         await self._change(partial(self._kept, configs), all_or_nothing=False)
+
+    def _followed(self, fleet: Fleet) -> FollowedFleet:
+        server = self._settings.server
+        return FollowedFleet(
+            fleet,
+            FleetModels(self._settings.engine, partial(refusal, server)),
+            lambda: self._models.desired,
+            self._change,
+            is_lenient=server.allow_unavailable_models,
+            is_explicit=server.is_explicit,
+        )
 
     def _made(self, leads: Callable[[], bool]) -> ConfigWatch | None:
         path, server = self._settings.config_path, self._settings.server

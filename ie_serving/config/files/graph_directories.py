@@ -17,6 +17,7 @@ from ie_serving.core.settings.words import resolved
 FILE: Final = "graph.pbtxt"
 MODELS: Final = "model_config_list"
 GRAPHS: Final = "mediapipe_config_list"
+REPOSITORIES: Final = "model_repository_list"
 PATH: Final = "graph_path"
 KEYS: Final = ("name", "base_path", PATH, "subconfig", "params")
 """Keys of a graph's entry."""

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from ie_serving.config.files.graph_directories import GRAPHS as MEDIAPIPE
+from ie_serving.config.files.graph_directories import REPOSITORIES
 from ie_serving.config.files.mediapipe import translated as drawn
 from ie_serving.config.files.pipelines import KEY as PIPELINES
 from ie_serving.config.files.pipelines import libraries, translated
@@ -59,7 +60,7 @@ def graphs(
             places[name] = place
             if number is not None and definition is not None:
                 yield _model(name, number, rest, engine)
-    _check_uses(known, places, models, faults)
+    _check_uses(known, places, models, faults, are_all=REPOSITORIES not in top)
 
 
 def _entries(top: Mapping[str, Any], faults: Faults) -> Iterator[tuple[str, Mapping[str, Any]]]:
@@ -93,12 +94,15 @@ def _check_uses(
     places: Mapping[str, str],
     models: Collection[str],
     faults: Faults,
+    *,
+    are_all: bool,
 ) -> None:
+    """Report uses of unknown models, unless directories may have them: `are_all` models known."""
     known = {*models, *graphs}
     there = f"the file has {', '.join(sorted(known))}"
     uses = {name: each.models if each else frozenset() for name, each in graphs.items()}
     for name, graph in graphs.items():
-        for each in sorted(uses[name] - known):
+        for each in sorted(uses[name] - known) if are_all else ():
             user = f'step "{graph.step_with(each)}" of graph "{name}"' if graph else ""
             faults.add(
                 places[name], f'{user} uses model "{each}", which is not configured; {there}'

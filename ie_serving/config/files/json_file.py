@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, TypeGuard
 
 from ie_serving.config.files.graph_directories import GRAPHS as MEDIAPIPE
-from ie_serving.config.files.graph_directories import moved
+from ie_serving.config.files.graph_directories import REPOSITORIES, moved
 from ie_serving.config.schema import foreign
 from ie_serving.config.schema.catalogue import MODEL
 from ie_serving.config.schema.model import beside, conflicts, model_config
@@ -24,6 +24,7 @@ from ie_serving.core.values.hints import Hint
 from ie_serving.core.values.nearest import nearest
 from ie_serving.engines.base import EngineOptions
 from ie_serving.models.configuration import ModelConfig
+from ie_serving.models.fleet.repository import ModelRepository
 from ie_serving.telemetry.metrics.ovms_families import FAMILIES
 
 OVMS_FAMILIES = "ovms_"
@@ -41,6 +42,8 @@ OVMS_KEYS = frozenset({"monitoring", "pipeline_config_list", MEDIAPIPE})
 
 TOP_KEYS: Mapping[str, str] = {
     "model_config_list": 'list of {"config": {...}}, one for each model',
+    REPOSITORIES: 'list of {"base_path", "include", "exclude"}: directories of models; see'
+    " docs/guide/fleet.md",
     "graphs": 'list of {"name": "...", "steps": ..., "outputs": {...}}; see docs/guide/graphs.md',
     "pipeline_config_list": "pipelines of OpenVINO Model Server;"
     " see docs/guide/graphs-of-other-servers.md",
@@ -59,6 +62,9 @@ class ConfigFile:
     """The content of a configuration file."""
 
     models: tuple[ModelConfig, ...]
+
+    repositories: tuple[ModelRepository, ...] = ()
+    """Directories of models."""
 
     rest_port: int = 0
     """Port of REST in the file, used where no other setting gives one; 0 for none."""
@@ -138,6 +144,13 @@ def config_file(
 
         top = with_models(top, origin)
     models = tuple(listed_models(top, origin, engine or EngineOptions(), findings, below))
+    repositories: tuple[ModelRepository, ...] = ()
+    if REPOSITORIES in top:
+        from ie_serving.config.files.repository_list import listed_repositories
+
+        repositories = tuple(
+            listed_repositories(top[REPOSITORIES], below or origin, findings, findings.unknown)
+        )
     if GRAPHS & top.keys():
         # Here, not above: few files have graphs.
         from ie_serving.config.files.graphs import graphs
@@ -149,7 +162,12 @@ def config_file(
     is_ovms = not OVMS_KEYS.isdisjoint(top)
     said = findings.all_warnings()
     return ConfigFile(
-        models=models, is_ovms=is_ovms, metrics=metrics, metrics_list=named, warnings=said
+        models=models,
+        repositories=repositories,
+        is_ovms=is_ovms,
+        metrics=metrics,
+        metrics_list=named,
+        warnings=said,
     )
 
 
@@ -201,6 +219,8 @@ def listed_models(
 def _entries(top: Mapping[str, Any], findings: Findings) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """Yield the `config` objects with their places."""
     items = top.get("model_config_list")
+    if items is None and REPOSITORIES in top:
+        return
     if not isinstance(items, list):
         findings.add("model_config_list", f'{_stands(items)}; expected a list of {{"config": ...}}')
         return

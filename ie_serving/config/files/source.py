@@ -12,7 +12,6 @@ from pathlib import Path
 from ie_serving.config.files.json_file import ConfigFile, config_file, parse_config_file
 from ie_serving.core.values.errors import ConfigError
 from ie_serving.engines.base import EngineOptions
-from ie_serving.models.configuration import ModelConfig
 from ie_serving.storage.options import StorageOptions
 from ie_serving.storage.remote_file import RemoteFile
 from ie_serving.storage.stores import place_of
@@ -36,8 +35,8 @@ def at(given: str, storage: StorageOptions) -> Place:
     return Path(place) if isinstance(place, str) else RemoteFile(*place)
 
 
-def load(path: Place, engine: EngineOptions | None = None) -> tuple[ModelConfig, ...]:
-    """Read the models of a changed configuration file, and log its warnings. Blocking.
+def load(path: Place, engine: EngineOptions | None = None) -> ConfigFile:
+    """Read a changed configuration file, and log its warnings. Blocking.
 
     Args:
         path: the file.
@@ -51,7 +50,7 @@ def load(path: Place, engine: EngineOptions | None = None) -> tuple[ModelConfig,
     found = parse(text, path, engine)
     for warning in found.warnings:
         log.warning(Event("configuration warning", path=path, warning=warning))
-    return found.models
+    return found
 
 
 def _check_filled(path: Place, text: str) -> None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from ie_serving.models.configuration import ModelConfig
+from ie_serving.models.fleet.repository import ModelRepository
 from ie_serving.telemetry.log.logs import Event
 
 log = logging.getLogger(__name__)
@@ -22,11 +23,13 @@ class Applied:
         serving: the models as served: for a model whose new configuration does not serve yet, the
             old one.
         seen: digest of the file's content that was applied last, or read at the start.
+        repositories: directories of models that the file names.
     """
 
     desired: tuple[ModelConfig, ...]
     serving: tuple[ModelConfig, ...]
     seen: str | None
+    repositories: tuple[ModelRepository, ...] = ()
 
 
 class Place(Protocol):

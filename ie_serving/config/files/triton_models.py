@@ -77,6 +77,27 @@ def translated(path: Path) -> Imported:
     return found
 
 
+def translated_text(text: str, place: str, name: str) -> Imported:
+    """Translate one `config.pbtxt` in a repository of models, whose directories name them.
+
+    Args:
+        text: its content.
+        place: for faults.
+        name: of the directory.
+
+    Raises:
+        ConfigError: every fault.
+    """
+    faults = Faults()
+    found = Imported([], [], [])
+    config = parse_text(text, inference_messages.ModelConfig, place, lenient=True)
+    if config.name not in ("", name):
+        faults.add(place, f'name: "{config.name}" given; expected "{name}", as its directory')
+    _Model(config, Path(name), found, faults).translate()
+    faults.check()
+    return found
+
+
 def _directories(path: Path) -> Iterator[Path]:
     if path.is_file():
         yield path.parent

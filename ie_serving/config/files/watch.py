@@ -9,19 +9,19 @@ read counts as unchanged, and is logged.
 import asyncio
 import hashlib
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 
+from ie_serving.config.files.json_file import ConfigFile
 from ie_serving.config.files.source import Place
 from ie_serving.core.values.errors import ServingError, causes
-from ie_serving.models.configuration import ModelConfig
 from ie_serving.telemetry.log.logs import Event
 
 log = logging.getLogger(__name__)
 
-Load = Callable[[Place], Sequence[ModelConfig]]
+Load = Callable[[Place], ConfigFile]
 """Reads and checks the file. Raises ConfigError with all its faults."""
 
-Apply = Callable[[Sequence[ModelConfig]], Awaitable[None]]
+Apply = Callable[[ConfigFile], Awaitable[None]]
 """Applies a configuration. Raises ServingError, and then nothing has changed."""
 
 
@@ -101,11 +101,11 @@ class ConfigWatch:
     async def _read_and_apply(self) -> None:
         # The digest first: the next poll then sees an edit between the two reads as a change.
         digest = await asyncio.to_thread(self._digest)
-        models = await asyncio.to_thread(self._load, self._path)
+        content = await asyncio.to_thread(self._load, self._path)
         # Set before applying, which stores `seen` for the worker's replacement.
         before, self.seen = self.seen, digest
         try:
-            await self._apply(models)
+            await self._apply(content)
         except BaseException:
             self.seen = before
             raise

@@ -78,7 +78,7 @@ def _with_drivers(setting: Setting) -> Setting:
     return setting._replace(parse=drivers.parse_name, form="|".join(drivers.names()))
 
 
-(CONFIG_PATH,) = _DECLARED["settings"]
+CONFIG_PATH, MODEL_REPOSITORY = _DECLARED["settings"]
 MODEL: Final = tuple(_in_order(_MODEL_ORDER))
 """Keys of an entry in the JSON file, and flags of `ie_serving model`."""
 FOR_ALL: Final = tuple(each for each in MODEL if each.for_all)
@@ -90,7 +90,7 @@ OF_STORE: Final[Mapping[str, tuple[Setting, ...]]] = {
     name: tuple(_DECLARED[name]) for name in KINDS
 }
 STORES: Final = tuple(each for settings in OF_STORE.values() for each in settings)
-SETTINGS: Final = (CONFIG_PATH, *MODEL, *TUNE, *SERVER, *STORES)
+SETTINGS: Final = (CONFIG_PATH, MODEL_REPOSITORY, *MODEL, *TUNE, *SERVER, *STORES)
 
 BY_TFS: Mapping[str, Setting] = {setting.tfs: setting for setting in SETTINGS if setting.tfs}
 

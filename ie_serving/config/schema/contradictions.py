@@ -28,6 +28,11 @@ def check_models(server: ServerSettings, models: Iterable[ModelConfig]) -> None:
     _refuse(list(_of_stateful(server, models)))
 
 
+def refusal(server: ServerSettings, model: ModelConfig) -> str:
+    """Say why a server cannot serve a model; empty if it can."""
+    return "; ".join(map(str, _of_stateful(server, [model])))
+
+
 def _refuse(faults: Sequence[str]) -> None:
     if faults:
         raise ConfigError(faults)

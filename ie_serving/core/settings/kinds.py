@@ -11,6 +11,8 @@ BOOLEAN: Final = SettingKind(words.boolean, "true|false")
 TEXT: Final = SettingKind(words.text, "TEXT")
 NAMES: Final = SettingKind(words.listed, "NAME,..")
 """A flag of this kind may stand several times."""
+PLACES: Final = "PATH|URL,.."
+"""Form of a flag that may stand several times, too."""
 FILE: Final = SettingKind(words.text, "FILE")
 HTTP_URL: Final = SettingKind(words.http_url, "URL")
 PORT: Final = SettingKind(numbers.port, "N")

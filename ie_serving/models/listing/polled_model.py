@@ -1,12 +1,15 @@
-"""A model as the schedule of listings sees it."""
+"""A model, or a repository of models, as the schedule of listings sees it."""
 
-from collections.abc import Callable
-from typing import Protocol
+from collections.abc import Callable, Collection
+from typing import Any, Protocol, TypeAlias
 
 from ie_serving.core.values.errors import StorageError
-from ie_serving.models.repository.source import Listing
+from ie_serving.models.listing.notices import Watched
 
-List = Callable[[], Listing]
+Found: TypeAlias = Any
+"""What a listing found, which only the listed object understands; never None or an exception."""
+
+List = Callable[[], Found]
 """Lists a repository once, in a thread. Raises StorageError."""
 
 
@@ -26,7 +29,7 @@ class Polled(Protocol):
     def to_list(self) -> List:
         """Give the function that makes the next listing of the repository."""
 
-    def listed(self, listing: Listing) -> None:
+    def listed(self, listing: Found) -> None:
         """Act on a listing."""
 
     def not_listed(self, error: StorageError) -> None:
@@ -36,7 +39,17 @@ class Polled(Protocol):
     def is_quiet(self) -> bool:
         """Whether `look` is all that the next poll takes."""
 
-    def look(self) -> Listing | None:
+    def watched(self) -> Collection[Watched]:
+        """Give the directories in which every change of a quiet model shows; empty where none."""
+
+    def announce(self, after_s: float) -> bool:
+        """Know that `look` is called soon, so many seconds after the last one; never blocks.
+
+        Returns:
+            False where it would find nothing new, and is not to be called.
+        """
+
+    def look(self) -> Found | None:
         """List the repository, in a thread; None: nothing new.
 
         Raises:

@@ -20,9 +20,9 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from ie_serving.core.values.errors import NotAvailable, StorageError
-from ie_serving.models.listing.polled_model import List, Polled, TurnWanted
+from ie_serving.models.listing.notices import Cover, Notices
+from ie_serving.models.listing.polled_model import Found, List, Polled, TurnWanted
 from ie_serving.models.listing.untroubled import Look, Rounds
-from ie_serving.models.repository.source import Listing
 from ie_serving.telemetry.log.logs import Event
 
 log = logging.getLogger(__name__)
@@ -37,6 +37,12 @@ local directories take about a third of it; a request to a remote store takes mo
 
 NO_THREAD_S = 1.0
 """Seconds after which a thread is requested again when the system could not start one."""
+
+WATCHED_FROM = 200
+"""Models from which on the directories of idle ones are watched: fewer cost less than the watch."""
+
+WATCHED_S = 30.0
+"""Seconds between two polls of a model whose directories are watched."""
 
 MOST_THREADS = 8
 """Threads that list one store at a time. One that hangs holds all of them until its time-out."""
@@ -55,7 +61,7 @@ class _Asked:
     model: Polled
     to_list: List
     waiters: list[Waiter]
-    outcome: Listing | Exception | None = None
+    outcome: Found | Exception | None = None
 
     def make(self) -> bool:
         """List, in a thread; True: the event loop has to know."""
@@ -97,6 +103,8 @@ class Polls:
         # one. A repository is never listed twice at a time.
         self._again: dict[Polled, list[Waiter] | None] = {}
         self._rounds = Rounds(self._queue)
+        self._notices = Notices(self._changed)
+        self._watches = False
 
     async def once(self, model: Polled) -> None:
         """List now, and return when the model has acted on it.
@@ -115,12 +123,32 @@ class Polls:
         wait_s = model.next_poll_s()
         self._turns[model] = number = next(self._numbers)
         if wait_s is not None and model.is_quiet and model not in self._again:
-            self._rounds.join(model, wait_s)
+            self._join(model, wait_s)
         elif wait_s is not None:
             at = asyncio.get_running_loop().time() + wait_s
             heapq.heappush(self._due, (at, number, wait_s * EARLY, model))
             if self._due[0][1] == number:  # else the timer is set for an earlier one
                 self._set_timer()
+
+    def _join(self, model: Polled, wait_s: float) -> None:
+        if len(self._turns) < WATCHED_FROM:
+            self._rounds.join(model, wait_s)
+            return
+        if not self._watches:
+            self._watches = True
+            for each in self._turns.keys() - {model}:  # those that came before
+                self.reschedule(each)
+        match self._notices.cover(model):
+            case Cover.NO:
+                self._rounds.join(model, wait_s)
+            case Cover.YES:
+                self._rounds.join(model, max(wait_s, WATCHED_S))
+            case Cover.NEW:  # listed once more, for what has changed before it was watched
+                self._begin(model)
+
+    def _changed(self, model: Polled) -> None:
+        if model in self._turns:
+            self.now(model)
 
     def reschedule(self, model: Polled) -> None:
         """Ask a followed model again when its next listing is due."""
@@ -130,6 +158,7 @@ class Polls:
     def leave(self, model: Polled) -> None:
         """Follow the model no longer."""
         self._turns.pop(model, None)
+        self._notices.drop(model)
         self._call_in(model)
 
     def now(self, model: Polled) -> None:
@@ -268,7 +297,7 @@ class Polls:
             self.follow(model)
 
     def _act(
-        self, model: Polled, outcome: Listing | Exception | None, waiters: Sequence[Waiter] = ()
+        self, model: Polled, outcome: Found | Exception | None, waiters: Sequence[Waiter] = ()
     ) -> None:
         """Let the model act; a defect must not end its polls, or those of the others."""
         try:
@@ -278,7 +307,9 @@ class Polls:
         for waiter in waiters:
             _answer(waiter, outcome)
         # A listing that a stopping server breaks off is no defect.
-        if waiters or isinstance(outcome, Listing | StorageError | NotAvailable | None):
+        if waiters or not isinstance(outcome, Exception):
+            return
+        if isinstance(outcome, StorageError | NotAvailable):
             return
         log.error(Event("poll failed", model=model.name), exc_info=outcome)
 
@@ -291,11 +322,11 @@ def _popped(turn: list[_Store]) -> _Store | None:
         return None
 
 
-def _hand_over(model: Polled, outcome: Listing | Exception | None) -> None:
-    if isinstance(outcome, Listing):
-        model.listed(outcome)
-    elif isinstance(outcome, StorageError):
+def _hand_over(model: Polled, outcome: Found | Exception | None) -> None:
+    if isinstance(outcome, StorageError):
         model.not_listed(outcome)
+    elif outcome is not None and not isinstance(outcome, Exception):
+        model.listed(outcome)
 
 
 def _listed(waiting: deque[_Asked | Look]) -> list[_Asked | Look]:
@@ -312,7 +343,7 @@ def _listed(waiting: deque[_Asked | Look]) -> list[_Asked | Look]:
     return done
 
 
-def _answer(waiter: Waiter, outcome: Listing | Exception | None) -> None:
+def _answer(waiter: Waiter, outcome: Found | Exception | None) -> None:
     if waiter.done():  # cancelled
         return
     if isinstance(outcome, Exception):

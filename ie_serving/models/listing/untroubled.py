@@ -14,8 +14,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from threading import Lock
 
-from ie_serving.models.listing.polled_model import Polled
-from ie_serving.models.repository.source import Listing
+from ie_serving.models.listing.polled_model import Found, Polled
 
 
 @dataclass(eq=False, slots=True)
@@ -30,7 +29,7 @@ class Look:
 
     model: Polled
     is_queued: bool = False
-    outcome: Listing | Exception | None = None
+    outcome: Found | Exception | None = None
     _is_begun: bool = False
     _is_withdrawn: bool = False
     _lock: Lock = field(default_factory=Lock)
@@ -97,7 +96,8 @@ class Rounds:
             return
         asyncio.get_running_loop().call_later(each.interval_s, self._look_at_all, key)
         # A directory that hangs does not hold the others: it alone is passed over.
-        looks = [look for look in each.looks.values() if not look.is_queued]
+        waiting = [look for look in each.looks.values() if not look.is_queued]
+        looks = [look for look in waiting if look.model.announce(each.interval_s)]
         for look in looks:
             look.is_queued = True
         self._begin(each.store, looks)

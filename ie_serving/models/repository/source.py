@@ -125,14 +125,13 @@ class Source:
         return self._storage.url
 
     @property
-    def is_alone(self) -> bool:
-        """Whether its base path is listed without others, so that `expect` is not needed."""
-        return self._sibling is None
+    def is_whole(self) -> bool:
+        """Whether the next poll finds nothing new unless the base path has changed."""
+        return self._is_whole
 
-    def expect(self) -> None:
-        """Say that `poll` is called soon; never blocks."""
-        if self._sibling:
-            self._sibling.expect()
+    def expect(self, *, is_idle: bool = False) -> bool:
+        """Say that `poll` is called soon; never blocks. See `storage.siblings.Sibling`."""
+        return self._sibling is None or self._sibling.expect(is_idle=is_idle)
 
     def poll(self, choose: Choose = lambda found: found, again: Collection[int] = ()) -> Listing:
         """List once.

@@ -1,16 +1,19 @@
 """Opens the storage that reads a base path or URL."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from threading import Event
 
-from ie_serving.core.values.errors import ConfigError
+from ie_serving.core.values.errors import ConfigError, NotAvailable
 from ie_serving.storage.backends.local import LocalStorage
 from ie_serving.storage.backends.single_file import SingleFile, is_model_file
 from ie_serving.storage.base import Storage
+from ie_serving.storage.directories import BucketDirectories, Directories, LocalDirectories
 from ie_serving.storage.mirror.download import Transfer
-from ie_serving.storage.mirror.mirror import Mirror
+from ie_serving.storage.mirror.mirror import LISTING_TRIES, Mirror
 from ie_serving.storage.options import StorageOptions
-from ie_serving.storage.siblings import Neighbours, Sibling
+from ie_serving.storage.retry import Retrying
+from ie_serving.storage.siblings import Found, Neighbours, Sibling
 from ie_serving.storage.stores import BY_SCHEME, SCHEME, place_of
 
 
@@ -74,6 +77,42 @@ def open_storage(
         transfer=Transfer(least_bytes_per_s=options.min_download_bytes_per_s),
         beside=(sibling, store.open(above)) if sibling and above else None,
     )
+
+
+def open_directories(
+    url: str,
+    files: Sequence[str],
+    options: StorageOptions,
+    neighbours: Neighbours,
+    stopping: Event | None = None,
+) -> Directories:
+    """Open what lists the directories at `url`; nothing is sent yet, and no client imported.
+
+    Args:
+        url: as of `open_storage`.
+        files: names of a file in each directory, the first that is there counts.
+        options: how the stores are reached.
+        neighbours: the base paths below.
+        stopping: as of `open_storage`.
+
+    Raises:
+        ConfigError: as `open_storage`.
+    """
+    place = place_of(url, options)
+    if isinstance(place, str):
+        return LocalDirectories(LocalStorage(place), files)
+    store, location = place
+    whole = neighbours.below(location)
+    stopped = stopping or Event()
+
+    def pause(seconds: float) -> None:
+        if stopped.wait(seconds):
+            raise NotAvailable(f"{whole.location.url}: broken off, the server stops")
+
+    def retried(action: Callable[[], Found]) -> Found:
+        return Retrying(LISTING_TRIES, pause).run(action)
+
+    return BucketDirectories(whole, partial(store.open, whole.location), files, retried)
 
 
 def store_of(url: str) -> str:

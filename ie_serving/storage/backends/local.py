@@ -152,7 +152,7 @@ def _entries_of(item: os.DirEntry[str], top: Path, above: frozenset[_Identity]) 
     if stat.S_ISREG(status.st_mode):
         # The inode too: a file renamed into place may carry the time and size of the old one.
         tag = f"{status.st_mtime_ns}-{status.st_size}-{status.st_ino}"
-        path = Path(item.path).relative_to(top).as_posix()
+        path = item.path[len(str(top)) + 1 :]  # by Path's own means it takes as long as all else
         yield Entry(path, status.st_size, tag, status.st_mtime)
 
 

@@ -2,12 +2,13 @@
 
 import asyncio
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
 from typing import Any
 
 from ie_serving.core.values.errors import StorageError
+from ie_serving.models.listing.notices import Watched
 from ie_serving.models.listing.polled_model import List, TurnWanted
 from ie_serving.models.listing.schedule import MOST_THREADS, Polls
 from ie_serving.models.repository.source import Listing
@@ -54,6 +55,12 @@ class Repository:
         self.threads.append(threading.get_ident())
         self._during()
         return NOTHING
+
+    def watched(self) -> Collection[Watched]:
+        return ()
+
+    def announce(self, after_s: float) -> bool:
+        return True
 
     def look(self) -> Listing | None:
         if not self.is_quiet:

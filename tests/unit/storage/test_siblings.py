@@ -11,6 +11,7 @@ import pytest
 from ie_serving.core.runtime.backoff import Backoff
 from ie_serving.core.values.errors import Missing, StorageError, Unauthorized, Unreachable
 from ie_serving.storage.base import Entry
+from ie_serving.storage.directories import BucketDirectories, Listed
 from ie_serving.storage.mirror.mirror import Mirror
 from ie_serving.storage.remote import Location
 from ie_serving.storage.retry import Tries
@@ -89,13 +90,24 @@ class Fleet:
             if each
         ]
 
-    def poll(self, count: int | None = None) -> list[list[str] | StorageError]:
+        self.whole = neighbours.below(Location.parse(f"s3://b/{prefix}", f"b/{prefix}"))
+        self._directories = BucketDirectories(
+            self.whole, lambda: remote, ["model.json"], lambda action: action()
+        )
+
+    def listed(self) -> Listed:
+        """List the repository."""
+        self.whole.expect()
+        return self._directories.list()
+
+    def poll(
+        self, count: int | None = None, *, is_idle: bool = False
+    ) -> list[list[str] | StorageError]:
         """List the first models after all of them were expected; forget earlier requests."""
         self.bucket.requests.clear()
-        for sibling in self.siblings[:count]:
-            assert sibling is not None
-            sibling.expect()
-        return [_outcome(model.directories) for model in self.models[:count]]
+        pairs = list(zip(self.siblings, self.models, strict=True))[:count]
+        looking = [model for each, model in pairs if each and each.expect(is_idle=is_idle)]
+        return [_outcome(model.directories) for model in looking]
 
 
 def _outcome(list_once: Callable[[], list[str]]) -> list[str] | StorageError:
@@ -214,6 +226,71 @@ def test_threads_wait_for_the_listing_that_one_of_them_makes(tmp_path: Path) -> 
         thread.join(10)
     assert found == [["1"]] * 16
     assert fleet.bucket.requests == ["all"]
+
+
+def test_idle_polls_of_several_pages_make_a_request_a_second(tmp_path: Path) -> None:
+    fleet = Fleet(tmp_path, 2000)
+    fleet.poll()
+    requests = 0
+    for second in range(1, 21):
+        fleet.now = float(second)
+        found = fleet.poll(is_idle=True)
+        assert found in ([], [["1"]] * 2000), "all look, or none"
+        requests += len(fleet.bucket.requests)
+    assert requests == 16, "four pages, and perhaps an empty one, at each fifth poll"
+    fleet.bucket.keys.append("models/m7/2/a.xml")
+    assert fleet.poll()[7] == ["1", "2"], "what a caller waits for is listed at once"
+    assert len(fleet.bucket.requests) == 5
+
+
+def test_a_page_alone_is_listed_at_every_idle_poll(tmp_path: Path) -> None:
+    fleet = Fleet(tmp_path, 20)
+    for _ in range(3):
+        fleet.poll(is_idle=True)
+        assert fleet.bucket.requests == ["all"]
+
+
+@pytest.mark.parametrize("count", [3, 30])
+def test_a_repository_is_listed_with_its_models(tmp_path: Path, count: int) -> None:
+    fleet = Fleet(tmp_path, count)
+    many = [f"models/m1/{number}" for number in range(EACH * count)]
+    fleet.bucket.keys += ["models/m2/model.json", "models/note.txt", "models/m1/1/m1/model.json"]
+    fleet.bucket.keys += many
+    fleet.whole.expect()
+    for order in (1, -1):
+        fleet.bucket.requests.clear()
+        looks: list[Callable[[], object]] = [fleet.listed, *(m.directories for m in fleet.models)]
+        fleet.whole.expect()
+        for sibling in fleet.siblings:
+            assert sibling is not None
+            sibling.expect()
+        for look in looks[::order]:
+            look()
+        assert set(fleet.bucket.requests) == {"all"}
+    assert set(fleet.listed()) == {f"m{number}" for number in range(count)}
+    file = fleet.listed()["m2"]
+    assert file is not None
+    assert file.path == "m2/model.json"
+    assert fleet.listed()["m1"] is None
+
+
+def test_a_model_that_is_gone_is_no_directory_of_its_repository(tmp_path: Path) -> None:
+    fleet = Fleet(tmp_path, 20)
+    fleet.bucket.keys = [key for key in fleet.bucket.keys if "/m3/" not in key]
+    for sibling in fleet.siblings:
+        assert sibling is not None
+        sibling.expect()
+    assert set(fleet.listed()) == {f"m{number}" for number in range(20) if number != 3}
+
+
+def test_a_repository_that_may_not_be_listed_is_trouble(tmp_path: Path) -> None:
+    fleet = Fleet(tmp_path, 3)
+    fleet.bucket.forbidden = "all"
+    with pytest.raises(Unauthorized):
+        fleet.listed()
+    fleet.bucket.forbidden, fleet.bucket.keys = "", []
+    with pytest.raises(Missing, match="no object in bucket 'b' begins with 'models/'"):
+        fleet.listed()
 
 
 @pytest.mark.parametrize(

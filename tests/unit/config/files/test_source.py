@@ -42,7 +42,7 @@ def test_every_example_is_tested() -> None:
 
 
 def test_the_single_model_of_the_examples_is_there() -> None:
-    (model,) = source.load(CONFIG / "single_model.json")
+    (model,) = source.load(CONFIG / "single_model.json").models
     assert (Path(model.base_path) / "1").is_dir()
 
 
@@ -79,7 +79,7 @@ def test_an_empty_file_is_no_change(tmp_path: Path, text: str) -> None:
     with pytest.raises(ConfigError, match=r"is empty.* write model_config_list \{\}"):
         source.load(path)
     path.write_text("model_config_list {}")
-    assert source.load(path) == ()
+    assert source.load(path).models == ()
 
 
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
@@ -97,7 +97,7 @@ def test_bytes_that_are_no_text_are_refused(tmp_path: Path) -> None:
 def test_engine_options_reach_models_of_either_kind(tmp_path: Path) -> None:
     engine = EngineOptions(own=(OpenVinoOptions(inference_precision="f32"),))
     for file in ("single_model.json", "model_server_config.pbtxt"):
-        assert all(m.engine == engine for m in source.load(CONFIG / file, engine))
+        assert all(m.engine == engine for m in source.load(CONFIG / file, engine).models)
 
 
 def test_a_reload_logs_warnings(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

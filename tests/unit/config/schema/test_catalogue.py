@@ -24,8 +24,11 @@ DERIVED = {
     "settings.server",
     "settings.models",
     "settings.engine",
+    "settings.in_file",  # model_repository_list of the configuration file
     "model.engine",
     "model.graph",  # a list of its own beside the models
+    "model.repository",  # a model that was found in a directory of models
+    "model.fault",
     "model.platform",  # a word of the text form alone, which its reader checks
     "engine.own",  # the parts of single drivers, such as openvino
     "engine.ahead",  # asked of the engine by the layer of batches

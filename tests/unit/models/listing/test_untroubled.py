@@ -201,3 +201,16 @@ async def test_a_model_in_a_round_finds_changed_files_and_new_versions(tmp_path:
     while 2 not in {status.version for status in stream.statuses()}:
         await stream.changed()
     stream.leave()
+
+
+async def test_a_look_that_would_find_nothing_new_is_not_taken(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    rounds = Rounds(monkeypatch, 3)
+    resting = rounds.models[1]
+    monkeypatch.setattr(resting, "announce", lambda after_s: False)
+    await rounds.next()
+    assert rounds.looks() == [1, 0, 1]
+    monkeypatch.setattr(resting, "announce", lambda after_s: after_s == 1.0)
+    await rounds.next()
+    assert rounds.looks() == [2, 1, 2]

@@ -1,0 +1,124 @@
+"""A repository of models: each directory at one place is a model, named by its directory.
+
+Which directories are models, and which configurations follow from them.
+"""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import Final, NamedTuple
+
+from ie_serving.core.values.errors import StorageError
+from ie_serving.models.configuration import ModelConfig
+from ie_serving.models.repository.source import VERSION
+from ie_serving.storage.directories import Directories, Listed
+
+FILES: Final = ("model.json", "config.pbtxt")
+"""Files of a model's settings in its directory; the first that is there counts."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelRepository:
+    """One entry of `model_repository_list`.
+
+    Attributes:
+        base_path: path or URL whose directories are models.
+        include: shell globs; a directory whose name fits one of them is a model.
+        exclude: shell globs of those that are none.
+    """
+
+    base_path: str
+    include: tuple[str, ...] = ("*",)
+    exclude: tuple[str, ...] = ()
+
+    def takes(self, name: str) -> bool:
+        """Tell whether a directory of that name is a model. Hidden ones are none."""
+        if name.startswith("."):
+            return False
+        fits = any(fnmatchcase(name, each) for each in self.include)
+        return fits and not any(fnmatchcase(name, each) for each in self.exclude)
+
+    def path_of(self, name: str) -> str:
+        """Give the base path of a model."""
+        return f"{self.base_path.rstrip('/')}/{name}"
+
+    def chosen(self, directories: Directories) -> Listed:
+        """List the directories that are models. Blocking. Raises: StorageError."""
+        listed = directories.list()
+        found = {name: file for name, file in listed.items() if self.takes(name)}
+        if found and all(VERSION.fullmatch(name) for name in found):
+            raise StorageError(
+                f"{directories.url}: has versions ({', '.join(sorted(found)[:3])}), expected"
+                " directories of models: it is the directory of one model; name the one above it"
+            )
+        return found
+
+
+class Shelf(NamedTuple):
+    """A repository as it was listed last.
+
+    Attributes:
+        repository: its patterns.
+        directories: read the files of settings.
+        listed: the directories that are models, each with its file of settings.
+    """
+
+    repository: ModelRepository
+    directories: Directories
+    listed: Listed
+
+
+def together(
+    configured: Iterable[ModelConfig], found: Iterable[ModelConfig]
+) -> tuple[list[ModelConfig], list[str]]:
+    """Join configured models with those that repositories have.
+
+    A configured model takes precedence over a directory of its name; of two directories the one of
+    the repository that is listed first.
+
+    Returns:
+        All models, and a sentence for each directory that is left out for its name.
+    """
+    models = {config.name: config for config in configured}
+    left_out = []
+    for config in found:
+        other = models.setdefault(config.name, config)
+        # The directory of a configured model may lie in the repository: there is no conflict.
+        if other.base_path.rstrip("/") != config.base_path.rstrip("/"):
+            left_out.append(
+                f'{config.base_path}: not served, since "{config.name}" is the name of the model at'
+                f" {other.base_path}: rename the directory, or exclude it"
+            )
+    return [*models.values()], left_out
+
+
+def changed(
+    desired: Sequence[ModelConfig],
+    found: Iterable[ModelConfig],
+    *,
+    unlisted: Collection[str] = (),
+    only_known: bool = False,
+) -> Sequence[ModelConfig]:
+    """Give the desired models after the repositories have changed.
+
+    Args:
+        desired: the models until now.
+        found: the models of the repositories.
+        unlisted: base paths of repositories that are not known yet, whose models stay.
+        only_known: take no model that was not desired before: clients decide what is loaded.
+    """
+    configured = [config for config in desired if not config.repository]
+    staying = [config for config in desired if config.repository in unlisted]
+    models, _ = together(configured, [*found, *staying])
+    if not only_known:
+        return models
+    known = {config.name for config in desired}
+    return [config for config in models if config.name in known]
+
+
+def differ(one: Sequence[ModelConfig], other: Sequence[ModelConfig]) -> bool:
+    """Tell whether models differ, whatever their order."""
+    if len(one) != len(other):
+        return True
+    by_name: Mapping[str, ModelConfig] = {config.name: config for config in one}
+    return any(by_name.get(config.name) != config for config in other)

@@ -1,0 +1,231 @@
+"""Watches repositories of models: lists each with the models in it, and tells of changes.
+
+A repository is listed in the round of its store's idle models (`models/listing/untroubled.py`), so
+that in a bucket one listing serves both. A listing that fails changes nothing, and neither does an
+empty one after a full one: that is taken for a volume that is not mounted.
+"""
+
+import asyncio
+import random
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import NamedTuple
+
+from ie_serving.core.runtime.backoff import Backoff
+from ie_serving.core.values.errors import NotThereYet, StorageError
+from ie_serving.core.values.hints import Hint
+from ie_serving.models.admin.poll_requests import PollRequests
+from ie_serving.models.fleet.repository import FILES, ModelRepository, Shelf
+from ie_serving.models.listing.notices import Watched
+from ie_serving.models.listing.polled_model import List
+from ie_serving.models.listing.schedule import Polls
+from ie_serving.models.repository.trouble import ListingTrouble
+from ie_serving.models.stream_rules import FIRST_BACK_OFF_S, LOCAL, LONGEST_PAUSE_S
+from ie_serving.storage.directories import Directories, Listed
+
+
+class RepositoryRules(NamedTuple):
+    """How repositories are watched.
+
+    Attributes:
+        poll_wait_s: seconds between two listings; 0 lists once.
+        unload_when_empty: believe a listing that is empty after one that was not.
+        leads: tells whether this worker polls; otherwise another one does.
+        count: gives how many models of a repository, by its base path, are desired now.
+    """
+
+    poll_wait_s: float
+    unload_when_empty: bool = False
+    leads: Callable[[], bool] = lambda: True
+    count: Callable[[str], int] = lambda base_path: 0
+
+
+class WatchedRepository:
+    """One repository. See `Polled`; lives on one event loop.
+
+    Args of the constructor:
+        repository: its place and patterns.
+        directories: lists it.
+        store: name of its store, for the schedule.
+        rules: see there.
+        on_news: called when the listing has changed.
+
+    Attributes:
+        listed_last: what was found last; None before the first listing.
+        is_applied: whether the models follow it; otherwise the next listing counts as news.
+    """
+
+    def __init__(
+        self,
+        repository: ModelRepository,
+        directories: Directories,
+        store: str,
+        rules: RepositoryRules,
+        on_news: Callable[[], None],
+    ) -> None:
+        self.name = f"repository {directories.url}"
+        self.store = store
+        self.repository = repository
+        self.directories = directories
+        self.listed_last: Listed | None = None
+        self._rules = rules
+        self._on_news = on_news
+        self.is_applied = True
+        # By the name that no model has, in the place of a model's.
+        self._trouble = ListingTrouble(
+            "*", directories.url, chance=random.random, clock=time.monotonic
+        )
+
+    def shelf(self) -> Shelf:
+        """Give what was found last."""
+        return Shelf(self.repository, self.directories, self.listed_last or {})
+
+    def next_poll_s(self) -> float | None:
+        """See `Polled`."""
+        interval_s = self._rules.poll_wait_s
+        return (self._trouble.retry_s or interval_s) if interval_s else None
+
+    def to_list(self) -> List:
+        """See `Polled`."""
+        self.directories.expect()
+        return self._list
+
+    @property
+    def is_quiet(self) -> bool:
+        """See `Polled`."""
+        return self._trouble.error is None
+
+    def watched(self) -> Collection[Watched]:
+        """See `Polled`: the directories, and in each the files of settings."""
+        if self.store != LOCAL or self.listed_last is None:
+            return ()
+        base = self.directories.url
+        below = [Watched(f"{base}/{name}", FILES) for name in self.listed_last]
+        return (Watched(base), *below)
+
+    def announce(self, after_s: float) -> bool:
+        """See `Polled`."""
+        return self._rules.leads() and self.directories.expect(is_idle=True)
+
+    def look(self) -> Listed | None:
+        """See `Polled`."""
+        listed = self._list()
+        return listed if self._is_news(listed) else None
+
+    def listed(self, listing: Listed) -> None:
+        """See `Polled`."""
+        self._trouble.ended()
+        if self._is_news(listing):
+            self.listed_last = listing
+            # Otherwise news for this worker once it leads, if the leader has not applied it.
+            self.is_applied = self._rules.leads()
+            if self.is_applied:
+                self._on_news()
+
+    def _is_news(self, listing: Listed) -> bool:
+        return not self.is_applied or listing != self.listed_last
+
+    def not_listed(self, error: StorageError) -> None:
+        """See `Polled`."""
+        longest_s = max(self._rules.poll_wait_s, LONGEST_PAUSE_S)
+        first_s = self._rules.poll_wait_s or FIRST_BACK_OFF_S
+        is_new = self.listed_last is None
+        self._trouble.failed(error, Backoff(first_s=first_s, longest_s=longest_s), is_new=is_new)
+
+    def _list(self) -> Listed:
+        found = self.repository.chosen(self.directories)
+        if found or self._rules.unload_when_empty:
+            return found
+        if before := self._rules.count(self.repository.base_path):
+            raise NotThereYet(
+                f"{self.directories.url}: no model is left of {before}, which is taken for a volume"
+                " that is not mounted: mount it, or remove the repository from the configuration",
+                Hint(", or set {server.unload_when_empty}"),
+            )
+        return found
+
+
+Open = Callable[[str], tuple[Directories, str]]
+"""Gives what lists a repository, and the name of its store. Raises ConfigError."""
+
+
+class Fleet:
+    """All repositories of a server. Lives on one event loop.
+
+    Args of the constructor:
+        open_directories: see `Open`.
+        polls: the schedule of listings.
+        rules: see there.
+
+    Attributes:
+        on_news: called when the listing of a repository has changed.
+    """
+
+    def __init__(self, open_directories: Open, polls: Polls, rules: RepositoryRules) -> None:
+        self._open = open_directories
+        self._polls = polls
+        self._rules = rules
+        self._watched: dict[ModelRepository, WatchedRepository] = {}
+        self._requests = PollRequests(self._list)
+        self.on_news: Callable[[], None] = lambda: None
+
+    def follow(self, repositories: Sequence[ModelRepository]) -> None:
+        """Watch these from now on, and no others."""
+        for repository in self._watched.keys() - set(repositories):
+            self._polls.leave(self._watched.pop(repository))
+        for repository in repositories:
+            if repository not in self._watched:
+                watched = self._made(repository)
+                self._watched[repository] = watched
+                self._polls.follow(watched)
+        # In the order of the configuration, by which equal names are decided.
+        self._watched = {each: self._watched[each] for each in repositories}
+
+    async def listed(self, *, anew: bool = False) -> Mapping[ModelRepository, StorageError]:
+        """List those that were not listed yet; give the trouble of each that cannot be listed.
+
+        Args:
+            anew: list all; a request that comes during a listing waits for the next one.
+        """
+        wanted = [r for r, each in self._watched.items() if anew or each.listed_last is None]
+        found = await asyncio.gather(
+            *(self._requests.once(repr(each)) for each in wanted), return_exceptions=True
+        )
+        trouble = {}
+        for repository, error in zip(wanted, found, strict=True):
+            if isinstance(error, StorageError):
+                trouble[repository] = error
+            elif error is not None:
+                raise error
+        return trouble
+
+    def shelves(self) -> Sequence[Shelf]:
+        """Give all repositories as they were listed last; those that never were are left out."""
+        watched = [each for each in self._watched.values() if each.listed_last is not None]
+        return [each.shelf() for each in watched]
+
+    def unlisted(self) -> Collection[str]:
+        """Give the base paths of repositories that were never listed."""
+        return {
+            repository.base_path
+            for repository, each in self._watched.items()
+            if each.listed_last is None
+        }
+
+    def not_applied(self) -> None:
+        """Take the next listing of each for news: the last one could not be applied."""
+        for watched in self._watched.values():
+            watched.is_applied = False
+
+    async def _list(self, which: str) -> None:
+        for repository, watched in self._watched.items():
+            if repr(repository) == which:
+                await self._polls.once(watched)
+                return
+
+    def _made(self, repository: ModelRepository) -> WatchedRepository:
+        directories, store = self._open(repository.base_path)
+        return WatchedRepository(repository, directories, store, self._rules, self._note)
+
+    def _note(self) -> None:
+        self.on_news()

@@ -1,0 +1,284 @@
+"""A directory of models: models appear, change and go with their directories."""
+
+import json
+import os
+import shutil
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import tritonclient.http as triton_http
+
+from tests.functional.conftest import Serve
+from tests.functional.load import Load
+from tests.functional.servers import SAMPLE, Server
+from tests.functional.storage.repositories import BUCKET, s3_admin, s3_environ
+from tests.functional.storage.servers import ADMIN, Weed
+from tests.functional.storage.serving import FILES, serves
+from tests.process import PATIENCE_S, Process, ended, until
+
+POLL = "--file_system_poll_wait_seconds=0.3"
+
+
+@dataclass
+class Shelf:
+    """Models on disk."""
+
+    base: Path
+    environ: dict[str, str]
+
+    @property
+    def url(self) -> str:
+        return str(self.base)
+
+    def put(self, name: str, version: int = 1) -> None:
+        """Let a version appear at once, with all its files."""
+        beside = self.base.parent / "beside"
+        shutil.copytree(SAMPLE / "1", beside)
+        (self.base / name).mkdir(parents=True, exist_ok=True)
+        beside.rename(self.base / name / str(version))
+
+    def write(self, path: str, content: str) -> None:
+        target = self.base / path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(content)
+
+    def remove(self, name: str) -> None:
+        shutil.rmtree(self.base / name)
+
+
+class BucketShelf:
+    """Models below a prefix of a bucket."""
+
+    def __init__(self, weed: Weed, prefix: str) -> None:
+        self._admin = s3_admin(weed)
+        self._admin.create_bucket(Bucket=BUCKET)
+        self._prefix = prefix
+        self.url = f"s3://{BUCKET}/{prefix}"
+        self.environ = s3_environ("s3", weed.url, ADMIN)
+
+    def put(self, name: str, version: int = 1) -> None:
+        for file in FILES:
+            self._put(f"{name}/{version}/{file}", (SAMPLE / "1" / file).read_bytes())
+
+    def write(self, path: str, content: str) -> None:
+        self._put(path, content.encode())
+
+    def remove(self, name: str) -> None:
+        found = self._admin.list_objects_v2(Bucket=BUCKET, Prefix=f"{self._prefix}/{name}/")
+        for each in found["Contents"]:
+            self._admin.delete_object(Bucket=BUCKET, Key=each["Key"])
+        for path in (f"{name}/1/", f"{name}/"):  # SeaweedFS would list them still
+            self._admin.delete_object(Bucket=BUCKET, Key=f"{self._prefix}/{path}")
+
+    def _put(self, path: str, body: bytes) -> None:
+        self._admin.put_object(Bucket=BUCKET, Key=f"{self._prefix}/{path}", Body=body)
+
+
+AnyShelf = Shelf | BucketShelf
+
+
+@pytest.fixture
+def shelf(tmp_path: Path) -> Shelf:
+    return Shelf(tmp_path / "models", {})
+
+
+@pytest.fixture(params=["disk", "s3"])
+def any_shelf(request: pytest.FixtureRequest, tmp_path: Path, shelf: Shelf) -> Iterator[AnyShelf]:
+    if request.param == "disk":
+        yield shelf
+        return
+    (tmp_path / "weed").mkdir()
+    with Weed(tmp_path / "weed") as weed:
+        yield BucketShelf(weed, "shelf")
+
+
+@pytest.fixture
+def start(serve: Serve, tmp_path: Path) -> Callable[..., Server]:
+    def started(shelf: AnyShelf, *flags: str) -> Server:
+        command = ("ie_serving", "config", f"--model_repository={shelf.url}")
+        own = (POLL, f"--cache_dir={tmp_path / 'cache'}")
+        return serve(*command, *own, *flags, env=shelf.environ)
+
+    return started
+
+
+def is_gone(server: Server, name: str) -> bool:
+    return bool(server.rest.post(f"/v1/models/{name}:predict", json={}).status_code == 404)
+
+
+def test_models_come_change_and_go_with_their_directories(
+    any_shelf: AnyShelf, start: Callable[..., Server]
+) -> None:
+    for name in ("stays", "changes", "goes"):
+        any_shelf.put(name)
+    server = start(any_shelf)
+    for name in ("stays", "changes", "goes"):
+        assert serves(server, 1, name)
+    with Load(server, ["stays", "changes"]) as load:
+        any_shelf.put("comes")
+        until(lambda: serves(server, 1, "comes"), PATIENCE_S)
+        any_shelf.put("changes", 2)
+        until(lambda: serves(server, 2, "changes"), PATIENCE_S)
+        any_shelf.write("changes/model.json", '{"model_version_policy": {"all": {}}}')
+        until(lambda: len(available(server, "changes")) == 2, PATIENCE_S)
+        any_shelf.remove("goes")
+        until(lambda: is_gone(server, "goes"), PATIENCE_S)
+    assert load.failures == []
+    assert "listing failed" not in server.log
+
+
+def available(server: Server, name: str) -> list[str]:
+    found = server.rest.get(f"/v1/models/{name}").json().get("model_version_status", [])
+    return [each["version"] for each in found if each["state"] == "AVAILABLE"]
+
+
+def test_settings_that_are_broken_concern_their_model_alone(
+    shelf: Shelf, start: Callable[..., Server]
+) -> None:
+    for name in ("good", "broken", "later"):
+        shelf.put(name)
+    shelf.write("broken/model.json", '{"nireq": "many"}')
+    server = start(shelf)
+    assert server.rest.get("/v2/health/ready").status_code == 200
+    (status,) = server.rest.get("/v1/models/broken").json()["model_version_status"]
+    assert "broken/model.json: nireq: 'many' given" in status["status"]["error_message"]
+    assert "broken/model.json: nireq: 'many' given" in server.log
+    with Load(server, ["good", "later"]) as load:
+        # What served before goes on while its new settings cannot be used.
+        shelf.write("later/model.json", "{")
+        server.line("later/model.json:1:2: not JSON", PATIENCE_S)
+        shelf.write("broken/model.json", '{"nireq": 2}')
+        until(lambda: serves(server, 1, "broken"), PATIENCE_S)
+    assert load.failures == []
+
+
+def test_a_configured_model_takes_precedence_over_a_directory_of_its_name(
+    shelf: Shelf, serve: Serve, tmp_path: Path
+) -> None:
+    other = Shelf(tmp_path / "other", {})
+    for name in ("one", "two", "skipped"):
+        shelf.put(name)
+    for name in ("one", "three"):
+        other.put(name, 2)
+    file = tmp_path / "config.json"
+    content: dict[str, Any] = {
+        "model_config_list": [{"config": {"name": "two", "base_path": str(SAMPLE)}}],
+        "model_repository_list": [
+            {"base_path": "models", "exclude": ["skip*"]},
+            {"base_path": "other", "include": ["one", "thr??"]},
+        ],
+    }
+    file.write_text(json.dumps(content))
+    server = serve("ie_serving", "config", f"--config_path={file}", POLL)
+    assert serves(server, 1, "one")
+    assert serves(server, 2, "two")
+    assert serves(server, 2, "three")
+    assert is_gone(server, "skipped")
+    assert "other/one: not served, since" in server.log
+    with Load(server, ["two", "three"]) as load:
+        content["model_repository_list"].pop(0)
+        file.write_text(json.dumps(content))
+        until(lambda: serves(server, 2, "one"), PATIENCE_S)
+    assert load.failures == []
+
+
+def test_check_tells_what_of_a_directory_would_not_serve(shelf: Shelf) -> None:
+    for name in ("good", "broken"):
+        shelf.put(name)
+    shelf.write("broken/model.json", '{"base_path": "/elsewhere"}')
+    flag = f"--model_repository={shelf.url}"
+    with closing(Process("ie_serving", "check", flag, "--json")) as process:
+        assert process.popen.wait(PATIENCE_S) == 1
+        report = json.loads(process.log.strip().splitlines()[-1])
+    assert report["models"]["good"]["versions"][0]["ok"]
+    fault = report["models"]["broken"]["versions"][0]["fault"]
+    assert "broken/model.json: base_path given; it is the directory itself" in fault
+    with closing(Process("ie_serving", "check", f"{flag}/good")) as process:
+        assert process.popen.wait(PATIENCE_S) == 1
+        assert "it is the directory of one model" in process.log
+
+
+def test_clients_load_models_of_a_directory(shelf: Shelf, start: Callable[..., Server]) -> None:
+    for name in ("one", "two"):
+        shelf.put(name)
+    server = start(shelf, "--model_control_mode=explicit", "--load_model=one")
+    client = triton_http.InferenceServerClient(f"127.0.0.1:{server.rest_port}")
+    assert index(client) == {"one": "READY", "two": "UNAVAILABLE"}
+    shelf.put("three")
+    client.load_model("three")
+    shelf.remove("two")
+    assert index(client) == {"one": "READY", "three": "READY"}
+    shelf.remove("one")
+    until(lambda: index(client) == {"three": "READY"}, PATIENCE_S)
+
+
+def index(client: triton_http.InferenceServerClient) -> dict[str, str]:
+    return {each["name"]: each["state"] for each in client.get_model_repository_index()}
+
+
+def test_a_repository_of_triton_serves_as_it_is(shelf: Shelf, start: Callable[..., Server]) -> None:
+    shelf.put("digits")
+    shelf.write("digits/config.pbtxt", 'name: "digits"\nmax_batch_size: 8\ndynamic_batching {}')
+    shelf.write("wrong/config.pbtxt", 'backend: "tensorrt"')
+    shelf.put("wrong")
+    server = start(shelf)
+    config = server.rest.get("/v2/models/digits/config").json()
+    assert "dynamic_batching" in config
+    (status,) = server.rest.get("/v1/models/wrong").json()["model_version_status"]
+    assert "backend tensorrt" in status["status"]["error_message"]
+
+
+def test_several_workers_have_the_same_models(shelf: Shelf, start: Callable[..., Server]) -> None:
+    for name in ("stays", "goes"):
+        shelf.put(name)
+    server = start(shelf, "--workers=2")
+    with Load(server, ["stays"]) as load:
+        shelf.put("comes")
+        until(lambda: serves(server, 1, "comes"), PATIENCE_S)
+        shelf.remove("goes")
+        until(lambda: is_gone(server, "goes"), PATIENCE_S)
+    assert load.failures == []
+
+
+def test_a_worker_that_replaces_another_goes_on(shelf: Shelf, start: Callable[..., Server]) -> None:
+    shelf.put("stays")
+    server = start(shelf)
+    shelf.put("comes")
+    until(lambda: serves(server, 1, "comes"), PATIENCE_S)
+    _, worker = server.pids()
+    os.kill(worker, signal.SIGKILL)
+    until(lambda: ended(worker), PATIENCE_S)
+    shelf.remove("stays")
+    shelf.put("later")
+    until(lambda: names(server) == {"comes", "later"}, PATIENCE_S)
+
+
+def names(server: Server) -> set[str]:
+    """Models that serve; none while a worker is being replaced."""
+    try:
+        return {*server.rest.get("/v1/config").json()}
+    except (httpx.HTTPError, ValueError):
+        return set()
+
+
+def test_a_volume_that_is_not_mounted_takes_no_model_away(
+    shelf: Shelf, start: Callable[..., Server]
+) -> None:
+    for name in ("one", "two"):
+        shelf.put(name)
+    server = start(shelf)
+    with Load(server, ["one", "two"]) as load:
+        shelf.base.rename(shelf.base.parent / "elsewhere")
+        shelf.base.mkdir()
+        server.line("no model is left of 2", PATIENCE_S)
+        shelf.base.rmdir()
+        (shelf.base.parent / "elsewhere").rename(shelf.base)
+        shelf.put("three")
+        until(lambda: serves(server, 1, "three"), PATIENCE_S)
+    assert load.failures == []

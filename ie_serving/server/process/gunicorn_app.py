@@ -37,6 +37,7 @@ from ie_serving.core.values.hints import Hint
 from ie_serving.server.process.gunicorn_server import Build, Server
 from ie_serving.server.process.ports import REST, answering, bind, files_of, remove
 from ie_serving.server.process.take_over import LOOK_S, Succession, inherited, of_successor
+from ie_serving.server.process.tuning import need_files
 from ie_serving.server.process.worker import AppWorker
 from ie_serving.telemetry.log.logs import Event
 from ie_serving.telemetry.log.reopen import reopen
@@ -84,6 +85,7 @@ def run(
     """
     predecessor = inherited(environment)
     try:
+        need_files(settings.server.workers)
         if predecessor:
             settings = of_successor(settings)
         ports = bind(settings.server, predecessor.sockets if predecessor else ())

@@ -10,8 +10,11 @@ its own. Libraries log at WARNING or above, since storage clients print credenti
 import logging
 import logging.handlers
 import re
+import sys
+import time
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext, suppress
+from typing import Final
 
 from ie_serving.core.values.errors import ServingError
 from ie_serving.telemetry.log.events import (
@@ -36,6 +39,8 @@ _LIBRARIES = re.compile(r"[/\\](?:site|dist)-packages[/\\]")
 """In the path of installed code, whose environment may lie beside that of users."""
 _chosen: dict[str, str] = {}
 """Path and form of the last `configure`; empty before."""
+TELL_S: Final = 60.0
+"""Seconds between two warnings that a log file lacks lines, which stderr has."""
 FORMAT = "%(asctime)s - %(name)s - %(levelname)s - %(message)s"
 
 
@@ -126,11 +131,29 @@ def _remove_ours(root: logging.Logger) -> None:
 class _File(logging.handlers.WatchedFileHandler):
     """A log file that is reopened when it was moved away, and on request."""
 
+    _lost = 0
+    _tell_at = 0.0
+
     def emit(self, record: logging.LogRecord) -> None:
-        """Write a line; if the file cannot be opened, the line is on stderr alone."""
-        # Without this the caller would fail: logging reopens the file outside of its own guard.
-        with suppress(OSError):
+        """Write a line; if the file cannot be opened or written, the line is on stderr alone."""
+        try:
             super().emit(record)
+        except OSError:
+            # Without this the caller would fail: logging reopens the file outside of its own guard.
+            self.handleError(record)
+
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 (logging's name)
+        """Count a line that a full disk, for example, keeps from the file; say so now and then."""
+        error = sys.exc_info()[1]
+        if not isinstance(error, OSError):
+            super().handleError(record)
+            return
+        self._lost += 1
+        if (now := time.monotonic()) < self._tell_at:
+            return  # also the warning below, which this file does not take either
+        self._tell_at, lines, self._lost = now + TELL_S, self._lost, 0
+        cause = error.strerror or str(error)
+        log.warning(Event("log file lines lost", path=self.baseFilename, lines=lines, cause=cause))
 
     def reopen(self) -> None:
         """See `reopen.Reopened`."""

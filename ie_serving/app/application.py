@@ -8,7 +8,13 @@ from functools import cache, partial
 from typing import cast
 
 from ie_serving.app import engine_stack, transports
-from ie_serving.app.fronts import kserve_routes, management, openapi_routes, page_routes
+from ie_serving.app.fronts import (
+    kserve_routes,
+    management,
+    name_lacking,
+    openapi_routes,
+    page_routes,
+)
 from ie_serving.app.repositories import Repositories, Repository
 from ie_serving.app.workers import Workers
 from ie_serving.config.files import access_file, tls_files
@@ -128,6 +134,7 @@ class ServingApplication:
         self._sequences = Families(60.0 * server.sequence_cleaner_poll_wait_minutes)
         self._health = Health()
         self._models = self._manager(server)
+        name_lacking(self._health, self._models.lacking, server)
         self._used = GraphDependencies(self._models.within_reach, engine_stack.models_of)
         self._metrics.show_states(self._models.served.states)
         self._metrics.show_precisions(self._models.served.precisions)
@@ -411,6 +418,8 @@ class ServingApplication:
             self._with_graphs(config, engine),
             rest_s=poll_wait_s,
             ready_marker=config.ready_marker,
+            lists_base=repository.is_local,
+            takes_base=not server.announce_as_tfs,  # TensorFlow Serving waits for a version
             unload_when_empty=server.unload_when_empty,
             sibling=repository.sibling,
         )

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 from ie_serving.models.configuration import ModelConfig
 from ie_serving.models.listing.schedule import MOST_THREADS, Polls
-from ie_serving.storage.backends.by_url import open_storage, sibling_of, store_of
+from ie_serving.storage.backends.by_url import LOCAL, open_storage, sibling_of, store_of
 from ie_serving.storage.backends.later import OpenedLater
 from ie_serving.storage.base import Storage
 from ie_serving.storage.options import StorageOptions
@@ -34,6 +34,11 @@ class Repository(NamedTuple):
     storage: Storage
     sibling: Sibling | None
     fetches: Executor
+
+    @property
+    def is_local(self) -> bool:
+        """Whether its versions are read in place."""
+        return self.store == LOCAL
 
 
 class Repositories:

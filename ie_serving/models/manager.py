@@ -43,6 +43,10 @@ log = logging.getLogger(__name__)
 
 OpenStream = Callable[[ModelConfig], ModelStream]
 """Makes the stream of one model, not yet started."""
+REMINDER_S = 10.0
+"""Seconds between two lines of the log that say which models readiness waits for."""
+MOST_NAMES = 10
+"""Models that such a line names."""
 Edit = Callable[[Sequence[ModelConfig]], Sequence[ModelConfig]]
 """Gives the models wanted from now on, of those that are desired so far."""
 
@@ -225,11 +229,31 @@ class ModelManager:
         """
         if not self._awaits_all:
             return
+        reminder = asyncio.create_task(self._remind())
         try:
             await asyncio.wait_for(self._all_served(), self._ready_after_s)
         except asyncio.TimeoutError:
-            lacking = [s.config.name for s in self._entries() if not s.stream.has_served]
-            log.warning(Event("ready without models that never served", models=",".join(lacking)))
+            lacking = ",".join(self.lacking())
+            log.warning(Event("ready without models that never served", models=lacking))
+        finally:
+            reminder.cancel()
+
+    def lacking(self) -> list[str]:
+        """Name the models that have never served."""
+        return [each.config.name for each in self._entries() if not each.stream.has_served]
+
+    async def _remind(self) -> None:
+        """Log which model readiness waits for, and why, as long as it does."""
+        while True:
+            await asyncio.sleep(REMINDER_S)
+            lacking = [each for each in self._entries() if not each.stream.has_served]
+            if lacking:
+                first, names = (
+                    lacking[0],
+                    ",".join(each.config.name for each in lacking[:MOST_NAMES]),
+                )
+                cause = first.stream.why_none or "it is loading"
+                log.warning(Event("not ready", waits_for=names, models=len(lacking), cause=cause))
 
     async def _all_served(self) -> None:
         while lacking := next((s for s in self._entries() if not s.stream.has_served), None):

@@ -29,6 +29,11 @@ class Stream:
         self.retried = 0
         self._changed = asyncio.Event()
 
+    @property
+    def why_none(self) -> str:
+        failed = [f"version {number}: {cause}" for number, cause in self.failed.items()]
+        return failed[-1] if failed else str(self.trouble or "")
+
     def failures(self) -> dict[int, str]:
         return self.failed
 

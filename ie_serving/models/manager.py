@@ -34,6 +34,7 @@ from ie_serving.models.first_loads import (
 )
 from ie_serving.models.identity import going_on, identity, updated
 from ie_serving.models.leaving import leave_all
+from ie_serving.models.load_report import details_of, reported
 from ie_serving.models.served import Served, ServedModels, WithPrepared
 from ie_serving.models.stream import ModelStream
 from ie_serving.models.successors import Successors
@@ -127,9 +128,11 @@ class ModelManager:
                 that is allowed.
             LoadFailed: a model has failed to load although each is required.
         """
-        opened = self._opened(configs)
+        with details_of(configs):
+            opened = self._opened(configs)
         self._commit(configs, opened)
-        await asyncio.gather(*map(self._begin_strictly, opened.values()))
+        async with reported(opened.values(), opens_early=self._opens_early):
+            await asyncio.gather(*map(self._begin_strictly, opened.values()))
 
     async def resume(self, configs: Sequence[ModelConfig], answered: Mapping[str, int]) -> None:
         """Begin with the models of the worker that this one replaces.

@@ -12,9 +12,9 @@ import logging.handlers
 import re
 import sys
 import time
-from collections.abc import Callable, Mapping
-from contextlib import nullcontext, suppress
-from typing import Final
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext, suppress
+from typing import Final, TextIO
 
 from ie_serving.core.values.errors import ServingError
 from ie_serving.telemetry.log.events import (
@@ -27,6 +27,7 @@ from ie_serving.telemetry.log.events import (
     shortened,
 )
 from ie_serving.telemetry.log.json_lines import JsonFormatter
+from ie_serving.telemetry.log.progress import make_room
 from ie_serving.telemetry.log.reopen import register
 
 __all__ = ["MASK", "OWN", "Event", "about", "configure", "mask", "render"]
@@ -35,6 +36,8 @@ OWN = "ie_serving"
 log = logging.getLogger(__name__)
 _users: list[str] = []
 """Beginnings of the paths of users' code, once for each version that runs it."""
+_left_out: list[str] = []
+"""Loggers whose lines at INFO are left out, see `without_details`."""
 _LIBRARIES = re.compile(r"[/\\](?:site|dist)-packages[/\\]")
 """In the path of installed code, whose environment may lie beside that of users."""
 _chosen: dict[str, str] = {}
@@ -58,7 +61,7 @@ def configure(level: str, path: str = "", form: str = "text") -> None:
     Raises:
         ServingError: the file cannot be opened.
     """
-    handlers: list[logging.Handler] = [logging.StreamHandler()]
+    handlers: list[logging.Handler] = [_Stderr()]
     if path:
         handlers.append(_file_handler(path))
     root = logging.getLogger()
@@ -103,6 +106,21 @@ def change(level: str) -> None:
     _set(level)
 
 
+@contextmanager
+def without_details(loggers: tuple[str, ...]) -> Iterator[None]:
+    """Leave out what these loggers and those below them log at INFO, unless DEBUG is logged.
+
+    Not in JSON, whose readers count lines and need no summary.
+    """
+    taken = loggers if _chosen.get("form") == "text" and level() != "DEBUG" else ()
+    _left_out.extend(taken)
+    try:
+        yield
+    finally:
+        for each in taken:
+            _left_out.remove(each)
+
+
 def _set(level: str) -> None:
     # Records of libraries are made below WARNING only where there is users' code, whose loggers may
     # have any name; `_is_heard` then drops them.
@@ -113,6 +131,10 @@ def _set(level: str) -> None:
 
 def _is_heard(record: logging.LogRecord) -> bool:
     """Tell whether a record is one of ours, of users' code, or important."""
+    if _left_out and record.levelno == logging.INFO:
+        name = f"{record.name}."
+        if any(name.startswith(f"{each}.") for each in _left_out):
+            return False
     if record.levelno >= logging.WARNING or f"{record.name}.".startswith(f"{OWN}."):
         return True
     path = record.pathname
@@ -125,6 +147,15 @@ def _remove_ours(root: logging.Logger) -> None:
     for old in [handler for handler in root.handlers if isinstance(handler.formatter, ours)]:
         root.removeHandler(old)
         old.close()
+
+
+class _Stderr(logging.StreamHandler[TextIO]):
+    """Standard error; a line of progress there makes room for each line of the log."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write a line."""
+        make_room()
+        super().emit(record)
 
 
 # Several workers append to one file, so none of them may rotate it; a rotating program moves it.

@@ -4,16 +4,26 @@ Commands that only query a running server are typed by people and run by probes,
 quickly: they import neither numpy nor the server.
 """
 
+from __future__ import annotations
+
 import os
 import sys
-from collections.abc import Callable, Sequence
 
 from ie_serving.core.runtime.interruption import code_of, heed
 from ie_serving.core.runtime.standard_streams import open_missing
 from ie_serving.core.values.commands import ASKING
 
-Command = Callable[[Sequence[str]], int]
-"""Takes the arguments after the program's name; returns the exit code."""
+TYPE_CHECKING = False  # as in `typing`, whose import would delay `heed`
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    Command = Callable[[Sequence[str]], int]
+    """Takes the arguments after the program's name; returns the exit code."""
+BROKEN_PIPE = 141
+"""Exit code of a command whose reader has gone, as shells expect: 128 and SIGPIPE. Never 0: the
+command was cut short."""
+FAILED = 1
+"""Exit code where this machine or installation lacks what the command needs."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -41,7 +51,27 @@ def as_other(command: str, place: str) -> int:
 def _run(command: Command, given: Sequence[str]) -> int:
     open_missing()
     heed()
-    return code_of(lambda: command(given))
+    return code_of(lambda: _explained(command, given))
+
+
+def _explained(command: Command, given: Sequence[str]) -> int:
+    """Run a command; say in one line what this machine or installation lacks for it."""
+    try:
+        code = command(given)
+        sys.stdout.flush()  # here, where a full disk still counts
+        return code
+    except BrokenPipeError:  # such as `| head`, which has read enough
+        null = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null, sys.stdout.fileno())  # the interpreter flushes once more, and would complain
+        return BROKEN_PIPE
+    except Exception as error:
+        from ie_serving.core.runtime.outside import explained
+
+        cause = explained(error)
+        if not cause:
+            raise
+        print(f"ie_serving: error: {cause}", file=sys.stderr)
+        return FAILED
 
 
 def _asked(given: Sequence[str]) -> int:

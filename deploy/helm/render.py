@@ -15,8 +15,11 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import yaml
-from helm_python import Chart, HelmError, lint
+try:
+    import yaml
+    from helm_python import Chart, HelmError, lint
+except ImportError as error:
+    sys.exit(f"render.py: error: {error}: use the Python of .venv-dev, or install the extra test")
 
 HERE = Path(__file__).parent
 CHART = HERE / "ie-serving"
@@ -102,6 +105,8 @@ if __name__ == "__main__":
     if sys.argv[1:] == ["--each"]:
         results = [result(given) for given in json.load(sys.stdin)]
         json.dump([*results, lint(CHART, values("local.yaml"), strict=True)], sys.stdout)
+    elif any(word.startswith("-") for word in sys.argv[1:]) or sys.argv[2:]:
+        print(f"usage: render.py [DIRECTORY]\n\n{__doc__}")
     elif sys.argv[1:]:
         write(Path(sys.argv[1]))
     else:

@@ -8,7 +8,13 @@ from functools import cache, partial
 from typing import cast
 
 from ie_serving.app import engine_stack, transports
-from ie_serving.app.fronts import kserve_routes, management, openapi_routes, page_routes
+from ie_serving.app.fronts import (
+    kserve_routes,
+    management,
+    name_lacking,
+    openapi_routes,
+    page_routes,
+)
 from ie_serving.app.repositories import Repositories, Repository
 from ie_serving.app.workers import Workers
 from ie_serving.config.files import access_file, tls_files
@@ -131,6 +137,7 @@ class ServingApplication:
         self._sequences = Families(60.0 * server.sequence_cleaner_poll_wait_minutes)
         self._health = Health()
         self._models = self._manager(server)
+        name_lacking(self._health, self._models.lacking, server)
         rules = ResidencyRules(
             budget=SHARE.of_limit(server.model_memory_budget_bytes),
             idle_s=server.idle_unload_timeout_s,
@@ -440,6 +447,8 @@ class ServingApplication:
             self._with_graphs(config, engine),
             rest_s=poll_wait_s,
             ready_marker=config.ready_marker,
+            lists_base=repository.is_local,
+            takes_base=not server.announce_as_tfs,  # TensorFlow Serving waits for a version
             unload_when_empty=server.unload_when_empty,
             sibling=repository.sibling,
         )

@@ -3,7 +3,7 @@
 A separate part of the composition root, like `app/transports.py`.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
@@ -80,6 +80,14 @@ def kserve_routes(
         return KServeFront(parts)
 
     return Routes(kserve.asked, kserve.verb_of, made, server.metrics_paths)
+
+
+def name_lacking(
+    health: Health, lacking: Callable[[], Collection[str]], server: ServerSettings
+) -> None:
+    """Let probes name the models that are waited for, unless callers have to prove who they are."""
+    if not server.has_access:
+        health.lacking = lacking
 
 
 def page_routes(

@@ -9,6 +9,7 @@ from ie_serving.models.configuration import ModelConfig
 from ie_serving.models.fleet.repository import FILES
 from ie_serving.models.listing.schedule import MOST_THREADS, Polls
 from ie_serving.storage.backends.by_url import (
+    LOCAL,
     open_directories,
     open_storage,
     sibling_of,
@@ -41,6 +42,11 @@ class Repository(NamedTuple):
     storage: Storage
     sibling: Sibling | None
     fetches: Executor
+
+    @property
+    def is_local(self) -> bool:
+        """Whether its versions are read in place."""
+        return self.store == LOCAL
 
 
 class Repositories:

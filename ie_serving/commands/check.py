@@ -14,6 +14,7 @@ opened.
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from ie_serving.config.settings import Settings
@@ -25,6 +26,7 @@ from ie_serving.engines.base import Engine
 from ie_serving.engines.graph.engine import WithGraphs
 from ie_serving.models.configuration import ModelConfig
 from ie_serving.models.version.examine import Examined, examine
+from ie_serving.storage.backends.by_url import LOCAL, store_of
 from ie_serving.storage.base import Storage
 from ie_serving.storage.stated import Stated
 from ie_serving.telemetry.log.progress import Progress
@@ -62,7 +64,9 @@ def check(
     with Progress("checking", len(settings.models), "models") as progress:
         report = _Report(progress, as_json=as_json)
         report.server(at_start, without_effect)
-        examination = _Examination(settings.models, engine_of, open_storage, report)
+        takes_base = not settings.server.announce_as_tfs
+        examine_all = partial(_versions, open_storage=open_storage, takes_base=takes_base)
+        examination = _Examination(settings.models, engine_of, examine_all, report)
         for done, model in enumerate(settings.models):
             progress.show(done)
             examination.of(model.name)
@@ -90,12 +94,12 @@ class _Examination:
         self,
         models: Sequence[ModelConfig],
         engine_of: EngineOf,
-        open_storage: Open,
+        examine_all: Callable[[ModelConfig, Engine], Iterator[Examined]],
         report: "_Report",
     ) -> None:
         self._models = {model.name: model for model in models}
         self._engine_of = engine_of
-        self._open_storage = open_storage
+        self._examine_all = examine_all
         self._report = report
         self._found: dict[str, list[Examined]] = {}
         self._under_way: list[str] = []
@@ -133,7 +137,7 @@ class _Examination:
     def _versions(self, name: str) -> Iterator[Examined]:
         model = self._models[name]
         engine = WithGraphs(self._engine_of(model), self, lambda step, seconds: None)
-        return _versions(model, engine, self._open_storage)
+        return self._examine_all(model, engine)
 
 
 class _Report:
@@ -199,12 +203,22 @@ def _labels(model: ModelConfig, found: Sequence[Examined]) -> Iterator[str]:
             yield f"label {label}: version {version} would not be served"
 
 
-def _versions(model: ModelConfig, engine: Engine, open_storage: Open) -> Iterator[Examined]:
+def _versions(
+    model: ModelConfig, engine: Engine, open_storage: Open, *, takes_base: bool
+) -> Iterator[Examined]:
     found = False
     try:
         storage = _storage(model, open_storage)
         wanted = [*model.version_labels.values()]
-        for each in examine(storage, engine, model.version_policy, model.engine, wanted):
+        for each in examine(
+            storage,
+            engine,
+            model.version_policy,
+            model.engine,
+            wanted,
+            lists_base=store_of(model.base_path) == LOCAL,
+            takes_base=takes_base,
+        ):
             found = True
             yield each
     except ServingError as error:

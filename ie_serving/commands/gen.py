@@ -1,7 +1,7 @@
 """`ie_serving gen`: prints a client program, or a request, for a model on a running server.
 
-ie_serving gen client --lang python --model_name resnet --url http://localhost:8501 > client.py
-ie_serving gen request --model_name resnet --url http://localhost:8501 | curl -d @- ...
+ie_serving gen client --lang python --model_name resnet --url http://localhost:8000 > client.py
+ie_serving gen request --model_name resnet --url http://localhost:8000 | curl -d @- ...
 """
 
 import argparse
@@ -67,7 +67,7 @@ def parser() -> argparse.ArgumentParser:
         each.add_argument(
             "--url",
             required=True,
-            help="address of the server's REST port, such as http://localhost:8501; the variable"
+            help="address of the server's REST port, such as http://localhost:8000; the variable"
             " AUTHORIZATION is sent as the header of this name, such as 'Bearer KEY'",
         )
         each.add_argument(

@@ -32,6 +32,8 @@ T = TypeVar("T")
 Own = TypeVar("Own")
 DRIVER = SettingKind(words.text, "TEXT")
 """The driver's name; `config/schema/model.py` has the names there are, whose table imports this."""
+NOTHING = "the model is missing"
+"""How an engine begins that finds nothing of a model."""
 AUTO = "auto"
 """Driver of models whose options name none: the first that claims the files."""
 GATHERED: ContextVar[bool] = ContextVar("gathered", default=False)

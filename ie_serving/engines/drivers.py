@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Final, cast
 from ie_serving.core.settings.faults import fault
 from ie_serving.core.values.errors import LoadFailed
 from ie_serving.core.values.nearest import nearest
-from ie_serving.engines.base import AUTO, CompiledModel, Driver, EngineOptions
+from ie_serving.engines.base import AUTO, NOTHING, CompiledModel, Driver, EngineOptions
 from ie_serving.engines.listed import GROUP, TABLE, Listed, names_in, rows
 
 if TYPE_CHECKING:
@@ -76,9 +76,6 @@ def third_parties() -> Mapping[str, ThirdParty]:
 
 
 Others = Callable[[], Mapping[str, Driver]]
-
-NOTHING = "the model is missing"
-"""How an engine begins that finds nothing of a model."""
 
 AT_HAND = ("onnxruntime", "openvino")
 """Names of the drivers that `app/application.py` makes at the start."""

@@ -125,7 +125,7 @@ def require_available(fresh: Collection[Served]) -> None:
 def _cause(served: Served) -> str:
     failures = served.stream.failures()
     if not failures:
-        why = served.stream.trouble or f"no complete version under {served.config.base_path}"
+        why = served.stream.lacking or f"no complete version under {served.config.base_path}"
         return f"{{{{name: {served.config.name}}} due to error: {why}}}"
     version = max(failures)
     return (

@@ -141,10 +141,8 @@ def _later(loop: asyncio.AbstractEventLoop, call: Callable[..., None], *args: ob
 
 
 def _why(served: Served) -> str:
-    failures = served.stream.failures()
-    if failures:
-        return f": version {max(failures)}: {failures[max(failures)]}"
-    return f": {served.stream.trouble}" if served.stream.trouble else ""
+    why = served.stream.why_none
+    return f": {why}" if why else ""
 
 
 def _way_back(name: str, uses: Mapping[str, frozenset[str]]) -> list[str]:

@@ -34,6 +34,7 @@ from ie_serving.models.first_loads import (
 )
 from ie_serving.models.identity import going_on, identity, updated
 from ie_serving.models.leaving import leave_all
+from ie_serving.models.load_report import details_of, reported
 from ie_serving.models.served import Served, ServedModels, WithPrepared
 from ie_serving.models.stream import ModelStream
 from ie_serving.models.successors import Successors
@@ -43,6 +44,10 @@ log = logging.getLogger(__name__)
 
 OpenStream = Callable[[ModelConfig], ModelStream]
 """Makes the stream of one model, not yet started."""
+REMINDER_S = 10.0
+"""Seconds between two lines of the log that say which models readiness waits for."""
+MOST_NAMES = 10
+"""Models that such a line names."""
 Edit = Callable[[Sequence[ModelConfig]], Sequence[ModelConfig]]
 """Gives the models wanted from now on, of those that are desired so far."""
 
@@ -125,14 +130,17 @@ class ModelManager:
                 that is allowed.
             LoadFailed: a model has failed to load although each is required.
         """
-        opened = self._opened(configs)
+        with details_of(configs):
+            opened = self._opened(configs)
         self._commit(configs, opened)
         alone = [each for each in opened.values() if each.config.repository]
         strictly = [each for each in opened.values() if not each.config.repository]
-        begun = [self._spawn(begin_alone(each)) for each in alone]
-        await asyncio.gather(*map(self._begin_strictly, strictly))
-        if not self._opens_early:
-            await asyncio.gather(*begun)
+        loading = [each for each in opened.values() if each.stream.is_admitted]
+        async with reported(loading, opens_early=self._opens_early):
+            begun = [self._spawn(begin_alone(each)) for each in alone]
+            await asyncio.gather(*map(self._begin_strictly, strictly))
+            if not self._opens_early:
+                await asyncio.gather(*begun)
 
     async def resume(self, configs: Sequence[ModelConfig], answered: Mapping[str, int]) -> None:
         """Begin with the models of the worker that this one replaces.
@@ -236,11 +244,34 @@ class ModelManager:
         """
         if not self._awaits_all:
             return
+        reminder = asyncio.create_task(self._remind())
         try:
             await asyncio.wait_for(self._all_served(), self._ready_after_s)
         except asyncio.TimeoutError:
-            lacking = [s.config.name for s in self._entries() if _is_awaited(s)]
-            log.warning(Event("ready without models that never served", models=",".join(lacking)))
+            lacking = ",".join(self.lacking())
+            log.warning(Event("ready without models that never served", models=lacking))
+        finally:
+            reminder.cancel()
+
+    def _awaited(self) -> list[Served]:
+        return [each for each in self._entries() if _is_awaited(each)]
+
+    def lacking(self) -> list[str]:
+        """Name the models that readiness waits for."""
+        return [each.config.name for each in self._awaited()]
+
+    async def _remind(self) -> None:
+        """Log which model readiness waits for, and why, as long as it does."""
+        while True:
+            await asyncio.sleep(REMINDER_S)
+            lacking = self._awaited()
+            if lacking:
+                first, names = (
+                    lacking[0],
+                    ",".join(each.config.name for each in lacking[:MOST_NAMES]),
+                )
+                cause = first.stream.why_none or "it is loading"
+                log.warning(Event("not ready", waits_for=names, models=len(lacking), cause=cause))
 
     async def _all_served(self) -> None:
         while lacking := next((s for s in self._entries() if _is_awaited(s)), None):

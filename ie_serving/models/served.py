@@ -182,8 +182,8 @@ class ServedModels:
     def _why_none(self, served: Served | None) -> str:
         if served is None:
             return self._unknown()
-        if served.stream.trouble:
-            return f": {served.stream.trouble}"
+        if served.stream.lacking:
+            return f": {served.stream.lacking}"
         return f": no version directory under {served.config.base_path} is complete"
 
     def _unknown(self) -> str:

@@ -108,6 +108,18 @@ class ModelStream:
         return self._trouble.error
 
     @property
+    def lacking(self) -> str:
+        """Why there is no version to load; empty where there is one, or nothing is listed yet."""
+        return str(self._trouble.error or self._wanted.listing.fault)
+
+    @property
+    def why_none(self) -> str:
+        """Why no version serves; empty where one is on its way."""
+        if failures := self.failures():
+            return f"version {max(failures)}: {failures[max(failures)]}"
+        return self.lacking
+
+    @property
     def serves_aspired(self) -> bool:
         """Whether an aspired version is AVAILABLE, or would be loaded; not one that stands in."""
         if not self.is_admitted:
@@ -324,6 +336,9 @@ class ModelStream:
         if self._is_retired:
             return
         is_news = listing is not self._wanted.listing or not self._nothing_to_do
+        if listing.fault and listing.fault != self._wanted.listing.fault:
+            facts = {"model": self.name, "base_path": self._source.url}
+            log.warning(logs.Event("model has no version", **facts, cause=listing.fault))
         self._wanted.listing = listing
         self._listed = True
         self._missed = 0

@@ -21,7 +21,7 @@ REST_FLAGS = {
     "kuberlab-serving": "--http-port",
 }
 """What a command calls its REST port, where not --rest_port."""
-LOADED = "state=AVAILABLE"
+LOADED = "state=AVAILABLE|models are loading"
 """In the log for each version; the ports open after the last."""
 PLAIN = False
 """`verify` of a client without TLS: to read the machine's authorities takes 25 ms each time."""

@@ -163,7 +163,7 @@ def test_numbers_are_read_and_written(page: Any) -> None:
     assert found["quantiles"][2:] == [1, 2]
     assert found["nice"] == [1, 1, 2, 50, 100]
     assert found["durations"] == ["12.3 µs", "4.56 ms", "1.5 s", "–"]  # noqa: RUF001  of the page
-    assert found["bytes"] == ["0 B", "999 B", "2 KB", "4.66 GB"]
+    assert found["bytes"] == ["0 B", "999 B", "2.05 kB", "5 GB"]
     assert found["written"] == ["0", "0.123", "123", "12.3 k", "3.00 M"]
 
 

@@ -1,6 +1,6 @@
 """The commands that send requests to a running server: their flags, and their exit codes.
 
-    ie_serving status resnet --wait --url https://models.test:8501 --ca authority.pem
+    ie_serving status resnet --wait --url https://models.test:8000 --ca authority.pem
     ie_serving predict --model_name resnet --file cat.jpg
     ie_serving labels set resnet stable=7
 

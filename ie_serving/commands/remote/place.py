@@ -14,9 +14,9 @@ KEY: Final = "IE_SERVING_API_KEY"
 PASSWORD: Final = "IE_SERVING_PASSWORD"
 CA, CERTIFICATE, PRIVATE_KEY = "IE_SERVING_CA", "IE_SERVING_CERTIFICATE", "IE_SERVING_KEY"
 """Variables of the environment for secrets: other users can see a process's arguments."""
-DEFAULT_URL: Final = "http://localhost:8501"
-"""TensorFlow Serving's REST port on this machine."""
-GRPC_PORT: Final = 8500
+DEFAULT_URL: Final = "http://localhost:8000"
+"""The REST port of this machine that the documentation and the chart use."""
+GRPC_PORT: Final = 9000
 
 _URL = re.compile(
     r"(?P<scheme>https?|grpcs?)://(?P<host>\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)"
@@ -78,8 +78,10 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument_group("server").add_argument
     add(
         "--url",
-        help=f"http(s)://HOST:PORT of the REST port, grpc(s)://HOST:PORT of the gRPC port where a"
-        f" command can ask it, or unix:///PATH of a REST socket ({URL}, else {DEFAULT_URL})",
+        metavar="ADDRESS",
+        help=f"HOST:PORT or http(s)://HOST:PORT of the REST port, grpc(s)://HOST:PORT of the gRPC"
+        f" port where a command can ask it, or unix:///PATH of a REST socket ({URL}, else the"
+        f" server that this user runs on this machine, else {DEFAULT_URL})",
     )
     add("--ca", metavar="FILE", help=f"authority of the server's certificate ({CA}, the system's)")
     add("--cert", metavar="FILE", help=f"certificate of this client ({CERTIFICATE})")
@@ -104,7 +106,7 @@ def place_of(
     Raises:
         Misused: an address or file cannot be used.
     """
-    scheme, host, port = _address(given.url or environ.get(URL) or DEFAULT_URL)
+    scheme, host, port = _address(given.url or environ.get(URL) or _local(environ))
     place = ServerAddress(
         scheme=scheme,
         host=host,
@@ -124,15 +126,26 @@ def place_of(
     return place
 
 
+def _local(environ: Mapping[str, str]) -> str:
+    """Give the address of the one server that this user runs here; `DEFAULT_URL` without one."""
+    from ie_serving.core.runtime.run_files import running
+
+    found = {each.rest or each.grpc: each.pid for each in running(environ)}
+    if len(found) > 1:
+        listed = ", ".join(f"{url} (process {pid})" for url, pid in found.items())
+        raise Misused(f"{len(found)} servers run here, {listed}: name one by --url or {URL}")
+    return next(iter(found), DEFAULT_URL)
+
+
 def _address(text: str) -> tuple[str, str, int]:
     socket = _SOCKET.fullmatch(text)
     if socket:
         return "unix", socket["path"], 0
-    found = _URL.fullmatch(text)
+    found = _URL.fullmatch(text if "://" in text else f"http://{text}")
     if not found or not 0 < int(found["port"] or 1) <= 65535:
         raise Misused(
             f"{text[:80]!r} is no address of a server; expected one such as {DEFAULT_URL},"
-            " grpc://localhost:8500 or unix:///run/rest.sock"
+            " localhost:8000, grpc://localhost:9000 or unix:///run/rest.sock"
         )
     scheme = found["scheme"]
     return scheme, found["host"].strip("[]"), int(found["port"] or _PORTS[scheme])

@@ -6,6 +6,7 @@ stopping server wait.
 
 import http.client
 import json
+import os
 import socket
 import ssl
 from collections.abc import Callable, Iterable, Mapping
@@ -163,6 +164,11 @@ def _unreachable(place: ServerAddress, error: Exception) -> str:
     """Explain why there is no answer, and what to check."""
     where = place.url
     if isinstance(error, ConnectionRefusedError | FileNotFoundError):
+        if pid := _loading(where):
+            return (
+                f"the server at {where} (process {pid}) loads its models, and its ports open after"
+                " that: wait (status --wait), or start it with --open_ports_early true"
+            )
         return (
             f"nobody listens at {where}: start the server, or name its REST port by --url or"
             " IE_SERVING_URL"
@@ -189,6 +195,13 @@ def _unreachable(place: ServerAddress, error: Exception) -> str:
             " port; name the REST port by --url"
         )
     return f"{where} cannot be asked: {_short(error)}"
+
+
+def _loading(url: str) -> int:
+    """Give the process of a server whose ports are bound and not open yet; 0 if none is known."""
+    from ie_serving.core.runtime.run_files import running
+
+    return next((each.pid for each in running(os.environ) if each.rest == url), 0)
 
 
 def _tls(place: ServerAddress, error: ssl.SSLError) -> str:

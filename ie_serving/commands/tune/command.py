@@ -33,6 +33,7 @@ from ie_serving.engines.run.threads import thread_limit
 from ie_serving.engines.sequences import Sequences
 from ie_serving.models.configuration import ModelConfig
 from ie_serving.models.repository.source import Source
+from ie_serving.storage.backends.by_url import LOCAL, store_of
 from ie_serving.storage.base import Storage
 from ie_serving.telemetry.log.progress import Progress
 
@@ -50,8 +51,12 @@ def tune(model: ModelConfig, asked: TuneSettings, storage: Storage, tools: Tools
             "requests of a stateful model follow from each other, and tune sends them in any order:"
             " measure it without stateful, and take the keys without max_batch_size"
         )
-    source = Source(storage, tools.engine, rest_s=0.0)
-    candidates = source.poll(model.version_policy.aspired).candidates
+    is_local = store_of(model.base_path) == LOCAL
+    source = Source(storage, tools.engine, rest_s=0.0, lists_base=is_local, takes_base=True)
+    listing = source.poll(model.version_policy.aspired)
+    candidates = listing.candidates
+    if listing.fault:
+        raise LoadFailed(listing.fault)
     if not candidates:
         raise LoadFailed(f"no version under {model.base_path}: expected directories with numbers")
     newest = candidates[max(candidates)]

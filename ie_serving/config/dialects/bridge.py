@@ -1,7 +1,7 @@
 """Parses `ie_serving bridge mqtt`, a separate process between a broker and a server.
 
 ie_serving bridge mqtt --broker broker:1883 --topic 'cameras/+' --answer_topic '{topic}/seen'
-    --url http://127.0.0.1:8501 --model_name faces
+    --url http://127.0.0.1:8000 --model_name faces
 """
 
 import argparse
@@ -111,7 +111,7 @@ def parser() -> argparse.ArgumentParser:
     add("--broker", default="127.0.0.1", help="HOST[:PORT] (127.0.0.1:1883, with TLS :8883)")
     add("--topic", required=True, help="messages to take, each a body of :predict; + and # too")
     add("--answer_topic", default="{topic}/answer", help="where answers go ({topic}/answer)")
-    add("--url", default="http://127.0.0.1:8501", help="of the server's REST port")
+    add("--url", default="http://127.0.0.1:8000", help="of the server's REST port")
     add("--model_name", required=True)
     which = mqtt.add_mutually_exclusive_group()
     which.add_argument("--model_version", type=int, help="this version alone")

@@ -4,17 +4,25 @@ The signal unwinds the main thread, so that a terminal gets its echo back and a 
 is removed. Code that catches every exception, waits for a hung thread, or is in one long call of a
 library, such as OpenVINO's compiler, has `GRACE_S` for that; then the process ends regardless.
 Servers replace these handlers: they drain, and end with 0.
+
+A signal that arrives before `heed` ends Python with a traceback. So this module, and what
+`main.py` imports beside it, import only what Python itself has loaded by then: `typing` and
+`contextlib` would double the time of their import.
 """
+
+from __future__ import annotations
 
 import _thread
 import os
 import signal
 import sys
 import time
-from collections.abc import Callable
-from contextlib import suppress
-from types import FrameType
-from typing import Final, NoReturn
+
+TYPE_CHECKING = False  # as in `typing`, which is not imported
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import FrameType
+    from typing import Final, NoReturn
 
 SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 GRACE_S: Final = 2.0
@@ -44,8 +52,7 @@ def code_of(command: Callable[[], int]) -> int:
     try:
         code = command()
         # Flushed here, where an interruption still counts: later Python has the exit code already.
-        with suppress(OSError, ValueError):  # if the reader has gone, Python reports that at exit
-            sys.stdout.flush()
+        _flush()  # if the reader has gone, Python reports that at exit
         return code
     finally:
         if _numbers:
@@ -77,10 +84,16 @@ def _end_late(number: int) -> None:
 
 def _end() -> NoReturn:
     """End the process without waiting for threads: one may hang."""
-    with suppress(OSError, ValueError, RuntimeError):  # the signal came during a write
-        sys.stdout.flush()
+    _flush()
     if "ie_serving.core.runtime.scratch" in sys.modules:  # else there is nothing to remove
         from ie_serving.core.runtime.scratch import remove_all
 
         remove_all()
     os._exit(_FROM + _numbers[0])
+
+
+def _flush() -> None:
+    try:  # noqa: SIM105 (`contextlib`, see above)
+        sys.stdout.flush()
+    except (OSError, ValueError, RuntimeError):  # a signal may come during a write
+        pass

@@ -6,9 +6,8 @@ socket that is opened gets the number 2, into which libraries and crash reports 
 
 import os
 import sys
-from typing import Final
 
-_STREAMS: Final = (("stdin", "r"), ("stdout", "w"), ("stderr", "w"))
+_STREAMS = (("stdin", "r"), ("stdout", "w"), ("stderr", "w"))
 """Name and mode of each, by its descriptor."""
 
 

@@ -17,12 +17,15 @@ import logging
 import re
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from itertools import islice
 
 from ie_serving.core.values.errors import NotThereYet, StorageError
 from ie_serving.core.values.hints import Hint
 from ie_serving.core.values.integers import INT64_MAX
-from ie_serving.engines.base import Engine
+from ie_serving.engines.base import NOTHING, Engine
+from ie_serving.models.repository import forms
 from ie_serving.models.repository.left_out import LeftOut, LeftOuts
 from ie_serving.storage.base import Entry, Storage, fingerprint_of
 from ie_serving.storage.retry import PASSING
@@ -40,6 +43,8 @@ Choose = Callable[[Collection[int]], Collection[int]]
 """Says which of the versions that it is given are wanted."""
 
 VERSION = re.compile(r"[0-9]{1,19}")
+BASE = ""
+"""Stands for the name of a version's directory where the base itself holds the files."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,11 +78,13 @@ class Listing:
         moving: whether a wanted version is still being written, so that another poll is worthwhile
             soon.
         offered: all numbers that are or may be candidates: those not found incomplete.
+        fault: why there is no version directory; else empty.
     """
 
     candidates: Mapping[int, Candidate]
     moving: bool
     offered: frozenset[int] = frozenset()
+    fault: str = ""
 
 
 class Source:
@@ -86,6 +93,8 @@ class Source:
     Args of the constructor, beside storage and engine:
         rest_s: age in seconds from which files are taken to be complete; 0 takes them at once.
         ready_marker: a file that a version must have to be complete; empty for none.
+        lists_base: look at the files of a base without versions, as costs little in a local one.
+        takes_base: serve one model's files that lie in the base itself as version 1.
         unload_when_empty: believe a listing that is empty after one that was not.
         sibling: the base path, where it is listed together with others.
         clock: seconds since the epoch.
@@ -98,6 +107,8 @@ class Source:
         *,
         rest_s: float,
         ready_marker: str = "",
+        lists_base: bool = False,
+        takes_base: bool = False,
         unload_when_empty: bool = False,
         sibling: Sibling | None = None,
         clock: Callable[[], float] = time.time,
@@ -107,6 +118,8 @@ class Source:
         self._engine = engine
         self._rest_s = rest_s
         self._ready_marker = ready_marker
+        self._lists_base = lists_base
+        self._takes_base = takes_base
         self._unload_when_empty = unload_when_empty
         self._clock = clock
         self._known: dict[int, Candidate] = {}
@@ -114,6 +127,7 @@ class Source:
         self._last = Listing({}, moving=False)
         self._names: list[str] = []
         self._directories: Mapping[int, str] = {}
+        self._fault = ""
         self._chosen_by: Choose | None = None
         self._is_whole = False
         self._last_seen: dict[str, str] = {}
@@ -149,7 +163,7 @@ class Source:
         names = self._storage.directories()
         # At a poll a second of a thousand models this is nearly always so. By identity: a policy
         # that may have changed comes as another function.
-        if self._is_whole and choose is self._chosen_by and names == self._names and not again:
+        if self._is_whole and choose is self._chosen_by and self._as_before(names) and not again:
             return self._last
         directories = self._directories_of(names)
         known = {v: c for v, c in self._known.items() if directories.get(v) == c.directory}
@@ -168,7 +182,7 @@ class Source:
                     offered.discard(version)
                     missed += 1
             settled |= unlisted
-        listing = Listing(known, moving, frozenset(offered))
+        listing = Listing(known, moving, frozenset(offered), self._fault)
         if not known and not moving and not unlisted:
             listing = self._without_any(choose(directories.keys()), listing.offered)
         self._known, self._chosen_by = known, choose
@@ -180,21 +194,49 @@ class Source:
 
     def _directories_of(self, names: list[str]) -> Mapping[int, str]:
         """Give the versions' directories; those of the last poll where nothing came or went."""
-        if names != self._names:
+        if not self._as_before(names):
             self._is_whole = False  # whatever this poll comes to
-            directories = self._version_directories(names)
+            self._fault, directories = "", self._version_directories(names)
+            if not directories:
+                directories = self._without_directories(names)
             self._check_emptied(directories)
             self._forget_all_but(names)
             self._left_out.forget_all_but(directories)
             self._names, self._directories = names, directories
         return self._directories
 
+    def _as_before(self, names: list[str]) -> bool:
+        # A base without versions may get files, which `names` lacks: a local list of names is the
+        # same object until the base changes. Stores are asked for directories alone.
+        if not self._directories and self._lists_base:
+            return names is self._names
+        return names == self._names
+
+    def _without_directories(self, names: Collection[str]) -> dict[int, str]:
+        """Take the base itself as version 1 where it holds a model; else note why not."""
+        files: list[str] = []
+        with suppress(StorageError):  # such as a folder that may not be read, and is none of ours
+            if self._lists_base:  # the base of a store may have a million objects
+                files += (each.path for each in islice(self._storage.list(BASE), forms.MOST))
+        if self._takes_base and forms.is_model(files, self._engine.missing):
+            log.info(
+                Event(
+                    "the base path itself holds a model, which is served as version 1",
+                    path=self.url,
+                    advice="move its files into a directory 1 to add versions",
+                )
+            )
+            return {1: BASE}
+        shown = [name for name in names if not name.startswith(".")]
+        self._fault = forms.without_version(shown, files, self.url, self._engine.missing)
+        return {}
+
     def _without_any(self, wanted: Collection[int], offered: frozenset[int]) -> Listing:
         """Give the incomplete versions at rest, where no version is complete."""
         left_out = [each for version in wanted if (each := self._left_out.get(version))]
         faults = {each.version: _failing(each) for each in left_out if each.is_at_fault}
         moving = any(each.lacks and not each.at_rest for each in left_out)
-        return Listing(faults, moving, offered | faults.keys())
+        return Listing(faults, moving, offered | faults.keys(), self._fault)
 
     def _enter(self, version: int, found: Candidate | None, known: dict[int, Candidate]) -> bool:
         """Enter a version's listing into `known`; False when it is no candidate yet."""
@@ -254,6 +296,9 @@ class Source:
             self._remark(directory, f'it waits for the marker file "{self._ready_marker}"')
             return None
         if lacks := self._engine.missing(files):
+            if lacks.startswith(NOTHING):
+                place = f"{self.url}/{directory}"
+                lacks = forms.incomplete(lacks, files, place, self._engine.missing)
             self._left_out.note(version, directory, fingerprint, lacks)
             self._remark(directory, f"not loaded: {lacks}")
             return None

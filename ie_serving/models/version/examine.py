@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field
 
-from ie_serving.core.values.errors import NoneServed, ServingError
+from ie_serving.core.values.errors import NoneServed, NotThereYet, ServingError
 from ie_serving.core.values.tensors import Signature
 from ie_serving.engines.base import Engine, EngineOptions
 from ie_serving.models.repository.signature_file import with_signature_file
@@ -44,19 +44,25 @@ def examine(
     policy: VersionPolicy,
     options: EngineOptions,
     labelled: Collection[int] = (),
+    *,
+    lists_base: bool = False,
+    takes_base: bool = False,
 ) -> Iterator[Examined]:
     """Examine the versions that `policy` or a label wants, the lowest first. Blocking.
 
     Raises:
-        StorageError: the versions cannot be listed.
+        StorageError: the versions cannot be listed, or there are none.
     """
     # One look suffices: the caller vouches that the files are complete.
-    source = Source(storage, engine, rest_s=0.0)
+    source = Source(storage, engine, rest_s=0.0, lists_base=lists_base, takes_base=takes_base)
 
     def wanted(found: Collection[int]) -> frozenset[int]:
         return policy.aspired(found) | policy.labelled(found, labelled)
 
-    for _, candidate in sorted(source.poll(wanted).candidates.items()):
+    listing = source.poll(wanted)
+    if listing.fault:
+        raise NotThereYet(listing.fault)
+    for _, candidate in sorted(listing.candidates.items()):
         yield _examined(storage, engine, candidate, options)
 
 

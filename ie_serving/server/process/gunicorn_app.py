@@ -32,11 +32,13 @@ from gunicorn.arbiter import Arbiter
 from gunicorn.systemd import sd_notify
 
 from ie_serving.config.settings import Settings
+from ie_serving.core.runtime.run_files import RunFile
 from ie_serving.core.values.errors import ServingError
 from ie_serving.core.values.hints import Hint
 from ie_serving.server.process.gunicorn_server import Build, Server
-from ie_serving.server.process.ports import REST, answering, bind, files_of, remove
+from ie_serving.server.process.ports import GRPC, REST, answering, bind, files_of, remove, url_of
 from ie_serving.server.process.take_over import LOOK_S, Succession, inherited, of_successor
+from ie_serving.server.process.tuning import need_files
 from ie_serving.server.process.worker import AppWorker
 from ie_serving.telemetry.log.logs import Event
 from ie_serving.telemetry.log.reopen import reopen
@@ -84,6 +86,7 @@ def run(
     """
     predecessor = inherited(environment)
     try:
+        need_files(settings.server.workers)
         if predecessor:
             settings = of_successor(settings)
         ports = bind(settings.server, predecessor.sockets if predecessor else ())
@@ -105,7 +108,12 @@ def _serve(server: Server, environment: Mapping[str, str]) -> Ended:
         return Ended(1, str(off))
     if not answering(ports, REST):
         log.info(Event("REST is off", advice=Hint("{server.rest_port} 8000 turns it on")))
-    return _arbitrate(_Arbiter(server, Succession(environment)))
+    note = RunFile(environment)
+    note.write(*(url_of(ports, each, server.settings.server) for each in (REST, GRPC)))
+    try:
+        return _arbitrate(_Arbiter(server, Succession(environment)))
+    finally:
+        note.remove()
 
 
 def pause_before(deaths: int) -> float:

@@ -125,6 +125,19 @@ def port_of(sockets: Sequence[socket.socket]) -> int | None:
     return int(ports[0]) if ports else None
 
 
+def url_of(ports: Ports, interface: str, server: ServerSettings) -> str:
+    """Give the URL by which commands on this machine reach an interface; empty if it is off."""
+    secure = server.has_tls and server.tls_ports in ("both", interface.lower())
+    scheme = {REST: "http", GRPC: "grpc"}[interface] + "s" * secure
+    for bound in answering(ports, interface):
+        if bound.family != socket.AF_UNIX:
+            host, port = bound.getsockname()[:2]
+            host = "localhost" if host in ("::", "0.0.0.0") else host
+            return f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}"
+    path = path_of(answering(ports, interface)) if interface == REST else None
+    return f"unix://{path}" if path else ""
+
+
 def path_of(sockets: Sequence[socket.socket]) -> str | None:
     """Return the path of the UNIX socket among `sockets`."""
     return next((path for _, path in _names(sockets)), None)

@@ -17,6 +17,7 @@ from contextlib import contextmanager
 
 from ie_serving.core.runtime.heaps import HEAPS
 from ie_serving.core.runtime.spare_cpu import SPARE_CPU
+from ie_serving.core.values.errors import ServingError
 from ie_serving.telemetry.log.logs import Event
 
 log = logging.getLogger(__name__)
@@ -37,8 +38,11 @@ LEAST_PART = 4
 """One file descriptor in this many, at least, is for connections if the limit of files is low."""
 FEW_FILES = 1024
 """A lower limit is logged: this is the soft limit of most systems, enough for some 700 clients."""
+LEAST_FILES = 64
+"""File descriptors without which no server starts: with one model it opens about 40."""
 MOST_FILES = 1 << 16
 """Highest value that the limit of files is raised to."""
+RAISE_IT = "raise it: ulimit -Hn, LimitNOFILE of systemd, ulimits of Docker"
 
 
 def tune(budget: int = sys.maxsize) -> None:
@@ -79,6 +83,27 @@ def most_connections(setting: int) -> int:
     return setting or min(MOST_CONNECTIONS, max(files // LEAST_PART, files - OTHER_FILES))
 
 
+def need_files(workers: int) -> None:
+    """Raise the soft limit of open files to what a start needs, in the arbiter.
+
+    Args:
+        workers: the arbiter holds files for each.
+
+    Raises:
+        ServingError: the hard limit is lower.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    needed = LEAST_FILES * workers
+    if soft == resource.RLIM_INFINITY or soft >= needed:
+        return
+    if resource.RLIM_INFINITY != hard < needed:
+        raise ServingError(
+            f"{hard} files may be open, and the server needs at least {needed} and one for each"
+            f" connection: {RAISE_IT}"
+        )
+    resource.setrlimit(resource.RLIMIT_NOFILE, (needed, hard))
+
+
 def raise_file_limit() -> None:
     """Raise this process's limit of open files and connections as far as the system permits.
 
@@ -94,6 +119,6 @@ def raise_file_limit() -> None:
                 "few files may be open",
                 files=most,
                 connections=most_connections(0),
-                advice="raise it: ulimit -Hn, LimitNOFILE of systemd, ulimits of Docker",
+                advice=RAISE_IT,
             )
         )

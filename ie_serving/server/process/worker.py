@@ -13,6 +13,7 @@ from typing import Any, NoReturn
 from gunicorn.workers.base import Worker
 
 from ie_serving.core.runtime.machine_share import SHARE
+from ie_serving.core.runtime.outside import explained
 from ie_serving.core.runtime.scratch import remove_all
 from ie_serving.core.runtime.spare_cpu import SPARE_CPU
 from ie_serving.core.values.errors import ServingError
@@ -83,8 +84,7 @@ class AppWorker(Worker):  # type: ignore[misc]
             self._leave_cause(str(error))
             return 1
         except Exception as error:
-            log.exception(Event("server failed by a defect"))
-            self._leave_cause(f"{type(error).__name__}: {error}")
+            self._leave_cause(_logged(error))
             return 1
         return 0
 
@@ -151,6 +151,16 @@ class AppWorker(Worker):  # type: ignore[misc]
             if os.getppid() != self.ppid:
                 orders.stop_for(ARBITER_ENDED)
             await asyncio.sleep(HEARTBEAT_S)
+
+
+def _logged(error: Exception) -> str:
+    """Log why the server cannot run; return it."""
+    if cause := explained(error):
+        log.error(cause)
+        log.debug(Event("server failed"), exc_info=error)
+        return cause
+    log.error(Event("server failed by a defect"), exc_info=error)
+    return f"{type(error).__name__}: {error}"
 
 
 def _end(code: int) -> NoReturn:

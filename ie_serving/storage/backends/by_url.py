@@ -16,6 +16,9 @@ from ie_serving.storage.retry import Retrying
 from ie_serving.storage.siblings import Found, Neighbours, Sibling
 from ie_serving.storage.stores import BY_SCHEME, SCHEME, place_of
 
+LOCAL = "file"
+"""The store of local paths, see `store_of`."""
+
 
 def check_urls(urls: Iterable[str], options: StorageOptions) -> None:
     """Find faults that would keep `open_storage` from opening URLs; imports no store's client.
@@ -118,4 +121,4 @@ def open_directories(
 def store_of(url: str) -> str:
     """Name the store that a URL is about by its scheme; `file` for local paths."""
     match = SCHEME.fullmatch(url)
-    return match[1].lower() if match else "file"
+    return match[1].lower() if match else LOCAL

@@ -24,6 +24,7 @@ from ie_serving.core.values.errors import (
     Unreachable,
 )
 from ie_serving.storage.base import NEVER, Entry
+from ie_serving.storage.forms import another_form, meant_url
 
 _LOST = {errno.ESTALE, errno.ETIMEDOUT, errno.EHOSTDOWN, errno.EHOSTUNREACH, errno.ENOTCONN}
 """A network file system whose server does not answer."""
@@ -111,11 +112,15 @@ class LocalStorage:
             found = set(self._entries(directory, real)) if real.exists() else set()
         if found != set(entries):
             raise EntryChanged(f"{top}: {_difference(found, set(entries))}; it is listed anew")
+        for entry in entries:  # an engine that may not read a file names neither file nor cause
+            if not os.access(path := self._base / entry.path, os.R_OK):
+                raise _forbidden(path)
         yield real
 
     def _entries(self, directory: str, top: Path) -> Iterator[Entry]:
         for entry in _walk(top, top, frozenset()):
-            yield replace(entry, path=f"{directory}/{entry.path}")
+            # No directory stands for the base itself, where it holds one model's files.
+            yield replace(entry, path=f"{directory}/{entry.path}" if directory else entry.path)
 
 
 def _walk(top: Path, directory: Path, above: frozenset[_Identity]) -> Iterator[Entry]:
@@ -188,14 +193,26 @@ def _translated(path: Path) -> Iterator[None]:
 _RIGHTS = "directories need r-x and files r-- for it"
 
 
+def _way_out(file: Path) -> str:
+    base = str(file.with_suffix(""))
+    form = another_form([file.name], str(file.parent), f"{base}/1")
+    return f"{form}, and use the base path {base}" if form else "correct the base path"
+
+
+def _forbidden(path: str | Path) -> Unauthorized:
+    return Unauthorized(f"{path}: permission denied for user id {os.geteuid()}: {_RIGHTS}")
+
+
 def _fault(path: Path, error: OSError) -> StorageError:
     where = error.filename or path
     if isinstance(error, FileNotFoundError):
-        return NotThereYet(f"{where}: no such directory: create it or correct the base path")
+        url = meant_url(str(where))
+        meant = f", such as {url} if the store was meant" if url else ""
+        return NotThereYet(f"{where}: no such directory: create it or correct the base path{meant}")
     if isinstance(error, NotADirectoryError):
-        return Missing(f"{where}: is a file, expected a directory: correct the base path")
+        return Missing(f"{where}: is a file, expected a directory: {_way_out(Path(where))}")
     if isinstance(error, PermissionError):
-        return Unauthorized(f"{where}: permission denied for user id {os.geteuid()}: {_RIGHTS}")
+        return _forbidden(where)
     if error.errno in _LOST:
         return Unreachable(f"{where}: the network file system does not answer: {error.strerror}")
     return StorageError(f"{where}: cannot be read: {error.strerror}")

@@ -13,19 +13,9 @@ from threading import Event as Flag
 
 from ie_serving.core.values.errors import EntryChanged, NotThereYet, StorageError, Unauthorized
 from ie_serving.storage.base import NEVER, Entry, fingerprint_of
+from ie_serving.storage.forms import SUFFIXES
 
 VERSION = "1"
-
-OF_OPENVINO = frozenset({".xml", ".onnx", ".tflite", ".pdmodel", ".pb"})
-OF_OTHERS = frozenset(
-    {
-        *(".skops", ".joblib", ".pkl", ".pickle"),
-        *(".json", ".ubj", ".bst", ".txt", ".cbm", ".pmml"),
-        *(".pt2", ".pt", ".pth"),
-    }
-)
-SUFFIXES = OF_OPENVINO | OF_OTHERS
-"""How a model's file ends, of any driver; a repository's directory does not."""
 
 
 def is_model_file(path: str) -> bool:

@@ -10,8 +10,11 @@ its own. Libraries log at WARNING or above, since storage clients print credenti
 import logging
 import logging.handlers
 import re
-from collections.abc import Callable, Mapping
-from contextlib import nullcontext, suppress
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext, suppress
+from typing import Final, TextIO
 
 from ie_serving.core.values.errors import ServingError
 from ie_serving.telemetry.log.events import (
@@ -24,6 +27,7 @@ from ie_serving.telemetry.log.events import (
     shortened,
 )
 from ie_serving.telemetry.log.json_lines import JsonFormatter
+from ie_serving.telemetry.log.progress import make_room
 from ie_serving.telemetry.log.reopen import register
 
 __all__ = ["MASK", "OWN", "Event", "about", "configure", "mask", "render"]
@@ -32,10 +36,14 @@ OWN = "ie_serving"
 log = logging.getLogger(__name__)
 _users: list[str] = []
 """Beginnings of the paths of users' code, once for each version that runs it."""
+_left_out: list[str] = []
+"""Loggers whose lines at INFO are left out, see `without_details`."""
 _LIBRARIES = re.compile(r"[/\\](?:site|dist)-packages[/\\]")
 """In the path of installed code, whose environment may lie beside that of users."""
 _chosen: dict[str, str] = {}
 """Path and form of the last `configure`; empty before."""
+TELL_S: Final = 60.0
+"""Seconds between two warnings that a log file lacks lines, which stderr has."""
 FORMAT = "%(asctime)s - %(name)s - %(levelname)s - %(message)s"
 
 
@@ -53,7 +61,7 @@ def configure(level: str, path: str = "", form: str = "text") -> None:
     Raises:
         ServingError: the file cannot be opened.
     """
-    handlers: list[logging.Handler] = [logging.StreamHandler()]
+    handlers: list[logging.Handler] = [_Stderr()]
     if path:
         handlers.append(_file_handler(path))
     root = logging.getLogger()
@@ -98,6 +106,21 @@ def change(level: str) -> None:
     _set(level)
 
 
+@contextmanager
+def without_details(loggers: tuple[str, ...]) -> Iterator[None]:
+    """Leave out what these loggers and those below them log at INFO, unless DEBUG is logged.
+
+    Not in JSON, whose readers count lines and need no summary.
+    """
+    taken = loggers if _chosen.get("form") == "text" and level() != "DEBUG" else ()
+    _left_out.extend(taken)
+    try:
+        yield
+    finally:
+        for each in taken:
+            _left_out.remove(each)
+
+
 def _set(level: str) -> None:
     # Records of libraries are made below WARNING only where there is users' code, whose loggers may
     # have any name; `_is_heard` then drops them.
@@ -108,6 +131,10 @@ def _set(level: str) -> None:
 
 def _is_heard(record: logging.LogRecord) -> bool:
     """Tell whether a record is one of ours, of users' code, or important."""
+    if _left_out and record.levelno == logging.INFO:
+        name = f"{record.name}."
+        if any(name.startswith(f"{each}.") for each in _left_out):
+            return False
     if record.levelno >= logging.WARNING or f"{record.name}.".startswith(f"{OWN}."):
         return True
     path = record.pathname
@@ -122,15 +149,42 @@ def _remove_ours(root: logging.Logger) -> None:
         old.close()
 
 
+class _Stderr(logging.StreamHandler[TextIO]):
+    """Standard error; a line of progress there makes room for each line of the log."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write a line."""
+        make_room()
+        super().emit(record)
+
+
 # Several workers append to one file, so none of them may rotate it; a rotating program moves it.
 class _File(logging.handlers.WatchedFileHandler):
     """A log file that is reopened when it was moved away, and on request."""
 
+    _lost = 0
+    _tell_at = 0.0
+
     def emit(self, record: logging.LogRecord) -> None:
-        """Write a line; if the file cannot be opened, the line is on stderr alone."""
-        # Without this the caller would fail: logging reopens the file outside of its own guard.
-        with suppress(OSError):
+        """Write a line; if the file cannot be opened or written, the line is on stderr alone."""
+        try:
             super().emit(record)
+        except OSError:
+            # Without this the caller would fail: logging reopens the file outside of its own guard.
+            self.handleError(record)
+
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 (logging's name)
+        """Count a line that a full disk, for example, keeps from the file; say so now and then."""
+        error = sys.exc_info()[1]
+        if not isinstance(error, OSError):
+            super().handleError(record)
+            return
+        self._lost += 1
+        if (now := time.monotonic()) < self._tell_at:
+            return  # also the warning below, which this file does not take either
+        self._tell_at, lines, self._lost = now + TELL_S, self._lost, 0
+        cause = error.strerror or str(error)
+        log.warning(Event("log file lines lost", path=self.baseFilename, lines=lines, cause=cause))
 
     def reopen(self) -> None:
         """See `reopen.Reopened`."""

@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from typing import Final, TextIO
 
 BEFORE_S: Final = 0.5
@@ -20,6 +21,16 @@ PIECE: Final = 256 * 1024
 """Bytes of a body between two updates of the progress."""
 ERASE: Final = "\r\x1b[K"
 """Moves to the start of the line, and erases the line."""
+
+
+_drawn: list["Progress"] = []
+"""The lines that are shown now."""
+
+
+def make_room() -> None:
+    """Erase the lines on the terminal, before a line of the log; they are drawn again soon."""
+    for each in list(_drawn):
+        each.erase()
 
 
 class Progress:
@@ -46,8 +57,13 @@ class Progress:
         self._is_drawn = False
         self._thread: threading.Thread | None = None
 
+    def drawn(self, *, wanted: bool) -> AbstractContextManager[object]:
+        """Give itself as the context manager; one without effect if it is not wanted."""
+        return self if wanted else nullcontext()
+
     def __enter__(self) -> "Progress":
         if self._stream.isatty():
+            _drawn.append(self)
             self._thread = threading.Thread(target=self._draw_often, daemon=True)
             self._thread.start()
         return self
@@ -56,6 +72,7 @@ class Progress:
         self._over.set()
         if self._thread:
             self._thread.join()
+            _drawn.remove(self)
         self.erase()
 
     def show(self, done: int, total: int | None = None) -> None:

@@ -36,7 +36,7 @@ def checked_url(url: str) -> str:
     """
     if not _URL.fullmatch(url):
         raise InvalidRequest(
-            f"{url[:80]!r} is no address of a server; expected one such as http://localhost:8501"
+            f"{url[:80]!r} is no address of a server; expected one such as http://localhost:8000"
         )
     return url.rstrip("/")
 

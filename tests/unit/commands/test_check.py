@@ -66,7 +66,7 @@ def test_what_does_not_load_is_told_with_its_cause(
     out = capsys.readouterr().out.splitlines()
     assert out[2] == "model m, version 2: not served: no such operation"
     assert out[3] == f"model n, version 1: not served: {FILE} is missing"
-    assert out[4].startswith("model o: not served: no version under")
+    assert out[4].endswith(f"it is empty: copy the files of the model into {tmp_path}/o/1")
     assert "no such directory" in out[5]
 
 

@@ -11,7 +11,7 @@ from ie_serving.engines.drivers import Drivers, every, names
 from ie_serving.engines.listed import Listed, rows
 from ie_serving.engines.onnxruntime.driver import OnnxRuntimeEngine
 from ie_serving.engines.openvino.compiling.openvino_engine import OpenVinoEngine
-from ie_serving.storage.backends.single_file import SUFFIXES
+from ie_serving.storage.forms import SUFFIXES
 
 TABLE = rows()
 ROWS = {row.name: row for row in TABLE}

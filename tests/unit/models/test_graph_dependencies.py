@@ -33,6 +33,11 @@ class Stream:
         """Load nothing on demand."""
         return False
 
+    @property
+    def why_none(self) -> str:
+        failed = [f"version {number}: {cause}" for number, cause in self.failed.items()]
+        return failed[-1] if failed else str(self.trouble or "")
+
     def failures(self) -> dict[int, str]:
         return self.failed
 

@@ -20,7 +20,7 @@ from ie_serving.engines.openvino.reading.left_out import leaving_out
 from ie_serving.engines.openvino.reading.mapping import Renames, aliases
 from ie_serving.engines.openvino.runtime import core, load_failures, one_line
 from ie_serving.engines.savedmodel.as_sent import AsSent
-from ie_serving.engines.savedmodel.checkpoint import check_variables
+from ie_serving.engines.savedmodel.checkpoint import VARIABLES, check_variables
 from ie_serving.engines.savedmodel.file import (
     FILE,
     Declared,
@@ -77,7 +77,19 @@ def read_signatures(
         checkpoint = check_variables(directory)
         initial = Initial(meta_graph, checkpoint)
     source = partial(operations, directory / FILE, tags)
-    return _converted(directory, meta_graph, renames, source, initial, as_sent)
+    version = _converted(directory, meta_graph, renames, source, initial, as_sent)
+    if checkpoint is None and not version.drafts and _needs_variables(directory, version):
+        raise LoadFailed(
+            f"{VARIABLES.partition('/')[0]}/ is missing beside {FILE}, and the model has variables:"
+            " copy the whole folder of the export"
+        )
+    return version
+
+
+def _needs_variables(directory: Path, version: Version) -> bool:
+    causes = map(str, version.causes.values())
+    absent = not Path(f"{directory / VARIABLES}.index").exists()
+    return absent and any("is not initialized" in cause for cause in causes)
 
 
 def read_frozen_graph(file: Path, renames: tuple[Renames, Renames]) -> Version:

@@ -7,6 +7,8 @@ counterpart over gRPC is `grpc.health.v1` (`grpc_health.py`).
 import enum
 import json
 import re
+from collections.abc import Callable, Collection
+from typing import Final
 from urllib.parse import unquote_to_bytes
 
 from ie_serving.core.values.requests import ModelSpec
@@ -15,6 +17,8 @@ LIVE = "/v2/health/live"
 READY = "/v2/health/ready"
 STARTUP = "/v2/health/startup"
 """Our addition: the protocol has no startup probe, which Kubernetes uses."""
+MOST_NAMES: Final = 10
+"""Models in the body of a probe that is not answered with ready: a probe's log keeps few bytes."""
 _MODEL = re.compile(rb"/v2/models/([^/]+)(?:/versions/([0-9]{1,18}))?/ready")
 
 
@@ -43,10 +47,13 @@ class Health:
 
     Attributes:
         phase: of this process; only `readiness.py` sets it.
+        lacking: names the models that readiness waits for; none where callers are asked who they
+            are, since probes are not.
     """
 
     def __init__(self) -> None:
         self.phase = Phase.STARTING
+        self.lacking: Callable[[], Collection[str]] = tuple
 
     def live_reply(self) -> tuple[int, bytes]:
         """HTTP status and JSON body of a liveness probe."""
@@ -59,8 +66,14 @@ class Health:
 
     def ready_reply(self) -> tuple[int, bytes]:
         """HTTP status and JSON body of a readiness probe."""
-        ready = self.phase is Phase.READY
-        return (200, b'{"ready":true}') if ready else (503, b'{"ready":false}')
+        if self.phase is Phase.READY:
+            return 200, b'{"ready":true}'
+        names = self.lacking() if self.phase is Phase.STARTING else ()
+        if not names:
+            return 503, b'{"ready":false}'
+        # Clients of the protocol read `ready` alone.
+        told = {"ready": False, "waits_for": [*names][:MOST_NAMES], "models": len(names)}
+        return 503, json.dumps(told, separators=(",", ":")).encode()
 
     def model_reply(self, model: ModelSpec, serves: bool) -> tuple[int, bytes]:
         """HTTP status and JSON body of a readiness probe of one configured model."""

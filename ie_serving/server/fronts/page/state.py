@@ -63,7 +63,7 @@ def summary(served: Served) -> dict[str, Any]:
         "name": served.config.name,
         "default": str(stream.default.version) if stream.default else None,
         "labels": {label: str(version) for label, version in stream.labels.items()},
-        "trouble": mask(str(stream.trouble)) if stream.trouble else None,
+        "trouble": mask(stream.lacking) if stream.lacking else None,
         "versions": [version_of(status) for status in stream.statuses()],
     }
 

@@ -20,9 +20,11 @@ def of(*flags: str, **environ: str) -> tuple[ServerAddress, list[str]]:
     ("url", "scheme", "host", "port"),
     [
         ("http://localhost:8501", "http", "localhost", 8501),
+        ("models.test:8501", "http", "models.test", 8501),
+        ("[::1]:8501", "http", "::1", 8501),
         ("https://models.test/", "https", "models.test", 443),
         ("grpc://[::1]:8500", "grpc", "::1", 8500),
-        ("grpcs://models.test", "grpcs", "models.test", 8500),
+        ("grpcs://models.test", "grpcs", "models.test", 9000),
         ("unix:///run/rest.sock", "unix", "/run/rest.sock", 0),
         ("unix:/run/rest.sock", "unix", "/run/rest.sock", 0),
     ],
@@ -35,10 +37,10 @@ def test_addresses(url: str, scheme: str, host: str, port: int) -> None:
 
 @pytest.mark.parametrize(
     "url",
-    ["localhost:8501", "http://", "http://h:0", "http://h:65536", "http://h/v1", "http://u:p@h"],
+    ["http://", "local host:8501", "http://h:0", "http://h:65536", "http://h/v1", "http://u:p@h"],
 )
 def test_what_is_no_address(url: str) -> None:
-    with pytest.raises(Misused, match="expected one such as http://localhost:8501"):
+    with pytest.raises(Misused, match="expected one such as http://localhost:8000"):
         of("--url", url)
 
 

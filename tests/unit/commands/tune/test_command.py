@@ -153,7 +153,7 @@ def test_a_model_that_does_not_load_is_no_model_to_tune(base: Path, tmp_path: Pa
     with pytest.raises(ServingError, match="no such operation"):
         tuned(base, tools(StandInEngine()))
     (tmp_path / "empty").mkdir()
-    with pytest.raises(ServingError, match="no version under"):
+    with pytest.raises(ServingError, match="has no directory that is named by a number"):
         tuned(tmp_path / "empty", tools(StandInEngine()))
 
 

@@ -2,6 +2,7 @@
 
 import logging
 import re
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,8 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ie_serving.core.values.errors import ServingError
+from ie_serving.telemetry.log import logs
 from ie_serving.telemetry.log.logs import (
     MASK,
+    TELL_S,
     Event,
     TextFormatter,
     configure,
@@ -138,7 +141,26 @@ def test_a_file_that_is_gone_with_its_directory_fails_nobody_and_comes_back(
     path.parent.mkdir()
     own.info("in the file again")
     assert path.read_text().endswith("in the file again\n")
-    assert len(written().splitlines()) == 2
+    alone, lost, again = written().splitlines()
+    assert "alone" in alone and "again" in again
+    assert lost.endswith(
+        f'log file lines lost path={path} lines=1 cause="No such file or directory"'
+    )
+
+
+def test_a_full_disk_is_said_once_and_then_counted(
+    monkeypatch: pytest.MonkeyPatch, written: Written
+) -> None:
+    configure("INFO", "/dev/full")
+    for _ in range(100):
+        own.info("a line")
+    later = time.monotonic() + 2 * TELL_S
+    monkeypatch.setattr(logs.time, "monotonic", lambda: later)
+    own.info("a line")
+    losses = [line for line in written().splitlines() if "a line" not in line]
+    assert len(losses) == 2, "no traceback, and no line for each line"
+    assert 'lines=1 cause="No space left on device"' in losses[0]
+    assert "lines=101 " in losses[1], "99 lines, the first warning, and the last line"
 
 
 def test_a_file_is_opened_anew_when_that_is_asked(tmp_path: Path) -> None:

@@ -123,9 +123,9 @@ export function duration(seconds) {
 /** Write bytes in the unit that fits. */
 export function bytes(count) {
   if (count === null || count === undefined) return "–";
-  const units = ["B", "KB", "MB", "GB"];
-  const step = Math.min(3, Math.max(0, Math.floor(Math.log2(Math.max(1, Math.abs(count))) / 10)));
-  return `${written(count / 1024 ** step)} ${units[step]}`;
+  const units = ["B", "kB", "MB", "GB"];
+  const step = Math.min(3, Math.max(0, Math.floor(Math.log10(Math.max(1, Math.abs(count))) / 3)));
+  return `${written(count / 1000 ** step)} ${units[step]}`;
 }
 
 /** Write how long ago something was. */

@@ -247,6 +247,13 @@ def test_tags_that_no_graph_has_are_refused_with_those_that_are_there(exported: 
         load(exported / "two_graphs", saved_model_tags=("serve", "tpu"))
 
 
+def test_a_missing_folder_of_variables_is_named(exported: Path, tmp_path: Path) -> None:
+    copy = shutil.copytree(exported / "several", tmp_path / "copy")
+    shutil.rmtree(copy / "variables")
+    with pytest.raises(LoadFailed, match=r"^variables/ is missing beside saved_model\.pb, and the"):
+        load(copy)
+
+
 def test_lost_variables_fail_to_load(exported: Path, tmp_path: Path) -> None:
     copy = shutil.copytree(exported / "several", tmp_path / "model")
     (shard,) = (copy / "variables").glob("variables.data-*")

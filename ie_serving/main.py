@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 
 from ie_serving.core.runtime.interruption import code_of, heed
 from ie_serving.core.runtime.standard_streams import open_missing
-from ie_serving.core.values.commands import ASKING
+from ie_serving.core.values.commands import ASKING, HELP
 
 Command = Callable[[Sequence[str]], int]
 """Takes the arguments after the program's name; returns the exit code."""
@@ -19,6 +19,8 @@ Command = Callable[[Sequence[str]], int]
 def main(argv: Sequence[str] | None = None) -> int:
     """Run `ie_serving`; return its exit code."""
     given = sys.argv[1:] if argv is None else argv
+    while given and given[0] == HELP:
+        given = [*given[1:], "-h"]
     return _run(_asked if given and given[0] in ASKING else _served("main"), given)
 
 

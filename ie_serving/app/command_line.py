@@ -31,6 +31,7 @@ from ie_serving.core.runtime import interruption
 from ie_serving.core.runtime.scratch import choose_directory
 from ie_serving.core.settings.faults import Faults
 from ie_serving.core.values import hints
+from ie_serving.core.values.commands import VERSION
 from ie_serving.core.values.errors import ConfigError, ServingError, causes
 from ie_serving.server.process import gunicorn_app
 from ie_serving.server.process.deadly_loads import LoadNotes
@@ -78,6 +79,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             return _show(keys.run(given, _password))
         if list(given[:2]) == ["config", "import"]:
             return _show(_imported(given))
+        if command == VERSION:
+            return _show([own_flags.version_text()])
         if command == "gen":
             return _show([_generated(given)])
         if command == kernel_run.COMMAND:

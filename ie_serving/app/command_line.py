@@ -151,9 +151,7 @@ def _bridge(given: Sequence[str]) -> int:
     except ImportError as error:
         if error.name != "paho":
             raise
-        raise ServingError(
-            "the bridge needs the extra mqtt: pip install 'ie_serving[mqtt]'"
-        ) from None
+        raise ServingError("the bridge needs the extra mqtt: pip install '.[mqtt]'") from None
     MqttBridge(options).run()
     return 0
 

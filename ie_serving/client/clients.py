@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections.abc import Coroutine
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from ie_serving.client.calls import (
     Call,
@@ -23,6 +23,8 @@ from ie_serving.core.values.errors import ServingError
 from ie_serving.core.values.tensors import Signature
 
 T = TypeVar("T")
+Version: TypeAlias = int | None
+"""None takes the version of the label, or the server's default."""
 
 
 class AsyncClient:
@@ -53,7 +55,7 @@ class AsyncClient:
         model: str,
         inputs: Inputs,
         *,
-        version: int | None = None,
+        version: Version = None,
         label: str = "",
         signature: str = "",
     ) -> Outputs:
@@ -71,20 +73,18 @@ class AsyncClient:
         known = await self._signature(which)
         return await self._ask(self._calls.predict(which, inputs, known))
 
-    async def infer(self, model: str, inputs: Inputs, *, version: int | None = None) -> Outputs:
+    async def infer(self, model: str, inputs: Inputs, *, version: Version = None) -> Outputs:
         """Ask for an inference by the Open Inference Protocol; give the outputs by name."""
         return await self._ask(self._calls.infer(Which(model, version), inputs))
 
-    async def metadata(
-        self, model: str, *, version: int | None = None, label: str = ""
-    ) -> Signatures:
+    async def metadata(self, model: str, *, version: Version = None, label: str = "") -> Signatures:
         """Ask for the signatures of a version, with names, dtypes and shapes of their tensors."""
         which = Which(model, version, label)
         found = self._signatures[which] = await self._ask(self._calls.metadata(which))
         return found
 
     async def status(
-        self, model: str, *, version: int | None = None, label: str = ""
+        self, model: str, *, version: Version = None, label: str = ""
     ) -> list[VersionStatus]:
         """Ask for the states of a model's versions."""
         return await self._ask(self._calls.status(Which(model, version, label)))
@@ -145,7 +145,7 @@ class Client:
         model: str,
         inputs: Inputs,
         *,
-        version: int | None = None,
+        version: Version = None,
         label: str = "",
         signature: str = "",
     ) -> Outputs:
@@ -153,16 +153,16 @@ class Client:
         which: dict[str, Any] = {"version": version, "label": label, "signature": signature}
         return _ended(self._calls.predict(model, inputs, **which))
 
-    def infer(self, model: str, inputs: Inputs, *, version: int | None = None) -> Outputs:
+    def infer(self, model: str, inputs: Inputs, *, version: Version = None) -> Outputs:
         """See `AsyncClient.infer`."""
         return _ended(self._calls.infer(model, inputs, version=version))
 
-    def metadata(self, model: str, *, version: int | None = None, label: str = "") -> Signatures:
+    def metadata(self, model: str, *, version: Version = None, label: str = "") -> Signatures:
         """See `AsyncClient.metadata`."""
         return _ended(self._calls.metadata(model, version=version, label=label))
 
     def status(
-        self, model: str, *, version: int | None = None, label: str = ""
+        self, model: str, *, version: Version = None, label: str = ""
     ) -> list[VersionStatus]:
         """See `AsyncClient.status`."""
         return _ended(self._calls.status(model, version=version, label=label))

@@ -20,7 +20,7 @@ from ie_serving.client.clients import _Blocking
 from ie_serving.config.files.access_file import key_credential, line
 from tests.certificates import Authority
 from tests.functional.servers import ROOT, SAMPLE, Server
-from tests.process import PATIENCE_S, free_ports, output_of
+from tests.process import PATIENCE_S, free_ports, output_of, until
 
 DIGIT = json.loads((ROOT / "examples/digits/request.json").read_text())
 IMAGE = np.array([each["image"] for each in DIGIT["instances"]], np.float32)
@@ -177,6 +177,24 @@ def test_a_server_that_starts_again_is_asked_again(kind: Any, scheme: str) -> No
         asks.join(PATIENCE_S)
     assert not asks.is_alive()
     np.testing.assert_array_equal(found[0]["probabilities"], before["probabilities"])
+
+
+def test_metadata_that_an_answer_does_not_fit_is_asked_for_again(tmp_path: Path) -> None:
+    def write(*inputs: str) -> None:
+        params = {"inputs": {name: {"dtype": "int32", "shape": [-1]} for name in inputs}}
+        entry = {"name": "m", "base_path": str(tmp_path / "m"), "driver": "null", "params": params}
+        (tmp_path / "c.json").write_text(json.dumps({"model_config_list": [{"config": entry}]}))
+
+    (tmp_path / "m" / "1").mkdir(parents=True)
+    write("x")
+    server = Server("ie_serving", "config", f"--config_path={tmp_path / 'c.json'}")
+    with closing(server.ready()), Client(server.url) as client:
+        assert client.predict("m", {"x": [7]})["x"].tolist() == [7]
+        write("x", "y")
+        assert server.rest.post("/v1/config/reload").is_success
+        until(lambda: "y" in server.rest.get("/v1/models/m/metadata").text)
+        found = client.predict("m", {"x": [7], "y": [8]})
+        assert {name: each.tolist() for name, each in found.items()} == {"x": [7], "y": [8]}
 
 
 @pytest.fixture(scope="module")

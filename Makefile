@@ -10,7 +10,7 @@ FUZZ_SECONDS ?= 60
 SUITES ?=
 TF_SUITE ?=
 DOCKER ?= docker
-IMAGE ?= ie-serving-py:latest
+IMAGE ?= ie-serving:latest
 BASE_IMAGE ?=
 
 FUZZED := $(addprefix tests/functional/test_fuzz,.py _models.py _graphs.py _batches.py _memory.py)
@@ -183,7 +183,7 @@ release_check: style docs docker_check ## build what is released twice, install 
 	$(DEV)/python -m pytest -rs -m release tests/functional/test_release.py
 	$(DEV)/python deploy/release.py
 
-docker_build: ## build IMAGE (ie-serving-py:latest), on BASE_IMAGE and with EXTRAS (tensorflow) if given
+docker_build: ## build IMAGE (ie-serving:latest), on BASE_IMAGE and with EXTRAS (tensorflow) if given
 	$(DOCKER) build --tag $(IMAGE)$(if $(EXTRAS),-$(EXTRAS)) \
 		$(if $(BASE_IMAGE),--build-arg BASE=$(BASE_IMAGE)) \
 		$(if $(EXTRAS),--build-arg EXTRAS=$(EXTRAS)) .

@@ -3,7 +3,7 @@
 # interfaces, by TensorFlow Serving's API and the Open Inference Protocol, replaces every pod while
 # requests run, and fails if one of them did. Then all of it goes.
 #
-#   deploy/verify.sh registry.example.com/ie-serving:0.1.0
+#   deploy/verify.sh registry.example.com/ie-serving:1.0.0
 #   deploy/verify.sh IMAGE --keep       leaves the release and its namespace there
 #
 # Needs kubectl and helm, logged in, and the right to make a namespace.

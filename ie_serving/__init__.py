@@ -1,3 +1,3 @@
 """The TensorFlow Serving API, gRPC and REST, on OpenVINO."""
 
-__version__ = "0.1.0"
+__version__ = "1.0.0"

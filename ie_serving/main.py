@@ -11,7 +11,7 @@ import sys
 
 from ie_serving.core.runtime.interruption import code_of, heed
 from ie_serving.core.runtime.standard_streams import open_missing
-from ie_serving.core.values.commands import ASKING
+from ie_serving.core.values.commands import ASKING, HELP
 
 TYPE_CHECKING = False  # as in `typing`, whose import would delay `heed`
 if TYPE_CHECKING:
@@ -29,6 +29,8 @@ FAILED = 1
 def main(argv: Sequence[str] | None = None) -> int:
     """Run `ie_serving`; return its exit code."""
     given = sys.argv[1:] if argv is None else argv
+    while given and given[0] == HELP:
+        given = [*given[1:], "-h"]
     return _run(_asked if given and given[0] in ASKING else _served("main"), given)
 
 

@@ -32,6 +32,7 @@ from ie_serving.core.runtime import interruption
 from ie_serving.core.runtime.scratch import choose_directory
 from ie_serving.core.settings.faults import Faults
 from ie_serving.core.values import hints
+from ie_serving.core.values.commands import VERSION
 from ie_serving.core.values.errors import ConfigError, ServingError, causes
 from ie_serving.models.configuration import ModelConfig
 from ie_serving.server.process import gunicorn_app
@@ -81,6 +82,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             return _show(keys.run(given, _password))
         if list(given[:2]) == ["config", "import"]:
             return _show(_imported(given))
+        if command == VERSION:
+            return _show([own_flags.version_text()])
         if command == "gen":
             return _show([_generated(given)])
         if command == kernel_run.COMMAND:
@@ -151,9 +154,7 @@ def _bridge(given: Sequence[str]) -> int:
     except ImportError as error:
         if error.name != "paho":
             raise
-        raise ServingError(
-            "the bridge needs the extra mqtt: pip install 'ie_serving[mqtt]'"
-        ) from None
+        raise ServingError("the bridge needs the extra mqtt: pip install '.[mqtt]'") from None
     MqttBridge(options).run()
     return 0
 

@@ -54,9 +54,11 @@ class ServerSettings(Access, Limits, Telling):
 
     # 0 is off instead of "any free port": clients could not know which one it was.
     # The port of 2020; the original's is 8500.
-    port: int = PORT.setting(9000, "gRPC port; 0 is off", "9000", tfs="port", ovms="port")
+    port: int = PORT.setting(
+        9000, "gRPC port; 0 is off", "9000", tfs="port", ovms="port", is_common=True
+    )
     rest_port: int = PORT.setting(
-        0, "REST port; 0 is off", "8000", tfs="rest_api_port", ovms="rest_port"
+        0, "REST port; 0 is off", "8000", tfs="rest_api_port", ovms="rest_port", is_common=True
     )
     host: str = SettingKind(words.address, "ADDRESS").setting(
         "", "address that both ports listen on", "127.0.0.1", shown="every IPv6 and IPv4 address"
@@ -395,6 +397,7 @@ class Settings:
         shown="required",
         tfs="model_config_file",
         ovms="config_path",
+        is_common=True,
     )
     """The watched configuration file, on disk or in a store; None when the model came by the
     command line."""
@@ -424,12 +427,20 @@ class TuneSettings:
         "requests that are asked: a golden.json, or a TFRecord file of PredictionLog",
         "recorded.tfrecord",
         shown="those of the version, else random numbers",
+        is_common=True,
     )
     latency_ms: float = SettingKind(numbers.milliseconds, "MILLISECONDS").setting(
-        0.0, "time within which 99 of 100 requests are to be answered", "20", shown="any"
+        0.0,
+        "time within which 99 of 100 requests are to be answered",
+        "20",
+        shown="any",
+        is_common=True,
     )
     seconds: float = TIMEOUT.setting(
-        60.0, "how long it may take, compiling included; what has begun is ended", "300"
+        60.0,
+        "how long it may take, compiling included; what has begun is ended",
+        "300",
+        is_common=True,
     )
     concurrency: int = whole(1, 1024).setting(
         8, "callers that ask at a time, each one request after the other", "32"

@@ -41,6 +41,7 @@ class Batching:
         "gather requests into batches of at most so many rows; longer requests are split; 0"
         " gathers none",
         "32",
+        is_common=True,
     )
     """Most rows of a batch, a longer request is split; 0 takes the last of the allowed sizes, and
     gathers nothing where there are none."""

@@ -117,6 +117,7 @@ class ModelConfig:
         flag="model_name",
         tfs="model_name",
         ovms="model_name name",
+        is_common=True,
     )
     base_path: str = SettingKind(words.text, "PATH|URL").setting(
         REQUIRED,
@@ -125,6 +126,7 @@ class ModelConfig:
         flag="model_path",
         tfs="model_base_path",
         ovms="model_path base_path",
+        is_common=True,
     )
     version_policy: VersionPolicy = VERSION_POLICY.setting(
         Latest(),
@@ -133,6 +135,7 @@ class ModelConfig:
         shown='{"latest": {"num_versions": 1}}',
         word="model_version_policy",
         ovms="model_version_policy",
+        is_common=True,
     )
     version_labels: Mapping[str, int] = VERSION_LABELS.setting(
         {}, 'labels, each with its version, such as {"stable": 3}', '{"stable": 3}', shown="{}"

@@ -204,7 +204,7 @@ def test_the_commands_of_the_documentation_change_what_they_mean_to(tmp_path: Pa
     (tmp_path / "deploy").symlink_to(ROOT / "deploy")
     output_of("/bin/sh", "-eu", "-c", "\n".join(commands), cwd=tmp_path)
     deployed = Deployed.of(tmp_path / "my-serving")
-    assert deployed.container["image"] == "registry.example.org/me/ie-serving:0.1.0"
+    assert deployed.container["image"] == "registry.example.org/me/ie-serving:1.0.0"
     (model,) = deployed.settings(tmp_path).models
     assert model.base_path == "s3://my-models/digits"
 

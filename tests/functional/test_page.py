@@ -227,6 +227,25 @@ def test_an_image_is_uploaded_and_its_call_reads_the_file(
         assert (run.stdout.strip(), run.stderr) == (answer, ""), language
 
 
+def test_the_order_of_an_images_colours_is_shown_and_chosen(
+    page: Any, server: Server, tmp_path: Path
+) -> None:
+    Image.new("RGB", (40, 30), (200, 100, 50)).save(tmp_path / "sun.png")
+    form = opened(page, server.url, "photos")
+    form.get_by_label("Images").set_input_files(tmp_path / "sun.png")
+    order = form.get_by_label("Colours that the input gets")
+    assert order.input_value() == "BGR"
+    form.get_by_text("As the model is set: BGR.").wait_for()
+    order.select_option("RGB")
+    form.get_by_role("button", name="Send").click()
+    form.locator(".verdict", has_text="200 in").wait_for()
+    answer = form.locator(".answer pre").text_content()
+    assert json.loads(answer) == {"outputs": [[200.0, 100.0, 50.0]]}
+    assert programs(page, 'set color_format of this model to "RGB:RGB"')
+    order.select_option("BGR")
+    assert programs(page, "--globoff")
+
+
 TOOLS = {
     "curl": ("client.sh", "sh"),
     "Python": ("client.py", "python3"),

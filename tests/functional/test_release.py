@@ -77,3 +77,22 @@ def test_what_is_installed_serves(installed: Path, server: Server) -> None:
     client = [str(ROOT / "examples/digits/client_grpc.py"), "--port", str(server.port)]
     lines = output_of(str(installed / "python"), *client, cwd=installed)
     assert lines[0].startswith("predicted 1, true 1")
+
+
+def test_the_client_needs_four_packages(built: Path, server: Server, tmp_path: Path) -> None:
+    output_of(sys.executable, "-m", "venv", str(tmp_path))
+    (wheel,) = built.glob("*.whl")
+    pip = (str(tmp_path / "bin/pip"), "install", "--quiet")
+    output_of(*pip, "grpcio", "httpx", "numpy", "protobuf", patience_s=200)
+    output_of(*pip, "--no-deps", str(wheel))
+    server.ready()
+    for url in (f"http://localhost:{server.rest_port}", f"grpc://localhost:{server.port}"):
+        program = (
+            "from ie_serving.client import Client\n"
+            f"with Client({url!r}) as client:\n"
+            "    x = [[0.0] * 64]\n"
+            "    one = client.predict('digits', {'image': x})\n"
+            "    two = client.infer('digits', {'image': x})\n"
+            "print(one['digit'] == two['digit'])"
+        )
+        assert output_of(tmp_path / "bin/python", "-c", program, cwd=tmp_path) == ["[ True]"]

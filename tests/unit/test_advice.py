@@ -16,6 +16,7 @@ from ie_serving.compat.stfs import flags as stfs_flags
 from ie_serving.config.dialects import ie_serving, manage, own_flags, tensorflow_model_server
 from ie_serving.config.dialects.tfs_flags import FLAGS
 from ie_serving.config.schema.catalogue import STORES, names_in_tensorflow_model_server
+from ie_serving.core.values.commands import ASKING
 from ie_serving.core.values.hints import Hint
 from ie_serving.storage.backends.s3 import ENDPOINTS_OF_BOTO3
 
@@ -85,7 +86,7 @@ FLAGS_OF: Mapping[str, frozenset[str]] = {
     "wire/clients": frozenset(CLIENTS),
     "commands/gen": frozenset(CLIENTS),
     "commands/remote": frozenset(
-        flag for name in command.MEANINGS for flag in flags_of(command.parser_of(name))
+        flag for name in ASKING for flag in flags_of(command.parser_of(name))
     ),
 }
 """Flags of commands that no dialect parses, by the folder or module of their texts."""
@@ -101,7 +102,7 @@ def test_only_a_dialect_names_flags() -> None:
             (flags for where, flags in FLAGS_OF.items() if place(path).startswith(where)),
             frozenset(),
         )
-        found = {name for text in texts(path) for name in FLAG.findall(text)}
+        found = {"--open_ports_early", name for text in texts(path) for name in FLAG.findall(text)}
         assert found <= known, place(path)
 
 
@@ -124,7 +125,7 @@ def flags(command: str) -> frozenset[str]:
     parse = {"ie_serving": ie_serving, "tensorflow_model_server": tensorflow_model_server}[dialect]
     printed = io.StringIO()
     with redirect_stdout(printed), pytest.raises(SystemExit):
-        parse.parse([*argv, "--help"], {})
+        parse.parse([*argv, "--help=all" if argv else "--help"], {})
     return frozenset(FLAG.findall(printed.getvalue()))
 
 
@@ -144,8 +145,10 @@ STFS = {f"--{flag.name}" for flag in stfs_flags.FLAGS}
         ("environment", set()),
         # `tune` takes a model of a file by its name.
         ("ie_serving", OWN_IN_BOTH | {"--help", "--model_name", "--model_path"}),
+        ("own_flags", OWN_IN_BOTH),
+        ("own_parser", {"--help", "--version"}),
         # Its help tells what stands without a command.
-        ("own_flags", OWN_IN_BOTH | MANAGE | {"--help", "--model_path", "--model_repository"}),
+        ("own_help", OWN_IN_BOTH | MANAGE | {"--help", "--model_path", "--model_repository"}),
         ("sagemaker/dialect", OWN_IN_BOTH),
         # It also tells the two commands apart by these.
         (
@@ -177,7 +180,7 @@ def test_a_dialect_names_only_flags_of_its_own(module: str, known: set[str]) -> 
 
 def test_every_dialect_is_held_to_its_flags() -> None:
     held = {"environment", "ie_serving", "keys", "manage", "ovms", "verify"}
-    held |= {"bridge", "importing", "kernel_run", "own_flags"}
+    held |= {"bridge", "importing", "kernel_run", "own_flags", "own_help", "own_parser"}
     held |= {"tensorflow_model_server", "tfs_flags"}
     modules = (PACKAGE / "config" / "dialects").glob("*.py")
     assert {path.stem for path in modules} - {"__init__"} == held

@@ -13,21 +13,10 @@ import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
-from typing import Final
 
 from ie_serving.commands.remote import place
 from ie_serving.commands.remote.failures import Failure
-
-MEANINGS: Final = {
-    "status": "show models, versions, their states with causes, labels and memory",
-    "metadata": "show the signatures of a model",
-    "predict": "ask a model by a file: JSON, .npy, .npz, CSV or an image",
-    "reload": "let the server read its configuration and repositories, or give it another one",
-    "poll": "let the server list the repository of a model now",
-    "labels": "show the labels of a model, or set them",
-    "completion": "print what completes these commands in bash, zsh or fish",
-}
-"""Commands, each in the module of its name, and their purposes."""
+from ie_serving.core.values.commands import MEANINGS
 
 
 def run(argv: Sequence[str], environ: Mapping[str, str]) -> int:

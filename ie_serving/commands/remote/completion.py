@@ -10,21 +10,11 @@ from dataclasses import dataclass, field
 from importlib.resources import files
 from typing import Any, Final
 
-from ie_serving.commands.remote.command import MEANINGS, parser_of
+from ie_serving.commands.remote.command import parser_of
 from ie_serving.commands.remote.place import ServerAddress
+from ie_serving.core.values.commands import ASKING, HELP, MEANINGS, VERSION
 
 SHELLS: Final = ("bash", "zsh", "fish")
-SERVING: Final = {
-    "config": "serve the models of a configuration file",
-    "model": "serve one model",
-    "check": "say what would be served, and why not",
-    "tune": "measure which settings of a model win",
-    "gen": "print a program, or a request, for a model",
-    "key": "make credentials",
-    "kernel": "run a kernel without a server",
-    "bridge": "take messages of a broker to a model",
-}
-"""Commands beside those of `MEANINGS`."""
 
 
 @dataclass
@@ -60,16 +50,17 @@ def run(given: argparse.Namespace, _: ServerAddress | None) -> int:
 def _words() -> Mapping[str, Words]:
     # Imported here: settings take 0.1 s to import, and the other commands do not need them.
     from ie_serving.commands import gen
-    from ie_serving.config.dialects import bridge, kernel_run, keys, own_flags
+    from ie_serving.config.dialects import bridge, kernel_run, keys, own_flags, verify
     from ie_serving.config.schema.catalogue import SERVER
 
-    others = {"gen": gen, "key": keys, "kernel": kernel_run, "bridge": bridge}
-    found = {name: _of(parser_of(name)) for name in MEANINGS}
+    others = {"gen": gen, "key": keys, "kernel": kernel_run, "bridge": bridge, "verify": verify}
+    found = {name: _of(parser_of(name)) for name in ASKING}
     found |= {name: _of(module.parser()) for name, module in others.items()}
     for name, own in own_flags.OWN_FLAGS.items():
         flags = (setting.flag for setting in (*own, *SERVER))
         found[name] = Words(flags={f"--{flag}": () for flag in flags})
     found["config"].first = ("import",)
+    found |= {VERSION: Words(), HELP: Words(first=(*found, VERSION))}
     found["check"].flags |= {f"--{switch}": () for switch in own_flags.ONLY_OF_CHECK}
     return found
 
@@ -131,7 +122,8 @@ def _fish(found: Mapping[str, Words]) -> str:
 
 
 def _fish_lines(found: Mapping[str, Words]) -> Iterator[str]:
-    for name, meaning in sorted({**MEANINGS, **SERVING}.items()):
+    first = {name.partition(" ")[0]: meaning for name, meaning in reversed(MEANINGS.items())}
+    for name, meaning in sorted(first.items()):
         yield f'complete -c ie_serving -n __fish_use_subcommand -f -a {name} -d "{meaning}"'
     for name, words in found.items():
         given = f'-n "__fish_seen_subcommand_from {name}"'

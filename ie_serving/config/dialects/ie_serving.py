@@ -23,9 +23,9 @@ from ie_serving.config.dialects.own_flags import (
     TUNE_COMMAND,
     known_flags,
     names,
-    parser,
     with_underscores,
 )
+from ie_serving.config.dialects.own_parser import parser
 from ie_serving.config.files import source
 from ie_serving.config.files.graph_directories import alone
 from ie_serving.config.files.json_file import METRICS_PATH, ConfigFile, graph_alone
@@ -37,7 +37,7 @@ from ie_serving.config.values import channel
 from ie_serving.core.settings import words
 from ie_serving.core.settings.declaration import Setting, fields_of
 from ie_serving.core.settings.faults import Faults
-from ie_serving.core.values.commands import ASKING, BESIDE
+from ie_serving.core.values.commands import ASKING, BESIDE, HELP, VERSION
 from ie_serving.core.values.errors import ConfigError
 from ie_serving.core.values.nearest import nearest
 from ie_serving.engines.base import EngineOptions
@@ -151,11 +151,11 @@ def _check_command(argv: Sequence[str]) -> None:
             faults.add(name, f"no flag has this name{nearest(name, known)}")
     is_word = bool(first) and not first.startswith("-")
     place = f"no command {first!r}" if is_word else "no command"
-    meant = nearest(first, [*OWN_FLAGS, *ASKING, *BESIDE]) if is_word else ""
+    meant = nearest(first, [*OWN_FLAGS, *ASKING, *BESIDE, HELP, VERSION]) if is_word else ""
     faults.add(
         f"{place}{meant}",
         f"to ask a running server {', '.join(ASKING)}; to serve, expected {', '.join(OWN_FLAGS)},"
-        f" then its flags, for example: {EXAMPLE}",
+        f" then its flags, for example: {EXAMPLE}; ie_serving --help lists all commands",
     )
     faults.check()
 

@@ -121,7 +121,8 @@ def parse_config_file(
         ConfigError: every fault, for example
             `model_config_list[1].config.nireq: 'x' given; expected ...`.
     """
-    top = json_text(without_comments(text), place)
+    bare = without_comments(text)
+    top = json_text(bare, place) if bare.strip() else None
     return config_file(top, origin=origin, place=place, engine=engine, below=below)
 
 
@@ -129,8 +130,11 @@ def config_file(
     top: object, *, origin: Path, place: str, engine: EngineOptions | None = None, below: str = ""
 ) -> ConfigFile:
     """Read a configuration that is decoded already. Arguments and errors as above."""
+    expected = 'an object such as {"model_config_list": []}'
+    if top is None:
+        raise ConfigError([f"{place}: the file is empty; expected {expected}"])
     if not isinstance(top, Mapping):
-        raise fault(place, top, 'an object such as {"model_config_list": []}')
+        raise fault(place, top, expected)
     findings = Findings()
     for other in added("config_file"):
         found: ConfigFile | None = other(top, origin, engine or EngineOptions(), findings)

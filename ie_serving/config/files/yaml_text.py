@@ -43,7 +43,7 @@ def yaml_text(value: str, place: str) -> Json:
         import yaml
     except ImportError:
         raise ConfigError(
-            [f"{place}: YAML needs PyYAML: pip install 'ie_serving[yaml]', or write JSON"]
+            [f"{place}: YAML needs PyYAML: pip install '.[yaml]', or write JSON"]
         ) from None
     try:
         return _Plain(place).value(yaml.load(value, _loader()))

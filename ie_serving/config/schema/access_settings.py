@@ -19,6 +19,7 @@ class Access:
         " are then encrypted. The files are read again when they change",
         "/etc/ie_serving/tls/tls.crt",
         variables="TLS_CERTIFICATE",
+        is_common=True,
     )
     """File; empty: the ports are plain, unless `ssl_config_file` is given."""
 
@@ -27,6 +28,7 @@ class Access:
         "PEM file with the certificate's key, without a password",
         "/etc/ie_serving/tls/tls.key",
         variables="TLS_KEY",
+        is_common=True,
     )
     tls_client_ca: str = FILE.setting(
         "",
@@ -59,6 +61,7 @@ class Access:
         " new` prints; read again when it changes. Both ports then answer nobody else",
         "/etc/ie_serving/keys",
         variables="API_KEY_FILE",
+        is_common=True,
     )
     """Empty, and no `enable_auth`: callers need no credentials."""
 

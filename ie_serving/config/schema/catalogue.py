@@ -46,31 +46,83 @@ _DECLARED: Final[Mapping[str, list[Setting]]] = {
     **{name: declared(name, owner) for name, owner in KINDS.items()},
 }
 
-_MODEL_ORDER: Final = (
-    *("model.name", "openvino.batch_size", "preprocess.layout", "model.version_policy"),
-    *("engine.driver", "openvino.target_device", "engine.execution", "kernel.place"),
-    *("hooks.place", "kernel.isolation", "batching.max_batch_size", "caching.response_cache_bytes"),
-    *("sequences.stateful", "tensorflow.fallback", "model.poll_wait_s"),
-)
-"""Places of the first settings of groups that are shown together: a group continues, in the order
-of the owner's fields, to the next place in these orders."""
-_SERVER_ORDER: Final = (
-    *("server.port", "server.tls_certificate", "server.max_message_bytes", "engine.allow_pickle"),
-    *("server.busy_poll_us", "storage.cache_dir", "server.log_level"),
-)
+TOPICS: Final[Mapping[str, str]] = {
+    "model": "name, place, and versions of a model",
+    "shapes": "sizes of a model's inputs",
+    "preprocessing": "layout, mean, scale, colours and size of images",
+    "engine": "the library that runs a model, device, precision",
+    "python": "Python code and pickled models that answer",
+    "batching": "requests that share a batch",
+    "memory": "models that requests load, and kept answers",
+    "sequences": "models that keep state between requests",
+    "tensorflow": "TensorFlow for signatures that OpenVINO does not take",
+    "tune": "what tune measures",
+    "ports": "ports, addresses, processes",
+    "access": "TLS, API keys, tokens, the page",
+    "limits": "sizes, connections, requests in flight, time-outs",
+    "protocols": "forms of requests and answers",
+    "repository": "how often models are looked for, and where they are cached",
+    "lifecycle": "start, loads, warm-up, readiness, stop",
+    "telemetry": "log, access log, metrics, traces",
+}
+"""Topics of `--help`, with their meanings. Every setting with a flag has one of them."""
+
+_MODEL_ORDER: Final[Mapping[str, str]] = {
+    "model.name": "model",
+    "openvino.batch_size": "shapes",
+    "preprocess.layout": "preprocessing",
+    "model.version_policy": "model",
+    "engine.driver": "engine",
+    "openvino.target_device": "engine",
+    "engine.execution": "engine",
+    "kernel.place": "python",
+    "hooks.place": "python",
+    "kernel.isolation": "python",
+    "batching.max_batch_size": "batching",
+    "caching.response_cache_bytes": "memory",
+    "sequences.stateful": "sequences",
+    "tensorflow.fallback": "tensorflow",
+    "model.poll_wait_s": "repository",
+    "model.load": "memory",
+    "model.signature_changes": "model",
+}
+"""Places of the first settings of groups that are shown together, and the topic of each group: a
+group continues, in the order of the owner's fields, to the next place in these orders."""
+_SERVER_ORDER: Final[Mapping[str, str]] = {
+    "server.port": "ports",
+    "server.tls_certificate": "access",
+    "server.max_message_bytes": "limits",
+    "engine.allow_pickle": "python",
+    "server.busy_poll_us": "protocols",
+    "server.poll_wait_s": "repository",
+    "server.load": "memory",
+    "server.shared_memory": "protocols",
+    "server.config_poll_wait_s": "repository",
+    "server.sequence_cleaner_poll_wait_minutes": "sequences",
+    "server.drain_delay_s": "lifecycle",
+    "server.tensor_content": "protocols",
+    "server.metrics_path": "telemetry",
+    "server.invocations_model": "protocols",
+    "server.allow_unavailable_models": "lifecycle",
+    "server.unload_when_empty": "repository",
+    "server.warmup": "lifecycle",
+    "storage.cache_dir": "repository",
+    "server.log_level": "telemetry",
+}
 
 
 _STARTS: Final = frozenset((*_MODEL_ORDER, *_SERVER_ORDER))
 
 
-def _in_order(starts: tuple[str, ...]) -> Iterator[Setting]:
-    for start in starts:
+def _in_order(starts: Mapping[str, str]) -> Iterator[Setting]:
+    for start, topic in starts.items():
         is_within = False
         for each in _DECLARED[start.partition(".")[0]]:
             if each.place in _STARTS:
                 is_within = each.place == start
             if is_within:
-                yield _with_drivers(each) if each.place == "engine.driver" else each
+                named = _with_drivers(each) if each.place == "engine.driver" else each
+                yield named._replace(topic=topic)
 
 
 def _with_drivers(setting: Setting) -> Setting:
@@ -78,12 +130,12 @@ def _with_drivers(setting: Setting) -> Setting:
     return setting._replace(parse=drivers.parse_name, form="|".join(drivers.names()))
 
 
-CONFIG_PATH, MODEL_REPOSITORY = _DECLARED["settings"]
+CONFIG_PATH, MODEL_REPOSITORY = (each._replace(topic="model") for each in _DECLARED["settings"])
 MODEL: Final = tuple(_in_order(_MODEL_ORDER))
 """Keys of an entry in the JSON file, and flags of `ie_serving model`."""
 FOR_ALL: Final = tuple(each for each in MODEL if each.for_all)
 """Also flags of `ie_serving config`, for models whose entries name none."""
-TUNE: Final = tuple(_DECLARED["tune"])
+TUNE: Final = tuple(each._replace(topic="tune") for each in _DECLARED["tune"])
 SERVER: Final = tuple(_in_order(_SERVER_ORDER))
 """Flags of every command."""
 OF_STORE: Final[Mapping[str, tuple[Setting, ...]]] = {

@@ -24,6 +24,7 @@ class Telling:
         ovms="log_level",
         variables="LOG_LEVEL",
         reads=words.log_level_or_info,
+        is_common=True,
     )
     log_path: str = FILE.setting(
         "",

@@ -40,6 +40,8 @@ class Setting(NamedTuple):
         reads: parser of a variable's text, for a variable of 2020 with other words.
         ovms: parameters or keys of OpenVINO Model Server with this meaning, in any form.
         for_all: whether `ie_serving config` has the flag too, for models without the key.
+        is_common: whether `--help` shows it before a topic is asked for.
+        topic: the topic of `--help` that shows it.
         merged: whether the value goes into another setting's field instead of its own.
     """
 
@@ -54,6 +56,8 @@ class Setting(NamedTuple):
     reads: Parser[Any] | None
     ovms: tuple[str, ...]
     for_all: bool
+    is_common: bool
+    topic: str = ""
     place: str = ""
     flag: str = ""
     key: str = ""
@@ -100,6 +104,7 @@ class SettingKind(NamedTuple):
         variables: str = "",
         reads: Parser[Any] | None = None,
         for_all: bool = False,
+        is_common: bool = False,
         is_secret: bool = False,
         merges: Mapping[str, Any] = NOTHING,
     ) -> T:
@@ -117,6 +122,7 @@ class SettingKind(NamedTuple):
             variables: separated by blanks.
             reads: see `Setting`.
             for_all: see `Setting`.
+            is_common: see `Setting`.
             is_secret: whether the owner's `repr` leaves the value out.
             merges: declarations by name of settings whose values go into this field as well.
         """
@@ -133,6 +139,7 @@ class SettingKind(NamedTuple):
             reads=reads,
             ovms=tuple(ovms.split()),
             for_all=for_all,
+            is_common=is_common,
         )
         said: dict[str, Any] = {"setting": made, "word": word, "flag": flag, "merges": merges}
         if default is REQUIRED:

@@ -31,7 +31,7 @@ def json_text(value: str, place: str) -> Json:
         found = json.loads(value, object_pairs_hook=unique, parse_constant=_not_finite)
     except json.JSONDecodeError as error:
         raise ConfigError(
-            [f"{place}:{error.lineno}:{error.colno}: not JSON: {error.msg}"]
+            [f"{place}:{error.lineno}:{error.colno}: not JSON: {_cause(value, error)}"]
         ) from None
     except (ValueError, RecursionError) as error:
         raise ConfigError([f"{place}: not JSON: {error}"]) from None
@@ -40,13 +40,28 @@ def json_text(value: str, place: str) -> Json:
     return found
 
 
+def _cause(text: str, error: json.JSONDecodeError) -> str:
+    """Say what is wrong, in plain words for the two faults that people make most."""
+    if not text.strip():
+        return "the text is empty"
+    # Before Python 3.13 the fault stands behind the comma, since then at it.
+    before, after = text[: error.pos].rstrip(), text[error.pos :].lstrip(", \t\r\n")
+    is_comma = before.endswith(",") or text[error.pos : error.pos + 1] == ","
+    if is_comma and after[:1] in ("}", "]"):
+        return f"a comma stands before the closing {after[0]}: take it out"
+    return error.msg
+
+
 def _not_finite(word: str) -> None:
     raise ValueError(f"{word} is not a number in JSON")
 
 
 def mapping(value: object, place: str, expected: str) -> Mapping[str, Any]:
     """Read an object, or its text."""
-    found = json_text(value, place) if isinstance(value, str) else value
+    try:
+        found = json_text(value, place) if isinstance(value, str) else value
+    except ConfigError as error:
+        raise ConfigError([f"{each}; expected {expected}" for each in error.faults]) from None
     if not isinstance(found, Mapping):
         raise fault(place, value, expected)
     return found

@@ -29,7 +29,7 @@ from ie_serving.engines.run.threads import thread_limit
 
 DOMAIN = "ai.onnx.ml"
 LIBRARY = "onnxruntime"
-INSTALL = "pip install 'ie_serving[onnxruntime]'"
+INSTALL = "pip install '.[onnxruntime]'"
 _SCORES, _MASKED = 3, (1, 2)
 """Number of `Attention`'s output with the scores, and the modes in which these are masked but not
 yet passed through `Softmax`."""

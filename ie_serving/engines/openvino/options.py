@@ -39,6 +39,7 @@ class OpenVinoOptions:
         "(1,3,224,224)",
         shown="the model's",
         ovms="shape",
+        is_common=True,
     )
     """New input shapes: by input name, one for the only input, `auto` for any, None to keep."""
 
@@ -66,6 +67,7 @@ class OpenVinoOptions:
         shown="auto on CPUs, else the device's choice",
         tfs="mixed_precision",
         for_all=True,
+        is_common=True,
     )
     """`f32`, `bf16` or `f16`. `auto`, and empty for a CPU, are for the layer above the engine,
     which tries the lower ones on requests; empty for other devices keeps their own choice."""

@@ -136,7 +136,7 @@ def needed(library: str, extra: str, file: str) -> "Iterator[None]":
     try:
         yield
     except ImportError as error:
-        install = f"pip install 'ie_serving[{extra}]'"
+        install = f"pip install '.[{extra}]'"
         if (error.name or "").partition(".")[0] == library:
             raise LoadFailed(f"{file} is read by {library}, not installed: {install}") from error
         raise LoadFailed(f"{library} cannot be imported: {one_line(error)}: {install}") from error

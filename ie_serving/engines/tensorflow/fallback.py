@@ -17,7 +17,7 @@ from ie_serving.engines.run.program import Runs
 from ie_serving.engines.tensorflow.options import TensorFlowOptions
 
 LIBRARY = "tensorflow"
-INSTALL = "pip install 'ie_serving[tensorflow]'"
+INSTALL = "pip install '.[tensorflow]'"
 WITHOUT = "; TensorFlow could run it, but not with {settings}: leave that unset for this model"
 ADVICE = Hint("; TensorFlow can run it in a process of its own: set {tensorflow.fallback}")
 

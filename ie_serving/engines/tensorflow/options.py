@@ -15,7 +15,7 @@ class TensorFlowOptions:
     fallback: bool = BOOLEAN.setting(
         False,
         "let TensorFlow run the signatures of a SavedModel that nothing else here can, in a"
-        " process of its own; needs ie_serving[tensorflow]",
+        " process of its own; needs the extra tensorflow",
         word="tensorflow_fallback",
         tfs="tensorflow_fallback",
         for_all=True,

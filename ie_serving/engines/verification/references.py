@@ -83,7 +83,7 @@ BY_SUFFIX: Final[Mapping[str, SecondEngine]] = {
         "LiteRT",
         "ai_edge_litert",
         "ai-edge-litert",
-        "pip install 'ie_serving[litert]'",
+        "pip install '.[litert]'",
         takes_odd=False,
         place="lite_reference",
     ),

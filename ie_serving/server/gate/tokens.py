@@ -76,7 +76,7 @@ class Verifier:
             import jwt  # noqa: F401
         except ImportError:
             raise ConfigError(
-                ["tokens need PyJWT and cryptography: pip install 'ie_serving[jwt]'"]
+                ["tokens need PyJWT and cryptography: pip install '.[jwt]'"]
             ) from None
         self.material = material
         self.keys = None if material.is_url else self.parsed(material.keys)

@@ -200,7 +200,7 @@ ADVICE: Mapping[Trouble, str | Hint] = {
     Trouble.NO_TLS: "write http:// in AZURE_STORAGE_ENDPOINT",
     Trouble.CERTIFICATE: "set REQUESTS_CA_BUNDLE to the authority's certificate",
     Trouble.NO_CREDENTIALS: "set AZURE_STORAGE_CONNECTION_STRING, AZURE_STORAGE_KEY or "
-    "AZURE_STORAGE_SAS_TOKEN; or give the process an identity and install ie_serving[azure]; "
+    "AZURE_STORAGE_SAS_TOKEN; or give the process an identity and install the extra azure; "
     "AZURE_ANONYMOUS=1 for a public container",
     Trouble.CREDENTIALS: "check the account, and its key, shared access signature or identity; a "
     "signature expires",

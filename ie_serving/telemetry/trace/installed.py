@@ -30,7 +30,7 @@ def check(url: str, protocol: str) -> None:
         )
     if not _is_there():
         raise ServingError(
-            "traces need the extra otel: pip install 'ie_serving[otel]', or trace nothing",
+            "traces need the extra otel: pip install '.[otel]', or trace nothing",
             Hint(": {server.otel_disabled}=true"),
         )
 

@@ -107,7 +107,7 @@ def _pillow() -> ModuleType:
     except ImportError as error:
         raise NotSupported(
             "cannot be decoded, since Pillow is not installed here: pip install"
-            " 'ie_serving[images]' on the server, or send numbers"
+            " '.[images]' on the server, or send numbers"
         ) from error
     Image.MAX_IMAGE_PIXELS = None  # `_room` limits images, with advice in its error
     warnings.filterwarnings("ignore", module=r"PIL\.")  # of clients' files, not ours to repair

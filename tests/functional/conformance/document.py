@@ -102,7 +102,7 @@ of 200, otherwise the status and the server's words are on standard error.
 Serving's and those of the Open Inference Protocol, as OpenAPI 3.0.3: states, metadata, and for
 each signature a schema of its request and its reply, with an example that the server answers.
 `GET /docs` shows it in the browser, where examples can be sent; all its files come from this
-server. It needs `pip install 'ie_serving[openapi]'`, and goes with the page: `--page=false` takes
+server. It needs `pip install '.[openapi]'`, and goes with the page: `--page=false` takes
 `/docs` away.
 
 ```

@@ -296,7 +296,7 @@ class TestAnswers:
     ) -> None:
         monkeypatch.setitem(sys.modules, "azure.identity", None)
         storage = answering((200, {}, b""))
-        words = ["no usable credentials (azure-identity)", "install ie_serving[azure]"]
+        words = ["no usable credentials (azure-identity)", "install the extra azure"]
         refused(Unauthorized, words, storage.directories)
 
 

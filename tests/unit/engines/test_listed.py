@@ -96,7 +96,7 @@ def test_without_its_library_a_driver_says_how_to_install_it(
 ) -> None:
     (tmp_path / file).write_bytes(LIGHTGBM)
     monkeypatch.setitem(sys.modules, library, None)  # as Python marks what is not there
-    with pytest.raises(LoadFailed, match=rf"{library}.*pip install 'ie_serving\[{extra}\]'"):
+    with pytest.raises(LoadFailed, match=rf"{library}.*pip install '.\[{extra}\]'"):
         ROWS[extra].compile(tmp_path, EngineOptions())
 
 

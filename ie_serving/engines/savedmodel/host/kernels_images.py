@@ -20,7 +20,7 @@ from ie_serving.engines.savedmodel.host.allowance import make_room
 from ie_serving.engines.savedmodel.host.attributes import Attributes
 from ie_serving.engines.savedmodel.host.host_kernel import Compute, HostKernel, Output, in_thread
 
-INSTALL = "pip install 'ie_serving[images]'"
+INSTALL = "pip install '.[images]'"
 MODES: Final[Mapping[int, str]] = {1: "L", 3: "RGB", 4: "RGBA"}
 """Pillow's mode for a number of channels."""
 

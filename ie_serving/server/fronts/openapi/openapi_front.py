@@ -33,9 +33,7 @@ MODEL: Final = "model"
 """Parameter of the query: the document of one model alone."""
 PACKAGE: Final = "flask_swagger_ui"
 """Holds Swagger UI's files in `dist`. The server reads these and never imports the package."""
-MISSING: Final = (
-    "the viewer of /openapi.json needs the extra openapi: pip install 'ie_serving[openapi]'"
-)
+MISSING: Final = "the viewer of /openapi.json needs the extra openapi: pip install '.[openapi]'"
 POLICY: Final = "; ".join(
     (
         "default-src 'none'",

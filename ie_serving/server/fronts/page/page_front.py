@@ -16,6 +16,7 @@ from ie_serving.config.settings import Settings
 from ie_serving.core.runtime.budget import BUDGET, Lease
 from ie_serving.core.runtime.threads import in_thread, let_go
 from ie_serving.core.values.errors import InvalidRequest
+from ie_serving.core.values.image_form import COLOURED
 from ie_serving.core.values.requests import ModelSpec
 from ie_serving.core.values.tensors import DataType, Method, Signature, TensorSpec
 from ie_serving.models.served import Served, ServedModels
@@ -222,6 +223,7 @@ def _input(spec: TensorSpec, signature: Signature) -> dict[str, Any]:
         **_tensor(spec),
         "optional": spec.name in signature.defaults,
         "image": spec.image.described() if spec.image else None,
+        "colours": spec.image.colours if spec.image and spec.image.channels == COLOURED else None,
         "takes_files": bool(spec.image) or spec.dtype is DataType.STRING,
         "value": sample.value,
         "sizes": list(sample.sizes),

@@ -143,7 +143,7 @@ def _check_library() -> None:
         import wsproto  # noqa: F401  whether it is there
     except ImportError:
         raise NotSupported(
-            "WebSockets need the extra websocket: pip install 'ie_serving[websocket]'"
+            "WebSockets need the extra websocket: pip install '.[websocket]'"
         ) from None
 
 

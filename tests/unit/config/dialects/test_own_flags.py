@@ -1,14 +1,18 @@
 """What `ie_serving` says of its commands and flags: help, version, and lines that name none."""
 
+import re
+
 import pytest
 
 from ie_serving import __version__
-from ie_serving.config.dialects import ie_serving, manage, own_flags
+from ie_serving.config.dialects import ie_serving, manage, own_flags, own_help
 from ie_serving.config.dialects.ie_serving import EXAMPLE
 from ie_serving.config.dialects.ovms import ALIASES
 from ie_serving.config.schema import foreign
-from ie_serving.config.schema.catalogue import SERVER
+from ie_serving.config.schema.catalogue import SERVER, TOPICS
+from ie_serving.core.values.commands import ASKING, BESIDE, HELP, MEANINGS, VERSION
 from ie_serving.core.values.errors import ConfigError
+from ie_serving.main import main
 
 ONE = ("model", "--model_name", "m", "--model_path", "/models/m")
 
@@ -45,19 +49,70 @@ def test_a_line_without_a_command_is_answered_with_an_example(
     *unknown, last = caught.value.faults
     assert (*unknown, last.partition(":")[0]) == found
     assert last.endswith(
-        f"expected config, model, check, tune, then its flags, for example: {EXAMPLE}"
+        f"expected config, model, check, tune, then its flags, for example: {EXAMPLE};"
+        " ie_serving --help lists all commands"
     )
     assert ie_serving.parse(EXAMPLE.split()[1:], {}).settings.models[0].name == "resnet"
 
 
 @pytest.mark.parametrize("flag", ["-h", "--help", "--he"])
 def test_help_needs_no_command(flag: str, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as caught:
-        ie_serving.parse([flag], {})
-    assert caught.value.code == 0
-    said = capsys.readouterr().out
+    said = helped(capsys, flag)
     assert said.startswith("usage: ie_serving ")
     assert all(f"--{name}" in said for name in (manage.LIST, manage.ADD, manage.REMOVE))
+
+
+def helped(capsys: pytest.CaptureFixture[str], *argv: str) -> str:
+    with pytest.raises(SystemExit) as caught:
+        ie_serving.parse(argv, {})
+    assert caught.value.code == 0
+    return capsys.readouterr().out
+
+
+def test_help_lists_every_command_once(capsys: pytest.CaptureFixture[str]) -> None:
+    said = helped(capsys, "--help")
+    listed = re.findall(r"^  ([a-z]+(?: [a-z]+)?)  +[a-z]", said, re.MULTILINE)
+    assert listed == [*MEANINGS]
+    known = {*own_flags.OWN_FLAGS, *ASKING, *BESIDE, HELP, VERSION}
+    assert {name.partition(" ")[0] for name in listed} == known
+    assert len(said.splitlines()) < 50
+
+
+@pytest.mark.parametrize("command", own_flags.OWN_FLAGS)
+def test_help_fits_one_screen_and_shows_the_common_flags(
+    command: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "100")
+    said = helped(capsys, command, "--help")
+    shown = set(re.findall(r"^  --([a-z_]+)", said, re.MULTILINE))
+    settings = (*own_flags.OWN_FLAGS[command], *SERVER)
+    switches = {"help", *(own_flags.ONLY_OF_CHECK if command == "check" else ())}
+    assert shown == switches | {each.flag for each in settings if each.is_common}
+    assert len(said.splitlines()) <= 64
+    for topic in own_help.topics(command):
+        assert f"  --help={topic} " in said
+
+
+@pytest.mark.parametrize("command", own_flags.OWN_FLAGS)
+def test_every_flag_has_one_topic(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    found: list[str] = []
+    for topic in own_help.topics(command):
+        if topic in TOPICS:
+            said = helped(capsys, command, f"--help={topic}")
+            own = re.findall(r"^  --([a-z_0-9]+)", said, re.MULTILINE)
+            found += [flag for flag in own if flag not in own_flags.ONLY_OF_CHECK]
+    settings = (*own_flags.OWN_FLAGS[command], *SERVER)
+    assert sorted(found) == sorted(setting.flag for setting in settings)
+
+
+def test_an_unknown_topic_is_refused_with_those_there_are(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with pytest.raises(SystemExit) as caught:
+        ie_serving.parse(["model", "--help=batchin"], {})
+    assert caught.value.code == 2
+    said = capsys.readouterr().err
+    assert "no topic 'batchin'; did you mean \"batching\"?; expected one of model, " in said
 
 
 @pytest.mark.parametrize("command", ["model", "config"])
@@ -65,10 +120,7 @@ def test_help_tells_each_flag_its_meaning_and_default(
     command: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "1000")
-    with pytest.raises(SystemExit) as caught:
-        ie_serving.parse([command, "--help"], {})
-    assert caught.value.code == 0
-    text = capsys.readouterr().out
+    text = helped(capsys, command, "--help=all")
     for setting in SERVER:
         assert f"--{setting.flag} " in text
         assert f"{setting.meaning} (default: {setting.shown_default})" in text
@@ -77,6 +129,32 @@ def test_help_tells_each_flag_its_meaning_and_default(
     for name, meaning in {**ALIASES, **advice}.items():
         assert f"--{name}" in text
         assert meaning in text
+    assert "\n  LOG_LEVEL: as --log_level\n" in text
+
+
+@pytest.mark.parametrize(
+    ("argv", "begins"),
+    [
+        (("help",), "usage: ie_serving COMMAND"),
+        (("help", "help"), "usage: ie_serving COMMAND"),
+        (("help", "model"), "usage: ie_serving model"),
+        (("help", "status"), "usage: ie_serving status"),
+        (("help", "config", "import"), "usage: ie_serving config import"),
+        (("help", "key", "new"), "usage: ie_serving key new"),
+    ],
+)
+def test_help_is_a_command(
+    argv: tuple[str, ...], begins: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as caught:
+        main(argv)
+    assert caught.value.code == 0
+    assert capsys.readouterr().out.startswith(begins)
+
+
+def test_version_is_a_command(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["version"]) == 0
+    assert capsys.readouterr().out.startswith(f"ie_serving {__version__}\nOpenVINO ")
 
 
 def test_version_names_the_server_and_openvino(capsys: pytest.CaptureFixture[str]) -> None:

@@ -89,5 +89,5 @@ def test_faults_have_a_place(text: str, fault: str) -> None:
 
 def test_without_the_library(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "yaml", None)
-    with pytest.raises(ConfigError, match=r"pip install 'ie_serving\[yaml\]'"):
+    with pytest.raises(ConfigError, match=r"pip install '.\[yaml\]'"):
         yaml_text("a: 1", "c.yaml")

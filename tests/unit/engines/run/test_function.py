@@ -107,7 +107,7 @@ def test_inputs_are_let_go_of_when_they_are_answered() -> None:
 
 
 def test_a_library_that_is_there_and_cannot_be_imported_is_told() -> None:
-    text = r"lib cannot be imported: libgomp.so.1.*pip install 'ie_serving\[extra\]'"
+    text = r"lib cannot be imported: libgomp.so.1.*pip install '.\[extra\]'"
     with pytest.raises(LoadFailed, match=text), needed("lib", "extra", "m.lib"):
         raise ImportError("libgomp.so.1: cannot open shared object file")
 

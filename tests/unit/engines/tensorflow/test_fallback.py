@@ -39,13 +39,13 @@ def test_without_both_one_line_says_what_to_install_and_to_set(
 ) -> None:
     monkeypatch.setattr(fallback, "LIBRARY", "no_such_library")
     assert told(signature(), OFF).endswith(
-        ": set tensorflow.fallback, and install it: pip install 'ie_serving[tensorflow]'"
+        ": set tensorflow.fallback, and install it: pip install '.[tensorflow]'"
     )
 
 
 def test_without_the_library_it_is_told_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fallback, "LIBRARY", "no_such_library")
-    assert told(signature(), ON).endswith("is not installed: pip install 'ie_serving[tensorflow]'")
+    assert told(signature(), ON).endswith("is not installed: pip install '.[tensorflow]'")
 
 
 def test_a_tensor_without_a_name_cannot_be_fed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -104,7 +104,7 @@ def test_without_the_library_nothing_is_compared(
     monkeypatch.setattr(references, "find_spec", lambda name: None)
     signature = load(lite_exports / "nearest" / "1", verifier).signatures[SERVING_DEFAULT]
     assert signature.runs_on == "OpenVINO; not compared: LiteRT is not installed"
-    with pytest.raises(LoadFailed, match=re.escape("pip install 'ie_serving[litert]'")):
+    with pytest.raises(LoadFailed, match=re.escape("pip install '.[litert]'")):
         load(lite_exports / "nearest" / "1", verifier, "require")
 
 

@@ -138,7 +138,7 @@ def test_without_the_library_its_extra_is_named(
     assert runs_on(load(write(tmp_path), DIFFERS)) == (
         "OpenVINO; not compared: onnxruntime is not installed"
     )
-    with pytest.raises(LoadFailed, match=re.escape("pip install 'ie_serving[onnxruntime]'")):
+    with pytest.raises(LoadFailed, match=re.escape("pip install '.[onnxruntime]'")):
         load(write(tmp_path, "SampleOp", "com.microsoft"), AGREES)
 
 

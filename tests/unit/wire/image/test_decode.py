@@ -219,7 +219,7 @@ def test_without_pillow_the_client_is_told(monkeypatch: pytest.MonkeyPatch) -> N
     data = encoded(PIXELS)
     monkeypatch.setitem(sys.modules, "PIL", None)
     _pillow.cache_clear()
-    with pytest.raises(NotSupported, match="pip install 'ie_serving"):
+    with pytest.raises(NotSupported, match=r"pip install '.\[images"):
         decode(data, RGB)
 
 

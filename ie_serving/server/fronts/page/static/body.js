@@ -1,4 +1,4 @@
-// The body of a call, in pieces: texts, lists of one value, and files. Pure.
+// The body of a call, in pieces: texts, lists of one value, and files.
 
 /** What cannot be sent, and in which field. */
 export class Fault extends Error {
@@ -30,16 +30,17 @@ function wrapped(pieces, depth) {
   return ["[".repeat(depth), ...pieces, "]".repeat(depth)];
 }
 
-function ofFiles(spec, files) {
+function ofFiles(spec, { files, colours }) {
   if (!files.length) throw new Fault(spec.name, "Choose a file.");
-  const pieces = files.flatMap((file, index) => [index ? ', {"b64": "' : '{"b64": "', { file }, '"}']);
+  const other = Boolean(spec.colours) && colours !== spec.colours;
+  const pieces = files.flatMap((file, index) => [index ? ', {"b64": "' : '{"b64": "', { file, other }, '"}']);
   // Pictures are a batch; strings have as many dimensions as their shape says.
   return wrapped(pieces, spec.image ? 1 : spec.sizes.length);
 }
 
 /** Give the pieces of one input; `given` says how it is sent, and what was entered. */
 export function ofInput(spec, given) {
-  if (given.how === "files") return ofFiles(spec, given.files);
+  if (given.how === "files") return ofFiles(spec, given);
   if (given.how === "fill") return [{ value: typed(spec.name, given.value), sizes: spec.sizes }];
   return [typed(spec.name, given.text)];
 }
@@ -72,11 +73,26 @@ async function base64(file) {
   return btoa(text);
 }
 
+/** Give a picture with red and blue exchanged, as PNG; the size and all else stay. */
+async function exchanged(file) {
+  const picture = await createImageBitmap(file, { colorSpaceConversion: "none" });
+  const canvas = document.createElement("canvas");
+  [canvas.width, canvas.height] = [picture.width, picture.height];
+  const drawing = canvas.getContext("2d");
+  drawing.drawImage(picture, 0, 0);
+  const pixels = drawing.getImageData(0, 0, canvas.width, canvas.height);
+  const { data } = pixels;
+  for (let at = 0; at < data.length; at += 4) [data[at], data[at + 2], data[at + 3]] = [data[at + 2], data[at], 255];
+  drawing.putImageData(pixels, 0, 0);
+  return new Promise((done) => canvas.toBlob(done, "image/png"));
+}
+
 /** Write the body out, as it is sent. */
 export async function written(pieces) {
   const texts = pieces.map((piece) => {
     if (typeof piece === "string") return piece;
-    return piece.file ? base64(piece.file) : filled(piece);
+    if (!piece.file) return filled(piece);
+    return piece.other ? exchanged(piece.file).then(base64) : base64(piece.file);
   });
   return (await Promise.all(texts)).join("");
 }

@@ -34,13 +34,20 @@ class Input {
     this.value = h("input", { value: spec.value, spellcheck: "false", oninput: changed });
     this.files = h("input", { type: "file", multiple: true, accept: spec.image ? "image/*" : null, onchange: () => this.#chosen() });
     this.preview = h("div", { class: "pictures" });
+    this.colours = h("select", { onchange: changed }, ["RGB", "BGR"].map((order) => h("option", { selected: order === spec.colours }, order)));
     this.fault = h("p", { class: "cause", id: id("fault") });
     this.controls = { typed: this.text, fill: this.value, files: this.files };
     const told = `${spec.dtype} ${shapeOf(spec.shape)}${spec.image ? `; an image becomes ${spec.image}` : ""}`;
     this.fields = {
       typed: field("Values", this.text),
       fill: field(`Each of ${elements(spec.sizes)} values`, this.value),
-      files: h("div", {}, field(spec.image ? "Images; several are a batch" : "Files", this.files), this.preview),
+      files: h(
+        "div",
+        {},
+        field(spec.image ? "Images; several are a batch" : "Files", this.files),
+        spec.colours ? field("Colours that the input gets", this.colours, `As the model is set: ${spec.colours}. The other order is sent as a picture with red and blue exchanged.`) : null,
+        this.preview,
+      ),
     };
     this.element = h(
       "fieldset",
@@ -53,7 +60,7 @@ class Input {
     this.#choose();
   }
 
-  given = () => ({ how: this.how.value, text: this.text.value, value: this.value.value, files: [...this.files.files] });
+  given = () => ({ how: this.how.value, text: this.text.value, value: this.value.value, files: [...this.files.files], colours: this.colours.value });
 
   /** Say what is wrong with this input, or that nothing is. */
   blame(text) {
@@ -303,8 +310,13 @@ export class Trial {
     const number = this.#writing;
     const show = (say) => number === this.#writing && say(); // else a later call is being written
     try {
+      const pieces = this.#pieces();
+      if (pieces.some((piece) => piece.other)) {
+        const other = this.#fields.map((each) => each.given()).find((each) => each.how === "files").colours;
+        throw new Fault("", `Programs send the file as it is. For images that always become ${other}, set color_format of this model to "${other}:${other}".`);
+      }
       const call = { url: address(""), model: this.#model.name, ...this.#asked().target, verb: this.#chosen().verb };
-      const body = JSON.stringify({ ...call, pieces: described(this.#pieces()) });
+      const body = JSON.stringify({ ...call, pieces: described(pieces) });
       const programs = await json("page/programs", { body });
       show(() => this.#programs.show(programs));
     } catch (error) {

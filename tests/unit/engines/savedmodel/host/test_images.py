@@ -153,5 +153,5 @@ async def test_a_model_that_decodes_a_batch_of_files_equals_tensorflow(tmp_path:
 
 def test_without_pillow_the_load_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "PIL", None)
-    with pytest.raises(LoadFailed, match=r"pip install 'ie_serving\[images\]'"):
+    with pytest.raises(LoadFailed, match=r"pip install '.\[images\]'"):
         KERNELS["DecodeJpeg"].make(node_of("DecodeJpeg", 3))

@@ -24,6 +24,14 @@ def sizes_of(values: Array) -> list[int]:
     return [int(size) for size in np.ravel(values)]
 
 
+def places_in(lengths: Array | Sequence[int]) -> Array:
+    """Count from 0 in each row of so many elements, one row after the other."""
+    ends = np.cumsum(lengths, dtype=np.int64)
+    whole = int(ends[-1]) if len(ends) else 0
+    counted: Array = np.arange(whole) - np.repeat(ends - lengths, lengths)
+    return counted
+
+
 def axis_of(axis: Array | int, rank: int) -> int:
     """Give an axis counted from the front. Raises: InvalidRequest, for one that there is not."""
     at = int(axis)

@@ -25,15 +25,29 @@ def _bilinear(attributes: Attributes) -> Compute:
         make_room((count, height, max(width, held_width), channels), np.float32)
         above, below, down = _between(images.shape[1], height, aligned, centred)
         left, right, across = _between(images.shape[2], width, aligned, centred)
-        down, across = down[:, np.newaxis, np.newaxis], across[:, np.newaxis]
-        rows = []
-        for row in (above, below):
-            lines = images[:, row].astype(np.float32)
-            rows.append(lines[:, :, left] + (lines[:, :, right] - lines[:, :, left]) * across)
-        resized: Array = rows[0] + (rows[1] - rows[0]) * down
-        return resized
+        # Each row that is used once or twice is made narrower or wider once.
+        used, places = np.unique(np.concatenate([above, below]), return_inverse=True)
+        lines = images if len(used) == images.shape[1] else images[:, used]
+        wide = _mixed(_columns(lines, left), _columns(lines, right), across[:, np.newaxis])
+        rows = [wide.take(at, 1) for at in (places[:height], places[height:])]
+        return _mixed(rows[0], rows[1], down[:, np.newaxis, np.newaxis])
 
     return compute
+
+
+def _columns(images: Array, at: Array) -> Array:
+    """Give columns of pixels as floats; a pixel is copied as one element, whatever its channels."""
+    pixel = np.dtype((np.void, images.itemsize * images.shape[3]))
+    pixels = np.ascontiguousarray(images).view(pixel)[..., 0].take(at, 2)
+    return pixels[..., np.newaxis].view(images.dtype).astype(np.float32, copy=False)
+
+
+def _mixed(one: Array, other: Array, share: Array) -> Array:
+    """Go from `one` so far to `other`, in the order of TensorFlow's arithmetic; takes `other`."""
+    other -= one
+    other *= share
+    other += one
+    return other
 
 
 def _between(held: int, wanted: int, aligned: bool, centred: bool) -> tuple[Array, Array, Array]:

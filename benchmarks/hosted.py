@@ -1,9 +1,9 @@
 """`make bench-hosted`: requests through host parts, beside TensorFlow in process.
 
-Models of text, look-ups, Examples and images, written by TensorFlow. Each request is sent over gRPC to
-a server, and the same values are given to TensorFlow in this process, one call after the other in
-turns, so that whatever else the machine does hits both alike. Servers start anew in each round. Needs
-tensorflow, so it runs in the environment of the tests.
+Models of text, look-ups, Examples and images, written by TensorFlow. Each request is sent over gRPC
+to a server, and the same values are given to TensorFlow in this process, one call after the other
+in turns, so that whatever else the machine does hits both alike. Servers start anew in each round.
+Needs tensorflow, so it runs in the environment of the tests.
 """
 
 import argparse

@@ -108,9 +108,7 @@ def _dense_examples(count: int) -> Inputs:
         row: dict[str, list[object]] = {"float_long": draw.random(8).tolist()}
         row |= {f"float_{i}": [float(draw.random())] for i in range(1, FLOATS)}
         row |= {f"integer_{i}": [int(draw.integers(0, 1000))] for i in range(INTEGERS)}
-        row |= {
-            f"text_{i}": [VOCABULARY[draw.integers(0, 1100)].encode()] for i in range(STRINGS)
-        }
+        row |= {f"text_{i}": [VOCABULARY[draw.integers(0, 1100)].encode()] for i in range(STRINGS)}
         rows.append(_example(row))
     return {"examples": _texts(rows)}
 
@@ -136,9 +134,7 @@ def _examples_dense(path: Path) -> None:
     def serve(examples: tf.Tensor) -> dict[str, tf.Tensor]:
         parsed = tf.io.parse_example(examples, specs)
         parts = [parsed["float_long"], *(parsed[f"float_{i}"] for i in range(1, FLOATS))]
-        parts += [
-            tf.cast(parsed[f"integer_{i}"], tf.float32) / 1000 for i in range(INTEGERS)
-        ]
+        parts += [tf.cast(parsed[f"integer_{i}"], tf.float32) / 1000 for i in range(INTEGERS)]
         for i in range(STRINGS):
             ids = module.table.lookup(parsed[f"text_{i}"][:, 0])
             parts.append(tf.gather(module.embedding, ids))

@@ -17,7 +17,6 @@ from ie_serving.engines.savedmodel.host.host_kernel import (
     Compute,
     HostKernel,
     Output,
-    in_thread,
     plain,
 )
 from ie_serving.engines.savedmodel.host.places import (
@@ -290,26 +289,26 @@ def _filled_like(value: int) -> Compute:
 PARAMS = Output("Tparams")
 
 KERNELS: Final[Mapping[str, HostKernel]] = {
-    "BroadcastTo": in_thread(plain(_broadcast)),
+    "BroadcastTo": plain(_broadcast),
     "ConcatV2": plain(lambda *arrays: np.concatenate(arrays[:-1], int(arrays[-1]))),
     "ExpandDims": plain(lambda array, axis: np.expand_dims(array, int(axis))),
-    "Fill": in_thread(plain(_fill)),
+    "Fill": plain(_fill),
     "Gather": plain(_gather, PARAMS),
     "GatherNd": plain(_gather_nd, PARAMS),
     "GatherV2": HostKernel(_gather_v2, (PARAMS,)),
     "InvertPermutation": plain(_inverted),
-    "OneHot": in_thread(HostKernel(_one_hot)),
+    "OneHot": HostKernel(_one_hot),
     "OnesLike": plain(_filled_like(1)),
     "Pack": HostKernel(_pack),
-    "Pad": in_thread(plain(_pad)),
-    "PadV2": in_thread(plain(_pad)),
-    "Range": in_thread(plain(_range, Output("Tidx", DataType.INT32))),
+    "Pad": plain(_pad),
+    "PadV2": plain(_pad),
+    "Range": plain(_range, Output("Tidx", DataType.INT32)),
     "Rank": plain(lambda array: np.array(array.ndim, np.int32), INTEGER),
     "ReadVariableOp": plain(lambda held: held, Output("dtype")),
     "Reshape": plain(_reshape),
     "ResourceGather": HostKernel(_resource_gather, (Output("dtype"),)),
     "ReverseV2": plain(lambda array, axes: np.flip(array, tuple(sizes_of(axes)))),
-    "ScatterNd": in_thread(plain(_scatter_nd)),
+    "ScatterNd": plain(_scatter_nd),
     "Select": plain(_select),
     "SelectV2": plain(_select_v2),
     "Shape": HostKernel(_shape, (Output("out_type", DataType.INT32),)),
@@ -319,7 +318,7 @@ KERNELS: Final[Mapping[str, HostKernel]] = {
     "SplitV": plain(_split_v),
     "Squeeze": HostKernel(_squeeze),
     "StridedSlice": HostKernel(_strided_slice),
-    "Tile": in_thread(plain(_tile)),
+    "Tile": plain(_tile),
     "Transpose": plain(lambda array, order: np.transpose(array, sizes_of(order))),
     "Unique": HostKernel(
         _unique, (Output(name="y"), Output("out_idx", DataType.INT32, name="idx"))

@@ -35,7 +35,7 @@ ALIKE = 48
 """Examples from which those that are alike are read together. For fewer, numpy's calls cost more
 than protobuf."""
 
-TOGETHER = 64
+TOGETHER = 96
 """Examples from which those that are not alike are read together."""
 
 BLOCK = 4096

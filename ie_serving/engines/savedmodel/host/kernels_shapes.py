@@ -79,14 +79,15 @@ def _strided_slice(attributes: Attributes) -> Compute:
 
 
 def _index(at: int, row: tuple[int, int, int], masks: Sequence[int]) -> Any:  # noqa: ANN401
-    begin, end, ellipsis, new_axis, shrink = (bool(mask >> at & 1) for mask in masks)
-    if ellipsis:
+    begin, end, ellipsis, new_axis, shrink = masks
+    bit = 1 << at
+    if ellipsis & bit:
         return Ellipsis
-    if new_axis:
+    if new_axis & bit:
         return None
-    if shrink:
+    if shrink & bit:
         return row[0]
-    return slice(None if begin else row[0], None if end else row[1], row[2])
+    return slice(None if begin & bit else row[0], None if end & bit else row[1], row[2])
 
 
 def _gather_v2(attributes: Attributes) -> Compute:

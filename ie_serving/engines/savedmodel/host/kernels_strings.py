@@ -21,7 +21,7 @@ from ie_serving.engines.savedmodel.host.host_kernel import (
     Output,
     plain,
 )
-from ie_serving.engines.savedmodel.host.places import axis_of, places_in
+from ie_serving.engines.savedmodel.host.places import axis_of
 from ie_serving.engines.savedmodel.host.regex import decoded
 
 
@@ -211,12 +211,14 @@ def _split(attributes: Attributes) -> Compute:
 
 def _ragged(rows: Sequence[Sequence[bytes]]) -> list[Array]:
     """Give rows of strings as a sparse tensor: indices, values, shape."""
-    lengths = list(map(len, rows))
+    lengths = np.fromiter(map(len, rows), np.int64, len(rows))
     values = texts(list(chain.from_iterable(rows)))
+    row = np.arange(len(rows)).repeat(lengths)
     indices = np.empty((len(values), 2), np.int64)
-    indices[:, 0] = np.repeat(np.arange(len(rows)), lengths)
-    indices[:, 1] = places_in(lengths)
-    return [indices, values, np.array([len(rows), max(lengths, default=0)], np.int64)]
+    indices[:, 0] = row
+    indices[:, 1] = np.arange(len(values)) - (lengths.cumsum() - lengths)[row]
+    shape = np.array([len(rows), lengths.max(initial=0)], np.int64)
+    return [indices, values, shape]
 
 
 def _encode_base64(attributes: Attributes) -> Compute:

@@ -21,15 +21,8 @@ def empty_value(dtype: np.dtype[Any]) -> Array:
 
 def sizes_of(values: Array) -> list[int]:
     """Read a vector of sizes."""
-    return [int(size) for size in np.ravel(values)]
-
-
-def places_in(lengths: Array | Sequence[int]) -> Array:
-    """Count from 0 in each row of so many elements, one row after the other."""
-    ends = np.cumsum(lengths, dtype=np.int64)
-    whole = int(ends[-1]) if len(ends) else 0
-    counted: Array = np.arange(whole) - np.repeat(ends - lengths, lengths)
-    return counted
+    sizes: list[int] = np.ravel(values).tolist()
+    return sizes
 
 
 def axis_of(axis: Array | int, rank: int) -> int:

@@ -154,10 +154,12 @@ def _counts(step: HostStep, argument: int | None, body: Function) -> bool:
 
 def _sets(step: HostStep, argument: int | None, body: Function) -> bool:
     read = [slot for each in body.plan.before for slot in each.sources]
+    made = {slot for _, slot in step.results}
     return (
         step.operation == "TensorListSetItem"
         and step.sources[0] == argument
         and read.count(argument) == 1
+        and made.isdisjoint(read)
     )
 
 

@@ -149,12 +149,27 @@ class Classifier(tf.Module):  # type: ignore[misc]
 
         return tf.foldl(added, files, tf.constant(0.0))
 
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, "files")])
+    def chained(self, files: Any) -> Any:
+        """A loop of which each turn reads what the one before has set."""
+        found = tf.TensorArray(tf.float32, tf.size(files), clear_after_read=False)
+        mixed = tf.TensorArray(tf.float32, tf.size(files))
+        for at in tf.range(tf.size(files)):
+            pixels = tf.io.decode_jpeg(files[at], channels=3, dct_method="INTEGER_ACCURATE")
+            found = found.write(at, tf.reduce_mean(tf.cast(pixels, tf.float32)))
+            mixed = mixed.write(at, found.read(at) + found.read(tf.maximum(at - 1, 0)) / 2)
+        return mixed.stack()
+
 
 @pytest.fixture
 def classifier(tmp_path: Path) -> Iterator[CompiledModel]:
     pytest.importorskip("PIL")
     model = Classifier()
-    signatures = {"serving_default": model.__call__, "folded": model.folded}
+    signatures = {
+        "serving_default": model.__call__,
+        "folded": model.folded,
+        "chained": model.chained,
+    }
     tf.saved_model.save(model, str(tmp_path), signatures=signatures)
     options = EngineOptions().having(OpenVinoOptions(inference_precision="f32"))
     compiled = OpenVinoEngine().compile(tmp_path, options)
@@ -206,11 +221,14 @@ async def test_of_several_rows_that_are_no_image_the_first_is_refused(
         await answer(classifier, "serving_default", [*FILES, grey, b"no image", b""])
 
 
+@pytest.mark.parametrize("name", ["folded", "chained"])
 async def test_a_loop_whose_turns_need_each_other_runs_them_in_turn(
-    classifier: CompiledModel,
+    classifier: CompiledModel, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found = await answer(classifier, "folded", FILES)
-    np.testing.assert_allclose(found, Classifier().folded(tf.constant(FILES)), rtol=1e-5)
+    monkeypatch.setattr(rows.Rows, "run", lambda *given: pytest.fail("in several threads"))
+    found = await answer(classifier, name, FILES)
+    expected = getattr(Classifier(), name)(tf.constant(FILES))
+    np.testing.assert_allclose(found, expected, rtol=1e-5)
 
 
 def test_without_pillow_the_load_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

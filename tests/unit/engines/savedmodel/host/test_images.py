@@ -152,12 +152,17 @@ class Classifier(tf.Module):  # type: ignore[misc]
     @tf.function(input_signature=[tf.TensorSpec([None], tf.string, "files")])
     def chained(self, files: Any) -> Any:
         """A loop of which each turn reads what the one before has set."""
-        found = tf.TensorArray(tf.float32, tf.size(files), clear_after_read=False)
-        mixed = tf.TensorArray(tf.float32, tf.size(files))
-        for at in tf.range(tf.size(files)):
+        count = tf.size(files)
+        found = tf.TensorArray(tf.float32, count, clear_after_read=False)
+
+        def turn(at: Any, found: Any, mixed: Any) -> Any:
             pixels = tf.io.decode_jpeg(files[at], channels=3, dct_method="INTEGER_ACCURATE")
             found = found.write(at, tf.reduce_mean(tf.cast(pixels, tf.float32)))
-            mixed = mixed.write(at, found.read(at) + found.read(tf.maximum(at - 1, 0)) / 2)
+            both = found.read(at) + found.read(tf.maximum(at - 1, 0)) / 2
+            return at + 1, found, mixed.write(at, both)
+
+        state = [0, found, tf.TensorArray(tf.float32, count)]
+        mixed = tf.while_loop(lambda at, *_: at < count, turn, state)[2]
         return mixed.stack()
 
 

@@ -9,6 +9,7 @@ Needs tensorflow, so it runs in the environment of the tests.
 import argparse
 import json
 import os
+import random
 import subprocess
 import sys
 import tempfile
@@ -19,6 +20,7 @@ from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
@@ -29,13 +31,18 @@ from tensorflow_serving.apis import predict_pb2
 
 from benchmarks import environments, hosted_models, servers
 from benchmarks.calls import tfs_rest
+from benchmarks.hosted_models import Inputs
 from benchmarks.load import HOST, LARGEST
 from benchmarks.report import table
 from benchmarks.servers import Server, Target
 
 COUNTS = (1, 16, 256)
 PATH = "/tensorflow.serving.PredictionService/Predict"
-Call = Callable[[], object]
+NOTHING = "nothing"
+"""The model whose first answer tells that a server is ready, and what a request costs anyway."""
+Call = Callable[[], Any]
+Judge = Callable[[Inputs], Inputs]
+"""Answers as TensorFlow does, from numpy's values to numpy's."""
 Waits = dict[tuple[str, int, str], list[float]]
 """Seconds of the median call in each round, by model, rows of a request, and who answered."""
 JUDGE = "TensorFlow"
@@ -47,32 +54,30 @@ def main() -> None:
     parser.add_argument("--base", help="Git revision to compare the working tree with")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=2.0, help="of each cell and round")
-    parser.add_argument("--only", nargs="*", default=list(hosted_models.MODELS))
+    parser.add_argument("--only", nargs="*", default=list(hosted_models.MODELS), metavar="MODEL")
     given = parser.parse_args()
+    models = list(dict.fromkeys([NOTHING, *given.only]))
     names = {"working tree": environments.PROJECT}
     if given.base:
         names["base"] = environments.snapshot(given.base)
     found: Waits = defaultdict(list)
     with tempfile.TemporaryDirectory() as scratch:
         root = Path(scratch)
-        for name in given.only:
+        for name in models:
             hosted_models.MODELS[name].write(root / name / "1")
-        judges = {name: _judge(root / name / "1") for name in given.only}
+        judges = {name: _judge(root / name / "1") for name in models}
         for _ in range(given.rounds):
             _round(root, names, judges, given.seconds, found)
-    print(table(_headings(names), [*_rows(found, names, given.only)]))
+    print(table(_headings(names), [*_rows(found, names, models)]))
 
 
-def _judge(directory: Path) -> Callable[[Mapping[str, np.ndarray]], Mapping[str, np.ndarray]]:
-    """Give a function that answers as TensorFlow does, from numpy's values to numpy's."""
-    loaded = tf.saved_model.load(str(directory))
-    signature = loaded.signatures["serving_default"]
+def _judge(directory: Path) -> Judge:
+    loaded = tf.saved_model.load(str(directory))  # kept: its variables live as long as it
 
-    def answer(inputs: Mapping[str, np.ndarray]) -> Mapping[str, np.ndarray]:
-        held = loaded  # keeps its variables
-        assert held
+    def answer(inputs: Inputs) -> Inputs:
         given = {name: tf.constant(value) for name, value in inputs.items()}
-        return {name: value.numpy() for name, value in signature(**given).items()}
+        found = loaded.signatures["serving_default"](**given)
+        return {name: value.numpy() for name, value in found.items()}
 
     return answer
 
@@ -80,7 +85,7 @@ def _judge(directory: Path) -> Callable[[Mapping[str, np.ndarray]], Mapping[str,
 def _round(
     root: Path,
     names: Mapping[str, Path],
-    judges: Mapping[str, Callable[[Mapping[str, np.ndarray]], Mapping[str, np.ndarray]]],
+    judges: Mapping[str, Judge],
     seconds: float,
     found: Waits,
 ) -> None:
@@ -100,7 +105,7 @@ def _round(
                     found[model, count, name].append(took)
 
 
-def _call(channel: grpc.Channel, model: str, inputs: Mapping[str, np.ndarray]) -> Call:
+def _call(channel: grpc.Channel, model: str, inputs: Inputs) -> Call:
     request = predict_pb2.PredictRequest()
     request.model_spec.name = model
     for name, value in inputs.items():
@@ -108,7 +113,7 @@ def _call(channel: grpc.Channel, model: str, inputs: Mapping[str, np.ndarray]) -
     return partial(channel.unary_unary(PATH), request.SerializeToString())
 
 
-def _check(reply: object, expected: Mapping[str, np.ndarray], model: str) -> None:
+def _check(reply: bytes, expected: Inputs, model: str) -> None:
     """Compare a reply with TensorFlow's. Raises: WrongReplyError."""
     outputs = predict_pb2.PredictResponse.FromString(reply).outputs
     for name, value in expected.items():
@@ -123,13 +128,13 @@ def _in_turns(calls: Mapping[str, Call], seconds: float) -> Mapping[str, float]:
     for call in calls.values():
         call()
     until = time.perf_counter() + seconds
-    order = list(calls)
+    order, drawn = list(calls), random.Random(0)
     while time.perf_counter() < until or len(took[JUDGE]) < 5:
         for name in order:
             began = time.perf_counter()
             calls[name]()
             took[name].append(time.perf_counter() - began)
-        order.reverse()
+        drawn.shuffle(order)  # what ran before has warmed, or emptied, the caches
     return {name: median(each) for name, each in took.items()}
 
 
@@ -153,11 +158,9 @@ def _serving(source: Path, root: Path, models: Sequence[str]) -> Iterator[grpc.C
         tfs_rest,
         variables=lambda _, target: {"PYTHONPATH": str(source)},
     )
-    first = next(iter(models))
-    probe = tfs_rest("nothing", {"x": np.zeros((1, 1), np.float32)})
-    assert first
+    probe = tfs_rest(NOTHING, hosted_models.MODELS[NOTHING].inputs(1))
     with tempfile.TemporaryDirectory() as scratch:
-        target = servers.target("nothing", root, Path(scratch))
+        target = servers.target(NOTHING, root, Path(scratch))
         with (
             servers.running(server, target, probe, lambda body: None),
             grpc.insecure_channel(f"{HOST}:{target.grpc_port}", options=LARGEST) as channel,

@@ -49,7 +49,7 @@ AGAIN := [ $$? -eq 1 ] && $(DEV)/python -m pytest --last-failed --last-failed-no
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help size run venv test test_deployed cpu_kinds canaries evidence programs unit conformance soak fuzz suites zoo drivers style format docs api configuration page sample bench-quick bench bench-batching bench-strain bench-stall bench-fleet bench-share bench-kernels bench-workers bench-tls bench-costs bench-protocols bench-verify \
+.PHONY: help size run venv test test_deployed cpu_kinds canaries evidence programs unit conformance soak fuzz suites zoo drivers style format docs api configuration page sample bench-quick bench bench-batching bench-strain bench-stall bench-fleet bench-hosted bench-share bench-kernels bench-workers bench-tls bench-costs bench-protocols bench-verify \
 	walk manifests docker_build docker_check docker_lock release_check clean
 
 help: ## list these targets
@@ -236,6 +236,9 @@ bench-workers: ## measure two workers beside one: requests, processor time, memo
 
 bench-protocols: ## measure a small request by the Open Inference Protocol beside Predict, over gRPC
 	$(PYTHON) -m benchmarks protocols
+
+bench-hosted: .venv-dev/.installed ## measure strings, Examples and images beside TensorFlow in process; BASE=<git revision> as above
+	$(DEV)/python -m benchmarks.hosted $(if $(BASE),--base $(BASE))
 
 bench-verify: .venv-dev/.installed ## measure how much longer ResNet-50's shape loads for being compared
 	$(DEV)/python -m benchmarks.verification

@@ -124,7 +124,8 @@ class _Alike(Walked):
             at = at + len(head.data)
             if head.key in keys:
                 values, lengths = self._values(head.dtype, at, sizes)
-                found[head.key] = head.dtype, Column(values, lengths, present)
+                every = int(lengths[0]) if (lengths == lengths[0]).all() else None
+                found[head.key] = head.dtype, Column(values, lengths, present, every)
             at = at + sizes
         # No entry ended behind its Example's end: places only grow.
         self.require(at == ends)

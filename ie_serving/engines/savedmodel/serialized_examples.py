@@ -35,7 +35,7 @@ ALIKE = 48
 """Examples from which those that are alike are read together. For fewer, numpy's calls cost more
 than protobuf."""
 
-TOGETHER = 64
+TOGETHER = 96
 """Examples from which those that are not alike are read together."""
 
 BLOCK = 4096
@@ -166,6 +166,8 @@ def _values(feature: Feature, row: Mapping[str, Proto], at: int) -> Any:  # noqa
 def _dense(dense: Dense, column: Column, count: int, scalar: bool) -> Array:
     if dense.varies:
         return _padded(dense, column, count, scalar)
+    if dense.size == column.every:
+        return column.values.reshape(dense.shape if scalar else (count, *dense.shape))
     if dense.default is None and not column.present.all():
         raise InvalidRequest(
             f"Name: <unknown>, Feature: {dense.key} (data type: {dense.dtype.word}) is required"

@@ -32,6 +32,10 @@ _FLOAT, _INTEGER = np.dtype("<f4"), np.dtype("<u8")
 WORD = _INTEGER.itemsize
 """Bytes that are compared or decoded together."""
 _HIGH_BITS = np.uint64(0x8080808080808080)
+_LOW_BYTES = np.array([(1 << 8 * size) - 1 for size in range(WORD + 1)], np.uint64)
+_GOES_ON = _HIGH_BITS & np.append(np.uint64(0), _LOW_BYTES[:WORD])
+"""By the size of a varint: its bytes of a word, and the bits that tell of all but its last byte
+that it goes on."""
 
 
 @dataclass(frozen=True)
@@ -42,11 +46,13 @@ class Column:
         values: of all Examples, one after the other.
         lengths: how many each Example has.
         present: whether it has the feature, with a kind.
+        every: how many each has, where all have as many; None where that is not known.
     """
 
     values: Array
     lengths: Array
     present: Array
+    every: int | None = None
 
 
 class Walked:
@@ -144,14 +150,11 @@ class Walked:
         longest = int(sizes.max(initial=0))
         if longest > WORD:
             return None
-        words = tail(self.words[packed], sizes, low=True)
-        # All bytes of a varint but its last have their highest bit set.
-        expected = _HIGH_BITS >> (8 * (WORD + 1 - sizes)).astype(np.uint64)
-        expected[sizes == 1] = 0
-        if ((words & _HIGH_BITS) != expected).any():
+        words = self.words[packed] & _LOW_BYTES[sizes]
+        if (words & _HIGH_BITS != _GOES_ON[sizes]).any():
             return None
-        values = np.zeros(len(words), _INTEGER)
-        for place in range(longest):
+        values: Array = words & np.uint64(0x7F)
+        for place in range(1, longest):
             values |= ((words >> np.uint64(8 * place)) & np.uint64(0x7F)) << np.uint64(7 * place)
         return values.view(np.int64)
 
@@ -166,27 +169,28 @@ class Walked:
         return _objects(texts), np.ones(len(texts), np.int64)
 
     def _string_lists(self, start: Array, end: Array) -> tuple[Array, Array]:
-        view = self.view()
+        view, joined = self.view(), self._joined
         texts: list[bytes] = []
         counts = []
         for begin, stop in zip(start.tolist(), end.tolist(), strict=True):
             before, at = len(texts), begin
             while at < stop:
-                if view[at] != FIRST:
+                if joined[at] != FIRST:
                     raise Unclear
-                length, at = read_varint(view, at + 1)
-                if at + length > stop:
+                length, at = joined[at + 1], at + 2
+                if length >= 0x80:
+                    length, at = read_varint(view, at - 1)
+                after = at + length
+                if after > stop:
                     raise Unclear
-                texts.append(self._joined[at : at + length])
-                at += length
+                texts.append(joined[at:after])
+                at = after
             counts.append(len(texts) - before)
         return _objects(texts), np.array(counts, np.int64)
 
 
 def _objects(texts: Sequence[bytes]) -> Array:
-    values = np.empty(len(texts), np.object_)
-    values[:] = texts
-    return values
+    return np.fromiter(texts, np.object_, len(texts))
 
 
 def _each(start: Array, sizes: Array, step: int) -> Array:
@@ -200,14 +204,12 @@ def _each(start: Array, sizes: Array, step: int) -> Array:
     return places
 
 
-def tail(words: Array, sizes: Array, *, low: bool = False) -> Array:
-    """Keep as many bytes of little-endian words as `sizes` says, in place; the others become zero.
+def tail(words: Array, sizes: Array) -> Array:
+    """Keep as many of the last bytes of little-endian words as `sizes` says; the others become 0.
 
-    The last bytes are kept, which are the high ones; with `low` the first.
+    The last ones are the high ones.
     """
     drop = (8 * (WORD - np.minimum(sizes, WORD))).astype(np.uint64)
-    if low:
-        return (words << drop) >> drop
     return (words >> drop) << drop
 
 

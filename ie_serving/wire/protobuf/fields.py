@@ -76,21 +76,24 @@ def read_varint(view: memoryview, at: int) -> tuple[int, int]:
     raise Unclear
 
 
-def scan(payload: memoryview, start: int = 0, end: int | None = None) -> list[Field]:
+def scan(
+    payload: memoryview, start: int = 0, end: int | None = None, most: int = MOST_FIELDS
+) -> list[Field]:
     """List the fields of one message, in their order, without looking into them.
 
     Args:
         payload: where the message lies.
         start: where it begins.
         end: where it ends; None for the end of the payload.
+        most: fields that it may have.
 
     Raises:
-        Unclear: a group, an impossible tag or length, or more than `MOST_FIELDS` fields.
+        Unclear: a group, an impossible tag or length, or more than `most` fields.
     """
     found: list[Field] = []
     at, stop = start, len(payload) if end is None else end
     while at < stop:
-        if len(found) == MOST_FIELDS:
+        if len(found) == most:
             raise Unclear
         tag, value = payload[at], at + 1
         if tag >= 0x80:  # field numbers up to 15 take one byte

@@ -25,6 +25,11 @@ VALUE: Final = 2
 MOST_INPUTS: Final = 256
 """Inputs of a request that is walked: each takes some 15 us."""
 
+FEW_FIELDS: Final = 16
+FIELD_BYTES: Final = 16 * 1024
+"""Fields of a tensor that are walked in any case, and how many bytes it has for each further one.
+To walk a field takes as long as protobuf takes to copy so many bytes, so short strings are its."""
+
 MOST_REST: Final = 4 * 1024
 """Bytes beside the values, of the request or of one tensor, that are parsed at once. 32 dimensions
 take 400; 2,000 empty ones, the most that fit, take 0.1 ms. A larger rest may be a shape of millions
@@ -118,12 +123,14 @@ def _tensor(payload: memoryview, tensor: Field) -> TensorFields:
     """Read one TensorProto.
 
     Raises:
-        Unclear: it has values in other fields than the one that will be read and so checked.
+        Unclear: it has values in other fields than the one that will be read and so checked, or
+            many short fields.
     """
     rest: list[Field] = []
     content: Field | None = None
     lists: dict[int, list[Field]] = {}
-    for field in fields.scan(payload, tensor.value, tensor.end):
+    most = FEW_FIELDS + (tensor.end - tensor.value) // FIELD_BYTES
+    for field in fields.scan(payload, tensor.value, tensor.end, most):
         if field.number == CONTENT and field.kind == DELIMITED:
             content = field if field.end > field.value else None
         elif in_list(field, LISTS):

@@ -6,6 +6,7 @@ iteration. At load there is no limit, since the values are the model's own.
 """
 
 import math
+import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -20,36 +21,50 @@ from ie_serving.core.values.errors import InvalidTensor
 MOST_BYTES = 1 << 27
 """Bytes that the values of one request may demand in all its operations; more is refused. Enough
 for a photograph of 40 megapixels, or 150 of 224 x 224. A PNG of some KB can announce more."""
+MOST_BYTES_INLINE = 1 << 16
+"""Bytes that they may demand on the event loop, which takes some 10 µs for them; what demands more
+is computed in a thread."""
 MOST_TURNS = 100_000
 """Turns of all loops of one request. With a sum, a text and its condition a turn takes 25 µs, so a
 loop that computes little holds a thread for 2.5 s; `tf.map_fn` takes a turn for each row."""
 
 
+class TooMuchInline(Exception):
+    """An operation on the event loop demands more than that may do: it is for a thread to run."""
+
+
 class Allowance:
-    """The work that one request has used. Used by one thread at a time.
+    """The work that one request has used. Any of its threads may count.
 
     Attributes:
         abandoned: the result is no longer wanted; loops end.
+        inline: what runs does so on the event loop.
     """
 
     def __init__(self) -> None:
         self.abandoned = False
+        self.inline = False
         self._turns = 0
+        self._lock = threading.Lock()
         # Given back with this object: a thread that goes on after its client has left keeps it.
         self._lease = BUDGET.lease()
 
     def take(self, size: int) -> None:
-        """Count bytes. Raises: InvalidTensor, QueueFull, RequestTooLarge."""
-        if self._lease.size + size > MOST_BYTES:
-            raise InvalidTensor(
-                f"the values of the request ask for {size} bytes, after {self._lease.size}; a"
-                f" request may ask for {MOST_BYTES}: send smaller sizes, or fewer rows"
-            )
-        self._lease.take(size)
+        """Count bytes. Raises: InvalidTensor, QueueFull, RequestTooLarge, TooMuchInline."""
+        if self.inline and self._lease.size + size > MOST_BYTES_INLINE:
+            raise TooMuchInline
+        with self._lock:
+            if self._lease.size + size > MOST_BYTES:
+                raise InvalidTensor(
+                    f"the values of the request ask for {size} bytes, after {self._lease.size}; a"
+                    f" request may ask for {MOST_BYTES}: send smaller sizes, or fewer rows"
+                )
+            self._lease.take(size)
 
-    def turn(self) -> None:
-        """Count a turn of a loop. Raises: InvalidTensor."""
-        self._turns += 1
+    def turn(self, count: int = 1) -> None:
+        """Count turns of a loop. Raises: InvalidTensor."""
+        with self._lock:
+            self._turns += count
         if self._turns > MOST_TURNS or self.abandoned:
             raise InvalidTensor(
                 f"the loops of a request may take {MOST_TURNS} turns: send fewer rows"
@@ -80,6 +95,7 @@ def make_room(shape: Iterable[int], dtype: npt.DTypeLike) -> None:
     Raises:
         InvalidTensor: the request exceeds its allowance.
         QueueFull, RequestTooLarge: all requests together exceed the budget.
+        TooMuchInline: it is too much for the event loop.
     """
     allowance = _current.get()
     if allowance is not None:
@@ -87,8 +103,12 @@ def make_room(shape: Iterable[int], dtype: npt.DTypeLike) -> None:
         allowance.take(max(math.prod(shape), 0) * kind.itemsize)
 
 
-def turn() -> None:
-    """Count one more iteration of a loop. Raises: InvalidTensor."""
+def turn(count: int = 1) -> None:
+    """Count iterations of a loop; with 0 only see that the result is wanted.
+
+    Raises:
+        InvalidTensor: they are too many, or for nothing.
+    """
     allowance = _current.get()
     if allowance is not None:
-        allowance.turn()
+        allowance.turn(count)

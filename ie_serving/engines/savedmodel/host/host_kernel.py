@@ -54,7 +54,8 @@ class HostKernel:
         outputs: of the operation, in order.
         check: given the inputs that are constants, and None for the others, raises LoadFailed
             where they cannot be computed with; called once at load.
-        in_thread: its time depends on the values of its inputs, not on their size.
+        in_thread: its time depends on the values of its inputs, neither on their size nor on that
+            of its output, for which it asks `make_room`.
         sizes: where outputs are lists, how many members each has at a node.
     """
 

@@ -14,7 +14,11 @@ from ie_serving.core.values.errors import InvalidRequest, RequestTooLarge
 from ie_serving.core.values.tensors import Array, Signature
 from ie_serving.engines.run.program import Runs
 from ie_serving.engines.run.threads import thread_limit
-from ie_serving.engines.savedmodel.host.allowance import Allowance, spending
+from ie_serving.engines.savedmodel.host.allowance import (
+    Allowance,
+    TooMuchInline,
+    spending,
+)
 from ie_serving.engines.savedmodel.host.host_kernel import Compute, Held, as_tensor
 
 T = TypeVar("T")
@@ -39,7 +43,7 @@ class HostStep:
         compute: gives its output, or the list of its outputs.
         sources: slots of its inputs.
         results: used outputs: number and slot.
-        in_thread: it may take long even for small inputs.
+        in_thread: it may take long even for small inputs and outputs.
     """
 
     what: str
@@ -47,6 +51,11 @@ class HostStep:
     sources: tuple[int, ...]
     results: tuple[tuple[int, int], ...]
     in_thread: bool = False
+
+    @property
+    def operation(self) -> str:
+        """Name its operation."""
+        return self.what.split()[0]
 
     def run(self, slots: list[Any]) -> None:
         """Compute the node.
@@ -110,7 +119,7 @@ class Plan:
 
 
 def _names(steps: Sequence[HostStep]) -> list[str]:
-    return sorted({step.what.split()[0] for step in steps})
+    return sorted({step.operation for step in steps})
 
 
 class Function:
@@ -120,23 +129,26 @@ class Function:
         plan: its steps, all of them in `before`, without a model.
         arguments: their names in order.
         returned: slots of its results, in order.
+
+    Attributes:
+        filled: which of its arguments it reads, and the slot of each.
     """
 
     def __init__(self, plan: Plan, arguments: Sequence[str], returned: Sequence[int]) -> None:
-        self._plan = plan
-        self._filled = [
+        self.plan = plan
+        self.filled = [
             (at, plan.inputs[name]) for at, name in enumerate(arguments) if name in plan.inputs
         ]
-        self._returned = returned
+        self.returned = returned
 
     def __call__(self, values: Sequence[Any]) -> list[Any]:
         """Run it on its arguments."""
-        slots = list(self._plan.slots)
-        for at, slot in self._filled:
+        slots = list(self.plan.slots)
+        for at, slot in self.filled:
             slots[slot] = values[at]
-        for step in self._plan.before:
+        for step in self.plan.before:
             step.run(slots)
-        return [slots[slot] for slot in self._returned]
+        return [slots[slot] for slot in self.returned]
 
 
 class HostProgram:
@@ -190,10 +202,9 @@ class HostProgram:
         brought: Iterable[int],
         allowance: Allowance,
     ) -> None:
+        if steps and _is_small([slots[at] for at in brought]):
+            steps = _run_inline(steps, slots, allowance)
         if not steps:
-            return
-        if not any(step.in_thread for step in steps) and _is_small([slots[at] for at in brought]):
-            _run_all(steps, slots, allowance)
             return
         loop = asyncio.get_running_loop()
         try:
@@ -226,6 +237,25 @@ def _is_small(arrays: Sequence[Array]) -> bool:
         return False
     texts = [array for array in arrays if array.dtype == np.object_]
     return sum(len(text) for array in texts for text in array.ravel().tolist()) <= INLINE_BYTES
+
+
+def _run_inline(
+    steps: Sequence[HostStep], slots: list[Any], allowance: Allowance
+) -> Sequence[HostStep]:
+    """Run the steps in order, and give those that are left from the first that may take long on."""
+    allowance.inline = True
+    try:
+        with np.errstate(all="ignore"), spending(allowance):
+            for at, step in enumerate(steps):
+                if step.in_thread:
+                    return steps[at:]
+                try:
+                    step.run(slots)
+                except TooMuchInline:
+                    return steps[at:]
+    finally:
+        allowance.inline = False
+    return ()
 
 
 def _run_all(steps: Sequence[HostStep], slots: list[Any], allowance: Allowance) -> None:

@@ -5,15 +5,20 @@ from typing import Final
 
 import numpy as np
 
+from ie_serving.core.values.tensors import Array
 from ie_serving.engines.savedmodel.host.attributes import Attributes
-from ie_serving.engines.savedmodel.host.fingerprint import fingerprint64
+from ie_serving.engines.savedmodel.host.fingerprint import fingerprints
 from ie_serving.engines.savedmodel.host.host_kernel import LONG, Compute, HostKernel
-from ie_serving.engines.savedmodel.host.kernels_strings import each
 
 
 def _fast(attributes: Attributes) -> Compute:
     buckets = attributes.integer("num_buckets", 1)
-    return lambda array: each(lambda text: fingerprint64(text) % buckets, array, np.int64)
+
+    def compute(array: Array) -> Array:
+        hashed: Array = fingerprints(array.ravel().tolist()) % np.uint64(buckets)
+        return hashed.astype(np.int64).reshape(array.shape)
+
+    return compute
 
 
 KERNELS: Final[Mapping[str, HostKernel]] = {"StringToHashBucketFast": HostKernel(_fast, (LONG,))}

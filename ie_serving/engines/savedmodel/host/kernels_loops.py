@@ -20,6 +20,7 @@ from ie_serving.engines.savedmodel.host.host_kernel import (
 )
 from ie_serving.engines.savedmodel.host.needs import FUNCTIONS
 from ie_serving.engines.savedmodel.host.places import in_range
+from ie_serving.engines.savedmodel.host.rows import rows_of
 from ie_serving.engines.savedmodel.host.tensor_list import LISTS, LoopList, TensorList
 from ie_serving.wire.protobuf.messages import Proto
 
@@ -136,10 +137,17 @@ def _set_item(attributes: Attributes) -> Compute:
 
 def _while(attributes: Attributes) -> Compute:
     goes_on, body = attributes.programs["cond"], attributes.programs["body"]
+    rows = rows_of(goes_on, body)
+
+    def holds(state: Sequence[Any]) -> bool:
+        return _holds(goes_on(state)[0])
 
     def compute(*values: Any) -> list[Any]:  # noqa: ANN401
         state = [_for_loop(value) for value in values]
-        while _holds(goes_on(state)[0]):
+        together = rows.run(state, holds) if rows is not None else None
+        if together is not None:
+            return together
+        while holds(state):
             turn()
             state = body(state)
         return [_behind_loop(value) for value in state]
@@ -186,7 +194,7 @@ KERNELS: Final[Mapping[str, HostKernel]] = {
     "TensorListGetItem": plain(lambda held, index, shape: held.get(index, shape), _OF_LIST),
     "TensorListLength": plain(lambda held: np.array(len(held.items), np.int32), INTEGER),
     "TensorListPushBack": plain(lambda held, item: held.pushed(item), _LIST),
-    "TensorListReserve": in_thread(plain(_reserved, _LIST)),
+    "TensorListReserve": plain(_reserved, _LIST),
     "TensorListScatterIntoExistingList": plain(_scattered, _LIST),
     "TensorListSetItem": HostKernel(_set_item, (_LIST,)),
     "TensorListSplit": HostKernel(_split, (_LIST,)),

@@ -12,16 +12,10 @@ from ie_serving.engines.savedmodel.host.kernels_strings import each
 from ie_serving.engines.savedmodel.host.regex import PatternRefused
 
 
-def _replacement(pattern: bytes, rewrite: bytes, every: bool) -> Compute:
-    found = regex.compiled(pattern)
-    replace = regex.rewriter(rewrite, found.groups)
-    return lambda text: found.replaced(text, replace, every)
-
-
 def _static_replace(attributes: Attributes) -> Compute:
     every = attributes.flag("replace_global", True)
     try:
-        function = _replacement(attributes.text("pattern"), attributes.text("rewrite"), every)
+        function = regex.replacer(attributes.text("pattern"), attributes.text("rewrite"), every)
     except PatternRefused as error:
         raise _refused(attributes, attributes.text("pattern"), error) from error
     return lambda array: each(function, array)
@@ -32,7 +26,7 @@ def _replace(attributes: Attributes) -> Compute:
 
     def compute(array: Array, pattern: Array, rewrite: Array) -> Array:
         try:
-            return each(_replacement(pattern.item(), rewrite.item(), every), array)
+            return each(regex.replacer(pattern.item(), rewrite.item(), every), array)
         except PatternRefused as error:
             raise InvalidRequest(f"the pattern {pattern.item()!r}: {error}") from error
 

@@ -17,7 +17,6 @@ from ie_serving.engines.savedmodel.host.host_kernel import (
     Compute,
     HostKernel,
     Output,
-    in_thread,
     plain,
 )
 from ie_serving.engines.savedmodel.host.places import (
@@ -80,14 +79,15 @@ def _strided_slice(attributes: Attributes) -> Compute:
 
 
 def _index(at: int, row: tuple[int, int, int], masks: Sequence[int]) -> Any:  # noqa: ANN401
-    begin, end, ellipsis, new_axis, shrink = (bool(mask >> at & 1) for mask in masks)
-    if ellipsis:
+    begin, end, ellipsis, new_axis, shrink = masks
+    bit = 1 << at
+    if ellipsis & bit:
         return Ellipsis
-    if new_axis:
+    if new_axis & bit:
         return None
-    if shrink:
+    if shrink & bit:
         return row[0]
-    return slice(None if begin else row[0], None if end else row[1], row[2])
+    return slice(None if begin & bit else row[0], None if end & bit else row[1], row[2])
 
 
 def _gather_v2(attributes: Attributes) -> Compute:
@@ -290,26 +290,26 @@ def _filled_like(value: int) -> Compute:
 PARAMS = Output("Tparams")
 
 KERNELS: Final[Mapping[str, HostKernel]] = {
-    "BroadcastTo": in_thread(plain(_broadcast)),
+    "BroadcastTo": plain(_broadcast),
     "ConcatV2": plain(lambda *arrays: np.concatenate(arrays[:-1], int(arrays[-1]))),
     "ExpandDims": plain(lambda array, axis: np.expand_dims(array, int(axis))),
-    "Fill": in_thread(plain(_fill)),
+    "Fill": plain(_fill),
     "Gather": plain(_gather, PARAMS),
     "GatherNd": plain(_gather_nd, PARAMS),
     "GatherV2": HostKernel(_gather_v2, (PARAMS,)),
     "InvertPermutation": plain(_inverted),
-    "OneHot": in_thread(HostKernel(_one_hot)),
+    "OneHot": HostKernel(_one_hot),
     "OnesLike": plain(_filled_like(1)),
     "Pack": HostKernel(_pack),
-    "Pad": in_thread(plain(_pad)),
-    "PadV2": in_thread(plain(_pad)),
-    "Range": in_thread(plain(_range, Output("Tidx", DataType.INT32))),
+    "Pad": plain(_pad),
+    "PadV2": plain(_pad),
+    "Range": plain(_range, Output("Tidx", DataType.INT32)),
     "Rank": plain(lambda array: np.array(array.ndim, np.int32), INTEGER),
     "ReadVariableOp": plain(lambda held: held, Output("dtype")),
     "Reshape": plain(_reshape),
     "ResourceGather": HostKernel(_resource_gather, (Output("dtype"),)),
     "ReverseV2": plain(lambda array, axes: np.flip(array, tuple(sizes_of(axes)))),
-    "ScatterNd": in_thread(plain(_scatter_nd)),
+    "ScatterNd": plain(_scatter_nd),
     "Select": plain(_select),
     "SelectV2": plain(_select_v2),
     "Shape": HostKernel(_shape, (Output("out_type", DataType.INT32),)),
@@ -319,7 +319,7 @@ KERNELS: Final[Mapping[str, HostKernel]] = {
     "SplitV": plain(_split_v),
     "Squeeze": HostKernel(_squeeze),
     "StridedSlice": HostKernel(_strided_slice),
-    "Tile": in_thread(plain(_tile)),
+    "Tile": plain(_tile),
     "Transpose": plain(lambda array, order: np.transpose(array, sizes_of(order))),
     "Unique": HostKernel(
         _unique, (Output(name="y"), Output("out_idx", DataType.INT32, name="idx"))

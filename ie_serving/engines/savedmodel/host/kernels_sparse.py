@@ -14,7 +14,6 @@ from ie_serving.engines.savedmodel.host.host_kernel import (
     Compute,
     HostKernel,
     Output,
-    in_thread,
     plain,
 )
 from ie_serving.engines.savedmodel.host.places import filled, in_bounds
@@ -73,8 +72,11 @@ def _ragged_to_dense(attributes: Attributes) -> Compute:
         make_room(made, values.dtype)
         dense = np.empty(made, values.dtype)
         dense[...] = default
-        inside = np.logical_and.reduce([at < size for at, size in zip(places, made, strict=False)])
-        dense[tuple(at[inside] for at in places)] = values[inside]
+        if any(size < held for size, held in zip(made, sizes, strict=True)):
+            tests = [at < size for at, size in zip(places, made, strict=False)]
+            inside = np.logical_and.reduce(tests)
+            places, values = [at[inside] for at in places], values[inside]
+        dense[tuple(places)] = values
         return dense
 
     return compute
@@ -119,11 +121,11 @@ KERNELS: Final[Mapping[str, HostKernel]] = {
         Output(name="sparse_values"),
         Output("", DataType.INT64, "sparse_dense_shape"),
     ),
-    "RaggedTensorToTensor": in_thread(HostKernel(_ragged_to_dense)),
+    "RaggedTensorToTensor": HostKernel(_ragged_to_dense),
     "SparseReorder": plain(
         _reordered,
         Output("", DataType.INT64, "output_indices"),
         Output(name="output_values"),
     ),
-    "SparseToDense": in_thread(HostKernel(_sparse_to_dense)),
+    "SparseToDense": HostKernel(_sparse_to_dense),
 }

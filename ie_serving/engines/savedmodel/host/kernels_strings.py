@@ -4,6 +4,7 @@ import base64
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
+from itertools import chain
 from typing import Any, Final
 
 import numpy as np
@@ -26,17 +27,14 @@ from ie_serving.engines.savedmodel.host.regex import decoded
 
 def each(function: Callable[[bytes], object], array: Array, dtype: object = np.object_) -> Array:
     """Apply a function to each string."""
-    made = np.empty(array.size, dtype)  # type: ignore[call-overload]
-    made[:] = [function(text) for text in array.ravel().tolist()]
-    shaped: Array = made.reshape(array.shape)
-    return shaped
+    rows = map(function, array.ravel().tolist())
+    made: Array = np.fromiter(rows, dtype, array.size)  # type: ignore[call-overload]
+    return made.reshape(array.shape)
 
 
 def texts(values: Sequence[bytes]) -> Array:
     """Give a vector of strings."""
-    made = np.empty(len(values), np.object_)
-    made[:] = values
-    return made
+    return np.fromiter(values, np.object_, len(values))
 
 
 def _as_string(attributes: Attributes) -> Compute:
@@ -183,6 +181,8 @@ def _split_v2(attributes: Attributes) -> Compute:
         rows: list[bytes] = array.ravel().tolist()
         if by:
             return _ragged([text.split(by, most) for text in rows])
+        if most < 0:
+            return _ragged(list(map(bytes.split, rows)))
         return _ragged([_words(text, most) for text in rows])
 
     return compute
@@ -211,12 +211,14 @@ def _split(attributes: Attributes) -> Compute:
 
 def _ragged(rows: Sequence[Sequence[bytes]]) -> list[Array]:
     """Give rows of strings as a sparse tensor: indices, values, shape."""
-    lengths = [len(row) for row in rows]
-    row = np.repeat(np.arange(len(rows)), lengths)
-    place = [at for length in lengths for at in range(length)]
-    indices = np.stack([row, np.array(place, np.int64)], 1)
-    shape = np.array([len(rows), max(lengths, default=0)], np.int64)
-    return [indices, texts([text for row in rows for text in row]), shape]
+    lengths = np.fromiter(map(len, rows), np.int64, len(rows))
+    values = texts(list(chain.from_iterable(rows)))
+    row = np.arange(len(rows)).repeat(lengths)
+    indices = np.empty((len(values), 2), np.int64)
+    indices[:, 0] = row
+    indices[:, 1] = np.arange(len(values)) - (lengths.cumsum() - lengths)[row]
+    shape = np.array([len(rows), lengths.max(initial=0)], np.int64)
+    return [indices, values, shape]
 
 
 def _encode_base64(attributes: Attributes) -> Compute:

@@ -21,7 +21,8 @@ def empty_value(dtype: np.dtype[Any]) -> Array:
 
 def sizes_of(values: Array) -> list[int]:
     """Read a vector of sizes."""
-    return [int(size) for size in np.ravel(values)]
+    sizes: list[int] = np.ravel(values).tolist()
+    return sizes
 
 
 def axis_of(axis: Array | int, rank: int) -> int:

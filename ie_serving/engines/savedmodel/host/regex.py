@@ -9,7 +9,7 @@ Source: RE2::GlobalReplace and RE2::Rewrite in re2.cc.
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 
 import re2
 
@@ -17,6 +17,9 @@ from ie_serving.core.values.errors import InvalidRequest
 
 MOST_BYTES_OF_CHARACTER = 4
 """Of one character in UTF-8."""
+
+_ONE_CLASS = re.compile(rb"\[(?:[^][\\]|\\.)+\]", re.DOTALL)
+"""A pattern that is one class of characters, as `[!,.]` or `[^a-z]`."""
 
 Groups = Callable[[int], bytes | None]
 """Gives a group of a match; None for one that matched nothing."""
@@ -93,6 +96,24 @@ def compiled(pattern: bytes) -> Pattern:
         raise PatternRefused(
             words.decode(errors="replace") if isinstance(words, bytes) else words
         ) from error
+
+
+@lru_cache(maxsize=64)
+def replacer(pattern: bytes, rewrite: bytes, every: bool) -> Callable[[bytes], bytes]:
+    """Give the function that replaces a pattern's first match in a string, or every one.
+
+    Raises:
+        PatternRefused: see `compiled` and `rewriter`.
+    """
+    found = compiled(pattern)
+    general = partial(found.replaced, rewrite=rewriter(rewrite, found.groups), every=every)
+    if not every or len(rewrite) > 1 or not _ONE_CLASS.fullmatch(pattern):
+        return general
+    # Each match is one character, in ASCII a byte: RE2 tells for each of them whether it is.
+    members = bytes(byte for byte in range(128) if found.matches(bytes([byte])))
+    table = bytes.maketrans(members, rewrite * len(members)) if rewrite else None
+    gone = b"" if rewrite else members
+    return lambda text: text.translate(table, gone) if text.isascii() else general(text)
 
 
 def rewriter(rewrite: bytes, groups: int) -> Rewrite:

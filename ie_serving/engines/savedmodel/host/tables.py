@@ -45,9 +45,8 @@ class Table(Held):
 
     def find(self, keys: Array, default: Array) -> Array:
         """Give the values of `keys`, in their shape; `default` where the table lacks one."""
-        found = map(self._held.get, keys.ravel().tolist(), repeat(default[()]))
-        made = np.empty(keys.size, self._dtype)
-        made[:] = list(found)
+        found = map(self._held.get, keys.ravel().tolist(), repeat(default.item()))
+        made: Array = np.fromiter(found, self._dtype, keys.size)
         return made.reshape(keys.shape)
 
     def with_inserted(self, keys: Array, values: Array) -> "Table":

@@ -220,6 +220,15 @@ def test_large_strings() -> None:
     assert inputs_of(message.SerializeToString())["x"].tolist() == images
 
 
+def test_a_large_list_of_short_strings_is_for_protobuf_to_parse() -> None:
+    """To walk them took twenty times as long, on the event loop."""
+    words = [b"%0200d" % n for n in range(500)]
+    message = request(len(words), dtype=DataType.STRING, string_val=words)
+    with pytest.raises(fields.Unclear):
+        parse_soon(message.SerializeToString())
+    assert inputs_of(message.SerializeToString())["x"].tolist() == words
+
+
 def test_a_list_of_more_strings_than_are_worth_walking() -> None:
     words = [b"%020d" % n for n in range(fields.MOST_FIELDS + 1)]
     message = request(len(words), dtype=DataType.STRING, string_val=words)

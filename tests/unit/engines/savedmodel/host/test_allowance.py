@@ -14,8 +14,10 @@ from ie_serving.core.values.errors import InvalidTensor
 from ie_serving.core.values.tensors import DataType, Signature, TensorSpec
 from ie_serving.engines.savedmodel.host.allowance import (
     MOST_BYTES,
+    MOST_BYTES_INLINE,
     MOST_TURNS,
     Allowance,
+    TooMuchInline,
     make_room,
     spending,
     turn,
@@ -80,9 +82,41 @@ def test_a_size_is_asked_for_before_it_is_allocated(operation: str) -> None:
         kernel(operation)(*{**BOMBS, **OUTER}[operation])
 
 
-@pytest.mark.parametrize("operation", [*BOMBS, "DecodePng", "DecodeJpeg", "While", "If"])
-def test_what_values_decide_never_runs_on_the_event_loop(operation: str) -> None:
+@pytest.mark.parametrize("operation", ["DecodePng", "DecodeJpeg", "ResizeBilinear", "While", "If"])
+def test_what_takes_long_never_runs_on_the_event_loop(operation: str) -> None:
     assert KERNELS[operation].in_thread
+
+
+@pytest.mark.parametrize("operation", [*BOMBS, *OUTER])
+def test_a_size_that_takes_long_to_fill_is_not_made_on_the_event_loop(operation: str) -> None:
+    allowance = Allowance()
+    allowance.inline = True
+    with spending(allowance), pytest.raises(TooMuchInline):
+        kernel(operation)(*{**BOMBS, **OUTER}[operation])
+
+
+@pytest.mark.parametrize(
+    ("size", "threads"),
+    [(MOST_BYTES_INLINE, ["loop"] * 3), (MOST_BYTES_INLINE + 1, ["loop", "host", "host"])],
+)
+async def test_a_step_that_demands_much_and_those_behind_it_run_in_a_thread(
+    size: int, threads: list[str]
+) -> None:
+    ran: list[str] = []
+
+    def step(demanded: int) -> HostStep:
+        def compute() -> Any:
+            make_room((demanded,), np.uint8)
+            inline = threading.current_thread() is threading.main_thread()
+            ran.append("loop" if inline else threading.current_thread().name.partition("_")[0])
+            return np.float32(0)
+
+        return HostStep("Fill 'f'", compute, (), ())
+
+    program = HostProgram(Plan(before=[step(0), step(size), step(0)]), Signature("s", {}, {}), None)
+    await program.infer({}, lambda outputs: None)
+    program.close()
+    assert ran == threads
 
 
 def test_an_image_is_refused_by_what_its_header_announces() -> None:

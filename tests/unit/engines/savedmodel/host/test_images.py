@@ -2,6 +2,8 @@
 
 import io
 import sys
+import threading
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +12,10 @@ import pytest
 import tensorflow as tf
 
 from ie_serving.core.values.errors import InvalidRequest, LoadFailed
-from ie_serving.engines.base import EngineOptions
+from ie_serving.engines.base import CompiledModel, EngineOptions
 from ie_serving.engines.openvino.compiling.openvino_engine import OpenVinoEngine
 from ie_serving.engines.openvino.options import OpenVinoOptions
+from ie_serving.engines.savedmodel.host import kernels_images, rows
 from ie_serving.engines.savedmodel.host.attributes import Attributes
 from ie_serving.engines.savedmodel.host.kernels import KERNELS
 from ie_serving.wire.protobuf import graph
@@ -136,19 +139,101 @@ class Classifier(tf.Module):  # type: ignore[misc]
         images = tf.map_fn(decoded, files, fn_output_signature=tf.float32)
         return tf.matmul(tf.reduce_mean(images, axis=[1, 2]), self.kernel)
 
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, "files")])
+    def folded(self, files: Any) -> Any:
+        """A loop of which each turn needs the one before."""
 
-async def test_a_model_that_decodes_a_batch_of_files_equals_tensorflow(tmp_path: Path) -> None:
+        def added(total: Any, data: Any) -> Any:
+            pixels = tf.io.decode_jpeg(data, channels=3, dct_method="INTEGER_ACCURATE")
+            return total / 2 + tf.reduce_mean(tf.cast(pixels, tf.float32))
+
+        return tf.foldl(added, files, tf.constant(0.0))
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, "files")])
+    def chained(self, files: Any) -> Any:
+        """A loop of which each turn reads what the one before has set."""
+        count = tf.size(files)
+        found = tf.TensorArray(tf.float32, count, clear_after_read=False)
+
+        def turn(at: Any, found: Any, mixed: Any) -> Any:
+            pixels = tf.io.decode_jpeg(files[at], channels=3, dct_method="INTEGER_ACCURATE")
+            found = found.write(at, tf.reduce_mean(tf.cast(pixels, tf.float32)))
+            both = found.read(at) + found.read(tf.maximum(at - 1, 0)) / 2
+            return at + 1, found, mixed.write(at, both)
+
+        state = [0, found, tf.TensorArray(tf.float32, count)]
+        mixed = tf.while_loop(lambda at, *_: at < count, turn, state)[2]
+        return mixed.stack()
+
+
+@pytest.fixture
+def classifier(tmp_path: Path) -> Iterator[CompiledModel]:
     pytest.importorskip("PIL")
     model = Classifier()
-    tf.saved_model.save(model, str(tmp_path))
-    files = [tf.io.encode_jpeg(COLOURS[: 20 + at]).numpy() for at in range(3)]
+    signatures = {
+        "serving_default": model.__call__,
+        "folded": model.folded,
+        "chained": model.chained,
+    }
+    tf.saved_model.save(model, str(tmp_path), signatures=signatures)
     options = EngineOptions().having(OpenVinoOptions(inference_precision="f32"))
     compiled = OpenVinoEngine().compile(tmp_path, options)
-    signature = compiled.signatures["serving_default"]
-    inputs = {"files": np.array(files, np.object_)}
-    answer = await compiled.infer(signature, inputs, lambda outputs: outputs["output_0"].copy())
+    yield compiled
     compiled.close()
-    np.testing.assert_allclose(answer, model(tf.constant(files)), rtol=1e-5, atol=1e-6)
+
+
+async def answer(compiled: CompiledModel, name: str, files: list[bytes]) -> Any:
+    inputs = {"files": np.array(files, np.object_)}
+    return await compiled.infer(
+        compiled.signatures[name], inputs, lambda outputs: outputs["output_0"].copy()
+    )
+
+
+FILES = [tf.io.encode_jpeg(COLOURS[: 20 + at]).numpy() for at in range(9)]
+
+
+async def test_the_rows_of_a_batch_are_decoded_by_several_threads_at_a_time(
+    classifier: CompiledModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    both, decode = threading.Barrier(2), kernels_images._decoded
+    names = set()
+
+    def decoded(*given: Any) -> Any:
+        names.add(threading.current_thread().name)
+        both.wait(10)
+        return decode(*given)
+
+    monkeypatch.setattr(rows, "THREADS", 2)
+    monkeypatch.setattr(kernels_images, "_decoded", decoded)
+    found = await answer(classifier, "serving_default", FILES[:8])
+    assert len(names) == 2
+    np.testing.assert_allclose(found, Classifier()(tf.constant(FILES[:8])), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("count", [0, 1, 9])
+async def test_rows_stay_in_their_order(classifier: CompiledModel, count: int) -> None:
+    found = await answer(classifier, "serving_default", FILES[:count])
+    expected = Classifier()(tf.constant(FILES[:count], tf.string))
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
+
+
+async def test_of_several_rows_that_are_no_image_the_first_is_refused(
+    classifier: CompiledModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rows, "THREADS", 2)
+    grey = tf.io.encode_png(COLOURS[..., :2]).numpy()
+    with pytest.raises(InvalidRequest, match="the image is PNG of mode LA"):
+        await answer(classifier, "serving_default", [*FILES, grey, b"no image", b""])
+
+
+@pytest.mark.parametrize("name", ["folded", "chained"])
+async def test_a_loop_whose_turns_need_each_other_runs_them_in_turn(
+    classifier: CompiledModel, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rows.Rows, "run", lambda *given: pytest.fail("in several threads"))
+    found = await answer(classifier, name, FILES)
+    expected = getattr(Classifier(), name)(tf.constant(FILES))
+    np.testing.assert_allclose(found, expected, rtol=1e-5)
 
 
 def test_without_pillow_the_load_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

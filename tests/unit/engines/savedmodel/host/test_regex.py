@@ -45,6 +45,33 @@ def test_it_replaces_as_tensorflow_does(
     assert found.replaced(text, regex.rewriter(rewrite, found.groups), every) == expected
 
 
+CLASSES = [
+    rb"[!\"#$%&()\*\+,-\./:;<=>?@\[\\\]^_`{|}~\']",
+    rb"[^a-z ]",
+    rb"[\W\d]",
+    rb"[\]\n-]",
+    rb"[^\]\x{e9}]",
+    r"[\pLé]".encode(),
+    rb"[]a]",
+    rb"[[:alpha:]]",
+    rb"[a][b]",
+    rb"[ab]+",
+]
+
+
+@given(
+    st.sampled_from(CLASSES),
+    st.one_of(TEXTS, st.text("aB c]\\\n-!1", max_size=12).map(str.encode)),
+    st.sampled_from([b"", b"-", b"a", rb"<\0>"]),
+    st.booleans(),
+)
+def test_a_class_of_characters_is_replaced_as_tensorflow_does(
+    pattern: bytes, text: bytes, rewrite: bytes, every: bool
+) -> None:
+    expected = tf.strings.regex_replace(text, pattern, rewrite, replace_global=every).numpy()
+    assert regex.replacer(pattern, rewrite, every)(text) == expected
+
+
 @given(st.sampled_from(PATTERNS), TEXTS)
 def test_it_matches_as_tensorflow_does(pattern: bytes, text: bytes) -> None:
     expected = tf.strings.regex_full_match(text, pattern).numpy()

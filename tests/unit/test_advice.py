@@ -83,6 +83,7 @@ def flags_of(parser: argparse.ArgumentParser) -> Iterator[str]:
 
 
 FLAGS_OF: Mapping[str, frozenset[str]] = {
+    "core/runtime/outside": frozenset({"--force"}),  # of pip: --force-reinstall
     "wire/clients": frozenset(CLIENTS),
     "commands/gen": frozenset(CLIENTS),
     "commands/remote": frozenset(

@@ -8,7 +8,6 @@ import pytest
 from tests.functional.servers import Server
 from tests.unit.engines.onnxruntime.test_driver import write_add_one
 
-
 RUNS_A_CI = (
     *("CI", "TF_BUILD", "GITHUB_ACTIONS", "GITLAB_CI", "CIRCLECI", "TRAVIS", "JENKINS_URL"),
     *("CODEBUILD_BUILD_ID", "BUILDKITE", "TEAMCITY_VERSION", "APPVEYOR"),

@@ -8,6 +8,7 @@ declared ones.
 
 import asyncio
 import math
+import time
 from collections.abc import Callable, Collection, Mapping
 from typing import TypeVar
 
@@ -17,7 +18,7 @@ from ie_serving.core.runtime.threads import in_thread
 from ie_serving.core.values.errors import InvalidTensor, QueueFull
 from ie_serving.core.values.fit import admits, cast_all, fit, shed
 from ie_serving.core.values.tensors import Array, Signature, TensorSpec
-from ie_serving.engines.run.by_rank import ByRank, Make
+from ie_serving.engines.run.by_rank import MOST, ByRank, Make
 from ie_serving.engines.run.program import Read, Runs
 
 T = TypeVar("T")
@@ -37,10 +38,17 @@ class BySentShape(ByRank):
         program: of the declared shapes.
         make: compiles for shapes, one for each input in order; -1 for any size.
         read_by: of the signature.
+        clock: gives seconds.
     """
 
-    def __init__(self, program: Runs, make: Make, read_by: ReadBy) -> None:
-        super().__init__(program.signature, list(program.signature.inputs), make)
+    def __init__(
+        self,
+        program: Runs,
+        make: Make,
+        read_by: ReadBy,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        super().__init__(program.signature, list(program.signature.inputs), make, clock)
         self._declared = program
         self._read_by = read_by
         self._inputs: Mapping[str, Collection[str]] = {}
@@ -63,6 +71,8 @@ class BySentShape(ByRank):
 
         Raises:
             InvalidTensor: `refusal`, where TensorFlow refuses the shapes too, or might.
+            QueueFull: it is not known yet whether the graph takes these shapes, and they may not be
+                tried now.
         """
         signature = self.signature
         cast = cast_all(signature, inputs)
@@ -83,12 +93,13 @@ class BySentShape(ByRank):
     ) -> T:
         specs = self.signature.inputs
         shapes = tuple([_shape(specs[name], tensors[name].shape) for name in specs])
-        if self._rests(shapes):
-            raise refusal
         try:
+            self._check_rest(shapes)
             kept = self._take(shapes)
-        except (InvalidTensor, QueueFull) as error:
+        except InvalidTensor as error:
             raise refusal from error
+        except QueueFull as error:
+            raise QueueFull(f"{refusal}; other shapes may be taken, but {error}") from error
         kept.users += 1
         try:
             return await (await self._program(kept, shapes)).infer(tensors, read)
@@ -98,10 +109,15 @@ class BySentShape(ByRank):
             kept.users -= 1
             self._free_if_unused(kept)
 
-    def _rests(self, shapes: Shapes) -> bool:
-        """Tell whether no further shape is tried now: finding one unfit takes about a load."""
-        known = shapes in self._kept or shapes in self._compiling
-        return not known and self._clock() < self._rests_until
+    def _check_rest(self, shapes: Shapes) -> None:
+        """Let no further shapes be tried for a while: to find some unfit takes about a load."""
+        known = any(shapes in each for each in (self._kept, self._compiling, self._refused))
+        rests_s = self._rests_until - self._clock()
+        if not known and rests_s > 0:
+            raise QueueFull(
+                f"the next ones are tried in {math.ceil(rests_s)} s: send the request again then,"
+                f" and keep to {MOST} shapes"
+            )
 
     def _note_refused(self, took_s: float) -> None:
         self._rest(took_s)

@@ -7,8 +7,10 @@ arrives bound but not listening (`server/process/ports.py` says why); `listen` s
 import asyncio
 import socket
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Final, Generic, NamedTuple, Protocol, TypeVar
 
+from ie_serving.core.runtime.accepted import serve_accepted
 from ie_serving.core.runtime.waits import set_within
 from ie_serving.server.transport.connection_limit import ConnectionLimit
 from ie_serving.server.transport.handshake import Handshake, Secure
@@ -140,18 +142,34 @@ class Listener(Generic[C]):
             bound = self._shared.pop()
             self._sharing.stop(bound)
             bound.close()
-        while self._accepting:
-            server, bound = self._accepting.pop()
-            server.close()
-            bound.close()  # uvloop does not close a socket that was passed to it
+        if self._accepting:
+            await self._stop_accepting()
+        if self._sharing:
+            await self._sharing.arrived()
         await set_within(self._none_agreeing, AGREEING_S)
         for handshake in tuple(self._handshakes):
             handshake.abort()
-        if self._sharing:
-            await self._sharing.arrived()
         for step in steps:
             if await self._done(step):
                 return
+
+    async def _stop_accepting(self) -> None:
+        """Close the listening sockets; take the connections that the kernel has queued on them.
+
+        The kernel resets queued connections when their socket closes, though their clients count
+        as connected and may have sent a request.
+        """
+        accept, queued = self._greet if self._secure else self._connect, list[socket.socket]()
+        while self._accepting:
+            server, bound = self._accepting.pop()
+            with suppress(OSError):  # there are no more
+                while len(queued) < BACKLOG:
+                    queued.append(bound.accept()[0])
+            server.close()
+            bound.close()  # uvloop does not close a socket that was passed to it
+        await asyncio.gather(*(serve_accepted(each, accept) for each in queued))
+        # One that the loop accepted in this turn calls `opened` in the next.
+        await asyncio.sleep(0)
 
     async def _done(self, step: DrainStep[C]) -> bool:
         """Do one step; return whether no connection is open any more."""

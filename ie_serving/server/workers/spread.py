@@ -14,6 +14,7 @@ import socket
 from collections.abc import Callable, Coroutine
 from typing import Any, Final
 
+from ie_serving.core.runtime.accepted import serve_accepted
 from ie_serving.server.workers.crew import NOT_ACCEPTING, PORT
 from ie_serving.server.workers.member import Member
 
@@ -87,11 +88,18 @@ class Spread:
             self._keep(connection, connect)
 
     def stop(self, bound: socket.socket) -> None:
-        """Stop accepting on `bound`. Connections sent by other workers are still taken."""
+        """Accept what the kernel has queued on `bound`, then stop accepting.
+
+        When the last worker closes the socket, the kernel resets connections that are still queued.
+        Connections sent by other workers are taken until `arrived` returns.
+        """
         number = bound.fileno()
         asyncio.get_running_loop().remove_reader(number)
         self._accepting.discard(number)
         self._is_expecting = False
+        for _ in range(BACKLOG // AT_ONCE):
+            if not self._accept(bound):
+                break
         self.tell()
 
     async def arrived(self) -> None:
@@ -132,7 +140,8 @@ class Spread:
             for shed in self._sheds if surplus > 0 else ():
                 shed(surplus)
 
-    def _accept(self, bound: socket.socket) -> None:
+    def _accept(self, bound: socket.socket) -> bool:
+        """Accept up to `AT_ONCE` connections; return whether more may wait."""
         for _ in range(AT_ONCE):
             try:
                 connection, _ = bound.accept()
@@ -140,10 +149,11 @@ class Spread:
                 # Any other error: another worker was quicker, or the client has left.
                 if error.errno in _NO_ROOM:
                     self._pause(bound)
-                return
+                return False
             number = bound.fileno()
             if not self._handed(connection, number):
                 self._keep(connection, self._connects[number])
+        return True
 
     def _pause(self, bound: socket.socket) -> None:
         loop = asyncio.get_running_loop()
@@ -196,13 +206,8 @@ class Spread:
         self._spawn(self._made(connection, connect))
 
     async def _made(self, connection: socket.socket, connect: Connect) -> None:
-        connection.setblocking(False)
-        if connection.family != socket.AF_UNIX:
-            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         try:
-            await asyncio.get_running_loop().connect_accepted_socket(connect, connection)
-        except OSError:  # the client has left already
-            connection.close()
+            await serve_accepted(connection, connect)
         finally:
             self._making -= 1
             self.tell()

@@ -215,6 +215,19 @@ MODELS: Mapping[str, tuple[Callable[[], Made], Any]] = {
         lambda: over_images(lambda im: tf.image.resize(im, [4, 9], method="nearest"), tf.uint8),
         PICTURES,
     ),
+    **{
+        f"{method}{'_antialiased' if antialias else ''}": (
+            lambda method=method, antialias=antialias: over_images(
+                lambda im: tf.image.resize(im, [4, 9], method=method, antialias=antialias)
+            ),
+            PICTURES,
+        )
+        for method, antialias in (("bicubic", False), ("bicubic", True), ("lanczos3", True))
+    },
+    "bicubic_of_numbers": (
+        lambda: (lambda x: tf.image.resize(x[..., tf.newaxis], [5, 7], method="bicubic"), None),
+        CORNERS,
+    ),
     "grey": (
         lambda: over_images(lambda im: tf.image.resize(tf.image.rgb_to_grayscale(im), [4, 4])),
         PICTURES,

@@ -25,6 +25,10 @@ def floats(*shape: int) -> Any:
     return _random.random(shape).astype(np.float32)
 
 
+NO_BATCH: Asked = ("pool", {"image": floats(8, 8, 1)})
+"""TensorFlow's own convolution refuses it; that of oneDNN, on processors where it is the default,
+ends the process."""
+
 ASKED: list[Asked] = [
     ("half", {"x": floats(3)}),
     ("half", {"x": floats(2, 2)}),
@@ -39,7 +43,7 @@ ASKED: list[Asked] = [
     ("keep", {"rows": ROWS, "keep_prob": np.ones(2, np.float32)}),
     ("pool", {"image": floats(3, 8, 8, 1)}),
     ("pool", {"image": floats(1, 16, 5, 1)}),
-    ("pool", {"image": floats(8, 8, 1)}),
+    NO_BATCH,
     ("flat", {"image": floats(3, 8, 8, 1)}),
     ("flat", {"image": floats(1, 5, 8, 1)}),
     # OpenVINO's product takes vectors, and its Tile other ranks.
@@ -109,7 +113,11 @@ def answers(directory: str) -> list[tuple[str, dict[str, Any], dict[str, Any] | 
     found = []
     with tf.Graph().as_default(), v1.Session() as session:
         definitions = v1.saved_model.load(session, ["serve"], directory).signature_def
-        for name, inputs in ASKED:
+        for asked in ASKED:
+            name, inputs = asked
+            if asked is NO_BATCH:
+                found.append((name, inputs, None))
+                continue
             given, outputs = definitions[name].inputs, definitions[name].outputs
             options = config_pb2.CallableOptions()
             options.feed.extend(given[alias].name for alias in inputs)

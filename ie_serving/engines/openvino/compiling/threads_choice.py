@@ -29,7 +29,7 @@ from ie_serving.engines.openvino.running.shape_inference import ShapeInference
 from ie_serving.engines.openvino.running.slot import Slot
 from ie_serving.engines.openvino.runtime import core, load_failures, one_line
 from ie_serving.engines.run import probe
-from ie_serving.engines.run.threads import node_limit, thread_limit
+from ie_serving.engines.run.threads import node_limit, thread_limit, threads
 from ie_serving.telemetry.log.logs import Event
 
 log = logging.getLogger(__name__)
@@ -196,19 +196,29 @@ class _Trials:
     def keeps_up(self, single: Compiled, several: Compiled | None) -> bool:
         """Tell whether one thread is about as fast, for many rows too where they may come.
 
-        Without `several` it is compared with an inference that takes no time, for which it may
-        become slower by `SLOWER`: 30 us, which several threads do not make shorter.
+        Without `several` it is compared with the most that several threads can gain, which is its
+        time divided by their number; or, of one row, with an inference that takes no time, for
+        which it may become slower by `SLOWER`: 30 us, which several threads do not make shorter.
         """
-        fast = self.is_as_fast(single, several) if several else _keeps_up(single.seconds, 0.0)
+        if several:
+            fast = self.is_as_fast(single, several)
+        else:
+            fast = _keeps_up(single.seconds, 0.0) or self._cannot_gain(single.seconds)
         if not fast:
             return False  # before many rows are tried, which of large images take gigabytes
         if not self._is_open:
             return True
         rows = self._many_rows()
-        many_s = self.latency(several.model, rows) if several else 0.0
+        if several is None:
+            return self._cannot_gain(self.latency(single.model, rows))
+        many_s = self.latency(several.model, rows)
         if many_s is not None and many_s > MANY_S:
             return False
         return _keeps_up(self.latency(single.model, rows), many_s, self._slower)
+
+    def _cannot_gain(self, single_s: float | None) -> bool:
+        """Tell whether one thread is about as fast as several that share the work evenly."""
+        return single_s is not None and about_as_fast(single_s, single_s / threads(), self._slower)
 
     def is_as_fast(self, single: Compiled, several: Compiled) -> bool:
         """Tell whether one thread is about as fast for the size that both were measured with."""

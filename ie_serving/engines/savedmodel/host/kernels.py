@@ -14,6 +14,7 @@ from ie_serving.engines.savedmodel.host import (
     kernels_numbers,
     kernels_patterns,
     kernels_resizing,
+    kernels_sampling,
     kernels_shapes,
     kernels_sparse,
     kernels_strings,
@@ -35,5 +36,6 @@ KERNELS: Final[Mapping[str, HostKernel]] = {
     **kernels_loops.KERNELS,
     **kernels_ngrams.KERNELS,
     **kernels_resizing.KERNELS,
+    **kernels_sampling.KERNELS,
     **tables.KERNELS,
 }

@@ -23,7 +23,7 @@ def _bilinear(attributes: Attributes) -> Compute:
     aligned, centred = attributes.flag("align_corners"), attributes.flag("half_pixel_centers")
 
     def compute(images: Array, size: Array) -> Array:
-        height, width = _sizes(images, size)
+        height, width = sizes(images, size)
         count, _, held_width, channels = images.shape
         # Rows are resized first: with few of them wide ones weigh more than the result.
         make_room((count, height, max(width, held_width), channels), np.float32)
@@ -80,13 +80,7 @@ def _neighbours(held: int, wanted: int, aligned: bool, centred: bool) -> _Neighb
 
 
 def _between(held: int, wanted: int, aligned: bool, centred: bool) -> _Neighbours:
-    if aligned and wanted > 1:
-        scale = np.float32((held - 1) / (wanted - 1))
-    else:
-        scale = np.float32(held) / np.float32(max(wanted, 1))
-    at = np.arange(wanted, dtype=np.float32)
-    half = np.float32(0.5)
-    at = (at + half) * scale - half if centred else at * scale
+    at = located(held, wanted, aligned, centred)
     floor = np.floor(at)
     lower = np.maximum(floor, 0).astype(np.int64)
     upper = np.minimum(np.ceil(at), held - 1).astype(np.int64)
@@ -97,7 +91,20 @@ def _between(held: int, wanted: int, aligned: bool, centred: bool) -> _Neighbour
 _between_again = lru_cache(maxsize=64)(_between)
 
 
-def _sizes(images: Array, size: Array) -> tuple[int, int]:
+def located(held: int, wanted: int, aligned: bool, centred: bool) -> Array:
+    """Give for each new place where it lies between the pixels."""
+    if aligned and wanted > 1:
+        scale = np.float32((held - 1) / (wanted - 1))
+    else:
+        scale = np.float32(held) / np.float32(max(wanted, 1))
+    at = np.arange(wanted, dtype=np.float32)
+    half = np.float32(0.5)
+    places: Array = (at + half) * scale - half if centred else at * scale
+    return places
+
+
+def sizes(images: Array, size: Array) -> tuple[int, int]:
+    """Read height and width of the new images. Raises: InvalidRequest."""
     height, width = (int(each) for each in size)
     if height < 1 or width < 1:
         raise InvalidRequest(f"output dimensions must be positive, but are {height}, {width}")
@@ -122,7 +129,7 @@ def _nearest(attributes: Attributes) -> Compute:
         return clipped
 
     def compute(images: Array, size: Array) -> Array:
-        height, width = _sizes(images, size)
+        height, width = sizes(images, size)
         count, held_height, held_width, channels = images.shape
         make_room((count, height, max(width, held_width), channels), images.dtype)
         rows = images[:, places(held_height, height)]

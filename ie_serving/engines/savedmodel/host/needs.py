@@ -17,8 +17,9 @@ ON_HOST = (
     " ReduceJoin RegexFullMatch RegexReplace StaticRegex String Substr UnicodeTranscode"
     " AudioSpectrogram CombinedNonMaxSuppression DecodeWav Mfcc"
     " Bitcast DenseBincount RaggedBincount RaggedTensorToSparse RaggedTensorToTensor SparseReorder"
+    " ResizeBicubic ScaleAndTranslate"
 )
-"""How operations begin that compute with strings, tables or images; in the last row those that
+"""How operations begin that compute with strings, tables or images; in the last two rows those that
 stand beside them, that OpenVINO lacks and that `kernels_*.py` have."""
 
 _BEGINNINGS = tuple(ON_HOST.split())
@@ -51,7 +52,7 @@ FIRST_FORM = (
 
 
 def on_host(node: Proto, library: Library) -> bool:
-    """Tell whether a node computes with strings, tables or images, or is of the last row above.
+    """Tell whether a node computes with strings, tables or images, or is of the last rows above.
 
     A loop or branch does when anything in its functions does.
     """

@@ -20,8 +20,8 @@ def over_images(compute: Callable[[Any], Any]) -> Callable[[Any], Any]:
     return lambda x: tf.map_fn(each, x, fn_output_signature=tf.float32)
 
 
-def lanczos(image: Any) -> Any:
-    return tf.image.resize(image, [8, 8], method="lanczos5")
+def by_area(image: Any) -> Any:
+    return tf.image.resize(image, [8, 8], method="area")
 
 
 def in_branch(image: Any) -> Any:
@@ -68,7 +68,7 @@ def from_message(x: Any) -> Any:
 
 
 GRAPHS = {
-    "lanczos": (over_images(lanczos), IMAGES),
+    "by_area": (over_images(by_area), IMAGES),
     "in_branch": (over_images(in_branch), IMAGES),
     "encoded": (encoded, IMAGES),
     "mapped": (lambda x: tf.map_fn(lambda y: tf.linalg.eigh(y)[0], x), SQUARES),

@@ -29,9 +29,8 @@ def refused(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ("name", "begins"),
     [
         (
-            "lanczos",
-            "ScaleAndTranslate 'map/while/resize/ScaleAndTranslate' stands in StatelessWhile"
-            " 'map/while', which",
+            "by_area",
+            "ResizeArea 'map/while/resize/ResizeArea' stands in StatelessWhile 'map/while', which",
         ),
         ("in_branch", "AdjustHue 'map/while/cond/adjust_hue/AdjustHue' stands in StatelessIf"),
         # It was served, and each answer was empty.

@@ -9,6 +9,7 @@ from pathlib import Path
 from unittest.mock import Mock
 
 import pytest
+import uvloop
 
 from ie_serving.server.transport import listener as listener_module
 from ie_serving.server.transport.connection_limit import ConnectionLimit
@@ -142,6 +143,24 @@ async def test_new_connections_are_refused_from_the_first_step_on() -> None:
         writer.close()
         await asyncio.wait_for(drain, PATIENCE_S)
         assert listener.connections == ()
+
+
+@pytest.mark.parametrize("turns", range(4))
+def test_a_connection_that_came_before_the_drain_is_part_of_it(turns: int) -> None:
+    """Whether the kernel has queued it, uvloop has accepted it, or its protocol knows it."""
+
+    async def story() -> None:
+        async with listening(heard := []) as (listener, port):
+            with socket.create_connection(("127.0.0.1", port), PATIENCE_S) as client:
+                for _ in range(turns):
+                    await asyncio.sleep(0)
+                await listener.drain([DrainStep(Line.warn, 0)])
+                assert heard == ["warned"]
+                for line in listener.connections:
+                    line.end()
+                assert await asyncio.to_thread(client.recv, 1) == b""
+
+    uvloop.run(asyncio.wait_for(story(), PATIENCE_S))
 
 
 async def test_a_handshake_that_is_under_way_is_waited_for(tmp_path: Path) -> None:

@@ -304,6 +304,27 @@ async def test_a_connection_that_was_lost_on_its_way_is_counted(
     assert crew.given_to(0) == crew.taken[0]
 
 
+async def test_a_connection_that_the_kernel_has_queued_is_taken_at_the_stop(
+    members: list[Member],
+) -> None:
+    spread, made = Spread(members[0], lambda: 0), asyncio.Event()
+
+    class Line(asyncio.Protocol):
+        def connection_made(self, transport: asyncio.BaseTransport) -> None:
+            made.set()
+            transport.close()
+
+    with socket.create_server(("127.0.0.1", 0)) as bound:
+        bound.setblocking(False)
+        spread.listen(bound, Line)
+        client = socket.create_connection(bound.getsockname(), PATIENCE_S)
+        spread.stop(bound)
+    with client:
+        await asyncio.wait_for(spread.arrived(), PATIENCE_S)
+        assert made.is_set()
+        assert await asyncio.to_thread(client.recv, 1) == b""
+
+
 async def test_one_process_has_the_lock_at_a_time(crew: Crew) -> None:
     async with ConfigLock(crew.lock, lambda: None).held():
         assert not _may_take(crew.lock)

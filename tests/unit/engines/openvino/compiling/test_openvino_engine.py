@@ -394,6 +394,36 @@ def test_a_tiny_model_is_compiled_once_and_brings_no_threads(
         model.close()
 
 
+@pytest.mark.parametrize(
+    ("single_us", "cpus", "compilations"),
+    [
+        pytest.param(60, 1, 1, id="there are no others"),
+        pytest.param(60, 2, 1, id="a second thread saves half of it at most"),
+        pytest.param(60, 64, 2, id="many may make the request much shorter"),
+        pytest.param(200, 2, 2, id="half of it is much of a request"),
+    ],
+)
+def test_a_small_model_is_compiled_for_several_threads_where_they_may_gain(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    single_us: float,
+    cpus: int,
+    compilations: int,
+) -> None:
+    compiled: list[Mapping[str, str]] = []
+    compile_cached = threads_choice.compile_cached
+
+    def noted(model: ov.Model, device: str, config: Mapping[str, str]) -> ov.CompiledModel:
+        compiled.append(config)
+        return compile_cached(model, device, config)
+
+    monkeypatch.setattr(threads_choice, "compile_cached", noted)
+    monkeypatch.setattr(threads_choice, "threads", lambda: cpus)
+    monkeypatch.setattr(probe, "latency", lambda *_: single_us / 1e6)
+    load(add_one(tmp_path)).close()
+    assert len(compiled) == compilations
+
+
 def test_each_of_several_models_keeps_to_the_quota(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:

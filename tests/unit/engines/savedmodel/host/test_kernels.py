@@ -232,9 +232,19 @@ CASES: list[tuple[str, Mapping[str, Any], Mapping[str, Any]]] = [
     ("RightShift", {"x": ints(5, -8), "y": ints(1, 1)}, {}),
     ("Max", {"input": np.zeros((2, 0), np.int64), "axis": ints(1)}, {}),
     *(
-        ("ResizeBilinear", {"images": IMAGES, "size": ints(*size)}, attributes)
+        (operation, {"images": IMAGES, "size": ints(*size)}, attributes)
+        for operation in ("ResizeBilinear", "ResizeBicubic")
         for size in [(3, 9), (8, 2), (1, 1)]
         for attributes in [{}, {"half_pixel_centers": True}, {"align_corners": True}]
+    ),
+    *(
+        ("ScaleAndTranslate", {"images": IMAGES, "size": ints(*size), "scale": floats(*scale),
+                               "translation": floats(*translation)},
+         {"kernel_type": kernel, "antialias": antialias})
+        for kernel in ("box", "triangle", "keyscubic", "mitchellcubic")
+        for size, scale in [((3, 9), (0.6, 1.3)), ((8, 2), (2, 0.25)), ((1, 1), (0.1, 0.01))]
+        for translation in [(0, 0), (1.25, -2.5), (1000, 0)]
+        for antialias in (True, False)
     ),
     ("SparseToDense", {"sparse_indices": longs([0, 1], [2, 0]), "output_shape": longs(3, 2),
                        "sparse_values": texts(b"a", b"b"),
@@ -304,6 +314,19 @@ def test_a_kernel_gives_what_tensorflow_gives(
             np.testing.assert_array_equal(result, want)
 
 
+@pytest.mark.parametrize("kernel", ["lanczos1", "lanczos3", "lanczos5", "gaussian"])
+@pytest.mark.parametrize("antialias", [True, False])
+def test_images_are_resized_by_waves_to_their_last_bits(kernel: str, antialias: bool) -> None:
+    """Sine and exponential of numpy and of the C library differ by a unit in the last place."""
+    inputs = {"images": IMAGES, "size": ints(3, 9), "scale": floats(0.6, 1.3)}
+    attributes = {"kernel_type": kernel, "antialias": antialias}
+    node, arrays, (expected,) = node_of(
+        "ScaleAndTranslate", {**inputs, "translation": floats(0.5, -1)}, attributes
+    )
+    result = KERNELS["ScaleAndTranslate"].make(Attributes(node))(*arrays)
+    np.testing.assert_allclose(result, expected, rtol=1e-6, atol=1e-6 * np.abs(IMAGES).max())
+
+
 REFUSED: list[tuple[str, Mapping[str, Any], Mapping[str, Any]]] = [
     ("StringToNumber", {"string_tensor": texts(b"1_0")}, {}),
     ("StringToNumber", {"string_tensor": texts(b"")}, {}),
@@ -337,6 +360,9 @@ WRONG: list[tuple[str, Mapping[str, Any], Mapping[str, Any]]] = [
     ("ReduceJoin", {"inputs": WORDS, "reduction_indices": ints(2)}, {}),
     ("Reshape", {"tensor": WORDS, "shape": ints(-2)}, {}),
     ("ResizeBilinear", {"images": IMAGES, "size": ints(0, 2)}, {}),
+    ("ResizeBicubic", {"images": IMAGES, "size": ints(0, 2)}, {}),
+    ("ScaleAndTranslate", {"images": IMAGES, "size": ints(2, 2), "scale": floats(0, 1),
+                           "translation": floats(0, 0)}, {}),
     ("ReverseV2", {"tensor": WORDS, "axis": ints(0, -2)}, {}),
     ("ScatterNd", {"indices": ints([-1]), "updates": floats(1), "shape": ints(3)}, {}),
     ("ScatterNd", {"indices": ints([3]), "updates": floats(1), "shape": ints(3)}, {}),

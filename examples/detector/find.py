@@ -24,15 +24,9 @@ class Find:
                 columns = np.flatnonzero(ink[top:bottom, left:right].any(axis=0))
                 centre = left + (columns[0] + columns[-1] + 1) / 2
                 half = (bottom - top) / 2
-                boxes.append(
-                    [
-                        (centre - half) / width,
-                        top / height,
-                        (centre + half) / width,
-                        bottom / height,
-                    ]
-                )
-        return {"boxes": np.clip(boxes, 0, 1).astype(np.float32).reshape(-1, 4)}
+                boxes.append([centre - half, top, centre + half, bottom])
+        shares = np.reshape(boxes, (-1, 4)) / [width, height, width, height]
+        return {"boxes": shares.clip(0, 1).astype(np.float32)}
 
 
 def runs(marked):

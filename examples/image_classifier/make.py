@@ -2,9 +2,9 @@
 
     python make.py        (needs openvino and pillow, which the server brings)
 
-The network is version 2 of the sample `digits`. In front of it stands an input of 8 x 8 grey pixels,
-0 for black and 255 for white, in the place of the sample's 64 numbers. The tensors have the names
-that clients of TensorFlow Serving's ResNet tutorial use:
+The network is version 2 of the sample `digits`. In front of it stands an input of 8 x 8 grey
+pixels, 0 for black and 255 for white, in the place of the sample's 64 numbers. The tensors have the
+names that clients of TensorFlow Serving's ResNet tutorial use:
 
     image_bytes    float32 (-1, 8, 8, 1)   pixels, or an encoded image of any size
     probabilities  float32 (-1, 10)        one for each digit

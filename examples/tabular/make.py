@@ -1,9 +1,9 @@
-"""Train a decision tree on a table of words, and write it in two forms that run no code when they are read.
+"""Train a decision tree on a table of words, and write it as skops and as ONNX.
 
     python make.py        (needs scikit-learn, skops and skl2onnx)
 
-The 14 days are the well-known example of Quinlan's "Induction of Decision Trees" (1986): is it a day
-to play tennis? `tennis` is the estimator itself, written by skops, `tennis_onnx` the same as ONNX.
+The 14 days are the well-known example of Quinlan's "Induction of Decision Trees" (1986): is it a
+day to play tennis? `tennis` is the estimator itself, `tennis_onnx` the same as ONNX.
 """
 
 from pathlib import Path

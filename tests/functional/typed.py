@@ -1,9 +1,9 @@
 """Pages of commands, typed as they stand.
 
 A block without a language holds commands of a shell. Where its last one starts a server, that goes
-on until the next block that starts one, or the end. A block `python` is a program, and a block `text`
-what the commands of the block before it print. Changed are only ports, which come from the system,
-and lines that install something.
+on until the next block that starts one, or the end. A block `python` is a program, and a block
+`text` what the commands of the block before it print. Changed are only ports, which come from the
+system, and lines that install something.
 """
 
 import os

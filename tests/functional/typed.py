@@ -16,11 +16,17 @@ from tests.exporting import export, printed
 from tests.functional.servers import LOADED, READY, ROOT
 from tests.process import COMMANDS, Process, free_ports, output_of
 
-SERVER = re.compile(r"(ie_serving (--|model |config )|tensorflow_model_server )")
+SERVER = re.compile(r"(ie_serving (--|model |config )|tensorflow_model_server )(?!.*--dry_run)")
 PORTS = ("9000", "8000", "8500", "8501")
 """Those that pages name."""
 INSTALLS = re.compile(r"^pip install .*\n", re.MULTILINE)
 TEXTS = {".md", ".py", ".json", ".ipynb"}
+
+
+def section(page: str, title: str) -> str:
+    """Give what a page says under a heading, without its smaller headings."""
+    begin = page.index(f"# {title}\n")
+    return page[begin:].partition("\n## ")[0].partition("\n# ")[0]
 
 
 def blocks(page: str) -> list[tuple[str, str]]:
@@ -72,6 +78,8 @@ class Typed:
     def start(self, command: list[str]) -> None:
         """Start a server in the place of the one before, and wait until it is ready."""
         self.close()
+        if not any(word.startswith("--port") for word in command):
+            command = [*command, f"--port={self.ports[PORTS[0]]}"]
         self.server = Process(*command, cwd=self.folder)
         self.server.line(READY, progress=LOADED)
 

@@ -35,7 +35,7 @@ BUILD_INPUTS := pyproject.toml setup.py $(wildcard ie_serving/wire/protobuf/prot
 SOURCES := ie_serving tests examples benchmarks deploy setup.py
 BIN := .venv/bin
 DEV := .venv-dev/bin
-PAGES := README.md CONTRIBUTING.md SECURITY.md CHANGELOG.md docs benchmarks deploy/site/wide.css
+PAGES := README.md CONTRIBUTING.md SECURITY.md CHANGELOG.md docs examples benchmarks deploy/site/wide.css
 SCHEMAS := $(addprefix @kubernetes-models/,gateway-api@2 keda@2 prometheus-operator@6)
 PROGRAMS := chromium default-jdk-headless fish golang-go haproxy mosquitto nginx-light nodejs prometheus shellcheck zsh
 
@@ -137,7 +137,7 @@ drivers: .venv-dev/.installed ## test the drivers whose libraries are too large 
 	$(DEV)/pip install --quiet --editable '.[catboost,pandas,pmml,pytorch]'
 	$(DEV)/python -m pytest -rs tests/unit/engines/catboost tests/unit/engines/pmml tests/unit/engines/pytorch tests/unit/engines/sklearn
 	# In a process of its own: it imports TensorFlow, beside which PyTorch aborts (both bring LLVM).
-	$(DEV)/python -m pytest -rs tests/functional/test_formats.py
+	$(DEV)/python -m pytest -rs tests/functional/test_formats.py tests/functional/test_readme.py
 
 style: .venv-dev/.installed ## check format, lint and types
 	$(DEV)/ruff format --check $(SOURCES)

@@ -44,20 +44,26 @@ def export(program: str | Path, directory: Path) -> Path:
                 shutil.rmtree(old)
             written = KEPT / f"{name}-unfinished"
             written.mkdir()
-            _run(program, written)
+            _run(program, written, str(written))
             written.rename(kept)
         return shutil.copytree(kept, directory, dirs_exist_ok=True)
 
 
-def _run(program: Path, directory: Path) -> None:
-    """Let a program write into a directory, which is its one argument and where it runs."""
-    log = KEPT / f".{directory.name}.log"
-    log.touch()
+def printed(program: Path, directory: Path, *arguments: str) -> str:
+    """Run a program in a directory, again each time, and give what it prints."""
+    return _run(program, directory, *arguments)
+
+
+def _run(program: Path, directory: Path, *arguments: str) -> str:
+    """Let a program run in a directory, and give what it prints."""
+    log = directory.with_name(f".{directory.name}.log")
+    log.write_bytes(b"")
     # What has imported nothing is started for other libraries, which may abort beside TensorFlow.
     uses = "import tensorflow" in program.read_text()
     context = multiprocessing.get_context("forkserver" if uses else "spawn")
     context.set_forkserver_preload(["tensorflow"])
-    process = context.Process(target=_write, args=(program, directory, log, ROOT), daemon=True)
+    given = (program, directory, log, ROOT, arguments)
+    process = context.Process(target=_write, args=given, daemon=True)
     process.start()
     seen = -1
     while process.exitcode is None and log.stat().st_size > seen:
@@ -65,11 +71,15 @@ def _run(program: Path, directory: Path) -> None:
         process.join(EXPORT_S)
     process.kill()
     process.join()
-    assert process.exitcode == 0, f"exit code {process.exitcode}:\n{log.read_text()}"
+    said = log.read_text()
+    assert process.exitcode == 0, f"exit code {process.exitcode}:\n{said}"
     log.unlink()
+    return said
 
 
-def _write(program: Path, directory: Path, log: Path, root: Path) -> None:
+def _write(
+    program: Path, directory: Path, log: Path, root: Path, arguments: tuple[str, ...]
+) -> None:
     """Run a program in this process, as its text is run by its name."""
     output = os.open(log, os.O_WRONLY | os.O_APPEND)
     os.dup2(output, 1)
@@ -77,8 +87,9 @@ def _write(program: Path, directory: Path, log: Path, root: Path) -> None:
     os.chdir(directory)
     os.environ.update(CUDA_VISIBLE_DEVICES="", TF_CPP_MIN_LOG_LEVEL="3")
     sys.path[0:0] = [str(root), str(program.parent)]
-    sys.argv = [str(program), str(directory)]
+    sys.argv = [str(program), *arguments]
     runpy.run_path(str(program), run_name="__main__")
+    sys.stdout.flush()
 
 
 def _digest(program: Path) -> str:

@@ -12,8 +12,8 @@ import yaml
 
 from ie_serving.config.dialects import ie_serving
 from ie_serving.config.settings import Parsed, Settings
-from tests.functional.servers import ROOT
 
+ROOT = Path(__file__).resolve().parents[2]  # that of `servers` would bring TensorFlow
 Manifest = dict[str, Any]
 VERSIONS = [f"1.{minor}" for minor in range(25, 38)]
 """Of Kubernetes, that are promised."""

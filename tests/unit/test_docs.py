@@ -16,6 +16,7 @@ PAGES = [
     ROOT / "CONTRIBUTING.md",
     ROOT / "SECURITY.md",
     *sorted((ROOT / "docs").rglob("*.md")),
+    *sorted((ROOT / "examples").rglob("*.md")),
     *sorted((ROOT / "benchmarks").glob("*.md")),
 ]
 MADE = ROOT / "docs" / "reference" / "api"
@@ -29,6 +30,9 @@ TOP = {path.name for path in ROOT.iterdir()} | {path.name for path in PACKAGE.it
 OF_USERS = (
     "examples/models/digits/3",
     "models/resnet",
+    "models/mine",
+    "models/age_gender",
+    "models/reviews",
     "models/digits",
     "models/iris",
     "models/risk",

@@ -24,7 +24,7 @@ class RawBody:
     wanted: Wanted = EVERYTHING_RAW
     outputs: tuple[str, ...] = ()
 
-    def __init__(self, body: bytes) -> None:
+    def __init__(self, body: bytes | memoryview) -> None:
         self._body = body
 
     def decode(self, signature: Signature) -> Decoded:
@@ -35,7 +35,7 @@ class RawBody:
         """Give None: only large bodies come here, and may need conversion."""
 
 
-def _arrays(body: bytes, signature: Signature) -> Mapping[str, Array]:
+def _arrays(body: bytes | memoryview, signature: Signature) -> Mapping[str, Array]:
     needed = [spec for name, spec in signature.inputs.items() if name not in signature.defaults]
     if len(needed) != 1:
         raise InvalidRequest(
@@ -44,7 +44,7 @@ def _arrays(body: bytes, signature: Signature) -> Mapping[str, Array]:
         )
     (spec,) = needed
     if spec.dtype is DataType.STRING:
-        return {spec.name: strings([body]).reshape(_shape(spec, 1, 1))}
+        return {spec.name: strings([bytes(body)]).reshape(_shape(spec, 1, 1))}
     size = BITS.get(spec.dtype, spec.dtype.numpy).itemsize
     shape = _shape(spec, len(body), size)
     return {spec.name: decode_raw(body, spec.dtype, shape, spec.name)}

@@ -34,6 +34,7 @@ from ie_serving.wire.kserve.tensors import (
 from ie_serving.wire.kserve.wanted import Wanted, wanted_outputs
 from ie_serving.wire.protobuf.fields import Unclear
 
+Body = bytes | memoryview
 LARGE_TEXT: Final = 32 * 1024
 """Bytes of JSON from which `parse_at_once` looks whether reading its members takes long."""
 SLICED: Final = 1 << 20
@@ -170,13 +171,13 @@ class SlicedInferBody(InferBody):
         """Never do so: it is worth a thread."""
 
 
-def parse_at_once(body: bytes, length: int | None, regions: Regions = OFF) -> InferBody | None:
+def parse_at_once(body: Body, length: int | None, regions: Regions = OFF) -> InferBody | None:
     """Do as `parse_infer`, except for bodies that block the event loop for over 2 ms.
 
     Returns:
         None for such a body, and where `regions` raise Unclear.
     """
-    text = body if length is None else body[:length]
+    text = bytes(body if length is None else body[:length])
     if len(text) >= SLICED:
         return None
     document = parse_strictly(text)
@@ -188,7 +189,7 @@ def parse_at_once(body: bytes, length: int | None, regions: Regions = OFF) -> In
         return None
 
 
-def parse_infer(body: bytes, length: int | None, regions: Regions = OFF) -> InferBody:
+def parse_infer(body: Body, length: int | None, regions: Regions = OFF) -> InferBody:
     """Check the syntax of a body.
 
     Args:
@@ -200,17 +201,16 @@ def parse_infer(body: bytes, length: int | None, regions: Regions = OFF) -> Infe
         InvalidRequest: it is none of the protocol.
         NotFound, NotSupported: as `regions.read`.
     """
-    if length is not None:
-        return _body(body[:length], parse_object(body[:length]), _tail(body, length), regions)
-    found = sliced(body) if len(body) >= SLICED else None
+    text = bytes(body if length is None else body[:length])
+    found = sliced(text) if length is None and len(text) >= SLICED else None
     if found is None:
-        return _body(body, parse_object(body), None, regions)
+        return _body(text, parse_object(text), _tail(body, length), regions)
     document, rest, cuts = found
     tensors = _tensors(document, None, regions)
-    return SlicedInferBody(body, rest, document, tensors, cuts, regions)
+    return SlicedInferBody(text, rest, document, tensors, cuts, regions)
 
 
-def _tail(body: bytes, length: int | None) -> RawTail | None:
+def _tail(body: Body, length: int | None) -> RawTail | None:
     return None if length is None else RawTail(memoryview(body)[length:])
 
 

@@ -31,7 +31,7 @@ from ie_serving.server.fronts.kserve_v2.interface import Interfaces, Unwritten, 
 from ie_serving.server.fronts.kserve_v2.management import Management, config_of
 from ie_serving.server.fronts.kserve_v2.routes import Asked
 from ie_serving.server.fronts.kserve_v2.statistics import told
-from ie_serving.server.fronts.rest.body import GZIPPED, read_body
+from ie_serving.server.fronts.rest.body import GZIPPED, read_body, read_buffer
 from ie_serving.server.fronts.rest.pages import JSON_REPLY, preflight, refusal
 from ie_serving.server.fronts.tfs.rest_interface import LARGE_BODY
 from ie_serving.server.transport import inflate
@@ -142,12 +142,13 @@ class KServeFront:
             raise
 
     async def _infer(self, request: Request, asked: Asked, began: float) -> Reply:
-        head, body, limit = request.head, request.body, self._max_body_bytes
+        head, limit = request.head, self._max_body_bytes
+        body: bytes | memoryview | None = request.body
         try:  # as `RestApi`, without the calls
             model = model_spec(asked.model, asked.version)
             if body is None or len(body) > limit or b"content-encoding" in head.fields:
                 held = Lease(BUDGET)  # ends with the reply: other users of the body are done then
-                body = await read_body(request, limit, held, CODINGS)
+                body = await read_buffer(request, limit, held, CODINGS)
             length = _json_length(head, len(body))
             raw = 0 if length is None else len(body) - length
             parsed = RawBody(body) if length == 0 else parse_at_once(body, length, self._small)

@@ -49,7 +49,14 @@ GZIP: Headers = ((b"content-encoding", b"gzip"), (b"vary", b"Accept-Encoding"))
 async def read_body(
     request: Request, limit: int, lease: Lease, codings: Mapping[bytes, int] = GZIPPED
 ) -> bytes:
-    """Read the whole body, inflated if it came compressed.
+    """Read the whole body as bytes; see `read_buffer`."""
+    return bytes(await read_buffer(request, limit, lease, codings))
+
+
+async def read_buffer(
+    request: Request, limit: int, lease: Lease, codings: Mapping[bytes, int] = GZIPPED
+) -> bytes | memoryview:
+    """Read the whole body, inflated if it came compressed; a large one may be a view of memory.
 
     Args:
         request: whose body has not been read yet.
@@ -64,7 +71,9 @@ async def read_body(
         QueueFull: the budget is spent.
     """
     _check_length(request.head.length, limit)
-    body = request.body if request.stream is None else await _gathered(request.stream, limit, lease)
+    body: bytes | memoryview | None = request.body
+    if request.stream is not None:
+        body = await _gathered(request.stream, request.head.length, limit, lease)
     if body is None or len(body) > limit:
         raise _too_large(limit)
     window_bits = _window_bits(request.head, codings)
@@ -98,8 +107,18 @@ def _check_length(length: int | None, limit: int) -> None:
         BUDGET.check(length)
 
 
-async def _gathered(stream: BodyStream, limit: int, lease: Lease) -> bytes | None:
+async def _gathered(
+    stream: BodyStream, length: int | None, limit: int, lease: Lease
+) -> bytes | memoryview | None:
     """Read a body that arrives in pieces; None if it is larger than `limit`."""
+    body = await _joined(stream, limit, lease) if length is None else await stream.whole(length)
+    if entry := current():
+        entry.whole = now()
+    return body
+
+
+async def _joined(stream: BodyStream, limit: int, lease: Lease) -> bytes | None:
+    """As `_gathered`, of a body whose length only its end tells."""
     pieces: list[bytes] = []
     size = 0
     while not (pieces and stream.state is Body.WHOLE):
@@ -109,12 +128,10 @@ async def _gathered(stream: BodyStream, limit: int, lease: Lease) -> bytes | Non
             return None
         lease.take(len(piece))
         pieces.append(piece)
-    if entry := current():
-        entry.whole = now()
     return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
 
-async def _inflated(body: bytes, limit: int, window_bits: int) -> bytes:
+async def _inflated(body: bytes | memoryview, limit: int, window_bits: int) -> bytes:
     grown = max(ALWAYS_INFLATED, MOST_GROWTH * len(body))
     most = min(limit, MOST_INFLATED, grown)
     try:

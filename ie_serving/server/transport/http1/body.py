@@ -2,11 +2,13 @@
 
 import asyncio
 import enum
-from typing import Final, Protocol
+from typing import Final, Protocol, TypeAlias
 
 from ie_serving.core.runtime.budget import BUDGET, Lease
 from ie_serving.core.runtime.states import after
 from ie_serving.core.values.errors import ServingError
+from ie_serving.server.transport.filling import Filling
+from ie_serving.server.transport.http1 import direct
 from ie_serving.server.transport.http1.connection_states import BODY, Body, BodyEvent
 
 MOST_UNREAD: Final = 256 * 1024
@@ -14,6 +16,7 @@ MOST_UNREAD: Final = 256 * 1024
 client waits. Enough for the application to work while the next piece arrives."""
 
 
+Buffer: TypeAlias = bytes | bytearray | memoryview
 STEP: Final = 1 << 18
 """Bytes by which the count of held data runs ahead of the received bytes."""
 SMALL_PIECE: Final = 1024
@@ -31,6 +34,12 @@ class Source(Protocol):
 
     def balance(self) -> None:
         """Continue or pause reading, depending on the number of unread bytes."""
+
+    def read_to(self, filling: Filling) -> None:
+        """From now on read straight to that memory, if the transport can."""
+
+    def read_pieces(self) -> None:
+        """Read pieces again."""
 
 
 class ReaderWait(enum.Enum):
@@ -52,13 +61,15 @@ class BodyStream:
     """
 
     __slots__ = (
-        *("_held", "_lease", "_news", "_parts", "_refused", "_room", "_source", "_wanted"),
+        *("_filling", "_held", "_lease", "_news", "_parts", "_refused", "_room", "_source"),
+        "_wanted",
         *("state", "unread"),
     )
 
     def __init__(self, source: Source, *, client_waits: bool) -> None:
         self._source = source
-        self._parts: list[bytes | bytearray] = []  # the first is bytes
+        self._parts: list[Buffer] = []
+        self._filling: Filling | None = None  # of a reader that wants the whole body
         self._held = 0
         self._lease = Lease(BUDGET)
         self._refused: ServingError | None = None
@@ -102,6 +113,33 @@ class BodyStream:
         await self._until_enough()
         return self._taken()
 
+    async def whole(self, length: int) -> memoryview:
+        """Return the whole body, of which nothing was read; if it breaks off, see `piece`.
+
+        It is copied once, to memory that keeps its count in the budget as long as it is used.
+
+        Args:
+            length: that the head has announced.
+
+        Raises:
+            QueueFull, RequestTooLarge: the byte budget is spent.
+        """
+        self._ask()
+        filling = Filling(length)
+        for part in self._parts:
+            filling.add(part)
+        self._forget()
+        self._filling = filling
+        self._room = length
+        self._wanted = ReaderWait.REST
+        if self.state is not Body.WHOLE:
+            self._source.balance()
+            self._read_directly(filling)
+        await self._until_enough()
+        if self._refused:
+            raise self._refused
+        return filling.taken()
+
     async def _until_enough(self) -> None:
         try:
             while self._room >= 0 and self.state is not Body.WHOLE and not self._refused:
@@ -109,10 +147,21 @@ class BodyStream:
         finally:
             # Also after a cancelled reader: the next one lets the client wait again.
             self._wanted = ReaderWait.PIECES
+            if self._filling:
+                self._filling = None
+                self._source.read_pieces()
 
-    def feed(self, data: bytes) -> None:
+    def feed(self, data: bytes | memoryview) -> None:
         """Add a received piece."""
         if self._refused:
+            return
+        if self._filling:
+            try:
+                self._filling.add(data)
+            except ServingError as error:
+                self._refuse(error)
+            else:
+                self._read_directly(self._filling)
             return
         self._keep(data)
         if self._refused:
@@ -124,6 +173,24 @@ class BodyStream:
         self._room -= len(data)
         if self._room < 0:
             self._wake()
+
+    def came(self, count: int) -> None:
+        """Record bytes that were read straight to their memory."""
+        if self._filling:
+            self._filling.came(count)
+            self._reserve(self._filling)
+
+    def _read_directly(self, filling: Filling) -> None:
+        if direct.is_worth(filling) and self._reserve(filling):
+            self._source.read_to(filling)
+
+    def _reserve(self, filling: Filling) -> bool:
+        try:
+            filling.reserve()
+        except ServingError as error:
+            self._refuse(error)
+            return False
+        return True
 
     def end(self) -> None:
         """Record that the body is complete."""
@@ -144,20 +211,25 @@ class BodyStream:
             self._move(BodyEvent.ASKED_FOR)
             self._source.allow_body()
 
-    def _keep(self, data: bytes) -> None:
+    def _keep(self, data: bytes | memoryview) -> None:
         self._held += len(data)
         if self._held > self._lease.size:
             try:
                 self._lease.take(self._held + STEP - self._lease.size)
             except ServingError as error:
-                self._refused = error
-                self._forget()
-                self._wake()
+                self._refuse(error)
                 return
         join(self._parts, data)
 
+    def _refuse(self, error: ServingError) -> None:
+        self._refused = error
+        self._source.read_pieces()
+        self._forget()
+        self._wake()
+
     def _forget(self) -> None:
         self._parts.clear()
+        self._filling = None
         self._held = self.unread = 0
         self._lease.release()
 
@@ -182,8 +254,8 @@ class BodyStream:
             self._news.set_result(None)
 
 
-def join(parts: list[bytes | bytearray], data: bytes) -> None:
-    """Append a piece; join small ones. The first of the parts always is bytes."""
+def join(parts: list[Buffer], data: bytes | memoryview) -> None:
+    """Append a piece; join small ones."""
     last = parts[-1] if parts and len(data) < SMALL_PIECE else None
     if isinstance(last, bytearray) and len(last) < LARGEST_JOINED:
         last += data

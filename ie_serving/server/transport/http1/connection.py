@@ -23,7 +23,8 @@ from typing import TYPE_CHECKING, Final, Protocol, cast
 
 from ie_serving.core.runtime.eager import Going, begin_unawaited
 from ie_serving.server.transport.busy_poll import BusyPoll
-from ie_serving.server.transport.http1 import protocol
+from ie_serving.server.transport.filling import Filling
+from ie_serving.server.transport.http1 import direct, protocol
 from ie_serving.server.transport.http1.body import MOST_UNREAD, BodyStream
 from ie_serving.server.transport.http1.connection_states import (
     ENDING,
@@ -108,6 +109,7 @@ class Connection(asyncio.Protocol):
         self._task: Going | None = None
         self._coming: BodyStream | None = None  # the body that is read, unless it is dropped
         self._fault: Fault | None = None  # answered after all waiting requests
+        self._direct = False  # whether a body is read straight to its memory
         self._seals = False  # whether the connection uses TLS
         self._room: asyncio.Future[None] | None = None  # awaited by a reply until there is room
         self._heard = server.busy_poll.now()
@@ -165,6 +167,7 @@ class Connection(asyncio.Protocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         """Cancel all work for the client."""
+        self._direct = False
         self._protocol.forget()
         self._waiting.clear()
         self._break_off()
@@ -212,6 +215,22 @@ class Connection(asyncio.Protocol):
                 return
             self._protocol.settle()
             self._transport.resume_reading()
+
+    def read_to(self, filling: Filling) -> None:
+        """See `body.Source`. Not over TLS, nor before what was read is parsed."""
+        ready = not (self._direct or self._seals or self._waiting or self._protocol.rest)
+        if ready and self._transport.is_reading():
+            self._direct = True
+            direct.set_protocol(
+                self._transport, direct.DirectBody(self, filling, self._read_directly)
+            )
+
+    def read_pieces(self) -> None:
+        """See `body.Source`."""
+        if self._direct:
+            self._direct = False
+            if not self._transport.is_closing():
+                direct.set_protocol(self._transport, self)
 
     # -- from the server -------------------------------------------------------------------------
 
@@ -292,6 +311,17 @@ class Connection(asyncio.Protocol):
         elif self._coming:
             self._coming.end()
             self._coming = None
+
+    def _read_directly(self, count: int) -> None:
+        """Go on after `count` bytes of the body have come."""
+        self._heard = self._server.busy_poll.arrived()
+        events = self._protocol.passed(count)
+        if events:
+            self.read_pieces()
+        if self._coming:
+            self._coming.came(count)
+        for event in events:
+            self._take(event)
 
     def _break_off(self) -> None:
         """Drop the request whose body will never be complete."""

@@ -82,7 +82,7 @@ class Request(NamedTuple):
 class Piece(NamedTuple):
     """A part of the body of the newest request, which arrives in pieces."""
 
-    data: bytes
+    data: bytes | memoryview
 
 
 class End(NamedTuple):

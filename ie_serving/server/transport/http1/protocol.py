@@ -127,7 +127,8 @@ class Protocol:
         self._text = b""  # of a head that may be cached
         self._upgrade = b""  # protocols offered by a head that is parsed again without them
         self._head: RequestHead
-        self._parts: list[bytes | bytearray] = []
+        self._left = 0  # bytes of a large body that are to come, if its length is known
+        self._parts: list[Buffer] = []
         self._gathered = 0
         self._holding = Holding()
         self._room = FREE_FIELDS  # headers that may come before more are counted
@@ -143,6 +144,12 @@ class Protocol:
                 self._unanswered.append(known)
                 return (Request(known, data[end:], None, self.ends),)
         return () if self.reader is Reader.CLOSED else self._parse(data)
+
+    def passed(self, count: int) -> Sequence[Event]:
+        """Record bytes of a body that were read elsewhere; return the events of its end, if any."""
+        self._pass(count)
+        events, self._events = self._events, []
+        return events
 
     def send(self, said: Answer | Continue | Fault, *, last: bool = False) -> Sequence[Buffer]:
         """Turn a message into bytes, which the caller writes in this order.
@@ -234,6 +241,9 @@ class Protocol:
         self.rest = b""
         try:
             while rest and self.reader is not Reader.CLOSED:
+                if self._left > 0 and self.reader is Reader.STREAMING:
+                    rest = self._pass_by(rest)
+                    continue
                 size = self._size_of_piece(len(rest))
                 self._feed(rest[:size])
                 rest = rest[size:]
@@ -288,6 +298,19 @@ class Protocol:
                 self._parser.feed_data(again)
         if self._unparsed > LARGEST_HEAD and self.reader is not Reader.CLOSED:
             self._fail(oversized(self._url if self.reader is Reader.HEAD else b""))
+
+    def _pass_by(self, rest: memoryview) -> memoryview:
+        """Take a body of known length past the parser, which would copy it; return the rest."""
+        piece = rest[: self._left]
+        self._events.append(Piece(piece))
+        self._pass(len(piece))
+        return rest[len(piece) :]
+
+    def _pass(self, count: int) -> None:
+        self._left -= count
+        if not self._left:
+            self._parser = self._new_parser()  # the former one still waits for the body
+            self.on_message_complete()
 
     def _new_parser(self) -> "httptools.HttpRequestParser":
         parser = httptools.HttpRequestParser(self)
@@ -349,7 +372,8 @@ class Protocol:
         self._text = b""
         self._headers = []
         self._fields_lease = None
-        if asked.expects or (asked.length or 0) > GATHERED:
+        self._left = asked.length or 0
+        if asked.expects or self._left > GATHERED:
             self._pass_on(Read.LARGE)
         else:
             self.reader = after(READER, self.reader, Read.SMALL)
@@ -362,6 +386,7 @@ class Protocol:
         """Buffer a piece, or pass it on."""
         self._unparsed -= len(data)
         if self.reader is Reader.STREAMING:
+            self._left -= len(data)
             self._events.append(Piece(data))
             return
         join(self._parts, data)

@@ -104,6 +104,12 @@ class Waiting:
     def balance(self) -> None:
         """The client need not wait."""
 
+    def read_to(self, filling: object) -> None:
+        """It reads pieces."""
+
+    def read_pieces(self) -> None:
+        """So it does."""
+
 
 @pytest.mark.parametrize("left", [5 << 20, (5 << 20) - 1], ids=["all", "a byte less"])
 async def test_bodies_that_come_are_refused_beyond_the_budget(

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from ie_serving.core.runtime.budget import BUDGET
 from ie_serving.core.runtime.heaps import resident_bytes
-from ie_serving.server.transport.grpc.message_reader import AHEAD, MessageReader, MessageTooLarge
+from ie_serving.server.transport.filling import AHEAD
+from ie_serving.server.transport.grpc.message_reader import MessageReader, MessageTooLarge
 
 LIMIT = 200_000
 CONTENT = st.binary(max_size=40) | st.builds(bytes, st.sampled_from([65_535, 65_536, 150_000]))

@@ -27,6 +27,12 @@ class Connection:
     def balance(self) -> None:
         self.balanced += 1
 
+    def read_to(self, filling: object) -> None:
+        """It reads pieces."""
+
+    def read_pieces(self) -> None:
+        """So it does."""
+
 
 async def all_of(stream: BodyStream, pieces: list[bytes]) -> None:
     while piece := await stream.piece():

@@ -19,6 +19,10 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 # Read when the first of these libraries is imported, by a test.
 os.environ.update(process.ONE_THREAD)
 
+# TensorFlow is the judge, so it computes by its own kernels: those of oneDNN end the process at some
+# shapes that they do not take, on some CPUs.
+os.environ["TF_ENABLE_ONEDNN_OPTS"] = "0"
+
 # The machines are shared: how long one example takes says nothing about the code. Nor does how many
 # examples a filter drops in one run, which is chance.
 settings.register_profile(

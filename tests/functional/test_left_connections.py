@@ -251,7 +251,12 @@ class Left(Server):
         if is_encrypted:
             pair = self.authority.server()
             flags += (f"--tls_certificate={pair.certificate}", f"--tls_key={pair.key}")
-        flags += ("--allow_python", f"--drain_timeout_seconds={DRAIN_S}")
+        # In f32: with bf16 the load would infer, and here nothing answers.
+        flags += (
+            "--allow_python",
+            f"--drain_timeout_seconds={DRAIN_S}",
+            "--inference_precision=f32",
+        )
         ports = free_ports(1) * 2 if is_shared else free_ports(2)
         super().__init__(
             sys.executable,

@@ -52,6 +52,10 @@ def server(root: Path) -> Iterator[Server]:
 @pytest.mark.parametrize("name", nonfinite.FUNCTIONS)
 def test_it_is_answered_as_tensorflow_answers_it(server: Server, root: Path, name: str) -> None:
     inputs, outputs = expected(root, nonfinite.MODEL, name)
+    if name == "softmax":
+        # TensorFlow drops NaN from a row's maximum on some CPUs, and gives 0 beside it.
+        is_lost = np.isnan(outputs["y"]).any(-1, keepdims=True)
+        outputs = {"y": np.where(is_lost, np.nan, outputs["y"])}
     for _ in range(2):
         assert_equal(over_grpc(server, nonfinite.MODEL, name, inputs), outputs)
         assert_equal(over_rest(server, nonfinite.MODEL, name, inputs, outputs), outputs)

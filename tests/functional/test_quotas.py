@@ -81,6 +81,7 @@ def serve(versions: Path, *within: str, flags: tuple[str, ...] = ()) -> Server:
     hint = (
         '--plugin_config={"PERFORMANCE_HINT": "LATENCY"}',
         "--file_system_poll_wait_seconds=0.1",
+        "--inference_precision=f32",  # else a CPU with bf16 compiles it for each
     )
     return Server(*within, str(COMMANDS / "ie_serving"), "model", *model, *hint, *flags)
 

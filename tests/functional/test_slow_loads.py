@@ -24,13 +24,17 @@ OFTEN = "--file_system_poll_wait_seconds=0.2"
 Begin = Callable[..., Server]
 
 
+EXACT = "--inference_precision=f32"
+"""A load compiles once, which the gate holds, also where the CPU has bf16."""
+
+
 @pytest.fixture
 def begin() -> Iterator[Begin]:
     """Start servers whose loads a gate may hold."""
     with ExitStack() as stack:
 
         def _begin(*arguments: str) -> Server:
-            server = Server(sys.executable, str(SCRIPT), *arguments, OFTEN)
+            server = Server(sys.executable, str(SCRIPT), *arguments, OFTEN, EXACT)
             stack.callback(server.close)
             return server
 

@@ -44,10 +44,14 @@ def base(tmp_path: Path) -> Path:
     return put(tmp_path / "digits", 1)
 
 
+FLAGS = ("--allow_python", "--inference_precision=f32")
+"""In f32: a load compiles once, also where the CPU has bf16."""
+
+
 @pytest.fixture
 def server(base: Path, tmp_path: Path) -> Iterator[Server]:
     models = several(tmp_path / "config.json", {"digits": str(base)})
-    found = Server(sys.executable, str(SCRIPT), *models, OFTEN, "--allow_python")
+    found = Server(sys.executable, str(SCRIPT), *models, OFTEN, *FLAGS)
     try:
         yield found.ready()
     finally:

@@ -12,14 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from ie_serving.config.files.graph_directories import MODELS, REPOSITORIES
-from ie_serving.config.files.graphs import KEY as GRAPHS
 from ie_serving.config.files.json_file import (
     ConfigFile,
     config_file,
     without_comments,
 )
-from ie_serving.config.files.triton_models import FILE as PBTXT
-from ie_serving.config.files.triton_models import translated_text
 from ie_serving.config.schema.contradictions import refusal
 from ie_serving.config.settings import Settings
 from ie_serving.core.settings.faults import fault
@@ -34,6 +31,11 @@ from ie_serving.storage.directories import Directories
 from ie_serving.telemetry.log.logs import Event
 
 log = logging.getLogger(__name__)
+
+GRAPHS = "graphs"
+"""Key of graphs in a configuration file (`graphs.py`, whose import few need)."""
+PBTXT = "config.pbtxt"
+"""Triton's configuration of a model."""
 
 
 class FleetModels:
@@ -111,6 +113,8 @@ class FleetModels:
         except ValueError as error:
             raise ConfigError([f"{place}: not UTF-8 text: {error}"]) from error
         if place.endswith(PBTXT):
+            from ie_serving.config.files.triton_models import translated_text  # few have one
+
             models, graphs, notes = translated_text(content, place, name)
             if graphs:
                 return {}, graphs[0], notes

@@ -1,7 +1,11 @@
 """The commands of `ie_serving`, in the groups in which help lists them."""
 
-from collections.abc import Mapping
-from typing import Final
+from __future__ import annotations
+
+TYPE_CHECKING = False  # as in `typing`, whose import would delay `heed` (`main.py`)
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Final
 
 GROUPS: Final[Mapping[str, Mapping[str, str]]] = {
     "serve": {

@@ -42,6 +42,7 @@ class Loaded:
         self.available = {servable.version: servable for servable in servables}
         self.default = self.available[max(self.available)]
         self.trouble = None
+        self.lacking = self.why_none = ""
 
     @property
     def answerable(self) -> Collection[int]:

@@ -19,6 +19,7 @@ from ie_serving.engines.layers.sequence_family import Family
 from ie_serving.engines.openvino.options import OpenVinoOptions
 from ie_serving.engines.tensorflow.fallback import TensorFlowFallback
 from ie_serving.telemetry.metrics.batches import BatchMetrics
+from ie_serving.telemetry.metrics.caches import CacheMetrics
 from ie_serving.telemetry.metrics.sequences import SequenceMetrics
 from tests.unit.compat.kibernetika.hooks.hooked import chained, linear
 from tests.unit.engines.asking import answer, told
@@ -297,7 +298,7 @@ async def test_requests_share_a_batch_behind_their_hooks(tmp_path: Path) -> None
     for own in (hooks, kernel, Batching(max_batch_size=8)):
         options = options.having(own)
     family = Family("m", SequenceMetrics())
-    engine = engine_stack.layered(drivers, options, batches, family)
+    engine = engine_stack.layered(drivers, options, batches, family, CacheMetrics())
     made: Any = await asyncio.to_thread(engine.compile, tmp_path, options)
     try:
         batches.rows.clear()

@@ -39,7 +39,7 @@ SIZES = pytest.mark.parametrize("sizes", ["fixed", OPEN])
 
 
 async def answer(directory: Path, x: Array) -> Array:
-    return (await run(load(directory), {"x": x}))["y"]
+    return (await run(load(directory, inference_precision="f32"), {"x": x}))["y"]
 
 
 @SIZES

@@ -41,7 +41,7 @@ class Loaded:
         self.labels = labels
         self.available = {servable.version: servable for servable in servables}
         self.default = self.available[max(self.available)]
-        self.trouble = None
+        self.trouble = self.lacking = None
 
     @property
     def answerable(self) -> Collection[int]:

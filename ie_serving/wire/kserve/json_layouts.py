@@ -12,8 +12,8 @@ DATA: Final = b'"data"'
 LONGEST: Final = 1024
 """Bytes around the values up to which a request is remembered: names, shape, parameters."""
 MOST: Final = 64
-"""Remembered requests, 2 KB each; a further one empties the memory, as clients choose them. None has
-an id: most clients that send one send another with each request."""
+"""Remembered requests, 2 KB each; a further one empties the memory, as clients choose them. None
+has an id: most clients that send one send another with each request."""
 
 
 class Cut(NamedTuple):

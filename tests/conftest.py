@@ -19,8 +19,8 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 # Read when the first of these libraries is imported, by a test.
 os.environ.update(process.ONE_THREAD)
 
-# TensorFlow is the judge, so it computes by its own kernels: those of oneDNN end the process at some
-# shapes that they do not take, on some CPUs.
+# TensorFlow is the judge, so it computes by its own kernels: on some CPUs those of oneDNN end the
+# process at shapes that they do not take.
 os.environ["TF_ENABLE_ONEDNN_OPTS"] = "0"
 
 # The machines are shared: how long one example takes says nothing about the code. Nor does how many

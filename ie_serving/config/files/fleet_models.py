@@ -25,7 +25,7 @@ from ie_serving.core.settings.words import name as name_of
 from ie_serving.core.values.errors import ConfigError, StorageError
 from ie_serving.engines.base import EngineOptions
 from ie_serving.models.configuration import ModelConfig
-from ie_serving.models.fleet.repository import Shelf, together
+from ie_serving.models.fleet.repository import PBTXT, Shelf, together
 from ie_serving.storage.base import Entry
 from ie_serving.storage.directories import Directories
 from ie_serving.telemetry.log.logs import Event
@@ -113,7 +113,8 @@ class FleetModels:
         except ValueError as error:
             raise ConfigError([f"{place}: not UTF-8 text: {error}"]) from error
         if place.endswith(PBTXT):
-            from ie_serving.config.files.triton_models import translated_text  # few have one
+            # The server of models without this file needs none of the protocol's modules.
+            from ie_serving.config.files.triton_models import translated_text
 
             models, graphs, notes = translated_text(content, place, name)
             if graphs:

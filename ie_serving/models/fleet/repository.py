@@ -13,7 +13,9 @@ from ie_serving.models.configuration import ModelConfig
 from ie_serving.models.repository.source import VERSION
 from ie_serving.storage.directories import Directories, Listed
 
-FILES: Final = ("model.json", "config.pbtxt")
+PBTXT: Final = "config.pbtxt"
+"""Of Triton's models."""
+FILES: Final = ("model.json", PBTXT)
 """Files of a model's settings in its directory; the first that is there counts."""
 
 

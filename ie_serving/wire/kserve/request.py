@@ -19,6 +19,7 @@ from ie_serving.core.values.tensors import Array, Signature
 from ie_serving.wire.json.buffers import Lazy, count_brackets, parse_strictly
 from ie_serving.wire.json.document import object_of, parse_object
 from ie_serving.wire.json.slices import Cuts
+from ie_serving.wire.kserve import json_layouts
 from ie_serving.wire.kserve.inputs import check_datatype, sequence_inputs, unique
 from ie_serving.wire.kserve.members import entries, parameters_of, text_of
 from ie_serving.wire.kserve.regions import OFF, Regions
@@ -79,6 +80,22 @@ class InferBody:
         # The lists of the body beside the data: inputs, outputs and shapes.
         self._others = 1 + ("outputs" in keys) + len(tensors)
         self._arrays: dict[str, Array] | None = None
+
+    def again(self, values: Lazy, text: bytes) -> "InferBody":
+        """Give a request like this one, but for the values of its only input."""
+        made = InferBody.__new__(InferBody)
+        made.id, made.wanted, made.outputs = self.id, self.wanted, self.outputs
+        made._parameters = self._parameters
+        made._text, made._others, made._arrays = text, 0, None
+        name, dtype, shape, _, raw, base64 = self._tensors[0]
+        made._tensors = (Tensor(name, dtype, shape, values, raw, base64),)
+        return made
+
+    def without_values(self) -> "InferBody | None":
+        """Give what may be kept for `again`; None where more differs than the values."""
+        if len(self._tensors) != 1 or self._tensors[0].raw is not None or self.wanted.placing:
+            return None
+        return self.again(None, b"")
 
     @property
     def raw_size(self) -> int:
@@ -180,13 +197,31 @@ def parse_at_once(body: Body, length: int | None, regions: Regions = OFF) -> Inf
     text = bytes(body if length is None else body[:length])
     if len(text) >= SLICED:
         return None
+    found = json_layouts.cut(text) if length is None and len(text) <= LARGE_TEXT else None
+    known = _known.get(found.around) if found else None
+    if found and known and (values := json_layouts.values_of(found)) is not None:
+        return known.again(values, found.values)
     document = parse_strictly(text)
     if len(text) > LARGE_TEXT and (document is None or not _is_plain(document)):
         return None
     try:
-        return _body(text, object_of(document, text), _tail(body, length), regions)
+        made = _body(text, object_of(document, text), _tail(body, length), regions)
     except Unclear:
         return None
+    if found and made.id is None and document is not None and json_layouts.is_plain(found):
+        _remember(found, made)
+    return made
+
+
+_known: Final[dict[tuple[bytes, bytes], InferBody]] = {}
+"""Requests without their values, by the text around these."""
+
+
+def _remember(found: json_layouts.Cut, made: InferBody) -> None:
+    if (kept := made.without_values()) is not None:
+        if len(_known) >= json_layouts.MOST:
+            _known.clear()
+        _known[found.around] = kept
 
 
 def parse_infer(body: Body, length: int | None, regions: Regions = OFF) -> InferBody:

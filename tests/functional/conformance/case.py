@@ -7,11 +7,16 @@ than what stands in its row.
 import http.client
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 PLAIN = "plain"
 """A server with every model, labels for `plus`, and TensorFlow Serving's default flags."""
 OPTIONS = "options"
 """A server with the model `plus` and the flags that a row's section names."""
+
+SHARED = "shared"
+"""A server with `plus`, `string` and `--shared_memory true`. Before each of its rows the region `r`
+alone is registered, of 16 bytes: the number 1, then zeros."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,7 +29,8 @@ class Case:
         phrase: stands in the error's text, or in the reply if the code is a good one.
         deviation: why this server answers otherwise than TensorFlow Serving; empty where it does
             not.
-        server: `PLAIN` or `OPTIONS`.
+        server: `PLAIN`, `OPTIONS` or `SHARED`.
+        written: numbers with which region `r` begins afterwards.
     """
 
     id: str
@@ -32,6 +38,7 @@ class Case:
     phrase: str = ""
     deviation: str = ""
     server: str = PLAIN
+    written: Sequence[float] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,6 +99,40 @@ class Reload(Case):
     server: str = OPTIONS
 
 
+class Place(NamedTuple):
+    """Where a tensor lies in shared memory."""
+
+    region: str
+    size: int
+    offset: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Triton(Case):
+    """A call of both of Triton's clients, over REST and over gRPC.
+
+    Attributes:
+        method: of the clients.
+        arguments: of the method; `KEY` stands for the file of the region.
+        inputs: of `infer`: a place of 4 bytes of FP32 for each.
+        outputs: of `infer`, likewise.
+        code: canonical code over gRPC.
+        status: HTTP status over REST.
+        regions: names of those that are registered afterwards.
+    """
+
+    method: str
+    arguments: Sequence[str | int | bytes] = ()
+    inputs: Mapping[str, Place] = field(default_factory=dict)
+    outputs: Mapping[str, Place] = field(default_factory=dict)
+    code: str = "OK"
+    status: int = http.client.OK
+    regions: Sequence[str] = ("r",)
+    server: str = SHARED
+
+
+KEY = "/region"
+"""Stands for the key of the region's file in requests."""
 ROOT = "/models"
 """Stands for the repository's directory in requests."""
 

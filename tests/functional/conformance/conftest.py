@@ -1,13 +1,15 @@
-"""The two servers that every row is sent to."""
+"""The servers that the rows are sent to."""
 
+import json
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 import pytest
 
 from tests.functional.conformance import models
-from tests.functional.conformance.case import OPTIONS, PLAIN, ROOT
+from tests.functional.conformance.case import OPTIONS, PLAIN, ROOT, SHARED
+from tests.functional.conformance.regions import Region
 from tests.functional.servers import Server
 
 pytest.register_assert_rewrite("tests.functional.conformance.client")
@@ -56,7 +58,11 @@ def servers(
 ) -> Iterator[Mapping[str, Server]]:
     files = tmp_path_factory.mktemp("configuration")
     with ExitStack() as stack:
-        started = {PLAIN: _plain(repository, files), OPTIONS: _with_options(repository, files)}
+        started = {
+            PLAIN: _plain(repository, files),
+            OPTIONS: _with_options(repository, files),
+            SHARED: _with_shared_memory(repository, files),
+        }
         for server in started.values():
             stack.callback(server.close)
         yield {name: server.ready() for name, server in started.items()}
@@ -86,6 +92,19 @@ def _with_options(repository: Path, files: Path) -> Server:
         "--enable_serialization_as_tensor_content",
         "--enable_signature_method_name_check",
     )
+
+
+def _with_shared_memory(repository: Path, files: Path) -> Server:
+    entries = [{"name": name, "base_path": str(repository / name)} for name in ("plus", "string")]
+    config = files / "shared.json"
+    config.write_text(json.dumps({"model_config_list": [{"config": each} for each in entries]}))
+    return Server("ie_serving", "config", f"--config_path={config}", "--shared_memory=true")
+
+
+@pytest.fixture(scope="session")
+def region() -> Iterator[Region]:
+    with closing(Region()) as region:
+        yield region
 
 
 def placed(text: str, repository: Path) -> str:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from tests.functional.conformance.case import OPTIONS, Case, Reload, Rest, Rpc, Section
+from tests.functional.conformance.case import OPTIONS, Case, Reload, Rest, Rpc, Section, Triton
 from tests.functional.conformance.cases import SECTIONS
 
 DOCS = Path(__file__).resolve().parents[3] / "docs"
@@ -270,8 +270,21 @@ def _request(case: Case) -> str:
         return _flagged(case, method + _code(shortened(case.request)))
     if isinstance(case, Rest):
         return _flagged(case, "<br>".join(_lines(case)))
+    if isinstance(case, Triton):
+        return _code(_call(case))
     assert isinstance(case, Reload)
     return _code(case.request)
+
+
+def _call(case: Triton) -> str:
+    """Give a call of Triton's client, its tensors in shared memory as `region[from:to]`."""
+    given = [repr(each) for each in case.arguments]
+    for names in (case.inputs, case.outputs):
+        given += [
+            f"{name}={place.region}[{place.offset}:{place.offset + place.size}]"
+            for name, place in names.items()
+        ]
+    return f"{case.method}({', '.join(given)})"
 
 
 def _flagged(case: Case, text: str) -> str:
@@ -289,13 +302,15 @@ def _lines(case: Rest) -> Iterator[str]:
 
 
 def _answer(case: Case) -> Iterator[str]:
-    assert isinstance(case, Rpc | Rest | Reload)
-    yield str(case.code)
+    assert isinstance(case, Rpc | Rest | Reload | Triton)
+    yield f"{case.status}, {case.code}" if isinstance(case, Triton) else str(case.code)
     if case.phrase:
         yield f"…{_code(case.phrase)}…"
     if isinstance(case, Reload):
         yield from (f"{_code(name)} serves" for name in case.serves)
         yield from (f"{_code(name)} does not" for name in case.gone)
+    elif isinstance(case, Triton):
+        yield from _afterwards(case)
     elif case.reply:
         yield _code(shortened(case.reply) if isinstance(case, Rpc) else case.reply)
     if isinstance(case, Rest):
@@ -303,6 +318,15 @@ def _answer(case: Case) -> Iterator[str]:
         yield from (_code(f"{name}: {value}") for name, value in headers.items())
     if case.deviation:
         yield f"**Deviation**: {_text(case.deviation)}"
+
+
+def _afterwards(case: Triton) -> Iterator[str]:
+    if case.written:
+        numbers = ", ".join(f"{each:g}" for each in case.written)
+        yield f"then the region has {_code(numbers)}"
+    if set(case.regions) != {"r"}:
+        names = ", ".join(_code(name) for name in case.regions) or "none"
+        yield f"then these are registered: {names}"
 
 
 def shortened(message: str) -> str:

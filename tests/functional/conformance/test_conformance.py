@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.functional.conformance.case import Case, Reload, Rest, Rpc
+from tests.functional.conformance.case import SHARED, Case, Reload, Rest, Rpc, Triton
 from tests.functional.conformance.cases import SECTIONS
 from tests.functional.conformance.cases.reload import BEFORE, WITHOUT_LABELS
 from tests.functional.conformance.client import (
@@ -17,6 +17,7 @@ from tests.functional.conformance.client import (
     check_rpc,
 )
 from tests.functional.conformance.conftest import placed
+from tests.functional.conformance.regions import Region, check_triton
 from tests.functional.conformance.texts import is_theirs
 from tests.functional.servers import Server
 
@@ -32,10 +33,16 @@ ROWS = [
 
 
 @pytest.mark.parametrize(("case", "known"), ROWS)
-def test_row(case: Case, known: bool, servers: Mapping[str, Server], repository: Path) -> None:
+def test_row(
+    case: Case, known: bool, servers: Mapping[str, Server], repository: Path, region: Region
+) -> None:
     server = servers[case.server]
     text = ""
-    if isinstance(case, Rpc):
+    if case.server == SHARED:
+        region.prepare(server)
+    if isinstance(case, Triton):
+        check_triton(server, case, region)
+    elif isinstance(case, Rpc):
         text = check_rpc(server, case)
     elif isinstance(case, Rest):
         text = check_rest(server, case)
@@ -44,6 +51,7 @@ def test_row(case: Case, known: bool, servers: Mapping[str, Server], repository:
             code, text, _ = call(server, RELOADS, placed(before, repository))
             assert code == "OK", text
         text = check_reload(server, replace(case, request=placed(case.request, repository)))
+    region.check(case.written)
     # Clients compare whole texts.
     assert not text or not known or case.deviation or is_theirs(text), text
     assert "Traceback" not in server.log

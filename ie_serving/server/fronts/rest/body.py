@@ -50,13 +50,21 @@ async def read_body(
     request: Request, limit: int, lease: Lease, codings: Mapping[bytes, int] = GZIPPED
 ) -> bytes:
     """Read the whole body as bytes; see `read_buffer`."""
-    return bytes(await read_buffer(request, limit, lease, codings))
+    read = await read_buffer(request, limit, lease, codings)
+    if isinstance(read, bytes):
+        return read
+    body = bytes(read)
+    del read  # its memory counts itself
+    lease.take(len(body))
+    return body
 
 
 async def read_buffer(
     request: Request, limit: int, lease: Lease, codings: Mapping[bytes, int] = GZIPPED
 ) -> bytes | memoryview:
     """Read the whole body, inflated if it came compressed; a large one may be a view of memory.
+
+    Such memory counts itself in the budget; bytes are counted by the lease.
 
     Args:
         request: whose body has not been read yet.

@@ -15,6 +15,7 @@ from tests.functional.conformance.cases import (
     rest_predict,
     rest_routes,
     rest_values,
+    shared_memory,
     versions,
 )
 
@@ -34,6 +35,7 @@ _MODULES = (
     rest_examples,
     rest_kserve,
     grpc_kserve,
+    shared_memory,
 )
 
 SECTIONS = sorted(

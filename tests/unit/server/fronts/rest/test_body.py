@@ -136,6 +136,17 @@ async def test_bodies_that_come_are_refused_beyond_the_budget(
     assert budget.held == 0
 
 
+async def test_a_body_of_known_length_is_counted_as_one_without() -> None:
+    """It is copied from memory that counts itself, and that is given back then."""
+    lease, size, before = Lease(Budget()), 1 << 20, BUDGET.held
+    stream = BodyStream(Waiting(), client_waits=False)
+    head = RequestHead("POST", b"/", b"", "1.1", (), {}, size, True, False)
+    stream.feed(bytes(size))
+    stream.end()
+    assert len(await read_body(Request(head, None, stream), LIMIT, lease)) == size
+    assert (lease.size, BUDGET.held) == (5 * size, before)
+
+
 async def test_a_body_that_never_fits_is_refused_by_its_head(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

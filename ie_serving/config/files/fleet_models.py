@@ -34,8 +34,6 @@ log = logging.getLogger(__name__)
 
 GRAPHS = "graphs"
 """Key of graphs in a configuration file (`graphs.py`, whose import few need)."""
-PBTXT = "config.pbtxt"
-"""Triton's configuration of a model."""
 
 
 class FleetModels:

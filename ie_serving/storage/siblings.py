@@ -53,6 +53,9 @@ PAGE_S: Final = 1.0
 models cost one request a second in all, and their changes are seen after as many seconds as their
 listing has pages. One page alone is listed at each poll."""
 
+EARLY_S: Final = 0.1
+"""Seconds by which such a pause is shorter: polls at whole seconds are then not a second late."""
+
 Objects: TypeAlias = Mapping[str, Sequence[Entry]]
 """Objects by the prefix of the base path that they lie under."""
 
@@ -118,7 +121,7 @@ class Siblings:
         """
         # One listing at a time: a caller that waits here mostly finds the outcome it needs.
         with self._listing:
-            if turn.outcome is None and (not turn.prefix or self._is_worthwhile()):
+            if turn.outcome is None and self._is_worthwhile(turn):
                 self._list(remote, retried)
             with self._marking:
                 self._expected.discard(turn)
@@ -127,7 +130,10 @@ class Siblings:
             raise type(turn.outcome)(*turn.outcome.args)
         return turn.outcome
 
-    def _is_worthwhile(self) -> bool:
+    def _is_worthwhile(self, turn: _Turn) -> bool:
+        # Of models that are listed rarely, a few may be looked at when the others rest still.
+        if turn.is_idle and self._rests_until:
+            return True
         if self._clock() > self._known_until:
             self._fewest = FEWEST
         if len(self._expected) >= self._fewest:
@@ -141,7 +147,10 @@ class Siblings:
             turns, self._expected = self._expected, set()
         began = self._clock()
         self._known_until = began + KNOWN_S
-        prefixes = {turn.prefix for turn in turns}
+        # With those that were listed the last time: their idle polls rest on this listing, too.
+        resting = self._last if self._rests_until else ()
+        prefixes = {*resting, *(turn.prefix for turn in turns)}
+        self._last, self._rests_until = {}, 0.0
         found: Objects | StorageError | None = None
         try:
             found = retried(lambda: self._objects(remote, prefixes, began))
@@ -170,7 +179,8 @@ class Siblings:
         self._fewest = max(FEWEST, count / EACH)
         pages = count // PAGE + 1  # some stores answer a full page with one more, which is empty
         self._last = found
-        self._rests_until = began + (pages * PAGE_S * SHARE.workers if pages > 1 else 0.0)
+        pause_s = pages * PAGE_S * SHARE.workers - EARLY_S
+        self._rests_until = began + pause_s if pages > 1 else 0.0
         return found
 
 

@@ -243,6 +243,20 @@ def test_idle_polls_of_several_pages_make_a_request_a_second(tmp_path: Path) -> 
     assert len(fleet.bucket.requests) == 5
 
 
+def test_idle_models_that_a_rest_has_parted_are_not_listed_alone(tmp_path: Path) -> None:
+    fleet = Fleet(tmp_path, 600)
+    fleet.poll()
+    fleet.now = 1.8
+    assert fleet.poll(560, is_idle=True) == [], "the listing rests"
+    fleet.now = 2.0
+    assert fleet.poll(40, is_idle=True) == [["1"]] * 40
+    assert fleet.bucket.requests == ["all", "all"]
+    fleet.now = 3.8
+    assert fleet.poll(is_idle=True) == []
+    fleet.poll(40)
+    assert fleet.bucket.requests == ["alone"] * 40, "few that a caller waits for are"
+
+
 def test_a_page_alone_is_listed_at_every_idle_poll(tmp_path: Path) -> None:
     fleet = Fleet(tmp_path, 20)
     for _ in range(3):

@@ -112,7 +112,7 @@ def _format(chunks: _Chunks) -> tuple[int, int]:
             f"Can only read 16-bit PCM WAV files, but received format {form} of {bits} bits in"
             f" {channels} channels"
         )
-    if frame != 2 * channels or bytes_per_s != frame * rate % 2**32:
+    if frame != 2 * channels or bytes_per_s != frame * rate:
         raise InvalidRequest(
             f"Bad bytes per sample or second in WAV header: {frame}, {bytes_per_s} of {channels}"
             f" channels at {rate} a second"

@@ -10,6 +10,12 @@ from ie_serving.commands.remote.failures import Misused
 from ie_serving.commands.remote.place import ServerAddress
 
 
+@pytest.fixture(autouse=True)
+def _no_server_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Look for servers of this machine where there are none, whatever other tests run."""
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+
+
 def of(*flags: str, **environ: str) -> tuple[ServerAddress, list[str]]:
     parser, warned = argparse.ArgumentParser(), list[str]()
     place.add_flags(parser)

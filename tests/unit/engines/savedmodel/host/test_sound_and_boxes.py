@@ -111,6 +111,7 @@ FILES = st.one_of(
         st.integers(0, 45), st.sampled_from([0, 1, 2, 8, 16, 18, 24, 255]), st.integers(30, 70),
     ),
     st.sampled_from([
+        wav(1, 2, 2**30),  # whose bytes a second do not fit the header
         *(WAV[:12] + name + EXTRA + WAV[12:] for name in (b"JUNK", b"bext", b"LIST", b"iXML")),
         *(WAV[:36] + name + EXTRA + WAV[36:] for name in (b"LIST", b"fact", b"data")),
         *(WAV + more for more in (b"LIST" + EXTRA, b"LIST\xff\xff\xff\x7f", b"x", b"data" + EXTRA)),

@@ -13,7 +13,7 @@ from tensorflow_serving.apis import get_model_metadata_pb2, get_model_status_pb2
 
 from tests.functional.conftest import Serve
 from tests.functional.servers import SAMPLE, Server
-from tests.process import PATIENCE_S
+from tests.process import PATIENCE_S, until
 
 BODY = json.dumps({"instances": [[0.0] * 64]})
 FOR_EVER = "2147483647"
@@ -138,6 +138,23 @@ def test_an_idle_model_is_unloaded_and_loaded_again(tmp_path: Path, serve: Serve
         awaited_states(server, "a", "START")
         assert states(server, "b") == [("AVAILABLE", "")]
     assert counted(server, 'ie_serving_on_demand_unloads_total{model_name="a",cause="idle"}') == 2
+
+
+def test_models_wanted_back_while_they_are_unloaded_are_unloaded_again(
+    tmp_path: Path, serve: Serve
+) -> None:
+    file = configured(tmp_path, "a")
+    flags = ("--load=on_demand", "--idle_unload_timeout_seconds=0.1")
+    server = serve("ie_serving", "config", f"--config_path={file}", *flags)
+    unloads = 'ie_serving_on_demand_unloads_total{model_name="a",cause="idle"}'
+    pause = threading.Event()
+    for turn in range(60):
+        reply = server.rest.post("/v1/models/a:predict", content=BODY)
+        assert reply.status_code == 200, reply.text
+        pause.wait(0.095 + turn % 10 / 1000)  # about when the model is unloaded
+    before = counted(server, unloads)
+    assert server.rest.post("/v1/models/a:predict", content=BODY).status_code == 200
+    until(lambda: counted(server, unloads) > before)
 
 
 def test_a_load_that_can_never_fit_names_both_figures(tmp_path: Path, serve: Serve) -> None:

@@ -225,7 +225,8 @@ class Residency:
         self.metrics.unloads[name, why] += 1
         log.info(Event("model unloaded until it is asked for", model=name, cause=why))
         entry.stream.dismiss()
-        while not entry.stream.is_out:
+        # A request may want it back meanwhile: then it is loaded again once it is out.
+        while not (entry.stream.is_out or entry.stream.is_admitted):
             await entry.stream.changed()
         self._used -= entry.size
         if self._rules.budget:

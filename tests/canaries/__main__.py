@@ -27,6 +27,9 @@ PATIENCE_S = 120.0
 WRONG, GONE, ENDS = "wrong", "gone", "ends the process"
 
 
+REFUSED = "refused here"
+
+
 def main(arguments: Sequence[str]) -> int:
     """Run the canaries; give 1 where a fault is gone, and what keeps it from answers may go."""
     parser = argparse.ArgumentParser(prog="python -m tests.canaries", description=__doc__)
@@ -35,7 +38,10 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--here", help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
     if options.here:
-        print(WRONG if FAULTS[options.here].canary() else GONE)
+        try:
+            print(WRONG if FAULTS[options.here].canary() else GONE)
+        except RuntimeError:  # of OpenVINO, which on some CPUs does not compile the graph at all
+            print(REFUSED)
         return 0
     if options.write:
         PAGE.write_text(page.printed(PAGE.read_text(), FAULTS.values()))

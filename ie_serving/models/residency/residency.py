@@ -37,6 +37,8 @@ log = logging.getLogger(__name__)
 
 LOOK_S: Final = 0.02
 """Seconds between two looks at models in use that hold the room: most requests take less."""
+LONGEST_S: Final = 60.0
+"""Seconds that a load waits for models in use, such as by streams: further loads wait behind it."""
 IDLE_LOOKS: Final = 10
 """Looks for idle models in the time that one may be idle: it is unloaded a tenth late at most."""
 
@@ -159,7 +161,7 @@ class Residency:
         stream.admit()
         await stream.first_load()
         self._measure(stream)
-        if self._rules.idle_s and self._sweep is None:
+        if self._rules.idle_s and (self._sweep is None or self._sweep.done()):
             self._sweep = asyncio.create_task(self._unload_idle())
 
     async def _until_there_is_room(self, stream: Dormant) -> None:
@@ -180,9 +182,16 @@ class Residency:
         if not self._used:
             self._used = self._resident()
         budget = self._rules.budget
+        end = time.monotonic() + LONGEST_S
         while step := make_room(self._residents(), budget - self._used, needed):
             if isinstance(step, Evict):
                 await self._evict(step.name, "room")
+            elif time.monotonic() > end:
+                raise BudgetFull(
+                    f"model {name} takes {needed} bytes, and models in use hold the budget of"
+                    f" {budget} bytes: ask again later",
+                    Hint(", or raise {server.model_memory_budget_bytes}"),
+                )
             elif isinstance(step, Refuse):
                 raise BudgetFull(
                     f"model {name} takes {needed} bytes, and of the budget of {budget} bytes there"
@@ -239,6 +248,6 @@ class Residency:
             await asyncio.sleep(idle_s / IDLE_LOOKS)
             for name in idle_too_long(self._residents(), time.monotonic() - idle_s):
                 async with self._room:
-                    if name in self._entries:
+                    # Again: a request may have come while this waited for other unloads.
+                    if name in idle_too_long(self._residents(), time.monotonic() - idle_s):
                         await self._evict(name, "idle")
-        self._sweep = None

@@ -182,7 +182,7 @@ def one_of(*words: str) -> Parser[str]:
     def parse(value: object, place: str) -> str:
         word = value.strip().lower() if isinstance(value, str) else ""
         if word not in words:
-            raise fault(place, value, f"one of {', '.join(words)}")
+            raise fault(place, value, f"one of {', '.join(filter(None, words))}")
         return word
 
     return parse
@@ -194,7 +194,7 @@ def meant_by(words: Mapping[str, bool]) -> Parser[bool]:
     def parse(value: object, place: str) -> bool:
         """Read one of the words in the other server's spelling."""
         if not isinstance(value, str) or value not in words:
-            raise fault(place, value, f"one of {', '.join(words)}")
+            raise fault(place, value, f"one of {', '.join(filter(None, words))}")
         return words[value]
 
     return parse

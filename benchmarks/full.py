@@ -15,8 +15,8 @@ from typing import NamedTuple
 
 import grpc
 
-from benchmarks import generators, measure, models
-from benchmarks.calls import WrongReplyError, oip_grpc, oip_rest, oip_rest_binary
+from benchmarks import generators, limits, measure, models
+from benchmarks.calls import WrongReplyError, oip_grpc, oip_rest, oip_rest_binary, tfs_grpc
 from benchmarks.engine import AS_IT_LIKES, ONE_BY_ONE, Loop, benchmark_app
 from benchmarks.environments import PROJECT, ROOT
 from benchmarks.models import CASES, MODELS, Case
@@ -70,6 +70,7 @@ class Run:
         for model in MODELS:
             asked = [_asked(case) for case in self.cases if case.model == model]
             self._engine(asked)
+            self._limits(asked)
             for server in self.contenders if asked else ():
                 self._serve(server, asked)
 
@@ -79,6 +80,15 @@ class Run:
             for hint, options in (("latency", ONE_BY_ONE), ("throughput", AS_IT_LIKES)):
                 rps = benchmark_app(_file(case.model), case.shape, self.seconds, options)
                 self.results.engine[f"benchmark_app, {hint}", case.name].append(rps)
+
+    def _limits(self, asked: list[Asked]) -> None:
+        """Exchange the bytes of each case with nothing behind the wire."""
+        for case, _, question in asked:
+            reply = sum(values.nbytes for values in question.expected.values())
+            body = tfs_grpc(question.model, question.inputs).body
+            found = limits.measured(limits.Exchange(body, reply), self.seconds)
+            for limit, rps in found.items():
+                self.results.engine[limit, case.name].append(rps)
 
     def _serve(self, server: Server, asked: list[Asked]) -> None:
         """Start one server for one model and put all its cases to it."""

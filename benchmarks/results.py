@@ -47,7 +47,8 @@ class Results:
 
     Attributes:
         measured: every line of every server.
-        engine: inferences per second without a server, by way of running and case.
+        engine: inferences per second without a server, and exchanges without the engine, by limit
+            and case.
         processes: by server and model.
         failures: what could not be measured, by server, case or model, and load, with its reason.
     """
@@ -74,7 +75,7 @@ class Results:
             f"## Ratio of {names[1]} to each\n\n{self._ratios([*names[1:], names[0]])}",
             f"## p50 / p99, ms\n\n{self._matrix(names, _latency)}",
             f"## Processor time for each request, µs\n\n{self._matrix(names, _cpu)}",
-            f"## The engine alone, inferences per second\n\n{self._engine_table()}",
+            f"## Limits: the engine alone and the wire alone, a second\n\n{self._engine_table()}",
             f"## Processes\n\n{self._process_table()}",
             *([f"## Not measured\n\n{self._failure_list()}"] if self.failures else []),
         ]
@@ -105,7 +106,7 @@ class Results:
 
     def _engine_table(self) -> str:
         rows = [[case, way, spread(values)] for (way, case), values in self.engine.items()]
-        return table(["case", "way", "inferences/s"], rows)
+        return table(["case", "limit", "per second"], rows)
 
     def _process_table(self) -> str:
         rows = [

@@ -49,7 +49,7 @@ AGAIN := [ $$? -eq 1 ] && $(DEV)/python -m pytest --last-failed --last-failed-no
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help size run venv test test_deployed cpu_kinds canaries evidence programs unit conformance soak fuzz suites zoo drivers style format docs api configuration page sample bench-quick bench bench-batching bench-strain bench-stall bench-fleet bench-hosted bench-share bench-kernels bench-workers bench-tls bench-costs bench-protocols bench-verify \
+.PHONY: help size run venv test test_deployed cpu_kinds canaries evidence programs unit conformance soak fuzz suites zoo drivers style format docs api configuration page sample bench-quick bench bench-batching bench-strain bench-stall bench-fleet bench-hosted bench-share bench-kernels bench-workers bench-scale bench-pythons bench-tls bench-costs bench-protocols bench-verify \
 	walk manifests docker_build docker_check docker_lock release_check clean
 
 help: ## list these targets
@@ -233,6 +233,12 @@ bench-share: ## measure ResNet-50's shape beside benchmark_app, and under a quot
 
 bench-workers: ## measure two workers beside one: requests, processor time, memory, evenness
 	$(PYTHON) -m benchmarks workers
+
+bench-scale: ## measure 1, 2, 4 ... workers, up to the processors, and the share that they do not shorten
+	$(PYTHON) -m benchmarks workers --scale
+
+bench-pythons: ## measure the sample by other interpreters: PYTHONS="python3.12 python3.13"
+	$(PYTHON) -m benchmarks quick --pythons $(PYTHONS)
 
 bench-protocols: ## measure a small request by the Open Inference Protocol beside Predict, over gRPC
 	$(PYTHON) -m benchmarks protocols

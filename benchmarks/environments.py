@@ -15,8 +15,8 @@ ROOT = PROJECT / ".venv-bench"
 DRIVER = ("openvino", "numpy", "grpcio", "uvloop", "psutil", "orjson")
 
 
-def ensure(name: str, requirements: Sequence[str]) -> Path:
-    """Give the environment `name` with `requirements` installed."""
+def ensure(name: str, requirements: Sequence[str], python: str = sys.executable) -> Path:
+    """Give the environment `name` of the interpreter `python` with `requirements` installed."""
     folder = ROOT / name
     marker = folder / "installed"
     wanted = "\n".join(requirements)
@@ -25,15 +25,15 @@ def ensure(name: str, requirements: Sequence[str]) -> Path:
     print(f"installing {name}: {', '.join(requirements)}", file=sys.stderr)
     marker.unlink(missing_ok=True)
     if not (folder / "bin" / "pip").exists():
-        subprocess.run([sys.executable, "-m", "venv", "--clear", folder], check=True)
+        subprocess.run([python, "-m", "venv", "--clear", folder], check=True)
     _pip(folder, *requirements)
     marker.write_text(wanted)
     return folder
 
 
-def ensure_project(source: Path, name: str) -> Path:
+def ensure_project(source: Path, name: str, python: str = sys.executable) -> Path:
     """Give an environment with the project as it is in `source`, made again when that differs."""
-    return ensure(name, (f"ie-serving @ {source.as_uri()}",))
+    return ensure(name, (f"ie-serving @ {source.as_uri()}",), python)
 
 
 def packages(environment: Path) -> dict[str, str]:

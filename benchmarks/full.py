@@ -15,10 +15,10 @@ from typing import NamedTuple
 
 import grpc
 
-from benchmarks import generators, limits, measure, models
+from benchmarks import generators, limits, measure, models, page
 from benchmarks.calls import WrongReplyError, oip_grpc, oip_rest, oip_rest_binary, tfs_grpc
 from benchmarks.engine import AS_IT_LIKES, ONE_BY_ONE, Loop, benchmark_app
-from benchmarks.environments import PROJECT, ROOT
+from benchmarks.environments import ROOT
 from benchmarks.models import CASES, MODELS, Case
 from benchmarks.peers.catalog import PEERS, TRITON
 from benchmarks.quick import grpc_client
@@ -152,7 +152,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=3.0, help="load for each case and round")
     parser.add_argument("--peers", nargs="*", default=names, choices=names)
     parser.add_argument("--cases", nargs="*", default=[case.name for case in CASES])
-    parser.add_argument("--report", type=Path, default=PROJECT / "benchmarks" / "results.md")
+    parser.add_argument("--report", type=Path, default=page.RESULTS)
     given = parser.parse_args()
     generators.need()
     models.write(ROOT / "models")
@@ -163,6 +163,8 @@ def main() -> None:
         run.round()
     text = run.results.report(contenders, given.rounds, given.seconds)
     given.report.write_text(text)
+    if given.report == page.RESULTS:
+        page.write()
     print(text)
 
 

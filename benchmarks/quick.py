@@ -1,4 +1,4 @@
-"""Measure the sample in two minutes: beside the engine alone, and beside another revision.
+"""Measure the sample in two minutes: beside the engine alone, another revision, other Pythons.
 
 Servers are started anew in each round, since starts differ by 10 to 20 % in what they then take for
 a request. Within it they are asked in turns, a request or a burst of them at a time, so that
@@ -44,6 +44,12 @@ def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(prog="make bench-quick", description=__doc__)
     parser.add_argument("--base", help="Git revision to compare the working tree with")
+    parser.add_argument(
+        "--pythons",
+        nargs="*",
+        default=[],
+        help="interpreters that run the working tree, such as python3.12: compared with this one",
+    )
     parser.add_argument("--rounds", type=int, default=6)
     parser.add_argument(
         "--seconds", type=float, default=2.0, help="load for each server, case and round"
@@ -51,6 +57,7 @@ def main() -> None:
     given = parser.parse_args()
     contenders = [project("working-tree", None)]
     contenders += [project("base", given.base)] if given.base else []
+    contenders += [project(Path(python).name, None, python) for python in given.pythons]
     pixels = json.loads((PROJECT / "examples/digits/held_out.json").read_text())["image"]
     inputs = {"image": np.array(pixels[:1], np.float32)}
     alone = Loop(NEWEST, inputs)
@@ -100,19 +107,19 @@ class Run:
 
 
 def speed_table(names: list[str], results: Results, engine: list[float]) -> str:
-    """Tabulate requests per second; with two servers also the first's ratio to the second."""
+    """Tabulate requests per second, and the ratio of the first server to each of the others."""
     rows = [["OpenVINO, plain loop", spread(engine), *[""] * (4 if len(names) > 1 else 3)]]
     for transport, concurrency in CASES:
+        first = [m.sample.rps for m in results[names[0], transport, concurrency]]
         for name in names:
             measured = results[name, transport, concurrency]
             row = _row(f"{name}, {transport} c{concurrency}", measured)
             if len(names) > 1:
-                base = [m.sample.rps for m in results[names[1], transport, concurrency]]
-                ours = [m.sample.rps for m in measured]
-                row.append(ratio(ours, base) if name == names[0] else "")
+                others = [m.sample.rps for m in measured]
+                row.append("" if name == names[0] else ratio(first, others))
             rows.append(row)
     headings = ["case", "requests/s", "p50 ms", "p99 ms", "CPU µs/request"]
-    return table([*headings, f"ratio to {names[1]}"] if len(names) > 1 else headings, rows)
+    return table([*headings, f"{names[0]} to it"] if len(names) > 1 else headings, rows)
 
 
 def _row(title: str, measured: list[Measurement]) -> list[str]:

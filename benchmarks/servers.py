@@ -6,6 +6,7 @@ import signal
 import socket
 import ssl
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
@@ -87,12 +88,16 @@ class Running:
     ready_s: float
 
 
-def project(name: str, revision: str | None) -> Server:
-    """Give this project as of a Git revision, or with None the working tree as it is at first."""
+def project(name: str, revision: str | None, python: str = sys.executable) -> Server:
+    """Give this project as of a Git revision, or with None the working tree as it is at first.
+
+    The interpreter `python` runs it.
+    """
 
     @cache
     def install() -> Path:
-        return environments.ensure_project(environments.snapshot(revision), f"project-{name}")
+        source = environments.snapshot(revision)
+        return environments.ensure_project(source, f"project-{name}", python)
 
     return Server(name, install, _serve_model, tfs_grpc, tfs_rest)
 

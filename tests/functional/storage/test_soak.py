@@ -1,6 +1,6 @@
 """A served model of 300 MB: seconds to the first answer, and memory while it is fetched.
 
-`make soak` prints the figures of this machine; benchmarks/performance.md holds those of one.
+`make soak` prints the figures of this machine; benchmarks/diary/measurements.md holds those of one.
 """
 
 import shutil

@@ -68,7 +68,8 @@ def test_a_row_has_the_figures_of_its_case_and_the_ratio_to_each_peer() -> None:
 
 
 def test_the_readme_gets_the_day_and_the_figures() -> None:
-    text = "Small requests, in the same run\nof 2020-01-01:\n\n| | here |\n|---|---|\n| a | 1 |\n\nWhy:"
+    before = "| | here |\n|---|---|\n| a | 1 |\n"
+    text = f"Small requests, in the same run\nof 2020-01-01:\n\n{before}\nWhy:"
     made = page.readme(text, page.Results.read(RESULTS))
     assert made.startswith("Small requests, in the same run\nof 2026-11-22:\n\n|  ")
     assert "| REST, 16 at a time  | 3,005 |" in made

@@ -1,6 +1,7 @@
 """What the benchmark of several workers makes of its figures."""
 
 import pytest
+
 from benchmarks.workers import doubled, serial_share
 
 

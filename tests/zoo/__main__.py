@@ -124,7 +124,8 @@ def _served(model: Published, entry: Mapping[str, object], directory: Path, judg
 def _facts(server: Server) -> dict[str, Any]:
     log = server.log
     other = re.search(r"served by another engine.* engine=(\S+)", log)
-    chosen = re.search(r"model compiled .*precision=(\S+)", log)
+    compiled = re.search(r"model compiled .*precision=(\S+)", log)
+    chosen = re.search(r"precision chosen .*precision=(\S+)", log) or compiled
     load = re.search(r"version loaded .*compile_s=(\S+)", log)
     memory = sum(psutil.Process(pid).memory_info().rss for pid in server.pids())
     return {

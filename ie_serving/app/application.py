@@ -506,6 +506,7 @@ class ServingApplication:
             family,
             metrics.caches,
             self._watch.batches,
+            engine_stack.recording(config.name, metrics.recorded),
         )
         return Loader(
             config.name,

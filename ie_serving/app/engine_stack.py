@@ -4,7 +4,8 @@ Separate from the rest of the composition root because `ie_serving check` and `i
 build engines without a server.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -19,6 +20,7 @@ from ie_serving.engines.kept import KeptSound
 from ie_serving.engines.layers.batching import BatchingEngine
 from ie_serving.engines.layers.images import WithImages
 from ie_serving.engines.layers.precision import PrecisionEngine
+from ie_serving.engines.layers.recording import WithRecording
 from ie_serving.engines.layers.response_cache import WithResponseCache
 from ie_serving.engines.layers.sequence_family import Family
 from ie_serving.engines.layers.sequence_layer import WithSequences
@@ -32,15 +34,18 @@ from ie_serving.inference.samples import RecordedRequests
 from ie_serving.models.configuration import ModelConfig
 from ie_serving.telemetry.metrics.batches import BatchMetrics
 from ie_serving.telemetry.metrics.caches import CacheMetrics
+from ie_serving.telemetry.metrics.recorded import RecordMetrics
 from ie_serving.telemetry.metrics.sequences import SequenceMetrics
 from ie_serving.telemetry.request.entry import ReportBatch
 from ie_serving.wire.json.golden_json import read_golden as golden_json
 from ie_serving.wire.tfs.golden_records import read_golden as golden_records
 from ie_serving.wire.tfs.predict import parse_request
-from ie_serving.wire.tfs.prediction_log import read_requests
+from ie_serving.wire.tfs.prediction_log import predict_record, read_requests
 
 VERIFIER: Final = Verifier()
 """Compares outputs for all models of this process, in one child process that ends when idle."""
+
+Record = Callable[[Engine], Engine]
 
 GOLDEN: Final = {"golden.json": golden_json, "golden.tfrecord": golden_records}
 """Readers of golden requests, by file name."""
@@ -95,8 +100,12 @@ def layered(
     family: Family,
     caches: CacheMetrics,
     report: ReportBatch | None = None,
+    record: Record | None = None,
 ) -> Engine:
-    """Wrap the engine of one model in the layers of `options`; `report`, if given, sees each batch.
+    """Wrap the engine of one model in the layers of `options`.
+
+    `report`, if given, sees each batch; `record` wraps what records requests, kept answers among
+    them.
 
     Image decoding precedes batching, so that an undecodable image fails no other request. A request
     of a sequence passes these layers in its sequence's turn. Kept answers are given before images
@@ -105,10 +114,16 @@ def layered(
     """
     batching = BatchingEngine(alone, batches, batching_of, report)
     cached = WithResponseCache(WithImages(batching), caches)
-    whole: Engine = WithSequences(cached, family)
+    recorded = record(cached) if record else cached
+    whole: Engine = WithSequences(recorded, family)
     for around in added("around"):
         whole = around(whole, options)
     return whole
+
+
+def recording(model: str, counts: RecordMetrics) -> Record:
+    """Return the layer that records requests of `model`, where its options ask for it."""
+    return partial(WithRecording, model=model, encode=predict_record, counts=counts)
 
 
 def _recorded() -> RecordedRequests:

@@ -16,7 +16,7 @@ from ie_serving.wire.json.request import Format, parse_predict
 from ie_serving.wire.json.response import encode_predictions
 from ie_serving.wire.protobuf import messages
 from ie_serving.wire.protobuf.messages import Proto
-from ie_serving.wire.tfs.tensor_encoder import TensorEncoder, size_of
+from ie_serving.wire.tfs.prediction_log import put_tensors
 from ie_serving.wire.tfs.tensor_proto import decode_tensor
 
 Arrays: TypeAlias = dict[str, Array]
@@ -115,12 +115,5 @@ def _cast(array: Array, spec: TensorSpec) -> Array:
 def _request(spec: Proto, signature: Signature, inputs: Mapping[str, Array]) -> Proto:
     request = messages.PredictRequest(model_spec=spec)
     request.model_spec.signature_name = signature.name
-    for name, array in inputs.items():
-        is_text = array.dtype == object
-        encoder = TensorEncoder(
-            DataType.STRING if is_text else signature.inputs[name].dtype, tensor_content=True
-        )
-        body = encoder.body(array)
-        head = encoder.head(array.shape, size_of(body))
-        request.inputs[name].ParseFromString(head + bytes(body))
+    put_tensors(request.inputs, inputs, signature.inputs)
     return request

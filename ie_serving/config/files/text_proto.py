@@ -9,11 +9,13 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar
 
 from google.protobuf import text_format
+from google.protobuf.json_format import MessageToDict
 from google.protobuf.message import Message
 
 from ie_serving.core.values.errors import ConfigError, advised
 from ie_serving.core.values.names import too_long
 from ie_serving.engines.base import EngineOptions
+from ie_serving.engines.recording import TFRECORD, Recording, request_log
 from ie_serving.models.configuration import ModelConfig
 from ie_serving.models.repository.version_policy import All, Latest, Specific, VersionPolicy
 from ie_serving.wire.protobuf import messages
@@ -111,12 +113,28 @@ def _faults(config: Proto) -> Iterator[str]:
     yield from (f"Model {name}: {wrong}" for wrong in labels if wrong)
     if not path.startswith("/") and "://" not in path:
         yield f"Expected model {name} to have an absolute path or URI; got base_path()={path}"
-    if config.HasField("logging_config"):
-        advice = f" Remove logging_config from model {name}"
-        yield advised("No request-logger-creator provided.", advice)
+    try:
+        _recording(config)
+    except ConfigError as error:
+        yield from error.faults
     fault = _platform_fault(config)
     if fault:
         yield fault
+
+
+def _recording(config: Proto) -> Recording:
+    """Read `logging_config`. Raises: ConfigError."""
+    if not config.HasField("logging_config"):
+        return Recording()
+    place = f"model {config.name}: logging_config"
+    given = config.logging_config
+    if given.HasField("custom_logging_config"):
+        raise ConfigError([f"{place}.custom_logging_config: there is no custom logger: remove it"])
+    if given.log_collector_config.type != TFRECORD:
+        advice = f' {place}.log_collector_config.type: the one type is "{TFRECORD}": give it'
+        raise ConfigError([advised("No request-logger-creator provided.", advice)])
+    value = MessageToDict(given, preserving_proto_field_name=True)
+    return Recording(logging_config=request_log(value, place))
 
 
 def _platform_fault(config: Proto) -> str:
@@ -145,7 +163,7 @@ def _model(config: Proto, engine: EngineOptions) -> ModelConfig:
         version_policy=_policy(config.model_version_policy),
         version_labels=dict(config.version_labels),
         platform=config.model_platform or TENSORFLOW,
-        engine=engine,
+        engine=engine.having(_recording(config)) if config.HasField("logging_config") else engine,
     )
 
 

@@ -13,6 +13,7 @@ from ie_serving.engines.hooks import HookOptions
 from ie_serving.engines.kernels import KernelOptions
 from ie_serving.engines.openvino.options import OpenVinoOptions
 from ie_serving.engines.preprocessing import Preprocessing
+from ie_serving.engines.recording import Recording
 from ie_serving.engines.sequences import Sequences
 from ie_serving.engines.tensorflow.options import TensorFlowOptions
 from ie_serving.models.configuration import ModelConfig
@@ -26,6 +27,7 @@ OWN: Final[Mapping[str, type]] = {
     "batching": Batching,
     "sequences": Sequences,
     "caching": Caching,
+    "recording": Recording,
     "kernel": KernelOptions,
     "hooks": HookOptions,
 }
@@ -80,6 +82,7 @@ _MODEL_ORDER: Final[Mapping[str, str]] = {
     "kernel.isolation": "python",
     "batching.max_batch_size": "batching",
     "caching.response_cache_bytes": "memory",
+    "recording.logging_config": "telemetry",
     "sequences.stateful": "sequences",
     "tensorflow.fallback": "tensorflow",
     "model.poll_wait_s": "repository",

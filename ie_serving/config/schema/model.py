@@ -157,6 +157,11 @@ def _beside_state(found: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
             "caching.response_cache_bytes",
             "a stateful model's answer depends on its state: remove it",
         )
+    if found.get("recording.logging_config"):
+        yield (
+            "recording.logging_config",
+            "a stateful model's answers cannot be replayed, they depend on its state: remove it",
+        )
     shape = found.get("openvino.shape")
     shapes = shape.values() if isinstance(shape, Mapping) else (shape,)
     # Each with its size: OpenVINO Model Server, too, takes no `auto` here, but sizes that are open.

@@ -25,6 +25,7 @@ GROUPS: Final[Mapping[str, Mapping[str, str]]] = {
         "status": "show models, versions, their states with causes, labels and memory",
         "metadata": "show the signatures of a model",
         "predict": "ask a model by a file: JSON, .npy, .npz, CSV or an image",
+        "replay": "send recorded requests again, and compare the answers",
         "reload": "let the server read its configuration and repositories, or give it another one",
         "poll": "let the server list the repository of a model now",
         "labels": "show the labels of a model, or set them",
@@ -41,7 +42,9 @@ GROUPS: Final[Mapping[str, Mapping[str, str]]] = {
 
 MEANINGS: Final = {name: text for group in GROUPS.values() for name, text in group.items()}
 
-ASKING: Final = ("status", "metadata", "predict", "reload", "poll", "labels", "completion")
+ASKING: Final = (
+    *("status", "metadata", "predict", "replay", "reload", "poll", "labels", "completion"),
+)
 """Commands that query a running server, or no server, and need no module of the server."""
 
 BESIDE = ("gen", "key", "kernel", "bridge", "verify")

@@ -18,6 +18,7 @@ from ie_serving.telemetry.metrics.batches import BatchMetrics, batch_lines
 from ie_serving.telemetry.metrics.caches import CacheMetrics, cache_lines
 from ie_serving.telemetry.metrics.ovms_families import ovms_lines
 from ie_serving.telemetry.metrics.recent_errors import RecentErrors
+from ie_serving.telemetry.metrics.recorded import RecordMetrics, record_lines
 from ie_serving.telemetry.metrics.requests import Key, RequestMetrics, Served, is_theirs
 from ie_serving.telemetry.metrics.sequences import SequenceMetrics, sequence_lines
 from ie_serving.telemetry.metrics.step_metrics import StepMetrics, step_lines
@@ -58,6 +59,7 @@ class ModelMetrics:
     Attributes:
         batches: of requests that were batched.
         caches: of kept answers.
+        recorded: of recorded requests.
         sequences: of requests that share a state.
         steps: of a graph.
         requests: by outcome.
@@ -71,6 +73,7 @@ class ModelMetrics:
     def __init__(self) -> None:
         self.batches = BatchMetrics()
         self.caches = CacheMetrics()
+        self.recorded = RecordMetrics()
         self.sequences = SequenceMetrics()
         self.steps = StepMetrics()
         self.requests = RequestMetrics()
@@ -267,6 +270,7 @@ def _own(models: Mapping[str, ModelMetrics]) -> Iterator[str]:
     yield from batch_lines([(label, each.batches) for label, each in labelled])
     yield from sequence_lines([(label, each.sequences) for label, each in labelled])
     yield from cache_lines({name: each.caches for name, each in models.items()})
+    yield from record_lines({name: each.recorded for name, each in models.items()})
     yield from step_lines({name: each.steps for name, each in models.items()})
 
 

@@ -1,19 +1,22 @@
-"""Reads TFRecord files of PredictionLog, a version's recorded requests for its warm-up.
+"""Reads and writes TFRecord files of PredictionLog: recorded requests, as for a version's warm-up.
 
 Source: record_writer.h of TensorFlow (each record: length, masked CRC-32C of the length, data,
 masked CRC-32C of the data; little-endian) and prediction_log.proto.
 """
 
 import struct
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Mapping
 from typing import BinaryIO
 
 import google_crc32c
 from google.protobuf.message import DecodeError
 
 from ie_serving.core.values.errors import InvalidRequest
+from ie_serving.core.values.tensors import Array, DataType, Signature, TensorSpec
 from ie_serving.wire.protobuf import messages
 from ie_serving.wire.protobuf.messages import Proto
+from ie_serving.wire.tfs.tensor_encoder import TensorEncoder, size_of
 
 _LENGTH = struct.Struct("<Q")
 _CRC = struct.Struct("<I")
@@ -77,3 +80,47 @@ def masked_crc32c(data: bytes) -> int:
     """Checksum of `data` as TFRecord stores it: rotated, so that it may be checksummed again."""
     crc = int(google_crc32c.value(data))
     return (((crc >> 15) | (crc << 17)) + 0xA282EAD8) & 0xFFFFFFFF
+
+
+def predict_record(
+    signature: Signature,
+    inputs: Mapping[str, Array],
+    outputs: Mapping[str, Array],
+    *,
+    model: str,
+    version: int,
+    sampling_rate: float,
+) -> bytes:
+    """Write a Predict with its answer as one record of a file.
+
+    The request names no version, so that a replay asks the one that is served; the log's metadata
+    has the version that answered.
+    """
+    asked = messages.ModelSpec(name=model, signature_name=signature.name)
+    answered = messages.ModelSpec(name=model, signature_name=signature.name)
+    answered.version.value = version
+    log = messages.PredictionLog()
+    log.log_metadata.model_spec.CopyFrom(answered)
+    log.log_metadata.sampling_config.sampling_rate = sampling_rate
+    log.log_metadata.timestamp_secs = int(time.time())
+    log.predict_log.request.model_spec.CopyFrom(asked)
+    log.predict_log.response.model_spec.CopyFrom(answered)
+    put_tensors(log.predict_log.request.inputs, inputs, signature.inputs)
+    put_tensors(log.predict_log.response.outputs, outputs, signature.outputs)
+    data: bytes = log.SerializeToString()
+    length = _LENGTH.pack(len(data))
+    return b"".join((length, _crc(length), data, _crc(data)))
+
+
+def put_tensors(field: Proto, arrays: Mapping[str, Array], specs: Mapping[str, TensorSpec]) -> None:
+    """Put tensors into a field of a message, such as a request's `inputs`, each by its spec."""
+    for name, array in arrays.items():
+        is_text = array.dtype == object
+        dtype = DataType.STRING if is_text else specs[name].dtype
+        encoder = TensorEncoder(dtype, tensor_content=True)
+        body = encoder.body(array)
+        field[name].ParseFromString(encoder.head(array.shape, size_of(body)) + bytes(body))
+
+
+def _crc(data: bytes) -> bytes:
+    return _CRC.pack(masked_crc32c(data))

@@ -3,8 +3,8 @@
 Requests gather only while the model is busy, so one that finds it idle should pay nothing for those
 that do not. By the batches' compiled model it would: OpenVINO's CPU plugin looks at the shapes of
 each operation in each inference where a size is open, and takes a few percent longer for one row
-once it has computed many (`benchmarks/diary/batching.md` has both in figures). The threads that suit
-batches do not suit one row either.
+once it has computed many (`benchmarks/diary/batching.md` has both in figures). The threads that
+suit batches do not suit one row either.
 """
 
 import math

@@ -1,0 +1,209 @@
+"""`ie_serving replay FILE`: sends recorded requests again and compares the answers.
+
+    ie_serving replay resnet-20261129T081500Z-1-0.tfrecord --to localhost:9000
+    ie_serving replay resnet-20261129T081500Z-1-0.tfrecord --model models/resnet
+
+Exit codes: 0 all answers are as recorded; 1 some are not, or a request is refused; 2 wrong usage,
+a file that is no recording among it; 3 the server is unreachable.
+"""
+
+import argparse
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+from ie_serving.commands.remote import place
+from ie_serving.commands.remote.failures import Misused, Refused, Unreachable
+from ie_serving.commands.remote.rpc import MODEL, PREDICTION, Rpc
+from ie_serving.core.values.errors import InvalidRequest
+from ie_serving.core.values.tensors import Array
+from ie_serving.wire.protobuf import messages
+from ie_serving.wire.protobuf.messages import Proto
+from ie_serving.wire.tfs.prediction_log import read_logs
+from ie_serving.wire.tfs.tensor_proto import decode_tensor
+
+TOLERANCE: Final = 1e-3
+"""Of each number, and of the greatest of its output: room for another processor's roundings."""
+MOST_SHOWN: Final = 10
+START_S: Final = 600.0
+"""Seconds within which a version has to serve."""
+LOOPBACK: Final = "127.0.0.1"
+
+
+def add_flags(parser: argparse.ArgumentParser) -> None:
+    """Add the flags of this command."""
+    parser.add_argument("file", metavar="FILE", help="TFRecord file of PredictionLog")
+    where = parser.add_mutually_exclusive_group()
+    where.add_argument(
+        "--to", dest="url", type=_grpc, metavar="HOST:PORT", help="gRPC port of a server"
+    )
+    where.add_argument(
+        "--model",
+        action=_Served,
+        metavar="BASE_PATH",
+        help="serve this directory of versions meanwhile",
+    )
+    parser.add_argument(
+        "--model_name", metavar="NAME", help="ask this model and not the one of the record"
+    )
+    parser.add_argument(
+        "--tolerance",
+        type=_tolerance,
+        default=TOLERANCE,
+        metavar="T",
+        help="share of a number, and of its output's greatest, by which it may differ"
+        " (%(default)s)",
+    )
+    place.add_flags(parser)
+
+
+def run(given: argparse.Namespace, where: place.ServerAddress) -> int:
+    """Replay, print the differences and the latencies; give the exit code. Raises: Failure."""
+    records = _records(given.file)
+    if not given.model:
+        return _replayed(given, records, where)
+    name = given.model_name or records[0][1].request.model_spec.name
+    with _served(given.model, name) as port:
+        own = replace(where, scheme="grpc", host=LOOPBACK, port=port, headers={})
+        return _replayed(given, records, own)
+
+
+class _Served(argparse.Action):
+    """Notes the directory, and that no other server is asked."""
+
+    def __call__(self, _: object, given: argparse.Namespace, value: object, *__: object) -> None:
+        given.model, given.url = value, f"grpc://{LOOPBACK}"
+
+
+def _tolerance(text: str) -> float:
+    found = float(text)
+    if not 0 <= found < float("inf"):
+        raise ValueError
+    return found
+
+
+def _grpc(text: str) -> str:
+    return text if "://" in text else f"grpc://{text}"
+
+
+def _records(file: str) -> list[tuple[int, Proto]]:
+    """Read the Predicts of a file, each with its number in it. Raises: Misused."""
+    try:
+        with open(file, "rb") as opened:
+            logs = list(read_logs(opened))
+    except (OSError, InvalidRequest) as error:
+        raise Misused(
+            f"{file} cannot be read as a TFRecord file of PredictionLog: {error}"
+        ) from None
+    found = [
+        (number, log.predict_log)
+        for number, log in enumerate(logs)
+        if log.WhichOneof("log_type") == "predict_log" and log.predict_log.response.outputs
+    ]
+    if not found:
+        raise Misused(f"{file} has no Predict with its answer; there are {len(logs)} records")
+    if len(found) < len(logs):
+        print(f"{len(logs) - len(found)} records are no Predict with its answer: left out")
+    return found
+
+
+def _replayed(
+    given: argparse.Namespace, records: list[tuple[int, Proto]], address: place.ServerAddress
+) -> int:
+    took_ms: list[float] = []
+    differing = 0
+    with Rpc(address) as rpc:
+        for number, log in records:
+            if given.model_name:
+                log.request.model_spec.name = given.model_name
+            began = time.perf_counter()
+            difference = _difference(rpc, log, given.tolerance)
+            took_ms.append(1e3 * (time.perf_counter() - began))
+            differing += bool(difference)
+            if difference and differing <= MOST_SHOWN:
+                print(f"record {number}: {difference}")
+    if differing > MOST_SHOWN:
+        print(f"and {differing - MOST_SHOWN} more")
+    p50, p99 = np.percentile(took_ms, (50, 99))
+    times = f"p50 {p50:.2f} ms, p99 {p99:.2f} ms"
+    print(f"{len(records)} requests, {differing} answered otherwise; {times}")
+    return 1 if differing else 0
+
+
+def _difference(rpc: Rpc, log: Proto, tolerance: float) -> str:
+    """Ask again; say how the answer differs, empty for an answer as recorded."""
+    try:
+        answer = rpc.call(PREDICTION, "Predict", log.request, messages.PredictResponse)
+    except Refused as error:
+        return f"is refused: {error}"
+    found, recorded = answer.outputs, log.response.outputs
+    if set(found) != set(recorded):
+        names = (", ".join(sorted(each)) for each in (found, recorded))
+        return "has the outputs {}; recorded were {}".format(*names)
+    pairs = ((n, decode_tensor(found[n], n), decode_tensor(recorded[n], n)) for n in sorted(found))
+    return next(filter(None, (_differs(*each, tolerance) for each in pairs)), "")
+
+
+def _differs(name: str, now: Array, then: Array, tolerance: float) -> str:
+    if (now.dtype, now.shape) != (then.dtype, then.shape):
+        forms = f"{now.dtype} {list(now.shape)}; recorded was {then.dtype} {list(then.shape)}"
+        return f'output "{name}" is {forms}'
+    if now.dtype == object or now.dtype.kind in "bui":
+        wrong = now != then
+    else:
+        finite = np.abs(then[np.isfinite(then)])
+        most = float(finite.max(initial=0.0))
+        wrong = ~np.isclose(now, then, tolerance, tolerance * most, equal_nan=True)
+    if not wrong.any():
+        return ""
+    place_of = tuple(int(each[0]) for each in np.nonzero(wrong))
+    values = f"{list(place_of)} is {now[place_of]!s}, recorded was {then[place_of]!s}"
+    return f'output "{name}" differs in {int(wrong.sum())} of {wrong.size}: {values}'
+
+
+@contextmanager
+def _served(base_path: str, name: str) -> Iterator[int]:
+    """Serve a directory of versions by a process of its own; give its gRPC port."""
+    if not Path(base_path).is_dir():
+        raise Misused(f"--model {base_path} is no directory; give one with numbered versions")
+    with socket.create_server((LOOPBACK, 0)) as free:
+        port = free.getsockname()[1]
+    with tempfile.TemporaryFile() as log:
+        program = shutil.which(sys.argv[0]) or sys.argv[0]
+        command = [sys.executable, program, "model", "--model_name", name]
+        command += ["--model_path", base_path, "--port", str(port), "--grpc_bind_address", LOOPBACK]
+        child = subprocess.Popen(command, stdout=log, stderr=log)
+        try:
+            _await(child, port, name)
+            yield port
+        finally:
+            child.terminate()
+            child.wait()
+
+
+def _await(child: "subprocess.Popen[bytes]", port: int, name: str) -> None:
+    """Wait until the model serves. Raises: Misused, Unreachable."""
+    own = place.ServerAddress(scheme="grpc", host=LOOPBACK, port=port, timeout_s=START_S)
+    request = messages.GetModelStatusRequest()
+    request.model_spec.name = name
+    end = time.monotonic() + START_S
+    while time.monotonic() < end:
+        if child.poll() is not None:
+            raise Misused("the versions cannot be served; `ie_serving check` says why")
+        try:
+            with Rpc(own) as rpc:
+                rpc.call(MODEL, "GetModelStatus", request, messages.GetModelStatusResponse)
+                return
+        except (Unreachable, Refused):
+            time.sleep(0.05)
+    raise Unreachable(f"no version of {name} serves after {START_S:g} s")

@@ -1,0 +1,113 @@
+"""The layer that records a share of the requests with their answers, for a replay or a warm-up.
+
+It copies the tensors of a sampled request before the answer leaves the engine's memory; encoding
+and writing are done by a thread. A request that is not sampled passes at the cost of one random
+number.
+"""
+
+import random
+from collections.abc import Callable, Collection, Coroutine
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar
+
+from ie_serving.core.values.errors import InvalidTensor
+from ie_serving.core.values.tensors import Arrays, Read, Signature, copies
+from ie_serving.engines.around import EngineAround
+from ie_serving.engines.base import CompiledModel, Engine, EngineOptions
+from ie_serving.engines.layers.layer import Layer
+from ie_serving.engines.recording import Recording, RequestLog
+from ie_serving.telemetry.metrics.recorded import RecordMetrics
+from ie_serving.telemetry.request.record_files import RecordFiles
+
+T = TypeVar("T")
+
+
+Encode = Callable[..., bytes]
+"""Gives the bytes of one record in a file: `(signature, inputs, outputs, *, model, version,
+sampling_rate)`, see `wire.tfs.prediction_log.predict_record`."""
+
+
+class WithRecording(EngineAround):
+    """Wraps the models whose options ask for it; see the module.
+
+    Args of the constructor:
+        engine: compiles the models.
+        model: name in the records.
+        encode: writes a record.
+        counts: of the model.
+    """
+
+    def __init__(self, engine: Engine, model: str, encode: Encode, counts: RecordMetrics) -> None:
+        super().__init__(engine)
+        self._model = model
+        self._encode = encode
+        self._counts = counts
+
+    def compile(self, directory: Path, options: EngineOptions) -> CompiledModel:
+        """See `engines.base`."""
+        model = self._engine.compile(directory, options)
+        wanted = options.of(Recording).logging_config
+        if wanted is None or wanted.sampling_rate == 0:
+            return model
+        files = RecordFiles(wanted.prefix, wanted.max_file_bytes, self._counts)
+        version = int(directory.name) if directory.name.isdecimal() else 0
+        known = {"model": self._model, "version": version, "sampling_rate": wanted.sampling_rate}
+        return Recorder(model, wanted, files, partial(self._encode, **known))
+
+
+class Recorder(Layer):
+    """See the module.
+
+    Args of the constructor:
+        inner: the wrapped model.
+        wanted: which requests are recorded.
+        files: take the records.
+        encode: writes a record of signature, inputs and outputs.
+    """
+
+    def __init__(
+        self, inner: CompiledModel, wanted: RequestLog, files: RecordFiles, encode: Encode
+    ) -> None:
+        super().__init__(inner)
+        self._rate = wanted.sampling_rate
+        self._dropped = wanted.drop_inputs
+        self._files = files
+        self._encode = encode
+
+    def infer(self, signature: Signature, inputs: Arrays, read: Read[T]) -> Coroutine[Any, Any, T]:
+        """See `engines.base`."""
+        return self.inner.infer(signature, inputs, self._reading(signature, inputs, read))
+
+    def infer_as_sent(
+        self,
+        signature: Signature,
+        inputs: Arrays,
+        outputs: Collection[str],
+        refusal: InvalidTensor,
+        read: Read[T],
+    ) -> Coroutine[Any, Any, T]:
+        """See `engines.base`."""
+        reading = self._reading(signature, inputs, read)
+        return self.inner.infer_as_sent(signature, inputs, outputs, refusal, reading)
+
+    def _reading(self, signature: Signature, inputs: Arrays, read: Read[T]) -> Read[T]:
+        """Give what reads the outputs; of a sampled request, it records them as well."""
+        if random.random() >= self._rate:
+            return read
+        kept = copies({name: a for name, a in inputs.items() if name not in self._dropped})
+
+        def reading(outputs: Arrays) -> T:
+            self._record(signature, kept, copies(outputs))
+            return read(outputs)
+
+        return reading
+
+    def _record(self, signature: Signature, inputs: Arrays, outputs: Arrays) -> None:
+        nbytes = sum(array.nbytes for array in (*inputs.values(), *outputs.values()))
+        self._files.put(nbytes, partial(self._encode, signature, inputs, outputs))
+
+    def close(self) -> None:
+        """See `engines.base`."""
+        self._files.close()
+        super().close()

@@ -1,0 +1,101 @@
+"""Writes records to files in a thread of its own; what does not keep up is dropped and counted."""
+
+import logging
+import os
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from itertools import count
+from threading import Lock
+from typing import BinaryIO, Final
+
+from ie_serving.telemetry.log.logs import Event
+from ie_serving.telemetry.metrics.recorded import RecordMetrics
+
+log = logging.getLogger(__name__)
+
+MOST_WAITING_BYTES: Final = 1 << 26
+"""Tensors that may wait for the disk. Sampled requests beyond are dropped: a slow disk must take
+neither memory nor time from requests."""
+
+
+class RecordFiles:
+    """The files of one version's records, one after the other.
+
+    A file's name is the prefix, the start in UTC, the process and a number: files are never
+    overwritten, and several workers do not meet in one. Its last record is whole at any time.
+
+    Args of the constructor:
+        prefix: of the files' paths.
+        most_bytes: a file with as many is followed by another.
+        counts: of the model.
+    """
+
+    def __init__(self, prefix: str, most_bytes: int, counts: RecordMetrics) -> None:
+        self._prefix = prefix
+        self._most_bytes = most_bytes
+        self._counts = counts
+        # Its thread is joined when the process ends, so that what waits is written.
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="record")
+        self._lock = Lock()
+        self._waiting_bytes = 0
+        self._file: BinaryIO | None = None
+        self._written = 0
+        self._numbers = count()
+        self._troubled = False
+
+    def put(self, nbytes: int, make: Callable[[], bytes]) -> None:
+        """Write what `make` gives, in the thread; drop it if too much waits.
+
+        Args:
+            nbytes: what `make` holds until then.
+            make: gives the bytes of one record.
+        """
+        with self._lock:
+            fits = self._waiting_bytes == 0 or self._waiting_bytes + nbytes <= MOST_WAITING_BYTES
+            self._waiting_bytes += nbytes if fits else 0
+            self._counts.shed += not fits
+        if fits:
+            self._thread.submit(self._write, nbytes, make)
+
+    def close(self) -> None:
+        """Close the file once all that waits is written; does not wait for it."""
+        self._thread.submit(self._end_file)
+        self._thread.shutdown(wait=False)
+
+    def _write(self, nbytes: int, make: Callable[[], bytes]) -> None:
+        try:
+            self._append(make())
+            self._counts.recorded += 1
+            self._troubled = False
+        except OSError as error:
+            self._counts.failed += 1
+            self._end_file()
+            if not self._troubled:  # once, and the metric counts the others
+                log.error(Event("requests not recorded", prefix=self._prefix, cause=error))
+            self._troubled = True
+        except Exception:
+            self._counts.failed += 1
+            log.exception(Event("request not recorded", prefix=self._prefix))
+        finally:
+            with self._lock:
+                self._waiting_bytes -= nbytes
+
+    def _append(self, record: bytes) -> None:
+        if self._file is None or self._written >= self._most_bytes:
+            self._end_file()
+            self._file, self._written = self._opened(), 0
+        self._file.write(record)
+        self._file.flush()
+        self._written += len(record)
+
+    def _opened(self) -> BinaryIO:
+        began = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
+        path = f"{self._prefix}-{began}-{os.getpid()}-{next(self._numbers)}.tfrecord"
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o640)
+        return os.fdopen(descriptor, "wb")
+
+    def _end_file(self) -> None:
+        if self._file is not None:
+            file, self._file = self._file, None
+            file.close()

@@ -1,0 +1,166 @@
+"""A share of the requests is recorded, and the files are what a warm-up and a replay take."""
+
+import json
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from tensorflow_serving.apis import prediction_log_pb2
+
+from tests.functional.conftest import Serve
+from tests.functional.servers import SAMPLE, Server
+from tests.functional.test_digits import IMAGES, over_grpc, over_rest
+
+PROGRAM = Path(sys.executable).with_name("ie_serving")
+WAIT_S = 30.0
+
+
+def recording(folder: Path, serve: Serve, base_path: Path = SAMPLE, **more: object) -> Server:
+    """Serve the digits; every request is recorded in `folder`."""
+    prefix = str(folder / "digits")
+    entry = {
+        "name": "digits",
+        "base_path": str(base_path),
+        "inference_precision": "f32",
+        "logging_config": {
+            "log_collector_config": {"type": "tfrecord", "filename_prefix": prefix},
+            "sampling_config": {"sampling_rate": 1},
+            **more,
+        },
+    }
+    config = folder / "config.json"
+    config.write_text(json.dumps({"model_config_list": [{"config": entry}]}))
+    return serve("ie_serving", "config", f"--config_path={config}")
+
+
+def counted(server: Server, series: str) -> int:
+    lines = server.rest.get("/metrics").text.splitlines()
+    return next((int(line.split(" ")[1]) for line in lines if line.startswith(series)), 0)
+
+
+def written(server: Server, number: int) -> None:
+    """Wait until so many requests are in the files."""
+    end = time.monotonic() + WAIT_S
+    series = 'ie_serving_requests_recorded_total{model_name="digits"}'
+    while counted(server, series) < number:
+        assert time.monotonic() < end, f"{counted(server, series)} of {number} are recorded"
+        time.sleep(0.02)
+
+
+def logs(folder: Path) -> list[prediction_log_pb2.PredictionLog]:
+    """Read all records as TensorFlow does, in the order of the files' numbers."""
+    files = sorted(folder.glob("*.tfrecord"), key=lambda f: int(f.stem.rpartition("-")[2]))
+    records = (each.numpy() for file in files for each in tf.data.TFRecordDataset(str(file)))
+    return [prediction_log_pb2.PredictionLog.FromString(each) for each in records]
+
+
+def replay(file: Path, *flags: str) -> "subprocess.CompletedProcess[str]":
+    command = (PROGRAM, "replay", file, *flags)
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+
+
+@pytest.fixture
+def recorded(tmp_path: Path, serve: Serve) -> tuple[Server, Path]:
+    server = recording(tmp_path, serve)
+    over_grpc(server, 2, IMAGES[:2])
+    over_rest(server, 2, IMAGES[2:3])
+    written(server, 2)
+    (file,) = tmp_path.glob("*.tfrecord")
+    return server, file
+
+
+def test_tensorflow_reads_the_records_of_both_interfaces(
+    recorded: tuple[Server, Path], tmp_path: Path
+) -> None:
+    server, _ = recorded
+    answers = [over_grpc(server, 2, IMAGES[:2]), over_grpc(server, 2, IMAGES[2:3])]
+    asked = (IMAGES[:2], IMAGES[2:3])
+    for log, images, answer in zip(logs(tmp_path)[:2], asked, answers, strict=True):
+        spec = log.log_metadata.model_spec
+        assert (spec.name, spec.version.value) == ("digits", 2)
+        assert spec.signature_name == log.predict_log.request.model_spec.signature_name
+        assert log.log_metadata.sampling_config.sampling_rate == 1
+        assert abs(log.log_metadata.timestamp_secs - time.time()) < 600
+        inputs, outputs = log.predict_log.request.inputs, log.predict_log.response.outputs
+        np.testing.assert_array_equal(tf.make_ndarray(inputs["image"]), np.float32(images))
+        found = tf.make_ndarray(outputs["probabilities"])
+        np.testing.assert_allclose(found, answer["probabilities"], atol=1e-6)
+
+
+def test_a_replay_tells_answers_as_recorded_from_others(
+    recorded: tuple[Server, Path], tmp_path: Path
+) -> None:
+    server, growing = recorded
+    file = tmp_path / "kept"  # since a replay to the server that records is recorded, too
+    shutil.copy(growing, file)
+    same = replay(file, "--to", f"localhost:{server.port}", "--tolerance", "0.01")
+    assert (same.returncode, same.stderr) == (0, "")
+    assert "2 requests, 0 answered otherwise; p50 " in same.stdout
+    other = tmp_path / "other"
+    shutil.copytree(SAMPLE / "1", other / "1")
+    drifted = replay(file, "--model", str(other), "--tolerance", "0.0001")
+    assert drifted.returncode == 1, drifted.stderr
+    assert 'record 0: output "' in drifted.stdout
+    assert "2 requests, 2 answered otherwise" in drifted.stdout
+    unknown = replay(file, "--to", f"localhost:{server.port}", "--model_name", "other")
+    assert unknown.returncode == 1
+    assert "record 0: is refused: " in unknown.stdout
+
+
+def test_a_replay_serves_a_directory_of_versions_by_itself(recorded: tuple[Server, Path]) -> None:
+    found = replay(recorded[1], "--model", str(SAMPLE), "--tolerance", "0.02")
+    assert (found.returncode, found.stderr) == (0, "")
+    assert "2 requests, 0 answered otherwise" in found.stdout
+
+
+@pytest.mark.parametrize(
+    ("content", "cause"),
+    [(b"no records", "TFRecord"), (b"", "has no Predict with its answer; there are 0 records")],
+)
+def test_a_replay_refuses_what_is_no_recording(tmp_path: Path, content: bytes, cause: str) -> None:
+    (tmp_path / "file").write_bytes(content)
+    found = replay(tmp_path / "file", "--to", "localhost:1")
+    assert found.returncode == 2
+    assert cause in found.stderr
+
+
+def test_a_recording_warms_up_the_next_version(
+    recorded: tuple[Server, Path], tmp_path: Path, serve: Serve
+) -> None:
+    version = tmp_path / "warm" / "1"
+    shutil.copytree(SAMPLE / "2", version)
+    (version / "assets.extra").mkdir()
+    shutil.copy(recorded[1], version / "assets.extra" / "tf_serving_warmup_requests")
+    server = serve("ie_serving", "model", "--model_name=digits", f"--model_path={version.parent}")
+    assert "warm-up replayed model=digits version=1 records=2" in server.log
+
+
+def test_files_are_rotated_and_inputs_left_out(tmp_path: Path, serve: Serve) -> None:
+    server = recording(tmp_path, serve, max_file_bytes=1, drop_inputs=["image"])
+    for number in range(3):
+        over_grpc(server, 2, IMAGES[number : number + 1])
+    written(server, 3)
+    assert len(list(tmp_path.glob("digits-*.tfrecord"))) == 3
+    found = logs(tmp_path)
+    assert [list(log.predict_log.request.inputs) for log in found] == [[], [], []]
+    assert all(log.predict_log.response.outputs for log in found)
+
+
+def test_a_disk_that_refuses_fails_no_request(tmp_path: Path, serve: Serve) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    server = recording(gone, serve)
+    shutil.rmtree(gone)
+    for number in range(3):
+        over_grpc(server, 2, IMAGES[number : number + 1])
+    series = 'ie_serving_requests_not_recorded_total{model_name="digits",reason="disk"}'
+    end = time.monotonic() + WAIT_S
+    while counted(server, series) < 3:
+        assert time.monotonic() < end
+        time.sleep(0.02)
+    assert server.log.count("requests not recorded") == 1

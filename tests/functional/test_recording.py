@@ -140,6 +140,21 @@ def test_a_recording_warms_up_the_next_version(
     assert "warm-up replayed model=digits version=1 records=2" in server.log
 
 
+def test_a_warm_up_is_not_recorded(
+    recorded: tuple[Server, Path], tmp_path: Path, serve: Serve
+) -> None:
+    version = tmp_path / "warm" / "2"
+    shutil.copytree(SAMPLE / "2", version)
+    (version / "assets.extra").mkdir()
+    shutil.copy(recorded[1], version / "assets.extra" / "tf_serving_warmup_requests")
+    (tmp_path / "again").mkdir()
+    server = recording(tmp_path / "again", serve, version.parent)
+    assert "warm-up replayed model=digits version=2 records=2" in server.log
+    over_grpc(server, 2, IMAGES[:1])
+    written(server, 1)
+    assert len(logs(tmp_path / "again")) == 1
+
+
 def test_files_are_rotated_and_inputs_left_out(tmp_path: Path, serve: Serve) -> None:
     server = recording(tmp_path, serve, max_file_bytes=1, drop_inputs=["image"])
     for number in range(3):

@@ -89,7 +89,8 @@ FLAGS_OF: Mapping[str, frozenset[str]] = {
     "commands/remote": frozenset(
         flag for name in ASKING for flag in flags_of(command.parser_of(name))
     )
-    | {"--open_ports_early"},  # of the server that they wait for
+    | {"--open_ports_early"}  # of the server that they wait for
+    | {"--model_path", "--port", "--grpc_bind_address"},  # of the server that `replay` starts
 }
 """Flags of commands that no dialect parses, by the folder or module of their texts."""
 

@@ -15,7 +15,7 @@ import pytest
 
 from ie_serving.server.gate import certificates
 from ie_serving.server.transport import failed_handshakes
-from ie_serving.telemetry.metrics import batches, caches, process, sequences, stores
+from ie_serving.telemetry.metrics import batches, caches, process, recorded, sequences, stores
 from ie_serving.telemetry.metrics import ovms_families as ovms
 from ie_serving.telemetry.metrics import page as metrics
 from ie_serving.telemetry.metrics import residency_metrics as residency
@@ -183,6 +183,7 @@ MODULES_OF_METRICS = (
     certificates,
     failed_handshakes,
     caches,
+    recorded,
     residency,
 )
 

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from ie_serving.core.values.errors import InvalidTensor
 from ie_serving.core.values.tensors import Arrays, Read, Signature, copies
 from ie_serving.engines.around import EngineAround
-from ie_serving.engines.base import CompiledModel, Engine, EngineOptions
+from ie_serving.engines.base import REHEARSED, CompiledModel, Engine, EngineOptions
 from ie_serving.engines.layers.layer import Layer
 from ie_serving.engines.recording import Recording, RequestLog
 from ie_serving.telemetry.metrics.recorded import RecordMetrics
@@ -93,7 +93,7 @@ class Recorder(Layer):
 
     def _reading(self, signature: Signature, inputs: Arrays, read: Read[T]) -> Read[T]:
         """Give what reads the outputs; of a sampled request, it records them as well."""
-        if random.random() >= self._rate:
+        if random.random() >= self._rate or REHEARSED.get():
             return read
         kept = copies({name: a for name, a in inputs.items() if name not in self._dropped})
 

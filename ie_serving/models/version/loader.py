@@ -21,7 +21,7 @@ from ie_serving.core.runtime.heaps import HEAPS, resident_bytes
 from ie_serving.core.runtime.spare_cpu import SPARE_CPU
 from ie_serving.core.values.errors import EntryChanged, LoadFailed, NotAvailable, StorageError
 from ie_serving.core.values.tensors import Signature
-from ie_serving.engines.base import CompiledModel, Engine, EngineOptions
+from ie_serving.engines.base import REHEARSED, CompiledModel, Engine, EngineOptions
 from ie_serving.models.repository.signature_file import with_signature_file
 from ie_serving.models.repository.source import Candidate
 from ie_serving.models.version.footprint import FREES, LOADS
@@ -157,6 +157,7 @@ class Loader:
             build = partial(self._compile, candidate, kept, directory, noted, given_up, done, took)
             loaded = await _in_thread(self._executor, build)
             try:
+                REHEARSED.set(True)  # in the task of this load
                 with _timed(took, "warmup_s"):
                     await self._warm_up(loaded.servable, loaded.directory)
             except BaseException:  # cancellation too: the loaded model has no other owner

@@ -5,9 +5,10 @@ import os
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from io import FileIO
 from itertools import count
 from threading import Lock
-from typing import BinaryIO, Final
+from typing import Final
 
 from ie_serving.telemetry.log.logs import Event
 from ie_serving.telemetry.metrics.recorded import RecordMetrics
@@ -39,7 +40,7 @@ class RecordFiles:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="record")
         self._lock = Lock()
         self._waiting_bytes = 0
-        self._file: BinaryIO | None = None
+        self._file: FileIO | None = None
         self._written = 0
         self._numbers = count()
         self._troubled = False
@@ -68,15 +69,13 @@ class RecordFiles:
             self._append(make())
             self._counts.recorded += 1
             self._troubled = False
-        except OSError as error:
+        except Exception as error:
             self._counts.failed += 1
-            self._end_file()
             if not self._troubled:  # once, and the metric counts the others
-                log.error(Event("requests not recorded", prefix=self._prefix, cause=error))
+                is_defect = not isinstance(error, OSError)
+                event = Event("requests not recorded", prefix=self._prefix, cause=error)
+                log.error(event, exc_info=is_defect)
             self._troubled = True
-        except Exception:
-            self._counts.failed += 1
-            log.exception(Event("request not recorded", prefix=self._prefix))
         finally:
             with self._lock:
                 self._waiting_bytes -= nbytes
@@ -85,15 +84,21 @@ class RecordFiles:
         if self._file is None or self._written >= self._most_bytes:
             self._end_file()
             self._file, self._written = self._opened(), 0
-        self._file.write(record)
-        self._file.flush()
+        try:
+            rest = memoryview(record)
+            while rest:  # a disk that fills up takes a part before it refuses
+                rest = rest[self._file.write(rest) :]
+        except OSError:
+            self._file.truncate(self._written)  # a part of a record would spoil the file
+            self._end_file()
+            raise
         self._written += len(record)
 
-    def _opened(self) -> BinaryIO:
+    def _opened(self) -> FileIO:
         began = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
         path = f"{self._prefix}-{began}-{os.getpid()}-{next(self._numbers)}.tfrecord"
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o640)
-        return os.fdopen(descriptor, "wb")
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        return FileIO(descriptor, "w")
 
     def _end_file(self) -> None:
         if self._file is not None:

@@ -239,7 +239,7 @@ repository. The last column shows what serves afterwards.""",
                 ),
                 (
                     "logging",
-                    "there is no logger",
+                    "a logger of the type tfrecord",
                     reload(config("plus", "logging_config { }")),
                     "No request-logger-creator provided.",
                 ),

@@ -19,6 +19,7 @@ from ie_serving.engines.hooks import HookOptions
 from ie_serving.engines.kernels import Instances, KernelOptions, Place
 from ie_serving.engines.openvino.options import OpenVinoOptions
 from ie_serving.engines.preprocessing import Pair, Preprocessing
+from ie_serving.engines.recording import Recording, RequestLog
 from ie_serving.engines.sequences import Sequences
 from ie_serving.engines.tensorflow.options import TensorFlowOptions
 from ie_serving.models.configuration import ModelConfig
@@ -125,6 +126,7 @@ def test_every_key_reaches_its_field() -> None:
                     precision_tolerance=0.002,
                 ),
                 Caching(response_cache_bytes=1 << 20),
+                Recording(logging_config=RequestLog(prefix="/tmp/every_key", sampling_rate=0.0)),
             ),
         ),
         poll_wait_s=5.0,

@@ -118,7 +118,7 @@ TFS_MODEL = (
         '{ key: "stable" value: 3 }',
         "models.ModelConfig.version_labels={'stable': 3}",
     ),
-    refused("logging_config", "{ }", "requests are not logged"),
+    refused("logging_config", "{ }", "unless its type is `tfrecord`"),
 )
 """Of ModelConfig, in `--model_config_file`."""
 

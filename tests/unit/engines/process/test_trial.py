@@ -6,21 +6,16 @@ from threading import Event
 import psutil
 
 from ie_serving.engines.base import EngineOptions
-from ie_serving.engines.kernels import KernelOptions
+from ie_serving.engines.kernels import KernelOptions, Place
 from ie_serving.engines.process.trial import TrialLoads
 
-HANGS = """
-import threading
-
-class Hangs:
-    def load(self, ctx):
-        threading.Event().wait()
-"""
+HANGS = "import threading; threading.Event().wait()"
 
 
 def test_a_trial_that_is_given_up_ends_its_process(tmp_path: Path) -> None:
     (tmp_path / "kernel.py").write_text(HANGS)
-    options = EngineOptions(allow_python=True).having(KernelOptions(place="kernel.py"))
+    kernel = KernelOptions(place=Place(file="kernel.py", name="Hangs", beside=""))
+    options = EngineOptions(driver="python", allow_python=True).having(kernel)
     given_up = Event()
     given_up.set()
     before = psutil.Process().children()

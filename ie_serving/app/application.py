@@ -30,6 +30,7 @@ from ie_serving.engines.base import Engine
 from ie_serving.engines.graph.engine import WithGraphs
 from ie_serving.engines.layers.sequence_family import Families
 from ie_serving.engines.others import AtHand, WithOthers
+from ie_serving.engines.process.trial import trial_loads
 from ie_serving.engines.tensorflow.fallback import TensorFlowFallback
 from ie_serving.inference.examples import ExampleCodec
 from ie_serving.inference.golden import Golden, in_turn
@@ -133,6 +134,7 @@ class ServingApplication:
         self._fallback = TensorFlowFallback()
         self._drivers = engine_stack.drivers(self._fallback)
         self._loads = ThreadPoolExecutor(server.load_threads, "load")
+        self._tried = trial_loads(wanted=server.tries_loads)
         self._metrics = Metrics(wanted=bool(server.metrics_paths), is_ovms=server.is_ovms)
         self._sequences = Families(60.0 * server.sequence_cleaner_poll_wait_minutes)
         self._health = Health()
@@ -441,7 +443,7 @@ class ServingApplication:
         server: ServerSettings = self._settings.server
         poll_wait_s = server.poll_wait_of(config)
         repository = self._repositories.of(config)
-        engine = engine_stack.engine(self._drivers, config)
+        engine = engine_stack.engine(self._drivers, config.engine)
         source = Source(
             repository.storage,
             self._with_graphs(config, engine),
@@ -520,4 +522,5 @@ class ServingApplication:
             partial(self._used.before, config.name),
             self._watch.record,
             self._residency.servable(config),
+            self._tried,
         )

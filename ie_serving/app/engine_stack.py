@@ -53,7 +53,7 @@ GOLDEN: Final = {"golden.json": golden_json, "golden.tfrecord": golden_records}
 
 def engine_of(config: ModelConfig) -> Engine:
     """Build the engine of one model, with its layers, for commands that do not serve."""
-    alone = engine(drivers(TensorFlowFallback()), config)
+    alone = engine(drivers(TensorFlowFallback()), config.engine)
     family = Family(config.name, SequenceMetrics())
     return layered(alone, config.engine, BatchMetrics(), family, CacheMetrics())
 
@@ -87,9 +87,9 @@ def drivers(fallback: TensorFlowFallback) -> Drivers:
     return every([onnx, VerifiedEngine(OpenVinoEngine(fallback), onnx, VERIFIER)])
 
 
-def engine(every_driver: Drivers, config: ModelConfig) -> Engine:
+def engine(every_driver: Drivers, options: EngineOptions) -> Engine:
     """Return one model's engine; the driver that the model names decides which files it needs."""
-    kept = KeptSound(every_driver.named(config.engine.driver))
+    kept = KeptSound(every_driver.named(options.driver))
     return PrecisionEngine(kept, lower_precisions, _recorded())
 
 

@@ -45,6 +45,7 @@ ALL_METRICS: Final = "/metrics/all"
 ALL_MODELS: Final = "*"
 """Stands for every model of the configuration among those to load, as in Triton."""
 EXPLICIT: Final = "explicit"
+PROCESS: Final = "process"
 """Clients load and unload models; the other mode follows configuration and repositories."""
 
 
@@ -204,6 +205,13 @@ class ServerSettings(Access, Limits, Telling):
     # One version compiles with all processors while the second is fetched or read.
     load_threads: int = COUNT.setting(
         2, "versions that are compiled at a time", "4", tfs="num_load_threads"
+    )
+    # The trial takes a second and the model's memory twice for a while.
+    load_isolation: str = choice("off", PROCESS).setting(
+        "off",
+        "load a version in a process of its own before a worker loads it, so that a load that runs"
+        " out of memory or crashes costs no request; off loads it in the worker at once",
+        PROCESS,
     )
     # A load cannot be interrupted; its waiters can give up.
     # A large model on a busy machine may take minutes: only its owner knows a useful limit.
@@ -375,6 +383,11 @@ class ServerSettings(Access, Limits, Telling):
     def is_on_demand(self, model: ModelConfig) -> bool:
         """Whether a model is loaded by its first request."""
         return (model.load or self.load) == ON_DEMAND
+
+    @property
+    def tries_loads(self) -> bool:
+        """Whether each version is loaded in a process of its own first."""
+        return self.load_isolation == PROCESS
 
 
 def repositories(value: object, place: str) -> tuple[ModelRepository, ...]:

@@ -7,12 +7,11 @@ from typing import Any
 import numpy as np
 import onnx
 import openvino as ov
-import openvino.opset15 as op
 from onnx import helper
 from onnx.reference import ReferenceEvaluator
 
 from ie_serving.core.values.tensors import Array
-from tests.canaries.bare import asked, compiled, const, floats, ints, port, whole
+from tests.canaries.bare import asked, floats, ints, whole
 from tests.canaries.fault import fault
 
 PIXELS = np.random.default_rng(1).random((1, 1, 4, 4), np.float32)
@@ -130,24 +129,6 @@ def pieces_of_sequences_are_not_counted() -> bool:
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 12)], ir_version=7)
     read = ov.Core().read_model(model.SerializeToString(), b"")
     return int(asked(read)(floats(*range(6)), np.array([1, 2, 3]))[0]) != 3
-
-
-@fault(
-    "constant infinities of bfloat16 become the greatest finite numbers, so that `Attention` does "
-    "not see rows that are masked in full",
-    done="refused (`reading/onnx_graph.py`)",
-    where="ONNX models with `Attention` of bfloat16 that is causal and counts keys by row",
-    tests=(
-        "reading/test_onnx_graph.py"
-        "::test_attention_of_bfloat16_whose_rows_may_be_masked_in_full_is_refused",
-    ),
-)
-def infinities_of_bfloat16_are_finite() -> bool:
-    x = port("f32", 1)
-    narrow = op.convert(x, "bf16")
-    masked = op.add(narrow, op.convert_like(const(-np.inf, np.float32), narrow))
-    (answer,) = compiled([op.convert(masked, "f32")], [x])(floats(1))
-    return bool(np.isfinite(answer).all())
 
 
 @fault(

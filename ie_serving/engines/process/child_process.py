@@ -1,12 +1,15 @@
 """One child process, in the server: starts it, sends its job, opens links to it, and ends it."""
 
 import os
+import re
+import select
 import signal
 import socket
 import subprocess
 import threading
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
+from pathlib import Path
 
 from ie_serving.core.runtime.spare_cpu import SPARE_CPU
 from ie_serving.engines.process.link import Link, Message, PeerGone, Segment
@@ -56,11 +59,34 @@ class WorkerProcess:
             TimeoutError: the load took longer than `limit_s` seconds.
         """
         self._control.settimeout(limit_s)
-        control = Link(self._control)
-        control.send(control.pack(Kind.JOB, 0, [text(job)]))
-        found = control.answer()
+        self.begin(job)
+        found = self.answer()
         self._control.settimeout(None)
         return found
+
+    def begin(self, job: str) -> None:
+        """Send the job; the first half of `load`. Raises: PeerGone."""
+        control = Link(self._control)
+        control.send(control.pack(Kind.JOB, 0, [text(job)]))
+
+    def answer(self) -> Message:
+        """Give the answer to the job; the second half of `load`. Raises: as `load`."""
+        return Link(self._control).answer()
+
+    def has_answered(self, wait_s: float) -> bool:
+        """Wait at most `wait_s` seconds until the process has answered, or ended."""
+        poll = select.poll()  # `select.select` takes no descriptor from 1024 on
+        poll.register(self._control, select.POLLIN)
+        return bool(poll.poll(wait_s * 1000))
+
+    def peak_bytes(self) -> int:
+        """The most resident memory that the process has had; 0 if it is not known."""
+        try:
+            status = Path(f"/proc/{self.pid}/status").read_text(encoding="ascii")
+        except OSError:
+            return 0
+        (*found,) = re.findall(r"^VmHWM:\s*(\d+) kB$", status, re.MULTILINE)
+        return int(found[0]) << 10 if found else 0
 
     def link(self) -> Link:
         """Open a link to the process.

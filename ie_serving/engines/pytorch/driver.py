@@ -1,6 +1,5 @@
 """Serves TorchScript (`*.pt`), `torch.export` (`*.pt2`), and weights with a class (`params`)."""
 
-import copy
 import hashlib
 import importlib
 import inspect
@@ -30,6 +29,7 @@ from ie_serving.core.values.tensors import (
 from ie_serving.engines import declared
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.openvino.unsupported import refuse_unsupported
+from ie_serving.engines.pytorch.isolated import isolated
 from ie_serving.engines.pytorch.torch_tensors import array_of, dtype_of, named, tensor_of
 from ie_serving.engines.run.function import needed, one_line, program, reading
 from ie_serving.engines.run.program import CompiledPrograms
@@ -51,7 +51,7 @@ class Module:
         call: takes tensors in the order of `arguments`.
         arguments: names of the arguments.
         inputs: specs of the arguments, if the file has them.
-        state: names of attributes that a call changes; each call has a copy of the module then.
+        state: names of attributes that a call changes; each call has its own then.
     """
 
     call: Callable[..., Any]
@@ -78,7 +78,7 @@ def read(torch: Any, file: Path, options: EngineOptions) -> Module:  # noqa: ANN
     script = torch.jit.load(str(file), map_location="cpu").eval()
     state = _changed(torch, script)
     arguments = [each.name for each in script.forward.schema.arguments[1:]]
-    return Module(_isolated(script) if state else script, arguments, state=state)
+    return Module(isolated(torch, script, state) if state else script, arguments, state=state)
 
 
 def _changed(torch: Any, script: Any) -> Sequence[str]:  # noqa: ANN401  the library's
@@ -96,15 +96,6 @@ def _changed(torch: Any, script: Any) -> Sequence[str]:  # noqa: ANN401  the lib
 
 def _is_module(value: Any) -> bool:  # noqa: ANN401
     return bool(value.type().kind() == "ClassType")
-
-
-def _isolated(module: Any) -> Callable[..., Any]:  # noqa: ANN401
-    """Call a copy each time: otherwise a request would see the state of those before and beside."""
-
-    def call(*tensors: Any) -> Any:  # noqa: ANN401
-        return copy.deepcopy(module)(*tensors)
-
-    return call
 
 
 def _is_script(file: Path) -> bool:
@@ -133,7 +124,8 @@ def _exported(torch: Any, file: Path, options: EngineOptions) -> Module:  # noqa
     written = (_origin(each) for node in program.graph.nodes for each in _written(node))
     state = sorted({buffers[str(each)] for each in written if str(each) in buffers})
     module = program.module()
-    return Module(_isolated(module) if state else module, names, specs, state)
+    call = isolated(torch, module, state) if state else module
+    return Module(call, names, specs, state)
 
 
 def _written(node: Any) -> Iterator[Any]:  # noqa: ANN401

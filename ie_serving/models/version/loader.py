@@ -58,6 +58,10 @@ Awaited = Callable[[], Awaitable[Callable[[], None]]]
 """Awaited on the event loop before a version is compiled. Raises LoadFailed, or returns a function
 to call, in any thread, after the version has been freed."""
 
+Tried = Callable[[str, Path, EngineOptions, Flag], None]
+"""Loads a version outside this process first: its load's name, its files, its options, and whether
+it was given up. Raises LoadFailed for a load that may end this process."""
+
 MakeServable = Callable[[str, int, CompiledModel, Mapping[str, Signature]], Servable]
 """Makes a servable of name, version, compiled model and signatures."""
 
@@ -118,7 +122,9 @@ class Loader:
         awaits: Awaits = lambda directory: None,
         record: Callable[[str, int], Inferences] = lambda name, version: Inferences(),
         servable: MakeServable = Servable,
+        tried: Tried | None = None,
     ) -> None:
+        self._tried = tried
         self._record = record
         self._servable = servable
         self._name = name
@@ -225,6 +231,10 @@ class Loader:
     ) -> LoadedVersion:
         about = logs.about(model=self._name, version=candidate.version)
         with about, kept as files, ExitStack() as model:
+            _check_wanted(given_up)
+            if self._tried:
+                with _timed(took, "trial_s"):
+                    self._tried(self._name_of(candidate), directory, self._options, given_up)
             _check_wanted(given_up)
             # In this thread, not before: a load still waiting for a thread cannot have killed the
             # process.

@@ -223,18 +223,6 @@ def _name_the_first(node: ov.Node, _: Visit) -> None:
         node.set_attribute("sort", "value")  # a stable TopK has to be sorted
 
 
-def _reach_infinity(node: ov.Node, _: Visit) -> None:
-    """Halve the data and double the result, which turns the least finite float into infinity."""
-    data, output = node.input_value(0), node.output(0)
-    kind = data.get_element_type()
-    # The plugin already takes infinities of BF16 for its greatest numbers, also in comparisons.
-    if not kind.is_real() or kind == ov.Type.bf16 or _is_of_softmax(data, output):
-        return
-    half, two = (op.convert(float32(number), kind) for number in (0.5, 2))
-    node.input(0).replace_source_output(op.multiply(data, half).output(0))
-    put_behind(output, lambda reduced: op.multiply(reduced, two))
-
-
 def _widen_mean(node: ov.Node, _: Visit) -> None:
     """Compute the mean of 8-bit integers in 32 bits, which hold its sums."""
     data, axes = node.input_values()
@@ -245,15 +233,6 @@ def _widen_mean(node: ov.Node, _: Visit) -> None:
     mean = op.reduce_mean(op.convert(data, "i32"), axes, keeps)
     mean.set_friendly_name(node.get_friendly_name())
     replace(node.output(0), op.convert(mean, kind).output(0))
-
-
-def _is_of_softmax(data: ov.Output, greatest: ov.Output) -> bool:
-    """Tell whether a maximum is only subtracted from its own data: a softmax, which gets fused."""
-    readers = list(greatest.get_target_inputs())
-    if len(readers) != 1 or readers[0].get_node().get_type_name() != "Subtract":
-        return False
-    lowered = readers[0].get_node().input_value(0)
-    return bool(lowered == data)
 
 
 def _suppress_only_above(node: ov.Node, _: Visit) -> None:
@@ -395,7 +374,6 @@ READ: Sequence[Rule[Ask]] = (
     Rule("frequencies_that_lack_are_read_elsewhere", "IRDFT", _give_all_frequencies),
     Rule("what_a_branch_gives_is_overwritten", "If", _keep_outputs),
     Rule("a_box_at_the_threshold_is_left_out", "NonMaxSuppression", _suppress_only_above),
-    Rule("the_greatest_of_infinities_is_finite", "ReduceMax ReduceMin", _reach_infinity),
     Rule("means_of_8_bits", "ReduceMean", _widen_mean),
     Rule("the_size_of_a_number_ends_the_process", "ShapeOf", _know_no_sizes),
     Rule("flags_of_empty_rows_are_not_taken", "SparseFillEmptyRows", _convert_flags),

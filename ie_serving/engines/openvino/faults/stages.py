@@ -6,6 +6,7 @@
 from ie_serving.engines.openvino.faults import (
     box_suppression,
     indices,
+    infinities,
     limits,
     loop_rounds,
     nonfinite,
@@ -21,7 +22,7 @@ from ie_serving.engines.openvino.graphs.sources import note_source
 
 TENSORFLOW: Rules[Ask] = Rules(quantization.RULES)
 """For a graph from TensorFlow's front end. `reading/onnx_graph.py` has those for ONNX."""
-READ: Rules[Ask] = Rules(rewrites.READ)
+READ: Rules[Ask] = Rules(rewrites.READ, infinities.RULES)
 """For a graph from any front end."""
 KEEPING_NONFINITE: Rules[Ask] = Rules(nonfinite.KEEPING)
 """For a graph that keeps NaN and infinity."""

@@ -10,7 +10,6 @@ the rest. Each was measured with OpenVINO 2026.4; `docs/reference/openvino-fault
   `QuantizeLinear` becomes a `FakeQuantize`, which rounds behind the zero point and not before it:
   halves come out one step off. Where integers are quantized in the middle of a graph by constant
   scales it stays, since the plugin makes operations on integers of it.
-- `Attention` of bfloat16 loses the infinities by which rows are masked in full.
 - `MaxPool` with `ceil_mode` has windows that begin behind the last element.
 - `Resize` by scales with `align_corners` takes the scale that follows from whole sizes.
 - `SplitToSequence` into pieces of lengths that have an open size counts one piece.
@@ -34,8 +33,6 @@ from ie_serving.engines.openvino.graphs.rules import Ask, Rule, Rules, Visit, vi
 from ie_serving.engines.openvino.graphs.walk import operations
 
 _SIGNED = ("i8", "i16", "i32", "i64")
-_LENGTHS = 6
-"""Place of the input of `Attention` that tells how many keys of each row count."""
 _FLATTENING = (11, 12)
 """Opsets whose `Softmax` the front end reads as that of opset 13, which has one axis."""
 
@@ -56,8 +53,6 @@ def mend_onnx(model: ov.Model, file: Path) -> None:
             shifts.add(node.outputs[0])
         elif node.kind == "DynamicQuantizeLinear":
             scales.add(node.outputs[1])
-        elif node.kind == "Attention" and node.attributes.get("is_causal") and node.has(_LENGTHS):
-            rules.append(Rule("infinities_of_bfloat16_are_finite", "IsNaN", _refuse_masked_rows))
         elif node.kind == "SplitToSequence" and node.has(1):
             _refuse_unknown_pieces(model, node)
     if shifts or scales:
@@ -129,12 +124,6 @@ def _round_before_zero_point(node: ov.Node, _: Visit) -> None:
 def _is_result(node: ov.Node) -> bool:
     readers = node.output(0).get_target_inputs()
     return all(each.get_node().get_type_name() == "Result" for each in readers)
-
-
-def _refuse_masked_rows(node: ov.Node, _: Visit) -> None:
-    source = node.input_value(0).get_node()
-    if source.get_type_name() == "Softmax" and source.get_element_type() == ov.Type.bf16:
-        raise _refused("Attention", node, "rows of bfloat16 that are masked in full")
 
 
 def _refuse_unknown_pieces(model: ov.Model, split: Node) -> None:

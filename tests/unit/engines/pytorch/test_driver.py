@@ -11,7 +11,7 @@ import pytest
 from ie_serving.core.values.errors import InvalidRequest, InvalidTensor, LoadFailed
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.listed import TABLE
-from ie_serving.engines.pytorch.driver import load
+from ie_serving.engines.pytorch.driver import load, read
 from tests.unit.engines.asking import answer, told
 
 torch = pytest.importorskip("torch", reason="torch is not installed; see `make drivers`")
@@ -232,6 +232,56 @@ async def test_no_request_sees_the_state_of_another(tmp_path: Path, module: Any,
     model.close()
     np.testing.assert_allclose(found, [ROWS + ROWS.sum(0)] * 3, rtol=1e-6)
     assert signature.runs_on == "PyTorch; seen as the file has them, for each request"
+
+
+class Mixed(torch.nn.Module):  # type: ignore[misc, name-defined]
+    """Keeps state in an inner module, and what is no tensor; gives its weights."""
+
+    kept: list[torch.Tensor]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = InPlace()
+        self.linear = torch.nn.Linear(4, 4)
+        self.calls = 0
+        self.kept = []
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, int]:
+        self.calls += 1
+        self.kept.append(x)
+        y = self.inner(self.linear(x)) + len(self.kept)
+        return y, self.linear.weight, self.calls
+
+
+def test_a_request_copies_the_state_and_no_weights(tmp_path: Path) -> None:
+    module = Mixed().eval()
+    torch.jit.script(module).save(str(tmp_path / "m.pt"))
+    call = read(torch, tmp_path / "m.pt", EngineOptions()).call
+    x = torch.tensor(ROWS)
+    with torch.inference_mode(), ThreadPoolExecutor(4) as pool:
+        expected = module(x)[0]
+        found = list(pool.map(lambda _: call(x), range(200)))
+    assert all(torch.allclose(y, expected) for y, _, _ in found)
+    assert {calls for _, _, calls in found} == {1}
+    assert len({weight.data_ptr() for _, weight, _ in found}) == 1
+
+
+def test_an_exported_program_copies_the_state_and_no_weights(tmp_path: Path) -> None:
+    class Weighted(InPlace):
+        def __init__(self) -> None:
+            super().__init__()
+            self.weight = torch.nn.Parameter(torch.ones(4, 4))
+
+        def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+            return super().forward(x @ self.weight), self.weight.view(16)
+
+    file = exported(tmp_path, Weighted().eval(), torch.zeros(5, 4))
+    call = read(torch, file, EngineOptions(allow_pickle=True)).call
+    x = torch.tensor(ROWS)
+    with torch.inference_mode():
+        found = [call(x) for _ in range(3)]
+    assert all(torch.equal(y, found[0][0]) for y, _ in found)
+    assert len({weight.data_ptr() for _, weight in found}) == 1
 
 
 async def test_a_batch_normalization_keeps_no_state(tmp_path: Path) -> None:

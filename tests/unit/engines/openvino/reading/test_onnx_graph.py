@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
+from ml_dtypes import bfloat16
 from onnx import TensorProto, helper
 from onnx.reference import ReferenceEvaluator
 
@@ -173,10 +174,21 @@ padded (
 """
 
 
-def test_attention_of_bfloat16_whose_rows_may_be_masked_in_full_is_refused(tmp_path: Path) -> None:
-    onnx.save(onnx.parser.parse_model(PADDED), str(tmp_path / "model.onnx"))
-    with pytest.raises(LoadFailed, match="does not compute rows of bfloat16 that are masked"):
-        load(tmp_path)
+async def test_attention_of_bfloat16_gives_0_for_a_row_that_is_masked(tmp_path: Path) -> None:
+    model = onnx.parser.parse_model(PADDED)
+    onnx.save(model, str(tmp_path / "model.onnx"))
+    rng, shapes = (
+        np.random.default_rng(0),
+        {"q": (2, 3, 4, 8), "k": (2, 3, 6, 8), "v": (2, 3, 6, 8)},
+    )
+    given = {name: rng.normal(size=shape).astype(bfloat16) for name, shape in shapes.items()}
+    given["mask"] = np.zeros((2, 3, 4, 4), bfloat16)
+    given["mask"][0, 1, 2] = -np.inf
+    given["lengths"] = np.array([4, 1])
+    (expected,) = ReferenceEvaluator(model).run(None, given)
+    found = (await run(load(tmp_path), given))["y"]
+    np.testing.assert_allclose(found.astype(np.float32), expected.astype(np.float32), atol=0.03)
+    assert not found[0, 1, 2].any()
 
 
 @pytest.mark.parametrize("size", [3, None])

@@ -1,0 +1,99 @@
+"""Isolates the requests of a PyTorch module with state: each begins with the state of the file.
+
+A call gets a copy of the module to itself, whose weights all copies share; only the state is copied
+for each call. Copies are kept for later calls, as many as run at a time.
+"""
+
+import copy
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any
+
+Places = Sequence[tuple[str, str]]
+"""Attributes that hold state: the path of their module, and their name."""
+Holders = Sequence[tuple[Any, str]]
+"""The same in one copy: the module itself, and the name."""
+
+
+def isolated(torch: Any, module: Any, state: Sequence[str]) -> Callable[..., Any]:  # noqa: ANN401
+    """Return a function that calls a copy of `module` in its first state.
+
+    Args:
+        torch: the library.
+        module: TorchScript, or a module of a program.
+        state: names of the attributes that a call changes, with paths or in any inner module; all
+            of the module is copied for each call where an attribute is not found or cannot be set.
+    """
+    places = _places(module, state)
+    if places:
+        calls = _Calls(torch, module, places)
+        try:
+            calls.add()
+        except (RuntimeError, TypeError, AttributeError):  # as of an attribute of a class
+            places = ()
+        else:
+            return calls
+
+    def call(*tensors: Any) -> Any:  # noqa: ANN401
+        return copy.deepcopy(module)(*tensors)
+
+    return call
+
+
+def _places(module: Any, state: Sequence[str]) -> Places:  # noqa: ANN401
+    inner, found = dict(module.named_modules()), []
+    for each in state:
+        path, _, name = each.rpartition(".")
+        paths = [path] if path else [path for path, part in inner.items() if hasattr(part, name)]
+        if not paths:
+            return ()
+        found += [(path, name) for path in paths]
+    return found
+
+
+class _Calls:
+    """Calls copies of one module; in any thread."""
+
+    def __init__(self, torch: Any, module: Any, places: Places) -> None:  # noqa: ANN401
+        self._torch = torch
+        self._module = module
+        self._places = places
+        self._state = [getattr(part, name) for part, name in _found(module, places)]
+        self._idle: deque[tuple[Any, Holders]] = deque()
+
+    def __call__(self, *tensors: Any) -> Any:  # noqa: ANN401
+        try:
+            module, holders = self._idle.pop()
+        except IndexError:
+            module, holders = self._copy()
+        try:
+            return module(*tensors)
+        finally:
+            self._begin(holders)
+            self._idle.append((module, holders))
+
+    def add(self) -> None:
+        """Make a copy for the first call."""
+        self._idle.append(self._copy())
+
+    def _copy(self) -> tuple[Any, Holders]:
+        # Not in the mode of the calls: tensors that it has made cannot be changed out of it.
+        with self._torch.inference_mode(mode=False):
+            module = copy.deepcopy(self._module)
+            for each in (self._torch.nn.Module.parameters, self._torch.nn.Module.buffers):
+                for own, shared in zip(each(module), each(self._module), strict=True):
+                    own.data = shared.data
+            holders = _found(module, self._places)
+            self._begin(holders)
+        return module, holders
+
+    def _begin(self, holders: Holders) -> None:
+        """Set the first state, in tensors of its own: outputs may show those of the call before."""
+        state = copy.deepcopy(self._state)  # together, since some may show the same memory
+        for (part, name), value in zip(holders, state, strict=True):
+            setattr(part, name, value)
+
+
+def _found(module: Any, places: Places) -> Holders:  # noqa: ANN401
+    inner = dict(module.named_modules())
+    return [(inner[path], name) for path, name in places]

@@ -32,8 +32,8 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     """Add the flags of this command."""
     parser.add_argument("model", nargs="?", metavar="MODEL", help="this model alone")
     parser.epilog = (
-        "exit code: 0 all that is asked for is AVAILABLE or on demand, 1 it is not, 2 wrong usage, 3 no answer,"
-        " 4 --wait was in vain"
+        "exit code: 0 all that is asked for is AVAILABLE or on demand, 1 it is not, 2 wrong usage,"
+        " 3 no answer, 4 --wait was in vain"
     )
     which = parser.add_mutually_exclusive_group()
     which.add_argument("--version", type=int, metavar="N", help="this version of MODEL alone")

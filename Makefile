@@ -49,7 +49,7 @@ AGAIN := [ $$? -eq 1 ] && $(DEV)/python -m pytest --last-failed --last-failed-no
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help size run venv test test_deployed cpu_kinds canaries evidence programs unit conformance soak fuzz suites zoo drivers style format docs api configuration page sample bench-quick bench bench-batching bench-strain bench-stall bench-fleet bench-hosted bench-share bench-kernels bench-workers bench-scale bench-pythons bench-tls bench-costs bench-protocols bench-verify \
+.PHONY: help size run venv test test_deployed cpu_kinds canaries evidence programs unit conformance soak fuzz suites zoo drivers style format docs api configuration page sample bench-quick bench bench-batching bench-strain bench-stall bench-fleet fleet-simulation bench-hosted bench-share bench-kernels bench-workers bench-scale bench-pythons bench-tls bench-costs bench-protocols bench-verify \
 	walk manifests docker_build docker_check docker_lock release_check clean
 
 help: ## list these targets
@@ -227,6 +227,9 @@ bench-costs: ## measure what metrics, the access log and API keys cost a small r
 
 bench-fleet: ## measure 2,000 models on demand under a budget that holds 200, asked by Zipf's law; FLEET="--models 500"
 	$(PYTHON) -m benchmarks fleet $(FLEET)
+
+fleet-simulation: .venv-dev/.installed ## predict hits and loads of models on demand on several servers; FLEET="--models 1000000 --replicas 20"
+	$(DEV)/python benchmarks/fleet_simulation.py $(FLEET)
 
 bench-share: ## measure ResNet-50's shape beside benchmark_app, and under a quota of one processor; as root
 	$(PYTHON) -m benchmarks share

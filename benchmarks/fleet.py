@@ -10,7 +10,6 @@ import json
 import tempfile
 import threading
 import time
-from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -23,11 +22,14 @@ from openvino import opset13 as ops
 
 from benchmarks import servers
 from benchmarks.calls import tfs_rest
+from benchmarks.fleet_simulation import least_recently_used, predict, zipf
 from benchmarks.load import HOST
 from benchmarks.report import table
 from benchmarks.servers import Running, project
 
 SEED = 7
+CHOICES = 4_000_000
+"""Of each client: more than it asks for in the ten minutes of the longest run."""
 WIDTH = 512
 """Of each model's one layer: 1 MB of weights, so that a thousand models are 1 GB."""
 LOOK_S = 0.05
@@ -50,6 +52,7 @@ def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(prog="make bench-fleet", description=__doc__)
     parser.add_argument("--models", type=int, default=2000)
+    parser.add_argument("--asked", type=int, help="the models that are asked at all (all)")
     parser.add_argument("--held", type=int, default=200, help="models that the budget holds")
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--clients", type=int, default=4)
@@ -57,13 +60,13 @@ def main() -> None:
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
-        file = write_models(folder, given.models)
-        with serving(folder, file, ()) as running:
+        models = write_models(folder, given.models)
+        with serving(folder, models, ()) as running:
             ask_each(running, range(given.held))
             budget = worker_of(running).memory_info().rss
             alone_s = np.percentile(ask_each(running, [0] * 2000), 99)
         flags = ("--model_memory_budget_bytes", str(budget))
-        with serving(folder, file, flags) as running:
+        with serving(folder, models, flags) as running:
             idle = idle_share(running)
             seen = ask_as_zipf(running, given)
             counts = counted(running)
@@ -71,31 +74,28 @@ def main() -> None:
 
 
 def write_models(folder: Path, count: int) -> Path:
-    """Write the repositories, whose files are one file each by hard links, and a configuration."""
+    """Write the repositories, whose files are one file each by hard links; give their directory."""
     x = ops.parameter([-1, WIDTH], np.float32, name="x")
     weights = np.random.default_rng(SEED).random((WIDTH, WIDTH), np.float32)
     y = ops.matmul(x, ops.constant(weights), False, False)
     y.output(0).set_names({"y"})
     ov.save_model(ov.Model([y], [x]), folder / "model.xml", compress_to_fp16=False)
-    entries = []
+    models = folder / "models"
     for number in range(count):
-        version = folder / "models" / f"m{number}" / "1"
+        version = models / f"m{number}" / "1"
         version.mkdir(parents=True)
         for name in ("model.xml", "model.bin"):
             (version / name).hardlink_to(folder / name)
-        entries.append({"config": {"name": f"m{number}", "base_path": str(version.parent)}})
-    file = folder / "config.json"
-    file.write_text(json.dumps({"model_config_list": entries}))
-    return file
+    return models
 
 
 @contextmanager
-def serving(folder: Path, file: Path, flags: Sequence[str]) -> Iterator[Running]:
+def serving(folder: Path, models: Path, flags: Sequence[str]) -> Iterator[Running]:
     """Serve every model on demand."""
 
     def command(environment: Path, target: servers.Target) -> list[str]:
         return [
-            *(str(environment / "bin" / "ie_serving"), "config", "--config_path", str(file)),
+            *(str(environment / "bin" / "ie_serving"), "config", "--model_repository", str(models)),
             *("--load", "on_demand", "--port", "0", "--rest_port", str(target.rest_port)),
             *("--inference_precision", "f32", "--log_level", "WARNING", *flags),
             *("--cache_dir", str(folder / "cache")),
@@ -148,10 +148,11 @@ def _spent_s(process: psutil.Process) -> float:
 def ask_as_zipf(running: Running, given: argparse.Namespace) -> Seen:
     """Let clients ask models by rank, the first most often."""
     seen, end = Seen(), time.monotonic() + given.seconds
-    ranks = np.arange(1, given.models + 1) ** -given.exponent
+    shares = zipf(given.asked or given.models, given.exponent)
 
     def client(seed: int) -> None:
-        choices = np.random.default_rng(seed).choice(given.models, 1_000_000, p=ranks / ranks.sum())
+        generator = np.random.default_rng(seed)
+        choices = generator.choice(len(shares), CHOICES, p=shares)
         connection = http.client.HTTPConnection(HOST, running.target.rest_port)
         for model in map(int, choices):
             if time.monotonic() > end or seen.failed:
@@ -190,19 +191,6 @@ def counted(running: Running) -> dict[str, float]:
     return totals
 
 
-def least_recently_used(asked: Sequence[int], held: int) -> float:
-    """Give the share of hits of a cache of `held` models that is given the same requests."""
-    cache: OrderedDict[int, None] = OrderedDict()
-    hits = 0
-    for model in asked:
-        hits += model in cache
-        cache[model] = None
-        cache.move_to_end(model)
-        if len(cache) > held:
-            cache.popitem(last=False)
-    return hits / len(asked)
-
-
 def report(
     given: argparse.Namespace,
     budget: int,
@@ -216,15 +204,29 @@ def report(
     hits = 1 - counts["waits"] / counts["requests"]
     took = np.sort(seen.took_s)[: int(requests * hits)]  # loads take longest
     held = int(counts["held"])
+    loads_s = np.sort(seen.took_s)[len(took) :]
+    guess = predict(
+        zipf(given.asked or given.models, given.exponent),
+        replicas=1,
+        held=held,
+        by_hash=False,
+        requests_per_second=requests / given.seconds,
+        load_ms=float(np.mean(loads_s) * 1e3) if len(loads_s) else 1.0,
+        service_ms=float(np.mean(took) * 1e3),
+    )
     rows = [
         ["requests, all answered", f"{requests}, {requests / given.seconds:.0f} a second"],
-        ["loads a second", f"{counts['unloads'] / given.seconds:.1f}"],
+        ["loads a second", f"{counts['waits'] / given.seconds:.1f}"],
+        ["loads a second, predicted", f"{guess.loads_per_second:.1f}"],
         ["budget, MB", f"{budget / 1e6:.0f}"],
         ["most resident bytes of it", f"{max(seen.resident) / budget:.3f}"],
         ["models in memory at the end", str(held)],
         ["hits", f"{hits:.4f}"],
+        [f"hits, predicted for {held} models", f"{guess.hits:.4f}"],
         [f"hits of an LRU of {given.held}", f"{least_recently_used(seen.asked, given.held):.4f}"],
         [f"hits of an LRU of {held}", f"{least_recently_used(seen.asked, held):.4f}"],
+        ["p99 of all, ms", f"{np.percentile(seen.took_s, 99) * 1e3:.0f}"],
+        ["p99 of all, ms, predicted", f"{guess.p99_ms:.0f}"],
         ["p99 of hits, ms", f"{np.percentile(took, 99) * 1e3:.2f}"],
         ["p99 of one model alone, ms", f"{alone_s * 1e3:.2f}"],
         ["p50, p99 of loads, ms", _percentiles(seen.took_s, len(took))],

@@ -31,6 +31,7 @@ SETS: Mapping[str, tuple[str, ...]] = {
     "gcs": ("gcs.yaml",),
     "minio": ("minio.yaml",),
     "production": ("production.yaml",),
+    "fleet": ("fleet.yaml",),
     "autoscaling": ("s3.yaml", "keda.yaml"),
     "gateway": ("s3.yaml", "gateway.yaml"),
 }

@@ -322,6 +322,8 @@ class ServingApplication:
         """See `Application`: ready once every model has served, or the start may lack some."""
         self._readiness.set_ready(ready)
         self._streams.set_ready(ready)
+        if ready:
+            self._residency.started()
 
     async def hand_over(self) -> None:
         """See `Application`: ends health watches and streams; clients open them anew elsewhere."""
@@ -363,7 +365,8 @@ class ServingApplication:
         interface = self._handing_on(rest_interface(limit_s=server.rest_timeout_s))
         served = self._models.served
         page = page_routes(
-            self._settings, self._storage_options, served, self._health, self._metrics
+            *(self._settings, self._storage_options, served, self._health, self._metrics),
+            usage=self._residency.metrics.usage,
         )
         openapi = openapi_routes(server, served, self._gate.rest_caller)
         streams = self._streams.rest(self._plane, interface, most, any_origin=server.enable_cors)

@@ -3,7 +3,7 @@
 A separate part of the composition root, like `app/transports.py`.
 """
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
@@ -96,6 +96,7 @@ def page_routes(
     served: ServedModels,
     health: Health,
     metrics: Metrics,
+    usage: Callable[[], Mapping[str, int] | None] = lambda: None,
 ) -> Routes[Verb]:
     """Return the page's routes, which match no request if `ServerSettings.page` is off.
 
@@ -105,6 +106,7 @@ def page_routes(
         served: the models.
         health: phase of the server.
         metrics: asked to keep the recent errors.
+        usage: gives the budget of models on demand, and what is held of it.
     """
     server = settings.server
     errors = RecentErrors(quotes=server.has_access)
@@ -114,7 +116,7 @@ def page_routes(
     def made() -> Front[Verb]:
         from ie_serving.server.fronts.page.page_front import PageFront, PageSources
 
-        return PageFront(PageSources(settings, storage, served, health, errors))
+        return PageFront(PageSources(settings, storage, served, health, errors, usage))
 
     wanted = page.asked if server.page else lambda _: None
     return Routes(wanted, lambda verb: verb, made, server.metrics_paths)

@@ -13,7 +13,7 @@ from dataclasses import replace
 from functools import partial
 
 from ie_serving.core.values.errors import Missing, StorageError
-from ie_serving.core.values.versions import State, VersionStatus
+from ie_serving.core.values.versions import NOT_LOADED, State, VersionStatus
 from ie_serving.models.listing.notices import Watched
 from ie_serving.models.listing.polled_model import List, TurnWanted
 from ie_serving.models.listing.schedule import Polls
@@ -38,9 +38,6 @@ from ie_serving.models.version.versions import Versions
 from ie_serving.telemetry.log import logs
 
 log = logging.getLogger(__name__)
-
-NOT_LOADED = "not loaded: the first request loads it"
-"""Message of a version that is known and waits for its model to be asked for."""
 
 
 class ModelStream:

@@ -49,6 +49,7 @@ def documented() -> Values:
 
 TAKEN: Mapping[str, Values] = {
     "verify": yaml.safe_load((HELM / "values" / "verify.yaml").read_text()),
+    "fleet": yaml.safe_load((HELM / "values" / "fleet.yaml").read_text()),
     "documentation": documented(),
     "tls": with_basic(tls={"secret": "a", "ports": "both"}),
     "tls of gRPC": with_basic(tls={"secret": "a", "ports": "grpc", "clientCertificates": True}),
@@ -165,6 +166,11 @@ REFUSED: Mapping[str, tuple[Values, str]] = {
         "the autoscaler decides",
     ),
     "one port twice": (with_basic(ports={"grpc": 9000, "rest": 9000}), "ports: grpc and rest"),
+    "a flag that values set": (with_basic(extraArgs=["--load=on_demand"]), "--load is set by"),
+    "repositories twice": (
+        with_basic(configuration={"model_repository_list": []}),
+        "at '/configuration'",
+    ),
     "models twice": (with_basic(configuration={"model_config_list": []}), "at '/configuration'"),
     "keys of a volume": (with_basic(storage={"secret": "a"}), "a local volume takes none"),
     "an authority of gcs": (

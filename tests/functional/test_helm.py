@@ -114,6 +114,16 @@ def test_the_values_of_the_documentation(
     assert {"ServiceMonitor", "PrometheusRule", "HTTPRoute", "GRPCRoute"} <= kinds
 
 
+def test_a_directory_of_models_that_requests_load(deployed: Any, tmp_path: Path) -> None:
+    settings = deployed("fleet").settings(tmp_path)
+    (repository,) = settings.in_file
+    assert (repository.base_path, tuple(repository.exclude)) == ("s3://models", ("old-*",))
+    server = settings.server
+    assert (server.load, server.load_wait_s) == ("on_demand", 30)
+    assert server.model_memory_budget_bytes == 3221225472
+    assert server.idle_unload_timeout_s == 3600
+
+
 def test_tls(deployed: Any, tmp_path: Path) -> None:
     server = deployed("tls").settings(tmp_path).server
     assert (server.tls_certificate, server.tls_key) == ("/tls/tls.crt", "/tls/tls.key")

@@ -13,7 +13,7 @@ from tensorflow_serving.apis import get_model_metadata_pb2, get_model_status_pb2
 
 from tests.functional.conftest import Serve
 from tests.functional.servers import SAMPLE, Server
-from tests.process import PATIENCE_S, until
+from tests.process import PATIENCE_S, output_of, until
 
 BODY = json.dumps({"instances": [[0.0] * 64]})
 FOR_EVER = "2147483647"
@@ -166,6 +166,49 @@ def test_a_load_that_can_never_fit_names_both_figures(tmp_path: Path, serve: Ser
     assert "of the budget of 1000000 bytes there are at most 0 for it" in reply.json()["error"]
     assert "--model_memory_budget_bytes" in reply.json()["error"]
     assert server.rest.post("/v1/models/b:predict", content=BODY).status_code == 200
+
+
+def test_a_budget_that_the_start_uses_up_is_told_with_both_figures(
+    tmp_path: Path, serve: Serve
+) -> None:
+    """Each of two workers has half of it, which also the refusal tells; the page sums them up."""
+    file = configured(tmp_path, "a", "b", b={"load": "always"})
+    flags = ("--load=on_demand", "--workers=2", "--model_memory_budget_bytes=3000000")
+    server = serve("ie_serving", "config", f"--config_path={file}", *flags, "--log_format=json")
+    found = []
+
+    def both_have_told() -> bool:
+        lines = [json.loads(each) for each in server.log.splitlines() if each.startswith("{")]
+        said = "no room in the budget for models on demand"
+        found[:] = [each["fields"] for each in lines if each["message"] == said]
+        return len(found) == 2
+
+    until(both_have_told)
+    assert {each["budget_bytes"] for each in found} == {1_500_000}
+    assert all(each["resident_bytes"] > 20_000_000 for each in found)
+    reply = server.rest.post("/v1/models/a:predict", content=BODY)
+    assert reply.status_code == 429
+    assert "of the budget of 1500000 bytes" in reply.json()["error"]
+    assert counted(server, "ie_serving_on_demand_budget_limit_bytes") == 3_000_000
+    assert counted(server, "ie_serving_on_demand_budget_held_bytes") > 40_000_000
+    assert counted(server, 'ie_serving_on_demand_refused_total{model_name="a"}') == 1
+
+
+def test_the_page_tells_which_models_are_loaded_and_the_budget(
+    tmp_path: Path, serve: Serve
+) -> None:
+    file = configured(tmp_path, "a", "b")
+    flags = ("--load=on_demand", "--model_memory_budget_bytes=4000000000")
+    server = serve("ie_serving", "config", f"--config_path={file}", *flags)
+    assert server.rest.post("/v1/models/a:predict", content=BODY).status_code == 200
+    state = server.rest.get("/page/state").json()
+    assert {each["name"]: each["is_loaded"] for each in state["models"]} == {"a": True, "b": False}
+    assert state["server"]["budget"]["limit"] == 4_000_000_000
+    assert 20_000_000 < state["server"]["budget"]["held"] < 4_000_000_000
+    shown = "\n".join(output_of("ie_serving", "status", "--url", server.url))
+    assert shown.count("not loaded: the first request loads it") == 1
+    assert "1 of 2 models loaded, the others on demand; " in shown
+    assert " held of a budget of 4.0 GB" in shown
 
 
 def test_a_label_means_a_version_that_is_not_loaded_yet(tmp_path: Path, serve: Serve) -> None:

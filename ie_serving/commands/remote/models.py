@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from ie_serving.commands.remote.failures import Refused, Unreachable
 from ie_serving.commands.remote.rest import Rest
+from ie_serving.core.values.versions import NOT_LOADED
 from ie_serving.wire.clients.paths import model_path
 
 AVAILABLE: Final = "AVAILABLE"
@@ -36,6 +37,11 @@ class Version:
     memory: int | None = None
     precisions: Mapping[str, str] = field(default_factory=dict)
 
+    @property
+    def is_on_demand(self) -> bool:
+        """Whether it is known and loads at its first request."""
+        return self.cause == NOT_LOADED
+
 
 @dataclass(frozen=True)
 class Model:
@@ -48,8 +54,8 @@ class Model:
 
     @property
     def serves(self) -> bool:
-        """Whether any version does."""
-        return any(each.state == AVAILABLE for each in self.versions)
+        """Whether any version does, or is loaded by the first request."""
+        return any(each.state == AVAILABLE or each.is_on_demand for each in self.versions)
 
 
 def all_models(rest: Rest) -> list[Model]:
@@ -64,6 +70,15 @@ def all_models(rest: Rest) -> list[Model]:
         raise _odd(rest)
     details = _details(rest, "/v1/config/details")
     return [_model(rest, name, states[name], details.get(name, {})) for name in sorted(states)]
+
+
+def budget(rest: Rest) -> Mapping[str, int]:
+    """Ask for the budget of models on demand, `limit` and `held` in bytes; empty without one."""
+    try:
+        found = rest.json("/page/state")
+        return dict(found["server"]["budget"] or {})
+    except (Refused, LookupError, TypeError):
+        return {}  # the page is off, or not for this caller
 
 
 def one_model(rest: Rest, name: str) -> Model:

@@ -11,13 +11,13 @@ import argparse
 import json
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
 from ie_serving.commands.remote import place
 from ie_serving.commands.remote.failures import REFUSED, Misused, Refused, TimeIsUp, Unreachable
-from ie_serving.commands.remote.models import Model, Version, all_models, one_model
+from ie_serving.commands.remote.models import Model, Version, all_models, budget, one_model
 from ie_serving.commands.remote.rest import Rest
 from ie_serving.telemetry.log.progress import Progress
 
@@ -32,8 +32,8 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     """Add the flags of this command."""
     parser.add_argument("model", nargs="?", metavar="MODEL", help="this model alone")
     parser.epilog = (
-        "exit code: 0 all that is asked for is AVAILABLE, 1 it is not, 2 wrong usage, 3 no answer,"
-        " 4 --wait was in vain"
+        "exit code: 0 all that is asked for is AVAILABLE or on demand, 1 it is not, 2 wrong usage,"
+        " 3 no answer, 4 --wait was in vain"
     )
     which = parser.add_mutually_exclusive_group()
     which.add_argument("--version", type=int, metavar="N", help="this version of MODEL alone")
@@ -65,6 +65,8 @@ def run(given: argparse.Namespace, where: place.ServerAddress) -> int:
     else:
         models = _asked(given, rest)
     print(_shown(given, models))
+    if not given.json and any(v.is_on_demand for each in models for v in each.versions):
+        print(_on_demand(models, budget(rest)))
     return 0 if _all_serve(models) else REFUSED
 
 
@@ -201,6 +203,15 @@ def table(models: Sequence[Model]) -> str:
         "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
         for row in rows
     )
+
+
+def _on_demand(models: Sequence[Model], held: Mapping[str, int]) -> str:
+    """Tell how many models are not loaded, and of their budget."""
+    waiting = sum(any(v.is_on_demand for v in each.versions) for each in models)
+    said = f"{len(models) - waiting} of {len(models)} models loaded, the others on demand"
+    if not held:
+        return said
+    return f"{said}; {_size(held['held'])} held of a budget of {_size(held['limit'])}"
 
 
 def _rows(model: Model) -> Iterator[tuple[str, ...]]:

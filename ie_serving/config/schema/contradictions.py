@@ -23,14 +23,15 @@ def of_workers(server: ServerSettings, models: Iterable[ModelConfig]) -> list[st
     return [*_of_server(server), *_of_stateful(server, models)]
 
 
-def check_models(server: ServerSettings, models: Iterable[ModelConfig]) -> None:
-    """Refuse models that several workers cannot serve as one server. Raises: ConfigError."""
-    _refuse(list(_of_stateful(server, models)))
+def check_models(server: ServerSettings, models: Sequence[ModelConfig]) -> None:
+    """Refuse models that the server cannot serve as they are set. Raises: ConfigError."""
+    _refuse([*_of_stateful(server, models), *_of_residency(server, models)])
 
 
 def refusal(server: ServerSettings, model: ModelConfig) -> str:
     """Say why a server cannot serve a model; empty if it can."""
-    return "; ".join(map(str, _of_stateful(server, [model])))
+    faults = (*_of_stateful(server, [model]), *_of_residency(server, [model]))
+    return "; ".join(map(str, faults))
 
 
 def _refuse(faults: Sequence[str]) -> None:
@@ -38,14 +39,25 @@ def _refuse(faults: Sequence[str]) -> None:
         raise ConfigError(faults)
 
 
-def _of_on_demand(server: ServerSettings, models: Iterable[ModelConfig]) -> Iterator[str]:
+def _of_on_demand(server: ServerSettings, models: Sequence[ModelConfig]) -> Iterator[str]:
     on_demand = [model for model in models if server.is_on_demand(model)]
     unused = () if on_demand or server.load == ON_DEMAND else _OF_ON_DEMAND
     for name in unused:
         if getattr(server, name):
             yield f"{name_of(f'server.{name}') or name}: no model is loaded on demand{_SET_LOAD}"
-    for model in on_demand:
-        if model.engine.of(Sequences).stateful:
+    yield from _of_residency(server, models)
+
+
+def _of_residency(server: ServerSettings, models: Iterable[ModelConfig]) -> Iterator[str]:
+    """Yield the faults of each model between being loaded on demand and always."""
+    for model in models:
+        if not server.is_on_demand(model):
+            if model.pinned:
+                yield (
+                    f'model {model.name} is always loaded: "pinned" has no effect; leave it out, or'
+                    ' give "load": "on_demand"'
+                )
+        elif model.engine.of(Sequences).stateful:
             yield (
                 f"model {model.name} is stateful: to unload it would lose its sequences; give it"
                 ' "load": "always"'

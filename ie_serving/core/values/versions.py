@@ -2,6 +2,10 @@
 
 import enum
 from dataclasses import dataclass
+from typing import Final
+
+NOT_LOADED: Final = "not loaded: the first request loads it"
+"""Message of a version that is known and waits for its model to be asked for."""
 
 
 class State(enum.IntEnum):

@@ -84,7 +84,7 @@ class Residency:
     def __init__(self, rules: ResidencyRules, resident: Callable[[], int] = resident_bytes) -> None:
         self._rules = rules
         self._resident = resident
-        self.metrics = ResidencyMetrics()
+        self.metrics = ResidencyMetrics(rules.budget, resident)
         self._entries: dict[str, _Entry] = {}
         self._loads: dict[Dormant, asyncio.Task[None]] = {}
         self._sizes: dict[str, int] = {}
@@ -132,6 +132,13 @@ class Residency:
                 partial(self.load, stream),
             ) from None
 
+    def started(self) -> None:
+        """Warn of a budget that what is always loaded has used up: every load would be refused."""
+        budget, held = self._rules.budget, self._resident()
+        if budget and held >= budget:
+            told = {"budget_bytes": budget, "resident_bytes": held}
+            log.warning(Event("no room in the budget for models on demand", **told))
+
     def close(self) -> None:
         """Cancel what runs, as the process ends."""
         for task in (*self._loads.values(), *filter(None, (self._sweep,))):
@@ -171,7 +178,11 @@ class Residency:
         if self._rules.budget:
             # One at a time: a small model does not take the room that a large one waits for.
             async with self._room:
-                await self._make_room(name, needed)
+                try:
+                    await self._make_room(name, needed)
+                except BudgetFull:
+                    self.metrics.refused[name] += 1
+                    raise
         if before := self._entries.get(name):  # of a stream that another configuration has ended
             self._used -= before.size
         self._entries[name] = _Entry(stream, needed)

@@ -43,6 +43,7 @@ class Loaded:
         self.default = self.available[max(self.available)]
         self.trouble = None
         self.lacking = self.why_none = ""
+        self.is_admitted = True
 
     @property
     def answerable(self) -> Collection[int]:

@@ -71,17 +71,17 @@ httpGet:
 
 {{- /* What would be ignored, or would contradict what the chart sets, ends the rendering. */ -}}
 {{- define "ie-serving.check" -}}
-{{- $own := list "--config_path" "--port" "--rest_port" "--metrics_path" "--cache_dir" "--cache_size_bytes" "--drain_delay_seconds" "--drain_timeout_seconds" "--log_level" "--log_format" "--tls_certificate" "--tls_key" "--tls_client_ca" "--tls_ports" "--api_key_file" "--open_health" -}}
+{{- $own := list "--config_path" "--port" "--rest_port" "--metrics_path" "--cache_dir" "--cache_size_bytes" "--drain_delay_seconds" "--drain_timeout_seconds" "--log_level" "--log_format" "--tls_certificate" "--tls_key" "--tls_client_ca" "--tls_ports" "--api_key_file" "--open_health" "--model_repository" "--load" "--load_wait_seconds" "--model_memory_budget_bytes" "--idle_unload_timeout_seconds" -}}
 {{- range .Values.extraArgs -}}
 {{- $flag := regexReplaceAll "=.*" . "" -}}
 {{- if has $flag $own -}}
 {{- fail (printf "extraArgs: %s is set by the chart, from another value or for good: see docs/guide/kubernetes.md" $flag) -}}
 {{- end -}}
 {{- end -}}
-{{- if and .Values.existingConfigMap (or .Values.models .Values.configuration) -}}
-{{- fail "existingConfigMap: models and configuration would be ignored beside it: give one or the other" -}}
+{{- if and .Values.existingConfigMap (or .Values.models .Values.repositories .Values.configuration) -}}
+{{- fail "existingConfigMap: models, repositories and configuration would be ignored beside it: give one or the other" -}}
 {{- end -}}
-{{- if and (not .Values.existingConfigMap) (not .Values.models) (not .Values.configuration) -}}
+{{- if and (not .Values.existingConfigMap) (not .Values.models) (not .Values.repositories) (not .Values.configuration) -}}
 {{- fail "models: empty; give at least one, such as {name: digits, base_path: s3://my-models/digits}, or an existingConfigMap" -}}
 {{- end -}}
 {{- if and (eq .Values.storage.type "local") .Values.storage.secret -}}

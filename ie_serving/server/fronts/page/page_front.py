@@ -101,13 +101,14 @@ _JSON: Final[Headers] = ((b"content-type", b"application/json"), *_FRESH)
 
 
 class PageSources(NamedTuple):
-    """Data sources of the page: configuration in force, models, health, recent errors."""
+    """Data sources of the page: configuration in force, models, health, recent errors, budget."""
 
     settings: Settings
     storage: StorageOptions
     served: ServedModels
     health: Health
     errors: RecentErrors
+    usage: Callable[[], Mapping[str, int] | None]
 
 
 class PageFront:
@@ -119,7 +120,7 @@ class PageFront:
 
     def __init__(self, parts: PageSources) -> None:
         self._parts = parts
-        self._state = State(parts.settings.server, parts.served, parts.health, parts.errors)
+        self._state = State(parts)
         self._data: Mapping[str, Callable[[Request, str], Awaitable[Any]]] = {
             STATE: lambda *_: self._state.shown(),
             CONFIGURATION: self._configuration,

@@ -4,15 +4,16 @@ import asyncio
 import os
 import time
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from ie_serving import __version__
-from ie_serving.config.settings import ServerSettings
 from ie_serving.core.values.versions import VersionStatus
-from ie_serving.models.served import Served, ServedModels
-from ie_serving.server.fronts.admin.health import Health
+from ie_serving.models.served import Served
 from ie_serving.telemetry.log.events import mask
-from ie_serving.telemetry.metrics.recent_errors import FailureCount, FailureKind, RecentErrors
+from ie_serving.telemetry.metrics.recent_errors import FailureCount, FailureKind
+
+if TYPE_CHECKING:
+    from ie_serving.server.fronts.page.page_front import PageSources
 
 MODELS_AT_ONCE: Final = 64
 """Models described, in 0.5 ms, before the event loop runs other tasks."""
@@ -21,13 +22,12 @@ MODELS_AT_ONCE: Final = 64
 class State:
     """Describes the present state of the server. Belongs to one event loop."""
 
-    def __init__(
-        self, settings: ServerSettings, served: ServedModels, health: Health, errors: RecentErrors
-    ) -> None:
-        self._settings = settings
-        self._served = served
-        self._health = health
-        self._errors = errors
+    def __init__(self, parts: "PageSources") -> None:
+        self._settings = parts.settings.server
+        self._served = parts.served
+        self._health = parts.health
+        self._errors = parts.errors
+        self._usage = parts.usage
 
     async def shown(self) -> Mapping[str, Any]:
         """Return the whole state, ready for JSON."""
@@ -53,6 +53,7 @@ class State:
             "workers": self._settings.workers,
             "metrics": next((path for path, families in pages.items() if not families), None),
             "asks_callers": self._settings.has_access,
+            "budget": self._usage(),
         }
 
 
@@ -64,6 +65,7 @@ def summary(served: Served) -> dict[str, Any]:
         "default": str(stream.default.version) if stream.default else None,
         "labels": {label: str(version) for label, version in stream.labels.items()},
         "trouble": mask(stream.lacking) if stream.lacking else None,
+        "is_loaded": stream.is_admitted,
         "versions": [version_of(status) for status in stream.statuses()],
     }
 

@@ -41,6 +41,17 @@ def test_a_reload_to_a_stateful_model_is_refused() -> None:
     check_models(ServerSettings(), [STATEFUL])
 
 
+def test_what_is_always_loaded_cannot_be_pinned_nor_the_stateful_unloaded() -> None:
+    pinned = ModelConfig(name="m", base_path="/m", pinned=True)
+    on_demand = ServerSettings(load="on_demand")
+    for refuse in (check_models, lambda s, m: check(Settings(server=s, models=tuple(m)))):
+        with pytest.raises(ConfigError, match='model m is always loaded: "pinned" has no effect'):
+            refuse(ServerSettings(), [pinned])
+        refuse(on_demand, [pinned])
+        with pytest.raises(ConfigError, match="to unload it would lose its sequences"):
+            refuse(on_demand, [STATEFUL])
+
+
 def test_faults_of_every_kind_are_reported_together() -> None:
     server = replace(
         TWO, grpc_transport="grpcio", port=8500, rest_port=8500, tls_key="k", enable_auth=True

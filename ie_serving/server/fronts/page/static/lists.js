@@ -2,7 +2,7 @@
 
 import { json } from "./ask.js";
 import { h, id, say, table } from "./dom.js";
-import { ALL, ago, duration, written } from "./numbers.js";
+import { ALL, ago, bytes, duration, written } from "./numbers.js";
 import { Plot } from "./plot.js";
 
 const FEW = 8;
@@ -101,7 +101,7 @@ class Models {
     const row = this.#rows.get(model.name) ?? this.#add(model.name);
     if (this.#body.children[index] !== row.element) this.#body.insertBefore(row.element, this.#body.children[index] ?? null);
     row.trouble = troubled(model);
-    const told = JSON.stringify([model.versions, model.labels, model.trouble, model.default]);
+    const told = JSON.stringify([model.versions, model.labels, model.trouble, model.default, model.is_loaded]);
     if (row.told !== told) {
       row.told = told;
       row.versions.replaceChildren(...versionsOf(model));
@@ -143,7 +143,8 @@ class Models {
 
 function versionsOf(model) {
   const shown = model.versions.map((version) =>
-    h("span", { class: "version" }, version.version, " ", badge(version),
+    h("span", { class: "version" }, version.version, " ",
+      model.is_loaded || version.state !== "START" ? badge(version) : h("span", { class: "hint" }, "known, loads at its first request"),
       version.version === model.default && model.versions.length > 1 ? h("span", { class: "hint" }, " default") : null),
   );
   if (!shown.length && !model.trouble) shown.push(h("span", { class: "hint" }, "no version found yet"));
@@ -212,12 +213,21 @@ export function settingsTable(settings) {
   return table("Settings", ["Setting", "Value", "What it does"], rows, { class: "settings" });
 }
 
+/** Tell how much of their memory models on demand may still take. */
+function budget({ server, models }) {
+  if (!server.budget) return "";
+  const { held, limit } = server.budget;
+  const whose = server.workers > 1 ? `Process ${server.process}, one of ${server.workers},` : "The process";
+  return `${whose} holds ${bytes(held)} of its budget of ${bytes(limit)}; ${models.filter((model) => model.is_loaded).length} of ${models.length} models are loaded.`;
+}
+
 /** The first view. */
 export class Overview {
   title = "Models";
   #models;
   #plots;
   #errors = h("div");
+  #budget = h("p", { class: "hint", hidden: true });
   #told = "";
 
   constructor(history) {
@@ -227,6 +237,7 @@ export class Overview {
       "div",
       {},
       h("h1", { tabindex: "-1" }, "Models"),
+      this.#budget,
       this.#models.element,
       h("h2", {}, "All models together"),
       this.#plots.element,
@@ -238,6 +249,8 @@ export class Overview {
 
   update(state) {
     this.#models.update(state);
+    this.#budget.hidden = !state.server.budget;
+    say(this.#budget, budget(state));
     this.#plots.draw(state.server.metrics ? "" : NO_METRICS);
     const told = JSON.stringify(state.errors) + Math.round(state.server.now / 10);
     if (told !== this.#told) this.#errors.replaceChildren(errors(state));

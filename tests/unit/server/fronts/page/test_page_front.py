@@ -146,7 +146,8 @@ async def test_the_state_tells_versions_causes_and_labels() -> None:
     state = await shown("/page/state")
     odd, plain = state["models"]
     assert (odd["name"], plain["name"]) == (ODD_NAME, MODEL)
-    assert plain["labels"] == {"stable": "3"}
+    assert (plain["labels"], plain["is_loaded"]) == ({"stable": "3"}, True)
+    assert state["server"]["budget"] is None
     assert plain["versions"] == [
         {"version": "3", "state": "AVAILABLE", "failed": False, "cause": ""}
     ]

@@ -184,6 +184,13 @@ class ModelStream:
             return self._wanted.recalled
         return self.default.version if self.default else None
 
+    @property
+    def unnamed_version(self) -> int | None:
+        """The version for requests that name none; of split traffic that with the largest share."""
+        if self.split:
+            return self.split.division.main if self.split.division else None
+        return self.default.version if self.default else None
+
     def recall(self, version: int | None) -> None:
         """Load that version first: it answered until the worker died that this one replaces."""
         self._wanted.recalled = version

@@ -11,9 +11,15 @@ import httpx
 import numpy as np
 import openvino as ov
 import pytest
+import tensorflow as tf
 import tritonclient.grpc
 from openvino import opset13 as ops
-from tensorflow_serving.apis import get_model_status_pb2, predict_pb2
+from tensorflow_serving.apis import (
+    get_model_status_pb2,
+    inference_pb2,
+    predict_pb2,
+    regression_pb2,
+)
 
 from tests.functional.conftest import Serve
 from tests.functional.servers import Server
@@ -23,14 +29,19 @@ FLAGS = ("--file_system_poll_wait_seconds=0.1", "--config_poll_wait_seconds=0.1"
 LABELS = {"stable": 1, "canary": 2}
 
 
-def write(base: Path, version: int, name: str = "x") -> None:
+REGRESS = {"method": "regress", "features": {"x": "x"}, "outputs": {"outputs": "y"}}
+
+
+def write(base: Path, version: int, name: str = "x", *, regress: bool = False) -> None:
     """Write a version in one step: y is the version's number times its input."""
-    x = ops.parameter([-1, 2], np.float32, name=name)
+    x = ops.parameter([-1, 1 if regress else 2], np.float32, name=name)
     x.output(0).set_names({name})
     y = ops.multiply(x, np.float32(version))
     y.output(0).set_names({"y"})
     beside = base.parent / f"made-{version}"
     ov.save_model(ov.Model([y], [x]), beside / "model.xml")
+    if regress:
+        (beside / "signatures.json").write_text(json.dumps({"signatures": {"r": REGRESS}}))
     beside.rename(base / str(version))
 
 
@@ -88,7 +99,8 @@ def tfs_grpc(server: Server, user: str | None = None) -> int:
     request.inputs["x"].float_val.extend([1.0, 1.0])
     metadata = [("x-user", user)] if user else []
     reply = server.prediction.Predict(request, timeout=PATIENCE_S, metadata=metadata)
-    assert reply.model_spec.version.value == int(reply.outputs["y"].float_val[0])
+    (y, _) = np.frombuffer(reply.outputs["y"].tensor_content, np.float32)
+    assert reply.model_spec.version.value == int(y)
     return int(reply.model_spec.version.value)
 
 
@@ -131,6 +143,40 @@ def test_every_interface_splits_and_keeps_users_on_their_version(serve: Serve, b
     assert {user for user in users if of_each[user] == 2} < {u for u in users if after[u] == 2}
 
 
+def test_requests_of_examples_are_split_alike(serve: Serve, tmp_path: Path) -> None:
+    base = tmp_path / "m"
+    base.mkdir()
+    for version in (1, 2):
+        write(base, version, regress=True)
+    server = serving(serve, base, traffic={"stable": 60, "canary": 40}, sticky="x-user")
+    features = tf.train.Features(
+        feature={"x": tf.train.Feature(float_list=tf.train.FloatList(value=[1.0]))}
+    )
+    one = tf.train.Example(features=features)
+    regress, multi = regression_pb2.RegressionRequest(), inference_pb2.MultiInferenceRequest()
+    for spec in (regress.model_spec, multi.tasks.add().model_spec):
+        spec.name, spec.signature_name = "m", "r"
+    multi.tasks[0].method_name = "tensorflow/serving/regress"
+    for asked in (regress, multi):
+        asked.input.example_list.examples.append(one)
+    found = Counter[int]()
+    for n in range(30):
+        user = f"user-{n}"
+        key = [("x-user", user)]
+        reply = server.prediction.Regress(regress, timeout=PATIENCE_S, metadata=key)
+        version = int(reply.result.regressions[0].value)
+        assert version == reply.model_spec.version.value
+        many = server.prediction.MultiInference(multi, timeout=PATIENCE_S, metadata=key)
+        assert many.results[0].model_spec.version.value == version
+        body = {"signature_name": "r", "examples": [{"x": 1.0}]}
+        told = server.rest.post("/v1/models/m:regress", json=body, headers={"X-User": user})
+        assert told.json()["results"] == [float(version)]
+        found[version] += 1
+    assert set(found) == {1, 2}
+    values = [server.prediction.Regress(regress, timeout=PATIENCE_S) for _ in range(20)]
+    assert {each.model_spec.version.value for each in values} == {1, 2}
+
+
 def test_a_request_that_names_version_or_label_is_not_split(serve: Serve, base: Path) -> None:
     server = serving(serve, base, traffic={"1": 100, "2": 0})
     body = {"inputs": {"x": [[1.0, 1.0]]}}
@@ -138,7 +184,8 @@ def test_a_request_that_names_version_or_label_is_not_split(serve: Serve, base: 
         reply = server.rest.post(f"/v1/models/m/{path}:predict", json=body)
         assert reply.json()["outputs"] == [[2.0, 2.0]]
     assert {tfs_rest(server) for _ in range(20)} == {1}
-    assert server.rest.get("/v1/models/m/metadata").json()["model_spec"]["version"] == "1"
+    described = server.rest.get("/v1/models/m/metadata").json()
+    assert described["modelSpec"]["version"] == "1"
 
 
 def test_traffic_begins_and_ends_with_the_file(serve: Serve, base: Path) -> None:

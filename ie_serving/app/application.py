@@ -284,8 +284,7 @@ class ServingApplication:
         return Fleet(self._repositories.directories, self._repositories.polls, rules)
 
     def _keep(self, names: Collection[str]) -> None:
-        told = self._settings.engine.allow_python
-        self._callers.told = told or any(each.sticky for each in self._models.desired)
+        self._callers.note(each.sticky for each in self._models.desired)
         self._metrics.keep(names)
         self._residency.metrics.keep(names)
         self._used.keep(names)

@@ -218,10 +218,12 @@ def test_a_bad_canary_under_load_is_rolled_back_by_itself(serve: Serve, base: Pa
 
     with ThreadPoolExecutor(4) as pool:
         asked = [pool.submit(ask, n) for n in range(4)]
-        until(lambda: counted(server, rolled_back) == 1)
-        at_once = results.total()
-        until(lambda: results.total() > at_once + 200)
-        enough.set()
+        try:
+            until(lambda: counted(server, rolled_back) == 1)
+            at_once = results.total()
+            until(lambda: results.total() > at_once + 200)
+        finally:
+            enough.set()
         for each in asked:
             each.result()
     assert set(results) == {200, 400}

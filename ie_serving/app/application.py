@@ -26,6 +26,7 @@ from ie_serving.core.runtime.budget import BUDGET
 from ie_serving.core.runtime.machine_share import SHARE
 from ie_serving.core.settings.words import log_level
 from ie_serving.core.values.access import Caller
+from ie_serving.core.values.callers import ToldCallers
 from ie_serving.engines.base import Engine
 from ie_serving.engines.graph.engine import WithGraphs
 from ie_serving.engines.layers.sequence_family import Families
@@ -51,7 +52,7 @@ from ie_serving.models.graph_dependencies import GraphDependencies
 from ie_serving.models.manager import ModelManager
 from ie_serving.models.repository.source import Source
 from ie_serving.models.residency.residency import Residency, ResidencyRules
-from ie_serving.models.served import ServedModels
+from ie_serving.models.served import ServedModels, WithPrepared
 from ie_serving.models.stream import ModelStream
 from ie_serving.models.stream_rules import StreamRules
 from ie_serving.models.version.loader import Loader
@@ -85,6 +86,7 @@ from ie_serving.telemetry.log.logs import Event
 from ie_serving.telemetry.metrics.page import Metrics
 from ie_serving.telemetry.metrics.process import ProcessMetrics
 from ie_serving.telemetry.metrics.stores import STORES
+from ie_serving.telemetry.metrics.traffic_metrics import traffic_lines
 from ie_serving.wire.protobuf import messages
 from ie_serving.wire.tfs import metadata
 from ie_serving.wire.tfs.example import parse_examples, serialize_examples
@@ -153,6 +155,7 @@ class ServingApplication:
         self._metrics.show_states(self._models.served.states)
         self._metrics.show_precisions(self._models.served.precisions)
         self._metrics.show_compared(self._models.served.compared)
+        self._metrics.show(partial(traffic_lines, self._models.served.traffic))
         self._metrics.show_versions(self._models.served.available)
         self._process = ProcessMetrics(self._connections, wanted=self._metrics.wanted)
         self._metrics.show(self._process.lines)
@@ -196,6 +199,7 @@ class ServingApplication:
             grpc_interface(tensor_content=server.tensor_content, limit_s=server.grpc_limit_s)
         )
         tells_callers = self._settings.engine.allow_python
+        self._callers = ToldCallers(tells_callers)
         self._streams = LaterStreams(self._metrics.show, tells_callers=tells_callers)
         self._inference = LaterInference(
             self._health,
@@ -204,7 +208,7 @@ class ServingApplication:
             self._management,
             self._handing_on,
             limit_s=server.grpc_limit_s,
-            tells_callers=tells_callers,
+            callers=self._callers,
         )
 
     def _make_services(self, server: ServerSettings) -> None:
@@ -228,9 +232,7 @@ class ServingApplication:
 
     def _services_over(self, plane: DataPlane, served: ServedModels) -> Services:
         named = self._answering
-        prediction = PredictionService(
-            plane, self._interface, tells_callers=self._settings.engine.allow_python
-        )
+        prediction = PredictionService(plane, self._interface, self._callers)
         return {
             prediction_service.NAME: self._in_flight.grpc(named(prediction.answers())),
             model_service.NAME: named(self._model_service(plane).answers()),
@@ -284,6 +286,7 @@ class ServingApplication:
         return Fleet(self._repositories.directories, self._repositories.polls, rules)
 
     def _keep(self, names: Collection[str]) -> None:
+        self._callers.note(each.sticky for each in self._models.desired)
         self._metrics.keep(names)
         self._residency.metrics.keep(names)
         self._used.keep(names)
@@ -466,6 +469,7 @@ class ServingApplication:
             store=repository.store,
             policy=config.version_policy,
             labels=config.version_labels,
+            traffic=config.split,
             rules=self._rules(config, source.url, poll_wait_s),
         )
 
@@ -493,7 +497,8 @@ class ServingApplication:
         return WithGraphs(engine, self._models.within_reach, record, steps, at_hand)
 
     def _at_hand(self, config: ModelConfig) -> AtHand:
-        return AtHand(config.name, self._models.served)
+        # As graphs see them: one version answers, though the traffic of clients is split.
+        return AtHand(config.name, WithPrepared(self._models.served, ServedModels()))
 
     def _loaded(self, name: str, url: str, version: int, succeeded: bool) -> None:
         # `add`, not `of`: a reload loads a new model before the manager announces its name.

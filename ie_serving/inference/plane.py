@@ -8,7 +8,8 @@ limit and counts the request, in the same way for every protocol.
 import asyncio
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar, cast
 
@@ -27,6 +28,7 @@ from ie_serving.inference.large_reply import Unencoded
 from ie_serving.inference.observed import note_answer
 from ie_serving.inference.sequence_elsewhere import following
 from ie_serving.models.served import ServedModels
+from ie_serving.models.traffic.split import Divided, Split
 from ie_serving.models.version.handle import Servable
 from ie_serving.telemetry.metrics.histogram import SETTLED_AT
 from ie_serving.telemetry.metrics.page import Metrics
@@ -112,6 +114,8 @@ class DataPlane:
             if type(reply) is Unencoded:
                 reply = await asyncio.to_thread(reply.encode, reply.outputs)  # handle still held
         except ENDED as error:
+            if isinstance(error, Divided):
+                return await self._divided(error.split, request, interface, began)
             if servable is None and isinstance(error, NotLoaded):
                 with self.counting_refusals(request.model.name, interface, Api.PREDICT):
                     await error.load()
@@ -184,7 +188,7 @@ class DataPlane:
         name, model = tasks[0].model.name if tasks else "", examples.model_of(tasks)
         with (
             self._measured(interface, Api.MULTI_INFERENCE, name, began) as asked,
-            await self._handle(model) as servable,
+            await self._shared(model, request.caller, interface, began) as servable,
         ):
             asked.version = servable.version
             rows = await decode_examples(request)
@@ -218,7 +222,7 @@ class DataPlane:
         """Describe the signatures of a version."""
         with (
             self._measured(interface, Api.METADATA, model.name, began) as asked,
-            self._models.handle(model) as servable,
+            self._models.main(model) as servable,
         ):
             asked.version = servable.version
             return encode(servable)
@@ -226,7 +230,7 @@ class DataPlane:
     def is_loaded(self, model: ModelSpec) -> bool:
         """Tell whether requests for `model` are answered, or refused, without a load on demand."""
         try:
-            self._models.handle(model)
+            self._models.main(model)
         except NotLoaded:
             return False
         except ServingError:
@@ -376,7 +380,7 @@ class DataPlane:
     ) -> T:
         with (
             self._measured(interface, API_OF[method], request.model.name, began) as asked,
-            await self._handle(request.model) as servable,
+            await self._shared(request.model, request.caller, interface, began) as servable,
         ):
             asked.version = servable.version
             rows = await decode_examples(request)
@@ -385,11 +389,45 @@ class DataPlane:
             results = await within(interface.limit_s, work)
             return await examples.apart(len(rows), partial(encode, results))
 
-    async def _handle(self, model: ModelSpec) -> Servable:
-        """Find the servable; await its load where it is loaded on demand."""
+    async def _divided(
+        self, split: Split, request: InferRequest, interface: Interface[T], began: float
+    ) -> T:
+        """Let the version answer that the split traffic of the model gives the request to."""
+        spec, watched = self._chosen(split, request.model, request.caller, interface, began)
+        with watched:
+            return await self.predict(replace(request, model=spec), interface, began)
+
+    def _chosen(
+        self,
+        split: Split,
+        model: ModelSpec,
+        caller: object,
+        interface: Interface[Any],
+        began: float,
+    ) -> tuple[ModelSpec, AbstractContextManager[None]]:
+        sticky = split.traffic.sticky
+        value = interface.caller(caller).headers.get(sticky) if sticky else None
+        version = split.choose(value)
+        return replace(model, version=version), split.watched(version, began)
+
+    async def _shared(
+        self, model: ModelSpec, caller: object, interface: Interface[Any], began: float
+    ) -> AbstractContextManager[Servable]:
+        """As `_handle`; of split traffic the version that the request goes to, watched."""
+        try:
+            return await self._handle(model, self._models.handle)
+        except Divided as divided:
+            spec, watched = self._chosen(divided.split, model, caller, interface, began)
+            return _both(watched, self._models.handle(spec))
+
+    async def _handle(
+        self, model: ModelSpec, find: Callable[[ModelSpec], Servable] | None = None
+    ) -> Servable:
+        """Find the servable, `main` without `find`; await its load, if it is loaded on demand."""
+        find = find or self._models.main
         while True:
             try:
-                return self._models.handle(model)
+                return find(model)
             except NotLoaded as absent:
                 await absent.load()
 
@@ -407,6 +445,12 @@ class DataPlane:
         # Model names that are not served have no series of their own.
         name = model if series is not self._metrics.of("") else ""
         self._metrics.served(name, key).add(time.perf_counter() - began)
+
+
+@contextmanager
+def _both(watched: AbstractContextManager[None], held: Servable) -> Iterator[Servable]:
+    with watched, held:
+        yield held
 
 
 def _key(interface: Interface[Any], api: Api, version: int | None) -> Key:

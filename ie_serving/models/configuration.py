@@ -16,6 +16,8 @@ from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.batching import Batching
 from ie_serving.engines.sequences import Sequences
 from ie_serving.models.repository.version_policy import All, Latest, Specific, VersionPolicy
+from ie_serving.models.traffic.policy import Rollback, Traffic
+from ie_serving.models.traffic.settings import ROLLBACK, STICKY, TRAFFIC
 
 
 def version_labels(value: object, place: str) -> Mapping[str, int]:
@@ -167,6 +169,24 @@ class ModelConfig:
         " a signature, input or output gone, another dtype or rank, an input that has to be given",
         REFUSE,
     )
+    traffic: Mapping[str, int] = TRAFFIC.setting(
+        {},
+        "percent of the requests without version or label, by label or version; 100 in all",
+        '{"stable": 95, "canary": 5}',
+        shown="{}",
+    )
+    sticky: str = STICKY.setting(
+        "",
+        "header, or key of gRPC metadata, whose equal values go to the same version of traffic",
+        "x-user",
+    )
+    rollback: Rollback | None = ROLLBACK.setting(
+        None,
+        "when a version of traffic loses its share to the one with the largest: by error_rate or"
+        " latency_ms (95th percentile) of at least min_requests (20) within window_seconds (60)",
+        '{"error_rate": 0.05, "latency_ms": 200}',
+        shown="never",
+    )
     engine: EngineOptions = field(default_factory=EngineOptions)
     graph: "Graph | None" = None
     """A graph that stands in the configuration itself; there is no repository."""
@@ -184,6 +204,13 @@ class ModelConfig:
     def batching(self) -> Batching:
         """The rules by which requests gather into batches."""
         return self.engine.of(Batching)
+
+    @property
+    def split(self) -> Traffic | None:
+        """How requests without version and label are divided; None where they are not."""
+        if not self.traffic:
+            return None
+        return Traffic(shares=self.traffic, sticky=self.sticky, rollback=self.rollback)
 
     @property
     def keeps_sequences(self) -> bool:

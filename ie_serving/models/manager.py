@@ -408,7 +408,8 @@ class ModelManager:
         # in between.
         used = (*after.values(), *self._successors.entries.values())
         for served in used:
-            served.stream.adopt(served.config.version_policy, served.config.version_labels)
+            config = served.config
+            served.stream.adopt(config.version_policy, config.version_labels, config.split)
         self._poll_at_other_intervals(before, after)
         # By identity: an entry that is kept is a new object around the same stream.
         kept = {id(served.stream) for served in used}

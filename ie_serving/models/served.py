@@ -14,6 +14,7 @@ from ie_serving.core.values.versions import State, VersionStatus
 from ie_serving.models.configuration import ModelConfig
 from ie_serving.models.stream import ModelStream
 from ie_serving.models.traffic.labels import version_of
+from ie_serving.models.traffic.split import Divided
 from ie_serving.models.version.handle import Servable
 
 MOST_GONE = 1000
@@ -48,6 +49,7 @@ class ServedModels:
         Raises:
             NotFound: no such model, or that version is not AVAILABLE.
             UnknownLabel: the label is not assigned.
+            Divided: it means no version, and the model's traffic is split; see `main`.
         """
         served = self.entries.get(spec.name)
         if spec.label is not None:
@@ -59,8 +61,10 @@ class ServedModels:
         stream = served.stream
         if version == 0:  # tested here, not in `_meant`: a call less for every other request
             version = _meant(stream, version)
-        found = stream.default if version is None else stream.available.get(version)
+        found = stream.unnamed if version is None else stream.available.get(version)
         if found is None:
+            if version is None and stream.split and stream.split.division:
+                raise Divided(stream.split)
             if stream.loads_for(version):
                 raise NotLoaded(
                     f"model {stream.name} is not loaded: a request for an inference loads it",
@@ -68,6 +72,13 @@ class ServedModels:
                 )
             raise _no_such_version(stream, version)
         return found
+
+    def main(self, spec: ModelSpec) -> Servable:
+        """As `handle`; of split traffic the version with the largest share."""
+        try:
+            return self.handle(spec)
+        except Divided as divided:
+            return self.handle(ModelSpec(spec.name, divided.main))
 
     def statuses(self, name: str, version: int | None = None) -> list[VersionStatus]:
         """Status of one version, or of all, highest first.
@@ -138,6 +149,14 @@ class ServedModels:
             for name, served in self.entries.items()
             for status in served.stream.statuses()
             if status.state is not State.END
+        ]
+
+    def traffic(self) -> list[tuple[str, Mapping[int, float], Mapping[int, int]]]:
+        """Give name, shares from 0 to 1 and rollbacks by version of each model that splits it."""
+        return [
+            (name, served.stream.split.shares, dict(served.stream.rollbacks))
+            for name, served in self.entries.items()
+            if served.stream.split
         ]
 
     def available(self) -> list[Servable]:
@@ -211,7 +230,7 @@ class WithPrepared:
     def handle(self, spec: ModelSpec) -> Servable:
         """See `ServedModels`; a serving model takes precedence over one still loading."""
         is_new = spec.name not in self._served.entries and spec.name in self._prepared.entries
-        return (self._prepared if is_new else self._served).handle(spec)
+        return (self._prepared if is_new else self._served).main(spec)
 
     def find(self, name: str) -> Served | None:
         """Give the entry of a model, if there is one."""
@@ -243,7 +262,8 @@ def _no_versions(name: str) -> str:
 
 def _no_such_version(stream: ModelStream, version: int | None) -> NotFound:
     if version is None:
-        why = ": no version of it is AVAILABLE; its status says why"
+        named = " that its traffic names" if stream.split else ""
+        why = f": no version of it{named} is AVAILABLE; its status says why"
     else:
         available = ", ".join(map(str, sorted(stream.available))) or "none"
         why = f": this version is not AVAILABLE; available versions: {available}"

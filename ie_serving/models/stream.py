@@ -8,12 +8,13 @@ All state lives on the event loop; only listing, fetching, compiling and freeing
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
 from ie_serving.core.values.errors import Missing, StorageError
-from ie_serving.core.values.versions import NOT_LOADED, State, VersionStatus
+from ie_serving.core.values.versions import NOT_LOADED, State, VersionStatus, remarked
 from ie_serving.models.listing.notices import Watched
 from ie_serving.models.listing.polled_model import List, TurnWanted
 from ie_serving.models.listing.schedule import Polls
@@ -24,6 +25,8 @@ from ie_serving.models.repository.version_policy import VersionPolicy
 from ie_serving.models.repository.wanted import Wanted
 from ie_serving.models.stream_rules import LOCAL, POLLS_FOR_REST, POLLS_UNTIL_GONE, StreamRules
 from ie_serving.models.traffic.labels import assigned
+from ie_serving.models.traffic.policy import Traffic
+from ie_serving.models.traffic.split import Split
 from ie_serving.models.version.control import VersionControl, Work
 from ie_serving.models.version.handle import Servable
 from ie_serving.models.version.loader import Loader
@@ -54,6 +57,9 @@ class ModelStream:
         labels: version labels that requests may use.
         available: AVAILABLE versions by number.
         default: the highest of them; None when there is none.
+        unnamed: answers requests that name no version: `default`, unless their traffic is split.
+        split: divides these requests; None where they are not divided.
+        rollbacks: how often versions have lost their share of them, by version.
         has_served: whether any version has been AVAILABLE.
         is_admitted: whether its wanted versions are to be in memory; see `models/residency`.
     """
@@ -69,14 +75,18 @@ class ModelStream:
         labels: Mapping[str, int],
         rules: StreamRules,
         store: str,
+        traffic: Traffic | None = None,
     ) -> None:
         self.name = name
         self.store = store
         self._source = source
-        self._wanted = Wanted(policy, labels, rules.held)
+        self._wanted = Wanted(policy, labels, self._held)
+        self.rollbacks: Counter[int] = Counter()
+        self.split = self._split(traffic)
         self.labels: Mapping[str, int] = {}
         self.available: Mapping[int, Servable] = {}
         self.default: Servable | None = None
+        self.unnamed: Servable | None = None
         self.has_served = False
         self.is_admitted = rules.on_demand is None
         self.loader = loader
@@ -171,6 +181,13 @@ class ModelStream:
             return self._wanted.recalled
         return self.default.version if self.default else None
 
+    @property
+    def unnamed_version(self) -> int | None:
+        """The version for requests that name none; of split traffic that with the largest share."""
+        if self.split:
+            return self.split.division.main if self.split.division else None
+        return self.default.version if self.default else None
+
     def recall(self, version: int | None) -> None:
         """Load that version first: it answered until the worker died that this one replaces."""
         self._wanted.recalled = version
@@ -202,10 +219,15 @@ class ModelStream:
         self._changed.clear()
         await self._changed.wait()
 
-    def adopt(self, policy: VersionPolicy, labels: Mapping[str, int]) -> None:
-        """Take another version policy and other labels, at once."""
-        if (policy, labels) == (self._wanted.policy, self._wanted.labels):
+    def adopt(
+        self, policy: VersionPolicy, labels: Mapping[str, int], traffic: Traffic | None = None
+    ) -> None:
+        """Take another version policy, other labels and other traffic, at once."""
+        before = (self._wanted.policy, self._wanted.labels, self.split and self.split.traffic)
+        if (policy, labels, traffic) == before:
             return  # a thousand models come here when one directory of a model has changed
+        if traffic != before[-1]:
+            self.split = self._split(traffic)
         self._wanted.policy, self._wanted.labels = policy, labels
         # Before the policy acts: a label that moves to a version which the policy drops in the same
         # step is assigned all the same.
@@ -235,6 +257,8 @@ class ModelStream:
     def own_statuses(self) -> list[VersionStatus]:
         """Status of every version of this worker alone."""
         found = self._versions.statuses()
+        if self.split and (rolled_back := self.split.rolled_back):
+            found = [remarked(each, rolled_back.get(each.version, "")) for each in found]
         if self.is_admitted:
             return found
         dormant = State.START
@@ -457,7 +481,17 @@ class ModelStream:
         self.default = serving[max(shared or serving)] if serving else None
         self.has_served = self.has_served or bool(serving)
         self._assign_labels()
+        self.unnamed = None if self.split else self.default
+        if self.split:
+            self.split.resolve(self.labels, serving.keys())
         self._rules.others.changed()
+
+    def _split(self, traffic: Traffic | None) -> Split | None:
+        return Split(self.name, traffic, self.rollbacks) if traffic else None
+
+    def _held(self) -> Collection[int]:
+        held = self._rules.held()
+        return {*held, *self.split.traffic.numbers} if self.split else held
 
     def _assign_labels(self) -> None:
         before = self.labels

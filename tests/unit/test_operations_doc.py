@@ -22,6 +22,7 @@ from ie_serving.telemetry.metrics import residency_metrics as residency
 from ie_serving.telemetry.metrics import step_metrics as steps
 from ie_serving.telemetry.metrics import stream_metrics as streams
 from ie_serving.telemetry.metrics import tensorflow_families as tensorflow
+from ie_serving.telemetry.metrics import traffic_metrics as traffic
 from ie_serving.telemetry.metrics import version_metrics as versions
 
 ROOT = Path(__file__).parents[2]
@@ -185,6 +186,7 @@ MODULES_OF_METRICS = (
     caches,
     recorded,
     residency,
+    traffic,
 )
 
 

@@ -13,10 +13,12 @@ from ie_serving.engines.batching import Batching
 from ie_serving.engines.kernels import PROCESS
 from ie_serving.engines.openvino.options import OpenVinoOptions
 from ie_serving.models.configuration import ModelConfig
+from ie_serving.models.traffic.policy import as_version
 
 DRIVER: Final = "python"
 """Driver of models with a kernel."""
 KERNEL, HOOKS, STATEFUL = "kernel.place", "hooks.place", "sequences.stateful"
+TRAFFIC: Final = "model.traffic"
 ROWS: Final = "batching.max_batch_size"
 """Place of the setting that enables batching, unless batch sizes are listed."""
 
@@ -109,6 +111,7 @@ def conflicts(found: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     else:
         without = "it has a meaning for a stateful model alone: set stateful too"
         yield from ((place, without) for place in _places("sequences") if found.get(place))
+    yield from _of_traffic(found)
     if found.get(HOOKS) is not None:
         yield from _beside_hooks(found)
     elif found.get(KERNEL) is not None:
@@ -116,6 +119,21 @@ def conflicts(found: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     else:
         without = "it has a meaning for a kernel alone: name the kernel too"
         yield from ((place, without) for place in _places("kernel") if place in found)
+
+
+def _of_traffic(found: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    traffic = found.get(TRAFFIC)
+    if not traffic:
+        without = "it has a meaning beside traffic alone: set traffic too"
+        yield from ((p, without) for p in ("model.sticky", "model.rollback") if found.get(p))
+        return
+    labels = found.get("model.version_labels") or {}
+    for name in traffic:
+        if as_version(name) is None and name not in labels:
+            known = ", ".join(sorted(labels)) or "none"
+            yield TRAFFIC, f'no label "{name}" in version_labels, which has: {known}'
+    if found.get(STATEFUL):
+        yield TRAFFIC, "a sequence stays on one version of a stateful model: remove it"
 
 
 def _places(owner: str) -> list[str]:

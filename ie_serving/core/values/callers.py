@@ -1,6 +1,6 @@
 """The caller of a request, for models that ask for it (`Signature.told`); others need none."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 
@@ -24,6 +24,30 @@ class Caller:
 
 
 NOBODY = Caller()
+
+
+@dataclass(slots=True)
+class ToldCallers:
+    """Whether requests over gRPC refer to their calls, which models ask for or traffic is split by.
+
+    Otherwise no request does: it would keep the transport's data of the call alive, 80 MB more in
+    hostile traffic.
+
+    Attributes:
+        always: models may ask for their callers.
+        told: whether requests do now.
+    """
+
+    always: bool = False
+    told: bool = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.told = self.always
+
+    def note(self, sticky: Iterable[str]) -> None:
+        """Take the keys of metadata by which the traffic of models is split; empty for none."""
+        self.told = self.always or any(sticky)
+
 
 CALLER: ContextVar[Caller] = ContextVar("caller", default=NOBODY)
 """Caller of the next inference that starts in this context; layers in between do not pass it."""

@@ -67,12 +67,14 @@ class ExamplesRequest:
         signature: name of the signature; empty for `serving_default`.
         decode: returns the Examples, at least one. Raises InvalidRequest.
         count: number of Examples that `decode` has to read.
+        caller: as of `InferRequest`.
     """
 
     model: ModelSpec
     signature: str
     decode: Callable[[], Sequence[Features]]
     count: int
+    caller: Any = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """Status of one version of a model as clients see it: its public state, and its load error."""
 
 import enum
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 NOT_LOADED: Final = "not loaded: the first request loads it"
@@ -31,7 +31,8 @@ class VersionStatus:
         version: version number.
         state: public state.
         error: why its load failed; else empty.
-        remark: what a serving version lacks: its signatures that are left out, with the causes.
+        remark: what a serving version lacks: its signatures that are left out, or its share of
+            split traffic, with the causes.
     """
 
     version: int
@@ -43,3 +44,10 @@ class VersionStatus:
     def message(self) -> str:
         """The text of the status."""
         return self.error or self.remark
+
+
+def remarked(status: VersionStatus, remark: str) -> VersionStatus:
+    """Give a status with one remark more; empty for none."""
+    if not remark:
+        return status
+    return replace(status, remark="; ".join(filter(None, (status.remark, remark))))

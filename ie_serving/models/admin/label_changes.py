@@ -24,7 +24,8 @@ class Details:
     """Facts about a model that its status does not contain.
 
     Attributes:
-        default_version: answers requests that name neither version nor label; None while none does.
+        default_version: answers requests that name neither version nor label, or most of them where
+            traffic is split; None while none does.
         labels: those that requests may use, each with its version.
         waiting: those that wait until their version is AVAILABLE.
         memory: bytes that the load of each AVAILABLE version has added, where that is known.
@@ -76,7 +77,7 @@ def _details(served: Served) -> Details:
     stream = served.stream
     wanted = served.config.version_labels
     return Details(
-        default_version=stream.default.version if stream.default else None,
+        default_version=stream.unnamed_version,
         labels=dict(stream.labels),
         waiting={label: v for label, v in wanted.items() if stream.labels.get(label) != v},
         memory={v: each.memory for v, each in stream.available.items() if each.memory is not None},

@@ -40,7 +40,9 @@ class Loaded:
         self.name = name
         self.labels = labels
         self.available = {servable.version: servable for servable in servables}
-        self.default = self.available[max(self.available)]
+        self.default = self.unnamed = self.available[max(self.available)]
+        self.unnamed_version = self.default.version
+        self.split = None
         self.trouble = None
         self.lacking = self.why_none = ""
         self.is_admitted = True

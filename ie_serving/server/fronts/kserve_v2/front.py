@@ -231,7 +231,7 @@ class KServeFront:
 
     async def _config(self, request: Request, asked: Asked, began: float) -> Reply:
         with self._plane.counting_refusals(asked.model, self._of_json):
-            servable = self._served.handle(model_spec(asked.model, asked.version))
+            servable = self._served.main(model_spec(asked.model, asked.version))
             return _json(orjson.dumps(config_of(servable, self._served)))
 
     async def _log_settings(self, request: Request, asked: Asked, began: float) -> Reply:

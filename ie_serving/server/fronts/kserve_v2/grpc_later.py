@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any, Final
 
+from ie_serving.core.values.callers import ToldCallers
 from ie_serving.inference.interface import Interface
 from ie_serving.inference.plane import DataPlane
 from ie_serving.models.served import ServedModels
@@ -59,7 +60,7 @@ class LaterInference:
         management: makes what answers for a caller's models beside inferences.
         hand_on: see `inference.observed.handing_on`.
         limit_s: longest time in seconds of an inference; None sets no limit.
-        tells_callers: whether models may see the caller.
+        callers: whether requests refer to their calls.
     """
 
     health: Health
@@ -68,7 +69,7 @@ class LaterInference:
     management: MakeManagement
     hand_on: HandOn
     limit_s: float | None
-    tells_callers: bool
+    callers: ToldCallers
 
     def grpc(self, plane: DataPlane, served: ServedModels) -> dict[str, Method]:
         """Return the methods over one data plane and its models."""
@@ -80,9 +81,7 @@ class LaterInference:
         from ie_serving.server.fronts.kserve_v2.grpc_service import InferenceService, ServiceParts
 
         management = self.management(served)
-        parts = ServiceParts(
-            plane, served, self.health, self.metrics, management, self.tells_callers
-        )
+        parts = ServiceParts(plane, served, self.health, self.metrics, management, self.callers)
         return InferenceService(parts, self._interface, self._of_classes)
 
     def _conversations(self, plane: DataPlane, served: ServedModels) -> GrpcStreams:
@@ -92,7 +91,7 @@ class LaterInference:
 
         streams = StreamAnswers(plane, self._interface, self.streams.opened, with_id)
         codec = triton(self.management(served).regions)
-        return GrpcStreams(streams, codec, tells_callers=self.tells_callers)
+        return GrpcStreams(streams, codec, tells_callers=self.callers.told)
 
     # One object for all callers, since each version keeps its `Bound` by interface.
     @cached_property

@@ -8,6 +8,7 @@ from typing import Final, cast
 
 from ie_serving import __version__
 from ie_serving.core.runtime.threads import in_thread
+from ie_serving.core.values.callers import ToldCallers
 from ie_serving.core.values.errors import NotFound, UnknownLabel
 from ie_serving.core.values.requests import ModelSpec
 from ie_serving.core.values.signatures import named
@@ -52,7 +53,7 @@ class ServiceParts:
         health: of the server.
         metrics: of all workers.
         management: of models and server.
-        tells_callers: see `PredictionService`.
+        callers: see `PredictionService`.
     """
 
     plane: DataPlane
@@ -60,7 +61,7 @@ class ServiceParts:
     health: Health
     metrics: Metrics
     management: Management
-    tells_callers: bool
+    callers: ToldCallers
 
 
 def interface(*, limit_s: float | None) -> Interface[bytes]:
@@ -98,7 +99,7 @@ class InferenceService:
         self._health = parts.health
         self._metrics = parts.metrics
         self._repository, self._settings, self._regions = parts.management
-        self._tells_callers = parts.tells_callers
+        self._callers = parts.callers
         self._interface = interface
         self._of_classes = of_classes
         self._parser = InferParser(model_spec, self._regions)
@@ -169,7 +170,7 @@ class InferenceService:
         with self._plane.counting_refusals("", self._interface):
             model = model_spec(*written.read_model_config(payload))
         with self._plane.counting_refusals(model.name, self._interface):
-            return written.model_config(config_of(self._served.handle(model), self._served))
+            return written.model_config(config_of(self._served.main(model), self._served))
 
     async def trace_setting(self, payload: Buffer, context: CallContext) -> bytes:
         """Show the settings of traces; a change is refused."""
@@ -226,7 +227,7 @@ class InferenceService:
         except Exception as error:
             self._plane.refused("", error, self._interface, Api.PREDICT)
             raise
-        if self._tells_callers:
+        if self._callers.told:
             request.caller = context
         if request.classes is not None:
             return _named(self._classified(request, request.classes, began), request.id)
@@ -246,7 +247,7 @@ class InferenceService:
         """Let protobuf parse a large request that is not in the form that clients usually write."""
         with self._plane.counting_refusals("", self._interface, Api.PREDICT):
             request = await in_thread(parse_whole, model_spec, payload, self._regions)
-        if self._tells_callers:
+        if self._callers.told:
             request.caller = context
         if request.classes is not None:
             return await _named(self._classified(request, request.classes, began), request.id)

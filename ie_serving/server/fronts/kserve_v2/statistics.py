@@ -46,4 +46,4 @@ def _all(served: ServedModels) -> Mapping[str, list[int]]:
 def _versions(served: ServedModels, model: ModelSpec) -> Mapping[str, list[int]]:
     if model.version is None and model.label is None:
         return {model.name: sorted(served.entry(model.name).stream.available)}
-    return {model.name: [served.handle(model).version]}
+    return {model.name: [served.main(model).version]}

@@ -62,7 +62,7 @@ def summary(served: Served) -> dict[str, Any]:
     stream = served.stream
     return {
         "name": served.config.name,
-        "default": str(stream.default.version) if stream.default else None,
+        "default": None if (default := stream.unnamed_version) is None else str(default),
         "labels": {label: str(version) for label, version in stream.labels.items()},
         "trouble": mask(stream.lacking) if stream.lacking else None,
         "is_loaded": stream.is_admitted,

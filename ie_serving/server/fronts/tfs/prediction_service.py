@@ -6,6 +6,7 @@ from functools import partial
 from typing import TypeVar
 
 from ie_serving.core.runtime.threads import in_thread
+from ie_serving.core.values.callers import ToldCallers
 from ie_serving.core.values.errors import InvalidRequest, PreconditionFailed, advised
 from ie_serving.core.values.requests import ExamplesRequest, ModelSpec, Task
 from ie_serving.core.values.tensors import Method, Signature
@@ -80,14 +81,13 @@ class PredictionService:
     Args of the constructor:
         plane: answers the requests.
         interface: see `grpc_interface`.
-        tells_callers: whether models may see the caller. If not, no request refers to its call,
-            which would keep the transport's data of it alive: 80 MB more in hostile traffic.
+        callers: whether requests refer to their calls; it may change.
     """
 
     def __init__(
-        self, plane: DataPlane, interface: Interface[bytes], *, tells_callers: bool = False
+        self, plane: DataPlane, interface: Interface[bytes], callers: ToldCallers | None = None
     ) -> None:
-        self._tells_callers = tells_callers
+        self._callers = callers or ToldCallers()
         self._plane = plane
         self._interface = interface
         self._parser = RequestParser()
@@ -122,14 +122,14 @@ class PredictionService:
         except Exception as error:
             self._plane.refused("", error, self._interface, Api.PREDICT)
             raise
-        if self._tells_callers:
+        if self._callers.told:
             request.caller = context
         return self._plane.predict(request, self._interface, began)
 
     async def _predict_unclear(self, payload: Buffer, context: CallContext, began: float) -> bytes:
         """Let protobuf parse a large request that is not in the form that clients usually write."""
         request = await self._read(parse_whole, payload)
-        if self._tells_callers:
+        if self._callers.told:
             request.caller = context
         return await self._plane.predict(request, self._interface, began)
 
@@ -137,18 +137,21 @@ class PredictionService:
         """Return classes and scores for Examples."""
         began = time.perf_counter()
         request = await self._read(partial(_examples, messages.ClassificationRequest), payload)
+        self._tell(request, context)
         return await self._plane.classify(request, self._interface, began, encode_classification)
 
     async def regress(self, payload: Buffer, context: CallContext) -> bytes:
         """Return a value for each Example."""
         began = time.perf_counter()
         request = await self._read(partial(_examples, messages.RegressionRequest), payload)
+        self._tell(request, context)
         return await self._plane.regress(request, self._interface, began, encode_regression)
 
     async def multi_inference(self, payload: Buffer, context: CallContext) -> bytes:
         """Classify and regress the same Examples with several signatures of one model."""
         began = time.perf_counter()
         request, tasks = await self._read(_multi, payload)
+        self._tell(request, context)
         return await self._plane.multi_inference(
             request, tasks, self._interface, began, encode_multi_inference
         )
@@ -158,6 +161,10 @@ class PredictionService:
         began = time.perf_counter()
         model = await self._read(_metadata_model, payload)
         return await self._plane.described(model, self._interface, began, _encode_metadata)
+
+    def _tell(self, request: ExamplesRequest, context: CallContext) -> None:
+        if self._callers.told:
+            request.caller = context
 
     async def _read(self, read: Callable[[Buffer], T], payload: Buffer) -> T:
         """Parse a request; count an unparsable one with an empty model name."""

@@ -328,7 +328,9 @@ class RestApi:
             work = partial(parse_examples, body, method.word)
             asked = await in_thread(work) if is_large else work()
         decode = partial(with_context, asked.examples, asked.context)
-        return ExamplesRequest(model, asked.signature_name, decode, len(asked.examples))
+        return ExamplesRequest(
+            model, asked.signature_name, decode, len(asked.examples), request.head
+        )
 
     async def _poll(self, request: Request, model: ModelSpec, began: float) -> Buffer:
         """List the model's repository now, if clients may ask for that."""

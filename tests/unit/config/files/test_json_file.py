@@ -24,6 +24,7 @@ from ie_serving.engines.sequences import Sequences
 from ie_serving.engines.tensorflow.options import TensorFlowOptions
 from ie_serving.models.configuration import ModelConfig
 from ie_serving.models.repository.version_policy import All, Latest, Specific
+from ie_serving.models.traffic.policy import Rollback
 from ie_serving.storage.options import StorageOptions
 
 CONFIG = Path(__file__).parents[4] / "config"
@@ -134,6 +135,9 @@ def test_every_key_reaches_its_field() -> None:
         load="on_demand",
         pinned=True,
         signature_changes="refuse",
+        traffic={"stable": 95, "canary": 5},
+        sticky="x-user",
+        rollback=Rollback(error_rate=0.05, latency_ms=200.0, min_requests=50),
     )
     assert (any_batch.engine.of(OpenVinoOptions).batch_size, any_batch.version_policy) == (
         -1,

@@ -10,6 +10,7 @@ from ie_serving.app.fronts import kserve_routes
 from ie_serving.compat.stfs.front.routes import ALIVE, ASK
 from ie_serving.config.settings import ServerSettings
 from ie_serving.core.values.access import Need, Right
+from ie_serving.core.values.callers import ToldCallers
 from ie_serving.core.values.errors import NotFound
 from ie_serving.server.fronts.admin import grpc_profiler
 from ie_serving.server.fronts.admin.grpc_health import HealthService
@@ -101,7 +102,9 @@ NOWHERE = ["/", "/metrics/", "/METRICS", "/ping/", "/v2/health", "/v2/models/m",
 
 
 def test_every_rpc_has_an_entry() -> None:
-    inference = LaterInference(NEVER, NEVER, NEVER, NEVER, NEVER, limit_s=None, tells_callers=False)
+    inference = LaterInference(
+        NEVER, NEVER, NEVER, NEVER, NEVER, limit_s=None, callers=ToldCallers()
+    )
     services = {
         prediction_service.NAME: PredictionService(NEVER, NEVER).answers(),
         model_service.NAME: ModelService(NEVER, NEVER, NEVER, NEVER, NEVER, NEVER).answers(),

@@ -1,0 +1,62 @@
+"""Parses the settings of a model's split traffic."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from ie_serving.core.settings.declaration import SettingKind
+from ie_serving.core.settings.faults import Faults, Parser, fault
+from ie_serving.core.settings.numbers import integer, milliseconds, positive, share, timeout
+from ie_serving.core.settings.structures import mapping
+from ie_serving.core.values.errors import ConfigError
+from ie_serving.models.traffic.policy import WHOLE, Rollback
+
+_PERCENT: Parser[int] = integer(0, WHOLE)
+_RULES: Final[Mapping[str, tuple[str, Parser[Any]]]] = {
+    "error_rate": ("error_rate", share),
+    "latency_ms": ("latency_ms", milliseconds),
+    "min_requests": ("min_requests", positive),
+    "window_seconds": ("window_s", timeout),
+}
+"""Field and parser of each key of `rollback`."""
+
+
+def traffic(value: object, place: str) -> Mapping[str, int]:
+    """Read percent by label or version."""
+    expected = 'an object such as {"stable": 95, "canary": 5}'
+    faults = Faults()
+    given = mapping(value, place, expected)
+    found = {name: faults.take(_PERCENT, item, f"{place}.{name}") for name, item in given.items()}
+    faults.check()
+    shares = {name: percent for name, percent in found.items() if percent is not None}
+    if shares and sum(shares.values()) != WHOLE:
+        raise ConfigError(
+            [f"{place}: the shares sum to {sum(shares.values())}; expected {WHOLE} in all"]
+        )
+    return shares
+
+
+def rollback(value: object, place: str) -> Rollback:
+    """Read when a version loses its share."""
+    expected = f"an object with error_rate or latency_ms, and no keys but {', '.join(_RULES)}"
+    given = mapping(value, place, expected)
+    if given.keys() - _RULES.keys() or not given.keys() & {"error_rate", "latency_ms"}:
+        raise fault(place, dict(given), expected)
+    faults = Faults()
+    found: dict[str, Any] = {
+        _RULES[key][0]: faults.take(_RULES[key][1], item, f"{place}.{key}")
+        for key, item in given.items()
+    }
+    faults.check()
+    return Rollback(**found)
+
+
+def header(value: object, place: str) -> str:
+    """Read the name of a header, in lower case."""
+    if not isinstance(value, str) or not value.isascii() or any(map(str.isspace, value)):
+        raise fault(place, value, "the name of a header or key of metadata, such as x-user")
+    return value.lower()
+
+
+TRAFFIC: Final = SettingKind(traffic, "JSON")
+STICKY: Final = SettingKind(header, "HEADER")
+ROLLBACK: Final = SettingKind(rollback, "JSON")

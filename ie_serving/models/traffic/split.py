@@ -1,0 +1,163 @@
+"""The split traffic of one model: chooses versions, watches the smaller shares, takes one back.
+
+Only models with `traffic` have a `Split`. Lives on one event loop.
+"""
+
+import logging
+import time
+from collections import Counter, deque
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Final
+
+from ie_serving.core.values.codes import ENDED, Code, code_of
+from ie_serving.core.values.errors import ServingError
+from ie_serving.models.traffic.policy import (
+    WHOLE,
+    Division,
+    Rollback,
+    Seen,
+    Traffic,
+    divided,
+    judge,
+    point_of,
+)
+from ie_serving.telemetry.log.logs import Event
+
+log = logging.getLogger(__name__)
+
+MOST_KEPT: Final = 10_000
+"""Most requests of a window; beyond it the oldest leaves early. Enough for 1 % of errors."""
+STRIDE: Final = WHOLE * 0.6180339887498949
+"""Step between the points of two requests, by the golden ratio: of any run of requests each version
+gets its share, to within a few requests; random points would stray further."""
+
+
+class Window:
+    """The last requests of one version.
+
+    Args of the constructor:
+        rule: says which of them count.
+    """
+
+    def __init__(self, rule: Rollback) -> None:
+        self._rule = rule
+        self._entries: deque[tuple[float, bool, bool]] = deque()
+        self._failed = 0
+        self._slow = 0
+
+    def add(self, now: float, took_s: float, *, failed: bool) -> Seen:
+        """Count a request; give all that count now."""
+        limit = self._rule.latency_ms
+        slow = limit is not None and took_s * 1000 > limit
+        self._entries.append((now, failed, slow))
+        self._failed += failed
+        self._slow += slow
+        oldest = now - self._rule.window_s
+        while self._entries[0][0] < oldest or len(self._entries) > MOST_KEPT:
+            _, was_failed, was_slow = self._entries.popleft()
+            self._failed -= was_failed
+            self._slow -= was_slow
+        return Seen(len(self._entries), self._failed, self._slow)
+
+
+class Divided(ServingError):
+    """A request names no version, and the model's traffic is split: choose, and ask by number."""
+
+    def __init__(self, split: "Split") -> None:
+        super().__init__("the traffic of this model is split: name a version")
+        self.split = split
+
+    @property
+    def main(self) -> int:
+        """The version with the largest share."""
+        assert self.split.division is not None
+        return self.split.division.main
+
+
+class Split:
+    """See the module.
+
+    Args of the constructor:
+        model: model name.
+        traffic: the configuration.
+        rollbacks: counts by version; outlives this object.
+
+    Attributes:
+        traffic: as above.
+        division: of the requests now; None where no version with a share is AVAILABLE.
+        rolled_back: why a version has lost its share, by its number.
+    """
+
+    def __init__(self, model: str, traffic: Traffic, rollbacks: Counter[int]) -> None:
+        self._model = model
+        self.traffic = traffic
+        self._rollbacks = rollbacks
+        self.division: Division | None = None
+        self.rolled_back: dict[int, str] = {}
+        self._labels: Mapping[str, int] = {}
+        self._available: Collection[int] = ()
+        self._windows: dict[int, Window] = {}
+        self._point = 0.0
+
+    def resolve(self, labels: Mapping[str, int], available: Collection[int]) -> None:
+        """Divide anew: a label or a version has moved."""
+        self._labels, self._available = labels, available
+        usable = set(available) - self.rolled_back.keys()
+        self.division = divided(self.traffic.weights(labels), usable)
+        self._windows = {n: each for n, each in self._windows.items() if n in usable}
+
+    @property
+    def shares(self) -> Mapping[int, float]:
+        """From 0 to 1 by version; 0 for one that was rolled back."""
+        lost = dict.fromkeys(self.rolled_back, 0.0)
+        found = self.division.shares if self.division else {}
+        return {**lost, **{version: share / WHOLE for version, share in found.items()}}
+
+    def choose(self, value: str | None) -> int:
+        """Choose a version; there is a `division`. `value` is of the sticky header, if sent."""
+        division = self.division
+        assert division is not None
+        if value is not None:
+            return division.version_at(point_of(self._model, value))
+        self._point = (self._point + STRIDE) % WHOLE
+        return division.version_at(self._point)
+
+    @contextmanager
+    def watched(self, version: int, began: float) -> Iterator[None]:
+        """Watch a request of `version`; the last that is too many takes the version's share.
+
+        Args:
+            version: as it was chosen.
+            began: `time.perf_counter()` of the request's arrival.
+        """
+        try:
+            yield
+        except ENDED as error:
+            if code_of(error) is not Code.CANCELLED:  # otherwise the client has left
+                self._note(version, began, failed=True)
+            raise
+        self._note(version, began, failed=False)
+
+    def _note(self, version: int, began: float, *, failed: bool) -> None:
+        rule, division = self.traffic.rollback, self.division
+        if rule is None or division is None or version == division.main:
+            return
+        if version in self.rolled_back:  # a request that began before
+            return
+        window = self._windows.get(version)
+        if window is None:
+            window = self._windows[version] = Window(rule)
+        seen = window.add(time.monotonic(), time.perf_counter() - began, failed=failed)
+        if action := judge(rule, seen):
+            self._take_share(version, division.main, action.cause)
+
+    def _take_share(self, version: int, main: int, cause: str) -> None:
+        self.rolled_back[version] = (
+            f"its share of the traffic went to version {main}: {cause};"
+            " a change of traffic gives it back"
+        )
+        self._rollbacks[version] += 1
+        facts = {"version": version, "main": main, "cause": cause}
+        log.warning(Event("version rolled back", model=self._model, **facts))
+        self.resolve(self._labels, self._available)

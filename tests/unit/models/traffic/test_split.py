@@ -1,0 +1,72 @@
+"""What is counted of a version's requests, and when it counts no more."""
+
+import asyncio
+import time
+from collections import Counter
+
+import pytest
+
+from ie_serving.core.values.errors import InvalidRequest
+from ie_serving.models.traffic.policy import Rollback, Seen, Traffic
+from ie_serving.models.traffic.split import Split, Window
+
+
+def split_of(**rule: float) -> Split:
+    rollback = Rollback(min_requests=2, **rule)  # type: ignore[arg-type]
+    split = Split("m", Traffic(shares={"1": 90, "2": 10}, rollback=rollback), Counter())
+    split.resolve({}, {1, 2})
+    return split
+
+
+def fail(split: Split, version: int, error: BaseException) -> None:
+    with pytest.raises(type(error)), split.watched(version, time.perf_counter()):
+        raise error
+
+
+def test_a_window_forgets_what_is_older() -> None:
+    window = Window(Rollback(error_rate=0.5, latency_ms=10, window_s=60))
+    assert window.add(0.0, 0.001, failed=True) == Seen(1, 1, 0)
+    assert window.add(59.0, 0.011, failed=False) == Seen(2, 1, 1)
+    assert window.add(61.0, 0.001, failed=False) == Seen(2, 0, 1)
+    assert window.add(200.0, 0.001, failed=False) == Seen(1, 0, 0)
+
+
+def test_failures_take_the_share_of_the_smaller_one_alone() -> None:
+    split = split_of(error_rate=0.5)
+    for _ in range(5):
+        fail(split, 1, InvalidRequest("no"))
+    assert not split.rolled_back
+    for _ in range(2):
+        fail(split, 2, InvalidRequest("no"))
+    assert "went to version 1: 2 of 2 requests" in split.rolled_back[2]
+    assert split.shares == {1: 1.0, 2: 0.0}
+    # A request that began before, and a version that comes again, change nothing.
+    fail(split, 2, InvalidRequest("no"))
+    split.resolve({}, {1})
+    split.resolve({}, {1, 2})
+    assert split.shares == {1: 1.0, 2: 0.0}
+
+
+def test_clients_that_leave_do_not_count() -> None:
+    split = split_of(error_rate=0.5)
+    for _ in range(5):
+        fail(split, 2, asyncio.CancelledError())
+    assert not split.rolled_back
+
+
+def test_slow_answers_take_the_share() -> None:
+    split = split_of(latency_ms=20)
+    for took_s in (0.001, 0.5):
+        with split.watched(2, time.perf_counter() - took_s):
+            pass
+    assert "1 of 2 requests within 60 s took longer than latency_ms 20" in split.rolled_back[2]
+
+
+def test_a_share_without_a_version_that_serves_goes_to_the_largest() -> None:
+    split = Split("m", Traffic(shares={"stable": 90, "canary": 10}), Counter())
+    split.resolve({"stable": 1}, {1})
+    assert split.shares == {1: 1.0}
+    split.resolve({"stable": 1, "canary": 2}, {2})
+    assert split.shares == {2: 1.0}
+    split.resolve({"stable": 1, "canary": 2}, {3})
+    assert split.division is None

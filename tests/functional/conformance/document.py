@@ -128,6 +128,8 @@ curl -s 'localhost:8501/openapi.json?model=half_plus_two'       # of one model a
   model's path alone.
 - A caller with a key needs the right `read`, and sees the models that it may ask for. In `/docs`
   the key is the page's.
+- `--enable_cors` lets pages of other origins read the document, but not `/docs`. Its server is
+  `.`, where the document lies: behind a proxy that adds a path, examples go through it too.
 
 ## A file in, a file out
 

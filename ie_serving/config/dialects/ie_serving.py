@@ -139,7 +139,8 @@ def _check_command(argv: Sequence[str]) -> None:
         ConfigError: no command is given; names each unknown flag too, and shows a valid line.
     """
     first = argv[0] if argv else ""
-    if first in OWN_FLAGS or any(each.startswith(first) for each in _ANSWERED_AT_ONCE if first):
+    flag = first.partition("=")[0]
+    if first in OWN_FLAGS or any(each.startswith(flag) for each in _ANSWERED_AT_ONCE if flag):
         return
     faults = Faults()
     known = [f"--{flag}" for flag in {*known_flags(CONFIG), *known_flags(CHECK)}]

@@ -30,7 +30,7 @@ COLUMNS: Final = ("MODEL", "VERSION", "STATE", "LABELS", "MEMORY", "CAUSE")
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
     """Add the flags of this command."""
-    parser.add_argument("model", nargs="?", metavar="MODEL", help="this model alone")
+    place.add_model(parser, "this model alone")
     parser.epilog = (
         "exit code: 0 all that is asked for is AVAILABLE, 1 it is not, 2 wrong usage, 3 no answer,"
         " 4 --wait was in vain"
@@ -54,6 +54,8 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 
 def run(given: argparse.Namespace, where: place.ServerAddress) -> int:
     """Show the states; give the exit code. Raises: Failure."""
+    if given.model_name:
+        given.model = place.model_of(given)
     _check(given)
     rest = Rest(where)
     if given.wait:

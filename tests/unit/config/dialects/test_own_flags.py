@@ -115,6 +115,15 @@ def test_an_unknown_topic_is_refused_with_those_there_are(
     assert "no topic 'batchin'; did you mean \"batching\"?; expected one of model, " in said
 
 
+@pytest.mark.parametrize("flag", ["response_cache_bytes", "signature_changes", "nireq"])
+def test_a_flag_of_one_model_is_refused_beside_a_file_with_its_key(flag: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        ie_serving.parse(["config", "--config_path=none.json", f"--{flag}=1"], {})
+    expected = f'a setting of one model: set the key "{flag}" in its entry of the file'
+    assert expected in str(caught.value)
+    assert "did you mean" not in str(caught.value)
+
+
 def test_a_topic_without_a_command_is_that_of_the_command_that_has_all_topics(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

@@ -379,10 +379,13 @@ class ModelManager:
         With `anew` a model that has a successor always loads: the successor may take over while the
         caller waits, and replace the model that the caller saw.
         """
+        old = self.served.entries.get(config.name)
         successor = self._successors.entries.get(config.name)
+        if old and _keeps(old, config):
+            return False
         if successor and anew:
             return True
-        there = (self.served.entries.get(config.name), successor)
+        there = (old, successor)
         return not any(each and identity(each.config) == identity(config) for each in there)
 
     def _commit(self, configs: Sequence[ModelConfig], fresh: Mapping[str, Served]) -> None:
@@ -391,6 +394,9 @@ class ModelManager:
         after: dict[str, Served] = {}
         for config in configs:
             old = before.get(config.name)
+            if old and _keeps(old, config):
+                after[config.name] = _noted(old, config.fault)
+                continue
             new = fresh.get(config.name) or going_on(config, old, waiting)
             # The old model keeps its name, version policy and labels until its successor serves: a
             # typo in a file must not take a model down.
@@ -398,7 +404,7 @@ class ModelManager:
                 after[config.name] = old
                 self._successors.add(new)
             else:
-                after[config.name] = new or replace(before[config.name], config=config)
+                after[config.name] = new or Served(config, before[config.name].stream)
         self.served.entries = after
         for name in before.keys() - after.keys():
             self.served.remember(name, before[name].stream.own_statuses)
@@ -450,6 +456,17 @@ class ModelManager:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task
+
+
+def _keeps(old: Served, config: ModelConfig) -> bool:
+    """Tell whether a model keeps its settings, as the new ones cannot be used."""
+    return bool(config.fault) and not old.config.fault
+
+
+def _noted(old: Served, fault: str) -> Served:
+    if fault != old.not_applied:
+        log.error(Event("settings of a model not applied", model=old.config.name, cause=fault))
+    return replace(old, not_applied=fault)
 
 
 def _is_awaited(served: Served) -> bool:

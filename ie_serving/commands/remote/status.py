@@ -187,6 +187,7 @@ def _document(models: Sequence[Model]) -> str:
                 for v in each.versions
             ],
             "waiting_labels": dict(each.waiting),
+            "settings_not_applied": each.not_applied,
         }
         for each in models
     }
@@ -217,6 +218,8 @@ def _rows(model: Model) -> Iterator[tuple[str, ...]]:
             _size(version.memory),
             " ".join(version.cause.split()),
         )
+    if model.not_applied:
+        yield (model.name, "-", "-", "", "", f"settings not applied: {model.not_applied}")
     for label, number in sorted(model.waiting.items()):
         yield (model.name, str(number), "-", label, "", "the label waits for this version")
 

@@ -30,7 +30,14 @@ from ie_serving.config.files import source
 from ie_serving.config.files.graph_directories import alone
 from ie_serving.config.files.json_file import METRICS_PATH, ConfigFile, graph_alone
 from ie_serving.config.schema import contradictions, foreign
-from ie_serving.config.schema.catalogue import CONFIG_PATH, FOR_ALL, MODEL, MODEL_REPOSITORY, SERVER, TUNE
+from ie_serving.config.schema.catalogue import (
+    CONFIG_PATH,
+    FOR_ALL,
+    MODEL,
+    MODEL_REPOSITORY,
+    SERVER,
+    TUNE,
+)
 from ie_serving.config.schema.model import beside, conflicts, model_config, with_own
 from ie_serving.config.settings import Parsed, ServerSettings, Settings, TuneSettings
 from ie_serving.config.values import channel

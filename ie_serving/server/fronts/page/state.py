@@ -64,6 +64,7 @@ def summary(served: Served) -> dict[str, Any]:
         "default": str(stream.default.version) if stream.default else None,
         "labels": {label: str(version) for label, version in stream.labels.items()},
         "trouble": mask(stream.lacking) if stream.lacking else None,
+        "not_applied": mask(served.not_applied) if served.not_applied else None,
         "versions": [version_of(status) for status in stream.statuses()],
     }
 

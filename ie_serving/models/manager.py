@@ -415,20 +415,21 @@ class ModelManager:
         used = (*after.values(), *self._successors.entries.values())
         for served in used:
             served.stream.adopt(served.config.version_policy, served.config.version_labels)
-        self._poll_at_other_intervals(before, after)
+        self._take_settings(before, after)
         # By identity: an entry that is kept is a new object around the same stream.
         kept = {id(served.stream) for served in used}
         left = (*before.values(), *waiting.values())
         self._retire(s.stream for s in left if id(s.stream) not in kept)
         self._on_applied()
 
-    def _poll_at_other_intervals(
-        self, before: Mapping[str, Served], after: Mapping[str, Served]
-    ) -> None:
+    def _take_settings(self, before: Mapping[str, Served], after: Mapping[str, Served]) -> None:
         for name, served in after.items():
             old, config = before.get(name), served.config
             if old is None or old.stream is not served.stream:
                 continue
+            if old.config.signature_changes != config.signature_changes:
+                served.stream.retry_now()
+                served.stream.poll_now()
             if old.config.poll_wait_s != config.poll_wait_s:
                 served.stream.poll_every(self._poll_wait_of(config))
 

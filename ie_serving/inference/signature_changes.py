@@ -49,8 +49,8 @@ class SignatureChanges:
             why = f"clients of version {before.version} would fail: {changes}"
             if served.config.repository:
                 raise HeldBack(
-                    f"{why}; set signature_changes to allow in {served.config.base_path}/model.json,"
-                    " or serve it under another name"
+                    f"{why}; set signature_changes to allow in {served.config.base_path}/model.json"
+                    ", or serve it under another name"
                 )
             raise HeldBack(
                 why,

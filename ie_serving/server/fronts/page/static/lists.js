@@ -81,7 +81,7 @@ class Models {
       this.#body,
     );
     this.none = h("p", { class: "empty", hidden: true });
-    this.element = h("div", {}, this.tools, this.table, this.none);
+    this.element = h("div", {}, this.tools, h("div", { class: "rows" }, this.table), this.none);
   }
 
   update(state) {

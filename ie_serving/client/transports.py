@@ -3,7 +3,11 @@
 Each transport is written once: with a blocking library its coroutines end without a pause.
 """
 
+import asyncio
 import inspect
+import json
+import time
+from collections.abc import Mapping
 from typing import Any, Final, TypeAlias
 
 import grpc
@@ -33,6 +37,7 @@ class Rest:
 
     def __init__(self, connection: Connection, *, blocking: bool) -> None:
         kind: Any = httpx.Client if blocking else httpx.AsyncClient
+        self._is_blocking = blocking
         self._http = kind(
             base_url=connection.url,
             headers=connection.headers(),
@@ -42,21 +47,36 @@ class Rest:
 
     async def send(self, call: Call[Any], timeout_s: float) -> Answer:
         """Send a call once. Raises: ClientError."""
-        asked = {"content": call.payload or None, "headers": call.headers, "timeout": timeout_s}
         try:
-            reply = await _given(self._http.request(call.method, call.path, **asked))
-        except httpx.TimeoutException:
+            if self._is_blocking:
+                reply, body = self._bounded(call, timeout_s)
+            else:
+                asked = self._http.request(**_asked(call, timeout_s))
+                reply = await asyncio.wait_for(asked, timeout_s)
+                body = reply.content
+        except (httpx.TimeoutException, asyncio.TimeoutError):
             text = f"no answer within {timeout_s:.3g} s"
             raise ClientError(Code.DEADLINE_EXCEEDED, text) from None
         except httpx.HTTPError as error:
             raise of_connection(str(error) or type(error).__name__) from error
         if reply.is_success:
-            return reply.content, reply.headers
+            return body, reply.headers
         try:
-            text = str(reply.json()["error"])
+            text = str(json.loads(body)["error"])
         except (ValueError, KeyError, TypeError):
-            text = reply.text[:500] or reply.reason_phrase
+            text = body[:500].decode("utf-8", "replace") or reply.reason_phrase
         raise of_http(reply.status_code, text, reply.headers.get("retry-after", ""))
+
+    def _bounded(self, call: Call[Any], timeout_s: float) -> tuple[httpx.Response, bytes]:
+        """Send a blocking call; httpx bounds each wait for bytes, so all of them are added up."""
+        end = time.monotonic() + timeout_s
+        pieces = []
+        with self._http.stream(**_asked(call, timeout_s)) as reply:
+            for piece in reply.iter_bytes():
+                pieces.append(piece)
+                if time.monotonic() > end:
+                    raise httpx.ReadTimeout("the body takes too long")
+        return reply, b"".join(pieces)
 
     async def close(self) -> None:
         """Close the connections."""
@@ -91,6 +111,16 @@ class Rpc:
     async def close(self) -> None:
         """Close the connections."""
         await _given(self._channel.close())
+
+
+def _asked(call: Call[Any], timeout_s: float) -> Mapping[str, Any]:
+    return {
+        "method": call.method,
+        "url": call.path,
+        "content": call.payload or None,
+        "headers": call.headers,
+        "timeout": timeout_s,
+    }
 
 
 async def _given(value: Any) -> Any:  # noqa: ANN401  of either library

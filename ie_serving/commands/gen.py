@@ -13,6 +13,8 @@ import urllib.request
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from ie_serving.commands.remote.failures import Misused
+from ie_serving.commands.remote.place import add_model, model_of
 from ie_serving.core.values.errors import InvalidRequest, NotAvailable
 from ie_serving.core.values.requests import ModelSpec
 from ie_serving.wire.clients import call, languages
@@ -38,9 +40,13 @@ def run(argv: Sequence[str], environ: Mapping[str, str]) -> str:
         SystemExit: `--help`, an unknown language, or flags that do not belong here.
     """
     given = parser().parse_args(argv[1:])
+    try:
+        name = model_of(given)
+    except Misused as error:
+        parser().error(str(error))
     headers = {"Authorization": environ["AUTHORIZATION"]} if environ.get("AUTHORIZATION") else {}
-    url = call.checked_url(given.url)
-    model = ModelSpec(given.model_name, given.model_version, None, given.signature_name)
+    url = call.checked_url(given.url if "://" in given.url else f"http://{given.url}")
+    model = ModelSpec(name, given.model_version, None, given.signature_name)
     secured = _context(given.ca, given.cert, given.key)
     known = signatures_at(url, model, lambda place: _get(place, headers, secured))
     made = call.predict(url, model, known)
@@ -63,11 +69,12 @@ def parser() -> argparse.ArgumentParser:
     )
     request = asked.add_parser("request", help="print the body of a request to the model")
     for each in (client, request):
-        each.add_argument("--model_name", required=True, metavar="TEXT", help="name of the model")
+        add_model(each)
         each.add_argument(
             "--url",
             required=True,
-            help="address of the server's REST port, such as http://localhost:8000; the variable"
+            metavar="ADDRESS",
+            help="HOST:PORT or http(s)://HOST:PORT of the server's REST port; the variable"
             " AUTHORIZATION is sent as the header of this name, such as 'Bearer KEY'",
         )
         each.add_argument(

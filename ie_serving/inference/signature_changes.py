@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
-from ie_serving.core.values.errors import LoadFailed
+from ie_serving.core.values.errors import HeldBack
 from ie_serving.core.values.hints import Hint
 from ie_serving.core.values.tensors import Signature, Specs, TensorSpec
 from ie_serving.models.configuration import REFUSE
@@ -34,7 +34,7 @@ class SignatureChanges:
         self._models = models
 
     async def __call__(self, servable: Servable, directory: Path) -> None:
-        """Compare. Raises: LoadFailed, where the model's setting is `refuse`."""
+        """Compare. Raises: HeldBack, where the model's setting is `refuse`."""
         served = self._models.entries.get(servable.name)
         if served is None or (before := served.stream.default) is None:
             return
@@ -46,8 +46,14 @@ class SignatureChanges:
         rest = f", and {len(found) - MOST_NAMED} more" if len(found) > MOST_NAMED else ""
         changes = f"{'; '.join(found[:MOST_NAMED])}{rest}"
         if served.config.signature_changes == REFUSE:
-            raise LoadFailed(
-                f"clients of version {before.version} would fail: {changes}",
+            why = f"clients of version {before.version} would fail: {changes}"
+            if served.config.repository:
+                raise HeldBack(
+                    f"{why}; set signature_changes to allow in {served.config.base_path}/model.json"
+                    ", or serve it under another name"
+                )
+            raise HeldBack(
+                why,
                 Hint("; set {model.signature_changes} to allow, or serve it under another name"),
             )
         log.warning(

@@ -379,10 +379,13 @@ class ModelManager:
         With `anew` a model that has a successor always loads: the successor may take over while the
         caller waits, and replace the model that the caller saw.
         """
+        old = self.served.entries.get(config.name)
         successor = self._successors.entries.get(config.name)
+        if old and _keeps(old, config):
+            return False
         if successor and anew:
             return True
-        there = (self.served.entries.get(config.name), successor)
+        there = (old, successor)
         return not any(each and identity(each.config) == identity(config) for each in there)
 
     def _commit(self, configs: Sequence[ModelConfig], fresh: Mapping[str, Served]) -> None:
@@ -391,6 +394,9 @@ class ModelManager:
         after: dict[str, Served] = {}
         for config in configs:
             old = before.get(config.name)
+            if old and _keeps(old, config):
+                after[config.name] = _noted(old, config.fault)
+                continue
             new = fresh.get(config.name) or going_on(config, old, waiting)
             # The old model keeps its name, version policy and labels until its successor serves: a
             # typo in a file must not take a model down.
@@ -398,7 +404,7 @@ class ModelManager:
                 after[config.name] = old
                 self._successors.add(new)
             else:
-                after[config.name] = new or replace(before[config.name], config=config)
+                after[config.name] = new or Served(config, before[config.name].stream)
         self.served.entries = after
         for name in before.keys() - after.keys():
             self.served.remember(name, before[name].stream.own_statuses)
@@ -410,20 +416,21 @@ class ModelManager:
         for served in used:
             config = served.config
             served.stream.adopt(config.version_policy, config.version_labels, config.split)
-        self._poll_at_other_intervals(before, after)
+        self._take_settings(before, after)
         # By identity: an entry that is kept is a new object around the same stream.
         kept = {id(served.stream) for served in used}
         left = (*before.values(), *waiting.values())
         self._retire(s.stream for s in left if id(s.stream) not in kept)
         self._on_applied()
 
-    def _poll_at_other_intervals(
-        self, before: Mapping[str, Served], after: Mapping[str, Served]
-    ) -> None:
+    def _take_settings(self, before: Mapping[str, Served], after: Mapping[str, Served]) -> None:
         for name, served in after.items():
             old, config = before.get(name), served.config
             if old is None or old.stream is not served.stream:
                 continue
+            if old.config.signature_changes != config.signature_changes:
+                served.stream.retry_now()
+                served.stream.poll_now()
             if old.config.poll_wait_s != config.poll_wait_s:
                 served.stream.poll_every(self._poll_wait_of(config))
 
@@ -451,6 +458,17 @@ class ModelManager:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task
+
+
+def _keeps(old: Served, config: ModelConfig) -> bool:
+    """Tell whether a model keeps its settings, as the new ones cannot be used."""
+    return bool(config.fault) and not old.config.fault
+
+
+def _noted(old: Served, fault: str) -> Served:
+    if fault != old.not_applied:
+        log.error(Event("settings of a model not applied", model=old.config.name, cause=fault))
+    return replace(old, not_applied=fault)
 
 
 def _is_awaited(served: Served) -> bool:

@@ -25,10 +25,15 @@ NAMES_SHOWN = 20
 
 @dataclass(frozen=True)
 class Served:
-    """One model: its configuration, and its stream of versions."""
+    """One model: its configuration, and its stream of versions.
+
+    Attributes:
+        not_applied: why newer settings cannot be used; empty where there are none.
+    """
 
     config: ModelConfig
     stream: ModelStream
+    not_applied: str = ""
 
 
 class ServedModels:

@@ -72,7 +72,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 
 def generate(server: Server, *argv: str) -> str:
-    command = (str(COMMANDS / "ie_serving"), "gen", *argv, f"--url={server.url}")
+    command = (str(COMMANDS / "ie_serving"), "gen", argv[0], f"--url={server.url}", *argv[1:])
     run = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=True)
     return run.stdout
 
@@ -123,6 +123,8 @@ def test_a_program_tells_what_is_wrong(server: Server, tmp_path: Path, language:
 
 def test_a_request_is_the_one_of_the_route(server: Server) -> None:
     text = generate(server, "request", "--model_name=line", "--model_version=1")
+    address = f"--url=127.0.0.1:{server.rest_port}"
+    assert generate(server, "request", "line", "--model_version=1", address) == text
     assert json.loads(text) == {"inputs": {"x": [[1.0, 1.0, 1.0]], "n": [1]}}
     assert server.rest.get("/v1/models/line/versions/1/gen_json").json() == json.loads(text)
     reply = server.rest.post("/v1/models/line:predict", content=text)

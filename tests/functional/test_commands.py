@@ -141,6 +141,28 @@ def test_metadata_shows_inputs_and_outputs(world: World) -> None:
     assert ["input", "image", "DT_FLOAT", "(-1,", "64)"] in lines
 
 
+@pytest.mark.parametrize("model", ["digits", "--model_name=digits"])
+def test_a_model_is_named_with_a_flag_or_without(world: World, model: str) -> None:
+    for words in (
+        ("status", model),
+        ("metadata", model),
+        ("poll", model),
+        ("labels", "list", model),
+        ("labels", "set", model, "stable=1"),
+        ("predict", model, "--format=json"),
+    ):
+        ran = world.run(*words, data=REQUEST.read_bytes())
+        assert (ran.code, ran.err) == (DONE, ""), words
+
+
+@pytest.mark.parametrize("words", [(), ("digits", "--model_name=empty")])
+def test_no_model_or_two_are_refused(world: World, words: tuple[str, ...]) -> None:
+    for command in (("metadata",), ("poll",), ("predict",), ("labels", "list")):
+        ran = world.run(*command, *words)
+        assert ran.code == USAGE
+        assert "expected one, as MODEL or as --model_name MODEL" in ran.err
+
+
 def test_labels_are_set_all_or_none(world: World) -> None:
     ran = world.run("labels", "set", "digits", "canary=2", "stable=2")
     assert (ran.code, ran.out) == (DONE, "canary: none -> 2\nstable: 1 -> 2\n")

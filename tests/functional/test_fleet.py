@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import signal
 from collections.abc import Callable, Iterator
@@ -14,6 +15,7 @@ import httpx
 import pytest
 import tritonclient.http as triton_http
 
+from tests.functional.commands import ie_serving
 from tests.functional.conftest import Serve
 from tests.functional.load import Load
 from tests.functional.servers import SAMPLE, Server
@@ -152,7 +154,19 @@ def test_settings_that_are_broken_concern_their_model_alone(
     with Load(server, ["good", "later"]) as load:
         # What served before goes on while its new settings cannot be used.
         shelf.write("later/model.json", "{")
-        server.line("later/model.json:1:2: not JSON", PATIENCE_S)
+        line = server.line("later/model.json:1:2: not JSON", PATIENCE_S)
+        assert "settings of a model not applied model=later" in line
+        assert not re.search("version failed to load.* model=later", server.log)
+        details = "/v1/models/later/details"
+        said = "later/model.json:1:2: not JSON"
+        until(lambda: said in server.rest.get(details).text, PATIENCE_S)
+        shown = server.rest.get("/page/state").json()["models"]
+        assert said in next(each for each in shown if each["name"] == "later")["not_applied"]
+        ran = ie_serving("status", "later", f"--url={server.url}")
+        assert ran.code == 0
+        assert re.search(f"settings not applied: .*{said}", ran.out)
+        shelf.write("later/model.json", "{}")
+        until(lambda: said not in server.rest.get(details).text, PATIENCE_S)
         shelf.write("broken/model.json", '{"nireq": 2}')
         until(lambda: serves(server, 1, "broken"), PATIENCE_S)
     assert load.failures == []

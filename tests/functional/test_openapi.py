@@ -16,6 +16,7 @@ from openapi_schema_validator import OAS30Validator
 from ie_serving.core.values.tensors import DataType
 from tests.functional import page_models
 from tests.functional.browser import CHROMIUM, chromium, tab
+from tests.functional.conftest import Serve
 from tests.functional.servers import SAMPLE, Server
 from tests.functional.test_examples import LABELS, SIGNATURES
 from tests.functional.test_kserve_rest import echo
@@ -99,6 +100,20 @@ def examples(document: Any) -> Iterator[tuple[str, str, Any]]:
 def fits(document: Any, content: Any, value: Any) -> None:
     schema = content["content"]["application/json"]["schema"]
     OAS30Validator({**schema, "components": document["components"]}).validate(value)
+
+
+def test_pages_of_other_origins_read_the_document_where_cors_lets_them(serve: Serve) -> None:
+    digits = ("model", "--model_name=digits", f"--model_path={SAMPLE}")
+    for flags, allowed in ((("--enable_cors",), "*"), ((), None)):
+        server = serve("ie_serving", *digits, *flags)
+        for path in ("/openapi.json", "/v1/models/digits/metadata"):
+            reply = server.rest.get(path, headers={"Origin": "https://other.test"})
+            assert reply.status_code == httpx.codes.OK
+            assert reply.headers.get("access-control-allow-origin") == allowed
+            assert "cross-origin-resource-policy" not in reply.headers
+        viewer = server.rest.get("/docs")
+        assert viewer.headers["cross-origin-resource-policy"] == "same-origin"
+        server.close()
 
 
 def test_the_document_is_valid_and_names_models_as_they_are(server: Server) -> None:

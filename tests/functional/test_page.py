@@ -16,7 +16,8 @@ import pytest
 from PIL import Image
 
 from tests.functional import page_models
-from tests.functional.browser import CHROMIUM, PATIENCE_MS, PHONE, chromium, tab
+from tests.functional.browser import CHROMIUM, PATIENCE_MS, PHONE, WIDE, chromium, tab
+from tests.functional.conftest import Serve
 from tests.functional.page_models import MARKUP
 from tests.functional.servers import SAMPLE, Server
 from tests.process import PATIENCE_S
@@ -339,6 +340,30 @@ def test_the_keyboard_is_enough(page: Any, server: Server) -> None:
 def stop(page: Any, key: str) -> str:
     page.keyboard.press(key)
     return str(page.evaluate("document.activeElement.textContent.trim()"))
+
+
+def test_plots_and_errors_stay_in_sight_with_200_models(
+    browser: Any, serve: Serve, tmp_path: Path
+) -> None:
+    echo = {"driver": "null", "params": {"inputs": {"x": {"dtype": "float32", "shape": [-1]}}}}
+    models = []
+    for name in (f"m{number:03}" for number in range(200)):
+        (tmp_path / name / "1").mkdir(parents=True)
+        models.append({"config": {"name": name, "base_path": name, **echo}})
+    config = tmp_path / "config.json"
+    config.write_text(json.dumps({"model_config_list": models}))
+    server = serve("ie_serving", "config", f"--config_path={config}")
+    server.rest.post("/v1/models/m000:predict", json={"instances": ["no number"]})
+    with tab(browser, server.url) as page:
+        page.locator("table.errors", has_text="INVALID_ARGUMENT").wait_for()
+        assert page.locator("table.models tbody tr").count() == 200
+        for seen in (".plots svg >> nth=0", "table.errors tbody tr >> nth=0"):
+            box = page.locator(seen).bounding_box()
+            assert box["y"] + box["height"] <= WIDE["height"], seen
+        row(page, "m199").scroll_into_view_if_needed()
+        assert page.evaluate("scrollY") == 0
+        header = page.locator("table.models thead th >> nth=0").bounding_box()
+        assert header["y"] >= page.locator(".rows").bounding_box()["y"]
 
 
 def test_on_a_phone_nothing_is_wider_than_the_screen(browser: Any, server: Server) -> None:

@@ -1,6 +1,7 @@
 """`ie_serving.client` against real servers: both clients, both interfaces, TLS, deadline, retry."""
 
 import asyncio
+import contextlib
 import json
 import socket
 import subprocess
@@ -150,6 +151,33 @@ def test_a_server_that_does_not_answer_ends_with_the_deadline(kind: Any, scheme:
         made = kind(Connection(url=f"{scheme}://127.0.0.1:{port}", timeout_s=0.5))
         with pytest.raises(ClientError) as caught:
             made.infer("m", {"x": IMAGE})
+    assert caught.value.code is Code.DEADLINE_EXCEEDED
+
+
+@pytest.mark.parametrize("kind", [Client, Waiting])
+def test_the_deadline_is_that_of_the_whole_call_and_not_of_each_wait_for_bytes(kind: Any) -> None:
+    head = b"HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n"
+    done = threading.Event()
+
+    def drip(listening: socket.socket) -> None:
+        connection, _ = listening.accept()
+        with connection, contextlib.suppress(OSError):
+            connection.sendall(head)
+            while not done.wait(0.05):
+                connection.sendall(b" ")
+
+    with socket.create_server(("127.0.0.1", 0)) as slow:
+        thread = threading.Thread(target=drip, args=(slow,))
+        thread.start()
+        made = kind(Connection(url=f"http://127.0.0.1:{slow.getsockname()[1]}", timeout_s=0.5))
+        stop = threading.Timer(PATIENCE_S, done.set)
+        stop.start()
+        with pytest.raises(ClientError) as caught:
+            made.infer("m", {"x": IMAGE})
+        assert not done.is_set()
+        stop.cancel()
+        done.set()
+        thread.join(PATIENCE_S)
     assert caught.value.code is Code.DEADLINE_EXCEEDED
 
 

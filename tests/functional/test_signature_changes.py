@@ -1,6 +1,7 @@
 """A version that breaks clients of the one that serves is held back, or told in the log."""
 
 import json
+import signal
 from pathlib import Path
 
 import numpy as np
@@ -59,6 +60,30 @@ def test_it_is_held_back_with_the_reason(serve: Serve, base: Path) -> None:
     assert answer(server, "x") == [[1.0, 2.0]]
     write(base, 3, "x")  # what does not break anything goes on
     until(lambda: answer(server, "x") == [[3.0, 6.0]])
+
+
+def test_it_is_tried_again_when_the_setting_changes_and_not_before(
+    serve: Serve, base: Path
+) -> None:
+    server = serving(serve, base, signature_changes="refuse")
+    write(base, 2, "z")
+    line = server.line("version failed to load")
+    assert "set signature_changes in the configuration file to allow" in line
+    assert "next_try_s" not in line
+    entry = {"name": "m", "base_path": str(base)}
+    written = json.dumps({"model_config_list": [{"config": entry}]})
+    (base.parent / "config.json").write_text(written)
+    server.send(signal.SIGHUP)
+    until(lambda: answer(server, "z") == [[2.0, 4.0]])
+
+
+def test_the_file_of_a_directory_of_models_is_named(serve: Serve, base: Path) -> None:
+    (base / "model.json").write_text('{"signature_changes": "refuse"}')
+    server = serve("ie_serving", "config", f"--model_repository={base.parent}", *FLAGS)
+    write(base, 2, "z")
+    until(lambda: f"set signature_changes to allow in {base}/model.json" in message(server))
+    (base / "model.json").write_text('{"signature_changes": "allow"}')
+    until(lambda: answer(server, "z") == [[2.0, 4.0]])
 
 
 def test_by_default_it_serves_and_the_log_names_the_change(serve: Serve, base: Path) -> None:

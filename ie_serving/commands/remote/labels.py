@@ -25,7 +25,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     shown = what.add_parser("list", help="show the labels of a model", allow_abbrev=False)
     changed = what.add_parser("set", help="set, move or remove labels", allow_abbrev=False)
     for each in (shown, changed):
-        each.add_argument("model", metavar="MODEL")
+        place.add_model(each)
     changed.add_argument("labels", nargs="+", metavar="LABEL=VERSION", help="LABEL= removes one")
     for each in (shown, changed):
         each.add_argument("--json", action="store_true", help="print one line of JSON")
@@ -34,27 +34,31 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 
 def run(given: argparse.Namespace, where: place.ServerAddress) -> int:
     """Show labels, or change them and show the changes. Raises: Failure."""
+    if given.what == "set" and given.model_name and given.model:
+        given.labels.insert(0, given.model)  # argparse took the first label for MODEL
+        given.model = None
+    model = place.model_of(given)
     rest = Rest(where)
-    path = f"{model_path(given.model)}/details"
+    path = f"{model_path(model)}/details"
     changes = _changes(given.labels) if given.what == "set" else {}
     try:
         before = rest.json(path)
         after = before
         if changes:
-            after = rest.post(f"{model_path(given.model)}:labels", {"labels": changes})
+            after = rest.post(f"{model_path(model)}:labels", {"labels": changes})
     except Refused as error:
         if MALFORMED in str(error) and error.status in NO_SUCH:
             raise Refused(
                 f"{where.url} has no route for labels alone: another server of this API takes them"
                 " by `ie_serving reload --config FILE`, whose file has all of its models"
             ) from None
-        raise named(rest, given.model, error) from None
+        raise named(rest, model, error) from None
     if given.json:
         print(json.dumps(after))
     elif changes:
         print("\n".join(_told(before, after)) or "nothing has changed")
     else:
-        print("\n".join(_lines(after)) or f"model {given.model} has no labels")
+        print("\n".join(_lines(after)) or f"model {model} has no labels")
     return 0
 
 

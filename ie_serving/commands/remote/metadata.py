@@ -20,7 +20,7 @@ from ie_serving.wire.clients.paths import model_path
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
     """Add the flags of this command."""
-    parser.add_argument("model", metavar="MODEL")
+    place.add_model(parser)
     which = parser.add_mutually_exclusive_group()
     which.add_argument("--version", type=int, metavar="N", help="(the default version)")
     which.add_argument("--label", metavar="TEXT", help="the version with this label")
@@ -30,8 +30,9 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 
 def run(given: argparse.Namespace, where: place.ServerAddress) -> int:
     """Show the signatures. Raises: Failure."""
-    document = metadata_of(Rest(where), given.model, given.version, given.label)
-    print(json.dumps(document) if given.json else "\n".join(_lines(given.model, document)))
+    model = place.model_of(given)
+    document = metadata_of(Rest(where), model, given.version, given.label)
+    print(json.dumps(document) if given.json else "\n".join(_lines(model, document)))
     return 0
 
 

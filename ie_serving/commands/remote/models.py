@@ -45,12 +45,18 @@ class Version:
 
 @dataclass(frozen=True)
 class Model:
-    """One model, its versions from the highest; `waiting` are labels that do not serve yet."""
+    """One model, its versions from the highest.
+
+    Attributes:
+        waiting: labels that do not serve yet.
+        not_applied: why newer settings cannot be used.
+    """
 
     name: str
     versions: tuple[Version, ...] = ()
     waiting: Mapping[str, int] = field(default_factory=dict)
     trouble: str = ""
+    not_applied: str = ""
 
     @property
     def serves(self) -> bool:
@@ -143,7 +149,8 @@ def _model(rest: Rest, name: str, state: Any, details: Mapping[str, Any]) -> Mod
     except (LookupError, TypeError, ValueError, AttributeError):
         raise _odd(rest) from None
     trouble = "" if versions else "no version has been seen yet"
-    return Model(name, versions, details.get("waiting_labels", {}), trouble)
+    not_applied = str(details.get("settings_not_applied", ""))
+    return Model(name, versions, details.get("waiting_labels", {}), trouble, not_applied)
 
 
 def _cause(status: Mapping[str, Any]) -> str:

@@ -73,6 +73,21 @@ class ServerAddress:
         return self.scheme in ("http", "grpc") and self.host not in _LOOPBACK
 
 
+def add_model(parser: argparse.ArgumentParser, help: str = "the model") -> None:
+    """Add MODEL and the flag `--model_name`, either of which names a model: see `model_of`."""
+    parser.add_argument("model", nargs="?", metavar="MODEL", help=help)
+    parser.add_argument("--model_name", metavar="MODEL", help="the same as a flag")
+
+
+def model_of(given: argparse.Namespace) -> str:
+    """Return the model that `add_model` has read. Raises: Misused, if there is none, or two."""
+    named = {each for each in (given.model, given.model_name) if each}
+    if len(named) != 1:
+        found = f"{given.model} and --model_name {given.model_name}" if named else "none"
+        raise Misused(f"models given: {found}; expected one, as MODEL or as --model_name MODEL")
+    return str(named.pop())
+
+
 def add_flags(parser: argparse.ArgumentParser) -> None:
     """Add the flags that all commands have."""
     add = parser.add_argument_group("server").add_argument

@@ -13,17 +13,18 @@ from ie_serving.wire.clients.paths import model_path
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
     """Add the flags of this command."""
-    parser.add_argument("model", metavar="MODEL")
+    place.add_model(parser)
     parser.add_argument("--json", action="store_true", help="print what the server answers")
     place.add_flags(parser)
 
 
 def run(given: argparse.Namespace, where: place.ServerAddress) -> int:
     """Poll, then show the new states. Raises: Failure."""
+    model = place.model_of(given)
     rest = Rest(where)
     try:
-        answer = rest.post(f"{model_path(given.model)}:poll", {})
+        answer = rest.post(f"{model_path(model)}:poll", {})
     except Refused as error:
-        raise named(rest, given.model, error) from None
-    print(json.dumps(answer) if given.json else table([one_model(rest, given.model)]))
+        raise named(rest, model, error) from None
+    print(json.dumps(answer) if given.json else table([one_model(rest, model)]))
     return 0

@@ -28,7 +28,7 @@ ARRAYS: Final = (".npy", ".npz")
 def add_flags(parser: argparse.ArgumentParser) -> None:
     """Add the flags of this command."""
     add = parser.add_argument
-    add("--model_name", required=True, metavar="TEXT")
+    place.add_model(parser)
     which = parser.add_mutually_exclusive_group()
     which.add_argument("--version", type=int, metavar="N", help="(the default version)")
     which.add_argument("--label", metavar="TEXT", help="the version with this label")
@@ -42,6 +42,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 
 def run(given: argparse.Namespace, where: place.ServerAddress) -> int:
     """Send the request, and write the answer. Raises: Failure."""
+    given.model_name = place.model_of(given)
     suffix = Path(given.output).suffix.lower()
     if given.output != STANDARD and suffix not in (".json", *ARRAYS):
         raise Misused(

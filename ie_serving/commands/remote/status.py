@@ -30,7 +30,7 @@ COLUMNS: Final = ("MODEL", "VERSION", "STATE", "LABELS", "MEMORY", "CAUSE")
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
     """Add the flags of this command."""
-    parser.add_argument("model", nargs="?", metavar="MODEL", help="this model alone")
+    place.add_model(parser, "this model alone")
     parser.epilog = (
         "exit code: 0 all that is asked for is AVAILABLE or on demand, 1 it is not, 2 wrong usage,"
         " 3 no answer, 4 --wait was in vain"
@@ -54,6 +54,8 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 
 def run(given: argparse.Namespace, where: place.ServerAddress) -> int:
     """Show the states; give the exit code. Raises: Failure."""
+    if given.model_name:
+        given.model = place.model_of(given)
     _check(given)
     rest = Rest(where)
     if given.wait:
@@ -187,6 +189,7 @@ def _document(models: Sequence[Model]) -> str:
                 for v in each.versions
             ],
             "waiting_labels": dict(each.waiting),
+            "settings_not_applied": each.not_applied,
         }
         for each in models
     }
@@ -226,6 +229,8 @@ def _rows(model: Model) -> Iterator[tuple[str, ...]]:
             _size(version.memory),
             " ".join(version.cause.split()),
         )
+    if model.not_applied:
+        yield (model.name, "-", "-", "", "", f"settings not applied: {model.not_applied}")
     for label, number in sorted(model.waiting.items()):
         yield (model.name, str(number), "-", label, "", "the label waits for this version")
 

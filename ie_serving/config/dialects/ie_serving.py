@@ -30,7 +30,14 @@ from ie_serving.config.files import source
 from ie_serving.config.files.graph_directories import alone
 from ie_serving.config.files.json_file import METRICS_PATH, ConfigFile, graph_alone
 from ie_serving.config.schema import contradictions, foreign
-from ie_serving.config.schema.catalogue import CONFIG_PATH, FOR_ALL, MODEL_REPOSITORY, SERVER, TUNE
+from ie_serving.config.schema.catalogue import (
+    CONFIG_PATH,
+    FOR_ALL,
+    MODEL,
+    MODEL_REPOSITORY,
+    SERVER,
+    TUNE,
+)
 from ie_serving.config.schema.model import beside, conflicts, model_config, with_own
 from ie_serving.config.settings import Parsed, ServerSettings, Settings, TuneSettings
 from ie_serving.config.values import channel
@@ -139,7 +146,8 @@ def _check_command(argv: Sequence[str]) -> None:
         ConfigError: no command is given; names each unknown flag too, and shows a valid line.
     """
     first = argv[0] if argv else ""
-    if first in OWN_FLAGS or any(each.startswith(first) for each in _ANSWERED_AT_ONCE if first):
+    flag = first.partition("=")[0]
+    if first in OWN_FLAGS or any(each.startswith(flag) for each in _ANSWERED_AT_ONCE if flag):
         return
     faults = Faults()
     known = [f"--{flag}" for flag in {*known_flags(CONFIG), *known_flags(CHECK)}]
@@ -182,12 +190,16 @@ def _note_unknown(unknown: Sequence[str], reading: _Reading) -> None:
     # argparse gives the value of an unknown flag as an argument of its own.
     flags = [argument for argument in unknown if argument.startswith("-")]
     known = [f"--{name}" for name in known_flags(reading.command)]
+    of_model = {f"--{each.flag}": each.key for each in MODEL if each.flag and each.key}
     _refuse_foreign(flags, reading.faults)
     for argument in flags or unknown:
         name = argument.partition("=")[0]
         if name.removeprefix("--") in foreign.REFUSED_FLAGS:
             continue
         text = f"unknown argument of ie_serving {reading.command}{nearest(name, known)}"
+        if name in of_model:
+            key = of_model[name]
+            text = f'a setting of one model: set the key "{key}" in its entry of the file'
         reading.faults.add(name, text)
 
 

@@ -7,6 +7,7 @@ from typing import NoReturn
 from ie_serving.config.dialects import ovms, own_help
 from ie_serving.config.dialects.own_flags import (
     CHECK,
+    MODEL_COMMAND,
     ONLY_OF_CHECK,
     OWN_FLAGS,
     add_flag,
@@ -15,6 +16,7 @@ from ie_serving.config.dialects.own_flags import (
 )
 from ie_serving.config.schema import foreign
 from ie_serving.config.schema.catalogue import SERVER
+from ie_serving.core.values.commands import MEANINGS
 from ie_serving.core.values.nearest import nearest
 
 
@@ -33,20 +35,29 @@ class _ShowHelp(argparse.Action):
         self, parser: argparse.ArgumentParser, _into: object, topic: object, _flag: object = None
     ) -> NoReturn:
         command = parser.prog.rpartition(" ")[2]
-        known = own_help.topics(command)
-        if topic and topic not in known:
-            meant = nearest(str(topic), known)
-            parser.error(f"--help: no topic {topic!r}{meant}; expected one of {', '.join(known)}")
-        print(own_help.text(command, str(topic or "")), end="")
+        print(_of_topic(parser, command, str(topic or "")), end="")
         raise SystemExit(0)
 
 
 class _ShowOverview(argparse.Action):
-    """Prints all commands and ends."""
+    """Prints all commands, or one topic's flags of `model`, which has all topics, and ends."""
 
-    def __call__(self, *of_argparse: object) -> NoReturn:
-        print(own_help.overview())
+    def __call__(
+        self, parser: argparse.ArgumentParser, _into: object, topic: object, _flag: object = None
+    ) -> NoReturn:
+        if topic and topic not in MEANINGS:  # `--help status` shows all commands
+            print(_of_topic(parser, MODEL_COMMAND, str(topic)), end="")
+        else:
+            print(own_help.overview())
         raise SystemExit(0)
+
+
+def _of_topic(parser: argparse.ArgumentParser, command: str, topic: str) -> str:
+    known = own_help.topics(command)
+    if topic and topic not in known:
+        meant = nearest(topic, known)
+        parser.error(f"--help: no topic {topic!r}{meant}; expected one of {', '.join(known)}")
+    return own_help.text(command, topic)
 
 
 def parser(argv: Sequence[str]) -> argparse.ArgumentParser:
@@ -56,7 +67,7 @@ def parser(argv: Sequence[str]) -> argparse.ArgumentParser:
         argv: without the program's name. A command that it does not name gets no flags.
     """
     built = argparse.ArgumentParser(prog="ie_serving", add_help=False)
-    built.add_argument("-h", "--help", action=_ShowOverview, nargs=0)
+    built.add_argument("-h", "--help", action=_ShowOverview, nargs="?")
     built.add_argument("--version", action=_ShowVersions, nargs=0)
     commands = built.add_subparsers(dest="command", required=True)
     for name in OWN_FLAGS:

@@ -31,6 +31,7 @@ class Details:
         memory: bytes that the load of each AVAILABLE version has added, where that is known.
         precisions: what each signature of an AVAILABLE version computes floats in, where that is
             known: `f32`, `bf16` or `f16`.
+        not_applied: why newer settings cannot be used; empty where there are none.
     """
 
     default_version: int | None
@@ -38,6 +39,7 @@ class Details:
     waiting: Mapping[str, int]
     memory: Mapping[int, int]
     precisions: Mapping[int, Mapping[str, str]]
+    not_applied: str = ""
 
 
 class LabelChanges:
@@ -82,6 +84,7 @@ def _details(served: Served) -> Details:
         waiting={label: v for label, v in wanted.items() if stream.labels.get(label) != v},
         memory={v: each.memory for v, each in stream.available.items() if each.memory is not None},
         precisions={v: _precisions(each) for v, each in stream.available.items()},
+        not_applied=served.not_applied,
     )
 
 

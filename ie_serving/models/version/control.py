@@ -7,13 +7,14 @@ follows; the stream awaits that work in a task and then plans the next step.
 
 import asyncio
 import logging
+import math
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from threading import Event as Flag
 from typing import Any
 
 from ie_serving.core.runtime.backoff import Backoff
-from ie_serving.core.values.errors import ServingError
+from ie_serving.core.values.errors import HeldBack, ServingError
 from ie_serving.core.values.hints import Hint
 from ie_serving.core.values.versions import State, VersionStatus
 from ie_serving.models.repository.source import Candidate
@@ -160,8 +161,9 @@ class VersionControl:
 
     @property
     def retry_at(self) -> float | None:
-        """When a failed version is tried again, by the clock of the rules; else None."""
-        return self._retry_at if self._life.stage is VersionStage.FAILED else None
+        """When a failed version is tried again, by the clock of the rules; None without a time."""
+        is_due_once = self._life.stage is VersionStage.FAILED and self._retry_at < math.inf
+        return self._retry_at if is_due_once else None
 
     # -- commands of the stream --------------------------------------------------------------
 
@@ -258,6 +260,8 @@ class VersionControl:
             self._loaded = await self._loader.load(candidate, self._move, self._given_up)
         except PASSING as error:
             self._fail(str(error), self._rules.store_backoff)
+        except HeldBack as error:
+            self._fail(str(error), None)
         except ServingError as error:
             self._fail(str(error), self._rules.backoff)
         # An engine may raise any exception. Passed on, it would leave the version in a stage that
@@ -277,18 +281,20 @@ class VersionControl:
             logs.Event("files of a served version have changed", **self.facts, advice=advice)
         )
 
-    def _fail(self, why: str, backoff: Backoff) -> None:
+    def _fail(self, why: str, backoff: Backoff | None) -> None:
+        """Note the failure; without `backoff` only new files or `retry_now` bring another try."""
         stage = self._move(Event.FAIL, f"{LOAD_ERROR}: {why}")
         if stage is not VersionStage.FAILED:  # abandoned: no caller waits for it, nor is it retried
             return
         rules = self._rules
         rules.on_load(self._life.version, False)
         # Content that arrived during the try of the old content is tried without back-off.
-        backoff_s = backoff.delay_s(self._attempts, rules.chance())
+        backoff_s = backoff.delay_s(self._attempts, rules.chance()) if backoff else math.inf
         wait_s = 0.0 if self._is_untried else backoff_s
         self._retry_at = rules.clock() + wait_s
         facts = {**self.facts, "attempt": self._attempts}
-        log.error(logs.Event("version failed to load", **facts, next_try_s=wait_s, cause=why))
+        facts |= {"next_try_s": wait_s} if wait_s < math.inf else {}
+        log.error(logs.Event("version failed to load", **facts, cause=why))
 
     async def _free(self) -> None:
         loaded = self._loaded

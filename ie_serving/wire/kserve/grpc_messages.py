@@ -118,10 +118,14 @@ def model_config(config: Mapping[str, Any]) -> bytes:
     return bytes(messages.ModelConfigResponse(config=config).SerializeToString())
 
 
-def read_trace_setting(payload: Buffer) -> dict[str, object]:
-    """Read the settings of a TraceSettingRequest, each a list. Raises: InvalidRequest."""
+def read_trace_setting(payload: Buffer) -> tuple[str, dict[str, object]]:
+    """Read the model and the settings of a TraceSettingRequest, each setting a list.
+
+    Raises:
+        InvalidRequest: no such message.
+    """
     request = parse(messages.TraceSettingRequest, payload)
-    return {name: list(each.value) for name, each in request.settings.items()}
+    return request.model_name, {name: list(each.value) for name, each in request.settings.items()}
 
 
 def trace_setting(settings: Mapping[str, Any]) -> bytes:

@@ -7,7 +7,7 @@ than what stands in its row.
 import http.client
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 PLAIN = "plain"
 """A server with every model, labels for `plus`, and TensorFlow Serving's default flags."""
@@ -17,6 +17,9 @@ OPTIONS = "options"
 SHARED = "shared"
 """A server with `plus`, `string` and `--shared_memory true`. Before each of its rows the region `r`
 alone is registered, of 16 bytes: the number 1, then zeros."""
+
+CONTROLLED = "controlled"
+"""A server in explicit mode. Before each of its rows `plus` and `total` alone are loaded."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,7 +32,7 @@ class Case:
         phrase: stands in the error's text, or in the reply if the code is a good one.
         deviation: why this server answers otherwise than TensorFlow Serving; empty where it does
             not.
-        server: `PLAIN`, `OPTIONS` or `SHARED`.
+        server: `PLAIN`, `OPTIONS`, `SHARED` or `CONTROLLED`.
         written: numbers with which region `r` begins afterwards.
     """
 
@@ -129,6 +132,45 @@ class Triton(Case):
     status: int = http.client.OK
     regions: Sequence[str] = ("r",)
     server: str = SHARED
+
+
+@dataclass(frozen=True, kw_only=True)
+class Step:
+    """One call of Triton's client among those of a row.
+
+    Attributes:
+        method: of the client.
+        arguments: of the method; of `infer` the model and the values of its only input `x`.
+        options: more arguments, by name.
+        code: canonical code over gRPC.
+        status: HTTP status over REST.
+        phrase: stands in the error's text, or in the reply as JSON; of `infer` the values of `y`.
+        absent: does not stand in the reply.
+    """
+
+    method: str
+    arguments: Sequence[Any] = ()
+    options: Mapping[str, Any] = field(default_factory=dict)
+    code: str = "OK"
+    status: int = http.client.OK
+    phrase: str = ""
+    absent: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Calls(Case):
+    """Calls of both of Triton's clients one after another, first over REST, then over gRPC.
+
+    Attributes:
+        steps: the calls.
+        streamed: all are inferences in one stream over gRPC, whose replies are read at the end.
+        counted: by how much the statistics of `plus` have grown afterwards.
+    """
+
+    steps: Sequence[Step]
+    streamed: bool = False
+    counted: Mapping[str, int] = field(default_factory=dict)
+    server: str = CONTROLLED
 
 
 KEY = "/region"

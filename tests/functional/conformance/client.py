@@ -25,6 +25,7 @@ from tests.process import PATIENCE_S
 
 OPEN_INFERENCE = "inference"
 """Stands for Triton's own stub."""
+STREAM = "ModelStreamInfer"
 MESSAGES: dict[str, tuple[str, type[Message], type[Message]]] = {
     "Predict": ("prediction", predict_pb2.PredictRequest, predict_pb2.PredictResponse),
     "Classify": (
@@ -57,6 +58,7 @@ MESSAGES: dict[str, tuple[str, type[Message], type[Message]]] = {
         model_management_pb2.ReloadConfigRequest,
         model_management_pb2.ReloadConfigResponse,
     ),
+    STREAM: (OPEN_INFERENCE, service_pb2.ModelInferRequest, service_pb2.ModelStreamInferResponse),
     **{
         name: (
             OPEN_INFERENCE,
@@ -87,6 +89,9 @@ def call(server: Server, method: str, request: str) -> tuple[str, str, Message |
         stubs = own(server.channel) if stub == OPEN_INFERENCE else getattr(server, stub)
         send = getattr(stubs, method)
         message = text_format.Parse(request, kind())
+    if method == STREAM:
+        # One request, and the only reply.
+        return "OK", "", next(send(iter([message]), PATIENCE_S))
     try:
         return "OK", "", send(message, PATIENCE_S)
     except grpc.RpcError as error:

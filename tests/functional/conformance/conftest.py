@@ -1,16 +1,17 @@
 """The servers that the rows are sent to."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
 from pathlib import Path
 
 import pytest
 
 from tests.functional.conformance import models
-from tests.functional.conformance.case import OPTIONS, PLAIN, ROOT, SHARED
+from tests.functional.conformance.case import CONTROLLED, OPTIONS, PLAIN, ROOT, SHARED
 from tests.functional.conformance.regions import Region
 from tests.functional.servers import Server
+from tests.unit.engines.openvino import stateful_models
 
 pytest.register_assert_rewrite("tests.functional.conformance.client")
 
@@ -62,6 +63,7 @@ def servers(
             PLAIN: _plain(repository, files),
             OPTIONS: _with_options(repository, files),
             SHARED: _with_shared_memory(repository, files),
+            CONTROLLED: _controlled(repository, files),
         }
         for server in started.values():
             stack.callback(server.close)
@@ -96,9 +98,23 @@ def _with_options(repository: Path, files: Path) -> Server:
 
 def _with_shared_memory(repository: Path, files: Path) -> Server:
     entries = [{"name": name, "base_path": str(repository / name)} for name in ("plus", "string")]
-    config = files / "shared.json"
-    config.write_text(json.dumps({"model_config_list": [{"config": each} for each in entries]}))
-    return Server("ie_serving", "config", f"--config_path={config}", "--shared_memory=true")
+    return _configured(files / "shared.json", entries, "--shared_memory=true")
+
+
+def _controlled(repository: Path, files: Path) -> Server:
+    """Start a server in explicit mode, beside the others' models with one that keeps sums."""
+    stateful_models.accumulator(files / "total" / "1")
+    entries = [
+        *({"name": name, "base_path": str(repository / name)} for name in ("plus", "float")),
+        {"name": "broken", "base_path": str(repository / "broken")},
+        {"name": "total", "base_path": str(files / "total"), "stateful": True},
+    ]
+    return _configured(files / "controlled.json", entries, "--model_control_mode=explicit")
+
+
+def _configured(file: Path, entries: Sequence[Mapping[str, object]], flag: str) -> Server:
+    file.write_text(json.dumps({"model_config_list": [{"config": each} for each in entries]}))
+    return Server("ie_serving", "config", f"--config_path={file}", flag)
 
 
 @pytest.fixture(scope="session")

@@ -7,7 +7,17 @@ import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from tests.functional.conformance.case import OPTIONS, Case, Reload, Rest, Rpc, Section, Triton
+from tests.functional.conformance.case import (
+    OPTIONS,
+    Calls,
+    Case,
+    Reload,
+    Rest,
+    Rpc,
+    Section,
+    Step,
+    Triton,
+)
 from tests.functional.conformance.cases import SECTIONS
 
 DOCS = Path(__file__).resolve().parents[3] / "docs"
@@ -118,6 +128,8 @@ curl -s 'localhost:8501/openapi.json?model=half_plus_two'       # of one model a
   model's path alone.
 - A caller with a key needs the right `read`, and sees the models that it may ask for. In `/docs`
   the key is the page's.
+- `--enable_cors` lets pages of other origins read the document, but not `/docs`. Its server is
+  `.`, where the document lies: behind a proxy that adds a path, examples go through it too.
 
 ## A file in, a file out
 
@@ -260,7 +272,8 @@ def _row(case: Case, below: list[str]) -> str:
     for name, text in named.items():
         if len(text) > WIDEST_CELL:
             below.append(f"- {name} of *{case.id}*: {text}".replace("\\|", "|"))
-            named[name] = f"{case.code}, below" if name == "Answer" else "below"
+            code = "" if isinstance(case, Calls) else f"{case.code}, "
+            named[name] = f"{code}below" if name == "Answer" else "below"
     return f"| {' | '.join((_text(case.id), *named.values()))} |"
 
 
@@ -272,6 +285,8 @@ def _request(case: Case) -> str:
         return _flagged(case, "<br>".join(_lines(case)))
     if isinstance(case, Triton):
         return _code(_call(case))
+    if isinstance(case, Calls):
+        return "<br>".join(_code(_step(each)) for each in case.steps)
     assert isinstance(case, Reload)
     return _code(case.request)
 
@@ -285,6 +300,11 @@ def _call(case: Triton) -> str:
             for name, place in names.items()
         ]
     return f"{case.method}({', '.join(given)})"
+
+
+def _step(step: Step) -> str:
+    options = (f"{name}={value!r}" for name, value in step.options.items())
+    return f"{step.method}({', '.join((*map(repr, step.arguments), *options))})"
 
 
 def _flagged(case: Case, text: str) -> str:
@@ -302,6 +322,12 @@ def _lines(case: Rest) -> Iterator[str]:
 
 
 def _answer(case: Case) -> Iterator[str]:
+    if isinstance(case, Calls):
+        yield from (_of_step(each, case) for each in case.steps)
+        if case.counted:
+            counted = ", ".join(f"{name} {by}" for name, by in case.counted.items())
+            yield f"then the statistics have grown by {_code(counted)}"
+        return
     assert isinstance(case, Rpc | Rest | Reload | Triton)
     yield f"{case.status}, {case.code}" if isinstance(case, Triton) else str(case.code)
     if case.phrase:
@@ -318,6 +344,15 @@ def _answer(case: Case) -> Iterator[str]:
         yield from (_code(f"{name}: {value}") for name, value in headers.items())
     if case.deviation:
         yield f"**Deviation**: {_text(case.deviation)}"
+
+
+def _of_step(step: Step, case: Calls) -> str:
+    """Give the codes of a call, but those of a stream, whose errors have none."""
+    codes = ["error" if step.code != "OK" else "OK"] if case.streamed else []
+    codes = codes or [f"{step.status}, {step.code}"]
+    shown = [f"…{_code(step.phrase)}…"] if step.phrase else []
+    absent = [f"without {_code(step.absent)}"] if step.absent else []
+    return " ".join((*codes, *shown, *absent))
 
 
 def _afterwards(case: Triton) -> Iterator[str]:

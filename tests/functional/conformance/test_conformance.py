@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.functional.conformance.case import SHARED, Case, Reload, Rest, Rpc, Triton
+from tests.functional.conformance.calls import check_calls
+from tests.functional.conformance.case import SHARED, Calls, Case, Reload, Rest, Rpc, Triton
 from tests.functional.conformance.cases import SECTIONS
 from tests.functional.conformance.cases.reload import BEFORE, WITHOUT_LABELS
 from tests.functional.conformance.client import (
@@ -42,6 +43,8 @@ def test_row(
         region.prepare(server)
     if isinstance(case, Triton):
         check_triton(server, case, region)
+    elif isinstance(case, Calls):
+        check_calls(server, case)
     elif isinstance(case, Rpc):
         text = check_rpc(server, case)
     elif isinstance(case, Rest):

@@ -13,6 +13,7 @@ from ie_serving.core.values.hints import Hint
 from ie_serving.core.values.integers import INT64_MAX
 from ie_serving.core.values.names import too_long
 from ie_serving.core.values.versions import VersionStatus
+from ie_serving.telemetry.log.events import mask
 from ie_serving.wire.tfs.metadata import StatusEncoder
 
 STATUS = "/v1/config"
@@ -48,6 +49,10 @@ class Details(Protocol):
     @property
     def precisions(self) -> Mapping[int, Mapping[str, str]]:
         """Floating-point precision of each signature, by version, where known."""
+
+    @property
+    def not_applied(self) -> str:
+        """Why newer settings cannot be used; empty where there are none."""
 
 
 class Labels(Protocol):
@@ -204,6 +209,7 @@ def _shown(details: Details) -> dict[str, Any]:
         "waiting_labels": dict(details.waiting),
         "memory_bytes": {str(version): size for version, size in details.memory.items()},
         "precisions": {str(version): dict(each) for version, each in details.precisions.items()},
+        "settings_not_applied": mask(details.not_applied),
     }
 
 

@@ -175,7 +175,9 @@ class InferenceService:
     async def trace_setting(self, payload: Buffer, context: CallContext) -> bytes:
         """Show the settings of traces; a change is refused."""
         with self._plane.counting_refusals("", self._interface):
-            wanted = written.read_trace_setting(payload)
+            model, wanted = written.read_trace_setting(payload)
+            if model:
+                self._served.entry(model)  # raises NotFound, as over REST
             return written.trace_setting(self._settings.change_traces(wanted))
 
     async def log_settings(self, payload: Buffer, context: CallContext) -> bytes:

@@ -21,7 +21,7 @@ from ie_serving.models.served import Served, ServedModels
 from ie_serving.models.version.handle import Servable
 from ie_serving.server.fronts.openapi.routes import DOCUMENT, VIEWER
 from ie_serving.server.fronts.page import page_front
-from ie_serving.server.fronts.rest.pages import JSON_REPLY, SAME_ORIGIN, refusal
+from ie_serving.server.fronts.rest.pages import JSON_REPLY, refusal
 from ie_serving.server.fronts.rest.routes import Verb
 from ie_serving.server.transport.http1.messages import Headers, Reply, Request
 from ie_serving.wire.openapi.openapi_document import PREDICT, Calls, Target, document
@@ -49,7 +49,8 @@ POLICY: Final = "; ".join(
 """As the page's, without trusted types: Swagger UI writes cleaned HTML itself."""
 MODELS_AT_ONCE: Final = 64
 """Models looked at before the event loop runs other tasks."""
-_FRESH: Final[Headers] = ((b"cache-control", b"no-store"), SAME_ORIGIN)
+_FRESH: Final[Headers] = ((b"cache-control", b"no-store"),)
+"""Without `SAME_ORIGIN`: CORS opens the document to other origins as it opens what it describes."""
 
 
 class OpenApiFront:

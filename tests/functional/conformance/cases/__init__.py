@@ -16,6 +16,7 @@ from tests.functional.conformance.cases import (
     rest_routes,
     rest_values,
     shared_memory,
+    triton,
     versions,
 )
 
@@ -36,6 +37,7 @@ _MODULES = (
     rest_kserve,
     grpc_kserve,
     shared_memory,
+    triton,
 )
 
 SECTIONS = sorted(

@@ -115,6 +115,34 @@ def test_an_unknown_topic_is_refused_with_those_there_are(
     assert "no topic 'batchin'; did you mean \"batching\"?; expected one of model, " in said
 
 
+@pytest.mark.parametrize("flag", ["response_cache_bytes", "signature_changes", "nireq"])
+def test_a_flag_of_one_model_is_refused_beside_a_file_with_its_key(flag: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        ie_serving.parse(["config", "--config_path=none.json", f"--{flag}=1"], {})
+    expected = f'a setting of one model: set the key "{flag}" in its entry of the file'
+    assert expected in str(caught.value)
+    assert "did you mean" not in str(caught.value)
+
+
+def test_a_topic_without_a_command_is_that_of_the_command_that_has_all_topics(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    for argv in (["--help=batching"], ["-h", "batching"]):
+        with pytest.raises(SystemExit) as caught:
+            ie_serving.parse(argv, {})
+        assert caught.value.code == 0
+        assert capsys.readouterr().out == own_help.text("model", "batching")
+    assert {topic for each in own_flags.OWN_FLAGS for topic in own_help.topics(each)} - {
+        "tune"
+    } == {*own_help.topics("model")}
+    with pytest.raises(SystemExit):
+        ie_serving.parse(["--help=batchin"], {})
+    assert "no topic 'batchin'; did you mean \"batching\"?" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        ie_serving.parse(["--help", "config"], {})
+    assert "usage: ie_serving COMMAND" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize("command", ["model", "config"])
 def test_help_tells_each_flag_its_meaning_and_default(
     command: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch

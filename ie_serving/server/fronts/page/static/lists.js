@@ -49,7 +49,7 @@ export function plots(history, name) {
   return { element: h("div", {}, none, drawn), draw };
 }
 
-const troubled = (model) => Boolean(model.trouble) || model.versions.some((version) => version.failed);
+const troubled = (model) => Boolean(model.trouble || model.not_applied) || model.versions.some((version) => version.failed);
 
 /** The rows of the table of models; each is kept, so that the keyboard stays where it is. */
 class Models {
@@ -81,7 +81,7 @@ class Models {
       this.#body,
     );
     this.none = h("p", { class: "empty", hidden: true });
-    this.element = h("div", {}, this.tools, this.table, this.none);
+    this.element = h("div", {}, this.tools, h("div", { class: "rows" }, this.table), this.none);
   }
 
   update(state) {
@@ -101,7 +101,7 @@ class Models {
     const row = this.#rows.get(model.name) ?? this.#add(model.name);
     if (this.#body.children[index] !== row.element) this.#body.insertBefore(row.element, this.#body.children[index] ?? null);
     row.trouble = troubled(model);
-    const told = JSON.stringify([model.versions, model.labels, model.trouble, model.default, model.is_loaded]);
+    const told = JSON.stringify([model.versions, model.labels, model.trouble, model.not_applied, model.default, model.is_loaded]);
     if (row.told !== told) {
       row.told = told;
       row.versions.replaceChildren(...versionsOf(model));
@@ -150,6 +150,7 @@ function versionsOf(model) {
   if (!shown.length && !model.trouble) shown.push(h("span", { class: "hint" }, "no version found yet"));
   const causes = model.versions.filter((version) => version.failed).map((version) => `${version.version}: ${version.cause}`);
   if (model.trouble) causes.push(model.trouble);
+  if (model.not_applied) causes.push(`settings not applied: ${model.not_applied}`);
   return [...shown, ...causes.map((cause) => h("p", { class: "cause" }, cause))];
 }
 

@@ -118,7 +118,8 @@ export class Model {
   }
 
   #show(model) {
-    this.#trouble.replaceChildren(...(model.trouble ? [h("p", { class: "notice" }, `The repository cannot be listed: ${model.trouble}`)] : []));
+    const told = [["The repository cannot be listed", model.trouble], ["New settings are not applied", model.not_applied]];
+    this.#trouble.replaceChildren(...told.filter(([, cause]) => cause).map(([what, cause]) => h("p", { class: "notice" }, `${what}: ${cause}`)));
     this.#details.versions.replaceChildren(versions(model));
     this.#details.signatures.replaceChildren(...signatures(model).flat());
     this.#details.settings.replaceChildren(settingsTable(model.configuration));

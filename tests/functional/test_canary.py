@@ -177,6 +177,17 @@ def test_requests_of_examples_are_split_alike(serve: Serve, tmp_path: Path) -> N
     assert {each.model_spec.version.value for each in values} == {1, 2}
 
 
+def test_models_on_demand_and_every_worker_split_alike(serve: Serve, base: Path) -> None:
+    # Version 1 stays beside the latest, since `traffic` names it by number.
+    shares = {"version_labels": {}, "traffic": {"1": 50, "2": 50}, "sticky": "x-user"}
+    file = configure(base, load="on_demand", **shares)
+    server = serve("ie_serving", "config", f"--config_path={file}", "--workers=2", *FLAGS)
+    users = [f"user-{n}" for n in range(20)]
+    of_each = {user: tfs_rest(server, user) for user in users}
+    assert set(of_each.values()) == {1, 2}
+    assert {user: v2_grpc(server, user) for user in users} == of_each
+
+
 def test_a_request_that_names_version_or_label_is_not_split(serve: Serve, base: Path) -> None:
     server = serving(serve, base, traffic={"1": 100, "2": 0})
     body = {"inputs": {"x": [[1.0, 1.0]]}}

@@ -8,12 +8,13 @@ import pytest
 from ie_serving.commands.remote import place
 from ie_serving.commands.remote.failures import Misused
 from ie_serving.commands.remote.place import ServerAddress
+from ie_serving.core.runtime import run_files
 
 
 @pytest.fixture(autouse=True)
 def _no_server_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Look for servers of this machine where there are none, whatever other tests run."""
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    monkeypatch.setattr(run_files, "_directories", lambda _: [str(tmp_path)])
 
 
 def of(*flags: str, **environ: str) -> tuple[ServerAddress, list[str]]:

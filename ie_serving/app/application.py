@@ -320,8 +320,7 @@ class ServingApplication:
         """See `Application`: ready once every model has served, or the start may lack some."""
         self._readiness.set_ready(ready)
         self._streams.set_ready(ready)
-        if ready:
-            self._residency.started()
+        self._residency.set_ready(ready)
 
     async def hand_over(self) -> None:
         """See `Application`: ends health watches and streams; clients open them anew elsewhere."""

@@ -132,10 +132,10 @@ class Residency:
                 partial(self.load, stream),
             ) from None
 
-    def started(self) -> None:
-        """Warn of a budget that what is always loaded has used up: every load would be refused."""
+    def set_ready(self, ready: bool) -> None:
+        """Warn at the start of a budget that is used up already: every load would be refused."""
         budget, held = self._rules.budget, self._resident()
-        if budget and held >= budget:
+        if ready and budget and held >= budget:
             told = {"budget_bytes": budget, "resident_bytes": held}
             log.warning(Event("no room in the budget for models on demand", **told))
 

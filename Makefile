@@ -225,7 +225,7 @@ bench-tls: ## measure what TLS costs a request and a connection, beside plain po
 bench-costs: ## measure what metrics, the access log and API keys cost a small request
 	$(PYTHON) -m benchmarks costs
 
-bench-fleet: ## measure 2,000 models on demand under a budget that holds 200, asked by Zipf's law; FLEET="--models 500"
+bench-fleet: ## measure 2,000 models on demand under a budget that holds 200, by Zipf's law; FLEET="--models 10000 --asked 2000 --seconds 600"
 	$(PYTHON) -m benchmarks fleet $(FLEET)
 
 fleet-simulation: .venv-dev/.installed ## predict hits and loads of models on demand on several servers; FLEET="--models 1000000 --replicas 20"

@@ -19,6 +19,8 @@ from typing import Any
 import numpy as np
 
 SEED = 7
+SPREAD = 0.3
+"""Of the logarithm of a load's time: that of models of one size, by `make bench-fleet`."""
 HALVINGS = 60
 """Of the interval that T lies in: beyond the precision of its figures."""
 
@@ -107,26 +109,26 @@ def predict(
 
 
 def p99_ms(misses: float, load_ms: float, service_ms: float) -> float:
-    """Give the 99th percentile, where both times spread exponentially about their means.
-
-    The slowest hundredth are loads where there are enough of them; the tail is solved by halving.
-    """
+    """Give the 99th percentile: hits spread exponentially, loads log-normally by `SPREAD`."""
+    median = load_ms * math.exp(-(SPREAD**2) / 2)
     low, high = 0.0, 100 * (load_ms + service_ms)
     for _ in range(HALVINGS):
         middle = (low + high) / 2
         longer = (1 - misses) * math.exp(-middle / service_ms)
-        longer += misses * math.exp(-max(0.0, middle - service_ms) / load_ms)
+        over = math.log(max(middle - service_ms, 1e-9) / median)
+        longer += misses * math.erfc(over / SPREAD / math.sqrt(2)) / 2
         low, high = (middle, high) if longer > 0.01 else (low, middle)
     return high
 
 
-def least_recently_used(asked: Iterable[int], held: int) -> float:
-    """Give the share of hits of a cache of `held` models, exactly, request by request."""
+def least_recently_used(asked: Iterable[int], held: int, skipped: int = 0) -> float:
+    """Give the share of hits of a cache of `held` models, exactly; the first requests warm it."""
     cache: OrderedDict[int, None] = OrderedDict()
     hits = requests = 0
-    for model in asked:
-        requests += 1
-        hits += model in cache
+    for place, model in enumerate(asked):
+        if place >= skipped:
+            requests += 1
+            hits += model in cache
         cache[model] = None
         cache.move_to_end(model)
         if len(cache) > held:

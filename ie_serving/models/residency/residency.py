@@ -133,10 +133,7 @@ class Residency:
             ) from None
 
     def set_ready(self, ready: bool) -> None:
-        """Warn, once ready, of a budget that what is always loaded has used up.
-
-        Every load would be refused then.
-        """
+        """Warn at the start of a budget that is used up already: every load would be refused."""
         budget, held = self._rules.budget, self._resident()
         if ready and budget and held >= budget:
             told = {"budget_bytes": budget, "resident_bytes": held}

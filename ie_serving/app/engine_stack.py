@@ -16,6 +16,7 @@ from ie_serving.engines.base import Engine, EngineOptions
 from ie_serving.engines.drivers import Drivers, every
 from ie_serving.engines.graph.engine import models_of as graph_models_of
 from ie_serving.engines.kept import KeptSound
+from ie_serving.engines.layers.as_declared import AsDeclared
 from ie_serving.engines.layers.batching import BatchingEngine
 from ie_serving.engines.layers.images import WithImages
 from ie_serving.engines.layers.precision import PrecisionEngine
@@ -85,7 +86,8 @@ def drivers(fallback: TensorFlowFallback) -> Drivers:
 def engine(every_driver: Drivers, config: ModelConfig) -> Engine:
     """Return one model's engine; the driver that the model names decides which files it needs."""
     kept = KeptSound(every_driver.named(config.engine.driver))
-    return PrecisionEngine(kept, lower_precisions, _recorded())
+    made = PrecisionEngine(kept, lower_precisions, _recorded())
+    return AsDeclared(made, config.declared) if config.declared else made
 
 
 def layered(

@@ -448,7 +448,7 @@ class ServingApplication:
         server: ServerSettings = self._settings.server
         poll_wait_s = server.poll_wait_of(config)
         repository = self._repositories.of(config)
-        engine = engine_stack.engine(self._drivers, config.engine)
+        engine = engine_stack.engine(self._drivers, config.engine, config.declared)
         source = Source(
             repository.storage,
             self._with_graphs(config, engine),

@@ -15,8 +15,10 @@ from ie_serving.config.schema.model import with_keys
 from ie_serving.core.compat import added
 from ie_serving.engines.base import Engine, EngineOptions
 from ie_serving.engines.drivers import Drivers, every
+from ie_serving.engines.expected import Declared
 from ie_serving.engines.graph.engine import models_of as graph_models_of
 from ie_serving.engines.kept import KeptSound
+from ie_serving.engines.layers.as_declared import AsDeclared
 from ie_serving.engines.layers.batching import BatchingEngine
 from ie_serving.engines.layers.images import WithImages
 from ie_serving.engines.layers.precision import PrecisionEngine
@@ -53,7 +55,7 @@ GOLDEN: Final = {"golden.json": golden_json, "golden.tfrecord": golden_records}
 
 def engine_of(config: ModelConfig) -> Engine:
     """Build the engine of one model, with its layers, for commands that do not serve."""
-    alone = engine(drivers(TensorFlowFallback()), config.engine)
+    alone = engine(drivers(TensorFlowFallback()), config.engine, config.declared)
     family = Family(config.name, SequenceMetrics())
     return layered(alone, config.engine, BatchMetrics(), family, CacheMetrics())
 
@@ -87,10 +89,16 @@ def drivers(fallback: TensorFlowFallback) -> Drivers:
     return every([onnx, VerifiedEngine(OpenVinoEngine(fallback), onnx, VERIFIER)])
 
 
-def engine(every_driver: Drivers, options: EngineOptions) -> Engine:
-    """Return one model's engine; the driver that the model names decides which files it needs."""
+def engine(
+    every_driver: Drivers, options: EngineOptions, declared: Declared | None = None
+) -> Engine:
+    """Return one model's engine; the driver that the model names decides which files it needs.
+
+    A model that is not as `declared` is refused.
+    """
     kept = KeptSound(every_driver.named(options.driver))
-    return PrecisionEngine(kept, lower_precisions, _recorded())
+    made = PrecisionEngine(kept, lower_precisions, _recorded())
+    return AsDeclared(made, declared) if declared else made
 
 
 def layered(

@@ -158,8 +158,10 @@ class Drivers:
 
     def _with_others(self, lacks: str | None) -> str | None:
         """Name the files of the table too, where nothing of any model is there."""
-        forms = [row.forms for row in self._listed if row.forms]
-        if lacks is None or not lacks.startswith(NOTHING) or not forms:
+        if lacks is None or not lacks.startswith(NOTHING):
+            return lacks
+        forms = [row.forms for row in self._listed if row.forms and row.forms not in lacks]
+        if not forms:
             return lacks
         return f"{lacks}; or for other drivers {', '.join(forms)}"
 

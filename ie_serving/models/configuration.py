@@ -14,6 +14,7 @@ from ie_serving.core.values.errors import ConfigError
 from ie_serving.core.values.names import too_long
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.batching import Batching
+from ie_serving.engines.expected import Declared
 from ie_serving.engines.sequences import Sequences
 from ie_serving.models.repository.version_policy import All, Latest, Specific, VersionPolicy
 from ie_serving.models.traffic.policy import Rollback, Traffic
@@ -199,6 +200,9 @@ class ModelConfig:
 
     fault: str = ""
     """Why its settings in that repository cannot be used; it then has no versions."""
+
+    declared: Declared | None = None
+    """The tensors that its `config.pbtxt` there declares; None without such a file."""
 
     @property
     def batching(self) -> Batching:

@@ -1,7 +1,9 @@
 """A repository of Triton, by the commands of its page: Triton's client finds its models here."""
 
+import json
 import re
 import shutil
+import subprocess
 from contextlib import closing
 from pathlib import Path
 
@@ -11,8 +13,9 @@ import tritonclient.http as triton
 
 from ie_serving.core.values.tensors import DataType
 from tests.functional import half_plus_two
+from tests.functional.conftest import Serve
 from tests.functional.servers import ROOT, Server
-from tests.process import COMMANDS, output_of
+from tests.process import COMMANDS, PATIENCE_S, output_of
 from tests.unit.engines.openvino.models import unary
 
 PAGE = ROOT / "docs" / "start" / "from-triton.md"
@@ -65,3 +68,62 @@ def test_models_of_a_repository_answer(tmp_path: Path) -> None:
             tensor.set_data_from_numpy(np.full((1, 1), 3, np.float32))
             assert client.infer(name, [tensor]).as_numpy(wanted).item() == answer, name
         assert client.get_model_metadata("half")["versions"] == ["7"]
+
+
+DIFFERENT = {
+    "name": (
+        'input [ { name: "z" data_type: TYPE_FP32 dims: [ 2 ] } ]',
+        'unexpected input "z": the model has x',
+    ),
+    "output": (
+        'output [ { name: "z" data_type: TYPE_FP32 dims: [ 2 ] } ]',
+        'unexpected output "z": the model has y',
+    ),
+    "count": (
+        'input [ { name: "x" }, { name: "y" } ]',
+        "2 inputs are declared, the model has 1",
+    ),
+    "type": (
+        'input [ { name: "x" data_type: TYPE_INT32 dims: [ 2 ] } ]',
+        'input "x" has data_type TYPE_INT32, the model has TYPE_FP32',
+    ),
+    "dims": (
+        'input [ { name: "x" data_type: TYPE_FP32 dims: [ 3 ] } ]',
+        'input "x" has the shape (-1, 3) with the batch before dims, the model has',
+    ),
+    "rank": (
+        'output [ { name: "y" data_type: TYPE_FP32 dims: [ 2, 1 ] } ]',
+        'output "y" has the shape (-1, 2, 1) with the batch before dims, the model has',
+    ),
+    "fixed": ("max_batch_size: 4", "max_batch_size 4 needs a first dimension of any size"),
+    "same": (
+        'input [ { name: "x" data_type: TYPE_FP32 dims: [ 2 ] } ]'
+        ' output [ { name: "y" data_type: TYPE_FP32 dims: [ 2 ] } ]',
+        "",
+    ),
+    "reshaped": ('input [ { name: "x" dims: [ 1, 2 ] reshape: { shape: [ 2 ] } } ]', ""),
+    "silent": ('input [ { name: "x" } ]', ""),
+}
+"""By model: what its file declares, and what is said of it; `y` is twice `x`, both FP32 [-1, 2]."""
+
+
+def test_a_model_that_is_not_as_its_file_declares_is_refused(tmp_path: Path, serve: Serve) -> None:
+    for name, (text, _) in DIFFERENT.items():
+        shape = [1, 2] if name == "fixed" else [-1, 2]
+        unary(tmp_path / name / "1", shape, DataType.FP32, lambda x: op.multiply(x, np.float32(2)))
+        batch = "" if name == "fixed" else "max_batch_size: 8\n"
+        (tmp_path / name / "config.pbtxt").write_text(batch + text)
+    command = (COMMANDS / "ie_serving", "check", f"--model_repository={tmp_path}", "--json")
+    checked = subprocess.run(command, capture_output=True, timeout=PATIENCE_S, check=False)
+    found = json.loads(checked.stdout)["models"]
+    server = serve("ie_serving", "config", f"--model_repository={tmp_path}")
+    for name, (_, expected) in DIFFERENT.items():
+        (version,) = server.rest.get(f"/v1/models/{name}").json()["model_version_status"]
+        told = version["status"]["error_message"]
+        assert (version["state"] == "AVAILABLE") == (not expected), told
+        if expected:
+            assert expected in told
+            assert f"{tmp_path}/{name}/config.pbtxt is not about this model" in told
+            assert expected in found[name]["versions"][0]["fault"]
+        else:
+            assert not found[name]["versions"][0].get("fault")

@@ -50,8 +50,9 @@ def run(argv: Sequence[str]) -> list[str]:
 
 def _translated(path: Path) -> Translated:
     if triton_models.is_triton(path):
-        models, made, notes = triton_models.translated(path)
-        return {MODELS: models, **({graphs.KEY: made} if made else {})}, notes
+        imported = triton_models.translated(path)
+        made = {graphs.KEY: imported.graphs} if imported.graphs else {}
+        return {MODELS: imported.models, **made}, imported.notes
     top = decoded(path)
     if not isinstance(top, Mapping):
         raise ConfigError([f"{path}: expected an object"])

@@ -24,6 +24,7 @@ from ie_serving.core.settings.structures import json_text
 from ie_serving.core.settings.words import name as name_of
 from ie_serving.core.values.errors import ConfigError, StorageError
 from ie_serving.engines.base import EngineOptions
+from ie_serving.engines.expected import Declared
 from ie_serving.models.configuration import ModelConfig
 from ie_serving.models.fleet.repository import PBTXT, Shelf, together
 from ie_serving.storage.base import Entry
@@ -85,7 +86,7 @@ class FleetModels:
     def _made(self, shelf: Shelf, name: str, path: str, file: Entry | None) -> ModelConfig:
         place = f"{path}/{file.path.rpartition('/')[2]}" if file else path
         name_of(name, path)
-        keys, graph, notes = self._keys(shelf, name, place, file)
+        keys, graph, notes, declared = self._keys(shelf, name, place, file)
         origin = Path.cwd() if "://" in path else Path(path).absolute()
         given = {**keys, "name": name, "base_path": path}
         # With a list of repositories: a graph may use the models of other directories.
@@ -95,17 +96,18 @@ class FleetModels:
         found = _within(place, top, origin, self._engine)
         for warning in (*notes, *found.warnings):
             log.warning(Event("configuration warning", path=place, warning=warning))
-        model = replace(found.models[-1], repository=shelf.repository.base_path)
+        above = shelf.repository.base_path
+        model = replace(found.models[-1], repository=above, declared=declared)
         if reason := self._refuse(model):
             raise ConfigError([reason])
         return model
 
     def _keys(
         self, shelf: Shelf, name: str, place: str, file: Entry | None
-    ) -> tuple[Mapping[str, Any], Mapping[str, Any] | None, Sequence[str]]:
-        """Give the keys of a model, or those of a graph instead, and notes."""
+    ) -> tuple[Mapping[str, Any], Mapping[str, Any] | None, Sequence[str], Declared | None]:
+        """Give the keys of a model, or those of a graph instead, notes, and declared tensors."""
         if file is None:
-            return {}, None, ()
+            return {}, None, (), None
         try:
             content = shelf.directories.read(file).decode("utf-8-sig")
         except ValueError as error:
@@ -114,10 +116,10 @@ class FleetModels:
             # The server of models without this file needs none of the protocol's modules.
             from ie_serving.config.files.triton_models import translated_text
 
-            models, graphs, notes = translated_text(content, place, name)
-            if graphs:
-                return {}, graphs[0], notes
-            return models[0]["config"], None, notes
+            read = translated_text(content, place, name)
+            if read.graphs:
+                return {}, read.graphs[0], read.notes, None
+            return read.models[0]["config"], None, read.notes, read.declared
         keys = json_text(without_comments(content), place)
         if not isinstance(keys, Mapping):
             raise fault(place, keys, 'an object with keys of a model, such as {"nireq": 4}')
@@ -125,7 +127,7 @@ class FleetModels:
             raise fault(f"{place}: name", keys["name"], f'"{name}", as its directory, or none')
         if "base_path" in keys:
             raise ConfigError([f"{place}: base_path given; it is the directory itself: remove it"])
-        return keys, None, ()
+        return keys, None, (), None
 
     def _at_fault(self, shelf: Shelf, name: str, reason: str) -> ModelConfig:
         base_path, above = shelf.repository.path_of(name), shelf.repository.base_path

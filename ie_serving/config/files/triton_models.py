@@ -11,6 +11,8 @@ from typing import Any, Final, NamedTuple
 from ie_serving.config.files import source
 from ie_serving.config.files.text_proto import parse_text
 from ie_serving.core.settings.faults import Faults
+from ie_serving.core.values.tensors import DataType
+from ie_serving.engines.expected import Declared, DeclaredTensor
 from ie_serving.wire.kserve.datatypes import BY_NAME
 from ie_serving.wire.protobuf import inference_messages
 from ie_serving.wire.protobuf.messages import Proto
@@ -43,11 +45,16 @@ _GPU: Final = 1
 
 
 class Imported(NamedTuple):
-    """What was read, in the form of the configuration file, and notes."""
+    """What was read, in the form of the configuration file, and notes.
+
+    Attributes:
+        declared: the tensors of a lone model; that form has no word for them.
+    """
 
     models: list[dict[str, Any]]
     graphs: list[dict[str, Any]]
     notes: list[str]
+    declared: Declared | None = None
 
 
 def is_triton(path: Path) -> bool:
@@ -93,9 +100,10 @@ def translated_text(text: str, place: str, name: str) -> Imported:
     config = parse_text(text, inference_messages.ModelConfig, place, lenient=True)
     if config.name not in ("", name):
         faults.add(place, f'name: "{config.name}" given; expected "{name}", as its directory')
-    _Model(config, Path(name), found, faults).translate()
+    model = _Model(config, Path(name), found, faults)
+    model.translate()
     faults.check()
-    return found
+    return found._replace(declared=model.declared(place))
 
 
 def _directories(path: Path) -> Iterator[Path]:
@@ -136,6 +144,14 @@ class _Model:
         else:
             given = {"name": self._name, "base_path": str(self._directory), **self._keys()}
             self._found.models.append({"config": given})
+
+    def declared(self, file: str) -> Declared | None:
+        """Give the tensors; not those of TorchScript, which has no names for them."""
+        config = self._config
+        if self._backend == PYTORCH or not (config.input or config.output or config.max_batch_size):
+            return None
+        inputs, outputs = (tuple(map(_tensor, each)) for each in (config.input, config.output))
+        return Declared(file, max(config.max_batch_size, 0), inputs, outputs)
 
     def _keys(self) -> dict[str, Any]:
         self._look_at_tensors()
@@ -266,8 +282,25 @@ def _step(number: int) -> str:
     return f"step{number}"
 
 
+def _tensor(given: Proto) -> DeclaredTensor:
+    """Read an input or output; Triton gives the model what `reshape` says, not `dims`."""
+    dims: tuple[int, ...] | None = tuple(given.dims) or None
+    if given.HasField("reshape"):
+        dims = tuple(given.reshape.shape)
+    return DeclaredTensor(given.name, _data_type(given.data_type), dims)
+
+
 def _dtype(number: int) -> str:
     """Return numpy's word, as `params` takes it, of Triton's data type."""
-    word = inference_messages.DATA_TYPES.values_by_number[number].name.removeprefix("TYPE_")
-    found = BY_NAME.get("BYTES" if word == "STRING" else word)
-    return found.word if found else word
+    found = _data_type(number)
+    return found.word if found else _word(number)
+
+
+def _data_type(number: int) -> DataType | None:
+    word = _word(number)
+    return BY_NAME.get("BYTES" if word == "STRING" else word)
+
+
+def _word(number: int) -> str:
+    name: str = inference_messages.DATA_TYPES.values_by_number[number].name
+    return name.removeprefix("TYPE_")

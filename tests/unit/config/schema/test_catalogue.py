@@ -28,6 +28,7 @@ DERIVED = {
     "model.engine",
     "model.graph",  # a list of its own beside the models
     "model.repository",  # a model that was found in a directory of models
+    "model.declared",  # by its config.pbtxt there
     "model.fault",
     "model.platform",  # a word of the text form alone, which its reader checks
     "engine.own",  # the parts of single drivers, such as openvino

@@ -99,6 +99,19 @@ def test_models_states_and_a_failure_with_its_cause(browser: Any, server: Server
         assert broken.is_visible()
 
 
+def test_models_on_demand_tell_whether_they_are_loaded_and_the_budget(browser: Any) -> None:
+    model = ("model", "--model_name=digits", f"--model_path={SAMPLE}", "--load=on_demand")
+    with closing(Server("ie_serving", *model, "--model_memory_budget_bytes=4000000000")) as server:
+        server.ready()
+        with tab(browser, server.url) as page:
+            row(page, "digits").filter(has_text="2 known, loads at its first request").wait_for()
+            said = "of its budget of 4 GB; 0 of 1 models are loaded."
+            page.locator("p.hint", has_text=said).wait_for()
+            server.rest.post("/v1/models/digits:predict", json={"instances": [[0.0] * 64]})
+            row(page, "digits").filter(has_text="2 available").wait_for()
+            page.locator("p.hint", has_text="1 of 1 models are loaded.").wait_for()
+
+
 def test_rates_and_latencies_come_live(browser: Any, server: Server) -> None:
     """Between two looks the requests that were sent stand in the table and in the plots."""
     with tab(browser, server.url) as page:

@@ -13,7 +13,7 @@ from ie_serving.commands.tune.tools import Tools
 from ie_serving.config.files.option_files import batching_of
 from ie_serving.config.schema.model import with_keys
 from ie_serving.core.compat import added
-from ie_serving.engines.base import Engine, EngineOptions
+from ie_serving.engines.base import REHEARSED, Engine, EngineOptions
 from ie_serving.engines.drivers import Drivers, every
 from ie_serving.engines.expected import Declared
 from ie_serving.engines.graph.engine import models_of as graph_models_of
@@ -57,7 +57,9 @@ def engine_of(config: ModelConfig) -> Engine:
     """Build the engine of one model, with its layers, for commands that do not serve."""
     alone = engine(drivers(TensorFlowFallback()), config.engine, config.declared)
     family = Family(config.name, SequenceMetrics())
-    return layered(alone, config.engine, BatchMetrics(), family, CacheMetrics())
+    REHEARSED.set(True)  # what such a command asks is not recorded
+    record = recording(config.name, RecordMetrics())
+    return layered(alone, config.engine, BatchMetrics(), family, CacheMetrics(), record=record)
 
 
 def models_of(directory: Path) -> Mapping[str, frozenset[int]] | None:

@@ -54,18 +54,22 @@ def request_log(value: object, place: str) -> RequestLog:
     _refuse_others(collector, ("type", "filename_prefix"), f"{place}.log_collector_config", faults)
     sampling = _object(given, "sampling_config", place)
     _refuse_others(sampling, ("sampling_rate",), f"{place}.sampling_config", faults)
-    if collector.get("type") != TFRECORD:
-        faults.add(f"{place}.log_collector_config.type", f'the one type is "{TFRECORD}": give it')
+    kind = collector.get("type", "")
+    if kind != TFRECORD:
+        faults.add(f"{place}.log_collector_config.type", f'"{kind}" given; expected "{TFRECORD}"')
     prefix = collector.get("filename_prefix")
     if not isinstance(prefix, str) or not prefix.startswith("/"):
         where = f"{place}.log_collector_config.filename_prefix"
-        faults.add(where, "give an absolute path, which the names of the files begin with")
+        faults.add(where, "give an absolute path: the files' paths begin with it")
+    if "sampling_rate" not in sampling:
+        where = f"{place}.sampling_config.sampling_rate"
+        faults.add(where, "give the share of requests to record, such as 0.01")
     faults.check()
     size: Callable[[object, str], int] = numbers.integer(1, MOST_FILE_BYTES)
     return RequestLog(
         prefix=str(prefix),
         sampling_rate=numbers.share(
-            sampling.get("sampling_rate", 0.0), f"{place}.sampling_config.sampling_rate"
+            sampling["sampling_rate"], f"{place}.sampling_config.sampling_rate"
         ),
         max_file_bytes=size(
             given.get("max_file_bytes", RequestLog.max_file_bytes), f"{place}.max_file_bytes"

@@ -147,7 +147,7 @@ def test_settings_that_are_broken_concern_their_model_alone(
         shelf.put(name)
     shelf.write("broken/model.json", '{"nireq": "many"}')
     server = start(shelf)
-    assert server.rest.get("/v2/health/ready").status_code == 200
+    until(lambda: server.rest.get("/v2/health/ready").status_code == 200, PATIENCE_S)
     (status,) = server.rest.get("/v1/models/broken").json()["model_version_status"]
     assert "broken/model.json: nireq: 'many' given" in status["status"]["error_message"]
     assert "broken/model.json: nireq: 'many' given" in server.log

@@ -20,6 +20,8 @@ MODELS = [{"name": "digits", "base_path": "/models/digits"}]
 ON: dict[str, Values] = {
     "": {"models": MODELS},
     "configuration": {},
+    "onDemand": {"models": MODELS, "onDemand": {"enabled": True}},
+    "onDemand.enabled": {"models": MODELS},
     "existingConfigMap": {},
     "image.tag": {"models": MODELS},
     "storage.secret": {"models": MODELS, "storage": {"type": "s3"}},
@@ -74,6 +76,7 @@ OTHER: dict[str, Any] = {
     "image.pullPolicy": "Always",
     "imagePullSecrets": [{"name": "a"}],
     "models": MODELS * 2,
+    "repositories": [{"base_path": "/repository"}],
     "storage.type": "minio",
     "storage.local.path": "/data",
     "storage.local.accessMode": "ReadWriteMany",

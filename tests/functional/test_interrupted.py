@@ -16,10 +16,13 @@ from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from ie_serving.config.dialects.own_flags import CHECK, TUNE_COMMAND
 from ie_serving.core.values.commands import ASKING, BESIDE
+from ie_serving.core.values.tensors import DataType, Signature, TensorSpec
+from ie_serving.wire.tfs.prediction_log import predict_record
 from tests.functional.graph_models import linear
 from tests.process import COMMANDS, PATIENCE_S, Process, until
 from tests.terminal import Terminal
@@ -91,6 +94,12 @@ def unread(end: int) -> int:
     return count[0]
 
 
+SPECS = {"x": TensorSpec("x", DataType.FP32, (1,), "x")}
+TENSOR = {"x": np.zeros(1, np.float32)}
+RECORD = predict_record(
+    Signature("s", SPECS, SPECS), TENSOR, TENSOR, model="m", version=1, sampling_rate=1.0
+)
+
 At = Callable[[Path], AbstractContextManager[tuple[Process, Callable[[], object]]]]
 """Starts a command in a directory; gives its process, and what waits until it is at work."""
 
@@ -112,6 +121,7 @@ def asks(*words: str, what: str = "", program: str = "ie_serving") -> Case:
     def at(directory: Path) -> Iterator[tuple[Process, Callable[[], object]]]:
         (directory / "request.json").write_text('{"instances": [1]}')
         (directory / "config.json").write_text('{"model_config_list": []}')
+        (directory / "requests.tfrecord").write_bytes(RECORD)
         with closing(Silent()) as server:
             given = [word.replace("SERVER", server.place) for word in words]
             store = {**KEYS, "S3_ENDPOINT": f"http://{server.place}"}
@@ -190,6 +200,7 @@ CASES = [
     asks("status", "--url=http://SERVER"),
     asks("metadata", "m", "--url=http://SERVER"),
     asks("predict", "--model_name=m", "--file=request.json", "--url=http://SERVER"),
+    asks("replay", "requests.tfrecord", "--to=SERVER"),
     asks("reload", "--url=http://SERVER"),
     asks("reload", "--config=config.json", "--url=grpc://SERVER", what="reload over gRPC"),
     asks("poll", "m", "--url=http://SERVER"),

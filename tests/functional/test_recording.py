@@ -118,6 +118,18 @@ def test_a_replay_serves_a_directory_of_versions_by_itself(recorded: tuple[Serve
     assert "2 requests, 0 answered otherwise" in found.stdout
 
 
+@pytest.mark.parametrize("version", ["1", "other"])
+def test_a_replay_says_why_a_directory_is_not_served(
+    recorded: tuple[Server, Path], tmp_path: Path, version: str
+) -> None:
+    (tmp_path / "broken" / version).mkdir(parents=True)
+    (tmp_path / "broken" / version / "model.onnx").write_bytes(b"no model")
+    found = replay(recorded[1], "--model", str(tmp_path / "broken"))
+    assert found.returncode == 2
+    cause = "version 1 cannot serve: " if version == "1" else "has no numbered versions"
+    assert cause in found.stderr
+
+
 @pytest.mark.parametrize(
     ("content", "cause"),
     [(b"no records", "TFRecord"), (b"", "has no Predict with its answer; there are 0 records")],
@@ -166,11 +178,31 @@ def test_files_are_rotated_and_inputs_left_out(tmp_path: Path, serve: Serve) -> 
     assert all(log.predict_log.response.outputs for log in found)
 
 
+def test_a_name_of_no_input_among_those_left_out_is_refused(tmp_path: Path) -> None:
+    entry = {
+        "name": "digits",
+        "base_path": str(SAMPLE),
+        "logging_config": {
+            "log_collector_config": {"type": "tfrecord", "filename_prefix": str(tmp_path / "x")},
+            "sampling_config": {"sampling_rate": 1},
+            "drop_inputs": ["imag"],
+        },
+    }
+    config = tmp_path / "config.json"
+    config.write_text(json.dumps({"model_config_list": [{"config": entry}]}))
+    command = (PROGRAM, "check", "--config_path", config)
+    found = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert found.returncode == 1
+    assert "drop_inputs of logging_config names imag" in found.stdout
+    assert "the model's inputs are image: correct the name" in found.stdout
+
+
 def test_a_disk_that_refuses_fails_no_request(tmp_path: Path, serve: Serve) -> None:
     gone = tmp_path / "gone"
     gone.mkdir()
     server = recording(gone, serve)
     shutil.rmtree(gone)
+    gone.write_text("a file in the place of the directory")
     for number in range(3):
         over_grpc(server, 2, IMAGES[number : number + 1])
     series = 'ie_serving_requests_not_recorded_total{model_name="digits",reason="disk"}'

@@ -27,6 +27,7 @@ from ie_serving.commands.remote.failures import Misused, Refused, Unreachable
 from ie_serving.commands.remote.rpc import MODEL, PREDICTION, Rpc
 from ie_serving.core.values.errors import InvalidRequest
 from ie_serving.core.values.tensors import Array
+from ie_serving.core.values.versions import State
 from ie_serving.wire.protobuf import messages
 from ie_serving.wire.protobuf.messages import Proto
 from ie_serving.wire.tfs.prediction_log import read_logs
@@ -36,7 +37,8 @@ TOLERANCE: Final = 1e-3
 """Of each number, and of the greatest of its output: room for another processor's roundings."""
 MOST_SHOWN: Final = 10
 START_S: Final = 600.0
-"""Seconds within which a version has to serve."""
+"""Seconds within which a version has to serve: large ones compile for minutes."""
+ANSWER_S: Final = 5.0
 LOOPBACK: Final = "127.0.0.1"
 
 
@@ -45,7 +47,11 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("file", metavar="FILE", help="TFRecord file of PredictionLog")
     where = parser.add_mutually_exclusive_group()
     where.add_argument(
-        "--to", dest="url", type=_grpc, metavar="HOST:PORT", help="gRPC port of a server"
+        "--to",
+        dest="url",
+        type=_grpc,
+        metavar="HOST:PORT",
+        help="gRPC port of a server, as --url grpc://HOST:PORT",
     )
     where.add_argument(
         "--model",
@@ -86,9 +92,12 @@ class _Served(argparse.Action):
 
 
 def _tolerance(text: str) -> float:
-    found = float(text)
+    try:
+        found = float(text)
+    except ValueError:
+        found = -1.0
     if not 0 <= found < float("inf"):
-        raise ValueError
+        raise argparse.ArgumentTypeError(f"{text} given; expected a number from 0 on, such as 0.01")
     return found
 
 
@@ -174,14 +183,19 @@ def _differs(name: str, now: Array, then: Array, tolerance: float) -> str:
 @contextmanager
 def _served(base_path: str, name: str) -> Iterator[int]:
     """Serve a directory of versions by a process of its own; give its gRPC port."""
-    if not Path(base_path).is_dir():
-        raise Misused(f"--model {base_path} is no directory; give one with numbered versions")
+    path = Path(base_path)
+    held = list(path.iterdir()) if path.is_dir() else []
+    if not any(each.name.isdecimal() or each.is_file() for each in held):
+        raise Misused(
+            f"--model {base_path} has no numbered versions: give a directory that has some"
+        )
     with socket.create_server((LOOPBACK, 0)) as free:
         port = free.getsockname()[1]
     with tempfile.TemporaryFile() as log:
         program = shutil.which(sys.argv[0]) or sys.argv[0]
         command = [sys.executable, program, "model", "--model_name", name]
         command += ["--model_path", base_path, "--port", str(port), "--grpc_bind_address", LOOPBACK]
+        command += ["--open_ports_early", "true"]
         child = subprocess.Popen(command, stdout=log, stderr=log)
         try:
             _await(child, port, name)
@@ -192,18 +206,24 @@ def _served(base_path: str, name: str) -> Iterator[int]:
 
 
 def _await(child: "subprocess.Popen[bytes]", port: int, name: str) -> None:
-    """Wait until the model serves. Raises: Misused, Unreachable."""
-    own = place.ServerAddress(scheme="grpc", host=LOOPBACK, port=port, timeout_s=START_S)
+    """Wait until a version serves. Raises: Misused, Unreachable."""
+    own = place.ServerAddress(scheme="grpc", host=LOOPBACK, port=port, timeout_s=ANSWER_S)
     request = messages.GetModelStatusRequest()
     request.model_spec.name = name
     end = time.monotonic() + START_S
     while time.monotonic() < end:
         if child.poll() is not None:
-            raise Misused("the versions cannot be served; `ie_serving check` says why")
+            raise Misused("the server for --model has ended; `ie_serving check` says why")
         try:
             with Rpc(own) as rpc:
-                rpc.call(MODEL, "GetModelStatus", request, messages.GetModelStatusResponse)
-                return
+                found = rpc.call(MODEL, "GetModelStatus", request, messages.GetModelStatusResponse)
         except (Unreachable, Refused):
-            time.sleep(0.05)
-    raise Unreachable(f"no version of {name} serves after {START_S:g} s")
+            found = messages.GetModelStatusResponse()
+        versions = found.model_version_status
+        if any(each.state == State.AVAILABLE for each in versions):
+            return
+        for each in versions:
+            if each.status.error_code:
+                raise Misused(f"version {each.version} cannot serve: {each.status.error_message}")
+        time.sleep(0.05)
+    raise Unreachable(f"no version of --model serves after {START_S:g} s")

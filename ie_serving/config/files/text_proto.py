@@ -131,9 +131,10 @@ def _recording(config: Proto) -> Recording:
     if given.HasField("custom_logging_config"):
         raise ConfigError([f"{place}.custom_logging_config: there is no custom logger: remove it"])
     if given.log_collector_config.type != TFRECORD:
-        advice = f' {place}.log_collector_config.type: the one type is "{TFRECORD}": give it'
+        advice = f' {place}.log_collector_config.type: expected "{TFRECORD}"'
         raise ConfigError([advised("No request-logger-creator provided.", advice)])
     value = MessageToDict(given, preserving_proto_field_name=True)
+    value["sampling_config"] = {"sampling_rate": given.sampling_config.sampling_rate}
     return Recording(logging_config=request_log(value, place))
 
 

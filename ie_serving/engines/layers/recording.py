@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from ie_serving.core.values.errors import InvalidTensor
+from ie_serving.core.values.errors import InvalidTensor, LoadFailed
 from ie_serving.core.values.tensors import Arrays, Read, Signature, copies
 from ie_serving.engines.around import EngineAround
 from ie_serving.engines.base import REHEARSED, CompiledModel, Engine, EngineOptions
@@ -50,10 +50,27 @@ class WithRecording(EngineAround):
         wanted = options.of(Recording).logging_config
         if wanted is None or wanted.sampling_rate == 0:
             return model
+        _check_names(wanted.drop_inputs, model)
         files = RecordFiles(wanted.prefix, wanted.max_file_bytes, self._counts)
         version = int(directory.name) if directory.name.isdecimal() else 0
         known = {"model": self._model, "version": version, "sampling_rate": wanted.sampling_rate}
         return Recorder(model, wanted, files, partial(self._encode, **known))
+
+
+def _check_names(dropped: frozenset[str], model: CompiledModel) -> None:
+    """Refuse names that no signature has: the values that they mean would be recorded.
+
+    Raises:
+        LoadFailed: with the names; the model is closed.
+    """
+    known = {name for signature in model.signatures.values() for name in signature.inputs}
+    unknown = sorted(dropped - known)
+    if unknown:
+        model.close()
+        raise LoadFailed(
+            f"drop_inputs of logging_config names {', '.join(unknown)}; the model's inputs are"
+            f" {', '.join(sorted(known))}: correct the name"
+        )
 
 
 class Recorder(Layer):

@@ -237,7 +237,9 @@ def _ask(
 
 def main(given: BinaryIO, out: TextIO) -> None:
     """Compare models until none comes for `IDLE_S`, or the server is gone."""
-    while select.select([given], [], [], IDLE_S)[0]:
+    waiting = select.poll()  # `select` takes no descriptor above 1,023, and a server has thousands
+    waiting.register(given, select.POLLIN | select.POLLHUP)
+    while waiting.poll(IDLE_S * 1000):
         try:
             task: ComparisonTask = pickle.load(given)
         except EOFError:

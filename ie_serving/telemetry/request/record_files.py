@@ -97,6 +97,7 @@ class RecordFiles:
     def _opened(self) -> FileIO:
         began = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
         path = f"{self._prefix}-{began}-{os.getpid()}-{next(self._numbers)}.tfrecord"
+        os.makedirs(os.path.dirname(path), exist_ok=True)
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         return FileIO(descriptor, "w")
 

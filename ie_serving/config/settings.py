@@ -44,8 +44,9 @@ ALL_METRICS: Final = "/metrics/all"
 """Path of all metrics where each other path has those of one server."""
 ALL_MODELS: Final = "*"
 """Stands for every model of the configuration among those to load, as in Triton."""
-EXPLICIT: Final = "explicit"
 PROCESS: Final = "process"
+"""Each load is tried in a process of its own first."""
+EXPLICIT: Final = "explicit"
 """Clients load and unload models; the other mode follows configuration and repositories."""
 
 

@@ -135,9 +135,7 @@ def _replayed(
         for number, log in records:
             if given.model_name:
                 log.request.model_spec.name = given.model_name
-            began = time.perf_counter()
-            difference = _difference(rpc, log, given.tolerance)
-            took_ms.append(1e3 * (time.perf_counter() - began))
+            difference = _difference(rpc, log, given.tolerance, took_ms)
             differing += bool(difference)
             if difference and differing <= MOST_SHOWN:
                 print(f"record {number}: {difference}")
@@ -149,12 +147,15 @@ def _replayed(
     return 1 if differing else 0
 
 
-def _difference(rpc: Rpc, log: Proto, tolerance: float) -> str:
-    """Ask again; say how the answer differs, empty for an answer as recorded."""
+def _difference(rpc: Rpc, log: Proto, tolerance: float, took_ms: list[float]) -> str:
+    """Ask again; say how the answer differs, empty for an answer as recorded. Add the time."""
+    began = time.perf_counter()
     try:
         answer = rpc.call(PREDICTION, "Predict", log.request, messages.PredictResponse)
     except Refused as error:
         return f"is refused: {error}"
+    finally:
+        took_ms.append(1e3 * (time.perf_counter() - began))
     found, recorded = answer.outputs, log.response.outputs
     if set(found) != set(recorded):
         names = (", ".join(sorted(each)) for each in (found, recorded))
@@ -168,14 +169,14 @@ def _differs(name: str, now: Array, then: Array, tolerance: float) -> str:
         forms = f"{now.dtype} {list(now.shape)}; recorded was {then.dtype} {list(then.shape)}"
         return f'output "{name}" is {forms}'
     if now.dtype == object or now.dtype.kind in "bui":
-        wrong = now != then
+        wrong = np.asarray(now != then)
     else:
         finite = np.abs(then[np.isfinite(then)])
         most = float(finite.max(initial=0.0))
-        wrong = ~np.isclose(now, then, tolerance, tolerance * most, equal_nan=True)
+        wrong = np.asarray(~np.isclose(now, then, tolerance, tolerance * most, equal_nan=True))
     if not wrong.any():
         return ""
-    place_of = tuple(int(each[0]) for each in np.nonzero(wrong))
+    place_of = tuple(map(int, np.unravel_index(int(wrong.argmax()), wrong.shape)))
     values = f"{list(place_of)} is {now[place_of]!s}, recorded was {then[place_of]!s}"
     return f'output "{name}" differs in {int(wrong.sum())} of {wrong.size}: {values}'
 

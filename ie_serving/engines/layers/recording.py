@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from ie_serving.core.values.errors import InvalidTensor, LoadFailed
-from ie_serving.core.values.tensors import Arrays, Read, Signature, copies
+from ie_serving.core.values.tensors import Array, Arrays, Read, Signature, copies
 from ie_serving.engines.around import EngineAround
 from ie_serving.engines.base import REHEARSED, CompiledModel, Engine, EngineOptions
 from ie_serving.engines.layers.layer import Layer
@@ -73,8 +73,13 @@ def _check_names(dropped: frozenset[str], model: CompiledModel) -> None:
         )
 
 
+def _size(array: Array) -> int:
+    """Give the bytes of a tensor, those of its strings among them."""
+    return array.nbytes + (sum(map(len, array.flat)) if array.dtype == object else 0)
+
+
 class Recorder(Layer):
-    """See the module.
+    """Records a share of the requests of one version.
 
     Args of the constructor:
         inner: the wrapped model.
@@ -109,8 +114,8 @@ class Recorder(Layer):
         return self.inner.infer_as_sent(signature, inputs, outputs, refusal, reading)
 
     def _reading(self, signature: Signature, inputs: Arrays, read: Read[T]) -> Read[T]:
-        """Give what reads the outputs; of a sampled request, it records them as well."""
-        if random.random() >= self._rate or REHEARSED.get():
+        """Return `read`; for a sampled request, what records the outputs and then calls `read`."""
+        if random.random() >= self._rate or REHEARSED.get() or self._files.is_full():
             return read
         kept = copies({name: a for name, a in inputs.items() if name not in self._dropped})
 
@@ -121,7 +126,7 @@ class Recorder(Layer):
         return reading
 
     def _record(self, signature: Signature, inputs: Arrays, outputs: Arrays) -> None:
-        nbytes = sum(array.nbytes for array in (*inputs.values(), *outputs.values()))
+        nbytes = sum(map(_size, (*inputs.values(), *outputs.values())))
         self._files.put(nbytes, partial(self._encode, signature, inputs, outputs))
 
     def close(self) -> None:

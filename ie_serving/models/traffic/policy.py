@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Final
 
+MOST_KEPT: Final = 10_000
+"""Most requests of a window; beyond it the oldest leaves early. Enough for 1 % of errors."""
 WHOLE: Final = 100
 """Sum of all shares, in percent."""
 SLOW_SHARE: Final = 0.05

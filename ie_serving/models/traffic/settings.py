@@ -5,16 +5,16 @@ from typing import Any, Final
 
 from ie_serving.core.settings.declaration import SettingKind
 from ie_serving.core.settings.faults import Faults, Parser, fault
-from ie_serving.core.settings.numbers import integer, milliseconds, positive, share, timeout
+from ie_serving.core.settings.numbers import integer, milliseconds, share, timeout
 from ie_serving.core.settings.structures import mapping
 from ie_serving.core.values.errors import ConfigError
-from ie_serving.models.traffic.policy import WHOLE, Rollback
+from ie_serving.models.traffic.policy import MOST_KEPT, WHOLE, Rollback
 
 _PERCENT: Parser[int] = integer(0, WHOLE)
 _RULES: Final[Mapping[str, tuple[str, Parser[Any]]]] = {
     "error_rate": ("error_rate", share),
     "latency_ms": ("latency_ms", milliseconds),
-    "min_requests": ("min_requests", positive),
+    "min_requests": ("min_requests", integer(1, MOST_KEPT)),
     "window_seconds": ("window_s", timeout),
 }
 """Field and parser of each key of `rollback`."""

@@ -13,6 +13,7 @@ from typing import Final
 from ie_serving.core.values.codes import ENDED, Code, code_of
 from ie_serving.core.values.errors import ServingError
 from ie_serving.models.traffic.policy import (
+    MOST_KEPT,
     WHOLE,
     Division,
     Rollback,
@@ -26,8 +27,6 @@ from ie_serving.telemetry.log.logs import Event
 
 log = logging.getLogger(__name__)
 
-MOST_KEPT: Final = 10_000
-"""Most requests of a window; beyond it the oldest leaves early. Enough for 1 % of errors."""
 STRIDE: Final = WHOLE * 0.6180339887498949
 """Step between the points of two requests, by the golden ratio: of any run of requests each version
 gets its share, to within a few requests; random points would stray further."""

@@ -5,6 +5,7 @@ import os
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from io import FileIO
 from itertools import count
 from threading import Lock
@@ -20,11 +21,16 @@ MOST_WAITING_BYTES: Final = 1 << 26
 neither memory nor time from requests."""
 
 
+_NUMBERS: Final = count()
+"""Of the files of this process, whichever the version."""
+
+
 class RecordFiles:
     """The files of one version's records, one after the other.
 
     A file's name is the prefix, the start in UTC, the process and a number: files are never
-    overwritten, and several workers do not meet in one. Its last record is whole at any time.
+    overwritten, and several workers or versions do not meet in one. Its last record is whole at any
+    time.
 
     Args of the constructor:
         prefix: of the files' paths.
@@ -42,8 +48,14 @@ class RecordFiles:
         self._waiting_bytes = 0
         self._file: FileIO | None = None
         self._written = 0
-        self._numbers = count()
         self._troubled = False
+
+    def is_full(self) -> bool:
+        """Tell whether too much waits; a request that is not recorded for it is counted."""
+        with self._lock:
+            full = self._waiting_bytes >= MOST_WAITING_BYTES
+            self._counts.shed += full
+            return full
 
     def put(self, nbytes: int, make: Callable[[], bytes]) -> None:
         """Write what `make` gives, in the thread; drop it if too much waits.
@@ -70,9 +82,10 @@ class RecordFiles:
             self._counts.recorded += 1
             self._troubled = False
         except Exception as error:
-            self._counts.failed += 1
+            is_defect = not isinstance(error, OSError)
+            self._counts.broken += is_defect
+            self._counts.failed += not is_defect
             if not self._troubled:  # once, and the metric counts the others
-                is_defect = not isinstance(error, OSError)
                 event = Event("requests not recorded", prefix=self._prefix, cause=error)
                 log.error(event, exc_info=is_defect)
             self._troubled = True
@@ -89,17 +102,27 @@ class RecordFiles:
             while rest:  # a disk that fills up takes a part before it refuses
                 rest = rest[self._file.write(rest) :]
         except OSError:
-            self._file.truncate(self._written)  # a part of a record would spoil the file
-            self._end_file()
+            self._take_back()
             raise
         self._written += len(record)
 
+    def _take_back(self) -> None:
+        """Remove the written part of a record, which would spoil the file."""
+        assert self._file is not None
+        try:
+            self._file.truncate(self._written)
+            self._file.seek(self._written)
+        except OSError:
+            self._end_file()
+
     def _opened(self) -> FileIO:
         began = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
-        path = f"{self._prefix}-{began}-{os.getpid()}-{next(self._numbers)}.tfrecord"
-        os.makedirs(os.path.dirname(path), exist_ok=True)
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        return FileIO(descriptor, "w")
+        os.makedirs(os.path.dirname(self._prefix), exist_ok=True)
+        while True:
+            path = f"{self._prefix}-{began}-{os.getpid()}-{next(_NUMBERS)}.tfrecord"
+            with suppress(FileExistsError):  # of another container with the same process id
+                flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+                return FileIO(os.open(path, flags, 0o600), "w")
 
     def _end_file(self) -> None:
         if self._file is not None:

@@ -237,9 +237,7 @@ def _ask(
 
 def main(given: BinaryIO, out: TextIO) -> None:
     """Compare models until none comes for `IDLE_S`, or the server is gone."""
-    waiting = select.poll()  # `select` takes no descriptor above 1,023, and a server has thousands
-    waiting.register(given, select.POLLIN | select.POLLHUP)
-    while waiting.poll(IDLE_S * 1000):
+    while _is_readable(given.fileno(), IDLE_S):
         try:
             task: ComparisonTask = pickle.load(given)
         except EOFError:
@@ -276,13 +274,20 @@ def _located(task: ComparisonTask, found: Findings, shows: GeneratedRequest) -> 
     return found
 
 
+def _is_readable(descriptor: int, limit_s: int) -> bool:
+    """Wait until there is something to read, or the other end is closed."""
+    waiting = select.poll()  # `select` takes no descriptor above 1,023, and a server has thousands
+    waiting.register(descriptor, select.POLLIN)
+    return bool(waiting.poll(limit_s * 1000))
+
+
 def _begin(lifeline: int) -> None:
     """End with the server, and yield to it: lower CPU priority, and killed first without memory."""
     # The kernel sends SIGIO, which ends the process, when the server's end of the pipe closes. The
     # signal of prctl(2) follows the thread that started the process, and threads of loads end.
     fcntl.fcntl(lifeline, fcntl.F_SETOWN, os.getpid())
     fcntl.fcntl(lifeline, fcntl.F_SETFL, os.O_ASYNC | os.O_NONBLOCK)
-    if select.select([lifeline], [], [], 0)[0]:  # it has closed before
+    if _is_readable(lifeline, 0):  # it has closed before
         os._exit(0)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     resource.setrlimit(resource.RLIMIT_DATA, (MEMORY_BYTES, MEMORY_BYTES))

@@ -1,9 +1,11 @@
 """Which engine serves a model of ONNX, after what was found."""
 
 import asyncio
+import os
 import re
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from io import StringIO
 from pathlib import Path
@@ -280,6 +282,18 @@ def test_the_real_comparison(tmp_path: Path, operator: str, kinds: set[ValueKind
     assert found.reference.startswith("onnxruntime ")
     assert found.asked > 5
     assert set(found.differs) == kinds
+
+
+def test_a_model_is_compared_beside_more_descriptors_than_select_takes(tmp_path: Path) -> None:
+    """As in a server with many connections; the child's pipe has the number that it has here."""
+    with ExitStack() as opened:
+        for _ in range(1100):
+            opened.callback(os.close, os.open(os.devnull, os.O_RDONLY))
+        verifier = Verifier()
+        found = verifier.findings(write(tmp_path, "Sqrt") / "m.onnx", EngineOptions())
+        verifier.close()
+    assert isinstance(found, Findings)
+    assert (found.why_not, found.asked > 5) == ("", True)
 
 
 def test_names_with_a_port_as_of_tf2onnx_are_compared(tmp_path: Path) -> None:

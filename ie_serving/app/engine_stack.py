@@ -114,8 +114,8 @@ def layered(
 ) -> Engine:
     """Wrap the engine of one model in the layers of `options`.
 
-    `report`, if given, sees each batch; `record` wraps what records requests, kept answers among
-    them.
+    `report`, if given, sees each batch. `record`, if given, adds the layer that records requests,
+    outside of the one that keeps answers: these are recorded, too.
 
     Image decoding precedes batching, so that an undecodable image fails no other request. A request
     of a sequence passes these layers in its sequence's turn. Kept answers are given before images

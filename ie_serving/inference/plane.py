@@ -145,7 +145,7 @@ class DataPlane:
     ) -> "tuple[Servable, Bound[T]]":
         """Find servable and signature for the stream that a request begins; count an error."""
         with self.counting_refusals(request.model.name, interface, Api.PREDICT) as asked:
-            servable = await self._handle(request.model)
+            servable = await self._handle(request.model, self._models.main)
             asked.version = servable.version
             bound: Bound[T] = servable.bound.get((interface, request.signature)) or self._bind(
                 servable, request.signature, interface
@@ -207,7 +207,7 @@ class DataPlane:
         """As `metadata`; awaits the load of a model that is loaded on demand."""
         with (
             self._measured(interface, Api.METADATA, model.name, began) as asked,
-            await self._handle(model) as servable,
+            await self._handle(model, self._models.main) as servable,
         ):
             asked.version = servable.version
             return encode(servable)
@@ -420,11 +420,8 @@ class DataPlane:
             spec, watched = self._chosen(divided.split, model, caller, interface, began)
             return _both(watched, self._models.handle(spec))
 
-    async def _handle(
-        self, model: ModelSpec, find: Callable[[ModelSpec], Servable] | None = None
-    ) -> Servable:
-        """Find the servable, `main` without `find`; await its load, if it is loaded on demand."""
-        find = find or self._models.main
+    async def _handle(self, model: ModelSpec, find: Callable[[ModelSpec], Servable]) -> Servable:
+        """Give what `find` gives; await the load of a model that is loaded on demand."""
         while True:
             try:
                 return find(model)

@@ -265,6 +265,12 @@ def test_contradictions_are_refused(serve: Serve, base: Path) -> None:
         ({"traffic": {"stable": 90, "cannary": 10}}, 'no label \\"cannary\\"'),
         ({"sticky": "x-user"}, "beside traffic alone"),
         ({"traffic": {"1": 100}, "rollback": {"min_requests": 3}}, "error_rate or latency_ms"),
+        ({"traffic": {"1": 100}, "rollback": {"error_rate": 1}}, "from 0 to below 1"),
+        (
+            {"traffic": {"1": 100}, "rollback": {"error_rate": 0.1, "min_requests": 10_001}},
+            "rollback.min_requests",
+        ),
+        ({"traffic": {"9" * 5000: 100}}, "version_labels"),
     ):
         configure(base, **keys)
         until(lambda said=said: said in server.log)

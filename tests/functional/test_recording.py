@@ -130,6 +130,13 @@ def test_a_replay_says_why_a_directory_is_not_served(
     assert cause in found.stderr
 
 
+def test_a_replay_shows_what_a_server_says_that_ends(recorded: tuple[Server, Path]) -> None:
+    found = replay(recorded[1], "--model", str(SAMPLE), "--model_name", "a" * 20_000)
+    assert found.returncode == 2
+    assert "the server for --model has ended; it said: " in found.stderr
+    assert "--model_name" in found.stderr.partition("it said: ")[2]
+
+
 @pytest.mark.parametrize(
     ("content", "cause"),
     [(b"no records", "TFRecord"), (b"", "has no Predict with its answer; there are 0 records")],

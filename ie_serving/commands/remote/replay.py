@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Final
+from typing import BinaryIO, Final
 
 import numpy as np
 
@@ -39,6 +39,10 @@ MOST_SHOWN: Final = 10
 START_S: Final = 600.0
 """Seconds within which a version has to serve: large ones compile for minutes."""
 ANSWER_S: Final = 5.0
+STOP_S: Final = 30.0
+"""Seconds that its server has to end; it is killed then."""
+MOST_SAID: Final = 1000
+"""Characters of its log that are shown where it has ended."""
 LOOPBACK: Final = "127.0.0.1"
 
 
@@ -199,14 +203,22 @@ def _served(base_path: str, name: str) -> Iterator[int]:
         command += ["--open_ports_early", "true"]
         child = subprocess.Popen(command, stdout=log, stderr=log)
         try:
-            _await(child, port, name)
+            _await(child, port, name, log)
             yield port
         finally:
-            child.terminate()
-            child.wait()
+            _end(child)
 
 
-def _await(child: "subprocess.Popen[bytes]", port: int, name: str) -> None:
+def _end(child: "subprocess.Popen[bytes]") -> None:
+    child.terminate()
+    try:
+        child.wait(STOP_S)
+    except subprocess.TimeoutExpired:
+        child.kill()
+        child.wait()
+
+
+def _await(child: "subprocess.Popen[bytes]", port: int, name: str, log: BinaryIO) -> None:
     """Wait until a version serves. Raises: Misused, Unreachable."""
     own = place.ServerAddress(scheme="grpc", host=LOOPBACK, port=port, timeout_s=ANSWER_S)
     request = messages.GetModelStatusRequest()
@@ -214,7 +226,9 @@ def _await(child: "subprocess.Popen[bytes]", port: int, name: str) -> None:
     end = time.monotonic() + START_S
     while time.monotonic() < end:
         if child.poll() is not None:
-            raise Misused("the server for --model has ended; `ie_serving check` says why")
+            log.seek(0)
+            said = log.read().decode(errors="replace").strip()[-MOST_SAID:]
+            raise Misused(f"the server for --model has ended; it said: {said}")
         try:
             with Rpc(own) as rpc:
                 found = rpc.call(MODEL, "GetModelStatus", request, messages.GetModelStatusResponse)

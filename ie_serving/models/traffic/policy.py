@@ -7,6 +7,8 @@ from typing import Final
 
 MOST_KEPT: Final = 10_000
 """Most requests of a window; beyond it the oldest leaves early. Enough for 1 % of errors."""
+MOST_DIGITS: Final = 19
+"""Of a version number: those of the largest int64."""
 WHOLE: Final = 100
 """Sum of all shares, in percent."""
 SLOW_SHARE: Final = 0.05
@@ -58,7 +60,7 @@ class Traffic:
 
 def as_version(name: str) -> int | None:
     """Give the version that a share names by number; None for a label."""
-    return int(name) if name.isascii() and name.isdigit() else None
+    return int(name) if name.isascii() and name.isdigit() and len(name) <= MOST_DIGITS else None
 
 
 @dataclass(frozen=True)
@@ -68,7 +70,8 @@ class Division:
     Attributes:
         ends: version by the end of its hundredths, ascending. They are those of the
             configuration, so that a version that comes or goes moves no request of another one.
-        main: the usable version with the largest share; it has those of unusable versions too.
+        main: the usable version with the largest share; it also gets the shares of versions
+            that are not usable.
     """
 
     ends: Sequence[tuple[int, int]]

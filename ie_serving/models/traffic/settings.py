@@ -11,8 +11,18 @@ from ie_serving.core.values.errors import ConfigError
 from ie_serving.models.traffic.policy import MOST_KEPT, WHOLE, Rollback
 
 _PERCENT: Parser[int] = integer(0, WHOLE)
+
+
+def _error_rate(value: object, place: str) -> float:
+    """Read a share below 1: more than all requests never fail, so 1 would decide nothing."""
+    found = share(value, place)
+    if found == 1:
+        raise fault(place, value, "a number from 0 to below 1, such as 0.05")
+    return found
+
+
 _RULES: Final[Mapping[str, tuple[str, Parser[Any]]]] = {
-    "error_rate": ("error_rate", share),
+    "error_rate": ("error_rate", _error_rate),
     "latency_ms": ("latency_ms", milliseconds),
     "min_requests": ("min_requests", integer(1, MOST_KEPT)),
     "window_seconds": ("window_s", timeout),

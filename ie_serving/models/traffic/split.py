@@ -75,7 +75,7 @@ class Divided(ServingError):
 
 
 class Split:
-    """See the module.
+    """Divides the requests of one model among its versions, and rolls a version back.
 
     Args of the constructor:
         model: model name.
@@ -124,7 +124,7 @@ class Split:
 
     @contextmanager
     def watched(self, version: int, began: float) -> Iterator[None]:
-        """Watch a request of `version`; the last that is too many takes the version's share.
+        """Count a request of `version`, which loses its share once the rollback rule is broken.
 
         Args:
             version: as it was chosen.

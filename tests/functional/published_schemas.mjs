@@ -5,9 +5,9 @@
 //
 // ROOT is the folder of those packages. Writes for each manifest the list of its faults. The validators
 // let unknown fields pass, as JSON Schema does: a field is unknown if its validator did not read it.
-import { readFileSync } from "node:fs";
 import { resolve } from "node:path";
-import { argv, stdout } from "node:process";
+import { argv, stdin, stdout } from "node:process";
+import { text } from "node:stream/consumers";
 import { pathToFileURL } from "node:url";
 
 /** Wrap `value` so that every field that is read is put into `read`, by its path. */
@@ -47,5 +47,6 @@ async function faults({ module, manifest }) {
   return [...found, ...[...unread(manifest, "", read)].map((path) => `${path} is unknown`)];
 }
 
-const cases = JSON.parse(readFileSync(0, "utf8"));
+// As a stream: readFileSync(0) ends with EAGAIN where the cases are more than a pipe holds, 64 KiB.
+const cases = JSON.parse(await text(stdin));
 stdout.write(JSON.stringify(await Promise.all(cases.map(faults))));

@@ -40,6 +40,9 @@ def signatures_at(url: str, model: ModelSpec, get: Get) -> dict[str, Signature]:
 def signatures_in(held: Mapping[str, Any], *, with_outputs: bool = True) -> dict[str, Signature]:
     """Read a SignatureDefMap; only names, dtypes and shapes are known.
 
+    Signatures with a tensor of another dtype than requests have are left out: Keras exports one that
+    initializes the model, whose output is no tensor and has DT_INVALID.
+
     Args:
         held: its JSON.
         with_outputs: read outputs, too; requests do not need them.
@@ -48,25 +51,25 @@ def signatures_in(held: Mapping[str, Any], *, with_outputs: bool = True) -> dict
         ValueError, LookupError, TypeError, AttributeError: it is no SignatureDefMap.
     """
     named = held.get("signature_def", held.get("signatureDef", {}))
-    return {
-        name: Signature(
-            name,
-            _specs(each.get("inputs", {})),
-            _specs(each.get("outputs", {})) if with_outputs else {},
-        )
-        for name, each in named.items()
-    }
+    found = {}
+    for name, each in named.items():
+        inputs = each.get("inputs", {})
+        outputs = each.get("outputs", {}) if with_outputs else {}
+        if all(_dtype(info) for info in (*inputs.values(), *outputs.values())):
+            found[name] = Signature(name, _specs(inputs), _specs(outputs))
+    return found
 
 
 def _specs(infos: Mapping[str, Any]) -> dict[str, TensorSpec]:
-    return {name: _spec(name, info) for name, info in infos.items()}
+    return {
+        name: TensorSpec(name, dtype, _shape(info), "")
+        for name, info in infos.items()
+        if (dtype := _dtype(info))
+    }
 
 
-def _spec(name: str, info: Mapping[str, Any]) -> TensorSpec:
-    dtype = info.get("dtype", "DT_INVALID")
-    if dtype not in _BY_WIRE_NAME:
-        raise ValueError(f"input {name} has dtype {dtype}")
-    return TensorSpec(name, _BY_WIRE_NAME[dtype], _shape(info), "")
+def _dtype(info: Mapping[str, Any]) -> DataType | None:
+    return _BY_WIRE_NAME.get(info.get("dtype", ""))
 
 
 def _shape(info: Mapping[str, Any]) -> tuple[int, ...] | None:

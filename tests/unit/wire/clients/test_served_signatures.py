@@ -5,7 +5,7 @@ import pytest
 from ie_serving.core.values.errors import InvalidRequest
 from ie_serving.core.values.requests import ModelSpec
 from ie_serving.core.values.tensors import DataType, Signature, TensorSpec
-from ie_serving.wire.clients.served_signatures import signatures_at
+from ie_serving.wire.clients.served_signatures import signatures_at, signatures_in
 from ie_serving.wire.tfs.metadata import FORMS
 
 SPECS = {
@@ -29,6 +29,18 @@ def test_inputs_are_read(form: str) -> None:
     assert {name: (spec.dtype, spec.shape) for name, spec in inputs.items()} == {
         name: (spec.dtype, spec.shape) for name, spec in SPECS.items()
     }
+
+
+def test_a_signature_without_tensors_is_left_out() -> None:
+    """As Keras' `model.export` writes one, which initializes tables."""
+    x = {"dtype": "DT_FLOAT", "tensor_shape": {"dim": [{"size": "2"}]}}
+    invalid = {"dtype": "DT_INVALID", "tensor_shape": {"dim": [], "unknown_rank": True}}
+    held = {
+        "serve": {"inputs": {"x": x}, "outputs": {"y": x}},
+        "__saved_model_init_op": {"inputs": {}, "outputs": {"__saved_model_init_op": invalid}},
+        "of_protobuf": {"inputs": {"a": {}}, "outputs": {}},
+    }
+    assert signatures_in({"signature_def": held}).keys() == {"serve"}
 
 
 @pytest.mark.parametrize("body", [b"", b"<html>", b"[]", b"{}", b'{"metadata": {}}', b"\xff"])

@@ -122,7 +122,9 @@ def test_people_are_told_the_colours(server: Server, root: Path, name: str) -> N
     assert f'"image": "2 x 3 {colours}"' in page
     if not MODELS[name][1]:
         lines = output_of("ie_serving", "check", f"--model_path={root / name}")
-        assert f"(2 x 3 {colours})" in "".join(lines)
+        advice = ": for a model trained with RGB set color_format to RGB"
+        form = f"2 x 3 {colours}" + (advice if colours == "BGR" else "")
+        assert f"({form})" in "".join(lines)
 
 
 def test_the_log_tells_the_colours_once_a_model(server: Server) -> None:

@@ -137,12 +137,20 @@ def test_from_other_libraries_by_the_readme(typed: Typed, library: str) -> None:
 def served_by_the_readme(typed: Typed) -> None:
     serve, ask = blocks(OF_README)
     typed.type(serve[1])
-    predict, metadata = ask[1].splitlines()
+    predict, metadata, row, over_grpc = ask[1].splitlines()
     assert ROW in predict
     typed.type(predict)
     assert re.search(r'"predictions": \[.*\d', typed.printed, re.DOTALL)
+    over_rest = numbers(typed.printed)
+    assert over_rest
     typed.type(metadata)
     assert "signature_def" in typed.printed
+    typed.type(f"{row}\n{over_grpc}")
+    assert numbers(typed.printed) == pytest.approx(over_rest, rel=1e-6)
+
+
+def numbers(text: str) -> list[float]:
+    return [float(each) for each in re.findall(r"(?<![\w.])\d+\.\d+(?:e-?\d+)?", text)]
 
 
 def test_a_model_of_ones_own(typed: Typed) -> None:

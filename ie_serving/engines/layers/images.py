@@ -20,7 +20,7 @@ import numpy as np
 from ie_serving.core.runtime.budget import BUDGET
 from ie_serving.core.runtime.spare_cpu import SPARE_CPU
 from ie_serving.core.values.errors import InvalidTensor, ServingError
-from ie_serving.core.values.image_form import AXES, COLOURED, GREY, NO_LIMIT, Bounds, ImageForm
+from ie_serving.core.values.image_form import AXES, BGR, COLOURED, GREY, NO_LIMIT, Bounds, ImageForm
 from ie_serving.core.values.tensors import Array, Arrays, DataType, Read, Signature, TensorSpec
 from ie_serving.engines.around import EngineAround
 from ie_serving.engines.base import CompiledModel, EngineOptions
@@ -205,7 +205,7 @@ class ImageBatch:
         assert self._array is not None
         rows = self._array.transpose([self._form.layout.index(axis) for axis in AXES])
         image = resized(pixels, *rows.shape[1:3])
-        if self._form.colours == "BGR" and self._form.channels == COLOURED:
+        if self._form.colours == BGR and self._form.channels == COLOURED:
             image = image[..., ::-1]
         # Rounded, since a cast to integers cuts: 254.9 would become 254.
         if rows.dtype.kind != "f" and image.dtype.kind == "f":
@@ -271,7 +271,9 @@ class WithImages(EngineAround):
         signatures = with_images(plain, colours)
         if signatures is plain:
             return compiled
-        return ImageLayer(compiled, {name: _told(each) for name, each in signatures.items()})
+        advice = "" if colours else ": for a model trained with RGB set color_format to RGB"
+        told = {name: _told(each, advice) for name, each in signatures.items()}
+        return ImageLayer(compiled, told)
 
 
 class ImageLayer(Layer):
@@ -319,12 +321,19 @@ async def _decoded(batch: ImageBatch) -> Array:
     return batch.array()
 
 
-def _told(signature: Signature) -> Signature:
-    """Say in the words for `ie_serving check`, and in the log, which inputs take images."""
+def _told(signature: Signature, advice: str) -> Signature:
+    """Say in the words for `ie_serving check`, and in the log, which inputs take images.
+
+    Args:
+        signature: with the form of images in the specs of its inputs.
+        advice: follows a form in BGR, which an engine took without being told.
+    """
     forms = {name: spec.image.described() for name, spec in signature.inputs.items() if spec.image}
     for name, form in forms.items():
         log.info(Event("images taken", signature=signature.name, input=name, image=form))
     if not forms or not signature.runs_on:
         return signature
-    listed = ", ".join(f'"{name}" ({form})' for name, form in forms.items())
+    listed = ", ".join(
+        f'"{name}" ({form}{advice if BGR in form else ""})' for name, form in forms.items()
+    )
     return replace(signature, runs_on=f"{signature.runs_on}; also takes images for {listed}")

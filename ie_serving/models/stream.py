@@ -347,7 +347,7 @@ class ModelStream:
     def _prepare_to_list(self) -> None:
         # Files of known versions are not listed again, except of those that failed: they may have
         # been mended, and a fingerprint that changed is tried at once.
-        choice, failed = self._wanted.choice(self._failed_of_all()), {*self.failures()}
+        choice, failed = self._wanted.choice(self._versions.failed()), {*self.failures()}
         self._to_list: List = partial(self._source.poll, choice, failed)
         self._to_compare: List = partial(self._source.poll, choice, {*failed, *self.available})
 
@@ -386,10 +386,6 @@ class ModelStream:
         # Loads that failed while the store was away most likely failed of that.
         self.retry_now()
 
-    def _failed_of_all(self) -> frozenset[int]:
-        labels_alone = self._wanted.labelled - self._wanted.aspired
-        return self._versions.failed_of_all(labels_alone)
-
     def aspire(self) -> None:
         """Choose the wanted versions again, as after a change of the held versions."""
         for candidate in self._wanted.choose():
@@ -417,7 +413,7 @@ class ModelStream:
         self._publish()
         self._versions.forget_ended()
         self._prepare_to_list()
-        is_unlisted = bool(self._wanted.unlisted(self._failed_of_all()))
+        is_unlisted = bool(self._wanted.unlisted(self._versions.failed()))
         self._nothing_to_do = not is_unlisted and self._serves_all_it_should()
         if is_unlisted:
             self._schedule.now(self)
@@ -436,7 +432,7 @@ class ModelStream:
         if not self.is_admitted:
             return frozenset()
         candidates = self._wanted.listing.candidates
-        stand_ins = self._wanted.stand_ins(self._failed_of_all())
+        stand_ins = self._wanted.stand_ins(self._versions.failed())
         for number in stand_ins & candidates.keys():
             self._versions.notice(candidates[number], self._control)
         return self._wanted.kept | stand_ins
@@ -517,6 +513,6 @@ class ModelStream:
             return True
         if not self._listed or (self._wanted.listing.moving and self._polls < POLLS_FOR_REST):
             return False
-        if self._wanted.unlisted(self._failed_of_all()) and self.trouble is None:
+        if self._wanted.unlisted(self._versions.failed()) and self.trouble is None:
             return False
         return not self.is_admitted or self._versions.are_settled

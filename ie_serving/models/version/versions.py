@@ -35,17 +35,8 @@ class Versions(dict[int, VersionControl]):
         return {number: version.error for number, version in self.items() if version.error}
 
     def failed(self) -> frozenset[int]:
-        """Versions whose content has failed to load before, also while they are tried again."""
-        return frozenset(number for number, version in self.items() if version.has_failed)
-
-    def failed_of_all(self, labels_alone: Collection[int]) -> frozenset[int]:
-        """Give the versions that have failed to load while none serves; else nothing.
-
-        Args:
-            labels_alone: versions that serve only for labels. They do not count: they may be much
-                older than the possible stand-ins.
-        """
-        return frozenset() if self.serving().keys() - labels_alone else self.failed()
+        """Versions that do not serve since their content failed to load, also while it is retried."""
+        return frozenset(n for n, each in self.items() if each.has_failed and not each.servable)
 
     def is_tried(self, number: int) -> bool:
         """Tell whether a version serves, or has failed to load."""

@@ -40,8 +40,8 @@ def signatures_at(url: str, model: ModelSpec, get: Get) -> dict[str, Signature]:
 def signatures_in(held: Mapping[str, Any], *, with_outputs: bool = True) -> dict[str, Signature]:
     """Read a SignatureDefMap; only names, dtypes and shapes are known.
 
-    Signatures with a tensor of another dtype than requests have are left out: Keras exports one that
-    initializes the model, whose output is no tensor and has DT_INVALID.
+    Signatures with a tensor of another dtype than requests have are left out: Keras exports one
+    that initializes the model, whose output is no tensor and has DT_INVALID.
 
     Args:
         held: its JSON.

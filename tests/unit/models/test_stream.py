@@ -279,12 +279,38 @@ async def test_while_no_wanted_version_serves_the_next_lower_one_that_loads_stan
     assert first_load.done()
     assert 1 not in stand.store.listed
     assert set(stream.available) == {2}
-    assert stream.failures().keys() == {4}
+    assert stream.failures().keys() == {3, 4}
     stand.clock.now += 60.0
     await stand.poll(stream)
     await stand.end_load()
     assert states(stream)[4] is State.AVAILABLE
     assert set(stream.available) == {4}
+
+
+async def test_a_running_server_takes_the_stand_in_that_it_would_start_with(
+    tmp_path: Path,
+) -> None:
+    """While the newest version is broken: one that arrives below it, and one that is mended."""
+    stand = Stand(tmp_path)
+    stand.store.versions = {1: "a", 4: "d"}
+    stream = stand.stream()
+    await stand.poll(stream)
+    await stand.end_load(BROKEN)
+    await stand.poll(stream)
+    await stand.end_load()
+    assert set(stream.available) == {1}
+    stand.store.versions = {1: "a", 2: "b", 3: "broken", 4: "d"}
+    await stand.poll(stream)
+    await stand.end_load(BROKEN)
+    assert set(stream.available) == {1}
+    await stand.poll(stream)
+    await stand.end_load()
+    assert set(stream.available) == {2}
+    stand.store.versions = {**stand.store.versions, 3: "mended"}
+    await stand.poll(stream)
+    await stand.end_load()
+    assert set(stream.available) == {3}
+    assert stream.failures().keys() == {4}
 
 
 async def test_a_policy_that_wants_a_version_not_listed_yet_gives_nothing_up_before_it_is(

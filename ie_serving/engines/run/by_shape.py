@@ -26,6 +26,10 @@ Shapes = tuple[tuple[int, ...] | None, ...]
 ReadBy = Callable[[], Mapping[str, Collection[str]]]
 """Names for each output the inputs from which it is computed. Blocking."""
 
+SAVED_S = 30.0
+"""Seconds of rest that refused shapes may owe before the next ones wait: with `REST`, about three
+seconds of trials in a row, and in the long run a tenth of the time. So the first mistakes of a
+beginner with a small model are all refused at once, each with its cause."""
 MOST_ZEROS = 1 << 26
 """Bytes that take the place of an input that is not read. A small request with many rows would fill
 the memory otherwise; beyond, the input counts as read."""
@@ -110,9 +114,12 @@ class BySentShape(ByRank):
             self._free_if_unused(kept)
 
     def _check_rest(self, shapes: Shapes) -> None:
-        """Let no further shapes be tried for a while: to find some unfit takes about a load."""
+        """Let no further shapes be tried for a while: to find some unfit takes about a load.
+
+        Raises: QueueFull.
+        """
         known = any(shapes in each for each in (self._kept, self._compiling, self._refused))
-        rests_s = self._rests_until - self._clock()
+        rests_s = self._rests_until - self._clock() - SAVED_S
         if not known and rests_s > 0:
             raise QueueFull(
                 f"the next ones are tried in {math.ceil(rests_s)} s: send the request again then,"

@@ -35,7 +35,7 @@ class Versions(dict[int, VersionControl]):
         return {number: version.error for number, version in self.items() if version.error}
 
     def failed(self) -> frozenset[int]:
-        """Versions that do not serve since their content failed to load, also while it is retried."""
+        """Versions that do not serve since their content failed to load, also during retries."""
         return frozenset(n for n, each in self.items() if each.has_failed and not each.servable)
 
     def is_tried(self, number: int) -> bool:

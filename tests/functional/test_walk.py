@@ -25,11 +25,11 @@ class Limit:
     visits: int
 
 
-GOAL = Limit(functions=60, files=16, changes=24, visits=3)
+GOAL = Limit(functions=36, files=16, changes=22, visits=2)
 """Where both shall be. A limit below is lowered when a way becomes shorter, and never raised."""
 LIMITS = {
-    "REST": Limit(functions=42, files=16, changes=23, visits=3),
-    "gRPC": Limit(functions=34, files=16, changes=21, visits=3),
+    "REST": Limit(functions=34, files=16, changes=21, visits=2),
+    "gRPC": Limit(functions=33, files=16, changes=21, visits=3),
 }
 
 

@@ -18,9 +18,9 @@ from ie_serving.core.values.errors import (
 )
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.graph.engine import FILE, WithGraphs
-from ie_serving.engines.testing import StandInEngine
 from ie_serving.telemetry.metrics.step_metrics import StepMetrics, step_lines
 from tests.process import PATIENCE_S
+from tests.stand_in_engine import StandInEngine
 from tests.unit.engines.graph.shelf import Model, Shelf, ask, plus, times
 
 KERNEL = """

@@ -33,11 +33,8 @@ Change = Callable[[Request], object]
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[Server]:
-    server = Server("ie_serving", "model", "--model_name=digits", f"--model_path={SAMPLE}")
-    try:
+    with Server("ie_serving", "model", "--model_name=digits", f"--model_path={SAMPLE}") as server:
         yield server.ready()
-    finally:
-        server.close()
 
 
 @pytest.fixture(autouse=True)

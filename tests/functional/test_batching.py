@@ -4,7 +4,6 @@ import json
 import re
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -49,9 +48,7 @@ def server(root: Path) -> Iterator[Server]:
         "model_config_list": [{"config": entry} for entry in entries],
     }
     (root / "config.json").write_text(json.dumps(config))
-    with closing(
-        Server("ie_serving", "config", f"--config_path={root / 'config.json'}")
-    ) as started:
+    with Server("ie_serving", "config", f"--config_path={root / 'config.json'}") as started:
         yield started.ready()
 
 
@@ -215,15 +212,13 @@ class TestTensorFlowServingsFlags:
         monitoring = tmp_path / "monitoring"
         monitoring.write_text("prometheus_config { enable: true, path: '/metrics' }")
         own = "--enable_per_model_batching_parameters"
-        with closing(
-            Server(
-                "tensorflow_model_server",
-                "--model_name=perceptron",
-                f"--model_base_path={model}",
-                "--enable_batching",
-                own if per_version else f"--batching_parameters_file={file}",
-                f"--monitoring_config_file={monitoring}",
-            )
+        with Server(
+            "tensorflow_model_server",
+            "--model_name=perceptron",
+            f"--model_base_path={model}",
+            "--enable_batching",
+            own if per_version else f"--batching_parameters_file={file}",
+            f"--monitoring_config_file={monitoring}",
         ) as server:
             server.ready()
             random = np.random.default_rng(3)

@@ -2,7 +2,7 @@
 
 import socket
 from collections.abc import Iterator
-from contextlib import ExitStack, closing
+from contextlib import ExitStack
 
 import grpc
 import httpx
@@ -17,18 +17,15 @@ MOST = 20
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[Server]:
-    server = Server(
+    with Server(
         "ie_serving",
         "model",
         "--model_name=digits",
         f"--model_path={SAMPLE}",
         f"--max_connections={MOST}",
         "--reload_by_rpc=false",
-    )
-    try:
+    ) as server:
         yield server.ready()
-    finally:
-        server.close()
 
 
 @pytest.mark.parametrize("interface", ["REST", "gRPC"])
@@ -59,7 +56,7 @@ def test_with_few_files_clients_keep_their_connections() -> None:
     """One at a time was served, and the others were closed in turn."""
     command = ("ie_serving", "model", "--model_name=digits", f"--model_path={SAMPLE}")
     limited = ("/bin/sh", "-c", 'ulimit -n 128; exec "$0" "$@"')
-    with closing(Server(*limited, str(COMMANDS / command[0]), *command[1:])) as server:
+    with Server(*limited, str(COMMANDS / command[0]), *command[1:]) as server:
         server.line("few files may be open files=128 connections=32")
         server.ready()
         with ExitStack() as opened:

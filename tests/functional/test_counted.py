@@ -83,7 +83,7 @@ def held(
         "--inference_precision=f32",  # no inference at the load, which would be held
         "--log_level=DEBUG",
     )
-    with closing(gate), closing(Server(*command, *flags)) as server:
+    with closing(gate), Server(*command, *flags) as server:
         yield Held(server.ready())
 
 
@@ -208,7 +208,7 @@ def line(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Line]:
     exact = "--inference_precision=f32"
     flags = (f"--rest_timeout_seconds={SHORT_S}", "--metrics_path=/metrics", exact)
     env = {"INFERENCES_WAIT_FOR": str(base / "lock")}
-    with closing(Server(*command, *flags, env=env)) as server:
+    with Server(*command, *flags, env=env) as server:
         yield Line(server.ready(), base / "lock")
 
 

@@ -126,11 +126,8 @@ def server(root: Path) -> Iterator[Server]:
     (root / "absent/catboost").mkdir(parents=True)
     (root / "absent/catboost/__init__.py").write_text(ABSENT)
     env = {"PYTHONPATH": str(root / "absent")}
-    server = Server("ie_serving", "config", f"--config_path={write(root)}", env=env)
-    try:
+    with Server("ie_serving", "config", f"--config_path={write(root)}", env=env) as server:
         yield server.ready(100)
-    finally:
-        server.close()
 
 
 def predict(server: Server, model: str, **inputs: Any) -> dict[str, Any]:

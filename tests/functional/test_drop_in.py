@@ -48,7 +48,7 @@ def server(root: Path) -> Iterator[Server]:
     write(models, *sorted(root.iterdir()))
     monitoring.write_text(f'prometheus_config: {{\n  enable: true,\n  path: "{METRICS}"\n}}\n')
     batching.write_text("max_batch_size { value: 128 }\nbatch_timeout_micros { value: 0 }\n")
-    server = Server(
+    with Server(
         "tensorflow_model_server",
         f"--model_config_file={models}",
         f"--monitoring_config_file={monitoring}",
@@ -58,11 +58,8 @@ def server(root: Path) -> Iterator[Server]:
         "--enable_batching",
         f"--batching_parameters_file={batching}",
         "--prefer_tflite_model=true",
-    )
-    try:
+    ) as server:
         yield server.ready(100)
-    finally:
-        server.close()
 
 
 def write(file: Path, *bases: Path) -> None:

@@ -53,11 +53,10 @@ def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def server(repository: Path) -> Iterator[Server]:
-    server = Server("ie_serving", "model", "--model_name=digits", f"--model_path={repository}")
-    try:
+    with Server(
+        "ie_serving", "model", "--model_name=digits", f"--model_path={repository}"
+    ) as server:
         yield server.ready()
-    finally:
-        server.close()
 
 
 def example(pixels: list[float]) -> Any:

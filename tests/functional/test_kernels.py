@@ -177,11 +177,8 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def server(file: Path) -> Iterator[Server]:
     flags = ("--allow_python", "--ready_after_seconds=0")
-    server = Server("ie_serving", "config", f"--config_path={file}", *flags)
-    try:
+    with Server("ie_serving", "config", f"--config_path={file}", *flags) as server:
         yield server.ready()
-    finally:
-        server.close()
 
 
 PAGE = Path(__file__).parents[2] / "docs" / "guide" / "own-code.md"

@@ -27,9 +27,7 @@ Refused = InferenceServerException
 @pytest.fixture(scope="module", params=["http2", "grpcio"])
 def server(request: pytest.FixtureRequest) -> Iterator[Server]:
     digits = ("--model_name=digits", f"--model_path={SAMPLE}")
-    with closing(
-        Server("ie_serving", "model", *digits, f"--grpc_transport={request.param}")
-    ) as server:
+    with Server("ie_serving", "model", *digits, f"--grpc_transport={request.param}") as server:
         yield server.ready()
 
 

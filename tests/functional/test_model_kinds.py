@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Iterator
-from contextlib import closing
 from pathlib import Path
 
 import httpx
@@ -44,7 +43,7 @@ def server(root: Path, lite_exports: Path) -> Iterator[Server]:
     models = {name: {"base_path": str(root / name), "driver": "openvino"} for name in KINDS}
     models |= {name: {"base_path": str(lite_exports / name)} for name in (*LITE, "unknown")}
     flags = several(root / "c.json", models)
-    with closing(Server("ie_serving", *flags, "--inference_precision=f32")) as server:
+    with Server("ie_serving", *flags, "--inference_precision=f32") as server:
         yield server.ready()
 
 

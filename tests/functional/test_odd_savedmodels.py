@@ -64,11 +64,8 @@ def server(root: Path) -> Iterator[Server]:
     models.append({"config": lite})
     config = root / "config.json"
     config.write_text(json.dumps({"model_config_list": models}))
-    server = Server("ie_serving", "config", f"--config_path={config}")
-    try:
+    with Server("ie_serving", "config", f"--config_path={config}") as server:
         yield server.ready()
-    finally:
-        server.close()
 
 
 def predict(server: Server, model: str, name: str, inputs: dict[str, Any]) -> dict[str, Any]:

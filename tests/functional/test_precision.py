@@ -3,7 +3,6 @@
 import json
 import re
 from collections.abc import Callable, Iterator
-from contextlib import closing
 from pathlib import Path
 
 import grpc
@@ -88,7 +87,7 @@ def server(root: Path) -> Iterator[Server]:
     }
     (root / "config.json").write_text(json.dumps(config))
     flags = (f"--config_path={root / 'config.json'}", "--inference_precision=auto")
-    with closing(Server("ie_serving", "config", *flags)) as started:
+    with Server("ie_serving", "config", *flags) as started:
         yield started.ready()
 
 

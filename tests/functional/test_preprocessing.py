@@ -4,7 +4,6 @@ The numbers are those of OpenVINO called directly, with the same steps before th
 """
 
 from collections.abc import Iterator
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +40,7 @@ def serving(root: Path, shape: list[int], *flags: str) -> Iterator[Server]:
     """Serve a model that gives its input back, of planes."""
     unary(root / "1", shape, DataType.FP32, lambda x: op.multiply(x, np.float32(1)))
     command = ("ie_serving", "--model_name=image", f"--model_path={root}")
-    with closing(Server(*command, *flags, "--inference_precision=f32")) as server:
+    with Server(*command, *flags, "--inference_precision=f32") as server:
         yield server.ready()
 
 

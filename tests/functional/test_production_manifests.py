@@ -53,12 +53,9 @@ def server(tmp_path_factory: pytest.TempPathFactory, authority: Authority) -> It
     files = tmp_path_factory.mktemp("files")
     write(files, authority)
     arguments = (with_files(each, files) for each in DEPLOYED.container["args"])
-    running = Server(*arguments, "--drain_delay_seconds=0")
-    try:
+    with Server(*arguments, "--drain_delay_seconds=0") as running:
         running.line(READY)
         yield running
-    finally:
-        running.close()
 
 
 @pytest.fixture(scope="module")

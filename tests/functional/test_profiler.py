@@ -4,7 +4,7 @@ import json
 import re
 import sys
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 
 import grpc
@@ -23,7 +23,7 @@ MONITOR = "/tensorflow.ProfilerService/Monitor"
 def server(request: pytest.FixtureRequest) -> Iterator[Server]:
     digits = ("--model_name=digits", f"--model_path={SAMPLE}", "--enable_profiler")
     transport = f"--grpc_transport={request.param}"
-    with closing(Server("ie_serving", "model", *digits, transport)) as server:
+    with Server("ie_serving", "model", *digits, transport) as server:
         yield server.ready()
 
 
@@ -39,7 +39,7 @@ while urllib.request.urlopen(url, body.encode()).status == 200:
 def asked(server: Server) -> Iterator[None]:
     """Let a process ask over REST meanwhile: TensorFlow's client holds this interpreter's lock."""
     url = f"{server.url}/v1/models/digits:predict"
-    with closing(Process(sys.executable, "-c", ASKS, url, json.dumps(REQUEST))) as asking:
+    with Process(sys.executable, "-c", ASKS, url, json.dumps(REQUEST)) as asking:
         asking.line("answered")
         yield
         assert asking.runs, asking.log

@@ -35,11 +35,8 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def server(root: Path) -> Iterator[Server]:
     file = configuration(root, exports.INPUTS)
-    server = Server("tensorflow_model_server", f"--model_config_file={file}")
-    try:
+    with Server("tensorflow_model_server", f"--model_config_file={file}") as server:
         yield server.ready()
-    finally:
-        server.close()
 
 
 def expected(root: Path, model: str, name: str) -> tuple[dict[str, Any], dict[str, Any]]:

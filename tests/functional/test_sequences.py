@@ -69,7 +69,7 @@ def server(root: Path) -> Iterator[Server]:
     flags = ("--file_system_poll_wait_seconds=0.2", f"--config_path={root / 'config.json'}")
     (root / "lock").touch()
     env = {"INFERENCES_WAIT_FOR": str(root / "lock")}
-    with closing(Server(sys.executable, str(SCRIPT), "config", *flags, env=env)) as started:
+    with Server(sys.executable, str(SCRIPT), "config", *flags, env=env) as started:
         yield started.ready()
 
 
@@ -347,7 +347,7 @@ def late(root: Path) -> Iterator[Line]:
     limits = (f"--grpc_timeout_seconds={SHORT_S}", f"--rest_timeout_seconds={SHORT_S}")
     flags = (f"--config_path={root / 'late.json'}", *limits, "--metrics_path=/metrics")
     env = {"INFERENCES_WAIT_FOR": str(root / "lock")}
-    with closing(Server(sys.executable, str(SCRIPT), "config", *flags, env=env)) as started:
+    with Server(sys.executable, str(SCRIPT), "config", *flags, env=env) as started:
         yield Line(started.ready(), root / "lock")
 
 

@@ -187,11 +187,10 @@ def server(root: Path) -> Iterator[Server]:
     ]
     file = root / "config.json"
     file.write_text(json.dumps({"model_config_list": entries}))
-    server = Server("ie_serving", "config", f"--config_path={file}", "--inference_precision=f32")
-    try:
+    with Server(
+        "ie_serving", "config", f"--config_path={file}", "--inference_precision=f32"
+    ) as server:
         yield server.ready()
-    finally:
-        server.close()
 
 
 def model_of(root: Path, network: str) -> ov.Model:

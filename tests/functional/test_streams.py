@@ -46,11 +46,8 @@ def file(root: Path) -> Path:
 @pytest.fixture(scope="module", params=["http2", "grpcio"])
 def server(request: pytest.FixtureRequest, file: Path) -> Iterator[Server]:
     flags = ("--allow_python", f"--grpc_transport={request.param}")
-    server = Server("ie_serving", "config", f"--config_path={file}", *flags)
-    try:
+    with Server("ie_serving", "config", f"--config_path={file}", *flags) as server:
         yield server.ready()
-    finally:
-        server.close()
 
 
 def predict(*values: float, model: str = "twice") -> Any:
@@ -282,8 +279,7 @@ def test_a_deadline_ends_the_stream(server: Server) -> None:
 
 def test_at_the_end_of_a_version_and_of_the_server_streams_are_told(tmp_path: Path) -> None:
     flags = ("--allow_python", "--file_system_poll_wait_seconds=0.1")
-    server = Server("ie_serving", "config", f"--config_path={write(tmp_path)}", *flags)
-    try:
+    with Server("ie_serving", "config", f"--config_path={write(tmp_path)}", *flags) as server:
         of_version, talk = Talk(server.ready()), Talk(server)
         of_version.send(predict(1, model="sums"), predict(2, model="sums"))
         assert of_version.answer() == (1, [3.0])
@@ -304,5 +300,3 @@ def test_at_the_end_of_a_version_and_of_the_server_streams_are_told(tmp_path: Pa
         assert "the server is shutting down" in stopped.value.details()
         server.popen.wait(PATIENCE_S)
         assert server.popen.returncode == 0
-    finally:
-        server.close()

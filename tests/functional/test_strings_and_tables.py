@@ -39,11 +39,8 @@ def server(root: Path) -> Iterator[Server]:
     ]
     config = root / "config.json"
     config.write_text(json.dumps({"model_config_list": entries}))
-    server = Server("ie_serving", "config", f"--config_path={config}")
-    try:
+    with Server("ie_serving", "config", f"--config_path={config}") as server:
         yield server.ready()
-    finally:
-        server.close()
 
 
 def expected(root: Path, model: str, name: str, number: int = 0) -> tuple[Any, Any]:

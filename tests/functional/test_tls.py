@@ -92,7 +92,7 @@ def mutual(
 ) -> Iterator[Encrypted]:
     flags = (*_flags(authority.server()), f"--tls_client_ca={authority.path}")
     transport = f"--grpc_transport={request.param}"
-    with closing(Encrypted(authority, *flags, transport)) as server:
+    with Encrypted(authority, *flags, transport) as server:
         yield server
 
 
@@ -142,7 +142,7 @@ def test_clients_are_told_why_they_are_refused(tmp_path: Path) -> None:
     flags = (*_flags(authority.server()), f"--tls_client_ca={authority.path}")
     late = authority.client("late", until=PAST)
     pairs = (None, late, Authority(strangers).client("stranger"))
-    with closing(Encrypted(authority, *flags)) as server:
+    with Encrypted(authority, *flags) as server:
         for port in (server.port, server.rest_port):
             for version in (ssl.TLSVersion.TLSv1_3, ssl.TLSVersion.TLSv1_2):
                 contexts = [_speaking(authority, pair, version) for pair in pairs]
@@ -200,7 +200,7 @@ def test_renewal(tmp_path: Path) -> None:
     pair, clients = authority.server(), [authority.client("one"), authority.client("other")]
     believed = f"--tls_client_ca={authority.path}"
     crl = f"--tls_client_crl={authority.revoke()}"
-    with closing(Encrypted(authority, *_flags(pair), believed, crl)) as server:
+    with Encrypted(authority, *_flags(pair), believed, crl) as server:
         first = _serial(server, clients[0])
         with server.https(clients[0]) as rest:
             assert rest.get("/v2/health/live").status_code == 200
@@ -248,7 +248,7 @@ def test_the_file_of_tensorflow_serving(tmp_path: Path, verify: bool) -> None:
 def test_one_port_may_stay_plain(authority: Authority) -> None:
     """As with TensorFlow Serving, whose probes then need no certificate."""
     flags = (*_flags(authority.server("half")), "--tls_ports=grpc")
-    with closing(Encrypted(authority, *flags)) as server:
+    with Encrypted(authority, *flags) as server:
         url = f"http://127.0.0.1:{server.rest_port}/v2/health/ready"
         assert httpx.get(url, trust_env=False).status_code == 200
         assert len(server.grpc_predict()) == 1

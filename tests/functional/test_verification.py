@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -84,7 +83,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def server(root: Path) -> Iterator[Server]:
     models = {name: {"base_path": str(root / name)} for name in MODELS}
     flags = several(root / "c.json", models)
-    with closing(Server("ie_serving", *flags, "--inference_precision=f32")) as server:
+    with Server("ie_serving", *flags, "--inference_precision=f32") as server:
         yield server.ready()
 
 
@@ -93,7 +92,7 @@ def lite(lite_exports: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterat
     names = ("most",)
     models = {name: {"base_path": str(lite_exports / name)} for name in names}
     flags = several(tmp_path_factory.mktemp("lite") / "c.json", models)
-    with closing(Server("ie_serving", *flags, "--inference_precision=f32")) as server:
+    with Server("ie_serving", *flags, "--inference_precision=f32") as server:
         yield server.ready()
 
 
@@ -162,7 +161,7 @@ def test_check_tells_what_was_found(root: Path) -> None:
 
 def test_openvino_by_name_serves_nothing_that_differs(root: Path) -> None:
     path = f"--model_path={root / 'resize'}"
-    with closing(Process("ie_serving", "check", path, "--driver=openvino")) as command:
+    with Process("ie_serving", "check", path, "--driver=openvino") as command:
         assert command.exit_code(PATIENCE_S) == 1
         assert "driver auto lets onnxruntime serve it" in command.log
 

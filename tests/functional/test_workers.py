@@ -107,14 +107,11 @@ def config(repository: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def server(config: Path) -> Iterator[Server]:
-    server = Server(
+    with Server(
         *("ie_serving", "config", f"--config_path={config}", "--workers=2"),
         *("--file_system_poll_wait_seconds=0.5", "--worker_timeout_seconds=0"),
-    )
-    try:
+    ) as server:
         yield server.ready()
-    finally:
-        server.close()
 
 
 @pytest.fixture(scope="module")

@@ -57,7 +57,7 @@ def over_rest(
         "inputs": {alias: _in_json(value) for alias, value in inputs.items()},
     }
     # Not by the client: it refuses NaN.
-    reply = server.rest.post(f"/v1/models/{model}:predict", data=json.dumps(body))
+    reply = server.rest.post(f"/v1/models/{model}:predict", content=json.dumps(body))
     assert reply.status_code == 200, reply.text
     got = reply.json()["outputs"]
     got = got if len(outputs) > 1 else {next(iter(outputs)): got}

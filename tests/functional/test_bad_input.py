@@ -17,11 +17,11 @@ from tensorflow_serving.apis import (
     get_model_metadata_pb2,
     get_model_status_pb2,
     model_management_pb2,
-    predict_pb2,
 )
 
 from ie_serving.core.values.errors import WHOLE
 from tests.functional.conftest import Serve
+from tests.functional.exports.answers import predict_request
 from tests.functional.servers import SAMPLE, Server, rpc_refused
 from tests.process import PATIENCE_S
 
@@ -48,10 +48,7 @@ def unhurt(server: Server) -> Iterator[None]:
 
 
 def good() -> Request:
-    request = predict_pb2.PredictRequest()
-    request.model_spec.name = "digits"
-    request.inputs["image"].CopyFrom(tf.make_tensor_proto(IMAGE))
-    return request
+    return predict_request("digits", image=IMAGE)
 
 
 def image(**fields: Any) -> Change:

@@ -11,10 +11,10 @@ import grpc
 import numpy as np
 import pytest
 import tensorflow as tf
-from tensorflow_serving.apis import predict_pb2
 
 from ie_serving.core.values.tensors import Array
 from tests.functional.batching_models import MODELS, WORDS, Direct
+from tests.functional.exports.answers import predict_request
 from tests.functional.servers import Server
 from tests.process import PATIENCE_S, until
 
@@ -52,20 +52,15 @@ def server(root: Path) -> Iterator[Server]:
         yield started.ready()
 
 
-def request(model: str, x: Array) -> predict_pb2.PredictRequest:
-    made = predict_pb2.PredictRequest()
-    made.model_spec.name = model
-    made.inputs["x"].CopyFrom(tf.make_tensor_proto(x))
-    return made
-
-
 def outputs(reply: Any) -> dict[str, Array]:
     return {name: tf.make_ndarray(tensor) for name, tensor in reply.outputs.items()}
 
 
 def calls(server: Server, model: str, inputs: list[Array], **options: Any) -> list[Any]:
     """Send them all at once over gRPC."""
-    return [server.prediction.Predict.future(request(model, x), **options) for x in inputs]
+    return [
+        server.prediction.Predict.future(predict_request(model, x=x), **options) for x in inputs
+    ]
 
 
 def posts(server: Server, model: str, inputs: list[Array]) -> list[Any]:

@@ -16,6 +16,7 @@ from google.protobuf.json_format import MessageToDict
 from tensorflow_serving.apis import get_model_metadata_pb2, predict_pb2
 
 from ie_serving.core.values.tensors import DataType
+from tests.functional.exports.answers import predict_request
 from tests.functional.servers import Server, rpc_refused
 from tests.process import PATIENCE_S
 from tests.unit.engines.openvino.models import unary
@@ -59,10 +60,7 @@ def resizing(root: Path) -> Iterator[Server]:
 
 
 def request_of(image: np.ndarray) -> predict_pb2.PredictRequest:
-    request = predict_pb2.PredictRequest()
-    request.model_spec.name = "image"
-    request.inputs["x"].CopyFrom(tf.make_tensor_proto(image))
-    return request
+    return predict_request("image", x=image)
 
 
 def answered(server: Server, image: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

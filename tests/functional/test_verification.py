@@ -11,9 +11,9 @@ import numpy as np
 import onnx
 import pytest
 import tensorflow as tf
-from tensorflow_serving.apis import predict_pb2
 
 from ie_serving.core.values.tensors import Array
+from tests.functional.exports.answers import predict_request
 from tests.functional.servers import Server
 from tests.functional.storage.serving import several
 from tests.process import PATIENCE_S, Process, output_of
@@ -96,16 +96,9 @@ def lite(lite_exports: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterat
         yield server.ready()
 
 
-def predict(name: str, x: Array) -> predict_pb2.PredictRequest:
-    request = predict_pb2.PredictRequest()
-    request.model_spec.name = name
-    request.inputs["x"].CopyFrom(tf.make_tensor_proto(x))
-    return request
-
-
 def answers(server: Server, name: str, x: Array, output: str = "y") -> Iterator[Array]:
     """Ask over gRPC, and over REST."""
-    request = predict(name, x)
+    request = predict_request(name, x=x)
     yield tf.make_ndarray(server.prediction.Predict(request, PATIENCE_S).outputs[output])
     body = json.dumps({"inputs": x.tolist()})
     url = f"{server.url}/v1/models/{name}:predict"
@@ -132,9 +125,7 @@ def test_requests_with_nan_go_to_another_engine(server: Server, x: list[list[flo
 
 def test_an_input_that_changes_nothing_may_be_given_or_not(server: Server) -> None:
     x = np.array([[1, 2]], np.float32)
-    request = predict_pb2.PredictRequest()
-    request.model_spec.name = "sum"
-    request.inputs["x"].CopyFrom(tf.make_tensor_proto(x))
+    request = predict_request("sum", x=x)
     for _ in ("without", "with"):
         reply = server.prediction.Predict(request, PATIENCE_S)
         assert tf.make_ndarray(reply.outputs["y"]).tolist() == [[3]]
@@ -173,7 +164,7 @@ def test_requests_with_nan_to_a_tflite_are_refused_by_name(lite: Server) -> None
     x[0, 1] = np.nan
     cause = 'input "x": OpenVINO may compute requests with NaN wrongly'
     with pytest.raises(grpc.RpcError, match="send others") as refused:
-        lite.prediction.Predict(predict("most", x), PATIENCE_S)
+        lite.prediction.Predict(predict_request("most", x=x), PATIENCE_S)
     assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT
     body = json.dumps({"inputs": x.tolist()})
     url = f"{lite.url}/v1/models/most:predict"

@@ -39,12 +39,17 @@ def configuration(root: Path, models: Iterable[str]) -> Path:
     return file
 
 
-def over_grpc(server: Server, model: str, name: str, inputs: Tensors) -> dict[str, Any]:
+def predict_request(model: str, name: str = "", /, **inputs: Any) -> predict_pb2.PredictRequest:
+    """Give a request to a model and the signature `name`."""
     request = predict_pb2.PredictRequest()
     request.model_spec.name, request.model_spec.signature_name = model, name
     for alias, value in inputs.items():
         request.inputs[alias].CopyFrom(tf.make_tensor_proto(value))
-    reply = server.prediction.Predict(request, PATIENCE_S)
+    return request
+
+
+def over_grpc(server: Server, model: str, name: str, inputs: Tensors) -> dict[str, Any]:
+    reply = server.prediction.Predict(predict_request(model, name, **inputs), PATIENCE_S)
     return {alias: tf.make_ndarray(proto) for alias, proto in reply.outputs.items()}
 
 

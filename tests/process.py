@@ -16,6 +16,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 
@@ -55,6 +56,9 @@ started: list["Process"] = []
 
 reserved: list[socket.socket] = []
 """Of `free_ports`."""
+
+
+Own = TypeVar("Own", bound="Process")
 
 
 class Process:
@@ -168,6 +172,12 @@ class Process:
         """End it with SIGTERM; the test fails when it does not heed that."""
         self.popen.terminate()
         return self.exit_code()
+
+    def __enter__(self: Own) -> Own:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     def close(self) -> None:
         """Stop what still runs, then kill whatever it left behind."""

@@ -19,7 +19,7 @@ from collections.abc import (
 )
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 from ie_serving.core.values.errors import NotThereYet, StorageError
 from ie_serving.models.admission import check_labels_of, check_platforms
@@ -50,6 +50,14 @@ MOST_NAMES = 10
 """Models that such a line names."""
 Edit = Callable[[Sequence[ModelConfig]], Sequence[ModelConfig]]
 """Gives the models wanted from now on, of those that are desired so far."""
+
+
+class ApplyEdit(Protocol):
+    """Changes the models of all workers; see `ModelManager.apply`."""
+
+    async def __call__(self, wanted: Edit, *, all_or_nothing: bool) -> None:
+        """Apply an edit of the desired models."""
+
 
 Agreed = Callable[[], Awaitable[None]]
 """Awaited when all is prepared, in the step before names change hands. Raises: ServingError, which

@@ -19,7 +19,7 @@ def digits() -> Iterator[Server]:
 
     In f32: where the CPU has bf16, the server would choose between them by what it measures.
     """
-    server = Server(
+    with Server(
         "ie_serving",
         "model",
         "--model_name=digits",
@@ -27,11 +27,8 @@ def digits() -> Iterator[Server]:
         '--model_version_policy={"all": {}}',
         "--inference_precision=f32",
         executed=True,
-    )
-    try:
+    ) as server:
         yield server.ready()
-    finally:
-        server.close()
 
 
 @pytest.fixture

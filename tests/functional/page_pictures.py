@@ -2,7 +2,7 @@
 
 import threading
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -64,7 +64,7 @@ def main() -> None:
     with TemporaryDirectory() as root:
         config = page_models.write(Path(root))
         flags = (f"--config_path={config}", "--ready_after_seconds=0", "--host=127.0.0.1")
-        with closing(Server("ie_serving", "config", *flags)) as server, chromium() as browser:
+        with Server("ie_serving", "config", *flags) as server, chromium() as browser:
             server.ready()
             with traffic(server):
                 _pictures(browser, server.url)

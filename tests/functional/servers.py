@@ -1,13 +1,14 @@
 """The installed command as a process, and real clients of it."""
 
-from collections.abc import Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
 import grpc
 import httpx
 import psutil
+import pytest
 from tensorflow_serving.apis import model_service_pb2_grpc, prediction_service_pb2_grpc
 
 from tests.process import PATIENCE_S, Process, free_ports
@@ -73,3 +74,14 @@ class Server(Process):
     def close(self) -> None:
         self._opened.close()
         super().close()
+
+
+@contextmanager
+def rpc_refused(code: str, *phrases: str) -> Iterator[None]:
+    """Expect that a call in the block fails with this code, and that its text has `phrases`."""
+    with pytest.raises(grpc.RpcError) as error:
+        yield
+    failed: Any = error.value
+    assert failed.code().name == code, failed
+    for phrase in phrases:
+        assert phrase in failed.details()

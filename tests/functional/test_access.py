@@ -8,7 +8,6 @@ import os
 import signal
 import ssl
 from collections.abc import Callable, Iterator
-from contextlib import closing
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
@@ -156,7 +155,7 @@ def server(
     logs = [f"--access_log={file}.log"] if request.param == "grpcio" else []
     flags = (f"--grpc_transport={request.param}", *user, *logs)
     published = {"keys": KEYS}
-    with publishing(published) as url, closing(Guarded(file, *flags, *believing(url))) as started:
+    with publishing(published) as url, Guarded(file, *flags, *believing(url)) as started:
         started.published = published
         started.ready()
         yield started
@@ -405,7 +404,7 @@ def test_a_worker_is_replaced_while_files_are_broken(tmp_path: Path, workers: in
     file = tmp_path / "keys"
     file.write_text(line("alice", CALLERS["alice"]))
     tls = (f"--tls_certificate={pair.certificate}", f"--tls_key={pair.key}", "--tls_ports=rest")
-    with closing(Guarded(file, *tls, f"--workers={workers}")) as server:
+    with Guarded(file, *tls, f"--workers={workers}") as server:
         for _ in range(workers):
             server.line(READY)
         context = ssl.create_default_context(cafile=authority.path)
@@ -435,7 +434,7 @@ def test_certificates_and_closed_health(tmp_path: Path, transport: str) -> None:
     file.write_text("edge predict,read digits certificate:edge.test\n")
     tls = (f"--tls_certificate={pair.certificate}", f"--tls_key={pair.key}")
     believed = (f"--tls_client_ca={authority.path}", "--open_health=false")
-    with closing(Guarded(file, *tls, *believed, f"--grpc_transport={transport}")) as server:
+    with Guarded(file, *tls, *believed, f"--grpc_transport={transport}") as server:
         server.line(READY)
         for client, code, status in ((edge, OK, 200), (other, UNKNOWN, 401)):
             files = (authority.path, client.key, client.certificate)
@@ -474,7 +473,7 @@ def test_closed_health_and_what_asks_without_credentials(tmp_path: Path) -> None
     spec.loader.exec_module(check)
     file = tmp_path / "keys"
     file.write_text(line("prom", "read *") + line("alice", "predict *"))
-    with closing(Guarded(file, "--open_health=false", "--enable_cors")) as server:
+    with Guarded(file, "--open_health=false", "--enable_cors") as server:
         server.ready()
         asked = server.rest.options(PREDICT, headers={"origin": "https://example.com"})
         assert asked.status_code == 200
@@ -500,7 +499,7 @@ def test_keys_of_tokens_that_are_broken_at_the_start(
     file.write_text("zoe predict * jwt:*\n")
     if content:
         keys.write_text(content)
-    with closing(Guarded(file, *believing(str(keys)))) as server:
+    with Guarded(file, *believing(str(keys))) as server:
         server.line(said)
         assert server.exit_code() == 1
 
@@ -508,6 +507,6 @@ def test_keys_of_tokens_that_are_broken_at_the_start(
 def test_a_file_that_is_broken_at_the_start(tmp_path: Path) -> None:
     file = tmp_path / "keys"
     file.write_text("alice predict *\n")
-    with closing(Guarded(file)) as server:
+    with Guarded(file) as server:
         server.line("3 words; expected 4: name, rights, models, credential")
         assert server.exit_code() == 1

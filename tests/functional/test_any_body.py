@@ -36,17 +36,14 @@ ODD_EXAMPLES = settings(
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[Server]:
-    server = Server(
+    with Server(
         "ie_serving",
         "model",
         "--model_name=digits",
         f"--model_path={SAMPLE}",
         f"--max_message_bytes={LIMIT}",
-    )
-    try:
+    ) as server:
         yield server.ready()
-    finally:
-        server.close()
 
 
 def post(server: Server, body: bytes, verb: str = "predict") -> tuple[int, Any]:

@@ -37,17 +37,14 @@ ABOVE = BUDGET + 200 * MEGABYTE
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[Server]:
-    server = Server(
+    with Server(
         "ie_serving",
         "model",
         "--model_name=digits",
         f"--model_path={SAMPLE}",
         f"--memory_budget_bytes={BUDGET}",
-    )
-    try:
+    ) as server:
         yield server.ready()
-    finally:
-        server.close()
 
 
 def test_a_reload_of_a_million_models_is_refused(server: Server) -> None:

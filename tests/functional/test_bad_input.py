@@ -17,12 +17,12 @@ from tensorflow_serving.apis import (
     get_model_metadata_pb2,
     get_model_status_pb2,
     model_management_pb2,
-    predict_pb2,
 )
 
 from ie_serving.core.values.errors import WHOLE
 from tests.functional.conftest import Serve
-from tests.functional.servers import SAMPLE, Server
+from tests.functional.exports.answers import predict_request
+from tests.functional.servers import SAMPLE, Server, rpc_refused
 from tests.process import PATIENCE_S
 
 IMAGE = np.zeros((1, 64), np.float32)
@@ -33,11 +33,8 @@ Change = Callable[[Request], object]
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[Server]:
-    server = Server("ie_serving", "model", "--model_name=digits", f"--model_path={SAMPLE}")
-    try:
+    with Server("ie_serving", "model", "--model_name=digits", f"--model_path={SAMPLE}") as server:
         yield server.ready()
-    finally:
-        server.close()
 
 
 @pytest.fixture(autouse=True)
@@ -51,10 +48,7 @@ def unhurt(server: Server) -> Iterator[None]:
 
 
 def good() -> Request:
-    request = predict_pb2.PredictRequest()
-    request.model_spec.name = "digits"
-    request.inputs["image"].CopyFrom(tf.make_tensor_proto(IMAGE))
-    return request
+    return predict_request("digits", image=IMAGE)
 
 
 def image(**fields: Any) -> Change:
@@ -251,9 +245,8 @@ def test_bytes_that_are_no_message(server: Server, method: str, payload: bytes) 
 
 def test_a_method_that_does_not_exist(server: Server) -> None:
     call = server.channel.unary_unary("/tensorflow.serving.SessionService/SessionRun")
-    with pytest.raises(grpc.RpcError) as refused:
+    with rpc_refused("UNIMPLEMENTED"):
         call(b"", PATIENCE_S)
-    assert refused.value.code() is grpc.StatusCode.UNIMPLEMENTED
 
 
 PATH = "/v1/models/digits:predict"

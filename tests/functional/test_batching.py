@@ -4,7 +4,6 @@ import json
 import re
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +11,10 @@ import grpc
 import numpy as np
 import pytest
 import tensorflow as tf
-from tensorflow_serving.apis import predict_pb2
 
 from ie_serving.core.values.tensors import Array
 from tests.functional.batching_models import MODELS, WORDS, Direct
+from tests.functional.exports.answers import predict_request
 from tests.functional.servers import Server
 from tests.process import PATIENCE_S, until
 
@@ -49,17 +48,8 @@ def server(root: Path) -> Iterator[Server]:
         "model_config_list": [{"config": entry} for entry in entries],
     }
     (root / "config.json").write_text(json.dumps(config))
-    with closing(
-        Server("ie_serving", "config", f"--config_path={root / 'config.json'}")
-    ) as started:
+    with Server("ie_serving", "config", f"--config_path={root / 'config.json'}") as started:
         yield started.ready()
-
-
-def request(model: str, x: Array) -> predict_pb2.PredictRequest:
-    made = predict_pb2.PredictRequest()
-    made.model_spec.name = model
-    made.inputs["x"].CopyFrom(tf.make_tensor_proto(x))
-    return made
 
 
 def outputs(reply: Any) -> dict[str, Array]:
@@ -68,7 +58,9 @@ def outputs(reply: Any) -> dict[str, Array]:
 
 def calls(server: Server, model: str, inputs: list[Array], **options: Any) -> list[Any]:
     """Send them all at once over gRPC."""
-    return [server.prediction.Predict.future(request(model, x), **options) for x in inputs]
+    return [
+        server.prediction.Predict.future(predict_request(model, x=x), **options) for x in inputs
+    ]
 
 
 def posts(server: Server, model: str, inputs: list[Array]) -> list[Any]:
@@ -215,15 +207,13 @@ class TestTensorFlowServingsFlags:
         monitoring = tmp_path / "monitoring"
         monitoring.write_text("prometheus_config { enable: true, path: '/metrics' }")
         own = "--enable_per_model_batching_parameters"
-        with closing(
-            Server(
-                "tensorflow_model_server",
-                "--model_name=perceptron",
-                f"--model_base_path={model}",
-                "--enable_batching",
-                own if per_version else f"--batching_parameters_file={file}",
-                f"--monitoring_config_file={monitoring}",
-            )
+        with Server(
+            "tensorflow_model_server",
+            "--model_name=perceptron",
+            f"--model_base_path={model}",
+            "--enable_batching",
+            own if per_version else f"--batching_parameters_file={file}",
+            f"--monitoring_config_file={monitoring}",
         ) as server:
             server.ready()
             random = np.random.default_rng(3)

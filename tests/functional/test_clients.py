@@ -4,7 +4,6 @@ import json
 import shutil
 import subprocess
 from collections.abc import Iterator
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -67,7 +66,7 @@ def save(directory: Path, graph: onnx.GraphProto) -> None:
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     config = write(tmp_path_factory.mktemp("models"))
-    with closing(Server("ie_serving", "config", f"--config_path={config}")) as process:
+    with Server("ie_serving", "config", f"--config_path={config}") as process:
         yield process.ready()
 
 

@@ -3,7 +3,6 @@
 import shutil
 import sys
 from collections.abc import Iterator
-from contextlib import closing
 from pathlib import Path
 
 import httpx
@@ -32,7 +31,7 @@ def server(base: Path, tmp_path: Path, request: pytest.FixtureRequest) -> Iterat
         put_deadly(base, 2)
     models = several(tmp_path / "config.json", {"digits": str(SAMPLE), "m": str(base)})
     flags = ("--file_system_poll_wait_seconds=0.2",)
-    with closing(Server(sys.executable, str(SCRIPT), *models, *flags)) as server:
+    with Server(sys.executable, str(SCRIPT), *models, *flags) as server:
         server.ready()
         if request.param == "later":
             put_deadly(base, 2)

@@ -4,7 +4,7 @@ import base64
 import hashlib
 import json
 from collections.abc import Iterator
-from contextlib import closing, suppress
+from contextlib import suppress
 from typing import Any
 
 import grpc
@@ -62,7 +62,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     flags += ("--enable_auth", "--auth_username=admin", f"--auth_password={SECRET}-password")
     flags += ("--access_log=-", "--log_format=json", "--allow_unavailable_models")
     flags += ("--ready_after_seconds=0", "--open_ports_early")
-    with closing(Server("ie_serving", "config", *flags, env=variables)) as started:
+    with Server("ie_serving", "config", *flags, env=variables) as started:
         yield started.ready()
 
 

@@ -16,11 +16,8 @@ from tests.process import PATIENCE_S
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     root = export(documented.__file__, tmp_path_factory.mktemp("documented"))
     file = configuration(root, ["half_plus_three", "others"])
-    server = Server("tensorflow_model_server", f"--model_config_file={file}")
-    try:
+    with Server("tensorflow_model_server", f"--model_config_file={file}") as server:
         yield server.ready()
-    finally:
-        server.close()
 
 
 def test_the_graph_counts_for_examples_not_the_declared_dtype(server: Server) -> None:

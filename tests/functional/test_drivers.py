@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 import grpc
 import numpy as np
 import pytest
-import tensorflow as tf
-from tensorflow_serving.apis import classification_pb2, get_model_status_pb2, predict_pb2
+from tensorflow_serving.apis import classification_pb2, get_model_status_pb2
 
+from tests.functional.exports.answers import over_grpc
 from tests.functional.servers import SAMPLE, Server
 from tests.process import PATIENCE_S
 
@@ -126,20 +126,12 @@ def server(root: Path) -> Iterator[Server]:
     (root / "absent/catboost").mkdir(parents=True)
     (root / "absent/catboost/__init__.py").write_text(ABSENT)
     env = {"PYTHONPATH": str(root / "absent")}
-    server = Server("ie_serving", "config", f"--config_path={write(root)}", env=env)
-    try:
+    with Server("ie_serving", "config", f"--config_path={write(root)}", env=env) as server:
         yield server.ready(100)
-    finally:
-        server.close()
 
 
 def predict(server: Server, model: str, **inputs: Any) -> dict[str, Any]:
-    request = predict_pb2.PredictRequest()
-    request.model_spec.name = model
-    for name, value in inputs.items():
-        request.inputs[name].CopyFrom(tf.make_tensor_proto(value))
-    reply = server.prediction.Predict(request, PATIENCE_S)
-    return {name: tf.make_ndarray(proto) for name, proto in reply.outputs.items()}
+    return over_grpc(server, model, "", inputs)
 
 
 def status(server: Server, model: str) -> Any:

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import grpc
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -20,7 +19,7 @@ from tensorflow_serving.apis import (
 )
 
 from tests.functional.conftest import Serve
-from tests.functional.servers import ROOT, SAMPLE, Server
+from tests.functional.servers import ROOT, SAMPLE, Server, rpc_refused
 from tests.process import PATIENCE_S
 
 HELD_OUT = json.loads((ROOT / "examples" / "digits" / "held_out.json").read_text())
@@ -53,11 +52,10 @@ def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def server(repository: Path) -> Iterator[Server]:
-    server = Server("ie_serving", "model", "--model_name=digits", f"--model_path={repository}")
-    try:
+    with Server(
+        "ie_serving", "model", "--model_name=digits", f"--model_path={repository}"
+    ) as server:
         yield server.ready()
-    finally:
-        server.close()
 
 
 def example(pixels: list[float]) -> Any:
@@ -164,10 +162,8 @@ def test_what_cannot_be_classified(
     request.model_spec.name = "digits"
     request.model_spec.signature_name = signature
     request.input.example_list.examples.append(example(pixels))
-    with pytest.raises(grpc.RpcError) as refused:
+    with rpc_refused("INVALID_ARGUMENT", text):
         server.prediction.Classify(request, PATIENCE_S)
-    assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT
-    assert text in refused.value.details()
     body = {"signature_name": signature, "examples": [{"pixels": pixels}]}
     reply = server.rest.post("/v1/models/digits:classify", json=body)
     assert reply.status_code == 400

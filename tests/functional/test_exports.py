@@ -57,11 +57,10 @@ def server(root: Path) -> Iterator[Server]:
     made = sorted(directory.name for directory in root.iterdir())
     if importlib.util.find_spec("PIL") is None:
         made = [name for name in made if name not in PILLOW]
-    server = Server("tensorflow_model_server", f"--model_config_file={configuration(root, made)}")
-    try:
+    with Server(
+        "tensorflow_model_server", f"--model_config_file={configuration(root, made)}"
+    ) as server:
         yield server.ready(STEP_S)
-    finally:
-        server.close()
 
 
 @pytest.mark.parametrize(("model", "name"), CASES)

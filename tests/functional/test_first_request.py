@@ -35,11 +35,8 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     config = models / "models.config"
     entries = "".join(ENTRY % (name, models / name) for name in NAMES)
     config.write_text(f"model_config_list {{ {entries} }}")
-    started = Server("tensorflow_model_server", f"--model_config_file={config}")
-    try:
+    with Server("tensorflow_model_server", f"--model_config_file={config}") as started:
         yield started.ready()
-    finally:
-        started.close()
 
 
 def code(language: str) -> list[str]:

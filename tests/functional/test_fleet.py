@@ -6,7 +6,6 @@ import re
 import shutil
 import signal
 from collections.abc import Callable, Iterator
-from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -207,13 +206,13 @@ def test_check_tells_what_of_a_directory_would_not_serve(shelf: Shelf) -> None:
         shelf.put(name)
     shelf.write("broken/model.json", '{"base_path": "/elsewhere"}')
     flag = f"--model_repository={shelf.url}"
-    with closing(Process("ie_serving", "check", flag, "--json")) as process:
+    with Process("ie_serving", "check", flag, "--json") as process:
         assert process.popen.wait(PATIENCE_S) == 1
         report = json.loads(process.log.strip().splitlines()[-1])
     assert report["models"]["good"]["versions"][0]["ok"]
     fault = report["models"]["broken"]["versions"][0]["fault"]
     assert "broken/model.json: base_path given; it is the directory itself" in fault
-    with closing(Process("ie_serving", "check", f"{flag}/good")) as process:
+    with Process("ie_serving", "check", f"{flag}/good") as process:
         assert process.popen.wait(PATIENCE_S) == 1
         assert "it is the directory of one model" in process.log
 

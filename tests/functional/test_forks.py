@@ -86,13 +86,10 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     (root / "hooked/1/hooks.py").write_text(HOOKS)
     entries = [{"config": {"name": n, "base_path": n, **own}} for n, own in models.items()]
     (root / "config.json").write_text(json.dumps({"model_config_list": entries}))
-    server = Server(
+    with Server(
         "ie_serving", "config", f"--config_path={root / 'config.json'}", "--allow_python"
-    )
-    try:
+    ) as server:
         yield server.ready()
-    finally:
-        server.close()
 
 
 def ask(server: Server, model: str, x: list[float]) -> Any:

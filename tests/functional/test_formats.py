@@ -1,7 +1,6 @@
 """Models of each format, as a version's directory and as a file, against its own library."""
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -129,7 +128,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         models[f"{name}-file"] = {"base_path": str(file), **keys}
     # `torch.export` writes a pickle.
     flags = (*several(root / "c.json", models), "--inference_precision=f32", "--allow_pickle")
-    with closing(Server("ie_serving", *flags)) as server:
+    with Server("ie_serving", *flags) as server:
         yield server.ready()
 
 

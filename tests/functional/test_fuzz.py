@@ -9,7 +9,7 @@ import struct
 import time
 from array import array
 from collections.abc import Iterator
-from contextlib import closing, suppress
+from contextlib import suppress
 
 import psutil
 import pytest
@@ -44,7 +44,7 @@ ROW = [[float(i % 17) for i in range(64)]]
 @pytest.fixture(scope="module")
 def server() -> Iterator[Server]:
     digits = ("--model_name=digits", f"--model_path={SAMPLE}")
-    with closing(Server("ie_serving", "model", *digits)) as server:
+    with Server("ie_serving", "model", *digits) as server:
         yield server.ready()
 
 

@@ -8,7 +8,6 @@ import random
 import time
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import closing
 from typing import Any
 
 import grpc
@@ -50,7 +49,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
             "lengths": {"base_path": str(base / "lengths"), **own, "allowed_batch_sizes": [4, 16]},
         },
     )
-    with closing(Server("ie_serving", *models, f"--memory_budget_bytes={BUDGET}")) as server:
+    with Server("ie_serving", *models, f"--memory_budget_bytes={BUDGET}") as server:
         yield server.ready()
 
 

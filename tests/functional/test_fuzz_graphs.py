@@ -10,7 +10,7 @@ import random
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +41,7 @@ def served(base: Path, graphs: list[RandomGraph]) -> Iterator[Server]:
         for graph in graphs
     }
     models = several(base / "c.json", keys)
-    with closing(Server("ie_serving", *models, "--allow_unavailable_models")) as server:
+    with Server("ie_serving", *models, "--allow_unavailable_models") as server:
         yield server.ready()
 
 

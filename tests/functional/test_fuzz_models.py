@@ -7,7 +7,6 @@ indices, sizes and arithmetic of integers; a failure names the seed that finds i
 import random
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing
 from typing import Any
 
 import numpy as np
@@ -83,7 +82,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         y = op.add(op.convert(body(x, v), "f32"), read)
         save(base / name / "1", [result("y", y)], [x, v])
     models = several(base / "c.json", {name: str(base / name) for name in MODELS})
-    with closing(Server("ie_serving", *models)) as server:
+    with Server("ie_serving", *models) as server:
         yield server.ready()
 
 

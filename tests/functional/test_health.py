@@ -2,7 +2,6 @@
 
 import signal
 from collections.abc import Iterator
-from contextlib import closing
 
 import pytest
 from grpc_health.v1 import health_pb2_grpc
@@ -25,7 +24,7 @@ NAMES = ("", "tensorflow.serving.PredictionService", "digits")
 def server() -> Iterator[Server]:
     model = ("--model_name=digits", f"--model_path={SAMPLE}")
     delay = f"--drain_delay_seconds={DRAINING_S}"
-    with closing(Server("ie_serving", "model", *model, delay)) as server:
+    with Server("ie_serving", "model", *model, delay) as server:
         yield server.ready()
 
 

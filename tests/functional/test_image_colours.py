@@ -2,7 +2,6 @@
 
 import base64
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -93,7 +92,7 @@ def server(root: Path) -> Iterator[Server]:
         write(directory)
         models[name] = {"base_path": str(root / name), **keys}
     flags = (*several(root / "c.json", models), "--inference_precision=f32")
-    with closing(Server("ie_serving", *flags)) as server:
+    with Server("ie_serving", *flags) as server:
         yield server.ready()
 
 

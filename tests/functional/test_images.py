@@ -7,7 +7,6 @@ import io
 import json
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -69,7 +68,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     entries.append({"config": {"name": "two", "base_path": str(root / "two")}})
     config = root / "config.json"
     config.write_text(json.dumps({"model_config_list": entries}))
-    with closing(Server("ie_serving", "config", f"--config_path={config}", F32_FLAG)) as server:
+    with Server("ie_serving", "config", f"--config_path={config}", F32_FLAG) as server:
         yield server.ready()
 
 

@@ -58,11 +58,10 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     for body, make in BODIES.items():
         for name, shapes in SHAPES.items():
             model(base / f"{body}-{name}", make, shapes)
-    served = Server("ie_serving", *several(base / "c.json", {m: str(base / m) for m in MODELS}))
-    try:
+    with Server(
+        "ie_serving", *several(base / "c.json", {m: str(base / m) for m in MODELS})
+    ) as served:
         yield served.ready()
-    finally:
-        served.close()
 
 
 def ask(server: Server, name: str, indices: list[int]) -> Any:

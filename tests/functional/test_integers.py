@@ -58,11 +58,10 @@ def server(base: Path) -> Iterator[Server]:
     entries += [{"name": name, "base_path": name} for name in OTHERS]
     config = base / "c.json"
     config.write_text(json.dumps({"model_config_list": [{"config": each} for each in entries]}))
-    served = Server("ie_serving", "config", f"--config_path={config}", "--allow_unavailable_models")
-    try:
+    with Server(
+        "ie_serving", "config", f"--config_path={config}", "--allow_unavailable_models"
+    ) as served:
         yield served.ready()
-    finally:
-        served.close()
 
 
 DTYPES = {"wide": np.int64, "doubles": np.float64, "made_double": np.int64}

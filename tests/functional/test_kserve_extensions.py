@@ -27,11 +27,8 @@ FLAGS = (
 
 @pytest.fixture(scope="module", params=["http2", "grpcio"])
 def server(request: pytest.FixtureRequest) -> Iterator[Server]:
-    server = Server("ie_serving", "model", *FLAGS, f"--grpc_transport={request.param}")
-    try:
+    with Server("ie_serving", "model", *FLAGS, f"--grpc_transport={request.param}") as server:
         yield server.ready()
-    finally:
-        server.close()
 
 
 @pytest.fixture(params=["http", "grpc"])

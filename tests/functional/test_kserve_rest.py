@@ -56,7 +56,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     entries[0]["version_labels"] = {"stable": 1}
     config = root / "config.json"
     config.write_text(json.dumps({"model_config_list": [{"config": each} for each in entries]}))
-    with closing(Server("ie_serving", "config", f"--config_path={config}")) as process:
+    with Server("ie_serving", "config", f"--config_path={config}") as process:
         yield process.ready()
 
 

@@ -29,7 +29,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     models = [{"config": echo(root, "floats", "float")}]
     (root / "config.json").write_text(json.dumps({"model_config_list": models}))
     flags = (f"--config_path={root}/config.json", f"--memory_budget_bytes={BUDGET}")
-    with closing(Server("ie_serving", "config", *flags)) as server:
+    with Server("ie_serving", "config", *flags) as server:
         yield server.ready()
 
 

@@ -27,11 +27,8 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def server(root: Path) -> Iterator[Server]:
     file = configuration(root, legal.NAMES)
-    server = Server("tensorflow_model_server", f"--model_config_file={file}")
-    try:
+    with Server("tensorflow_model_server", f"--model_config_file={file}") as server:
         yield server.ready()
-    finally:
-        server.close()
 
 
 @pytest.mark.parametrize("model", legal.NAMES)

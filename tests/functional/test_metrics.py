@@ -4,7 +4,6 @@ import json
 import shutil
 import subprocess
 from collections.abc import Iterator
-from contextlib import closing
 from pathlib import Path
 
 import grpc
@@ -48,7 +47,7 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def server(base: Path) -> Iterator[Server]:
     model = ("model", "--model_name=digits", f"--model_path={base}")
-    with closing(Server("ie_serving", *model, "--file_system_poll_wait_seconds=0.1")) as server:
+    with Server("ie_serving", *model, "--file_system_poll_wait_seconds=0.1") as server:
         yield server.ready()
 
 
@@ -139,7 +138,7 @@ def test_a_real_prometheus_has_what_dashboards_ask_for(server: Server, tmp_path:
     )
     flags = (f"--storage.tsdb.path={tmp_path / 'data'}", f"--web.listen-address=127.0.0.1:{port}")
     with (
-        closing(Process(str(PROMETHEUS), f"--config.file={config}", *flags)) as prometheus,
+        Process(str(PROMETHEUS), f"--config.file={config}", *flags) as prometheus,
         httpx.Client(base_url=f"http://127.0.0.1:{port}", trust_env=False) as client,
     ):
         prometheus.line("Server is ready to receive web requests")

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Iterator
-from contextlib import closing
 from pathlib import Path
 
 import httpx
@@ -12,9 +11,10 @@ import onnxruntime
 import pytest
 import tensorflow as tf
 from ai_edge_litert.interpreter import Interpreter
-from tensorflow_serving.apis import get_model_status_pb2, predict_pb2
+from tensorflow_serving.apis import get_model_status_pb2
 
 from ie_serving.core.values.tensors import Array
+from tests.functional.exports.answers import predict_request
 from tests.functional.model_kinds import KINDS, sent
 from tests.functional.servers import Server
 from tests.functional.storage.serving import several
@@ -44,7 +44,7 @@ def server(root: Path, lite_exports: Path) -> Iterator[Server]:
     models = {name: {"base_path": str(root / name), "driver": "openvino"} for name in KINDS}
     models |= {name: {"base_path": str(lite_exports / name)} for name in (*LITE, "unknown")}
     flags = several(root / "c.json", models)
-    with closing(Server("ie_serving", *flags, "--inference_precision=f32")) as server:
+    with Server("ie_serving", *flags, "--inference_precision=f32") as server:
         yield server.ready()
 
 
@@ -60,9 +60,7 @@ def test_a_kind_of_onnx_answers_as_onnxruntime_does(server: Server, root: Path, 
 
 def answers(server: Server, name: str, x: Array) -> Iterator[Array]:
     """Ask over gRPC, and over REST."""
-    request = predict_pb2.PredictRequest()
-    request.model_spec.name = name
-    request.inputs["x"].CopyFrom(tf.make_tensor_proto(x))
+    request = predict_request(name, x=x)
     (found,) = server.prediction.Predict(request, PATIENCE_S).outputs.values()
     yield tf.make_ndarray(found)
     body = json.dumps({"inputs": x.tolist()})

@@ -3,7 +3,6 @@
 import re
 import shutil
 from collections.abc import Iterator
-from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -34,7 +33,7 @@ def there(tmp_path: Path) -> Path:
 @pytest.fixture
 def server(here: Path, tmp_path: Path) -> Iterator[Server]:
     file = several(tmp_path / "config.json", {"digits": str(here)})
-    with closing(Server("ie_serving", *file, *OFTEN, "--metrics_path=/metrics")) as server:
+    with Server("ie_serving", *file, *OFTEN, "--metrics_path=/metrics") as server:
         yield server.ready()
 
 

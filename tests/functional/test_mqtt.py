@@ -30,7 +30,7 @@ pytestmark = pytest.mark.skipif(
 def broker(root: Path, port: int) -> Iterator[Process]:
     config = root / "mosquitto.conf"
     config.write_text(f"listener {port} 127.0.0.1\nallow_anonymous true\nuser root\n")
-    with closing(Process(MOSQUITTO, "-v", "-c", config)) as process:
+    with Process(MOSQUITTO, "-v", "-c", config) as process:
         process.line(r"mosquitto version .* running")
         yield process
 
@@ -41,7 +41,7 @@ def bridge(server: Server, port: int, *flags: str) -> Iterator[Process]:
         "ie_serving", "bridge", "mqtt", f"--broker=127.0.0.1:{port}", f"--url={server.url}",
         "--topic=in/+", "--model_name=twice", *flags,
     )  # fmt: skip
-    with closing(Process(*command)) as process:
+    with Process(*command) as process:
         process.line("bridge connected")
         yield process
 
@@ -79,11 +79,8 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def server(root: Path) -> Iterator[Server]:
-    server = Server("ie_serving", "config", f"--config_path={write(root)}", "--allow_python")
-    try:
+    with Server("ie_serving", "config", f"--config_path={write(root)}", "--allow_python") as server:
         yield server.ready()
-    finally:
-        server.close()
 
 
 def test_messages_are_answered_also_after_the_broker_was_away(server: Server, root: Path) -> None:
@@ -125,14 +122,14 @@ def test_a_bridge_with_a_name_misses_nothing(server: Server, root: Path) -> None
 
 def test_topics_that_would_go_in_a_circle_are_refused(root: Path) -> None:
     command = ("bridge", "mqtt", "--topic=in/#", "--model_name=m")
-    with closing(Process("ie_serving", *command)) as process:
+    with Process("ie_serving", *command) as process:
         assert process.popen.wait(PATIENCE_S) == 2
         process.line("every answer would be a request again")
 
 
 def test_credentials_that_strangers_could_read_are_said() -> None:
     command = ("ie_serving", "bridge", "mqtt", "--broker=broker.invalid", "--username=u")
-    with closing(Process(*command, "--topic=t", "--model_name=m")) as process:
+    with Process(*command, "--topic=t", "--model_name=m") as process:
         line = process.line("credentials go unencrypted to a public address")
         assert "WARNING" in line
         assert line.endswith("what=password host=broker.invalid")

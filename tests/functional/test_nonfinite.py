@@ -42,11 +42,8 @@ def server(root: Path) -> Iterator[Server]:
     )
     file = root / "models.config"
     file.write_text(f"model_config_list {{\n{entries}}}\n")
-    server = Server("tensorflow_model_server", f"--model_config_file={file}")
-    try:
+    with Server("tensorflow_model_server", f"--model_config_file={file}") as server:
         yield server.ready()
-    finally:
-        server.close()
 
 
 @pytest.mark.parametrize("name", nonfinite.FUNCTIONS)

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import grpc
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -16,11 +15,11 @@ from tensorflow_serving.apis import (
     classification_pb2,
     get_model_metadata_pb2,
     get_model_status_pb2,
-    predict_pb2,
     prediction_log_pb2,
 )
 
-from tests.functional.servers import Server
+from tests.functional.exports.answers import over_grpc
+from tests.functional.servers import Server, rpc_refused
 from tests.process import PATIENCE_S, Process, output_of
 
 X = np.array([[1, 2], [3, -4]], np.float32)
@@ -64,20 +63,8 @@ def server(root: Path) -> Iterator[Server]:
     models.append({"config": lite})
     config = root / "config.json"
     config.write_text(json.dumps({"model_config_list": models}))
-    server = Server("ie_serving", "config", f"--config_path={config}")
-    try:
+    with Server("ie_serving", "config", f"--config_path={config}") as server:
         yield server.ready()
-    finally:
-        server.close()
-
-
-def predict(server: Server, model: str, name: str, inputs: dict[str, Any]) -> dict[str, Any]:
-    request = predict_pb2.PredictRequest()
-    request.model_spec.name, request.model_spec.signature_name = model, name
-    for alias, value in inputs.items():
-        request.inputs[alias].CopyFrom(tf.make_tensor_proto(value))
-    reply = server.prediction.Predict(request, PATIENCE_S)
-    return {alias: tf.make_ndarray(proto) for alias, proto in reply.outputs.items()}
 
 
 def of_file(root: Path) -> dict[str, Any]:
@@ -111,10 +98,8 @@ def test_rest_metadata_lists_them_too(server: Server, root: Path) -> None:
 
 @pytest.mark.parametrize("name", REFUSED)
 def test_a_call_to_one_that_is_left_out_says_why(server: Server, name: str) -> None:
-    with pytest.raises(grpc.RpcError) as refused:
-        predict(server, "partly", name, {"x": X})
-    assert refused.value.code() is grpc.StatusCode.FAILED_PRECONDITION
-    assert REFUSED[name] in refused.value.details()
+    with rpc_refused("FAILED_PRECONDITION", REFUSED[name]):
+        over_grpc(server, "partly", name, {"x": X})
     body = {"signature_name": name, "instances": X.tolist()}
     reply = server.rest.post("/v1/models/partly:predict", json=body)
     assert reply.status_code == 400, reply.text
@@ -125,16 +110,15 @@ def test_a_signature_of_signatures_json_shares_the_fate_of_its_base(server: Serv
     request = classification_pb2.ClassificationRequest()
     request.model_spec.name, request.model_spec.signature_name = "partly", "on_refused"
     request.input.example_list.examples.add()
-    with pytest.raises(grpc.RpcError) as refused:
+    with rpc_refused(
+        "FAILED_PRECONDITION", 'its base "serving_default" is not served', "SelfAdjointEig"
+    ):
         server.prediction.Classify(request, PATIENCE_S)
-    assert refused.value.code() is grpc.StatusCode.FAILED_PRECONDITION
-    assert 'its base "serving_default" is not served' in refused.value.details()
-    assert "SelfAdjointEig" in refused.value.details()
 
 
 def test_the_others_are_served(server: Server) -> None:
-    assert predict(server, "partly", "good", {"x": X})["y"].tolist() == Y
-    assert predict(server, "partly", "declared", {"x": X})["y"].tolist() == [[1.25], [-1.25]]
+    assert over_grpc(server, "partly", "good", {"x": X})["y"].tolist() == Y
+    assert over_grpc(server, "partly", "declared", {"x": X})["y"].tolist() == [[1.25], [-1.25]]
     body = {"signature_name": "good", "instances": X.tolist()}
     assert server.rest.post("/v1/models/partly:predict", json=body).json()["predictions"] == Y
 
@@ -182,11 +166,11 @@ def test_a_directory_of_no_known_format_is_an_error_that_names_what_was_expected
 
 
 def test_a_saved_model_as_text_is_served(server: Server) -> None:
-    assert predict(server, "text", "", {"x": X})["y"].tolist() == Y
+    assert over_grpc(server, "text", "", {"x": X})["y"].tolist() == Y
     example = tf.train.Example()
     example.features.feature["a"].float_list.value.extend([1, 2])
     inputs = {"examples": np.array([example.SerializeToString()], np.object_)}
-    assert predict(server, "text", "parse", inputs)["y"].tolist() == [[5.0]]
+    assert over_grpc(server, "text", "parse", inputs)["y"].tolist() == [[5.0]]
     body = {"instances": X.tolist()}
     assert server.rest.post("/v1/models/text:predict", json=body).json()["predictions"] == Y
 
@@ -196,7 +180,7 @@ def test_inputs_of_unknown_rank_take_every_rank(server: Server, shape: tuple[int
     a = np.arange(np.prod(shape), dtype=np.float32).reshape(shape)
     b = np.full((1,) * len(shape) if shape != (3,) else (), -1, np.float32)
     want = np.maximum(a, 0) * 2 + b
-    assert np.array_equal(predict(server, "ranks", "any_rank", {"a": a, "b": b})["y"], want)
+    assert np.array_equal(over_grpc(server, "ranks", "any_rank", {"a": a, "b": b})["y"], want)
     inputs = {"a": a.tolist(), "b": b.tolist()}
     body = {"signature_name": "any_rank", "inputs": inputs}
     reply = server.rest.post("/v1/models/ranks:predict", json=body)
@@ -205,31 +189,28 @@ def test_inputs_of_unknown_rank_take_every_rank(server: Server, shape: tuple[int
 
 
 def test_a_rank_that_the_graph_does_not_take_is_refused_and_costs_nothing(server: Server) -> None:
-    assert predict(server, "ranks", "matrix", {"x": X})["y"].tolist() == Y
-    with pytest.raises(grpc.RpcError) as refused:
-        predict(server, "ranks", "matrix", {"x": np.float32(1)})
-    assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT
-    assert '"x" of rank 0' in refused.value.details()
-    answer = predict(server, "ranks", "matrix", {"x": X})
+    assert over_grpc(server, "ranks", "matrix", {"x": X})["y"].tolist() == Y
+    with rpc_refused("INVALID_ARGUMENT", '"x" of rank 0'):
+        over_grpc(server, "ranks", "matrix", {"x": np.float32(1)})
+    answer = over_grpc(server, "ranks", "matrix", {"x": X})
     assert (answer["y"].tolist(), answer["same"].tolist()) == (Y, [b"k"])
-    assert predict(server, "ranks", "", {"x": X})["y"].tolist() == Y
+    assert over_grpc(server, "ranks", "", {"x": X})["y"].tolist() == Y
 
 
 def test_the_rank_of_the_graph_counts_where_the_signature_has_none(server: Server) -> None:
-    assert predict(server, "partly", "rank_in_graph", {"x": X})["y"].tolist() == Y
-    with pytest.raises(grpc.RpcError) as refused:
-        predict(server, "partly", "rank_in_graph", {"x": np.ones((1, 1, 2), np.float32)})
-    assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+    assert over_grpc(server, "partly", "rank_in_graph", {"x": X})["y"].tolist() == Y
+    with rpc_refused("INVALID_ARGUMENT"):
+        over_grpc(server, "partly", "rank_in_graph", {"x": np.ones((1, 1, 2), np.float32)})
 
 
 def test_a_tflite_model_is_served_with_its_signatures(server: Server) -> None:
-    assert predict(server, "lite", "", {"x": X})["y"].tolist() == Y
-    two = predict(server, "lite", "two", {"a": X, "b": np.array([2], np.float32)})
+    assert over_grpc(server, "lite", "", {"x": X})["y"].tolist() == Y
+    two = over_grpc(server, "lite", "two", {"a": X, "b": np.array([2], np.float32)})
     assert two["sum"].tolist() == (X + 2).tolist()
     body = {"signature_name": "two", "inputs": {"a": X.tolist(), "b": [2]}}
     reply = server.rest.post("/v1/models/lite:predict", json=body)
     assert reply.json()["outputs"] == {"sum": (X + 2).tolist(), "product": (X * 2).tolist()}
-    plain = predict(server, "plain", "", {"serving_default_x": X})
+    plain = over_grpc(server, "plain", "", {"serving_default_x": X})
     assert plain["StatefulPartitionedCall"].tolist() == Y
 
 

@@ -6,7 +6,6 @@ import hashlib
 import json
 import re
 from collections.abc import Iterator
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -75,7 +74,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     config = {**documented(), "host": "localhost", "model_config_list": models}
     (root / "c.yaml").write_text(json.dumps(config))  # JSON is YAML
     flags = f"--config_path={root / 'c.yaml'}", "--allow_python"
-    with closing(Server("ie_serving", "config", *flags)) as started:
+    with Server("ie_serving", "config", *flags) as started:
         yield started.ready()
 
 
@@ -132,7 +131,7 @@ def test_a_client_of_edi_asks_for_a_token_and_sends_it(tmp_path: Path) -> None:
     (tmp_path / "keys").write_text(f"ann predict * sha256:{digest}\nbob predict * {password}\n")
     flags = "--model_name=echo", f"--model_path={tmp_path / 'echo'}", "--enable_cors=true"
     keys = f"--api_key_file={tmp_path / 'keys'}"
-    with closing(Server("ie_serving", "model", *flags, keys, "--allow_python")) as server:
+    with Server("ie_serving", "model", *flags, keys, "--allow_python") as server:
         rest = server.ready().rest
         assert rest.post(TOKEN, auth=("bob", "wrong")).status_code == 401
         token = rest.post(TOKEN, auth=("bob", "secret")).json()["user_token"]

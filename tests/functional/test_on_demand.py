@@ -5,14 +5,13 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import grpc
 import httpx
 import numpy as np
 import pytest
 from tensorflow_serving.apis import get_model_metadata_pb2, get_model_status_pb2, predict_pb2
 
 from tests.functional.conftest import Serve
-from tests.functional.servers import SAMPLE, Server
+from tests.functional.servers import SAMPLE, Server, rpc_refused
 from tests.process import PATIENCE_S, output_of, until
 
 BODY = json.dumps({"instances": [[0.0] * 64]})
@@ -118,9 +117,8 @@ def test_without_a_wait_the_first_request_is_told_to_come_again(
     assert "being loaded" in reply.json()["error"]
     request = predict_pb2.PredictRequest()
     request.model_spec.name = "b"
-    with pytest.raises(grpc.RpcError) as caught:
+    with rpc_refused("UNAVAILABLE"):
         server.prediction.Predict(request, timeout=PATIENCE_S)
-    assert caught.value.code() is grpc.StatusCode.UNAVAILABLE
     awaited_states(server, "a", "AVAILABLE")
     assert server.rest.post("/v1/models/a:predict", content=BODY).status_code == 200
     page = server.rest.get("/metrics").text

@@ -3,7 +3,6 @@
 import hashlib
 import json
 from collections.abc import Iterator
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -57,7 +56,7 @@ def config(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def server(config: Path) -> Iterator[Server]:
     command = ("config", f"--config_path={config}", "--ready_after_seconds=0")
-    with closing(Server("ie_serving", *command)) as process:
+    with Server("ie_serving", *command) as process:
         yield process.ready()
 
 
@@ -70,7 +69,7 @@ def guarded(config: Path) -> Iterator[Server]:
     )
     file.write_text("".join(lines))
     command = ("config", f"--config_path={config}", "--ready_after_seconds=0")
-    with closing(Server("ie_serving", *command, f"--api_key_file={file}")) as process:
+    with Server("ie_serving", *command, f"--api_key_file={file}") as process:
         yield process.ready()
 
 

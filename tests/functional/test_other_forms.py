@@ -103,11 +103,8 @@ def checked(base: str | Path, command: str = "ie_serving", *before: str) -> tupl
     flags = ("check", "--model_name=m", f"--model_path={base}")
     if command == "tensorflow_model_server":
         flags = ("--dry_run", "--model_name=m", f"--model_base_path={base}")
-    process = Process(*before, COMMANDS / command, *flags, executed=bool(before))
-    try:
+    with Process(*before, COMMANDS / command, *flags, executed=bool(before)) as process:
         return process.exit_code(), process.log
-    finally:
-        process.close()
 
 
 def test_a_mistyped_url_is_named() -> None:
@@ -167,8 +164,7 @@ def test_readiness_and_the_log_name_the_model_that_is_waited_for(tmp_path: Path)
     base.mkdir()
     port, rest_port = free_ports(2)
     ports = (f"--port={port}", f"--rest_port={rest_port}")
-    server = Process("ie_serving", "model", "--model_name=m", f"--model_path={base}", *ports)
-    try:
+    with Process("ie_serving", "model", "--model_name=m", f"--model_path={base}", *ports) as server:
         server.line("WARNING - model has no version model=m .* copy the files of the model into")
         server.line("gRPC server listens on port")
         url = f"http://127.0.0.1:{rest_port}"
@@ -180,5 +176,3 @@ def test_readiness_and_the_log_name_the_model_that_is_waited_for(tmp_path: Path)
         server.line("WARNING - not ready waits_for=m models=1 cause=.*named by a number")
         shutil.copytree(VERSION, base / "1")
         until(lambda: httpx.get(f"{url}/v2/health/ready", trust_env=False).status_code == 200)
-    finally:
-        server.close()

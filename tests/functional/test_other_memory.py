@@ -85,11 +85,8 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     listed = [{"config": {"name": name, "base_path": str(root / name)}} for name in MODELS]
     file = root / "models.json"
     file.write_text(json.dumps({"model_config_list": listed}))
-    server = Server("ie_serving", "config", f"--config_path={file}")
-    try:
+    with Server("ie_serving", "config", f"--config_path={file}") as server:
         yield server.ready()
-    finally:
-        server.close()
 
 
 @pytest.mark.parametrize("name", CASES)

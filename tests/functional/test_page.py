@@ -7,7 +7,6 @@ import re
 import shutil
 import subprocess
 from collections.abc import Iterator
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -43,7 +42,7 @@ def browser() -> Iterator[Any]:
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     config = page_models.write(tmp_path_factory.mktemp("models"), MARKUP)
     command = ("config", f"--config_path={config}", "--ready_after_seconds=0")
-    with closing(Server("ie_serving", *command, "--enable_cors")) as process:
+    with Server("ie_serving", *command, "--enable_cors") as process:
         yield process.ready()
 
 
@@ -58,7 +57,7 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     )
     user = ("--enable_auth", "--auth_username=admin", "--auth_password=word")
     model = ("model", "--model_name=digits", f"--model_path={SAMPLE}")
-    with closing(Server("ie_serving", *model, f"--api_key_file={file}", *user)) as process:
+    with Server("ie_serving", *model, f"--api_key_file={file}", *user) as process:
         yield process.ready()
 
 
@@ -101,7 +100,7 @@ def test_models_states_and_a_failure_with_its_cause(browser: Any, server: Server
 
 def test_models_on_demand_tell_whether_they_are_loaded_and_the_budget(browser: Any) -> None:
     model = ("model", "--model_name=digits", f"--model_path={SAMPLE}", "--load=on_demand")
-    with closing(Server("ie_serving", *model, "--model_memory_budget_bytes=4000000000")) as server:
+    with Server("ie_serving", *model, "--model_memory_budget_bytes=4000000000") as server:
         server.ready()
         with tab(browser, server.url) as page:
             row(page, "digits").filter(has_text="2 known, loads at its first request").wait_for()

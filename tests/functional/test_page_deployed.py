@@ -1,7 +1,6 @@
 """The page at `/` of a server as it is deployed: encrypted, of several workers; and taken away."""
 
 from collections.abc import Iterator
-from contextlib import closing
 from typing import Any
 
 import httpx
@@ -20,7 +19,7 @@ MODEL = ("model", "--model_name=digits", f"--model_path={SAMPLE}")
 def encrypted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     pair = Authority(tmp_path_factory.mktemp("authority")).server()
     flags = (f"--tls_certificate={pair.certificate}", f"--tls_key={pair.key}", "--workers=2")
-    with closing(Server("ie_serving", *MODEL, *flags)) as server:
+    with Server("ie_serving", *MODEL, *flags) as server:
         server.line(READY)
         yield server
 
@@ -49,7 +48,7 @@ def test_where_there_is_none_its_address_is_not_found(command: str) -> None:
     without = (*MODEL, "--page=false")
     original = ("--model_name=digits", f"--model_base_path={SAMPLE}")
     flags = without if command == "ie_serving" else original
-    with closing(Server(command, *flags)) as server:
+    with Server(command, *flags) as server:
         server.ready()
         for path in ("/", "/page/main.js", "/page/state", "/docs"):
             assert server.rest.get(path).status_code == httpx.codes.NOT_FOUND

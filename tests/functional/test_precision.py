@@ -3,21 +3,20 @@
 import json
 import re
 from collections.abc import Callable, Iterator
-from contextlib import closing
 from pathlib import Path
 
-import grpc
 import numpy as np
 import openvino as ov
 import openvino.opset15 as op
 import pytest
 import tensorflow as tf
-from tensorflow_serving.apis import get_model_status_pb2, predict_pb2, prediction_log_pb2
+from tensorflow_serving.apis import get_model_status_pb2, prediction_log_pb2
 
 from ie_serving.core.values.tensors import Array
 from tests.functional.conftest import Serve
+from tests.functional.exports.answers import predict_request
 from tests.functional.load import failure
-from tests.functional.servers import Server
+from tests.functional.servers import Server, rpc_refused
 from tests.functional.storage.serving import several
 from tests.process import PATIENCE_S, Process, output_of
 from tests.unit.engines.openvino.models import parameter, result, save
@@ -42,7 +41,7 @@ def write(directory: Path, *, recorded: bool) -> None:
     save(directory, [result("y", y)], [x])
     if recorded:
         log = prediction_log_pb2.PredictionLog()
-        log.predict_log.request.CopyFrom(request("m", rows(ROWS)))
+        log.predict_log.request.CopyFrom(predict_request("m", x=rows(ROWS)))
         path = directory / "assets.extra" / "tf_serving_warmup_requests"
         path.parent.mkdir()
         with tf.io.TFRecordWriter(str(path)) as writer:
@@ -58,13 +57,6 @@ def direct(path: Path, precision: str) -> Callable[[Array], Array]:
 
 def rows(count: int) -> Array:
     return np.random.default_rng(3).standard_normal((count, WIDTH)).astype(np.float32)
-
-
-def request(model: str, x: Array) -> predict_pb2.PredictRequest:
-    made = predict_pb2.PredictRequest()
-    made.model_spec.name = model
-    made.inputs["x"].CopyFrom(tf.make_tensor_proto(x))
-    return made
 
 
 @pytest.fixture(scope="module")
@@ -88,7 +80,7 @@ def server(root: Path) -> Iterator[Server]:
     }
     (root / "config.json").write_text(json.dumps(config))
     flags = (f"--config_path={root / 'config.json'}", "--inference_precision=auto")
-    with closing(Server("ie_serving", "config", *flags)) as started:
+    with Server("ie_serving", "config", *flags) as started:
         yield started.ready()
 
 
@@ -100,7 +92,7 @@ def precisions(server: Server) -> dict[str, str]:
 
 def answered(server: Server, model: str, x: Array) -> tuple[Array, Array]:
     """Ask over gRPC and over REST."""
-    over_grpc = server.prediction.Predict(request(model, x), PATIENCE_S).outputs["y"]
+    over_grpc = server.prediction.Predict(predict_request(model, x=x), PATIENCE_S).outputs["y"]
     body = {"inputs": {"x": x.tolist()}}
     over_rest = server.rest.post(f"/v1/models/{model}:predict", json=body).json()["outputs"]
     return np.asarray(tf.make_ndarray(over_grpc)), np.array(over_rest, np.float32)
@@ -175,9 +167,8 @@ def test_a_precision_that_the_cpu_lacks_fails_its_model_alone(
     (over_grpc,) = server.model.GetModelStatus(asked, PATIENCE_S).model_version_status
     for cause in (over_grpc.status.error_message, failure(server, 1, "f16")):
         assert "CPU does not compute in f16" in cause
-    with pytest.raises(grpc.RpcError) as refused:
-        server.prediction.Predict(request("f16", rows(1)), PATIENCE_S)
-    assert refused.value.code() is grpc.StatusCode.NOT_FOUND
+    with rpc_refused("NOT_FOUND"):
+        server.prediction.Predict(predict_request("f16", x=rows(1)), PATIENCE_S)
     body = {"inputs": rows(1).tolist()}
     assert server.rest.post("/v1/models/f16:predict", json=body).status_code == 404
     expected = direct(root / "bare" / "1" / "model.xml", "f32")(rows(2))

@@ -4,11 +4,9 @@ The numbers are those of OpenVINO called directly, with the same steps before th
 """
 
 from collections.abc import Iterator
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-import grpc
 import numpy as np
 import openvino as ov
 import openvino.opset15 as op
@@ -18,7 +16,8 @@ from google.protobuf.json_format import MessageToDict
 from tensorflow_serving.apis import get_model_metadata_pb2, predict_pb2
 
 from ie_serving.core.values.tensors import DataType
-from tests.functional.servers import Server
+from tests.functional.exports.answers import predict_request
+from tests.functional.servers import Server, rpc_refused
 from tests.process import PATIENCE_S
 from tests.unit.engines.openvino.models import unary
 
@@ -41,7 +40,7 @@ def serving(root: Path, shape: list[int], *flags: str) -> Iterator[Server]:
     """Serve a model that gives its input back, of planes."""
     unary(root / "1", shape, DataType.FP32, lambda x: op.multiply(x, np.float32(1)))
     command = ("ie_serving", "--model_name=image", f"--model_path={root}")
-    with closing(Server(*command, *flags, "--inference_precision=f32")) as server:
+    with Server(*command, *flags, "--inference_precision=f32") as server:
         yield server.ready()
 
 
@@ -61,10 +60,7 @@ def resizing(root: Path) -> Iterator[Server]:
 
 
 def request_of(image: np.ndarray) -> predict_pb2.PredictRequest:
-    request = predict_pb2.PredictRequest()
-    request.model_spec.name = "image"
-    request.inputs["x"].CopyFrom(tf.make_tensor_proto(image))
-    return request
+    return predict_request("image", x=image)
 
 
 def answered(server: Server, image: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -145,8 +141,7 @@ def test_images_of_any_size_are_resized_to_the_models(resizing: Server, root: Pa
 
 
 def test_an_image_of_no_height_is_refused(resizing: Server) -> None:
-    with pytest.raises(grpc.RpcError) as refused:
+    with rpc_refused("INVALID_ARGUMENT"):
         resizing.prediction.Predict(request_of(np.zeros((1, 0, 4, 3), np.uint8)), PATIENCE_S)
-    assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT
     reply = resizing.rest.post("/v1/models/image:predict", json={"inputs": [[]]})
     assert reply.status_code == 400

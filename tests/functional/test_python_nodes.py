@@ -252,7 +252,7 @@ def written(root: Path) -> Path:
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     config = written(tmp_path_factory.mktemp("nodes"))
-    with closing(Server("ie_serving", "config", f"--config_path={config}", "--allow_python")) as it:
+    with Server("ie_serving", "config", f"--config_path={config}", "--allow_python") as it:
         yield it.ready()
 
 
@@ -482,7 +482,7 @@ def test_a_directory_is_a_graph(tmp_path: Path) -> None:
     (place / "graph.pbtxt").write_text(GRAPHS["louder"])
     (place / "louder.py").write_text(NODES["louder"])
     flags = ("--model_name=alone", f"--model_path={place}", "--allow_python")
-    with closing(Server("ie_serving", "model", *flags)) as server:
+    with Server("ie_serving", "model", *flags) as server:
         server.ready()
         data = serialize_byte_tensor(texts(b"abc")).item()
         with closing(grpcclient.InferenceServerClient(f"127.0.0.1:{server.port}")) as client:

@@ -22,15 +22,12 @@ BODY = {"instances": [[0.0] * 64]}
 def server(tmp_path: Path) -> Iterator[Server]:
     config = tmp_path / "models.config"
     config.write_text(listed(digits=SAMPLE))
-    server = Server(
+    with Server(
         "tensorflow_model_server",
         f"--model_config_file={config}",
         "--model_config_file_poll_wait_seconds=1",
-    )
-    try:
+    ) as server:
         yield server.ready()
-    finally:
-        server.close()
 
 
 def listed(policy: str = "", labels: str = "", **models: Path | str) -> str:
@@ -137,15 +134,12 @@ def test_what_an_rpc_says_of_the_platform_loads_nothing_anew(tmp_path: Path) -> 
     """A file in JSON has no such word; the models are the same."""
     every = {f"m{n}": SAMPLE for n in range(10)}
     file = several(tmp_path / "models.json", {name: str(base) for name, base in every.items()})
-    server = Server("ie_serving", *file)
-    try:
+    with Server("ie_serving", *file) as server:
         server.ready()
         assert server.log.count("version loaded") == len(every)
         reload(server, listed(**every, another=SAMPLE))
         assert names(server) == sorted([*every, "another"])
         assert server.log.count("version loaded") == len(every) + 1
-    finally:
-        server.close()
 
 
 def test_what_came_by_rpc_survives_a_file_that_cannot_be_read_for_a_moment(

@@ -30,15 +30,12 @@ def config(tmp_path: Path) -> Path:
 @pytest.fixture
 def server(config: Path) -> Iterator[Server]:
     config.write_text(listed(digits=SAMPLE))
-    server = Server(
+    with Server(
         "tensorflow_model_server",
         f"--model_config_file={config}",
         "--model_config_file_poll_wait_seconds=1",
-    )
-    try:
+    ) as server:
         yield server.ready()
-    finally:
-        server.close()
 
 
 def replaced(server: Server) -> None:
@@ -163,8 +160,7 @@ def test_it_is_not_ready_before_every_model_has_served(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     file = tmp_path / "config.json"
     file.write_text(json.dumps({"model_config_list": [{"config": each} for each in models]}))
-    server = Server("ie_serving", "config", f"--config_path={file}")
-    try:
+    with Server("ie_serving", "config", f"--config_path={file}") as server:
         server.ready()
         assert answers(server, "digits")
         probe = server.rest.get("/v2/health/ready")
@@ -173,5 +169,3 @@ def test_it_is_not_ready_before_every_model_has_served(tmp_path: Path) -> None:
         shutil.copytree(SAMPLE / "1", tmp_path / "empty" / "1")
         until(lambda: server.rest.get("/v2/health/ready").status_code == 200)
         assert answers(server, "empty")
-    finally:
-        server.close()

@@ -3,7 +3,6 @@
 import os
 import shutil
 from collections.abc import Callable
-from contextlib import closing
 from pathlib import Path
 from subprocess import run
 
@@ -59,14 +58,11 @@ def test_a_start_beside_a_broken_newest_version_serves_the_one_below(
 ) -> None:
     """As a running server does; and it is ready, so that a rollout goes on."""
     spoil(base / "2")
-    server = Server("ie_serving", *arguments(base))
-    try:
+    with Server("ie_serving", *arguments(base)) as server:
         server.ready()
         assert states(server)[1] == AVAILABLE
         assert phrase in failure(server, 2)
         assert server.rest.get("/v2/health/ready").status_code == 200
-    finally:
-        server.close()
 
 
 @pytest.fixture
@@ -87,7 +83,7 @@ def test_directories_that_may_not_be_read_fail_alone_until_they_may(
     for version in (1, 3):
         (base / str(version)).chmod(0)
     command = (*held_to_rights, str(COMMANDS / "ie_serving"), *arguments(base))
-    with closing(Server(*command)) as server:
+    with Server(*command) as server:
         server.ready()
         assert states(server) == {2: AVAILABLE, 3: LOADING}
         assert f"{base / '3'}: permission denied" in failure(server, 3)
@@ -101,8 +97,7 @@ def test_a_volume_that_is_unmounted_unloads_nothing_unless_that_is_asked_for(
     base: Path, tmp_path: Path
 ) -> None:
     away = tmp_path / "away"
-    server = Server("ie_serving", *arguments(base, "--metrics_path=/metrics"))
-    try:
+    with Server("ie_serving", *arguments(base, "--metrics_path=/metrics")) as server:
         server.ready()
         with Load(server) as load:
             (base / "1").rename(away)
@@ -111,18 +106,13 @@ def test_a_volume_that_is_unmounted_unloads_nothing_unless_that_is_asked_for(
             away.rename(base / "1")
             server.line("listing works again model=digits")
         assert load.failures == []
-    finally:
-        server.close()
 
 
 def test_an_emptied_repository_is_believed_when_that_is_asked_for(
     base: Path, tmp_path: Path
 ) -> None:
-    server = Server("ie_serving", *arguments(base, "--unload_when_empty"))
-    try:
+    with Server("ie_serving", *arguments(base, "--unload_when_empty")) as server:
         server.ready()
         (base / "1").rename(tmp_path / "away")
         ready = f"{server.url}/v2/models/digits/ready"
         until(lambda: httpx.get(ready, trust_env=False).status_code != 200)
-    finally:
-        server.close()

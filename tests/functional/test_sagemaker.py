@@ -48,14 +48,11 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
         "SAGEMAKER_TFS_INSTANCE_COUNT": "2",
         "SAGEMAKER_GUNICORN_WORKERS": "2",
     }
-    process = Process("ie_serving", "serve", env=environment)
-    try:
+    with Process("ie_serving", "serve", env=environment) as process:
         process.line("SAGEMAKER_GUNICORN_WORKERS has no effect")
         process.line(REST_READY)
         with httpx.Client(base_url=f"http://127.0.0.1:{port}", trust_env=False) as asked:
             yield asked
-    finally:
-        process.close()
 
 
 @pytest.fixture(scope="module")
@@ -195,11 +192,8 @@ def test_what_cannot_be_had(
     tmp_path: Path, variables: dict[str, str], inside: str, text: str
 ) -> None:
     (tmp_path / inside).mkdir(parents=True, exist_ok=True)
-    process = Process(
+    with Process(
         "ie_serving", "serve", env={"SAGEMAKER_MODEL_DIR": str(tmp_path), **variables}
-    )
-    try:
+    ) as process:
         process.line(text)
         assert process.exit_code() == 2
-    finally:
-        process.close()

@@ -1,12 +1,9 @@
 """SavedModels as TensorFlow's users export them, over both interfaces, against TensorFlow."""
 
-import base64
-import pickle
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import grpc
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -14,13 +11,18 @@ from tensorflow_serving.apis import (
     classification_pb2,
     get_model_metadata_pb2,
     inference_pb2,
-    predict_pb2,
     regression_pb2,
 )
 
 from tests.exporting import export
-from tests.functional.exports.answers import configuration
-from tests.functional.servers import Server
+from tests.functional.exports.answers import (
+    assert_equal,
+    configuration,
+    expected,
+    over_grpc,
+    over_rest,
+)
+from tests.functional.servers import Server, rpc_refused
 from tests.process import PATIENCE_S
 from tests.unit.engines.savedmodel import exports
 
@@ -35,84 +37,25 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def server(root: Path) -> Iterator[Server]:
     file = configuration(root, exports.INPUTS)
-    server = Server("tensorflow_model_server", f"--model_config_file={file}")
-    try:
+    with Server("tensorflow_model_server", f"--model_config_file={file}") as server:
         yield server.ready()
-    finally:
-        server.close()
-
-
-def expected(root: Path, model: str, name: str) -> tuple[dict[str, Any], dict[str, Any]]:
-    pair: tuple[dict[str, Any], dict[str, Any]] = pickle.loads(
-        (root / model / "expected" / f"{name}.pickle").read_bytes()
-    )
-    return pair
-
-
-def predict(server: Server, model: str, name: str, inputs: dict[str, Any]) -> dict[str, Any]:
-    request = predict_pb2.PredictRequest()
-    request.model_spec.name, request.model_spec.signature_name = model, name
-    for alias, value in inputs.items():
-        request.inputs[alias].CopyFrom(tf.make_tensor_proto(value))
-    reply = server.prediction.Predict(request, PATIENCE_S)
-    return {alias: tf.make_ndarray(proto) for alias, proto in reply.outputs.items()}
-
-
-def assert_equal(answer: dict[str, Any], outputs: dict[str, Any]) -> None:
-    assert answer.keys() == outputs.keys()
-    for alias, want in outputs.items():
-        got = np.asarray(answer[alias])
-        assert got.shape == np.shape(want), alias
-        if np.asarray(want).dtype.kind in "fiub":
-            np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-6, err_msg=alias)
-        else:
-            assert got.tolist() == np.asarray(want).tolist(), alias
 
 
 @pytest.mark.parametrize(("model", "name"), CASES)
 def test_grpc_predict_equals_tensorflow(server: Server, root: Path, model: str, name: str) -> None:
     inputs, outputs = expected(root, model, name)
-    assert_equal(predict(server, model, name, inputs), outputs)
+    assert_equal(over_grpc(server, model, name, inputs), outputs)
 
 
 @pytest.mark.parametrize(("model", "name"), CASES)
 def test_rest_predict_equals_tensorflow(server: Server, root: Path, model: str, name: str) -> None:
     inputs, outputs = expected(root, model, name)
-    body = {
-        "signature_name": name,
-        "inputs": {alias: rest_value(value) for alias, value in inputs.items()},
-    }
-    reply = server.rest.post(f"/v1/models/{model}:predict", json=body)
-    assert reply.status_code == 200, reply.text
-    got = reply.json()["outputs"]
-    got = got if len(outputs) > 1 else {next(iter(outputs)): got}
-    assert_equal(
-        {
-            alias: np.array(rest_strings(value), np.object_)
-            if np.asarray(outputs[alias]).dtype.kind in "SO"
-            else value
-            for alias, value in got.items()
-        },
-        outputs,
-    )
-
-
-def rest_value(value: Any) -> Any:
-    array = np.asarray(value)
-    if isinstance(value, bytes):
-        return {"b64": base64.b64encode(value).decode()}
-    if array.dtype != np.object_:
-        return array.tolist()
-    return [{"b64": base64.b64encode(text).decode()} for text in array.tolist()]
-
-
-def rest_strings(value: Any) -> Any:
-    return [text.encode() for text in value]
+    assert_equal(over_rest(server, model, name, inputs, outputs), outputs)
 
 
 @pytest.mark.parametrize(("name", "keep"), [("serving_default", 0.5), ("declared_default", 0.25)])
 def test_an_input_with_a_default_may_be_left_out(server: Server, name: str, keep: float) -> None:
-    answer = predict(server, "plain", name, {"x": exports.X})
+    answer = over_grpc(server, "plain", name, {"x": exports.X})
     np.testing.assert_allclose(answer["y"], exports.X @ [[1], [2]] * keep, rtol=1e-5)
     body = {"signature_name": name, "inputs": {"x": exports.X.tolist()}}
     reply = server.rest.post("/v1/models/plain:predict", json=body)
@@ -183,10 +126,8 @@ def test_a_fault_of_an_example_is_named_as_tensorflow_names_it(
     server: Server, features: dict[str, Any], fault: str
 ) -> None:
     examples = exports.strings(exports.example(**features))
-    with pytest.raises(grpc.RpcError) as caught:
-        predict(server, "estimator", "predict", {"examples": examples})
-    assert caught.value.code() == grpc.StatusCode.INVALID_ARGUMENT
-    assert fault in caught.value.details()
+    with rpc_refused("INVALID_ARGUMENT", fault):
+        over_grpc(server, "estimator", "predict", {"examples": examples})
 
 
 def test_one_bad_signature_costs_no_other_and_says_why(server: Server) -> None:
@@ -197,9 +138,7 @@ def test_one_bad_signature_costs_no_other_and_says_why(server: Server) -> None:
     reply.metadata["signature_def"].Unpack(listed)
     bad = {"lines", "__saved_model_init_op"}
     assert set(listed.signature_def) == {*exports.INPUTS["module"], *bad}
-    with pytest.raises(grpc.RpcError) as caught:
-        predict(server, "module", "lines", {"s": exports.strings(b"1")})
-    assert caught.value.code() == grpc.StatusCode.FAILED_PRECONDITION
-    assert "DecodeCSV" in caught.value.details()
+    with rpc_refused("FAILED_PRECONDITION", "DecodeCSV"):
+        over_grpc(server, "module", "lines", {"s": exports.strings(b"1")})
     body = {"signature_name": "lines", "instances": ["1"]}
     assert "DecodeCSV" in server.rest.post("/v1/models/module:predict", json=body).text

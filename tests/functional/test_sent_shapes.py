@@ -35,13 +35,10 @@ def asked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, list
 @pytest.fixture(scope="module")
 def server(asked: tuple[Path, list[Answered]]) -> Iterator[Server]:
     root, _ = asked
-    server = Server(
+    with Server(
         "tensorflow_model_server", "--model_name=shapes", f"--model_base_path={root / 'shapes'}"
-    )
-    try:
+    ) as server:
         yield server.ready()
-    finally:
-        server.close()
 
 
 @pytest.mark.parametrize("number", NUMBERS, ids=in_words)

@@ -6,7 +6,6 @@ import os
 import struct
 import threading
 from collections.abc import Iterator
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -46,9 +45,7 @@ def server(
         json.dumps({"model_config_list": [{"config": each} for each in entries]})
     )
     flags = (f"--config_path={root}/config.json", "--shared_memory=true")
-    with closing(
-        Server("ie_serving", "config", *flags, f"--grpc_transport={request.param}")
-    ) as server:
+    with Server("ie_serving", "config", *flags, f"--grpc_transport={request.param}") as server:
         yield server.ready()
 
 
@@ -339,7 +336,7 @@ def test_the_servers_metadata_names_the_extension(client: Any) -> None:
 
 
 def test_by_default_it_is_off_and_its_refusal_names_the_flag() -> None:
-    with closing(Server("ie_serving", "model", *DIGITS)) as server:
+    with Server("ie_serving", "model", *DIGITS) as server:
         server.ready()
         for kind, module in MODULES.items():
             with module.InferenceServerClient(address(server, kind)) as client:

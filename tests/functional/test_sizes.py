@@ -77,11 +77,10 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         x = parameter("x", [-1], DataType.INT32)
         sizes = parameter("sizes", [len(valid)], DataType.INT32)
         save(base / name / "1", [result("y", body(x, sizes))], [x, sizes])
-    served = Server("ie_serving", *several(base / "c.json", {m: str(base / m) for m in CASES}))
-    try:
+    with Server(
+        "ie_serving", *several(base / "c.json", {m: str(base / m) for m in CASES})
+    ) as served:
         yield served.ready()
-    finally:
-        served.close()
 
 
 def ask(server: Server, name: str, sizes: list[int]) -> Any:

@@ -51,11 +51,8 @@ FLAGS = ("--allow_python", "--inference_precision=f32")
 @pytest.fixture
 def server(base: Path, tmp_path: Path) -> Iterator[Server]:
     models = several(tmp_path / "config.json", {"digits": str(base)})
-    found = Server(sys.executable, str(SCRIPT), *models, OFTEN, *FLAGS)
-    try:
+    with Server(sys.executable, str(SCRIPT), *models, OFTEN, *FLAGS) as found:
         yield found.ready()
-    finally:
-        found.close()
 
 
 def masks(pid: int) -> dict[int, frozenset[int]]:

@@ -5,7 +5,6 @@ import shutil
 import ssl
 import subprocess
 from collections.abc import Iterator
-from contextlib import closing
 from importlib.util import find_spec
 from io import BytesIO
 from pathlib import Path
@@ -123,7 +122,7 @@ def plain(models: Path) -> Iterator[Old]:
         entries.append({"name": "iris", "base_path": str(file), "platform": "scikitlearn"})
     config = models / "model_config_file.json"
     config.write_text(json.dumps({"model_config_list": entries}))
-    with closing(Old(f"--model_config_file={config}", command="stfs")) as server:
+    with Old(f"--model_config_file={config}", command="stfs") as server:
         yield server
 
 
@@ -139,7 +138,7 @@ def closed(models: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[O
         *("--enable_ssl=True", f"--secret_pem={pair.certificate}", f"--secret_key={pair.key}"),
     )
     context = ssl.create_default_context(cafile=authority.path)
-    with closing(Old(*argv, verify=context)) as server:
+    with Old(*argv, verify=context) as server:
         server.authority = authority  # type: ignore[attr-defined]
         yield server
 

@@ -24,11 +24,8 @@ THEIRS = "from tensorflow_serving.apis import predict_pb2"
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     file = write(tmp_path_factory.mktemp("streams"))
-    server = Server("ie_serving", "config", f"--config_path={file}", "--allow_python")
-    try:
+    with Server("ie_serving", "config", f"--config_path={file}", "--allow_python") as server:
         yield server.ready()
-    finally:
-        server.close()
 
 
 def block(kind: str, has: str) -> str:

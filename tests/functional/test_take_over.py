@@ -163,7 +163,7 @@ def test_with_tls_and_two_workers_it_waits_for_its_models(tmp_path: Path) -> Non
     digits = ("--model_name=digits", f"--model_path={SAMPLE}", "--workers=2")
     credentials = grpc.ssl_channel_credentials(authority.path.read_bytes())
     context = ssl.create_default_context(cafile=authority.path)
-    with closing(Server("ie_serving", "model", *digits, *flags)) as server, Opened() as opened:
+    with Server("ie_serving", "model", *digits, *flags) as server, Opened() as opened:
         server.line(READY)
         asks = kept_and_anew(
             opened,

@@ -1,6 +1,5 @@
 """Libraries that would send what they are used for to their makers do not do so in this server."""
 
-from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -26,7 +25,7 @@ def test_onnxruntime_keeps_no_identifier_of_the_machine(
     write_add_one(tmp_path / "model" / "1")
     home = {"HOME": str(tmp_path / "home"), "XDG_CACHE_HOME": str(tmp_path / "home" / ".cache")}
     model = ("--model_name=m", f"--model_path={tmp_path / 'model'}")
-    with closing(Server("ie_serving", "model", *model, env=home | wish)) as server:
+    with Server("ie_serving", "model", *model, env=home | wish) as server:
         reply = server.ready().rest.post("/v1/models/m:predict", json={"instances": [[1.0, 2.0]]})
         assert reply.json() == {"predictions": [[2.0, 3.0]]}
     assert bool([*(tmp_path / "home").rglob("deviceid")]) is sends

@@ -158,9 +158,7 @@ def server(request: pytest.FixtureRequest, file: Path, collector: Collector) -> 
     }
     flags = ("--allow_python", "--server_timing", f"--grpc_transport={request.param}")
     flags += ("--file_system_poll_wait_seconds=0",)
-    with closing(
-        Server("ie_serving", "config", f"--config_path={file}", *flags, env=variables)
-    ) as started:
+    with Server("ie_serving", "config", f"--config_path={file}", *flags, env=variables) as started:
         yield started.ready()
 
 

@@ -4,7 +4,6 @@ import json
 import re
 import shutil
 import subprocess
-from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -57,7 +56,7 @@ def test_models_of_a_repository_answer(tmp_path: Path) -> None:
         start.replace("--rest_port 8000", "REST").replace("--port 8001", "GRPC").split()
     )
     assert [rest, grpc] == ["REST", "GRPC"]
-    with closing(Server(*command, cwd=tmp_path)) as server:
+    with Server(*command, cwd=tmp_path) as server:
         client = triton.InferenceServerClient(server.ready().url.removeprefix("http://"))
         for name, given, wanted, answer in (
             ("twice", "x", "y", 6.0),

@@ -32,11 +32,8 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         tutorial_models.write_resnet_of_jpeg(root / "resnet_of_jpeg")
         models["resnet_of_jpeg"] = None
     config = configuration(root, models)
-    server = Server("tensorflow_model_server", f"--model_config_file={config}")
-    try:
+    with Server("tensorflow_model_server", f"--model_config_file={config}") as server:
         yield server.ready()
-    finally:
-        server.close()
 
 
 def test_the_mnist_client_finds_the_digit_of_each_image(server: Server) -> None:

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +11,9 @@ import numpy as np
 import onnx
 import pytest
 import tensorflow as tf
-from tensorflow_serving.apis import predict_pb2
 
 from ie_serving.core.values.tensors import Array
+from tests.functional.exports.answers import predict_request
 from tests.functional.servers import Server
 from tests.functional.storage.serving import several
 from tests.process import PATIENCE_S, Process, output_of
@@ -84,7 +83,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def server(root: Path) -> Iterator[Server]:
     models = {name: {"base_path": str(root / name)} for name in MODELS}
     flags = several(root / "c.json", models)
-    with closing(Server("ie_serving", *flags, "--inference_precision=f32")) as server:
+    with Server("ie_serving", *flags, "--inference_precision=f32") as server:
         yield server.ready()
 
 
@@ -93,20 +92,13 @@ def lite(lite_exports: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterat
     names = ("most",)
     models = {name: {"base_path": str(lite_exports / name)} for name in names}
     flags = several(tmp_path_factory.mktemp("lite") / "c.json", models)
-    with closing(Server("ie_serving", *flags, "--inference_precision=f32")) as server:
+    with Server("ie_serving", *flags, "--inference_precision=f32") as server:
         yield server.ready()
-
-
-def predict(name: str, x: Array) -> predict_pb2.PredictRequest:
-    request = predict_pb2.PredictRequest()
-    request.model_spec.name = name
-    request.inputs["x"].CopyFrom(tf.make_tensor_proto(x))
-    return request
 
 
 def answers(server: Server, name: str, x: Array, output: str = "y") -> Iterator[Array]:
     """Ask over gRPC, and over REST."""
-    request = predict(name, x)
+    request = predict_request(name, x=x)
     yield tf.make_ndarray(server.prediction.Predict(request, PATIENCE_S).outputs[output])
     body = json.dumps({"inputs": x.tolist()})
     url = f"{server.url}/v1/models/{name}:predict"
@@ -133,9 +125,7 @@ def test_requests_with_nan_go_to_another_engine(server: Server, x: list[list[flo
 
 def test_an_input_that_changes_nothing_may_be_given_or_not(server: Server) -> None:
     x = np.array([[1, 2]], np.float32)
-    request = predict_pb2.PredictRequest()
-    request.model_spec.name = "sum"
-    request.inputs["x"].CopyFrom(tf.make_tensor_proto(x))
+    request = predict_request("sum", x=x)
     for _ in ("without", "with"):
         reply = server.prediction.Predict(request, PATIENCE_S)
         assert tf.make_ndarray(reply.outputs["y"]).tolist() == [[3]]
@@ -162,7 +152,7 @@ def test_check_tells_what_was_found(root: Path) -> None:
 
 def test_openvino_by_name_serves_nothing_that_differs(root: Path) -> None:
     path = f"--model_path={root / 'resize'}"
-    with closing(Process("ie_serving", "check", path, "--driver=openvino")) as command:
+    with Process("ie_serving", "check", path, "--driver=openvino") as command:
         assert command.exit_code(PATIENCE_S) == 1
         assert "driver auto lets onnxruntime serve it" in command.log
 
@@ -174,7 +164,7 @@ def test_requests_with_nan_to_a_tflite_are_refused_by_name(lite: Server) -> None
     x[0, 1] = np.nan
     cause = 'input "x": OpenVINO may compute requests with NaN wrongly'
     with pytest.raises(grpc.RpcError, match="send others") as refused:
-        lite.prediction.Predict(predict("most", x), PATIENCE_S)
+        lite.prediction.Predict(predict_request("most", x=x), PATIENCE_S)
     assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT
     body = json.dumps({"inputs": x.tolist()})
     url = f"{lite.url}/v1/models/most:predict"

@@ -1,7 +1,6 @@
 """`ie_serving verify`: a version beside its framework, and golden requests that it writes."""
 
 import json
-from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -53,12 +52,12 @@ def test_a_saved_model_is_alike_and_its_golden_requests_hold_it_to_that(root: Pa
     golden = json.loads((version / "golden.json").read_text())["requests"]
     assert {each["request"]["signature_name"] for each in golden} >= nonfinite.FUNCTIONS.keys()
     command = ("ie_serving", "model", "--model_name=m", f"--model_path={version.parent}")
-    with closing(Server(*command)) as served:
+    with Server(*command) as served:
         served.ready()
     values = golden[0]["response"]
     values["outputs"] = np.logical_not(values["outputs"]).tolist()
     (version / "golden.json").write_text(json.dumps({"requests": golden}))
-    with closing(Server(*command)) as refused:
+    with Server(*command) as refused:
         refused.line("of golden.json: output")
     (version / "golden.json").unlink()
 

@@ -32,11 +32,8 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def server(root: Path) -> Iterator[Server]:
     flags = ("--allow_python", f"--max_message_bytes={LIMIT}")
-    server = Server("ie_serving", "config", f"--config_path={write(root)}", *flags)
-    try:
+    with Server("ie_serving", "config", f"--config_path={write(root)}", *flags) as server:
         yield server.ready()
-    finally:
-        server.close()
 
 
 @pytest.fixture
@@ -278,7 +275,7 @@ def test_what_a_client_has_left_behind_is_room_for_others(tmp_path: Path) -> Non
     flags = ("--allow_python", f"--memory_budget_bytes={40 << 20}")
     part = BytesMessage(data=bytes(1 << 20), message_finished=False)
     config = write(tmp_path)
-    with closing(Server("ie_serving", "config", f"--config_path={config}", *flags)) as server:
+    with Server("ie_serving", "config", f"--config_path={config}", *flags) as server:
         server.ready()
         for _ in range(3):
             with WebSocket(server.rest_port, STREAM) as talk:

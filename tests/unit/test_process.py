@@ -101,7 +101,7 @@ def test_a_command_has_its_folder_environment_session_and_end(
 ) -> None:
     words = ("ie_serving", "config", "--config_path=here.json")
     (tmp_path / "here.json").write_text('{"model_config_list": []}')
-    with closing(Process(*words, "--port=x", cwd=tmp_path, executed=executed)) as refused:
+    with Process(*words, "--port=x", cwd=tmp_path, executed=executed) as refused:
         assert refused.exit_code() == 2
     assert refused.line("port")
     (port,) = free_ports(1)

@@ -9,7 +9,6 @@ import tempfile
 import time
 import zipfile
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import closing
 from fnmatch import fnmatch
 from importlib.util import find_spec
 from pathlib import Path
@@ -101,7 +100,7 @@ Judged = tuple[Mapping[str, Array], Callable[[], Mapping[str, Array]]] | None
 
 def _served(model: Published, entry: Mapping[str, object], directory: Path, judged: Judged) -> Row:
     flags = several(directory / "c.json", {model.name: dict(entry)})
-    with closing(Server("ie_serving", *flags, executed=True)) as server:  # its memory is told
+    with Server("ie_serving", *flags, executed=True) as server:  # its memory is told
         server.ready(LOAD_S)
         if judged is None:
             return Row("", **_facts(server))

@@ -4,19 +4,16 @@ Source: the REST API of Elastic Distributed Inference, `/dlim/v1`, and its clien
 other routes deploy packages and manage services; here a repository does.
 """
 
-import asyncio
 import json
 import time
 from typing import Final
 from urllib.parse import unquote_to_bytes
 
-from ie_serving.core.runtime.threads import let_go
 from ie_serving.core.values.requests import ModelSpec
-from ie_serving.server.fronts.rest.pages import preflight, refusal
+from ie_serving.server.fronts.other_servers import OtherFront
+from ie_serving.server.fronts.rest.pages import preflight
 from ie_serving.server.fronts.rest.routes import Verb
-from ie_serving.server.fronts.tfs.rest import RestApi
 from ie_serving.server.transport.http1.messages import (
-    Answer,
     Headers,
     Reply,
     Request,
@@ -52,31 +49,15 @@ def asked(head: RequestHead) -> Verb | None:
     return (INVOKE, name) if is_model else (TOKEN, "")
 
 
-class EdiRoutes:
-    """Answers the routes.
+class EdiRoutes(OtherFront[Verb]):
+    """Answers the routes."""
 
-    Args of the constructor:
-        api: the REST API: it runs the model, and ends each reply as its own.
-    """
-
-    def __init__(self, api: RestApi) -> None:
-        self._api = api
-
-    async def answer(self, request: Request, found: Verb) -> Answer:
-        """See `fronts.rest.routes.Front`."""
+    async def _reply(self, request: Request, found: Verb) -> Reply:
         verb, model = found
-        try:
-            if verb == INVOKE:
-                reply = await self._api.invoke(request, ModelSpec(model), time.perf_counter())
-                reply = reply._replace(headers=JSON)
-            else:
-                reply = _preflight(request) if verb == PREFLIGHT else _token(request)
-        except Exception as error:
-            reply = refusal(error)
-        except asyncio.CancelledError as error:
-            let_go(error)
-            raise
-        return await self._api.finished(request.head, reply)
+        if verb == INVOKE:
+            reply = await self._api.invoke(request, ModelSpec(model), time.perf_counter())
+            return reply._replace(headers=JSON)
+        return _preflight(request) if verb == PREFLIGHT else _token(request)
 
 
 def _preflight(request: Request) -> Reply:

@@ -31,4 +31,4 @@ def with_routes(chain: "Chain", parts: "RestParts") -> "Chain":
         return chain
     from ie_serving.compat.edi.routes import EdiRoutes, asked
 
-    return chain.behind(Routes(asked, lambda found: found, lambda: EdiRoutes(parts.api)))
+    return chain.behind(Routes(asked, lambda found: found, lambda: EdiRoutes(parts)))

@@ -3,12 +3,11 @@
 One model answers, whatever MODEL says. Errors are plain text.
 """
 
-import asyncio
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache, partial
-from typing import Final, cast
+from typing import Final
 from urllib.parse import unquote
 
 from ie_serving.compat.kibernetika.wire.predict_body import Asked, parse
@@ -19,16 +18,15 @@ from ie_serving.core.values.errors import NotFound, ServingError
 from ie_serving.core.values.integers import INT64_MAX
 from ie_serving.core.values.requests import InferRequest, ModelSpec
 from ie_serving.core.values.tensors import Signature
-from ie_serving.inference.interface import Api, Encode, Interface
-from ie_serving.inference.plane import DataPlane
+from ie_serving.inference.interface import Api, Encode
 from ie_serving.models.version.handle import Servable
+from ie_serving.server.fronts.other_servers import OtherFront, RestParts
 from ie_serving.server.fronts.rest.body import read_body
 from ie_serving.server.fronts.rest.pages import typed
-from ie_serving.server.fronts.tfs.rest import RestApi
-from ie_serving.server.fronts.tfs.rest_interface import LARGE_BODY, rest_interface
+from ie_serving.server.fronts.tfs.rest_interface import LARGE_BODY
 from ie_serving.server.status import explain, http_of
 from ie_serving.server.transport.http1.messages import (
-    Answer,
+    Buffer,
     Headers,
     Reply,
     Request,
@@ -44,56 +42,24 @@ PLAIN: Final[Headers] = ((b"content-type", b"text/plain; charset=utf-8"),)
 NOT_POST: Final = Reply(405, (*PLAIN, (b"allow", b"POST")), b"POST is expected\n")
 
 
-def predict_interface(*, limit_s: float) -> Interface[bytes]:
-    """Describe this route to the data plane; no inference outlasts `limit_s`."""
-    rest = cast("Interface[bytes]", rest_interface(limit_s=limit_s))
-    return replace(rest, encoders=_encoders, unknown_signature=_unknown_signature)
+class PredictRoute(OtherFront[bool]):
+    """Answers the route."""
 
+    def __init__(self, parts: RestParts) -> None:
+        super().__init__(parts)
+        self._model = self._server.answering_model
+        self._interface = replace(
+            parts.interface, encoders=_encoders, unknown_signature=_unknown_signature
+        )
 
-class PredictRoute:
-    """Answers the route.
-
-    Args of the constructor:
-        api: the REST API, which ends each reply as its own.
-        plane: runs the model.
-        interface: see `predict_interface`.
-        model: name of the one that answers.
-        max_body_bytes: largest body.
-    """
-
-    def __init__(
-        self,
-        api: RestApi,
-        plane: DataPlane,
-        interface: Interface[bytes],
-        model: str,
-        *,
-        max_body_bytes: int,
-    ) -> None:
-        self._api = api
-        self._plane = plane
-        self._interface = interface
-        self._model = model
-        self._max_body_bytes = max_body_bytes
-
-    async def answer(self, request: Request, _: bool) -> Answer:
-        """See `fronts.rest.routes.Front`."""
-        reply = NOT_POST
-        if request.head.method == "POST":
-            try:
-                reply = await self._predict(request, time.perf_counter())
-            except Exception as error:
-                reply = _refusal(error)
-            except asyncio.CancelledError as error:
-                let_go(error)
-                raise
-        return await self._api.finished(request.head, reply)
-
-    async def _predict(self, request: Request, began: float) -> Reply:
+    async def _reply(self, request: Request, found: bool) -> Reply:
+        if request.head.method != "POST":
+            return NOT_POST
+        began = time.perf_counter()
         held = Lease(BUDGET)  # until the reply is made
         with self._plane.counting_refusals(self._model, self._interface, Api.PREDICT):
             spec = _asked_model(self._model, request.head.path)
-            body = await read_body(request, self._max_body_bytes, held)
+            body = await read_body(request, self._server.max_message_bytes, held)
             read = partial(parse, body, request.head.fields.get(b"content-type", b""))
             asked: Asked = await in_thread(read) if len(body) >= LARGE_BODY else read()
         size, wanted = len(body), asked.outputs
@@ -101,6 +67,12 @@ class PredictRoute:
         reply = await self._plane.predict(infer, self._interface, began)
         mime_type = asked.mime_type if asked.form is Form.RAW else Form.JSON.value
         return Reply(200, typed(mime_type), reply)
+
+    def _refusal(self, error: Exception) -> Reply:
+        let_go(error)
+        told = explain(error)
+        body = f"{told.whole}\n".encode("utf-8", "replace")
+        return Reply(http_of(error, told.code), PLAIN, body)
 
 
 def asked(head: RequestHead) -> bool | None:
@@ -125,7 +97,7 @@ def _asked_model(model: str, path: bytes) -> ModelSpec:
 
 def _encoders(
     servable: Servable, signature: Signature, outputs: Sequence[str]
-) -> Mapping[object, Encode[bytes]]:
+) -> Mapping[object, Encode[Buffer]]:
     from ie_serving.wire.tfs.predict import chosen
 
     def written(found: Mapping[str, object], form: Form) -> bytes:
@@ -137,11 +109,3 @@ def _encoders(
 
 def _unknown_signature(servable: Servable, name: str) -> ServingError:
     return NotFound(f'there is no signature "{name}"; there is {servable.signature_names}')
-
-
-def _refusal(error: Exception) -> Reply:
-    """Phrase an error."""
-    let_go(error)
-    told = explain(error)
-    body = f"{told.whole}\n".encode("utf-8", "replace")
-    return Reply(http_of(error, told.code), PLAIN, body)

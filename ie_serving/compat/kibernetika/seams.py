@@ -22,17 +22,7 @@ def with_routes(chain: "Chain", parts: "RestParts") -> "Chain":
     server = parts.settings.server
     if not server.answering_model:
         return chain
-    from ie_serving.compat.kibernetika.predict_route import (
-        VERB,
-        PredictRoute,
-        asked,
-        predict_interface,
-    )
+    from ie_serving.compat.kibernetika.predict_route import VERB, PredictRoute, asked
 
-    model, most = server.answering_model, server.max_message_bytes
-
-    def made() -> PredictRoute:
-        interface = predict_interface(limit_s=server.rest_timeout_s)
-        return PredictRoute(parts.api, parts.plane, interface, model, max_body_bytes=most)
-
-    return chain.behind(Routes(asked, lambda _: (VERB, model), made))
+    verb = VERB, server.answering_model
+    return chain.behind(Routes(asked, lambda _: verb, lambda: PredictRoute(parts)))

@@ -7,24 +7,20 @@ header Accept; here the client's own mistakes are 400, and a request without Acc
 Source: InferenceVerticleHttp and its ErrorResponse.
 """
 
-import asyncio
 import base64
 import json
 import time
 from typing import Any, Final
 
 from ie_serving.core.runtime.budget import BUDGET, Lease
-from ie_serving.core.runtime.threads import in_thread, let_go
+from ie_serving.core.runtime.threads import in_thread
 from ie_serving.core.values.errors import InvalidRequest
 from ie_serving.core.values.requests import ModelSpec
-from ie_serving.inference.interface import Api, Interface
-from ie_serving.inference.plane import DataPlane
-from ie_serving.server.fronts.rest.body import read_body
+from ie_serving.inference.interface import Api
+from ie_serving.server.fronts.other_servers import OtherFront
+from ie_serving.server.fronts.rest.body import read_body, with_body
 from ie_serving.server.fronts.rest.pages import refusal
-from ie_serving.server.fronts.tfs.rest import RestApi
 from ie_serving.server.transport.http1.messages import (
-    Answer,
-    Buffer,
     Headers,
     Reply,
     Request,
@@ -64,62 +60,34 @@ def model_asked(head: RequestHead) -> str | None:
     return MODEL if head.method == "POST" and head.path == PATH else None
 
 
-class KonduitRoutes:
-    """Answers the route.
+class KonduitRoutes(OtherFront[str]):
+    """Answers the route."""
 
-    Args of the constructor:
-        api: the REST API: it runs the pipeline, and ends each reply as its own.
-        plane: counts requests that are refused before they reach `api`.
-        interface: of `api`.
-        max_body_bytes: largest form.
-    """
-
-    def __init__(
-        self, api: RestApi, plane: DataPlane, interface: Interface[Buffer], *, max_body_bytes: int
-    ) -> None:
-        self._api = api
-        self._plane = plane
-        self._interface = interface
-        self._max_body_bytes = max_body_bytes
-
-    async def answer(self, request: Request, _: str) -> Answer:
-        """See `fronts.rest.routes.Front`."""
+    async def _reply(self, request: Request, found: str) -> Reply:
         held = Lease(BUDGET)  # until the reply is made
-        try:
-            with self._plane.counting_refusals(MODEL, self._interface, Api.PREDICT):
-                _check_head(request.head)
-                if is_form(request.head.fields[b"content-type"]):
-                    request = await self._read(request, held)
-            reply = await self._api.invoke(request, ModelSpec(MODEL), time.perf_counter())
-            reply = reply._replace(headers=JSON)
-        except Exception as error:
-            reply = _failed(error)
-        except asyncio.CancelledError as error:
-            let_go(error)
-            raise
-        return await self._api.finished(request.head, reply)
+        with self._plane.counting_refusals(MODEL, self._interface, Api.PREDICT):
+            _check_head(request.head)
+            if is_form(request.head.fields[b"content-type"]):
+                request = await self._read(request, held)
+        reply = await self._api.invoke(request, ModelSpec(MODEL), time.perf_counter())
+        return reply._replace(headers=JSON)
 
     async def _read(self, request: Request, held: Lease) -> Request:
         """Give a request with a form as one with JSON."""
-        head = request.head
-        body = await read_body(request, self._max_body_bytes, held)
-        kind = head.fields[b"content-type"]
+        body = await read_body(request, self._server.max_message_bytes, held)
+        kind = request.head.fields[b"content-type"]
         is_large = len(body) >= LARGE_FORM
         data = await in_thread(data_of, body, kind) if is_large else data_of(body, kind)
-        # Inflated already.
-        fields = {name: text for name, text in head.fields.items() if name != b"content-encoding"}
-        head = head._replace(fields=fields, length=len(data))
-        return request._replace(head=head, body=data, stream=None)
+        return with_body(request, data)
 
-
-def _failed(error: Exception) -> Reply:
-    """Phrase an error with Konduit's words."""
-    reply = refusal(error)
-    text = json.loads(bytes(reply.body))["error"]
-    usual = PARSING if reply.status == BAD_REQUEST else FAILED
-    code = error.code if isinstance(error, _Refused) else usual
-    body = json.dumps({"errorCode": code, "errorMessage": text}).encode()
-    return reply._replace(body=body)
+    def _refusal(self, error: Exception) -> Reply:
+        """Phrase an error with Konduit's words."""
+        reply = refusal(error)
+        text = json.loads(bytes(reply.body))["error"]
+        usual = PARSING if reply.status == BAD_REQUEST else FAILED
+        code = error.code if isinstance(error, _Refused) else usual
+        body = json.dumps({"errorCode": code, "errorMessage": text}).encode()
+        return reply._replace(body=body)
 
 
 def _check_head(head: RequestHead) -> None:

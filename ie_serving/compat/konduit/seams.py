@@ -38,12 +38,9 @@ def with_routes(chain: "Chain", parts: "RestParts") -> "Chain":
         return chain
     from ie_serving.compat.konduit.routes import VERB, KonduitRoutes, model_asked
 
-    most = parts.settings.server.max_message_bytes
-
-    def made() -> KonduitRoutes:
-        return KonduitRoutes(parts.api, parts.plane, parts.interface, max_body_bytes=most)
-
-    return chain.behind(Routes(model_asked, lambda model: (VERB, model), made))
+    return chain.behind(
+        Routes(model_asked, lambda model: (VERB, model), lambda: KonduitRoutes(parts))
+    )
 
 
 def translated(path: Path, top: Mapping[str, Any]) -> "Translated | None":

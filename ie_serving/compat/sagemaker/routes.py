@@ -5,7 +5,6 @@ what Accept names first of these. `X-Amzn-SageMaker-Custom-Attributes` chooses m
 method. Source: SageMaker's documentation of custom inference code, and of that container.
 """
 
-import asyncio
 import dataclasses
 import enum
 import re
@@ -13,7 +12,6 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Final
-from urllib.parse import quote
 
 from ie_serving.compat.sagemaker.wire.arrays import as_input, read_npy, write_csv, write_npy
 from ie_serving.compat.sagemaker.wire.invocation import (
@@ -25,20 +23,17 @@ from ie_serving.compat.sagemaker.wire.invocation import (
     is_lines,
 )
 from ie_serving.core.runtime.budget import BUDGET, Lease
-from ie_serving.core.runtime.threads import in_thread, let_go
+from ie_serving.core.runtime.threads import in_thread
 from ie_serving.core.values.errors import InvalidRequest, UnknownEncoding
 from ie_serving.core.values.integers import INT64_MAX
 from ie_serving.core.values.requests import Decoded, InferRequest, ModelSpec
 from ie_serving.core.values.tensors import Signature
-from ie_serving.inference.interface import Api, Encode, Interface
-from ie_serving.inference.plane import DataPlane
+from ie_serving.inference.interface import Api, Encode
 from ie_serving.models.version.handle import Servable
-from ie_serving.server.fronts.rest.body import read_body
-from ie_serving.server.fronts.rest.pages import refusal
-from ie_serving.server.fronts.tfs.rest import RestApi
+from ie_serving.server.fronts.other_servers import OtherFront, RestParts
+from ie_serving.server.fronts.rest.body import read_body, with_body
 from ie_serving.server.fronts.tfs.rest_interface import LARGE_BODY
 from ie_serving.server.transport.http1.messages import (
-    Answer,
     Buffer,
     Reply,
     Request,
@@ -72,63 +67,30 @@ class Written(enum.Enum):
     NPY = NPY
 
 
-class SageMakerRoutes:
-    """Answers the route.
+class SageMakerRoutes(OtherFront[str]):
+    """Answers the route."""
 
-    Args of the constructor:
-        api: the REST API, which ends each reply as its own.
-        plane: runs the models.
-        rest: the interface of `api`.
-        model: that answers where no attribute names one.
-        max_body_bytes: largest body.
-    """
-
-    def __init__(
-        self,
-        api: RestApi,
-        plane: DataPlane,
-        rest: Interface[Buffer],
-        model: str,
-        *,
-        max_body_bytes: int,
-    ) -> None:
-        self._api = api
-        self._plane = plane
+    def __init__(self, parts: RestParts) -> None:
+        super().__init__(parts)
+        rest = parts.interface
         self._interface = dataclasses.replace(rest, encoders=partial(_encoders, rest.encoders))
-        self._model = model
-        self._max_body_bytes = max_body_bytes
+        self._model = self._server.invocations_model
+        """Answers where no attribute names another one."""
 
-    async def answer(self, request: Request, _: str) -> Answer:
-        """See `fronts.rest.routes.Front`."""
-        began = time.perf_counter()
+    async def _reply(self, request: Request, found: str) -> Reply:
+        began, head = time.perf_counter(), request.head
         held = Lease(BUDGET)  # until the reply is made
-        try:
-            asked = await self._asked(request, held)
-            if isinstance(asked, Request):
-                return await self._api.answer(asked)
-            reply = await self._predict(asked, request.head, began)
-        except Exception as error:
-            reply = refusal(error)
-        except asyncio.CancelledError as error:
-            let_go(error)
-            raise
-        return await self._api.finished(request.head, reply)
-
-    async def _asked(self, request: Request, held: Lease) -> InferRequest | Request:
-        """Read the request: a Predict, or a request that the REST API answers."""
-        head = request.head
         with self._plane.counting_refusals(self._model, self._interface, Api.PREDICT):
             model, method = _attributes(head, self._model)
             kind, form = _kind(head), _accepted(head)
-            body = await read_body(request, self._max_body_bytes, held)
-            if method != PREDICT:
-                return _passed_on(request, model, method, kind, body)
-            return await _read(kind, body, model, form)
-
-    async def _predict(self, asked: InferRequest, head: RequestHead, began: float) -> Reply:
+            body = await read_body(request, self._server.max_message_bytes, held)
+            if method != PREDICT and kind != JSON:
+                raise UnknownEncoding(f"{method} takes application/json alone")
+            asked = await _read(kind, body, model, form) if method == PREDICT else None
+        if asked is None:
+            return await self._api.run(method, with_body(request, body), model)
         asked.caller = head
         reply = await self._plane.predict(asked, self._interface, began)
-        form = _accepted(head)
         if form in JSON_LINES:
             # JSON of few numbers is written over several lines, which end within no string.
             reply = bytes(reply).replace(b"\n", b"")
@@ -172,20 +134,6 @@ def _accepted(head: RequestHead) -> bytes:
         if kind in _KINDS:
             return b"" if kind == JSON else kind
     return b""
-
-
-def _passed_on(
-    request: Request, model: ModelSpec, method: str, kind: bytes, body: bytes
-) -> Request:
-    """Give a request for Examples as the REST API has it. Raises: UnknownEncoding."""
-    if kind != JSON:
-        raise UnknownEncoding(f"{method} takes application/json alone")
-    version = "" if model.version is None else f"/versions/{model.version}"
-    path = f"/v1/models/{quote(model.name, safe='')}{version}:{method}".encode()
-    # Inflated already.
-    fields = {k: v for k, v in request.head.fields.items() if k != b"content-encoding"}
-    head = request.head._replace(path=path, query=b"", fields=fields, length=len(body))
-    return request._replace(head=head, body=body, stream=None)
 
 
 async def _read(kind: bytes, body: bytes, model: ModelSpec, form: bytes) -> InferRequest:

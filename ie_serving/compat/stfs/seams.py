@@ -22,23 +22,12 @@ PICKLE: Final = "pickles are read: give --allow_pickle"
 
 def with_routes(chain: "Chain", parts: "RestParts") -> "Chain":
     """Put the API before `chain` where the server was started as this one."""
-    server = parts.settings.server
-    if server.old_front != STFS:
+    if parts.settings.server.old_front != STFS:
         return chain
     from ie_serving.compat.stfs.front.front import StfsFront
     from ie_serving.compat.stfs.front.routes import asked, verb_of
 
-    def made() -> StfsFront:
-        return StfsFront(
-            parts.api,
-            parts.plane,
-            parts.served,
-            limit_s=server.rest_timeout_s,
-            max_body_bytes=server.max_message_bytes,
-            secure=parts.secure,
-        )
-
-    return chain.behind(Routes(asked, verb_of, made))
+    return chain.behind(Routes(asked, verb_of, lambda: StfsFront(parts)))
 
 
 def translated(path: Path, top: Mapping[str, Any]) -> "Translated | None":

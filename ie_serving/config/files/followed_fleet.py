@@ -8,24 +8,16 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Protocol
 
 from ie_serving.config.files.fleet_models import FleetModels
 from ie_serving.core.values.errors import NotThereYet, ServingError
 from ie_serving.models.configuration import ModelConfig
 from ie_serving.models.fleet.repository import ModelRepository, changed, differ, together
 from ie_serving.models.fleet.watch import Fleet
-from ie_serving.models.manager import Edit
+from ie_serving.models.manager import ApplyEdit
 from ie_serving.telemetry.log.logs import Event
 
 log = logging.getLogger(__name__)
-
-
-class Change(Protocol):
-    """Changes the models of all workers; see `ModelManager.apply`."""
-
-    async def __call__(self, wanted: Edit, *, all_or_nothing: bool) -> None:
-        """Apply an edit of the desired models."""
 
 
 class FollowedFleet:
@@ -35,7 +27,7 @@ class FollowedFleet:
         fleet: lists the directories.
         read: makes models of them.
         desired: gives the models that are desired now.
-        change: see `Change`.
+        change: see `ApplyEdit`.
         is_lenient: whether the server starts although a directory cannot be listed.
         is_explicit: whether clients decide which models are loaded.
     """
@@ -45,7 +37,7 @@ class FollowedFleet:
         fleet: Fleet,
         read: FleetModels,
         desired: Callable[[], Sequence[ModelConfig]],
-        change: Change,
+        change: ApplyEdit,
         *,
         is_lenient: bool,
         is_explicit: bool,

@@ -22,7 +22,7 @@ _MOST_BYTES: Final = 4096
 """Bytes of a note; the addresses of two ports take 100."""
 
 
-class Running(NamedTuple):
+class RunningServer(NamedTuple):
     """A server that runs.
 
     Attributes:
@@ -72,9 +72,9 @@ class RunFile:
                 os.unlink(self._path)
 
 
-def running(environ: Mapping[str, str]) -> list[Running]:
+def running(environ: Mapping[str, str]) -> list[RunningServer]:
     """Give the servers of this user that run, by their process ids."""
-    found: dict[int, Running] = {}
+    found: dict[int, RunningServer] = {}
     for directory in _directories(environ):
         with suppress(OSError):
             names = os.listdir(directory) if _is_own(directory) else []
@@ -101,7 +101,7 @@ def _is_own(directory: str) -> bool:
     return stat.S_ISDIR(status.st_mode) and is_private
 
 
-def _read(path: str) -> Running | None:
+def _read(path: str) -> RunningServer | None:
     """Read a note; None for one of a server that has ended, and for what is no note."""
     try:
         pid = int(os.path.basename(path).removesuffix(".json"))
@@ -111,7 +111,7 @@ def _read(path: str) -> Running | None:
                 return None
             note = json.loads(opened.read(_MOST_BYTES))
         is_alive = note["started"] == _started(pid)
-        return Running(pid, str(note["rest"]), str(note["grpc"])) if is_alive else None
+        return RunningServer(pid, str(note["rest"]), str(note["grpc"])) if is_alive else None
     except (OSError, ValueError, LookupError, TypeError):
         return None
 

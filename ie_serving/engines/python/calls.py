@@ -52,7 +52,7 @@ def for_client(error: BaseException) -> ServingError | None:
     return error if is_answer else None
 
 
-class Call:
+class KernelCall:
     """One call, as `execute_batch` sees it.
 
     Attributes:
@@ -164,7 +164,7 @@ class Runner(Protocol):
     def readiness(self) -> Readiness:
         """When it would run calls."""
 
-    def run(self, calls: Sequence[Call]) -> None:
+    def run(self, calls: Sequence[KernelCall]) -> None:
         """Give each of them, one at least, its outcome. Blocking. Raises nothing a kernel does."""
 
     def ask_to_end(self) -> None:
@@ -175,7 +175,7 @@ class Runner(Protocol):
 
 
 Execute = Callable[[Inputs, Context], object]
-ExecuteBatch = Callable[[Sequence[Call]], "Sequence[object] | None"]
+ExecuteBatch = Callable[[Sequence[KernelCall]], "Sequence[object] | None"]
 Stream = Callable[[AsyncIterator[Inputs], Context], AsyncGenerator[object, None]]
 """Takes a client's inputs, and gives any number of outputs; see `streaming.py`."""
 
@@ -192,7 +192,7 @@ class InProcess:
         """See `Runner`."""
         return Readiness.NOW
 
-    def run(self, calls: Sequence[Call]) -> None:
+    def run(self, calls: Sequence[KernelCall]) -> None:
         """See `Runner`."""
         if self.execute_batch is None:
             for call in calls:
@@ -208,7 +208,7 @@ class InProcess:
     def close(self) -> None:
         """See `Runner`."""
 
-    def _run_alone(self, call: Call) -> None:
+    def _run_alone(self, call: KernelCall) -> None:
         assert self.execute is not None  # a kernel has either
         try:
             call.finish(forks.call(call.kernel, self.execute, call.inputs, call.ctx))
@@ -216,7 +216,7 @@ class InProcess:
         except BaseException as error:
             call.failed(error)
 
-    def _run_together(self, execute: ExecuteBatch, calls: Sequence[Call]) -> bool:
+    def _run_together(self, execute: ExecuteBatch, calls: Sequence[KernelCall]) -> bool:
         """Run a batch; False where it failed as a whole, with more than one call in it."""
         try:
             given = forks.call(calls[0].kernel, execute, calls)
@@ -229,7 +229,7 @@ class InProcess:
         return True
 
 
-def _share(given: Any, calls: Sequence[Call]) -> None:  # noqa: ANN401  anything
+def _share(given: Any, calls: Sequence[KernelCall]) -> None:  # noqa: ANN401  anything
     """Give each call its part of the result of `execute_batch`."""
     fits = isinstance(given, Sequence) and len(given) == len(calls)
     for at, call in enumerate(calls):

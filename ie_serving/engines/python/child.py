@@ -19,7 +19,7 @@ from ie_serving.engines.kernels import PROCESS, KernelOptions, Place
 from ie_serving.engines.others import AtHand
 from ie_serving.engines.process.link import Fault, Segment
 from ie_serving.engines.process.worker import Job, Loaded
-from ie_serving.engines.python.calls import Call, InProcess
+from ie_serving.engines.python.calls import InProcess, KernelCall
 from ie_serving.engines.python.kernel import Kernel
 from ie_serving.engines.python.opening import opened
 from ie_serving.engines.python.packing import context_of, packed_answer
@@ -105,10 +105,10 @@ def _run(kernel: Kernel, count: int, tensors: Sequence[Array]) -> list[Array]:
     return [array for call in calls for array in packed_answer(call, kernel.outputs)]
 
 
-def _call(kernel: Kernel, tensors: Sequence[Array]) -> Call:
+def _call(kernel: Kernel, tensors: Sequence[Array]) -> KernelCall:
     ctx = context_of(tensors[0])
     # Read-only, as in the server; kept views are noticed (`worker.Loaded.lends`).
     for each in tensors:
         each.flags.writeable = False
     inputs = dict(zip(kernel.inputs, tensors[1:], strict=True))
-    return Call(kernel.name, kernel.outputs, inputs, ctx)
+    return KernelCall(kernel.name, kernel.outputs, inputs, ctx)

@@ -15,7 +15,7 @@ from contextlib import aclosing, suppress
 from ie_serving.core.values.tensors import Array
 from ie_serving.engines.process.link import PeerGone, Segment
 from ie_serving.engines.process.protocol import Kind
-from ie_serving.engines.python.calls import Call, Inputs
+from ie_serving.engines.python.calls import Inputs, KernelCall
 from ie_serving.engines.python.context import Context
 from ie_serving.engines.python.duplex import Duplex
 from ie_serving.engines.python.kernel import Kernel
@@ -126,5 +126,5 @@ class _Answer:
             each.flags.writeable = False
         return dict(zip(self._kernel.inputs, copies, strict=True))
 
-    def _call(self) -> Call:
-        return Call(self._kernel.name, self._kernel.outputs, {}, self._ctx)
+    def _call(self) -> KernelCall:
+        return KernelCall(self._kernel.name, self._kernel.outputs, {}, self._ctx)

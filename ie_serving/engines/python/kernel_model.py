@@ -12,7 +12,7 @@ from ie_serving.core.values.tensors import Arrays, Read, Signature
 from ie_serving.engines import base
 from ie_serving.engines.others import Others
 from ie_serving.engines.python.asking import Models
-from ie_serving.engines.python.calls import Call, Stream, read_only
+from ie_serving.engines.python.calls import KernelCall, Stream, read_only
 from ie_serving.engines.python.context import Context
 from ie_serving.engines.python.fleet import Fleet
 from ie_serving.engines.python.line import Line
@@ -58,7 +58,7 @@ class KernelModel(base.CompiledModel):
         freed: Callable[[], object] = lambda: None,
     ) -> None:
         self.signatures = {signature.name: signature}
-        self._call = partial(Call, name, signature.outputs)
+        self._call = partial(KernelCall, name, signature.outputs)
         self._fleet = fleet
         self._line = Line(name, fleet, threads, most, timeout_s, early=early)
         self._shared = shared

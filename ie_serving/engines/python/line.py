@@ -14,7 +14,7 @@ from weakref import ref
 
 from ie_serving.core.values.errors import DeadlineExceeded, NotAvailable, QueueFull, ServingError
 from ie_serving.core.values.tensors import Arrays, Read
-from ie_serving.engines.python.calls import Call, Runner
+from ie_serving.engines.python.calls import KernelCall, Runner
 from ie_serving.engines.python.fleet import Fleet
 from ie_serving.engines.python.waits import ASKER, Slot, is_stuck
 from ie_serving.engines.run.pool import MOST_WAITING
@@ -33,7 +33,7 @@ class Turn:
 
     def __init__(
         self,
-        call: Call,
+        call: KernelCall,
         read: Callable[[Arrays], Any],
         loop: asyncio.AbstractEventLoop,
         behind: Collection[Slot],
@@ -74,7 +74,7 @@ class EarlyTurn(Turn):
 
     def __init__(
         self,
-        call: Call,
+        call: KernelCall,
         read: Callable[[Arrays], Any],
         loop: asyncio.AbstractEventLoop,
         behind: Collection[Slot],
@@ -138,7 +138,7 @@ class Line:
         self._pressed_since: float | None = None
         fleet.came = self._advance
 
-    async def answer(self, call: Call, read: Read[T]) -> T:
+    async def answer(self, call: KernelCall, read: Read[T]) -> T:
         """Run a call in its turn, and return the result of `read` for its outputs.
 
         Raises:

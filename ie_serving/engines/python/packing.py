@@ -13,7 +13,7 @@ from ie_serving.core.values.codes import ERROR_OF, code_of
 from ie_serving.core.values.errors import ServingError
 from ie_serving.core.values.tensors import Array, Arrays, Specs
 from ie_serving.engines.process.protocol import text, words
-from ie_serving.engines.python.calls import Call
+from ie_serving.engines.python.calls import KernelCall
 from ie_serving.engines.python.context import Context
 
 
@@ -31,12 +31,12 @@ def context_of(tensor: Array) -> Context:
     return ctx
 
 
-def packed(call: Call, inputs: Sequence[str]) -> list[Array]:
+def packed(call: KernelCall, inputs: Sequence[str]) -> list[Array]:
     """Give a call as tensors."""
     return [packed_context(call.ctx), *(call.inputs[name] for name in inputs)]
 
 
-def packed_answer(call: Call, outputs: Specs) -> Iterator[Array]:
+def packed_answer(call: KernelCall, outputs: Specs) -> Iterator[Array]:
     """Give the outcome of a call as tensors."""
     outcome = call.outcome
     if isinstance(outcome, Mapping):

@@ -20,7 +20,7 @@ from ie_serving.engines.process.link import Fault, Link, Message, PeerGone
 from ie_serving.engines.process.protocol import KEPT, Frame, Kind, words
 from ie_serving.engines.process.starts import command_of
 from ie_serving.engines.process.supervision import Supervisor, Task
-from ie_serving.engines.python.calls import Call, Inputs, Readiness
+from ie_serving.engines.python.calls import Inputs, KernelCall, Readiness
 from ie_serving.engines.python.child import job_of, specs_of
 from ie_serving.engines.python.context import Context, kernel_scratch
 from ie_serving.engines.python.fleet import Fleet, Growth, Running
@@ -119,7 +119,7 @@ class RemoteRunner:
             return Readiness.NOW
         return Readiness.SOON if self._process.starts else Readiness.LATER
 
-    def run(self, calls: Sequence[Call]) -> None:
+    def run(self, calls: Sequence[KernelCall]) -> None:
         """See `Runner`."""
         try:
             tensors = self._asked(calls)
@@ -160,7 +160,7 @@ class RemoteRunner:
         if self._way is not None:
             self._way[1].close()
 
-    def _asked(self, calls: Sequence[Call]) -> Sequence[Array]:
+    def _asked(self, calls: Sequence[KernelCall]) -> Sequence[Array]:
         if self._way is not None and not self._way[1].alive:
             self._end()
         if self._way is None:
@@ -194,7 +194,7 @@ class RemoteRunner:
         self._way = None
         link.close()
 
-    def _share(self, calls: Sequence[Call], tensors: Iterator[Array]) -> None:
+    def _share(self, calls: Sequence[KernelCall], tensors: Iterator[Array]) -> None:
         over = False
         for call in calls:
             call.outcome, is_over = answered(tensors, self._outputs)
@@ -202,7 +202,7 @@ class RemoteRunner:
         if over:  # the memory stays full: a new process begins empty
             self._end("its memory was full")
 
-    def _crashed(self, calls: Sequence[Call]) -> None:
+    def _crashed(self, calls: Sequence[KernelCall]) -> None:
         self._end()
         if len(calls) > 1:  # one of them did: the others must not suffer from it
             for call in calls:
@@ -221,7 +221,7 @@ class RemoteRunner:
             ),
         )
 
-    def _fail(self, calls: Sequence[Call], error: ServingError) -> None:
+    def _fail(self, calls: Sequence[KernelCall], error: ServingError) -> None:
         for call in calls:
             call.outcome = type(error)(str(error))
 

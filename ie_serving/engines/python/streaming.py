@@ -13,7 +13,7 @@ from contextlib import aclosing
 from typing import Any, TypeVar
 
 from ie_serving.core.values.errors import ServingError
-from ie_serving.engines.python.calls import Call, Checked, Inputs, Stream, read_only
+from ie_serving.engines.python.calls import Checked, Inputs, KernelCall, Stream, read_only
 from ie_serving.engines.python.context import Context
 from ie_serving.engines.run import forks
 
@@ -54,7 +54,7 @@ class KernelStream:
 
     Args of the constructor:
         stream: of the kernel.
-        answer: makes the call that checks one reply; see `calls.Call`.
+        answer: makes the call that checks one reply; see `calls.KernelCall`.
         ctx: the kernel's context.
         inputs: the client's inputs; fetched on the server's loop.
     """
@@ -62,7 +62,7 @@ class KernelStream:
     def __init__(
         self,
         stream: Stream,
-        answer: Callable[[Inputs, Context], Call],
+        answer: Callable[[Inputs, Context], KernelCall],
         ctx: Context,
         inputs: AsyncIterator[Inputs],
     ) -> None:

@@ -8,7 +8,6 @@ nothing.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Protocol
 
 from ie_serving.core.values.errors import ConfigError, LoadFailed, NotAvailable, NotFound, advised
 from ie_serving.core.values.hints import Hint
@@ -16,17 +15,10 @@ from ie_serving.core.values.nearest import nearest
 from ie_serving.models.admin.poll_requests import Poll
 from ie_serving.models.configuration import ModelConfig
 from ie_serving.models.identity import identity
-from ie_serving.models.manager import Edit, ModelManager
+from ie_serving.models.manager import ApplyEdit, ModelManager
 
 Configured = Callable[[], Awaitable[Sequence[ModelConfig]]]
 """Gives the models of the configuration as it is now, loaded or not. Raises ConfigError."""
-
-
-class Change(Protocol):
-    """Changes the models of all workers; see `ModelManager.apply`."""
-
-    async def __call__(self, wanted: Edit, *, all_or_nothing: bool) -> None:
-        """Apply an edit of the desired models."""
 
 
 class ModelControl:
@@ -43,7 +35,7 @@ class ModelControl:
     def __init__(
         self,
         models: ModelManager,
-        change: Change,
+        change: ApplyEdit,
         configured: Configured,
         poll: Poll,
         *,

@@ -3,19 +3,25 @@
 Routes that the settings do not ask for are not imported.
 """
 
+import asyncio
+from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Any, NamedTuple, cast
+from typing import Any, Generic, NamedTuple, TypeVar, cast
 
 from ie_serving.config.settings import Settings
 from ie_serving.core.compat import added
+from ie_serving.core.runtime.threads import let_go
 from ie_serving.inference.interface import Interface
 from ie_serving.inference.plane import DataPlane
 from ie_serving.models.served import ServedModels
+from ie_serving.server.fronts.rest.pages import refusal
 from ie_serving.server.fronts.rest.routes import Routes, Wanted
 from ie_serving.server.fronts.tfs.rest import RestApi
 from ie_serving.server.fronts.tfs.rest_interface import rest_interface
 from ie_serving.server.fronts.tfs.rest_routes import wanting
-from ie_serving.server.transport.http1.messages import App, Buffer
+from ie_serving.server.transport.http1.messages import Answer, App, Buffer, Reply, Request
+
+Found = TypeVar("Found")
 
 
 class Chain(NamedTuple):
@@ -51,6 +57,37 @@ class RestParts(NamedTuple):
 
 AddRoutes = Callable[[Chain, RestParts], Chain]
 """Puts routes before a front; returns the front unchanged if the settings ask for none."""
+
+
+class OtherFront(ABC, Generic[Found]):
+    """The front end of another server's routes, which ends each reply as the REST API does.
+
+    Args of the constructor:
+        parts: of the REST port.
+    """
+
+    def __init__(self, parts: RestParts) -> None:
+        self._api, self._plane, self._interface = parts.api, parts.plane, parts.interface
+        self._server = parts.settings.server
+
+    async def answer(self, request: Request, found: Found) -> Answer:
+        """See `fronts.rest.routes.Front`."""
+        try:
+            reply = await self._reply(request, found)
+        except Exception as error:
+            reply = self._refusal(error)
+        except asyncio.CancelledError as error:
+            let_go(error)
+            raise
+        return await self._api.finished(request.head, reply)
+
+    @abstractmethod
+    async def _reply(self, request: Request, found: Found) -> Reply:
+        """Answer a request; whatever it raises becomes a refusal."""
+
+    def _refusal(self, error: Exception) -> Reply:
+        """Phrase an error."""
+        return refusal(error)
 
 
 def front_of(

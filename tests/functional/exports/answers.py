@@ -39,12 +39,17 @@ def configuration(root: Path, models: Iterable[str]) -> Path:
     return file
 
 
-def over_grpc(server: Server, model: str, name: str, inputs: Tensors) -> dict[str, Any]:
+def predict_request(model: str, name: str = "", /, **inputs: Any) -> predict_pb2.PredictRequest:
+    """Give a request to a model and the signature `name`."""
     request = predict_pb2.PredictRequest()
     request.model_spec.name, request.model_spec.signature_name = model, name
     for alias, value in inputs.items():
         request.inputs[alias].CopyFrom(tf.make_tensor_proto(value))
-    reply = server.prediction.Predict(request, PATIENCE_S)
+    return request
+
+
+def over_grpc(server: Server, model: str, name: str, inputs: Tensors) -> dict[str, Any]:
+    reply = server.prediction.Predict(predict_request(model, name, **inputs), PATIENCE_S)
     return {alias: tf.make_ndarray(proto) for alias, proto in reply.outputs.items()}
 
 
@@ -57,7 +62,7 @@ def over_rest(
         "inputs": {alias: _in_json(value) for alias, value in inputs.items()},
     }
     # Not by the client: it refuses NaN.
-    reply = server.rest.post(f"/v1/models/{model}:predict", data=json.dumps(body))
+    reply = server.rest.post(f"/v1/models/{model}:predict", content=json.dumps(body))
     assert reply.status_code == 200, reply.text
     got = reply.json()["outputs"]
     got = got if len(outputs) > 1 else {next(iter(outputs)): got}

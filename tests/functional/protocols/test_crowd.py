@@ -49,11 +49,10 @@ def slow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     result.output(0).set_names({"y"})
     (base / "1").mkdir()
     ov.save_model(ov.Model([result], [x]), base / "1" / "model.xml")
-    server = Server("ie_serving", "model", "--model_name=slow", f"--model_path={base}", "--nireq=1")
-    try:
+    with Server(
+        "ie_serving", "model", "--model_name=slow", f"--model_path={base}", "--nireq=1"
+    ) as server:
         yield server.ready()
-    finally:
-        server.close()
 
 
 def _message() -> bytes:

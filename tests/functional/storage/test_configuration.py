@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Callable, Iterator
-from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -129,7 +128,7 @@ def test_files_of_tensorflow_serving(remote: Remote, original: Callable[..., Ser
 def test_one_that_is_not_there(remote: Remote, launcher: Launcher) -> None:
     url = f"{remote.storage.url}/none.config"
     command = ("tensorflow_model_server", "--port=1", f"--model_config_file={url}")
-    with closing(Process(*command, env=launcher.environ)) as process:
+    with Process(*command, env=launcher.environ) as process:
         assert process.exit_code() == 255
         missing = f"Error: NOT_FOUND: {url}; No such file or directory"
         assert f"Failed to start server. {missing}" in process.lines
@@ -139,7 +138,7 @@ def test_a_store_that_refuses(remote: Remote, launcher: Launcher, tmp_path: Path
     """The fault names the file, and what to change."""
     remote.proxy.__exit__()
     command = ("ie_serving", "config", f"--config_path={remote.storage.url}/config.json")
-    with closing(Process(*command, f"--cache_dir={tmp_path}", env=launcher.environ)) as process:
+    with Process(*command, f"--cache_dir={tmp_path}", env=launcher.environ) as process:
         assert process.exit_code() != 0
         assert "config.json: cannot be read: cannot list: the connection was refused" in process.log
     remote.proxy.__enter__()

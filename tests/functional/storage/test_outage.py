@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from ie_serving.engines.testing import FILE
 from tests.functional.storage.repositories import S3Repository
 from tests.functional.storage.servers import Proxy, Weed
 from tests.process import PATIENCE_S
+from tests.stand_in_engine import FILE
 from tests.unit.models.conftest import World, until
 from tests.unit.models.streams import started
 

@@ -2,7 +2,6 @@
 
 import http.client
 from collections.abc import Callable, Iterator
-from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -48,7 +47,7 @@ def started(command: str, scheme: str, cache: Path, **environ: str) -> str:
     # TensorFlow Serving's command has no flag for the cache.
     environ |= {"XDG_CACHE_HOME": str(cache)}
     port = f"--port={free_ports(1)[0]}"
-    with closing(Process(*line, "--model_name=m", port, env={**KEYS, **environ})) as process:
+    with Process(*line, "--model_name=m", port, env={**KEYS, **environ}) as process:
         process.line("listing failed")
         return process.log
 

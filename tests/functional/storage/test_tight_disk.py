@@ -1,7 +1,6 @@
 """A disk with little room for the cache: a small tmpfs, which goes with the server's process."""
 
 from collections.abc import Callable
-from contextlib import closing
 from pathlib import Path
 from subprocess import run
 from threading import Event
@@ -65,7 +64,7 @@ def test_a_download_that_broke_off_is_finished_where_the_whole_would_not_fit(
     put(repository, 1)
     command = (*mounted, str(COMMANDS / "ie_serving"), *only(repository), OFTEN)
     cache = f"--cache_dir={tmp_path / 'disk'}"
-    with closing(Server(*command, cache, env=repository.environ)) as server:
+    with Server(*command, cache, env=repository.environ) as server:
         server.ready()
         until(lambda: "permission denied" in failure(server, 1))
         repository.proxy.choose = lambda line: Fault()

@@ -18,7 +18,6 @@ from ie_serving.app.workers import Workers
 from ie_serving.config.settings import ServerSettings, Settings
 from ie_serving.core.values.errors import StorageError
 from ie_serving.engines.drivers import Drivers
-from ie_serving.engines.testing import FILE, StandInEngine
 from ie_serving.models.configuration import ModelConfig
 from ie_serving.server.process.deadly_loads import LoadNotes
 from ie_serving.server.process.handover import Handover, Handovers
@@ -26,6 +25,7 @@ from ie_serving.server.process.ports import BOTH, GRPC, REST
 from ie_serving.storage.backends.local import LocalStorage
 from ie_serving.storage.base import NEVER, Entry
 from ie_serving.storage.options import StorageOptions
+from tests.stand_in_engine import FILE, StandInEngine
 
 PATIENCE_S = 10.0
 

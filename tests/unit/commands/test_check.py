@@ -10,10 +10,10 @@ import pytest
 from ie_serving.commands.check import check
 from ie_serving.config.settings import ServerSettings, Settings
 from ie_serving.core.values.errors import ConfigError, NoneServed
-from ie_serving.engines.testing import FILE, StandInEngine
 from ie_serving.models.configuration import Graph, ModelConfig
 from ie_serving.models.repository.version_policy import All, Latest
 from ie_serving.storage.backends.local import LocalStorage
+from tests.stand_in_engine import FILE, StandInEngine
 
 
 def write(base: Path, version: str, **description: object) -> Path:

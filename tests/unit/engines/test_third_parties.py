@@ -11,7 +11,7 @@ from ie_serving.engines import drivers
 from ie_serving.engines.base import EngineOptions
 
 MODULE = """
-from ie_serving.engines.testing import StandInEngine
+from tests.stand_in_engine import StandInEngine
 
 class Mine(StandInEngine):
     name = "mine"

@@ -18,7 +18,6 @@ from ie_serving.core.values.tensors import (
 )
 from ie_serving.core.values.versions import State, VersionStatus
 from ie_serving.engines.base import EngineOptions
-from ie_serving.engines.testing import StandInEngine, StandInModel
 from ie_serving.inference.examples import ExampleCodec
 from ie_serving.inference.plane import DataPlane
 from ie_serving.models.configuration import ModelConfig
@@ -27,6 +26,7 @@ from ie_serving.models.version.handle import Servable
 from ie_serving.telemetry.metrics.page import Metrics
 from ie_serving.telemetry.metrics.tensorflow_families import REQUEST_COUNT, REQUEST_LATENCY
 from ie_serving.wire.tfs.example import parse_examples, serialize_examples
+from tests.stand_in_engine import StandInEngine, StandInModel
 
 MODEL = "m"
 ODD = "tensorflow/serving/other"

@@ -9,7 +9,6 @@ import pytest
 from ie_serving.core.values.errors import NotFound, SequenceElsewhere
 from ie_serving.core.values.requests import InferRequest, ModelSpec
 from ie_serving.core.values.tensors import SERVING_DEFAULT
-from ie_serving.engines.testing import StandInEngine
 from ie_serving.inference.examples import ExampleCodec
 from ie_serving.inference.interface import Api, Interface
 from ie_serving.inference.plane import DataPlane
@@ -20,6 +19,7 @@ from ie_serving.models.version.handle import Servable
 from ie_serving.telemetry.metrics.page import Metrics
 from ie_serving.telemetry.metrics.tensorflow_families import REQUEST_COUNT
 from ie_serving.wire.tfs.example import parse_examples, serialize_examples
+from tests.stand_in_engine import StandInEngine
 from tests.unit.inference.stand_ins import MODEL, Loaded, servable
 
 

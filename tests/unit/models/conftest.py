@@ -13,7 +13,6 @@ import pytest
 
 from ie_serving.core.values.errors import NotFound
 from ie_serving.core.values.requests import ModelSpec
-from ie_serving.engines.testing import FILE, StandInEngine
 from ie_serving.models.configuration import ModelConfig
 from ie_serving.models.listing.schedule import Polls
 from ie_serving.models.manager import ModelManager
@@ -24,6 +23,7 @@ from ie_serving.models.version.handle import Servable
 from ie_serving.models.version.loader import Loader
 from ie_serving.storage.backends.local import LocalStorage
 from ie_serving.storage.base import Storage
+from tests.stand_in_engine import FILE, StandInEngine
 
 POLL_S = 0.01
 LIMIT_S = 10.0

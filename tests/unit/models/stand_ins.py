@@ -15,7 +15,6 @@ from typing import Any
 from ie_serving.core.runtime.backoff import Backoff
 from ie_serving.core.values.errors import LoadFailed, StorageError, Unreachable
 from ie_serving.engines.base import EngineOptions
-from ie_serving.engines.testing import FILE, StandInEngine
 from ie_serving.models.listing.schedule import Polls
 from ie_serving.models.repository.source import Candidate, Source
 from ie_serving.models.repository.version_policy import Latest, VersionPolicy
@@ -25,6 +24,7 @@ from ie_serving.models.version.control import LoadRules, VersionControl
 from ie_serving.models.version.handle import Servable
 from ie_serving.models.version.loader import Loader
 from ie_serving.storage.base import NEVER, Entry
+from tests.stand_in_engine import FILE, StandInEngine
 
 TURNS = 25
 """Turns of the event loop after which everything that can go on without the test has gone on."""

@@ -15,9 +15,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ie_serving.core.values.versions import State
-from ie_serving.engines.testing import StandInModel
 from ie_serving.models.repository.version_policy import All, Latest, Specific, VersionPolicy
 from ie_serving.models.version.handle import Servable
+from tests.stand_in_engine import StandInModel
 from tests.unit.models.stand_ins import BROKEN, Stand, settle
 
 

@@ -24,7 +24,6 @@ from ie_serving.config.files import followed
 from ie_serving.config.files.followed import FollowedConfig
 from ie_serving.config.settings import ServerSettings, Settings
 from ie_serving.core.values.errors import ServingError
-from ie_serving.engines.testing import StandInEngine, StandInModel
 from ie_serving.models.configuration import ModelConfig
 from ie_serving.models.listing.schedule import Polls
 from ie_serving.models.manager import ModelManager
@@ -35,6 +34,7 @@ from ie_serving.models.stream_rules import StreamRules
 from ie_serving.models.version.handle import Servable
 from ie_serving.models.version.loader import Loader
 from ie_serving.storage.base import Entry
+from tests.stand_in_engine import StandInEngine, StandInModel
 from tests.unit.models.stand_ins import NEVER, AtOnce, Clock, Shelf, settle
 
 NAMES = ("a", "b")

@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 
 from ie_serving.core.values.versions import State
-from ie_serving.engines.testing import FILE
 from ie_serving.models.repository.comparisons import COMPARED_EVERY
 from ie_serving.models.repository.version_policy import All
 from ie_serving.models.stream import ModelStream
 from ie_serving.storage.backends.local import DEEPEST
+from tests.stand_in_engine import FILE
 from tests.unit.models.conftest import World, until
 from tests.unit.models.stand_ins import BROKEN, Stand, settle
 from tests.unit.models.streams import started, states

@@ -8,9 +8,9 @@ import pytest
 
 from ie_serving.core.values.requests import ModelSpec
 from ie_serving.engines.base import EngineOptions
-from ie_serving.engines.testing import StandInModel
 from ie_serving.models.configuration import ModelConfig
 from ie_serving.models.version import loader
+from tests.stand_in_engine import StandInModel
 from tests.unit.models.conftest import LIMIT_S, World, managed, serves
 
 

@@ -8,7 +8,7 @@ from ie_serving.core.values.errors import ConfigError, Unauthorized, Unreachable
 from ie_serving.storage.options import StoreOptions
 from ie_serving.storage.remote import Location, Remote
 from ie_serving.storage.remote_file import RemoteFile
-from ie_serving.storage.testing import MemoryRemote
+from tests.memory_store import MemoryRemote
 
 URL = "memory://bucket/models/config.json"
 

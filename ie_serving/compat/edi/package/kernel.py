@@ -16,7 +16,7 @@ from ie_serving.compat.edi.package.redhareapi import Kernel as EdiKernel
 from ie_serving.compat.edi.package.redhareapi import KernelContext, TaskContext, shims
 from ie_serving.core.values.errors import InvalidRequest, LoadFailed, ServingError
 from ie_serving.core.values.tensors import DataType, TensorSpec
-from ie_serving.engines.python.calls import Call
+from ie_serving.engines.python.calls import KernelCall
 from ie_serving.engines.python.context import LoadContext
 from ie_serving.engines.python.kernel import Kernel
 from ie_serving.engines.python.own_modules import OwnModules
@@ -80,7 +80,9 @@ def _is_kernel(value: object) -> bool:
     return isinstance(value, type) and issubclass(value, EdiKernel) and value is not EdiKernel
 
 
-def _execute(kernel: EdiKernel, model: str, version: str, calls: Sequence[Call]) -> list[None]:
+def _execute(
+    kernel: EdiKernel, model: str, version: str, calls: Sequence[KernelCall]
+) -> list[None]:
     """Run a batch.
 
     Raises:
@@ -103,7 +105,7 @@ def _execute(kernel: EdiKernel, model: str, version: str, calls: Sequence[Call])
     return [None] * len(calls)
 
 
-def _task(call: Call, model: str, version: str) -> tuple[Call, TaskContext] | None:
+def _task(call: KernelCall, model: str, version: str) -> tuple[KernelCall, TaskContext] | None:
     body = call.inputs[INPUT].item()
     try:
         return call, TaskContext(call.ctx.request_id, body.decode(), model, version)
@@ -112,7 +114,7 @@ def _task(call: Call, model: str, version: str) -> tuple[Call, TaskContext] | No
         return None
 
 
-def _settled(call: Call, task: TaskContext) -> bool:
+def _settled(call: KernelCall, task: TaskContext) -> bool:
     """Answer a call by its task's result; False where the task has none."""
     if call.outcome is None and task.failure is not None:
         call.fail(*task.failure)

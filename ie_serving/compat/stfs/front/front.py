@@ -4,7 +4,6 @@ Source: its documentation and code, version 0.8.2. Errors have the codes of Tens
 REST API, where the original answers 200, 400 or 500.
 """
 
-import asyncio
 import dataclasses
 import json
 import time
@@ -17,20 +16,18 @@ from ie_serving.compat.stfs.front.routes import ALIVE, ASK, MODEL, MODELS, PAGE
 from ie_serving.compat.stfs.wire.post_body import parse
 from ie_serving.compat.stfs.wire.response import encode
 from ie_serving.core.runtime.budget import BUDGET, Lease
-from ie_serving.core.runtime.threads import in_thread, let_go
+from ie_serving.core.runtime.threads import in_thread
 from ie_serving.core.values.requests import InferRequest
 from ie_serving.core.values.tensors import Signature
-from ie_serving.inference.interface import Api, Encode, Interface
-from ie_serving.inference.plane import DataPlane
-from ie_serving.models.served import ServedModels
+from ie_serving.inference.interface import Api, Encode
 from ie_serving.models.version.handle import Servable
+from ie_serving.server.fronts.other_servers import OtherFront, RestParts
 from ie_serving.server.fronts.rest.body import read_body
-from ie_serving.server.fronts.rest.pages import HTML, JSON, Page, preflight, refusal
+from ie_serving.server.fronts.rest.pages import HTML, JSON, Page, preflight
 from ie_serving.server.fronts.tfs.generated import TEXT, parameters, written
-from ie_serving.server.fronts.tfs.rest import RestApi
-from ie_serving.server.fronts.tfs.rest_interface import LARGE_BODY, rest_interface
+from ie_serving.server.fronts.tfs.rest_interface import LARGE_BODY
 from ie_serving.server.fronts.tfs.rest_routes import GENERATED, Route
-from ie_serving.server.transport.http1.messages import Answer, Buffer, Reply, Request
+from ie_serving.server.transport.http1.messages import Buffer, Reply, Request
 from ie_serving.wire.clients import call
 from ie_serving.wire.clients.sample import chosen, inlined, inputs
 from ie_serving.wire.form.multipart import is_form
@@ -39,37 +36,15 @@ OPEN_SIZE: Final = 2
 """What a dimension of any size becomes in requests that are made up, as in the original."""
 
 
-class StfsFront:
-    """Answers what simple_tensorflow_serving answers.
+class StfsFront(OtherFront[Route]):
+    """Answers what simple_tensorflow_serving answers."""
 
-    Args of the constructor:
-        api: TensorFlow Serving's.
-        plane: runs the models.
-        served: the models.
-        limit_s: longest time that an inference may take.
-        max_body_bytes: of a request.
-        secure: callers come by TLS.
-    """
-
-    def __init__(
-        self,
-        api: RestApi,
-        plane: DataPlane,
-        served: ServedModels,
-        *,
-        limit_s: float,
-        max_body_bytes: int,
-        secure: bool,
-    ) -> None:
-        self._api = api
-        self._plane = plane
-        self._served = served
-        self._max_body_bytes = max_body_bytes
-        self._scheme = "https" if secure else "http"
-        self._interface: Interface[Buffer] = dataclasses.replace(
-            rest_interface(limit_s=limit_s),
-            encoders=self._encoders,
-            check_large=lambda form, outputs: None,
+    def __init__(self, parts: RestParts) -> None:
+        super().__init__(parts)
+        self._served = served = parts.served
+        self._scheme = "https" if parts.secure else "http"
+        self._interface = dataclasses.replace(
+            parts.interface, encoders=self._encoders, check_large=lambda form, outputs: None
         )
         self._pages: Mapping[str, Callable[[Route, Request], Page | Awaitable[Page]]] = {
             ALIVE: lambda *_: (200, TEXT, b"healthy"),
@@ -80,27 +55,19 @@ class StfsFront:
             "preflight": lambda _, request: preflight(_field(request, b"origin")),
         }
 
-    async def answer(self, request: Request, found: Route) -> Answer:
-        """See `fronts.rest.routes.Front`."""
+    async def _reply(self, request: Request, found: Route) -> Reply:
         began = time.perf_counter()
-        try:
-            if found.verb == ASK:
-                page: Page = 200, JSON, await self._infer(request, began)
-            else:
-                made = self._pages[found.verb](found, request)
-                page = made if isinstance(made, tuple) else await made
-            reply = Reply(page[0], ((b"content-type", page[1].encode()),), page[2])
-        except Exception as error:
-            reply = refusal(error)
-        except asyncio.CancelledError as error:
-            let_go(error)
-            raise
-        return await self._api.finished(request.head, reply)
+        if found.verb == ASK:
+            page: Page = 200, JSON, await self._infer(request, began)
+        else:
+            made = self._pages[found.verb](found, request)
+            page = made if isinstance(made, tuple) else await made
+        return Reply(page[0], ((b"content-type", page[1].encode()),), page[2])
 
     async def _infer(self, request: Request, began: float) -> Buffer:
         held = Lease(BUDGET)  # until the reply is made
         with self._plane.counting_refusals("", self._interface, Api.PREDICT):
-            body = await read_body(request, self._max_body_bytes, held)
+            body = await read_body(request, self._server.max_message_bytes, held)
             kind = request.head.fields.get(b"content-type", b"")
             is_large = is_form(kind) or len(body) >= LARGE_BODY
             work = partial(parse, body, kind)

@@ -1,10 +1,14 @@
-"""Kernels of strings. Source: the kernels string_*_op.cc and as_string_op.cc of TensorFlow."""
+"""Kernels of strings.
+
+Source: the kernels string_*_op.cc, as_string_op.cc and string_to_hash_bucket_fast_op.h of
+TensorFlow.
+"""
 
 import base64
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
-from itertools import chain
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import chain, pairwise
 from typing import Any, Final
 
 import numpy as np
@@ -13,12 +17,15 @@ from ie_serving.core.values.errors import InvalidRequest
 from ie_serving.core.values.tensors import Array, DataType
 from ie_serving.engines.savedmodel.host.allowance import make_room
 from ie_serving.engines.savedmodel.host.attributes import Attributes
+from ie_serving.engines.savedmodel.host.fingerprint import fingerprints
 from ie_serving.engines.savedmodel.host.host_kernel import (
     INTEGER,
+    LONG,
     TEXT,
     Compute,
     HostKernel,
     Output,
+    in_thread,
     plain,
 )
 from ie_serving.engines.savedmodel.host.places import axis_of
@@ -268,11 +275,61 @@ def _decode_raw(attributes: Attributes) -> Compute:
     return compute
 
 
+def _to_bucket(attributes: Attributes) -> Compute:
+    buckets = attributes.integer("num_buckets", 1)
+
+    def compute(array: Array) -> Array:
+        hashed: Array = fingerprints(array.ravel().tolist()) % np.uint64(buckets)
+        return hashed.astype(np.int64).reshape(array.shape)
+
+    return compute
+
+
+def _ngrams(attributes: Attributes) -> Compute:
+    separator, widths = attributes.text("separator"), attributes.integers("ngram_widths")
+    left, right = attributes.text("left_pad"), attributes.text("right_pad")
+    padding = attributes.integer("pad_width")
+    keeps_short = attributes.flag("preserve_short_sequences")
+
+    def of_row(row: list[bytes]) -> Iterator[bytes]:
+        found = False
+        for width in widths:
+            pad = width - 1 if padding < 0 else min(padding, width - 1)
+            padded = [left] * pad + row + [right] * pad
+            for at in range(len(padded) - width + 1):
+                found = True
+                yield separator.join(padded[at : at + width])
+        # A row too short for every width is one n-gram of all that it has.
+        if keeps_short and row and not found:
+            pad = max(padding, 0)
+            yield separator.join([left] * pad + row + [right] * pad)
+
+    def compute(data: Array, splits: Array) -> list[Array]:
+        bounds = _bounds(splits, data.size)
+        # Each n-gram repeats its strings: a wide one makes much of few bytes.
+        make_room((data.size + 1, sum(widths), max(widths, default=1)), np.dtype(np.int64))
+        held: list[bytes] = data.tolist()
+        rows = [list(of_row(held[a:b])) for a, b in pairwise(bounds)]
+        ends = np.cumsum([0, *map(len, rows)])[: len(bounds)] if bounds else np.empty(0)
+        return [texts([gram for row in rows for gram in row]), ends.astype(splits.dtype)]
+
+    return compute
+
+
+def _bounds(splits: Array, size: int) -> Sequence[int]:
+    bounds: list[int] = splits.tolist()
+    if bounds and (bounds[0] or bounds[-1] != size or any(np.diff(splits) < 0)):
+        raise InvalidRequest(f"Invalid split values {bounds} for {size} strings")
+    return bounds
+
+
 _SPLIT = (
     Output("", DataType.INT64, "indices"),
     Output("", DataType.STRING, "values"),
     Output("", DataType.INT64, "shape"),
 )
+
+_NGRAMS = (Output("", TEXT.dtype, "ngrams"), Output("Tsplits", None, "ngrams_splits"))
 
 KERNELS: Final[Mapping[str, HostKernel]] = {
     "AsString": HostKernel(_as_string, (TEXT,)),
@@ -283,9 +340,11 @@ KERNELS: Final[Mapping[str, HostKernel]] = {
     "StringJoin": HostKernel(_join, (TEXT,)),
     "StringLength": HostKernel(_length, (INTEGER,)),
     "StringLower": HostKernel(_case(bytes.lower, str.lower), (TEXT,)),
+    "StringNGrams": in_thread(HostKernel(_ngrams, _NGRAMS)),
     "StringSplit": HostKernel(_split, _SPLIT),
     "StringSplitV2": HostKernel(_split_v2, _SPLIT),
     "StringStrip": plain(lambda array: each(bytes.strip, array), TEXT),
+    "StringToHashBucketFast": HostKernel(_to_bucket, (LONG,)),
     "StringToNumber": HostKernel(_to_number, (Output("out_type", DataType.FP32),)),
     "StringUpper": HostKernel(_case(bytes.upper, str.upper), (TEXT,)),
     "Substr": HostKernel(_substr, (TEXT,)),

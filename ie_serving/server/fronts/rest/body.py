@@ -161,6 +161,14 @@ def parse_slowly(head: RequestHead, body: bytes) -> PredictBody | SlicedBody | F
     return parse_form(body, kind) if is_form(kind) else parse_predict(body)
 
 
+def with_body(request: Request, body: bytes) -> Request:
+    """Return the request with another body, which is not compressed and has arrived."""
+    head = request.head
+    fields = {name: text for name, text in head.fields.items() if name != b"content-encoding"}
+    head = head._replace(fields=fields, length=len(body))
+    return request._replace(head=head, body=body, stream=None)
+
+
 async def compressed(head: RequestHead, reply: Reply) -> Reply:
     """Compress a reply of at least `SMALLEST_COMPRESSED` bytes if the client accepts gzip."""
     if not _takes_gzip(head):

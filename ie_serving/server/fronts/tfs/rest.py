@@ -203,6 +203,11 @@ class RestApi:
             return reply
         return await self.finished(head, reply)
 
+    async def run(self, verb: str, request: Request, model: ModelSpec) -> Reply:
+        """Answer a POST of that verb, before `finished`. Raises: ServingError."""
+        given = await self._runs[verb](request, model, time.perf_counter())
+        return given if isinstance(given, Reply) else Reply(200, JSON_REPLY, given)
+
     async def finished(self, head: RequestHead, reply: Answer) -> Answer:
         """Compress a reply if that is worth it, and add headers for the server's state."""
         if isinstance(reply, Reply) and len(reply.body) >= SMALLEST_COMPRESSED:

@@ -64,7 +64,7 @@ _CLOSING = Life.CLOSING
 _END_RECEIVED = StreamEvent.END_RECEIVED
 
 
-class Connection(FrameReader):
+class Http2Connection(FrameReader):
     """One connection of a client.
 
     Args of the constructor:
@@ -392,12 +392,12 @@ class Connection(FrameReader):
             self._reset(number, ErrorCode.FLOW_CONTROL_ERROR)
 
 
-_HANDLERS: Mapping[int, Callable[[Connection, int, int, bytes], None]] = {
-    frames.PRIORITY: Connection._on_priority,
-    frames.RST_STREAM: Connection._on_rst_stream,
-    frames.SETTINGS: Connection._on_settings,
-    frames.PUSH_PROMISE: Connection._on_push_promise,
-    frames.PING: Connection._on_ping,
-    frames.WINDOW_UPDATE: Connection._on_window_update,
+_HANDLERS: Mapping[int, Callable[[Http2Connection, int, int, bytes], None]] = {
+    frames.PRIORITY: Http2Connection._on_priority,
+    frames.RST_STREAM: Http2Connection._on_rst_stream,
+    frames.SETTINGS: Http2Connection._on_settings,
+    frames.PUSH_PROMISE: Http2Connection._on_push_promise,
+    frames.PING: Http2Connection._on_ping,
+    frames.WINDOW_UPDATE: Http2Connection._on_window_update,
 }
 """Handler of each type of frame."""

@@ -1,11 +1,11 @@
-"""The driver of a `Connection`: owns the socket, batches writes, takes turns, keeps time limits."""
+"""Drives an `Http2Connection`: owns the socket, batches writes, takes turns, keeps time limits."""
 
 import asyncio
 import time
 from collections.abc import Callable, Collection
 from typing import Final
 
-from ie_serving.server.transport.http2.connection import Accept, Connection
+from ie_serving.server.transport.http2.connection import Accept, Http2Connection
 from ie_serving.server.transport.http2.headers import Interpret
 from ie_serving.server.transport.http2.sender import MOST_UNSENT
 from ie_serving.server.transport.http2.stream_states import Flow, Life, Writing
@@ -43,7 +43,7 @@ class Driver(asyncio.Protocol):
     """One connection of a client, with its socket.
 
     Args of the constructor:
-        interpret, accept: see `Connection`.
+        interpret, accept: see `Http2Connection`.
         opened: called when the connection has a transport.
         closed: called when the connection has ended.
         arrived: called whenever data from the client arrives.
@@ -59,7 +59,7 @@ class Driver(asyncio.Protocol):
         arrived: Callable[[], object],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._connection = Connection(interpret, accept, self._write_soon, clock)
+        self._connection = Http2Connection(interpret, accept, self._write_soon, clock)
         self._opened = opened
         self._closed = closed
         self._arrived = arrived

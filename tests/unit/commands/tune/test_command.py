@@ -19,10 +19,10 @@ from ie_serving.core.values.samples import Sample
 from ie_serving.core.values.tensors import Signature
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.sequences import Sequences
-from ie_serving.engines.testing import FILE, StandInEngine
 from ie_serving.models.configuration import ModelConfig
 from ie_serving.storage.backends.local import LocalStorage
 from tests.process import until
+from tests.stand_in_engine import FILE, StandInEngine
 
 SLOW_S = 0.002
 

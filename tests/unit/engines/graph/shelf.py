@@ -14,8 +14,8 @@ from ie_serving.core.values.requests import ModelSpec
 from ie_serving.core.values.tensors import SERVING_DEFAULT, Array, DataType, Signature, TensorSpec
 from ie_serving.engines.base import CompiledModel, EngineOptions
 from ie_serving.engines.graph.engine import FILE, WithGraphs
-from ie_serving.engines.testing import StandInEngine
 from ie_serving.models.version.handle import Servable
+from tests.stand_in_engine import StandInEngine
 
 Compute = Callable[..., Mapping[str, Any]]
 CHAIN = {

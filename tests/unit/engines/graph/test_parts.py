@@ -3,6 +3,7 @@
 import asyncio
 import json
 import logging
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +19,9 @@ from ie_serving.core.values.errors import (
 )
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.graph.engine import FILE, WithGraphs
-from ie_serving.engines.testing import StandInEngine
 from ie_serving.telemetry.metrics.step_metrics import StepMetrics, step_lines
 from tests.process import PATIENCE_S
+from tests.stand_in_engine import StandInEngine
 from tests.unit.engines.graph.shelf import Model, Shelf, ask, plus, times
 
 KERNEL = """
@@ -74,14 +75,11 @@ def code(**keys: object) -> dict[str, Any]:
 async def test_a_kernel_is_a_step(directory: Path) -> None:
     models = shelf()
     steps = {"code": code(), "last": {"model": "double", "in": {"x": "code.y"}}}
-    graph = compiled(models, directory, steps)
-    try:
+    with closing(compiled(models, directory, steps)) as graph:
         assert await ask(graph, x=[1]) == {"y": [22]}
         assert models.recorded == ["code", "last"]
         with pytest.raises(ServingError, match=r'step "code" \(kernel "add.py:Add"\): .*KeyError'):
             await ask(graph, x=np.zeros(13, np.float32))
-    finally:
-        graph.close()
 
 
 async def test_a_kernel_that_hangs_is_given_up(directory: Path) -> None:
@@ -93,13 +91,12 @@ async def test_a_kernel_that_hangs_is_given_up(directory: Path) -> None:
 
 
 async def test_a_kernel_in_a_process_of_its_own(directory: Path) -> None:
-    graph = compiled(shelf(), directory, {"last": code(isolation="process", timeout_ms=700)})
-    try:
+    with closing(
+        compiled(shelf(), directory, {"last": code(isolation="process", timeout_ms=700)})
+    ) as graph:
         assert await asyncio.wait_for(ask(graph, x=[1]), PATIENCE_S) == {"y": [11]}
         with pytest.raises(DeadlineExceeded, match=r'step "last" .*within 700 ms'):
             await asyncio.wait_for(ask(graph, x=np.zeros(99, np.float32)), PATIENCE_S)
-    finally:
-        graph.close()
 
 
 def test_code_needs_consent(directory: Path) -> None:

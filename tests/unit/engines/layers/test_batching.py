@@ -18,7 +18,7 @@ from ie_serving.engines.layers import batching
 from ie_serving.engines.layers.batching import PARAMETERS, BatchedModel, BatchingEngine, rules_of
 from ie_serving.engines.openvino.compiling.openvino_engine import OpenVinoEngine
 from ie_serving.engines.openvino.options import OpenVinoOptions
-from ie_serving.engines.testing import FILE, StandInEngine
+from tests.stand_in_engine import FILE, StandInEngine
 from tests.unit.engines.contract import WAIT_S, EngineContract, copied, rows
 from tests.unit.engines.layers.models import Record
 from tests.unit.engines.openvino.models import add_one

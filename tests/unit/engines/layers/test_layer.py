@@ -11,7 +11,7 @@ from ie_serving.core.values.tensors import SERVING_DEFAULT, Array, Signature
 from ie_serving.engines.base import CompiledModel, Engine, EngineOptions, leave_of_all
 from ie_serving.engines.layers.layer import Layer, completed
 from ie_serving.engines.run.program import CompiledPrograms
-from ie_serving.engines.testing import FILE, StandInEngine
+from tests.stand_in_engine import FILE, StandInEngine
 from tests.unit.engines.contract import EngineContract, copied, rows
 
 WRITTEN = '{"shape": [-1, 2]}'

@@ -2,6 +2,7 @@
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 
 import pytest
 
@@ -37,8 +38,5 @@ def test_a_start_under_way_ends_and_none_begins_any_more() -> None:
 
 
 def test_a_start_that_succeeds_gives_what_was_found() -> None:
-    supervisor = Supervisor(task())
-    try:
+    with closing(Supervisor(task())) as supervisor:
         assert Starts().run(supervisor).tensors
-    finally:
-        supervisor.close()

@@ -6,7 +6,7 @@ import re
 import signal
 import sys
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -32,12 +32,9 @@ def pid_of(supervisor: Supervisor) -> int:
 
 
 def test_a_start_gives_what_the_process_found() -> None:
-    supervisor = Supervisor(task())
-    try:
+    with closing(Supervisor(task())) as supervisor:
         found = json.loads(words(supervisor.start().tensors[0]))
         assert found == {"pid": pid_of(supervisor)}
-    finally:
-        supervisor.close()
 
 
 @pytest.mark.parametrize(
@@ -189,14 +186,11 @@ def test_the_process_ends_when_the_server_is_killed() -> None:
         "print(words(Supervisor(task()).start().tensors[0]), flush=True)\n"
         "threading.Event().wait()\n"
     )
-    server = Process(sys.executable, "-c", program, cwd=Path(__file__).parents[4])
-    try:
+    with Process(sys.executable, "-c", program, cwd=Path(__file__).parents[4]) as server:
         found = re.search(r"\d+", server.line("pid"))
         assert found
         server.send(signal.SIGKILL)
         assert ended(int(found[0]))
-    finally:
-        server.close()
 
 
 def test_a_limit_of_memory_costs_the_request_alone(begin: Begin) -> None:

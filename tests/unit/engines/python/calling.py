@@ -2,11 +2,11 @@
 
 from ie_serving.core.values.callers import Caller
 from ie_serving.core.values.tensors import DataType, TensorSpec
-from ie_serving.engines.python.calls import Call
+from ie_serving.engines.python.calls import KernelCall
 from ie_serving.engines.python.context import Context
 
 
-def call(*outputs: str) -> Call:
+def call(*outputs: str) -> KernelCall:
     """Make one of a kernel that gives strings."""
     specs = {name: TensorSpec(name, DataType.STRING, (), f"{name}:0") for name in outputs}
-    return Call("k", specs, {}, Context(Caller()))
+    return KernelCall("k", specs, {}, Context(Caller()))

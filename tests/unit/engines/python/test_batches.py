@@ -16,7 +16,7 @@ from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.batching import Batching
 from ie_serving.engines.layers.batching import BatchingEngine
 from ie_serving.engines.layers.queue import Record
-from ie_serving.engines.python.calls import Call, Readiness
+from ie_serving.engines.python.calls import KernelCall, Readiness
 from ie_serving.engines.python.context import Context
 from ie_serving.engines.python.driver import load
 from ie_serving.engines.python.fleet import Fleet
@@ -176,7 +176,7 @@ async def test_the_end_of_a_batch_waits_for_a_reply_that_is_read() -> None:
         assert go.wait(PATIENCE_S)
         return b"reply"
 
-    own = Call("k", {}, {}, Context(NOBODY))
+    own = KernelCall("k", {}, {}, Context(NOBODY))
     turn = EarlyTurn(own, read, asyncio.get_running_loop(), ())
     replies = threading.Thread(target=own.reply, args=({},))
     ends = threading.Thread(target=lambda: found.append((turn.finish(), turn.value)))
@@ -209,7 +209,7 @@ async def test_the_mean_batch_of_32_clients_is_large(batch: Batch) -> None:
 
 async def test_a_batch_that_everybody_has_left_does_not_run() -> None:
     begun: list[Callable[[], object]] = []
-    ran: list[Sequence[Call]] = []
+    ran: list[Sequence[KernelCall]] = []
 
     class Later(Executor):
         def submit(self, work: Any, /, *args: Any, **_: Any) -> Any:
@@ -218,7 +218,7 @@ async def test_a_batch_that_everybody_has_left_does_not_run() -> None:
     class Runs:
         readiness = Readiness.NOW
 
-        def run(self, calls: Sequence[Call]) -> None:
+        def run(self, calls: Sequence[KernelCall]) -> None:
             ran.append(calls)
 
         def close(self) -> None:

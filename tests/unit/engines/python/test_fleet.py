@@ -15,7 +15,7 @@ import pytest
 from ie_serving.core.values.errors import NotAvailable, ServingError
 from ie_serving.engines.kernels import Instances
 from ie_serving.engines.python import fleet
-from ie_serving.engines.python.calls import Call, Readiness
+from ie_serving.engines.python.calls import KernelCall, Readiness
 from ie_serving.engines.python.daemons import DaemonThreads
 from ie_serving.engines.python.driver import load
 from ie_serving.engines.python.fleet import Fleet, Growth
@@ -97,7 +97,7 @@ class Runs:
         self.readiness = readiness
         self.closed = threading.Event()
 
-    def run(self, calls: Sequence[Call]) -> None:
+    def run(self, calls: Sequence[KernelCall]) -> None:
         for each in calls:
             if self.readiness is Readiness.LATER:
                 each.failed(NotAvailable(f"{self.name} is not ready"))

@@ -3,7 +3,7 @@
 import asyncio
 import os
 from collections.abc import AsyncGenerator, AsyncIterator
-from contextlib import aclosing
+from contextlib import aclosing, closing
 from pathlib import Path
 from typing import Any
 
@@ -151,8 +151,7 @@ async def test_a_wrong_output_is_an_error_in_its_place(apart: KernelModel) -> No
 
 
 async def test_a_crash_ends_its_streams_with_the_cause(tmp_path: Path, notes: Path) -> None:
-    model = served(tmp_path, notes)
-    try:
+    with closing(served(tmp_path, notes)) as model:
         neighbour = opened(model, held := listed_until(asyncio.Event(), item()))
         assert (await anext(neighbour))[0] == [1.0]
         text = await failed(model, "exit")
@@ -164,8 +163,6 @@ async def test_a_crash_ends_its_streams_with_the_cause(tmp_path: Path, notes: Pa
         assert (await all_of(model, item(x=[5])))[0][0] == [5.0]
         text = await failed(model, "fill")
         assert text == "RESOURCE_EXHAUSTED: kernel Apart has no memory for this call: MemoryError"
-    finally:
-        model.close()
 
 
 async def listed_until(event: asyncio.Event, *items: Any) -> AsyncGenerator[Any, None]:
@@ -230,8 +227,7 @@ async def test_what_the_client_fails_with_ends_the_stream(apart: KernelModel) ->
 
 
 async def test_a_stream_that_hangs_is_ended_with_its_process(tmp_path: Path, notes: Path) -> None:
-    model = served(tmp_path, notes, timeout_ms=200)
-    try:
+    with closing(served(tmp_path, notes, timeout_ms=200)) as model:
         notes.write_text("")
         stream = opened(model, listed_until(asyncio.Event(), item(), item("spin")))
         pid = int((await anext(stream))[1].strip("[]").split(",")[0])
@@ -243,5 +239,3 @@ async def test_a_stream_that_hangs_is_ended_with_its_process(tmp_path: Path, not
         await stream.aclose()
         assert await asyncio.to_thread(ended, pid)
         assert (await all_of(model, item(x=[5])))[0][0] == [5.0]  # of another process
-    finally:
-        model.close()

@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 
 from ie_serving.core.values.errors import Missing, NotThereYet
-from ie_serving.engines.testing import FILE, StandInEngine
 from ie_serving.models.repository.left_out import LONGEST_PAUSE_S
 from ie_serving.models.repository.source import MOST_MISSED, Source
 from ie_serving.models.repository.version_policy import Latest, Specific
 from ie_serving.storage.backends.local import LocalStorage
 from ie_serving.storage.base import Entry
+from tests.stand_in_engine import FILE, StandInEngine
 
 OLD = 1_000_000.0
 NOW = 2_000_000.0

@@ -7,8 +7,11 @@ from typing import Any
 import pytest
 
 from ie_serving.compat.edi.routes import EdiRoutes
-from ie_serving.compat.kibernetika.predict_route import PredictRoute, predict_interface
+from ie_serving.compat.kibernetika.predict_route import PredictRoute
 from ie_serving.compat.konduit.routes import KonduitRoutes
+from ie_serving.config.settings import ServerSettings, Settings
+from ie_serving.server.fronts.other_servers import RestParts
+from ie_serving.server.fronts.tfs.rest_interface import rest_interface
 from ie_serving.server.transport.http1.messages import Request, RequestHead
 from tests.unit.inference.stand_ins import Heart
 
@@ -42,13 +45,13 @@ class Waiting:
 async def test_who_leaves_leaves_nothing_behind(front: str) -> None:
     waiting: Any = Waiting()
     waiting.counting_refusals = (await Heart().plane()).counting_refusals
-    interface = predict_interface(limit_s=1.0)
-    kibernetika = PredictRoute(waiting, waiting, interface, "m", max_body_bytes=99)
-    konduit = KonduitRoutes(waiting, waiting, NEVER, max_body_bytes=99)
+    settings = Settings(models=(), server=ServerSettings(answering_model="m"))
+    interface = rest_interface(limit_s=1.0)
+    parts = RestParts(settings, waiting, waiting, NEVER, interface, secure=False)
     fronts: dict[str, tuple[str, Any, Any]] = {
-        "edi": ("/dlim/v1/inference/m", EdiRoutes(waiting), ("invoke", "m")),
-        "konduit": ("/predict", konduit, "m"),
-        "kibernetika": ("/predict/m", kibernetika, "m"),
+        "edi": ("/dlim/v1/inference/m", EdiRoutes(parts), ("invoke", "m")),
+        "konduit": ("/predict", KonduitRoutes(parts), "m"),
+        "kibernetika": ("/predict/m", PredictRoute(parts), "m"),
     }
     path, answering, found = fronts[front]
     fields = {b"content-type": b"application/json"}

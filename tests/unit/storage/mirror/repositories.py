@@ -8,7 +8,7 @@ from ie_serving.core.values.errors import Unreachable
 from ie_serving.storage.mirror.download import Transfer
 from ie_serving.storage.mirror.mirror import Mirror
 from ie_serving.storage.retry import Tries
-from ie_serving.storage.testing import MemoryRemote
+from tests.memory_store import MemoryRemote
 from tests.unit.storage.contract import listed
 
 QUICK = Tries(most=3, backoff=Backoff(first_s=0.001, longest_s=0.01))

@@ -2,7 +2,7 @@
 
 import sys
 import threading
-from contextlib import ExitStack, closing
+from contextlib import ExitStack
 from pathlib import Path
 
 from ie_serving.storage.mirror import locks
@@ -54,7 +54,7 @@ def test_a_process_that_is_killed_lets_go(tmp_path: Path) -> None:
         "with locks.shared(Path(sys.argv[1]), print): print('held', flush=True); signal.pause()"
     )
     root = Path(locks.__file__).parents[3]
-    with closing(Process(sys.executable, "-c", program, path, cwd=root)) as holder:
+    with Process(sys.executable, "-c", program, path, cwd=root) as holder:
         holder.line("held")
         with locks.if_free(path) as is_free:
             assert not is_free

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -51,35 +52,26 @@ postprocess = [between, last]
 
 async def test_models_and_hooks_run_in_the_order_of_the_chain(tmp_path: Path) -> None:
     pairs = [("openvino", linear(tmp_path / str(n), n + 2.0)) for n in range(2)]
-    made = chained(tmp_path, BOTH, *pairs)
-    try:
+    with closing(chained(tmp_path, BOTH, *pairs)) as made:
         found = await answer(made, raw=ROWS)
         assert np.array_equal(found["y"], ROWS * 2 * 3)
         assert found["order"].item() == b"pre0 post0 pre1 post1"
         found = await answer(made, raw=ROWS * 0)
         assert found["n"] == 0 and "y" not in found
         assert found["order"].item() == b"pre0 post0 pre1 post1"
-    finally:
-        made.close()
 
 
 async def test_a_chain_without_hooks_is_described_by_its_ends(tmp_path: Path) -> None:
-    made = chained(tmp_path, "", ("openvino", linear(tmp_path / "m", 2.0)))
-    try:
+    with closing(chained(tmp_path, "", ("openvino", linear(tmp_path / "m", 2.0)))) as made:
         assert told(made) == {"x": "float [-1, 4]", "y": "float [-1, 4]"}
         assert np.array_equal((await answer(made, x=ROWS))["y"], ROWS * 2)
-    finally:
-        made.close()
 
 
 async def test_null_echoes_whatever_comes(tmp_path: Path) -> None:
-    made = chained(tmp_path, "", ("null", "any"))
-    try:
+    with closing(chained(tmp_path, "", ("null", "any"))) as made:
         found = await answer(made, a=np.int8([1]), b=np.array([b"t"], object))
         assert found["a"].tolist() == [1] and found["b"].tolist() == [b"t"]
         assert found["a"].dtype == np.int8
-    finally:
-        made.close()
 
 
 async def test_behind_an_echo_a_hook_writes_to_a_copy(tmp_path: Path) -> None:
@@ -110,12 +102,10 @@ async def test_a_flexible_batch_takes_any_number_of_rows(tmp_path: Path, rows: i
 
 
 async def test_a_fixed_batch_names_the_option(tmp_path: Path) -> None:
-    made = chained(tmp_path, "", ("openvino", linear(tmp_path / "m", 2.0, rows=1)))
-    try:
-        with pytest.raises(ServingError, match=r"batch size 7, .*; the option flexible_batch_size"):
-            await answer(made, x=np.ones((7, 4), np.float32))
-    finally:
-        made.close()
+    refused = pytest.raises(ServingError, match=r"batch size 7, .*; the option flexible_batch_size")
+    model = linear(tmp_path / "m", 2.0, rows=1)
+    with closing(chained(tmp_path, "", ("openvino", model))) as made, refused:
+        await answer(made, x=np.ones((7, 4), np.float32))
 
 
 DECORATED = """
@@ -150,12 +140,9 @@ async def test_hooks_behind_a_decorator_that_hides_them(
 ) -> None:
     """In the form in which kibernetika-serving's documentation prints them."""
     caplog.set_level("INFO")
-    made = chained(tmp_path, DECORATED, ("null", "any"), ("null", "any2"))
-    try:
+    with closing(chained(tmp_path, DECORATED, ("null", "any"), ("null", "any2"))) as made:
         found = await answer(made, x=ROWS)
         assert np.array_equal(found["x"], (ROWS + 1) * 2) and found["models"] == 2
-    finally:
-        made.close()
     assert "Running before" in caplog.text and "Running after" in caplog.text
 
 
@@ -178,12 +165,9 @@ postprocess = [faces, one]
 
 async def test_what_a_generator_yields_is_for_the_next_hook(tmp_path: Path) -> None:
     pairs = [("openvino", linear(tmp_path / str(n), 2.0)) for n in range(2)]
-    made = chained(tmp_path, GENERATORS, *pairs)
-    try:
+    with closing(chained(tmp_path, GENERATORS, *pairs)) as made:
         for _ in range(3):  # in a thread, then on the event loop
             assert np.array_equal((await answer(made, x=ROWS))["z"], ROWS * 4 + 1)
-    finally:
-        made.close()
 
 
 READERS = """
@@ -217,13 +201,10 @@ async def test_a_model_runs_for_each_thing_that_a_generator_yields(
 
 async def test_a_client_gets_one_answer_of_a_generator(tmp_path: Path) -> None:
     code = "def postprocess(outputs):\n    yield from ({'y': row} for row in outputs['y'])"
-    made = chained(tmp_path, code, ("openvino", linear(tmp_path / "m", 2.0)))
-    try:
+    with closing(chained(tmp_path, code, ("openvino", linear(tmp_path / "m", 2.0)))) as made:
         assert np.array_equal((await answer(made, x=ROWS[:1]))["y"], ROWS[0] * 2)
         with pytest.raises(ServingError, match="postprocess yielded 2 answers, and no hook"):
             await answer(made, x=ROWS)
-    finally:
-        made.close()
 
 
 @pytest.mark.parametrize(
@@ -245,11 +226,10 @@ def test_devices_of_before_become_those_of_now(given: str, device: str, warned: 
 async def test_weights_may_lie_apart(tmp_path: Path) -> None:
     file = linear(tmp_path / "m", 2.0)
     weights = (tmp_path / "m/model.bin").rename(tmp_path / "w.bin")
-    made = chained(tmp_path, "", ("openvino", file), options={"model_weights": str(weights)})
-    try:
+    with closing(
+        chained(tmp_path, "", ("openvino", file), options={"model_weights": str(weights)})
+    ) as made:
         assert np.array_equal((await answer(made, x=ROWS))["y"], ROWS * 2)
-    finally:
-        made.close()
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """kibernetika's driver `tensorflow`: a SavedModel's directory, and a frozen graph."""
 
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -40,21 +41,17 @@ async def test_a_signature_is_chosen(
     tmp_path: Path, options: dict[str, str], name: str, expected: np.ndarray
 ) -> None:
     first_generation(tmp_path / "model", graph)
-    made = chained(tmp_path, "", ("tensorflow", tmp_path / "model"), options=options)
-    try:
+    with closing(
+        chained(tmp_path, "", ("tensorflow", tmp_path / "model"), options=options)
+    ) as made:
         found = await answer(made, x=ROWS)
         assert list(found) == [name] and np.array_equal(found[name], expected)
-    finally:
-        made.close()
 
 
 async def test_outputs_of_a_frozen_graph_are_chosen(tmp_path: Path, frozen: Path) -> None:
-    made = chained(tmp_path, "", ("tensorflow", frozen), options={"outputs": "y:0"})
-    try:
+    with closing(chained(tmp_path, "", ("tensorflow", frozen), options={"outputs": "y:0"})) as made:
         found = await answer(made, x=ROWS)
         assert list(found) == ["y"] and np.array_equal(found["y"], ROWS * 2)
-    finally:
-        made.close()
     with pytest.raises(LoadFailed, match="has no output nothing; it has"):
         chained(tmp_path, "", ("tensorflow", frozen), options={"outputs": "nothing"})
 

@@ -6,7 +6,7 @@ from typing import Any
 from hyperframe.frame import Frame, GoAwayFrame, RstStreamFrame
 
 from ie_serving.server.transport.http2 import frames
-from ie_serving.server.transport.http2.connection import Connection
+from ie_serving.server.transport.http2.connection import Http2Connection
 from ie_serving.server.transport.http2.headers import Fields
 from ie_serving.server.transport.http2.sender import Sender
 from ie_serving.server.transport.http2.stream_states import Writing
@@ -74,7 +74,7 @@ class Talk:
         self.requests: list[Fields] = []
         self.answer = silent
         self.refuse: bytes | None = None
-        self.connection = Connection(
+        self.connection = Http2Connection(
             lambda fields, _: fields, self._accept, self._take, lambda: self.now
         )
         self.say(*(hello or (HELLO,)))

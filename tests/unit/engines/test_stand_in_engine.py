@@ -9,7 +9,7 @@ import pytest
 from ie_serving.core.values.errors import LoadFailed
 from ie_serving.core.values.tensors import SERVING_DEFAULT
 from ie_serving.engines.base import EngineOptions
-from ie_serving.engines.testing import StandInEngine
+from tests.stand_in_engine import StandInEngine
 from tests.unit.engines.contract import EngineContract, copied
 
 

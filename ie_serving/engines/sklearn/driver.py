@@ -1,5 +1,6 @@
 """Serves estimators of scikit-learn, or with its interface, saved by skops, joblib or pickle."""
 
+import json
 import logging
 import warnings
 from collections.abc import Callable, Iterator
@@ -7,6 +8,7 @@ from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any
+from zipfile import ZipFile
 
 import numpy as np
 
@@ -187,19 +189,31 @@ log = logging.getLogger(__name__)
 
 SKOPS = ".skops"
 LIBRARY, EXTRA = "scikit-learn", "sklearn"
+MEASURES = (
+    "sklearn.metrics._classification.",
+    "sklearn.metrics._ranking.",
+    "sklearn.metrics._regression.",
+)
+"""Modules of scikit-learn whose functions compare answers, with which a search chose."""
 FITTED = (
+    *MEASURES,
     "sklearn._loss.",
     "sklearn.calibration.",
     "sklearn.ensemble._hist_gradient_boosting.",
     "sklearn.gaussian_process.",
     "sklearn.metrics._dist_metrics.",
+    "sklearn.metrics._scorer.",
+    "sklearn.model_selection._split.",
     "sklearn.neighbors._ball_tree.",
     "sklearn.neighbors._kd_tree.",
     "sklearn.neural_network._stochastic_optimizers.",
     "sklearn.tree._tree.",
 )
-"""Modules of scikit-learn with the types in which fitted estimators keep trees, distances, losses
-and kernels. They hold numbers and run no other code; skops leaves it to its users to trust them."""
+"""Modules of scikit-learn with the types in which fitted estimators keep trees, distances, losses,
+kernels, and how a search chose. They run no code that the file does not name as another type;
+skops leaves it to its users to trust them."""
+DTYPE = "numpy.dtype"
+"""Type of the dtypes that imputers keep; skops reads one from an empty array, without pickle."""
 CONSENT = Hint("; to trust whoever writes these models, set {engine.allow_pickle}")
 
 
@@ -239,18 +253,30 @@ def _skops(file: Path, options: EngineOptions) -> Any:  # noqa: ANN401
     if refused and not options.allow_pickle:
         listed = ", ".join(refused)
         raise LoadFailed(
-            f"{file.name} holds types that skops does not know to be harmless: {listed}", CONSENT
+            f"{file.name} holds types that skops does not know to be harmless:"
+            f" {listed}{_without_search(file)}",
+            CONSENT,
         )
     return io.load(file, trusted=unknown)
+
+
+def _without_search(file: Path) -> str:
+    """Give advice for a file of a search, whose scores and splits no prediction needs."""
+    with ZipFile(file) as archive:
+        name = str(json.loads(archive.read("schema.json")).get("__class__"))
+    if not name.endswith("SearchCV"):
+        return ""
+    return f"; dump the best_estimator_ of the {name}, which is all that predicts"
 
 
 def _is_fitted(name: str) -> bool:
     """Return whether a type is one of `FITTED`, and not what such a module has imported."""
     module, _, own = name.rpartition(".")
-    if not name.startswith(FITTED):
-        return False
+    if name == DTYPE or not name.startswith(FITTED):
+        return name == DTYPE
     found = getattr(import_module(module), own, None)
-    return isinstance(found, type) and found.__module__ == module
+    is_known = isinstance(found, type) or (callable(found) and name.startswith(MEASURES))
+    return is_known and found.__module__ == module
 
 
 def _is_of_version(warning: warnings.WarningMessage) -> bool:

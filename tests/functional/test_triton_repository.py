@@ -132,7 +132,7 @@ def test_a_model_that_is_not_as_its_file_declares_is_refused(tmp_path: Path, ser
 def test_a_new_declaration_that_contradicts_a_served_model_shows_in_its_status(
     tmp_path: Path, serve: Serve
 ) -> None:
-    """The load that serves stays, as of any settings that cannot be used, and the status says so."""
+    """The load that serves stays, and its status says why the new settings do not serve."""
     unary(tmp_path / "m" / "1", [-1, 2], DataType.FP32, lambda x: op.multiply(x, np.float32(2)))
     file = tmp_path / "m" / "config.pbtxt"
     good = 'input [ { name: "x" data_type: TYPE_FP32 dims: [ 2 ] } ] max_batch_size: 8'
@@ -157,3 +157,19 @@ def test_a_new_declaration_that_contradicts_a_served_model_shows_in_its_status(
     until(lambda: cause in told(), PATIENCE_S)
     file.write_text(good.replace("8", "4"))
     until(lambda: not told(), PATIENCE_S)
+
+
+def test_check_names_unknown_words_in_the_settings_of_a_repositorys_models(tmp_path: Path) -> None:
+    for name in ("tri", "own"):
+        unary(tmp_path / name / "1", [-1, 2], DataType.FP32, op.negative)
+    (tmp_path / "tri" / "config.pbtxt").write_text("max_batch_sizes: 8")
+    (tmp_path / "own" / "model.json").write_text('{"nirek": 2}')
+    command = (COMMANDS / "ie_serving", "check", f"--model_repository={tmp_path}")
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
+    assert ran.returncode == 1
+    assert (
+        f"server: {tmp_path}/tri/config.pbtxt: tri: max_batch_sizes: Triton has no such field,"
+        ' left out; did you mean "max_batch_size"?'
+    ) in ran.stdout
+    assert "own/model.json: nirek: unknown key, ignored" in ran.stdout
+    output_of(*command, "--lenient")

@@ -83,7 +83,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if list(given[:2]) == ["config", "import"]:
             return _show(_imported(given))
         if command == VERSION:
-            return _show([own_flags.version_text()])
+            return _show([own_flags.version_text(given[1:])])
         if command == "gen":
             return _show([_generated(given)])
         if command == kernel_run.COMMAND:

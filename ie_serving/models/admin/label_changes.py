@@ -86,7 +86,7 @@ def _details(served: Served) -> Details:
         waiting={label: v for label, v in wanted.items() if stream.labels.get(label) != v},
         memory={v: each.memory for v, each in stream.available.items() if each.memory is not None},
         precisions={v: _precisions(each) for v, each in stream.available.items()},
-        not_applied=served.not_applied,
+        not_applied=served.unapplied,
         trouble=stream.lacking,
     )
 

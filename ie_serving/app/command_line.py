@@ -83,7 +83,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if list(given[:2]) == ["config", "import"]:
             return _show(_imported(given))
         if command == VERSION:
-            return _show([own_flags.version_text()])
+            return _show([own_flags.version_text(given[1:])])
         if command == "gen":
             return _show([_generated(given)])
         if command == kernel_run.COMMAND:
@@ -259,19 +259,21 @@ def _check(parsed: Parsed) -> int:
         if (expired := gate.expired()) and not parsed.lenient:
             raise ConfigError([expired])
 
-    models, ignored = _with_directories(parsed)
+    models, ignored, unknown = _with_directories(parsed)
     return check(
         replace(parsed.settings, models=models),
         engine_of,
         partial(open_storage, options=parsed.storage),
         at_start=read_files,
-        without_effect=(*(() if parsed.lenient else parsed.warnings), *ignored),
+        without_effect=(*(() if parsed.lenient else (*parsed.warnings, *unknown)), *ignored),
         as_json=parsed.as_json,
     )
 
 
-def _with_directories(parsed: Parsed) -> tuple[tuple[ModelConfig, ...], list[str]]:
-    """Give the models with those of directories, and a sentence for each that is left out."""
+def _with_directories(
+    parsed: Parsed,
+) -> tuple[tuple[ModelConfig, ...], list[str], list[str]]:
+    """Give the models with those of directories; see `listed_once`."""
     from ie_serving.config.files.fleet_models import listed_once
     from ie_serving.models.fleet.repository import FILES
     from ie_serving.storage.backends.by_url import open_directories

@@ -168,11 +168,11 @@ class _Report:
             found.append(examined)
             self.is_whole = self.is_whole and examined.is_whole
             self._say([*_report(model.name, examined)])
-        faults = [*_labels(model, found)]
-        self.is_whole = self.is_whole and not faults
-        self._say([f"model {model.name}: {fault}" for fault in faults])
+        labels, traffic = [*_labels(model, found)], [*_traffic(model, found)]
+        self.is_whole = self.is_whole and not (labels or traffic)
+        self._say([f"model {model.name}: {fault}" for fault in (*labels, *traffic)])
         shown = [_shown(each) for each in found]
-        self._models[model.name] = {"versions": shown, "labels": faults}
+        self._models[model.name] = {"versions": shown, "labels": labels, "traffic": traffic}
         return found
 
     def document(self) -> dict[str, Any]:
@@ -203,13 +203,22 @@ def _labels(model: ModelConfig, found: Sequence[Examined]) -> Iterator[str]:
             yield f"label {label}: version {version} would not be served"
 
 
+def _traffic(model: ModelConfig, found: Sequence[Examined]) -> Iterator[str]:
+    """Name the versions whose share of split traffic would go to others."""
+    serve = {each.version for each in found if each.served}
+    for version, share in model.split.numbered.items() if model.split else ():
+        if share and version not in serve:
+            yield f"traffic: version {version} would not be served, and its {share} % go to others"
+
+
 def _versions(
     model: ModelConfig, engine: Engine, open_storage: Open, *, takes_base: bool
 ) -> Iterator[Examined]:
     found = False
     try:
         storage = _storage(model, open_storage)
-        wanted = [*model.version_labels.values()]
+        shares = model.split.numbered if model.split else ()
+        wanted = [*model.version_labels.values(), *shares]
         for each in examine(
             storage,
             engine,

@@ -124,7 +124,7 @@ class ModelManager:
         self.desired: Sequence[ModelConfig] = ()
         self._awaits_all = not allow_unavailable_models
         self._applying = asyncio.Lock()
-        self._successors = Successors(self._take_over)
+        self._successors = Successors(self._take_over, self._note_failed)
         self._tasks: set[asyncio.Task[None]] = set()
         self._retiring: set[ModelStream] = set()
 
@@ -409,7 +409,7 @@ class ModelManager:
             # The old model keeps its name, version policy and labels until its successor serves: a
             # typo in a file must not take a model down.
             if old and new and old.stream.answers_with is not None and not new.stream.answerable:
-                after[config.name] = old
+                after[config.name] = replace(old, not_applied="")
                 self._successors.add(new)
             else:
                 after[config.name] = new or Served(config, before[config.name].stream)
@@ -441,6 +441,13 @@ class ModelManager:
                 served.stream.poll_now()
             if old.config.poll_wait_s != config.poll_wait_s:
                 served.stream.poll_every(self._poll_wait_of(config))
+
+    def _note_failed(self, new: Served, cause: str) -> None:
+        """Say in the status of a model why its successor does not serve."""
+        name = new.config.name
+        old = self.served.entries[name]
+        if old.not_applied != cause:
+            self.served.entries = {**self.served.entries, name: replace(old, not_applied=cause)}
 
     def _take_over(self, new: Served) -> None:
         """Let a successor that serves have its name."""

@@ -35,6 +35,11 @@ class Served:
     stream: ModelStream
     not_applied: str = ""
 
+    @property
+    def unapplied(self) -> str:
+        """Which settings are not in force, and why: newer ones, or shares of traffic."""
+        return "; ".join(filter(None, (self.not_applied, self.stream.unfit_traffic)))
+
 
 class ServedModels:
     """The models of this process by name. Lives on one event loop.

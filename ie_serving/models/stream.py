@@ -103,6 +103,7 @@ class ModelStream:
         self._comparisons = Comparisons()
         self._listed = False
         self._missed = 0
+        self._said_missing: Collection[int] = ()
         self._changed = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
         self._assign_labels()
@@ -125,6 +126,19 @@ class ModelStream:
         if failures := self.failures():
             return f"version {max(failures)}: {failures[max(failures)]}"
         return self.lacking
+
+    @property
+    def unfit_traffic(self) -> str:
+        """Which versions split traffic names that are not there; empty where there are all."""
+        missing = self._missing_shares()
+        if not missing:
+            return ""
+        is_one, names = len(missing) == 1, " and ".join(map(str, missing))
+        which, whose = ("", "its") if is_one else ("s", "their")
+        return (
+            f"traffic names the version{which} {names}, which {'is' if is_one else 'are'} not"
+            f" there: others answer {whose} {sum(missing.values())} %"
+        )
 
     @property
     def serves_aspired(self) -> bool:
@@ -480,14 +494,32 @@ class ModelStream:
         self.unnamed = None if self.split else self.default
         if self.split:
             self.split.resolve(self.labels, serving.keys())
+            self._say_missing()
         self._rules.others.changed()
+
+    def _say_missing(self) -> None:
+        missing = self._missing_shares()
+        if missing.keys() != self._said_missing:
+            self._said_missing = missing.keys()
+            if missing:
+                facts = {"versions": ",".join(map(str, missing)), "base_path": self._source.url}
+                log.warning(
+                    logs.Event(
+                        "traffic names versions that are not there", model=self.name, **facts
+                    )
+                )
+
+    def _missing_shares(self) -> Mapping[int, int]:
+        if self.split is None or not self._listed:
+            return {}
+        return self.split.traffic.of_missing(self._wanted.listing.offered)
 
     def _split(self, traffic: Traffic | None) -> Split | None:
         return Split(self.name, traffic, self.rollbacks) if traffic else None
 
     def _held(self) -> Collection[int]:
         held = self._rules.held()
-        return {*held, *self.split.traffic.numbers} if self.split else held
+        return {*held, *self.split.traffic.numbered} if self.split else held
 
     def _assign_labels(self) -> None:
         before = self.labels

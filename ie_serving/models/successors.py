@@ -11,10 +11,14 @@ class Successors:
 
     Args of the constructor:
         take_over: told of each successor in the step in which it serves.
+        on_failed: told of each that cannot serve yet, with the cause, at each of its changes.
     """
 
-    def __init__(self, take_over: Callable[[Served], None]) -> None:
+    def __init__(
+        self, take_over: Callable[[Served], None], on_failed: Callable[[Served, str], None]
+    ) -> None:
         self._take_over = take_over
+        self._on_failed = on_failed
         self._waiting: dict[str, tuple[Served, asyncio.Task[None]]] = {}
 
     @property
@@ -37,6 +41,8 @@ class Successors:
 
     async def _wait(self, successor: Served) -> None:
         while not successor.stream.answerable:
+            if cause := successor.stream.why_none:
+                self._on_failed(successor, cause)
             await successor.stream.changed()
         # Both in one step, without an await: a request in between would find neither or both.
         del self._waiting[successor.config.name]

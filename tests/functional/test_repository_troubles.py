@@ -1,5 +1,6 @@
 """Repositories of which a part is broken, or all is gone for a while: what served, serves."""
 
+import json
 import os
 import shutil
 from collections.abc import Callable
@@ -9,6 +10,7 @@ from subprocess import run
 import httpx
 import pytest
 
+from tests.functional.commands import ie_serving
 from tests.functional.load import AVAILABLE, LOADING, Load, failure, states
 from tests.functional.servers import SAMPLE, Server
 from tests.process import COMMANDS, until
@@ -106,6 +108,44 @@ def test_a_volume_that_is_unmounted_unloads_nothing_unless_that_is_asked_for(
             away.rename(base / "1")
             server.line("listing works again model=digits")
         assert load.failures == []
+
+
+def test_what_keeps_newer_files_from_serving_shows_in_the_status(
+    base: Path, tmp_path: Path
+) -> None:
+    """Else an operator who sees AVAILABLE takes what answers for what lies in storage."""
+    file, away = tmp_path / "models.json", tmp_path / "away"
+    good = json.dumps(
+        {"model_config_list": [{"config": {"name": "digits", "base_path": str(base)}}]}
+    )
+    file.write_text(good)
+    polls = ("--file_system_poll_wait_seconds=0.1", "--config_poll_wait_seconds=0.1")
+    with closing(Server("ie_serving", "config", f"--config_path={file}", *polls)) as server:
+        server.ready()
+
+        def shown(*more: str) -> str:
+            ran = ie_serving("status", *more, f"--url={server.url}")
+            assert ran.code == 0
+            return ran.out
+
+        calm = shown()
+        file.write_text("{")
+        until(lambda: "configuration not applied" in shown())
+        assert f"configuration not applied, the one before stays: {file}:1:2: not JSON" in shown()
+        assert "configuration not applied" in shown("digits")
+        assert f"{file}:1:2" in json.loads(shown("--json"))["configuration_not_applied"]
+        file.write_text(good)
+        until(lambda: "configuration not applied" not in shown())
+        (base / "1").rename(away)
+        until(lambda: "listing failed, served versions stay: " in shown())
+        assert str(base) in shown()
+        assert json.loads(shown("--json"))["models"]["digits"]["listing_failed"]
+        away.rename(base / "1")
+        until(lambda: "listing failed" not in shown())
+        assert shown() == calm
+        shutil.copy(SAMPLE / "2" / "model.bin", base / "1" / "model.bin")
+        until(lambda: "files have changed since they were loaded" in shown())
+        assert "upload a version of its own" in shown()
 
 
 def test_an_emptied_repository_is_believed_when_that_is_asked_for(

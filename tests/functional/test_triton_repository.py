@@ -14,7 +14,7 @@ from ie_serving.core.values.tensors import DataType
 from tests.functional import half_plus_two
 from tests.functional.conftest import Serve
 from tests.functional.servers import ROOT, Server
-from tests.process import COMMANDS, PATIENCE_S, output_of
+from tests.process import COMMANDS, PATIENCE_S, output_of, until
 from tests.unit.engines.openvino.models import unary
 
 PAGE = ROOT / "docs" / "start" / "from-triton.md"
@@ -126,3 +126,49 @@ def test_a_model_that_is_not_as_its_file_declares_is_refused(tmp_path: Path, ser
             assert expected in found[name]["versions"][0]["fault"]
         else:
             assert not found[name]["versions"][0].get("fault")
+
+
+def test_a_new_declaration_that_contradicts_a_served_model_shows_in_its_status(
+    tmp_path: Path, serve: Serve
+) -> None:
+    """The load that serves stays, and its status says why the new settings do not serve."""
+    unary(tmp_path / "m" / "1", [-1, 2], DataType.FP32, lambda x: op.multiply(x, np.float32(2)))
+    file = tmp_path / "m" / "config.pbtxt"
+    good = 'input [ { name: "x" data_type: TYPE_FP32 dims: [ 2 ] } ] max_batch_size: 8'
+    file.write_text(good)
+    poll = "--file_system_poll_wait_seconds=0.3"
+    server = serve("ie_serving", "config", f"--model_repository={tmp_path}", poll)
+    file.write_text(good.replace("[ 2 ]", "[ 5 ]"))
+    cause = 'input "x" has the shape (-1, 5)'
+
+    def told() -> str:
+        return str(server.rest.get("/v1/models/m/details").json()["settings_not_applied"])
+
+    until(lambda: cause in told(), PATIENCE_S)
+    assert told().startswith("version 1: ")
+    (version,) = server.rest.get("/v1/models/m").json()["model_version_status"]
+    assert version["state"] == "AVAILABLE"
+    shown = server.rest.get("/page/state").json()["models"][0]
+    assert cause in shown["not_applied"]
+    file.write_text(good)
+    until(lambda: not told(), PATIENCE_S)
+    file.write_text(good.replace("[ 2 ]", "[ 5 ]"))
+    until(lambda: cause in told(), PATIENCE_S)
+    file.write_text(good.replace("8", "4"))
+    until(lambda: not told(), PATIENCE_S)
+
+
+def test_check_names_unknown_words_in_the_settings_of_a_repositorys_models(tmp_path: Path) -> None:
+    for name in ("tri", "own"):
+        unary(tmp_path / name / "1", [-1, 2], DataType.FP32, op.negative)
+    (tmp_path / "tri" / "config.pbtxt").write_text("max_batch_sizes: 8")
+    (tmp_path / "own" / "model.json").write_text('{"nirek": 2}')
+    command = (COMMANDS / "ie_serving", "check", f"--model_repository={tmp_path}")
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
+    assert ran.returncode == 1
+    assert (
+        f"server: {tmp_path}/tri/config.pbtxt: tri: max_batch_sizes: Triton has no such field,"
+        ' left out; did you mean "max_batch_size"?'
+    ) in ran.stdout
+    assert "own/model.json: nirek: unknown key, ignored" in ran.stdout
+    output_of(*command, "--lenient")

@@ -16,6 +16,7 @@ from ie_serving.wire.clients.paths import model_path
 AVAILABLE: Final = "AVAILABLE"
 NO_SUCH: Final = (400, 404, 405, 501)
 """HTTP statuses of servers without the requested route, model, version or label."""
+NONE_SEEN: Final = "no version has been seen yet"
 ENCRYPTED: Final = "use https://"
 """Text of this server's 400 for a plain request to a port with TLS."""
 
@@ -49,7 +50,9 @@ class Model:
 
     Attributes:
         waiting: labels that do not serve yet.
+        trouble: why no version can be found now, where that is known.
         not_applied: why newer settings cannot be used.
+        configuration: why the server's configuration file is not applied.
     """
 
     name: str
@@ -57,6 +60,7 @@ class Model:
     waiting: Mapping[str, int] = field(default_factory=dict)
     trouble: str = ""
     not_applied: str = ""
+    configuration: str = ""
 
     @property
     def serves(self) -> bool:
@@ -148,9 +152,14 @@ def _model(rest: Rest, name: str, state: Any, details: Mapping[str, Any]) -> Mod
         )
     except (LookupError, TypeError, ValueError, AttributeError):
         raise _odd(rest) from None
-    trouble = "" if versions else "no version has been seen yet"
-    not_applied = str(details.get("settings_not_applied", ""))
-    return Model(name, versions, details.get("waiting_labels", {}), trouble, not_applied)
+    return Model(
+        name,
+        versions,
+        details.get("waiting_labels", {}),
+        str(details.get("listing_failed", "")),
+        str(details.get("settings_not_applied", "")),
+        str(details.get("configuration_not_applied", "")),
+    )
 
 
 def _cause(status: Mapping[str, Any]) -> str:

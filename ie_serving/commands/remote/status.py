@@ -17,7 +17,14 @@ from typing import Any, Final
 
 from ie_serving.commands.remote import place
 from ie_serving.commands.remote.failures import REFUSED, Misused, Refused, TimeIsUp, Unreachable
-from ie_serving.commands.remote.models import Model, Version, all_models, budget, one_model
+from ie_serving.commands.remote.models import (
+    NONE_SEEN,
+    Model,
+    Version,
+    all_models,
+    budget,
+    one_model,
+)
 from ie_serving.commands.remote.rest import Rest
 from ie_serving.telemetry.log.progress import Progress
 
@@ -147,7 +154,7 @@ def _lacking(models: Sequence[Model]) -> Iterator[str]:
     for model in models:
         if not model.serves:
             states = [f"version {v.number} is {v.state} {v.cause}".strip() for v in model.versions]
-            yield f"model {model.name}: {', '.join(states) or model.trouble}"
+            yield f"model {model.name}: {', '.join(states) or model.trouble or NONE_SEEN}"
 
 
 def _watch(given: argparse.Namespace, rest: Rest) -> None:
@@ -190,10 +197,17 @@ def _document(models: Sequence[Model]) -> str:
             ],
             "waiting_labels": dict(each.waiting),
             "settings_not_applied": each.not_applied,
+            "listing_failed": each.trouble,
         }
         for each in models
     }
-    return json.dumps({"models": document}, ensure_ascii=False)
+    found = {"models": document, "configuration_not_applied": _configuration(models)}
+    return json.dumps(found, ensure_ascii=False)
+
+
+def _configuration(models: Sequence[Model]) -> str:
+    """Give why the server's configuration file is not applied, which every model tells."""
+    return next((each.configuration for each in models if each.configuration), "")
 
 
 def table(models: Sequence[Model]) -> str:
@@ -202,10 +216,13 @@ def table(models: Sequence[Model]) -> str:
     if len(rows) == 1:
         return "no models are configured"
     widths = [max(len(row[column]) for row in rows) for column in range(len(COLUMNS))]
-    return "\n".join(
+    lines = [
         "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
         for row in rows
-    )
+    ]
+    if fault := _configuration(models):
+        lines.append(f"configuration not applied, the one before stays: {' '.join(fault.split())}")
+    return "\n".join(lines)
 
 
 def _on_demand(models: Sequence[Model], held: Mapping[str, int]) -> str:
@@ -219,7 +236,7 @@ def _on_demand(models: Sequence[Model], held: Mapping[str, int]) -> str:
 
 def _rows(model: Model) -> Iterator[tuple[str, ...]]:
     if not model.versions:
-        yield (model.name, "-", "-", "", "", model.trouble)
+        yield (model.name, "-", "-", "", "", " ".join(model.trouble.split()) or NONE_SEEN)
     for version in model.versions:
         yield (
             model.name,
@@ -229,6 +246,9 @@ def _rows(model: Model) -> Iterator[tuple[str, ...]]:
             _size(version.memory),
             " ".join(version.cause.split()),
         )
+    if model.trouble and model.versions:
+        text = f"listing failed, served versions stay: {' '.join(model.trouble.split())}"
+        yield (model.name, "-", "-", "", "", text)
     if model.not_applied:
         yield (model.name, "-", "-", "", "", f"settings not applied: {model.not_applied}")
     for label, number in sorted(model.waiting.items()):

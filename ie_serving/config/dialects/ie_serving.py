@@ -44,7 +44,7 @@ from ie_serving.config.values import channel
 from ie_serving.core.settings import words
 from ie_serving.core.settings.declaration import Setting, fields_of
 from ie_serving.core.settings.faults import Faults
-from ie_serving.core.values.commands import ASKING, BESIDE, HELP, VERSION
+from ie_serving.core.values.commands import ASKING, BESIDE, HELP, MEANINGS, VERSION
 from ie_serving.core.values.errors import ConfigError
 from ie_serving.core.values.nearest import nearest
 from ie_serving.engines.base import EngineOptions
@@ -58,8 +58,14 @@ _ANSWERED_AT_ONCE = ("-h", "--help", "--version")
 
 @dataclass
 class _Reading:
-    """The state while a command line is read."""
+    """The state while a command line is read.
 
+    Attributes:
+        typed: the command.
+        command: the same, or the one that `check` or `tune` stands for: `config` or `model`.
+    """
+
+    typed: str
     command: str
     given: Mapping[str, str]
     environ: Mapping[str, str]
@@ -86,8 +92,9 @@ def parse(argv: Sequence[str], environ: Mapping[str, str]) -> Parsed:
     given = {name: value for name, value in vars(arguments).items() if value is not None}
     command, as_json = given.pop("command"), bool(given.pop(JSON, False))
     lenient = bool(given.pop(LENIENT, command != CHECK))
-    reading = _Reading(_meant(command, given), given, environ)
+    reading = _Reading(command, _meant(command, given), given, environ)
     _note_unknown(unknown, reading)
+    _check_subject(unknown, reading)
     reading.warnings += _warnings(reading)
     found = _server_values(reading)
     storage = environment.storage_options(
@@ -153,6 +160,7 @@ def _check_command(argv: Sequence[str]) -> None:
     known = [f"--{flag}" for flag in {*known_flags(CONFIG), *known_flags(CHECK)}]
     _refuse_foreign(argv, faults)
     faults.check()
+    known += [each for each in _ANSWERED_AT_ONCE if each[:2] == "--"]
     for argument in argv:
         name = argument.partition("=")[0]
         if name.startswith("--") and name not in known:
@@ -162,8 +170,8 @@ def _check_command(argv: Sequence[str]) -> None:
     meant = nearest(first, [*OWN_FLAGS, *ASKING, *BESIDE, HELP, VERSION]) if is_word else ""
     faults.add(
         f"{place}{meant}",
-        f"to ask a running server {', '.join(ASKING)}; to serve, expected {', '.join(OWN_FLAGS)},"
-        f" then its flags, for example: {EXAMPLE}; ie_serving --help lists all commands",
+        f"expected {', '.join(MEANINGS)}; to serve, for example: {EXAMPLE};"
+        " ie_serving --help says what each does",
     )
     faults.check()
 
@@ -185,6 +193,45 @@ def _meant(command: str, given: dict[str, str]) -> str:
     return MODEL_COMMAND
 
 
+def _check_subject(unknown: Sequence[str], reading: _Reading) -> None:
+    """Check what `check` and `tune` are about: a file, or one model, and not both.
+
+    Raises:
+        ConfigError: neither is given; further faults would only follow from that.
+    """
+    command, given = reading.typed, reading.given
+    if command not in (CHECK, TUNE_COMMAND):
+        return
+    if reading.command == CONFIG:
+        known = {*known_flags(CONFIG), *(["model_name"] if command == TUNE_COMMAND else [])}
+        source_flag = CONFIG_PATH.flag if CONFIG_PATH.flag in given else MODEL_REPOSITORY.flag
+        for setting in MODEL:
+            if setting.key and setting.flag in given.keys() - known:
+                text = f"{_in_file(setting.key)}, or leave out --{source_flag}"
+                reading.faults.add(f"--{setting.flag}", text)
+        return
+    if "model_path" in given:
+        return
+    path = next((each for each in unknown if not each.startswith("-")), "")
+    place = f"{path}: ie_serving {command} takes no bare path"
+    reading.faults.add(
+        place if path else f"ie_serving {command}: nothing to {command}",
+        f"expected {_SUBJECTS[command]}",
+    )
+    reading.faults.check()
+
+
+_SUBJECTS = {
+    CHECK: "--model_path DIRECTORY for one model, --config_path FILE or"
+    " --model_repository DIRECTORY for several",
+    TUNE_COMMAND: "--model_path DIRECTORY, or --config_path FILE with --model_name NAME",
+}
+
+
+def _in_file(key: str) -> str:
+    return f'a setting of one model: set the key "{key}" in its entry of the file'
+
+
 def _note_unknown(unknown: Sequence[str], reading: _Reading) -> None:
     """Report arguments unknown to argparse; a value after an unknown flag belongs to it."""
     # argparse gives the value of an unknown flag as an argument of its own.
@@ -192,14 +239,14 @@ def _note_unknown(unknown: Sequence[str], reading: _Reading) -> None:
     known = [f"--{name}" for name in known_flags(reading.command)]
     of_model = {f"--{each.flag}": each.key for each in MODEL if each.flag and each.key}
     _refuse_foreign(flags, reading.faults)
-    for argument in flags or unknown:
+    is_bare = reading.typed in _SUBJECTS and not flags and "model_path" not in reading.given
+    for argument in flags or (() if is_bare else unknown):
         name = argument.partition("=")[0]
         if name.removeprefix("--") in foreign.REFUSED_FLAGS:
             continue
-        text = f"unknown argument of ie_serving {reading.command}{nearest(name, known)}"
+        text = f"unknown argument of ie_serving {reading.typed}{nearest(name, known)}"
         if name in of_model:
-            key = of_model[name]
-            text = f'a setting of one model: set the key "{key}" in its entry of the file'
+            text = _in_file(of_model[name])
         reading.faults.add(name, text)
 
 

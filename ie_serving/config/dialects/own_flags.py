@@ -20,6 +20,7 @@ from ie_serving.config.schema.catalogue import (
 )
 from ie_serving.core.settings.declaration import Setting
 from ie_serving.core.settings.kinds import BOOLEAN, NAMES, PLACES
+from ie_serving.core.values.errors import ConfigError
 
 CONFIG, MODEL_COMMAND, CHECK, TUNE_COMMAND = "config", "model", "check", "tune"
 JSON = "json"
@@ -45,8 +46,14 @@ def names(command: str) -> dict[str, str]:
     return names_in_ie_serving((*OWN_FLAGS[command], *SERVER))
 
 
-def version_text() -> str:
-    """Give the versions of the server and of OpenVINO, without importing the latter."""
+def version_text(more: Sequence[str] = ()) -> str:
+    """Give the versions of the server and of OpenVINO, without importing the latter.
+
+    Raises:
+        ConfigError: there are `more` words than the command, of which only help has a meaning.
+    """
+    if more and more[0] not in ("-h", "--help"):
+        raise ConfigError([f"{more[0]}: unknown argument of ie_serving version, which takes none"])
     try:
         return f"ie_serving {__version__}\nOpenVINO {metadata.version('openvino')}"
     except metadata.PackageNotFoundError:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ie_serving.config.files.graph_directories import MODELS, REPOSITORIES
 from ie_serving.config.files.json_file import (
@@ -24,12 +24,14 @@ from ie_serving.core.settings.structures import json_text
 from ie_serving.core.settings.words import name as name_of
 from ie_serving.core.values.errors import ConfigError, StorageError
 from ie_serving.engines.base import EngineOptions
-from ie_serving.engines.expected import Declared
 from ie_serving.models.configuration import ModelConfig
 from ie_serving.models.fleet.repository import PBTXT, Shelf, together
 from ie_serving.storage.base import Entry
 from ie_serving.storage.directories import Directories
 from ie_serving.telemetry.log.logs import Event
+
+if TYPE_CHECKING:
+    from ie_serving.config.files.triton_models import Imported
 
 log = logging.getLogger(__name__)
 
@@ -46,6 +48,7 @@ class FleetModels:
 
     Attributes:
         is_whole: whether the last call could read every file.
+        without_effect: sentences for words in these files that are not known, each read since.
     """
 
     def __init__(self, engine: EngineOptions, refuse: Callable[[ModelConfig], str]) -> None:
@@ -53,6 +56,7 @@ class FleetModels:
         self._refuse = refuse
         self._read: dict[tuple[str, Entry | None], ModelConfig] = {}
         self.is_whole = True
+        self.without_effect: list[str] = []
 
     def of(self, shelves: Sequence[Shelf]) -> list[ModelConfig]:
         """Give the models, those whose settings cannot be used with the fault. Blocking."""
@@ -86,7 +90,7 @@ class FleetModels:
     def _made(self, shelf: Shelf, name: str, path: str, file: Entry | None) -> ModelConfig:
         place = f"{path}/{file.path.rpartition('/')[2]}" if file else path
         name_of(name, path)
-        keys, graph, notes, declared = self._keys(shelf, name, place, file)
+        keys, graph, read = self._keys(shelf, name, place, file)
         origin = Path.cwd() if "://" in path else Path(path).absolute()
         given = {**keys, "name": name, "base_path": path}
         # With a list of repositories: a graph may use the models of other directories.
@@ -94,9 +98,12 @@ class FleetModels:
         if graph is None:
             top = {MODELS: [{"config": given}]}
         found = _within(place, top, origin, self._engine)
-        for warning in (*notes, *found.warnings):
+        for warning in (*(read.notes if read else ()), *found.warnings):
             log.warning(Event("configuration warning", path=place, warning=warning))
+        unknown = (*(read.unknown if read else ()), *map(_own, found.warnings))
+        self.without_effect += [f"{place}: {each}" for each in unknown]
         above = shelf.repository.base_path
+        declared = read.declared if read and graph is None else None
         model = replace(found.models[-1], repository=above, declared=declared)
         if reason := self._refuse(model):
             raise ConfigError([reason])
@@ -104,10 +111,10 @@ class FleetModels:
 
     def _keys(
         self, shelf: Shelf, name: str, place: str, file: Entry | None
-    ) -> tuple[Mapping[str, Any], Mapping[str, Any] | None, Sequence[str], Declared | None]:
-        """Give the keys of a model, or those of a graph instead, notes, and declared tensors."""
+    ) -> tuple[Mapping[str, Any], Mapping[str, Any] | None, "Imported | None"]:
+        """Give the keys of a model, or those of a graph instead, and what Triton's file says."""
         if file is None:
-            return {}, None, (), None
+            return {}, None, None
         try:
             content = shelf.directories.read(file).decode("utf-8-sig")
         except ValueError as error:
@@ -118,8 +125,8 @@ class FleetModels:
 
             read = translated_text(content, place, name)
             if read.graphs:
-                return {}, read.graphs[0], read.notes, None
-            return read.models[0]["config"], None, read.notes, read.declared
+                return {}, read.graphs[0], read
+            return read.models[0]["config"], None, read
         keys = json_text(without_comments(content), place)
         if not isinstance(keys, Mapping):
             raise fault(place, keys, 'an object with keys of a model, such as {"nireq": 4}')
@@ -127,7 +134,7 @@ class FleetModels:
             raise fault(f"{place}: name", keys["name"], f'"{name}", as its directory, or none')
         if "base_path" in keys:
             raise ConfigError([f"{place}: base_path given; it is the directory itself: remove it"])
-        return keys, None, (), None
+        return keys, None, None
 
     def _at_fault(self, shelf: Shelf, name: str, reason: str) -> ModelConfig:
         base_path, above = shelf.repository.path_of(name), shelf.repository.base_path
@@ -142,7 +149,7 @@ class FleetModels:
 
 def listed_once(
     settings: Settings, opened: Callable[[str], Directories]
-) -> tuple[tuple[ModelConfig, ...], list[str]]:
+) -> tuple[tuple[ModelConfig, ...], list[str], list[str]]:
     """List directories of models without a server. Blocking.
 
     Args:
@@ -150,7 +157,8 @@ def listed_once(
         opened: gives what lists a directory.
 
     Returns:
-        All models, and what `together` leaves out, or trouble of a directory.
+        All models; what `together` leaves out, or trouble of a directory; and unknown words in
+        files of settings.
     """
     shelves, trouble = [], []
     for repository in dict.fromkeys((*settings.repositories, *settings.in_file)):
@@ -162,7 +170,7 @@ def listed_once(
             trouble.append(str(error))
     read = FleetModels(settings.engine, partial(refusal, settings.server))
     models, left_out = together(settings.models, read.of(shelves))
-    return tuple(models), [*trouble, *left_out]
+    return tuple(models), [*trouble, *left_out], read.without_effect
 
 
 def _within(place: str, top: Mapping[str, Any], origin: Path, engine: EngineOptions) -> ConfigFile:

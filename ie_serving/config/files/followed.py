@@ -170,6 +170,11 @@ class FollowedConfig:
             self._watch.seen = digest
 
     @property
+    def fault(self) -> str:
+        """Why the file as it is now is not applied; empty where it is, or there is none."""
+        return self._watch.fault if self._watch else ""
+
+    @property
     def repositories(self) -> tuple[ModelRepository, ...]:
         """Directories of models in the file that was applied last."""
         return self._repositories
@@ -244,6 +249,8 @@ class FollowedConfig:
         try:
             return await asyncio.to_thread(self._read, path)
         except ConfigError as error:
+            if self._watch:
+                self._watch.note(error)
             for fault in error.faults:
                 log.error(
                     Event(

@@ -5,8 +5,8 @@ every fault contains. All faults of a configuration are reported together.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from typing import TypeVar
+from collections.abc import Callable, Collection, Container, Iterator, Sequence
+from typing import Any, NamedTuple, TypeVar
 
 from google.protobuf import text_format
 from google.protobuf.json_format import MessageToDict
@@ -52,6 +52,53 @@ def parse_text(text: str, make: Callable[[], M], place: str, *, lenient: bool = 
             [f"Invalid protobuf file: '{place}': Error parsing text-format {name}: {error}"]
         ) from None
     return message
+
+
+class Unread(NamedTuple):
+    """A field in a text of which a message has none.
+
+    Attributes:
+        place: names of the fields around it, and its own, such as `input.datatype`.
+        known: names of the fields that the message has there.
+    """
+
+    place: str
+    known: Collection[str]
+
+
+def unread(text: str, descriptor: Any, skipped: Container[str] = ()) -> Iterator[Unread]:  # noqa: ANN401
+    """Name the fields that `parse_text` has skipped as `lenient`, each once.
+
+    Args:
+        text: the file's content, which has been parsed.
+        descriptor: of the message.
+        skipped: full names of messages whose fields are not looked at.
+    """
+    tokens = text_format.Tokenizer(text.split("\n"))
+    found: dict[str, Unread] = {}
+    # The message around a token, None for one that is not looked at; its place; its last field;
+    # whether the token stands in a list of values or messages of that field.
+    levels: list[tuple[Any, str, str, bool]] = [(descriptor, "", "", False)]
+    before = ""
+    while not tokens.AtEnd():
+        token = tokens.token
+        message, place, field, in_list = levels[-1]
+        if token in "{<":
+            inner = message.fields_by_name.get(field) if message else None
+            below = inner.message_type if inner else None
+            looked_at = below if below and below.full_name not in skipped else None
+            levels.append((looked_at, f"{place}{field}.", "", False))
+        elif token == "[":
+            levels.append((message, place, field, True))
+        elif token in "}>]":
+            levels.pop()
+        elif not in_list and before != ":" and token.isidentifier():
+            levels[-1] = (message, place, token, False)
+            if message and token not in message.fields_by_name:
+                found[place + token] = Unread(place + token, message.fields_by_name.keys())
+        before = token
+        tokens.NextToken()
+    yield from found.values()
 
 
 def parse_model_server_config(

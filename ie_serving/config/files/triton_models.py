@@ -4,13 +4,14 @@ Source: `model_config.proto` and "Model Repository" of Triton. What changes answ
 carried over is a fault; other fields without an equal here become notes, by their names.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from ie_serving.config.files import source
-from ie_serving.config.files.text_proto import parse_text
+from ie_serving.config.files.text_proto import parse_text, unread
 from ie_serving.core.settings.faults import Faults
+from ie_serving.core.values.nearest import nearest
 from ie_serving.core.values.tensors import DataType
 from ie_serving.engines.expected import Declared, DeclaredTensor
 from ie_serving.wire.kserve.datatypes import BY_NAME
@@ -39,6 +40,14 @@ _CARRIED: Final = {
     *("instance_group", "default_model_filename", "parameters", "model_warmup"),
     *("dynamic_batching", "sequence_batching", "ensemble_scheduling"),
 }
+_IGNORED: Final = {
+    *("format", "is_shape_tensor", "is_non_linear_format_io", "gpus", "rate_limiter"),
+    *("secondary_devices", "profile", "passive", "host_policy", "direct", "oldest"),
+    *("max_sequence_idle_microseconds", "iterative_sequence", "generative_sequence"),
+    *("model_namespace", "max_inflight_requests"),
+}
+"""Names of Triton's fields within messages that the messages here do not have."""
+_SKIPPED: Final = ("inference.WithoutMeaning", "inference.ModelWarmup", "inference.ModelParameter")
 _OPENVINO: Final = {"NUM_STREAMS", "INFERENCE_NUM_THREADS"}
 """Parameters of Triton's OpenVINO backend that are properties of the device here as well."""
 _GPU: Final = 1
@@ -49,12 +58,14 @@ class Imported(NamedTuple):
 
     Attributes:
         declared: the tensors of a lone model; that form has no word for them.
+        unknown: those of the notes that name fields which Triton does not have either.
     """
 
     models: list[dict[str, Any]]
     graphs: list[dict[str, Any]]
     notes: list[str]
     declared: Declared | None = None
+    unknown: Sequence[str] = ()
 
 
 def is_triton(path: Path) -> bool:
@@ -75,11 +86,11 @@ def translated(path: Path) -> Imported:
         faults.add(str(path), f"no {FILE}, and no directory of a model with versions")
     for directory in directories:
         file = path if path.is_file() else directory / FILE
-        config = inference_messages.ModelConfig()
+        config, text = inference_messages.ModelConfig(), ""
         if file.is_file():
             text = source.read_text(file)
             config = parse_text(text, inference_messages.ModelConfig, str(file), lenient=True)
-        _Model(config, directory, found, faults).translate()
+        _Model(config, text, directory, found, faults).translate()
     faults.check()
     return found
 
@@ -100,10 +111,10 @@ def translated_text(text: str, place: str, name: str) -> Imported:
     config = parse_text(text, inference_messages.ModelConfig, place, lenient=True)
     if config.name not in ("", name):
         faults.add(place, f'name: "{config.name}" given; expected "{name}", as its directory')
-    model = _Model(config, Path(name), found, faults)
+    model = _Model(config, text, Path(name), found, faults)
     model.translate()
     faults.check()
-    return found._replace(declared=model.declared(place))
+    return found._replace(declared=model.declared(place), unknown=model.unknown)
 
 
 def _directories(path: Path) -> Iterator[Path]:
@@ -123,10 +134,23 @@ def _versions(directory: Path) -> list[Path]:
 
 
 class _Model:
-    """One model; `translate` adds it to what was found."""
+    """One model; `translate` adds it to what was found.
 
-    def __init__(self, config: Proto, directory: Path, found: Imported, faults: Faults) -> None:
+    Args of the constructor:
+        config, text: its `config.pbtxt`, parsed and as it stands.
+        directory: its own, or its name.
+        found, faults: are added to.
+
+    Attributes:
+        unknown: notes that name fields which Triton does not have either.
+    """
+
+    def __init__(
+        self, config: Proto, text: str, directory: Path, found: Imported, faults: Faults
+    ) -> None:
+        self.unknown: list[str] = []
         self._config = config
+        self._text = text
         self._directory = directory
         self._found = found
         self._faults = faults
@@ -134,6 +158,7 @@ class _Model:
         self._backend = config.backend or BACKENDS.get(config.platform, config.platform)
 
     def translate(self) -> None:
+        self._look_at_names()
         for field, _ in self._config.ListFields():
             if field.name not in _CARRIED:
                 self._note(f"{field.name}: left out")
@@ -230,6 +255,15 @@ class _Model:
         if any("__" in name for name in inputs):
             self._note("params.inputs: name the arguments of forward in place of NAME__NUMBER")
         return {"params": {"inputs": inputs}} if inputs else {}
+
+    def _look_at_names(self) -> None:
+        for place, known in unread(self._text, self._config.DESCRIPTOR, _SKIPPED):
+            name = place.rpartition(".")[2]
+            if name in _IGNORED:
+                self._note(f"{place}: left out")
+                continue
+            self._note(f"{place}: Triton has no such field, left out{nearest(name, known)}")
+            self.unknown.append(self._found.notes[-1])
 
     def _look_at_tensors(self) -> None:
         for each in (*self._config.input, *self._config.output):

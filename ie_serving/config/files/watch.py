@@ -36,6 +36,7 @@ class ConfigWatch:
 
     Attributes:
         seen: digest of the content last applied or refused; None if the file could not be read yet.
+        fault: why the content that the file has now is not applied; empty where it is.
     """
 
     def __init__(
@@ -54,6 +55,7 @@ class ConfigWatch:
         self._poll_wait_s = poll_wait_s
         self._is_readable = True
         self._is_refused = False
+        self.fault = ""
         # Polls, SIGHUP and clients start reloads. Of two overlapping reloads, the one that read
         # first could apply last, and the older content would serve.
         self._turn = asyncio.Lock()
@@ -73,6 +75,8 @@ class ConfigWatch:
         digest = await asyncio.to_thread(self._digest)
         if digest not in (None, self.seen):
             await self._reload_and_log(digest)
+        elif digest is not None and not self._is_refused:
+            self.fault = ""
 
     async def reload(self) -> None:
         """Read and apply the file now, changed or not.
@@ -94,11 +98,24 @@ class ConfigWatch:
         async with self._turn:
             digest = await asyncio.to_thread(self._read_digest)
             if digest == self.seen and not self._is_refused:
+                self.fault = ""
                 return False
             await self._read_and_apply()
             return True
 
     async def _read_and_apply(self) -> None:
+        try:
+            await self._apply_newest()
+        except ServingError as error:
+            self.note(error)
+            raise
+        self.fault = ""
+
+    def note(self, error: ServingError) -> None:
+        """Take note that the content cannot be used."""
+        self.fault = str(error)
+
+    async def _apply_newest(self) -> None:
         # The digest first: the next poll then sees an edit between the two reads as a change.
         digest = await asyncio.to_thread(self._digest)
         content = await asyncio.to_thread(self._load, self._path)
@@ -130,8 +147,9 @@ class ConfigWatch:
         try:
             digest = self._read_digest()
         except OSError as error:
+            cause = f"cannot be read: {error.strerror}"
+            self.fault = f"{self._path} {cause}"
             if self._is_readable:
-                cause = f"cannot be read: {error.strerror}"
                 log.error(Event("configuration not applied", path=self._path, cause=cause))
             self._is_readable = False
             return None

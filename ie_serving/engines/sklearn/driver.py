@@ -1,12 +1,14 @@
 """Serves estimators of scikit-learn, or with its interface, saved by skops, joblib or pickle."""
 
+import json
 import logging
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any
+from zipfile import ZipFile
 
 import numpy as np
 
@@ -26,8 +28,9 @@ from ie_serving.telemetry.log.logs import Event
 # The matrix of a request has no names; its columns have the order of the training.
 warnings.filterwarnings("ignore", message="X does not have valid feature names")
 
-DEEPEST = 6
-"""Levels of nested estimators whose `n_jobs` is lowered; a search of a pipeline has 3."""
+DEEPEST = 12
+"""Levels of nested lists and estimators that are looked through; a search over a pipeline of a
+column transformer of pipelines has 10."""
 
 
 def load(file: Path, options: EngineOptions) -> CompiledPrograms:
@@ -35,8 +38,11 @@ def load(file: Path, options: EngineOptions) -> CompiledPrograms:
     declared.check_known(options, (declared.INPUTS,), "sklearn")
     estimator = read(file, options)
     bound_jobs(estimator)
-    inputs = declared.specs(options, declared.INPUTS) or _matrix(estimator)
-    feed = _frame if len(inputs) > 1 else _only
+    inputs: Specs = declared.specs(options, declared.INPUTS)
+    if not inputs:
+        inputs = _matrix(estimator)
+        _refuse_columns(estimator, inputs)
+    feed = _as_frame() if _has_columns(estimator, inputs) else _only
     form = TensorForm(inputs, *_outputs(estimator, inputs, feed))
     predict = partial(_predict, estimator, form, feed)
     return compiled(form, predict, options, library=LIBRARY)
@@ -76,16 +82,61 @@ def _matrix(estimator: Any) -> Specs:  # noqa: ANN401  any estimator
     return tabular.matrix(int(features), DataType.FP64)
 
 
+def _refuse_columns(estimator: Any, inputs: Specs) -> None:  # noqa: ANN401  any estimator
+    """Refuse an estimator that takes texts, or columns by name, and therefore no matrix.
+
+    Raises:
+        LoadFailed: every request would fail.
+    """
+    if not any(map(_chooses, _within(estimator, DEEPEST))):
+        return
+    try:
+        estimator.predict(_only(_zeros(inputs)))
+    except Exception as error:  # libraries raise what they like
+        columns = [str(each) for each in getattr(estimator, "feature_names_in_", ())]
+        names = f" ({', '.join(columns)})" if columns else ""
+        raise LoadFailed(
+            f"the {type(estimator).__name__} takes no matrix of numbers: {one_line(error)}; name"
+            f" each of its {estimator.n_features_in_} columns{names} by params, such as"
+            ' {"inputs": {"age": {"dtype": "float64", "shape": [-1]},'
+            ' "city": {"dtype": "string", "shape": [-1]}}}'
+        ) from error
+
+
+def _chooses(estimator: Any) -> bool:  # noqa: ANN401  any estimator
+    """Return whether an estimator knows categories that are texts, or columns by their names."""
+    categories = getattr(estimator, "categories_", ())
+    if any(getattr(each, "dtype", np.dtype(float)).kind in "OUST" for each in categories):
+        return True
+    chosen = [columns for *_, columns in getattr(estimator, "transformers_", ())]
+    return any(isinstance(each, str) for columns in chosen for each in np.atleast_1d(columns))
+
+
+def _has_columns(estimator: Any, inputs: Specs) -> bool:  # noqa: ANN401  any estimator
+    """Return whether inputs are columns of a table; one of rank 1 may also be a list of texts."""
+    if len(inputs) > 1:
+        return True
+    (only,) = inputs.values()
+    is_row = only.shape is not None and len(only.shape) == 1
+    return is_row and getattr(estimator, "n_features_in_", None) == 1
+
+
 def _only(inputs: Arrays) -> Any:  # noqa: ANN401  what estimators take
     (array,) = inputs.values()
     return array.tolist() if array.dtype == object and array.ndim == 1 else array
 
 
-def _frame(inputs: Arrays) -> Any:  # noqa: ANN401
-    """Give the inputs as a table, in which estimators select columns by name."""
-    with needed("pandas", "pandas", "a model of several inputs"):
+def _as_frame() -> Callable[[Arrays], Any]:
+    """Give what makes a table of inputs, in which estimators select columns by name.
+
+    Raises:
+        LoadFailed: pandas is not installed.
+    """
+    with needed("pandas", "pandas", "a model whose inputs are columns"):
         import pandas
-    return pandas.DataFrame({name: array.reshape(len(array)) for name, array in inputs.items()})
+    return lambda inputs: pandas.DataFrame(
+        {name: array.reshape(len(array)) for name, array in inputs.items()}
+    )
 
 
 def _outputs(estimator: Any, inputs: Specs, feed: Any) -> tuple[Specs, tuple[str, ...]]:  # noqa: ANN401
@@ -105,7 +156,15 @@ def _outputs(estimator: Any, inputs: Specs, feed: Any) -> tuple[Specs, tuple[str
 
 def _tried(estimator: Any, inputs: Specs, feed: Any) -> Array:  # noqa: ANN401
     """Compute one row of zeros, the only way to learn the dtype and shape of the values."""
-    zeros = {
+    try:
+        return np.asarray(estimator.predict(feed(_zeros(inputs))))
+    except Exception as error:  # libraries raise what they like
+        name = type(estimator).__name__
+        raise LoadFailed(f"the {name} fails on a row of zeros: {one_line(error)}") from error
+
+
+def _zeros(inputs: Specs) -> Arrays:
+    return {
         name: np.full(
             [max(size, 1) for size in spec.shape or (1,)],
             "" if spec.dtype is DataType.STRING else 0,
@@ -113,11 +172,6 @@ def _tried(estimator: Any, inputs: Specs, feed: Any) -> Array:  # noqa: ANN401
         )
         for name, spec in inputs.items()
     }
-    try:
-        return np.asarray(estimator.predict(feed(zeros)))
-    except Exception as error:  # libraries raise what they like
-        name = type(estimator).__name__
-        raise LoadFailed(f"the {name} fails on a row of zeros: {one_line(error)}") from error
 
 
 def _predict(estimator: Any, form: TensorForm, feed: Any, inputs: Arrays) -> Any:  # noqa: ANN401
@@ -135,19 +189,31 @@ log = logging.getLogger(__name__)
 
 SKOPS = ".skops"
 LIBRARY, EXTRA = "scikit-learn", "sklearn"
+MEASURES = (
+    "sklearn.metrics._classification.",
+    "sklearn.metrics._ranking.",
+    "sklearn.metrics._regression.",
+)
+"""Modules of scikit-learn whose functions compare answers, with which a search chose."""
 FITTED = (
+    *MEASURES,
     "sklearn._loss.",
     "sklearn.calibration.",
     "sklearn.ensemble._hist_gradient_boosting.",
     "sklearn.gaussian_process.",
     "sklearn.metrics._dist_metrics.",
+    "sklearn.metrics._scorer.",
+    "sklearn.model_selection._split.",
     "sklearn.neighbors._ball_tree.",
     "sklearn.neighbors._kd_tree.",
     "sklearn.neural_network._stochastic_optimizers.",
     "sklearn.tree._tree.",
 )
-"""Modules of scikit-learn with the types in which fitted estimators keep trees, distances, losses
-and kernels. They hold numbers and run no other code; skops leaves it to its users to trust them."""
+"""Modules of scikit-learn with the types in which fitted estimators keep trees, distances, losses,
+kernels, and how a search chose. They run no code that the file does not name as another type;
+skops leaves it to its users to trust them."""
+DTYPE = "numpy.dtype"
+"""Type of the dtypes that imputers keep; skops reads one from an empty array, without pickle."""
 CONSENT = Hint("; to trust whoever writes these models, set {engine.allow_pickle}")
 
 
@@ -187,18 +253,30 @@ def _skops(file: Path, options: EngineOptions) -> Any:  # noqa: ANN401
     if refused and not options.allow_pickle:
         listed = ", ".join(refused)
         raise LoadFailed(
-            f"{file.name} holds types that skops does not know to be harmless: {listed}", CONSENT
+            f"{file.name} holds types that skops does not know to be harmless:"
+            f" {listed}{_without_search(file)}",
+            CONSENT,
         )
     return io.load(file, trusted=unknown)
+
+
+def _without_search(file: Path) -> str:
+    """Give advice for a file of a search, whose scores and splits no prediction needs."""
+    with ZipFile(file) as archive:
+        name = str(json.loads(archive.read("schema.json")).get("__class__"))
+    if not name.endswith("SearchCV"):
+        return ""
+    return f"; dump the best_estimator_ of the {name}, which is all that predicts"
 
 
 def _is_fitted(name: str) -> bool:
     """Return whether a type is one of `FITTED`, and not what such a module has imported."""
     module, _, own = name.rpartition(".")
-    if not name.startswith(FITTED):
-        return False
+    if name == DTYPE or not name.startswith(FITTED):
+        return name == DTYPE
     found = getattr(import_module(module), own, None)
-    return isinstance(found, type) and found.__module__ == module
+    is_known = isinstance(found, type) or (callable(found) and name.startswith(MEASURES))
+    return is_known and found.__module__ == module
 
 
 def _is_of_version(warning: warnings.WarningMessage) -> bool:

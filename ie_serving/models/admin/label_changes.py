@@ -32,6 +32,7 @@ class Details:
         precisions: what each signature of an AVAILABLE version computes floats in, where that is
             known: `f32`, `bf16` or `f16`.
         not_applied: why newer settings cannot be used; empty where there are none.
+        trouble: why no version can be found in its storage now; empty where one can.
     """
 
     default_version: int | None
@@ -40,6 +41,7 @@ class Details:
     memory: Mapping[int, int]
     precisions: Mapping[int, Mapping[str, str]]
     not_applied: str = ""
+    trouble: str = ""
 
 
 class LabelChanges:
@@ -84,7 +86,8 @@ def _details(served: Served) -> Details:
         waiting={label: v for label, v in wanted.items() if stream.labels.get(label) != v},
         memory={v: each.memory for v, each in stream.available.items() if each.memory is not None},
         precisions={v: _precisions(each) for v, each in stream.available.items()},
-        not_applied=served.not_applied,
+        not_applied=served.unapplied,
+        trouble=stream.lacking,
     )
 
 

@@ -263,6 +263,7 @@ class Source:
         # A mount point without its volume is an empty directory. Trusting it would unload every
         # version, and no owner removes all versions of a model that is still configured.
         if self._known and not directories and not self._unload_when_empty:
+            self._fault = ""  # that of an empty base, which this one is not taken for
             raise NotThereYet(
                 f"{self._storage.url}: no version is left of {len(self._known)}, which is taken for"
                 " a volume that is not mounted: mount it, or remove the model from the"

@@ -53,9 +53,14 @@ class Traffic:
         return [(labels.get(name) if n is None else n, share) for n, name, share in named]
 
     @property
-    def numbers(self) -> frozenset[int]:
-        """The versions that are named by number."""
-        return frozenset(n for n in map(as_version, self.shares) if n is not None)
+    def numbered(self) -> Mapping[int, int]:
+        """Percent of the versions that are named by number, ascending."""
+        weights = [(n, share) for n, share in self.weights({}) if n is not None]
+        return dict(sorted(weights))
+
+    def of_missing(self, found: Collection[int]) -> Mapping[int, int]:
+        """Give those of `numbered` with a share that are not among the versions `found`."""
+        return {n: share for n, share in self.numbered.items() if share and n not in found}
 
 
 def as_version(name: str) -> int | None:

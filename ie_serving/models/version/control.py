@@ -16,7 +16,7 @@ from typing import Any
 from ie_serving.core.runtime.backoff import Backoff
 from ie_serving.core.values.errors import HeldBack, ServingError
 from ie_serving.core.values.hints import Hint
-from ie_serving.core.values.versions import State, VersionStatus
+from ie_serving.core.values.versions import State, VersionStatus, remarked
 from ie_serving.models.repository.source import Candidate
 from ie_serving.models.version.handle import Servable
 from ie_serving.models.version.loader import LoadedVersion, Loader
@@ -36,6 +36,9 @@ log = logging.getLogger(__name__)
 
 LOAD_ERROR = "Error occurred while loading version"
 """Clients of `ie_serving` 2020 find this text in the status of a version that failed to load."""
+
+CHANGED = "its files have changed since they were loaded, and the loaded ones answer"
+RELOAD = Hint(": upload a version of its own, or set {server.reload_changed_versions}")
 
 Work = Coroutine[Any, Any, None]
 """The work that follows a command. It raises nothing: a failure sets a stage and is logged."""
@@ -111,7 +114,8 @@ class VersionControl:
     def status(self) -> VersionStatus:
         """The status that clients get."""
         remark = self.servable.remark if self.servable else ""
-        return VersionStatus(self._life.version, self._life.state, self._life.error, remark)
+        status = VersionStatus(self._life.version, self._life.state, self._life.error, remark)
+        return remarked(status, f"{CHANGED}{RELOAD}" if self.is_outdated else "")
 
     @property
     def error(self) -> str:

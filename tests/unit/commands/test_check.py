@@ -11,7 +11,7 @@ from ie_serving.commands.check import check
 from ie_serving.config.settings import ServerSettings, Settings
 from ie_serving.core.values.errors import ConfigError, NoneServed
 from ie_serving.models.configuration import Graph, ModelConfig
-from ie_serving.models.repository.version_policy import All, Latest
+from ie_serving.models.repository.version_policy import All, Latest, VersionPolicy
 from ie_serving.storage.backends.local import LocalStorage
 from tests.stand_in_engine import FILE, StandInEngine
 
@@ -23,10 +23,20 @@ def write(base: Path, version: str, **description: object) -> Path:
     return path.parent
 
 
-def checked(*bases: Path, labels: Mapping[str, int] | None = None, **more: Any) -> int:
+def checked(
+    *bases: Path,
+    labels: Mapping[str, int] | None = None,
+    policy: VersionPolicy = All(),  # noqa: B008  it cannot change
+    traffic: Mapping[str, int] | None = None,
+    **more: Any,
+) -> int:
     models = [
         ModelConfig(
-            name=b.name, base_path=str(b), version_policy=All(), version_labels=labels or {}
+            name=b.name,
+            base_path=str(b),
+            version_policy=policy,
+            version_labels=labels or {},
+            traffic=traffic or {},
         )
         for b in bases
     ]
@@ -68,6 +78,30 @@ def test_what_does_not_load_is_told_with_its_cause(
     assert out[3] == f"model n, version 1: not served: {FILE} is missing"
     assert out[4].endswith(f"it is empty: copy the files of the model into {tmp_path}/o/1")
     assert "no such directory" in out[5]
+
+
+def test_versions_that_traffic_names_are_examined(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for version in ("3", "4"):
+        write(tmp_path / "m", version)
+    write(tmp_path / "m", "2", fail="no such operation")
+    shares = {"3": 40, "2": 20, "9": 20, "stable": 20}
+    labels = {"stable": 4}
+    given: Any = {"labels": labels, "policy": Latest(1), "traffic": shares}
+    assert checked(tmp_path / "m", **given) == 1
+    assert [each for each in capsys.readouterr().out.splitlines() if each[0] != " "] == [
+        "model m, version 2: not served: no such operation",
+        "model m, version 3",
+        "model m, version 4",
+        "model m: traffic: version 2 would not be served, and its 20 % go to others",
+        "model m: traffic: version 9 would not be served, and its 20 % go to others",
+    ]
+    checked(tmp_path / "m", as_json=True, **given)
+    (model,) = json.loads(capsys.readouterr().out)["models"].values()
+    assert [each.partition(":")[0] for each in model["traffic"]] == ["traffic", "traffic"]
+    assert checked(tmp_path / "m", labels=labels, traffic={"3": 100, "2": 0}, policy=Latest(1)) == 1
+    assert "traffic" not in capsys.readouterr().out
 
 
 def test_each_of_several_causes_has_a_line_of_its_own(

@@ -54,6 +54,10 @@ class Details(Protocol):
     def not_applied(self) -> str:
         """Why newer settings cannot be used; empty where there are none."""
 
+    @property
+    def trouble(self) -> str:
+        """Why no version can be found in its storage now; empty where one can."""
+
 
 class Labels(Protocol):
     """Shows and changes labels; `LabelChanges` is one. Raises ServingError."""
@@ -76,6 +80,7 @@ class ConfigPages:
         encoder: of statuses.
         reload_allowed: whether clients may reload, and set labels.
         limit_s: longest wait in seconds for a reload or a change of labels.
+        config_fault: gives why the configuration file is not applied; empty where it is.
     """
 
     def __init__(
@@ -87,6 +92,7 @@ class ConfigPages:
         *,
         reload_allowed: bool,
         limit_s: float,
+        config_fault: Callable[[], str] = str,
     ) -> None:
         self._statuses = statuses
         self._reload = reload
@@ -94,6 +100,7 @@ class ConfigPages:
         self._encoder = encoder
         self._reload_allowed = reload_allowed
         self._limit_s = limit_s
+        self._config_fault = config_fault
 
     def status(self) -> bytes:
         """Show the states of every model."""
@@ -101,11 +108,17 @@ class ConfigPages:
 
     def details(self, name: str) -> bytes:
         """Show the details of one model. Raises: NotFound."""
-        return _json(_shown(self._labels.details(name)))
+        return _json(self._shown(self._labels.details(name)))
 
     def all_details(self) -> bytes:
         """Show the details of every model."""
-        return _json({name: _shown(each) for name, each in self._labels.all_details().items()})
+        every = self._labels.all_details().items()
+        return _json({name: self._shown(each) for name, each in every})
+
+    def _shown(self, details: Details) -> dict[str, Any]:
+        # Of the server, but here: a caller who may read one model alone is told as well.
+        fault = mask(self._config_fault())
+        return {**_shown(details), "configuration_not_applied": fault}
 
     async def relabel(self, name: str, body: bytes) -> bytes:
         """Change labels of one model; return its details.
@@ -210,6 +223,7 @@ def _shown(details: Details) -> dict[str, Any]:
         "memory_bytes": {str(version): size for version, size in details.memory.items()},
         "precisions": {str(version): dict(each) for version, each in details.precisions.items()},
         "settings_not_applied": mask(details.not_applied),
+        "listing_failed": mask(details.trouble),
     }
 
 

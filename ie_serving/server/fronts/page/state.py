@@ -66,7 +66,7 @@ def summary(served: Served) -> dict[str, Any]:
         "labels": {label: str(version) for label, version in stream.labels.items()},
         "trouble": mask(stream.lacking) if stream.lacking else None,
         "is_loaded": stream.is_admitted,
-        "not_applied": mask(served.not_applied) if served.not_applied else None,
+        "not_applied": mask(served.unapplied) if served.unapplied else None,
         "versions": [version_of(status) for status in stream.statuses()],
     }
 

@@ -1,6 +1,7 @@
 """What `ie_serving` says of its commands and flags: help, version, and lines that name none."""
 
 import re
+from pathlib import Path
 
 import pytest
 
@@ -31,6 +32,7 @@ def test_what_argparse_cannot_tell_apart_exits_with_2(argv: tuple[str, ...]) -> 
         (("serve",), ("no command 'serve'",)),
         (("statsu",), ("no command 'statsu'; did you mean \"status\"?",)),
         (("--port", "1"), ("no command",)),
+        (("--helo",), ('--helo: no flag has this name; did you mean "--help"?', "no command")),
         (
             ("--model_nam", "m", "--model_pat=m/plus"),
             (
@@ -49,10 +51,83 @@ def test_a_line_without_a_command_is_answered_with_an_example(
     *unknown, last = caught.value.faults
     assert (*unknown, last.partition(":")[0]) == found
     assert last.endswith(
-        f"expected config, model, check, tune, then its flags, for example: {EXAMPLE};"
-        " ie_serving --help lists all commands"
+        f"expected {', '.join(MEANINGS)}; to serve, for example: {EXAMPLE};"
+        " ie_serving --help says what each does"
     )
     assert ie_serving.parse(EXAMPLE.split()[1:], {}).settings.models[0].name == "resnet"
+
+
+SUBJECT = (
+    "expected --model_path DIRECTORY for one model, --config_path FILE or"
+    " --model_repository DIRECTORY for several"
+)
+
+
+@pytest.mark.parametrize(
+    ("argv", "found"),
+    [
+        pytest.param(("check",), [f"ie_serving check: nothing to check: {SUBJECT}"], id="bare"),
+        pytest.param(
+            ("check", "models/k"),
+            [f"models/k: ie_serving check takes no bare path: {SUBJECT}"],
+            id="path",
+        ),
+        pytest.param(
+            ("check", "--nireqs=2"),
+            [
+                '--nireqs: unknown argument of ie_serving check; did you mean "--nireq"?',
+                f"ie_serving check: nothing to check: {SUBJECT}",
+            ],
+            id="flag",
+        ),
+        pytest.param(
+            ("check", "--model_path=/m", "more"),
+            ["more: unknown argument of ie_serving check"],
+            id="more",
+        ),
+        pytest.param(
+            ("tune",),
+            [
+                "ie_serving tune: nothing to tune: expected --model_path DIRECTORY, or"
+                " --config_path FILE with --model_name NAME"
+            ],
+            id="tune",
+        ),
+    ],
+)
+def test_check_and_tune_say_what_they_need(argv: tuple[str, ...], found: list[str]) -> None:
+    with pytest.raises(ConfigError) as caught:
+        ie_serving.parse(argv, {})
+    assert [*caught.value.faults] == found
+
+
+@pytest.mark.parametrize(
+    ("argv", "flags"),
+    [
+        (("check", "--model_path=m", "--model_name=m"), ["model_name", "model_path"]),
+        (("tune", "--model_name=m", "--model_path=m"), ["model_path"]),
+    ],
+)
+def test_a_file_is_not_checked_instead_of_a_model_that_is_named(
+    tmp_path: Path, argv: tuple[str, ...], flags: list[str]
+) -> None:
+    file = tmp_path / "c.json"
+    file.write_text('{"model_config_list": [{"config": {"name": "m", "base_path": "/m"}}]}')
+    with pytest.raises(ConfigError) as caught:
+        ie_serving.parse((*argv, f"--config_path={file}"), {})
+    keys = {"model_path": "base_path", "model_name": "name"}
+    assert [*caught.value.faults] == [
+        f'--{flag}: a setting of one model: set the key "{keys[flag]}" in its entry of the file, or'
+        " leave out --config_path"
+        for flag in flags
+    ]
+
+
+def test_version_takes_no_more_words(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["version", "foo"]) == 2
+    assert capsys.readouterr().err == (
+        "ie_serving: error: foo: unknown argument of ie_serving version, which takes none\n"
+    )
 
 
 @pytest.mark.parametrize("flag", ["-h", "--help", "--he"])

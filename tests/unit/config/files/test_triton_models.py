@@ -66,6 +66,7 @@ def test_a_model_with_each_field(tmp_path: Path) -> None:
         "nireq": 3,
     }
     assert notes == [
+        "instance_group.gpus: left out",
         "optimization: left out",
         "response_cache: left out",
         "y: reshape left out, clients see the model's [1, 2]",
@@ -77,6 +78,37 @@ def test_a_model_with_each_field(tmp_path: Path) -> None:
         'instance_group KIND_GPU: runs on the CPU; "target_device" names another',
         "parameters NUM_STREAMS: left out",
     ]
+
+
+def test_fields_that_triton_does_not_have_are_named(tmp_path: Path) -> None:
+    """Triton refuses them: each is a typo, which would change what is served."""
+    text = """
+        name: "m" foo: 3 max_batchsize: 8  # bar: 1
+        input [
+          { name: "x: {", datatype: TYPE_FP32 dims: [ 3, -1 ] format: FORMAT_NCHW }, { dim: 1 } ]
+        dynamic_batching < max_queue_delay_us: 100 >
+        baz { inner: 1 name: [ -inf, 2 ] } optimization { graph { level: 1 } }
+        output { name: 'y' reshape: { shape: [ 1 ] } }
+    """
+    file = written(tmp_path, text)
+    notes, _ = keys(file)
+    unknown = [
+        "foo: Triton has no such field, left out",
+        'max_batchsize: Triton has no such field, left out; did you mean "max_batch_size"?',
+        'input.datatype: Triton has no such field, left out; did you mean "data_type"?',
+        'input.dim: Triton has no such field, left out; did you mean "dims"?',
+        "dynamic_batching.max_queue_delay_us: Triton has no such field, left out;"
+        ' did you mean "max_queue_delay_microseconds"?',
+        "baz: Triton has no such field, left out",
+    ]
+    assert notes[:8] == [
+        *unknown[:3],
+        "input.format: left out",
+        *unknown[3:],
+        "optimization: left out",
+    ]
+    read = triton_models.translated_text(text, str(file), "m")
+    assert [each.removeprefix("m: ") for each in read.unknown] == unknown
 
 
 @pytest.mark.parametrize(

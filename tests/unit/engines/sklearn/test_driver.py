@@ -19,7 +19,9 @@ from sklearn.ensemble import (
 )
 from sklearn.exceptions import InconsistentVersionWarning
 from sklearn.feature_extraction.text import TfidfVectorizer
+from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LinearRegression, LogisticRegression
+from sklearn.model_selection import GridSearchCV, RandomizedSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import LinearSVC
@@ -165,7 +167,43 @@ def test_a_pickle_is_not_read_unless_that_is_allowed(tmp_path: Path, file: str) 
 
 def test_a_skops_file_of_unknown_types_needs_the_same(tmp_path: Path) -> None:
     file = saved(tmp_path, {"estimator": LinearRegression(), "of": InvalidRequest}, "m.skops")
-    with pytest.raises(LoadFailed, match=r"InvalidRequest.*engine\.allow_pickle"):
+    with pytest.raises(LoadFailed, match=r"InvalidRequest; to trust .*engine\.allow_pickle"):
+        load(file, EngineOptions())
+
+
+SEARCHED = {"C": [0.1, 1.0]}
+
+
+@pytest.mark.parametrize(
+    "fitted",
+    [
+        pytest.param(make_pipeline(SimpleImputer(), LinearSVC()), id="imputer"),
+        pytest.param(GridSearchCV(LogisticRegression(max_iter=1000), SEARCHED), id="search"),
+        pytest.param(
+            RandomizedSearchCV(
+                LogisticRegression(max_iter=1000), SEARCHED, n_iter=2, scoring="f1_macro"
+            ),
+            id="search by a score",
+        ),
+    ],
+)
+async def test_a_skops_file_of_scikit_learns_own_types(tmp_path: Path, fitted: Any) -> None:
+    model = load(saved(tmp_path, fitted.fit(X, LABELS), "m.skops"), EngineOptions())
+    assert (await answer(model, x=X))["label"].tolist() == fitted.predict(X).tolist()
+    model.close()
+
+
+def own_score(estimator: Any, rows: Any, labels: Any) -> float:
+    return float(estimator.score(rows, labels))
+
+
+def test_a_search_with_code_of_its_own_is_told_what_to_dump(tmp_path: Path) -> None:
+    fitted = GridSearchCV(LogisticRegression(max_iter=1000), SEARCHED, scoring=own_score).fit(
+        X, LABELS
+    )
+    file = saved(tmp_path, fitted, "m.skops")
+    advice = r"own_score; dump the best_estimator_ of the GridSearchCV, .*; to trust"
+    with pytest.raises(LoadFailed, match=advice):
         load(file, EngineOptions())
 
 

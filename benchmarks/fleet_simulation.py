@@ -121,14 +121,18 @@ def p99_ms(misses: float, load_ms: float, service_ms: float) -> float:
     return high
 
 
-def least_recently_used(asked: Iterable[int], held: int, skipped: int = 0) -> float:
-    """Give the share of hits of a cache of `held` models, exactly; the first requests warm it."""
+def least_recently_used(asked: Iterable[tuple[int, bool]], held: int) -> float:
+    """Give the share of hits of a cache of `held` models, exactly.
+
+    Args:
+        asked: models in the order of their requests, and whether each request counts.
+        held: models.
+    """
     cache: OrderedDict[int, None] = OrderedDict()
     hits = requests = 0
-    for place, model in enumerate(asked):
-        if place >= skipped:
-            requests += 1
-            hits += model in cache
+    for model, counts in asked:
+        requests += counts
+        hits += counts and model in cache
         cache[model] = None
         cache.move_to_end(model)
         if len(cache) > held:

@@ -322,8 +322,8 @@ def report(given: argparse.Namespace, run: Run) -> str:
         ["models in memory at the end", str(held)],
         ["hits", f"{1 - waits / run.counts['requests']:.4f}"],
         [f"hits, predicted for {held} models", f"{guess.hits:.4f}"],
-        [f"hits of an LRU of {given.held}", f"{least_recently_used(run.asked, given.held):.4f}"],
-        [f"hits of an LRU of {held}", f"{least_recently_used(run.asked, held):.4f}"],
+        [f"hits of an LRU of {given.held}", f"{_lru(run, given.held):.4f}"],
+        [f"hits of an LRU of {held}", f"{_lru(run, held):.4f}"],
         ["p99 of all, ms", f"{np.percentile(seen.took_s, 99) * 1e3:.0f}"],
         ["p99 of all, ms, predicted", f"{guess.p99_ms:.0f}"],
         ["p50 of hits, ms", f"{np.percentile(hits_s, 50) * 1e3:.2f}"],
@@ -334,6 +334,11 @@ def report(given: argparse.Namespace, run: Run) -> str:
         ["processor share while idle", f"{run.idle:.3f}"],
     ]
     return table([f"{given.models} models, Zipf {given.exponent}", ""], rows)
+
+
+def _lru(run: Run, held: int) -> float:
+    models, counts = zip(*run.asked, strict=True)
+    return least_recently_used(models, held, counts)
 
 
 def _percentiles(took_s: Any) -> str:

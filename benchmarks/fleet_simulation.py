@@ -14,6 +14,7 @@ import math
 from collections import OrderedDict
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import repeat
 from typing import Any
 
 import numpy as np
@@ -121,14 +122,21 @@ def p99_ms(misses: float, load_ms: float, service_ms: float) -> float:
     return high
 
 
-def least_recently_used(asked: Iterable[int], held: int, skipped: int = 0) -> float:
-    """Give the share of hits of a cache of `held` models, exactly; the first requests warm it."""
+def least_recently_used(
+    asked: Iterable[int], held: int, counts: Iterable[bool] = repeat(True)
+) -> float:
+    """Give the share of hits of a cache of `held` models, exactly.
+
+    Args:
+        asked: models in the order of their requests.
+        held: models.
+        counts: whether each request counts; the others only use their models.
+    """
     cache: OrderedDict[int, None] = OrderedDict()
     hits = requests = 0
-    for place, model in enumerate(asked):
-        if place >= skipped:
-            requests += 1
-            hits += model in cache
+    for model, is_counted in zip(asked, counts, strict=False):
+        requests += is_counted
+        hits += is_counted and model in cache
         cache[model] = None
         cache.move_to_end(model)
         if len(cache) > held:

@@ -1,15 +1,16 @@
 """Measure what should not happen: small requests starved by large ones, or slowed by many models.
 
 The first table times small requests alone and beside a stream of 20 MB JSON bodies. The second
-times the same request while 1, 100 and 1,000 models are served and polled once a second.
+times the same request while 1, 100 and 1,000 models are served and polled once a second. The third
+asks a server of one model and one of 1,000 in turns: the ratio of their requests a second.
 """
 
 import argparse
 import json
 import multiprocessing
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import AsyncExitStack, contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +20,14 @@ from benchmarks import measure, models, servers
 from benchmarks.calls import Call, tfs_grpc, tfs_rest
 from benchmarks.engine import Loop
 from benchmarks.environments import ROOT
-from benchmarks.load import Sample, load_grpc, load_rest
+from benchmarks.load import (
+    Sample,
+    asking_grpc,
+    asking_rest,
+    load_grpc,
+    load_in_turns,
+    load_rest,
+)
 from benchmarks.report import table
 from benchmarks.servers import Server, project
 from benchmarks.subjects import Question
@@ -34,11 +42,14 @@ def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(prog="make bench-strain", description=__doc__)
     parser.add_argument("--seconds", type=float, default=5.0, help="load for each measurement")
+    parser.add_argument("--in-turns", action="store_true", help="print the third table alone")
     given = parser.parse_args()
     models.write(ROOT / "models")
     server = project("working-tree", None)
-    print(starvation(server, given.seconds), end="\n\n")
-    print(crowd(server, given.seconds))
+    if not given.in_turns:
+        print(starvation(server, given.seconds), end="\n\n")
+        print(crowd(server, given.seconds), end="\n\n")
+    print(in_turns(server, given.seconds))
 
 
 def starvation(server: Server, seconds: float) -> str:
@@ -79,6 +90,36 @@ def crowd(server: Server, seconds: float) -> str:
         )
     heads = [f"{transport} c16, requests/s" for transport in CLIENTS]
     return table(["models", *heads, "ready s", "MB"], rows)
+
+
+def in_turns(server: Server, seconds: float) -> str:
+    """Compare the requests of one model on two servers, one of them with many more models."""
+    rows = []
+    with _started(server, 1) as few, _started(server, COUNTS[-1]) as many:
+        for transport, (_, dialect) in CLIENTS.items():
+            call = dialect("m0", {"x": _numbers(1)})
+            ports = [_port(running, transport) for running in (few, many)]
+            for concurrency in (1, 16):
+                asked = _asked_in_turns(transport, ports, call, concurrency, seconds)
+                one, other = (sample.rps for sample in uvloop.run(asked))
+                cells = [f"{one:,.0f}", f"{other:,.0f}", f"{other / one:.3f}"]
+                rows.append([f"{transport} c{concurrency}", *cells])
+    return table(["requests/s, in turns", "1 model", f"{COUNTS[-1]:,} models", "ratio"], rows)
+
+
+async def _asked_in_turns(
+    transport: str, ports: Sequence[int], call: Call, concurrency: int, seconds: float
+) -> list[Sample]:
+    async with AsyncExitStack() as stack:
+        asks = [
+            await stack.enter_async_context(
+                asking_grpc(port, call)
+                if transport == "gRPC"
+                else asking_rest(port, call, concurrency)
+            )
+            for port in ports
+        ]
+        return await load_in_turns(asks, concurrency, seconds)
 
 
 @contextmanager

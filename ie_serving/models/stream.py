@@ -190,7 +190,12 @@ class ModelStream:
 
     @property
     def answers_with(self) -> int | None:
-        """The version that answers requests, or will be the first to; None where there is none."""
+        """The version that answers requests, or will be the first to; None where there is none.
+
+        None of a model that is loaded on demand: no earlier version answers while it loads.
+        """
+        if self._rules.on_demand:
+            return None
         if self._wanted.recalled is not None:
             return self._wanted.recalled
         return self.default.version if self.default else None

@@ -52,6 +52,9 @@ free memory. glibc returns them with the heap locked, 40 ms for 500 MB. A thread
 lock may hold the interpreter, and then the event loop waits for both."""
 SHORTENING_BYTES: Final = 128 << 10
 """Size of a block whose freeing makes glibc check the end of the heap: at least 64 KB."""
+MOST_LEFT_BYTES: Final = 16 << 20
+"""Bytes that freed versions may leave in the heaps, for the next ones to use. Beyond it all heaps are
+given back: milliseconds in many threads, for which requests wait."""
 PATIENCE_S: Final = 1.0
 """Seconds that all threads together have to shorten their heaps; then they are left alone."""
 
@@ -78,7 +81,7 @@ class Heaps:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._number = 0
-        self._most_free = self._largest_kept = self._loads = 0
+        self._most_free = self._largest_kept = self._loads = self._left = 0
         libc: Any = ctypes.CDLL(None)
         self._libc: Any = (
             libc if hasattr(libc, "malloc_trim") and hasattr(libc, "mallopt") else None
@@ -127,6 +130,14 @@ class Heaps:
             most = MODEL_BLOCK_BYTES if self._loads else self._largest_kept
             self._libc.mallopt(_M_MMAP_THRESHOLD, min(most, self._largest_kept))
 
+    def note_left(self, size: int) -> None:
+        """Note bytes that a freed version has left in the heaps; give back where these are many."""
+        with self._lock:
+            self._left += max(0, size)
+            if self._left < MOST_LEFT_BYTES:
+                return
+        self.give_back()
+
     def trim(self) -> None:
         """Return memory that is free between blocks. Blocking: 1 ms for a few megabytes."""
         if self._libc:
@@ -137,6 +148,7 @@ class Heaps:
         if not self._libc:
             return
         with self._lock:
+            self._left = 0
             if self._number:
                 self._shorten()
             self.trim()

@@ -1,11 +1,11 @@
 """The residency policy: names the step that makes room for a load. Pure: numbers in, a step out."""
 
-from collections.abc import Collection
+from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 
-@dataclass(frozen=True, slots=True)
-class Resident:
+class Resident(NamedTuple):
     """One model in memory that was loaded on demand.
 
     Attributes:
@@ -49,13 +49,13 @@ class Refuse:
 Step = Evict | Await | Refuse
 
 
-def make_room(residents: Collection[Resident], free: int, needed: int) -> Step | None:
+def make_room(residents: Iterable[Resident], free: int, needed: int) -> Step | None:
     """Name the next step before a load; None: there is room.
 
     The model whose last use is longest ago goes first; one in use, or pinned, never goes.
 
     Args:
-        residents: the models in memory that were loaded on demand.
+        residents: the models in memory that were loaded on demand; iterated if there is no room.
         free: bytes of the budget that are not used; negative where it is exceeded.
         needed: bytes that the load is believed to take.
     """
@@ -70,7 +70,7 @@ def make_room(residents: Collection[Resident], free: int, needed: int) -> Step |
     return Evict(min(idle, key=lambda each: (each.last_use, each.name)).name) if idle else Await()
 
 
-def idle_too_long(residents: Collection[Resident], before: float) -> list[str]:
+def idle_too_long(residents: Iterable[Resident], before: float) -> list[str]:
     """Name the models that no request has used since `before`."""
     return [
         each.name

@@ -10,12 +10,12 @@ the sum, so that an estimate that was too low costs the next model its place, no
 import asyncio
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
-from ie_serving.core.runtime.heaps import HEAPS, resident_bytes
+from ie_serving.core.runtime.heaps import resident_bytes
 from ie_serving.core.values.errors import BudgetFull, NotLoaded, ServingError
 from ie_serving.core.values.hints import Hint
 from ie_serving.models.configuration import ModelConfig
@@ -225,9 +225,9 @@ class Residency:
             coming = sum(each.size for each in under_way if each is not entry)
             self._used = self._resident() + coming
 
-    def _residents(self) -> list[Resident]:
-        return [
-            Resident(
+    def _residents(self) -> Iterator[Resident]:
+        for name, each in self._entries.items():
+            yield Resident(
                 name,
                 each.size,
                 self.metrics.of(name).last,
@@ -235,8 +235,6 @@ class Residency:
                 or any(version.holders for version in each.stream.available.values()),
                 pinned=self._pinned[name] or self._rules.is_used(name),
             )
-            for name, each in self._entries.items()
-        ]
 
     # -- unloads -----------------------------------------------------------------------------
 
@@ -249,8 +247,6 @@ class Residency:
         while not (entry.stream.is_out or entry.stream.is_admitted):
             await entry.stream.changed()
         self._used -= entry.size
-        if self._rules.budget:
-            await asyncio.to_thread(HEAPS.give_back)
 
     async def _unload_idle(self) -> None:
         """Unload models that no request has used for a while, as long as there are any."""

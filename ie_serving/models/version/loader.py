@@ -17,7 +17,7 @@ from threading import Event as Flag
 from threading import Lock
 from typing import TypeVar
 
-from ie_serving.core.runtime.heaps import HEAPS, resident_bytes
+from ie_serving.core.runtime.heaps import HEAPS
 from ie_serving.core.runtime.spare_cpu import SPARE_CPU
 from ie_serving.core.values.errors import EntryChanged, LoadFailed, NotAvailable, StorageError
 from ie_serving.core.values.tensors import Signature
@@ -37,10 +37,6 @@ T = TypeVar("T")
 
 LONGEST_UPDATE_S = 30.0
 """Seconds that a version may take to change its parameters: changes of the configuration wait."""
-
-LARGE_BYTES = 16 << 20
-"""If a freed version leaves this many bytes in the heaps (or, with unknown size, frees that many),
-all heaps are trimmed, which takes milliseconds in many threads."""
 
 WarmUp = Callable[[Servable, Path], Awaitable[None]]
 """Replays the version's own warm-up requests. Raises LoadFailed to refuse the version."""
@@ -70,13 +66,18 @@ Awaits = Callable[[Path], Awaited | None]
 
 
 class LoadedVersion:
-    """A version in memory, and the resources to release with it: its model, its local files."""
+    """A version in memory, and the resources to release with it: its model, its local files.
+
+    Attributes:
+        stored: bytes of its files.
+    """
 
     def __init__(
-        self, servable: Servable, directory: Path, model: ExitStack, files: ExitStack
+        self, servable: Servable, directory: Path, model: ExitStack, files: ExitStack, stored: int
     ) -> None:
         self.servable = servable
         self.directory = directory
+        self.stored = stored
         self._model = model
         self._files = files
         self._ending = Lock()
@@ -250,7 +251,8 @@ class Loader:
             self._check_unchanged(candidate)
             _check_wanted(given_up)  # once the process ends, nothing else would close its code
             done(Event.COMPILED)
-            return LoadedVersion(servable, directory, model.pop_all(), files.pop_all())
+            stored = sum(entry.size for entry in candidate.entries)
+            return LoadedVersion(servable, directory, model.pop_all(), files.pop_all(), stored)
 
     def _name_of(self, candidate: Candidate) -> str:
         """Name the load: the same content of the same version has the same name."""
@@ -279,13 +281,10 @@ def _free(leaving: list[LoadedVersion]) -> None:
     about = logs.about(model=servable.name, version=servable.version)
     del servable  # else it would be held while its memory is freed
     with about, SPARE_CPU.left():
-        before = resident_bytes()
         with FREES.measured() as given_back:
             loaded.free()
-        size = loaded.servable.memory
-        left = before - resident_bytes() if size is None else size - (given_back.size or 0)
-        if left >= LARGE_BYTES:
-            HEAPS.give_back()
+        size = loaded.stored if loaded.servable.memory is None else loaded.servable.memory
+        HEAPS.note_left(size - (given_back.size or 0))
 
 
 async def _or_close(kept: ExitStack, awaited: Awaitable[T]) -> T:

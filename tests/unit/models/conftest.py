@@ -18,7 +18,7 @@ from ie_serving.models.listing.schedule import Polls
 from ie_serving.models.manager import ModelManager
 from ie_serving.models.repository.source import Source
 from ie_serving.models.stream import ModelStream
-from ie_serving.models.stream_rules import StreamRules
+from ie_serving.models.stream_rules import OnDemand, StreamRules
 from ie_serving.models.version.handle import Servable
 from ie_serving.models.version.loader import Loader
 from ie_serving.storage.backends.local import LocalStorage
@@ -44,6 +44,7 @@ class World:
         self.labels_wait = True
         self.drain_timeout_s = LIMIT_S
         self.load_timeout_s = 0.0
+        self.on_demand: OnDemand | None = None
         self.storages: dict[str, Callable[[str], Storage]] = {}
 
     def write(self, version: int, *, model: str = "m", **description: object) -> Path:
@@ -91,6 +92,7 @@ class World:
                 poll_wait_s=self.poll_s,
                 drain_timeout_s=self.drain_timeout_s,
                 load_timeout_s=self.load_timeout_s,
+                on_demand=self.on_demand,
             ),
         )
 

@@ -63,6 +63,23 @@ async def test_what_served_is_left_to_the_next_worker_until_it_serves_again(worl
     await manager.close()
 
 
+async def test_a_model_that_is_loaded_on_demand_is_not_left_to_the_next_worker(
+    world: World,
+) -> None:
+    """No earlier version answers while it loads, and to note thousands takes milliseconds."""
+    world.write(1)
+    world.on_demand = lambda stream: asyncio.sleep(0)
+    manager = world.manager()
+    await manager.start([world.config()])
+    (stream,) = [stream for _, stream in manager.streams()]
+    await stream.first_load()
+    stream.admit()
+    await stream.first_load()
+    assert stream.default is not None
+    assert manager.answering() == {}
+    await manager.close()
+
+
 @pytest.mark.parametrize("content", [None, {"fail": "no operation Foo"}], ids=["gone", "broken"])
 async def test_a_version_that_is_gone_or_broken_meanwhile_holds_nothing_up(
     world: World, content: dict[str, str] | None

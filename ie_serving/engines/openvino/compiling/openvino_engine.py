@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, cast
 
 import openvino as ov
 
-from ie_serving.core.runtime.heaps import HEAPS
 from ie_serving.core.runtime.spare_cpu import SPARE_CPU
 from ie_serving.core.values.errors import LoadFailed, NoneServed
 from ie_serving.core.values.tensors import Signature
@@ -95,12 +94,8 @@ class OpenVinoEngine:
             raise _none_served(version)
         listed = version.listed([program.signature.name for program in programs])
         runs_on = {draft.name: draft.runs_on for draft in version.drafts}
-        # A version's gigabytes in freed blocks count as the process's memory: in a container with a
-        # limit the next version's load would be killed for them.
         as_sent = _by_sent_shapes(directory, version, options, programs)
-        return CompiledPrograms(
-            programs, freed=HEAPS.trim, listed=listed, runs_on=runs_on, as_sent=as_sent
-        )
+        return CompiledPrograms(programs, listed=listed, runs_on=runs_on, as_sent=as_sent)
 
     def _nonfinite(self, directory: Path, options: EngineOptions, name: str) -> Nonfinite:
         """Decide how a signature's requests with NaN and infinity are treated."""

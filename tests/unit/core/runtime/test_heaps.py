@@ -14,6 +14,7 @@ from ie_serving.core.runtime.heaps import (
     LARGEST_KEPT_BYTES,
     MODEL_BLOCK_BYTES,
     MOST_FREE_BYTES,
+    MOST_LEFT_BYTES,
     Heaps,
 )
 from tests.process import output_of
@@ -136,6 +137,24 @@ def test_threads_that_have_started_are_let_go_where_there_are_no_more(
     monkeypatch.setattr(heaps._thread, "start_new_thread", fail_at_third)
     kept.give_back()
     assert all(ended.acquire(timeout=20) for _ in alive)
+
+
+def test_only_much_that_freed_models_have_left_is_given_back(
+    set_to: dict[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun = []
+    monkeypatch.setattr(heaps._thread, "start_new_thread", lambda *given: begun.append(given))
+    monkeypatch.setattr(heaps, "PATIENCE_S", 0.0)
+    kept = Heaps()
+    kept.keep()
+    for left in (MOST_LEFT_BYTES - 2, -MOST_LEFT_BYTES, 1):
+        kept.note_left(left)
+    assert not begun
+    kept.note_left(1)
+    assert begun
+    begun.clear()
+    kept.note_left(MOST_LEFT_BYTES - 1)
+    assert not begun
 
 
 def test_another_c_library_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:

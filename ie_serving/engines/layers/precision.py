@@ -20,7 +20,13 @@ from ie_serving.engines.around import EngineAround
 from ie_serving.engines.base import CompiledModel, Engine, EngineOptions
 from ie_serving.engines.layers import own_loop
 from ie_serving.engines.layers.generated_trial import generated_for
-from ie_serving.engines.layers.precision_trial import Trial, TrialRequest, asked_of, trial_of
+from ie_serving.engines.layers.precision_trial import (
+    Trial,
+    TrialRequest,
+    asked_of,
+    is_brief,
+    trial_of,
+)
 from ie_serving.engines.openvino.options import AUTO, OpenVinoOptions
 from ie_serving.telemetry.log.logs import Event
 
@@ -88,6 +94,10 @@ class PrecisionEngine(EngineAround):
         tolerance = options.of(OpenVinoOptions).precision_tolerance
         trials: list[Trial] = []
         asked = self._asked(directory, compiled[FULL]) if lower else []
+        if asked and own_loop.run(is_brief(compiled[FULL], asked)):
+            cause = "an inference in f32 is too short for a lower precision to win time that shows"
+            log.info(Event("precision chosen", path=directory, precision=FULL, cause=cause))
+            return FULL
         for precision in lower if asked else ():
             # Compiling included: it takes all processors and would disturb other trials' timings.
             with _alone:
@@ -122,7 +132,8 @@ class PrecisionEngine(EngineAround):
         # A signature that only f32 can compute must not be lost for the speed of the others.
         if _served(model) != _served(full):
             return Trial(precision, fault="not every signature can be compiled so")
-        return own_loop.run(trial_of(precision, full, model, asked))
+        tolerance = options.of(OpenVinoOptions).precision_tolerance
+        return own_loop.run(trial_of(precision, full, model, asked, tolerance))
 
 
 def _in(precision: str, options: EngineOptions) -> EngineOptions:

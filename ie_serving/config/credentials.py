@@ -5,8 +5,9 @@ them.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from ie_serving.core.dataclass import dataclass
 from ie_serving.core.values.access import Caller
 
 

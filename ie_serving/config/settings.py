@@ -6,13 +6,14 @@ them on.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Final
 
 from ie_serving.config.schema.access_settings import Access
 from ie_serving.config.schema.limits import Limits
 from ie_serving.config.schema.telling import Telling
+from ie_serving.core.dataclass import dataclass
 from ie_serving.core.settings import numbers, words
 from ie_serving.core.settings.declaration import SettingKind
 from ie_serving.core.settings.kinds import (

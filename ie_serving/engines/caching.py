@@ -1,7 +1,6 @@
 """Options of the layer that keeps recent answers."""
 
-from dataclasses import dataclass
-
+from ie_serving.core.dataclass import dataclass
 from ie_serving.core.settings.kinds import BYTES
 
 

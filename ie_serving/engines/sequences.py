@@ -3,8 +3,7 @@
 Field names are those of OpenVINO Model Server.
 """
 
-from dataclasses import dataclass
-
+from ie_serving.core.dataclass import dataclass
 from ie_serving.core.settings.kinds import BOOLEAN, whole
 
 

@@ -2,7 +2,9 @@
 
 from collections.abc import Iterable, Mapping
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import field
+
+from ie_serving.core.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

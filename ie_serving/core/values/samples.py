@@ -1,7 +1,6 @@
 """A recorded request, to be tried on a version before it serves."""
 
-from dataclasses import dataclass
-
+from ie_serving.core.dataclass import dataclass
 from ie_serving.core.values.golden import GoldenRequest
 from ie_serving.core.values.requests import InferRequest
 

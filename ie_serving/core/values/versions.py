@@ -1,8 +1,10 @@
 """Status of one version of a model as clients see it: its public state, and its load error."""
 
 import enum
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
+
+from ie_serving.core.dataclass import dataclass
 
 NOT_LOADED: Final = "not loaded: the first request loads it"
 """Message of a version that is known and waits for its model to be asked for."""

@@ -14,11 +14,12 @@ import operator
 import re
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from ie_serving.core.dataclass import dataclass
 from ie_serving.core.values.errors import InvalidTensor
 from ie_serving.core.values.tensors import Array, DataType
 

@@ -94,7 +94,8 @@ class PrecisionEngine(EngineAround):
         tolerance = options.of(OpenVinoOptions).precision_tolerance
         trials: list[Trial] = []
         asked = self._asked(directory, compiled[FULL]) if lower else []
-        if asked and own_loop.run(is_brief(compiled[FULL], asked)):
+        is_short = own_loop.run(is_brief(compiled[FULL], asked))
+        if asked and is_short:
             cause = "an inference in f32 is too short for a lower precision to win time that shows"
             log.info(Event("precision chosen", path=directory, precision=FULL, cause=cause))
             return FULL

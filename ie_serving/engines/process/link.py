@@ -11,10 +11,11 @@ import struct
 import sys
 import weakref
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
+from ie_serving.core.dataclass import dataclass
 from ie_serving.core.values.tensors import Array
 from ie_serving.engines.process import protocol
 from ie_serving.engines.process.protocol import Frame, Kind

@@ -15,10 +15,11 @@ import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any
 
+from ie_serving.core.dataclass import dataclass
 from ie_serving.core.values.codes import Code
 from ie_serving.core.values.tensors import Array
 from ie_serving.engines.process.link import Fault, Link, Message, PeerGone, Segment

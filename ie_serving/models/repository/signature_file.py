@@ -16,10 +16,11 @@ GetModelMetadata.
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from ie_serving.core.dataclass import dataclass
 from ie_serving.core.values.errors import LoadFailed
 from ie_serving.core.values.example_signature import ROLES, example_signature
 from ie_serving.core.values.tensors import (

@@ -4,7 +4,8 @@ Source: ServableVersionPolicy, file_system_storage_path_source.proto of TensorFl
 """
 
 from collections.abc import Collection
-from dataclasses import dataclass
+
+from ie_serving.core.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,8 @@
 """The residency policy: names the step that makes room for a load. Pure: numbers in, a step out."""
 
 from collections.abc import Collection
-from dataclasses import dataclass
+
+from ie_serving.core.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -62,8 +62,8 @@ class Tiny:
         return {"REST": self._rest, "gRPC": self._grpc}
 
     def _rest(self) -> MakeListener:
-        from ie_serving.server.transport.http1.asgi import Asgi
         from ie_serving.server.transport.http1.server import HttpServer
+        from tests.asgi import Asgi
 
         return partial(HttpServer, Asgi(self._answer_http))
 

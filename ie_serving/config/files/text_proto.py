@@ -8,8 +8,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar
 
-from google.protobuf import text_format
-from google.protobuf.json_format import MessageToDict
 from google.protobuf.message import Message
 
 from ie_serving.core.values.errors import ConfigError, advised
@@ -43,6 +41,8 @@ def parse_text(text: str, make: Callable[[], M], place: str, *, lenient: bool = 
     Raises:
         ConfigError: with line and column.
     """
+    from google.protobuf import text_format  # here: most configurations are JSON, or flags
+
     message = make()
     try:
         text_format.Parse(text, message, allow_unknown_field=lenient)
@@ -133,6 +133,8 @@ def _recording(config: Proto) -> Recording:
     if given.log_collector_config.type != TFRECORD:
         advice = f' {place}.log_collector_config.type: expected "{TFRECORD}"'
         raise ConfigError([advised("No request-logger-creator provided.", advice)])
+    from google.protobuf.json_format import MessageToDict
+
     value = MessageToDict(given, preserving_proto_field_name=True)
     value["sampling_config"] = {"sampling_rate": given.sampling_config.sampling_rate}
     return Recording(logging_config=request_log(value, place))

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar
 
+from google.protobuf import text_format
 from google.protobuf.message import Message
 
 from ie_serving.core.values.errors import ConfigError, advised
@@ -41,8 +42,6 @@ def parse_text(text: str, make: Callable[[], M], place: str, *, lenient: bool = 
     Raises:
         ConfigError: with line and column.
     """
-    from google.protobuf import text_format  # here: most configurations are JSON, or flags
-
     message = make()
     try:
         text_format.Parse(text, message, allow_unknown_field=lenient)

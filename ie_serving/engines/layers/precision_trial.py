@@ -110,14 +110,16 @@ def _decoded(model: CompiledModel, sample: Sample) -> Iterator[TrialRequest]:
 
 
 async def is_brief(full: CompiledModel, asked: Sequence[TrialRequest]) -> bool:
-    """Whether each request that the model takes is inferred in `BRIEF_S` at most."""
+    """Whether the model takes requests, and infers each of those in `BRIEF_S` at most."""
+    is_any = False
     for each in asked:
         with suppress(ServingError):
             began = now()
             await _infer(full, each)  # compiles for the shapes
-            if now() - began > REPEATED_S or await _shortest_s(full, each) > BRIEF_S:
+            if now() - began > REPEATED_S or await _shortest_s(full, each, 4 * REPEATS) > BRIEF_S:
                 return False
-    return True
+            is_any = True
+    return is_any
 
 
 async def trial_of(
@@ -199,10 +201,10 @@ async def _infer(model: CompiledModel, asked: TrialRequest) -> Arrays:
     return await model.infer(model.signatures[asked.signature], asked.inputs, copies)
 
 
-async def _shortest_s(model: CompiledModel, asked: TrialRequest) -> float:
+async def _shortest_s(model: CompiledModel, asked: TrialRequest, most: int = REPEATS) -> float:
     """Give the shortest time of an inference, for whose shapes the model is compiled."""
     began, shortest = now(), math.inf
-    for _ in range(REPEATS):
+    for _ in range(most):
         again = now()
         await _infer(model, asked)
         # Whatever else the machine does can only lengthen an inference.

@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TypeAlias
 
+from google.protobuf import text_format
 from google.protobuf.message import DecodeError
 
 from ie_serving.core.dataclass import dataclass
@@ -86,8 +87,6 @@ def _binary(path: Path) -> Proto:
 # Fields that `graph` does not name are lost here, which a copy of a binary file would keep:
 # OpenVINO reads none of them.
 def _text(directory: Path) -> Proto:
-    from google.protobuf import text_format  # here: few models are text
-
     try:
         text = (directory / TEXT_FILE).read_text("utf-8")
         return text_format.Parse(text, graph.SavedModel(), allow_unknown_field=True)

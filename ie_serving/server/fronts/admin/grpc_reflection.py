@@ -7,6 +7,7 @@ request.
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from typing import Any
 
+from google.protobuf import text_format
 from google.protobuf.descriptor import FileDescriptor
 from google.protobuf.descriptor_pb2 import FileDescriptorProto
 from google.protobuf.descriptor_pool import DescriptorPool
@@ -50,8 +51,6 @@ class ReflectionService:
 def _add_reflection(pool: DescriptorPool, serialized: bytes) -> None:
     """Make both versions describable: grpcio's package adds the file of the first alone."""
     pool.AddSerializedFile(serialized)
-    from google.protobuf import text_format
-
     file = FileDescriptorProto.FromString(serialized)
     text = text_format.MessageToString(file).replace("v1alpha", "v1")
     pool.AddSerializedFile(text_format.Parse(text, FileDescriptorProto()).SerializeToString())

@@ -7,7 +7,7 @@ from itertools import islice
 import numpy as np
 
 from ie_serving.core.values.errors import ServingError
-from ie_serving.core.values.tensors import Array, Arrays, Signature, TensorSpec, copies
+from ie_serving.core.values.tensors import Array, Arrays, DataType, Signature, TensorSpec, copies
 from ie_serving.engines.base import CompiledModel
 from ie_serving.engines.generated import GeneratedInput, Guess, ValueKind, guesses, requests, usual
 from ie_serving.engines.layers.precision_trial import TrialRequest
@@ -41,7 +41,8 @@ def zeros_for(model: CompiledModel) -> list[TrialRequest]:
 
 
 def _zeros(spec: TensorSpec) -> Array:
-    return np.zeros([abs(size) for size in spec.shape or ()], spec.dtype.numpy)
+    fill = b"" if spec.dtype is DataType.STRING else 0
+    return np.full([abs(size) for size in spec.shape or ()], fill, spec.dtype.numpy)
 
 
 def has_specs(signature: Signature) -> bool:

@@ -1,13 +1,12 @@
 """One call as bytes: what is sent, and how the answer is read. Nothing here sends anything."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 
 from ie_serving.client.failures import wrong
-from ie_serving.core.dataclass import dataclass
 from ie_serving.core.values.tensors import BY_NUMPY, Array, DataType, Signature, strings
 
 T = TypeVar("T")

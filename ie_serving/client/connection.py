@@ -3,13 +3,12 @@
 import random
 import ssl
 from collections.abc import Callable, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
 from ie_serving.client.failures import ClientError, Unavailable, wrong
-from ie_serving.core.dataclass import dataclass
 
 SCHEMES: Final = ("http", "https", "grpc", "grpcs")
 FIRST_PAUSE_S: Final = 0.1

@@ -13,11 +13,11 @@ opened.
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from ie_serving.config.settings import Settings
-from ie_serving.core.dataclass import dataclass
 from ie_serving.core.values.errors import ConfigError, LoadFailed, NotFound, ServingError, causes
 from ie_serving.core.values.nearest import nearest
 from ie_serving.core.values.requests import ModelSpec

@@ -12,13 +12,13 @@ import json
 import os
 import sys
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from ie_serving.config.dialects.verify import Verify
-from ie_serving.core.dataclass import dataclass
 from ie_serving.core.values.errors import LoadFailed, ServingError
 from ie_serving.core.values.fit import fit
 from ie_serving.core.values.golden import ATOL, RTOL

@@ -5,9 +5,8 @@ them.
 """
 
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 
-from ie_serving.core.dataclass import dataclass
 from ie_serving.core.values.access import Caller
 
 

@@ -6,14 +6,13 @@ them on.
 """
 
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
 from ie_serving.config.schema.access_settings import Access
 from ie_serving.config.schema.limits import Limits
 from ie_serving.config.schema.telling import Telling
-from ie_serving.core.dataclass import dataclass
 from ie_serving.core.settings import numbers, words
 from ie_serving.core.settings.declaration import SettingKind
 from ie_serving.core.settings.kinds import (

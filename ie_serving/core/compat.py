@@ -6,13 +6,11 @@ else changes.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any, Final
-
-from ie_serving.core.dataclass import dataclass
 
 HOME: Final = "ie_serving.compat"
 FOLDERS: Final = ("stfs", "edi", "konduit", "sagemaker", "kibernetika")

@@ -15,11 +15,10 @@ from collections.abc import (
 )
 from contextlib import ExitStack
 from contextvars import ContextVar
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from ie_serving.core.dataclass import dataclass
 from ie_serving.core.settings import structures, words
 from ie_serving.core.settings.declaration import SettingKind
 from ie_serving.core.settings.kinds import BOOLEAN, choice, whole

@@ -4,9 +4,9 @@ Field names are those of TensorFlow Serving's BatchingParameters, where it has t
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 
-from ie_serving.core.dataclass import dataclass
 from ie_serving.core.settings.declaration import SettingKind
 from ie_serving.core.settings.faults import fault
 from ie_serving.core.settings.kinds import COUNT, whole

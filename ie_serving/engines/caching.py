@@ -1,6 +1,7 @@
 """Options of the layer that keeps recent answers."""
 
-from ie_serving.core.dataclass import dataclass
+from dataclasses import dataclass
+
 from ie_serving.core.settings.kinds import BYTES
 
 

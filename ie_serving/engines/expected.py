@@ -5,9 +5,8 @@ Numpy is not imported at run time: the arbiter process holds settings with these
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
-
-from ie_serving.core.dataclass import dataclass
 
 if TYPE_CHECKING:
     from ie_serving.core.values.tensors import DataType

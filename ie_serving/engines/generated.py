@@ -6,13 +6,12 @@ in the order of their likelihood, and the caller keeps those that an engine acce
 
 import enum
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import product
 from typing import Final, TypeAlias
 
 import numpy as np
 
-from ie_serving.core.dataclass import dataclass
 from ie_serving.core.values.tensors import Array, Arrays, DataType
 
 SEED = 20260703

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import field
+from dataclasses import dataclass, field
 
-from ie_serving.core.dataclass import dataclass
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.kernels import FILE, Place
 

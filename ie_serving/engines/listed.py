@@ -6,12 +6,11 @@ without such models imports neither the libraries nor the drivers.
 
 import re
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import cast
 
 from ie_serving.core.compat import added
-from ie_serving.core.dataclass import dataclass
 from ie_serving.core.values.errors import LoadFailed
 from ie_serving.engines.base import CompiledModel, EngineOptions
 

@@ -8,10 +8,9 @@ import io
 import os
 import struct
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
-
-from ie_serving.core.dataclass import dataclass
 
 # ModelProto, FunctionProto, GraphProto, NodeProto and OperatorSetIdProto; below, wire types.
 GRAPH, _MODEL_OPSETS, _FUNCTIONS = 7, 8, 25

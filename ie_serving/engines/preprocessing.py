@@ -9,9 +9,9 @@ A value for both sides is written `CLIENT:MODEL`, as in `NHWC:NCHW`.
 import math
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Final
 
-from ie_serving.core.dataclass import dataclass
 from ie_serving.core.settings.declaration import SettingKind
 from ie_serving.core.settings.faults import Faults, fault
 from ie_serving.core.settings.kinds import choice

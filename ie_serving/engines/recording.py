@@ -7,9 +7,9 @@ and `drop_inputs` are additions.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any, Final
 
-from ie_serving.core.dataclass import dataclass
 from ie_serving.core.settings import numbers, structures
 from ie_serving.core.settings.declaration import SettingKind
 from ie_serving.core.settings.faults import Faults, fault

@@ -3,7 +3,8 @@
 Field names are those of OpenVINO Model Server.
 """
 
-from ie_serving.core.dataclass import dataclass
+from dataclasses import dataclass
+
 from ie_serving.core.settings.kinds import BOOLEAN, whole
 
 

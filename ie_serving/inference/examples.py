@@ -6,13 +6,12 @@ their wording. A signature takes Examples in one of two ways: its model parses s
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TypeVar
 
 import numpy as np
 
-from ie_serving.core.dataclass import dataclass
 from ie_serving.core.runtime.threads import in_thread
 from ie_serving.core.values.errors import (
     InvalidRequest,

@@ -6,10 +6,9 @@ place where it detects an error, so that the error it counts is the one that the
 
 import enum
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
-from ie_serving.core.dataclass import dataclass
 from ie_serving.core.values.callers import NOBODY, Caller
 from ie_serving.core.values.errors import ServingError
 from ie_serving.core.values.tensors import Arrays, Signature

@@ -5,9 +5,9 @@ that waits for a thread, together with the text that the thread will make of the
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Final, Generic, TypeVar
 
-from ie_serving.core.dataclass import dataclass
 from ie_serving.core.runtime.budget import BUDGET
 from ie_serving.core.values.tensors import Array
 from ie_serving.inference.interface import Encode, Outputs

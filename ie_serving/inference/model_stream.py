@@ -3,9 +3,9 @@
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import aclosing
+from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from ie_serving.core.dataclass import dataclass
 from ie_serving.core.values.errors import InvalidRequest, NotAvailable, ServingError
 from ie_serving.core.values.requests import InferRequest, ModelSpec
 from ie_serving.core.values.tensors import Arrays

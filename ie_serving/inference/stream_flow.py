@@ -12,10 +12,9 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Sized
 from contextlib import aclosing
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, Generic, TypeVar, cast
 
-from ie_serving.core.dataclass import dataclass
 from ie_serving.core.runtime.budget import BUDGET, Lease
 from ie_serving.core.values.errors import ServingError
 

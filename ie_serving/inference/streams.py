@@ -7,10 +7,10 @@ requests itself, and answers each with any number of replies.
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, aclosing, contextmanager
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, Generic, TypeVar
 
-from ie_serving.core.dataclass import dataclass
 from ie_serving.core.runtime.budget import BUDGET, Lease
 from ie_serving.core.values.codes import ENDED
 from ie_serving.core.values.errors import InvalidRequest, NotAvailable, QueueFull, ServingError

@@ -1,10 +1,9 @@
 """The configuration of one model, with its settings but those of engines."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any, Final
 
-from ie_serving.core.dataclass import dataclass
 from ie_serving.core.settings import words
 from ie_serving.core.settings.declaration import REQUIRED, SettingKind
 from ie_serving.core.settings.faults import Faults, fault

@@ -6,8 +6,8 @@ Serving, which its clients compare.
 """
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
-from ie_serving.core.dataclass import dataclass
 from ie_serving.core.values.errors import NotFound, NotLoaded, advised
 from ie_serving.core.values.requests import ModelSpec
 from ie_serving.core.values.versions import State, VersionStatus

@@ -3,9 +3,9 @@
 import random
 import time
 from collections.abc import Awaitable, Callable, Collection, Mapping
+from dataclasses import dataclass
 from typing import Protocol
 
-from ie_serving.core.dataclass import dataclass
 from ie_serving.core.runtime.backoff import Backoff
 from ie_serving.models.peers import NO_PEERS, Peers
 from ie_serving.models.repository.trouble import ListingTrouble

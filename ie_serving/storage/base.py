@@ -8,11 +8,10 @@ the same contract test (`tests/unit/storage/contract.py`).
 import hashlib
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from pathlib import Path
 from threading import Event as Flag
 from typing import Protocol
-
-from ie_serving.core.dataclass import dataclass
 
 NEVER = Flag()
 """A flag that is never set, for a copy that is wanted to its end."""

@@ -9,10 +9,10 @@ import re
 import struct
 import zlib
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Protocol
 
-from ie_serving.core.dataclass import dataclass
 from ie_serving.core.values.errors import Corrupted
 
 _BLOCK_BYTES = 1 << 20

@@ -6,10 +6,10 @@ credentials, all of them the proxies); `docs/guide/stores.md` names them.
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Final, TypeVar
 
-from ie_serving.core.dataclass import dataclass
 from ie_serving.core.settings import words
 from ie_serving.core.settings.declaration import REQUIRED, SettingKind
 from ie_serving.core.settings.kinds import BYTES

@@ -7,11 +7,10 @@ a key, so a key that would lead out of its directory must never become a path.
 import logging
 import re
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Protocol
 
-from ie_serving.core.dataclass import dataclass
 from ie_serving.core.values.errors import ConfigError, Missing
 from ie_serving.storage.base import Entry
 from ie_serving.storage.checksums import Checksum

@@ -5,9 +5,9 @@ import math
 import random
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TypeVar
 
-from ie_serving.core.dataclass import dataclass
 from ie_serving.core.runtime.backoff import Backoff
 from ie_serving.core.values.errors import StorageError, Throttled, Unreachable
 from ie_serving.telemetry.log.logs import Event

@@ -19,11 +19,11 @@ import math
 import time
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from threading import Lock
 from typing import Final, TypeAlias
 from weakref import WeakValueDictionary
 
-from ie_serving.core.dataclass import dataclass
 from ie_serving.core.runtime.machine_share import SHARE
 from ie_serving.core.values.errors import StorageError
 from ie_serving.storage.base import Entry

@@ -3,9 +3,9 @@
 import hashlib
 from collections import deque
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from threading import Lock
 
-from ie_serving.core.dataclass import dataclass
 from ie_serving.core.values.errors import EntryChanged, StorageError
 from ie_serving.storage.base import Entry
 from ie_serving.storage.checksums import Checksum

@@ -6,13 +6,12 @@ The script contains all words, taken from the parsers, so the Tab key starts no 
 import argparse
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from importlib.resources import files
 from typing import Any, Final
 
 from ie_serving.commands.remote.command import parser_of
 from ie_serving.commands.remote.place import ServerAddress
-from ie_serving.core.dataclass import dataclass
 from ie_serving.core.values.commands import ASKING, HELP, MEANINGS, VERSION
 
 SHELLS: Final = ("bash", "zsh", "fish")

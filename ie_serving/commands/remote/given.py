@@ -1,10 +1,8 @@
 """A request that a command has read, independent of REST or gRPC."""
 
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
-
-from ie_serving.core.dataclass import dataclass
 
 if TYPE_CHECKING:  # numpy is imported where arrays are
     import numpy as np

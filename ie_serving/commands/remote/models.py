@@ -5,12 +5,11 @@ report those of all models; only this server reports labels, default version and
 """
 
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from ie_serving.commands.remote.failures import Refused, Unreachable
 from ie_serving.commands.remote.rest import Rest
-from ie_serving.core.dataclass import dataclass
 from ie_serving.core.values.versions import NOT_LOADED
 from ie_serving.wire.clients.paths import model_path
 

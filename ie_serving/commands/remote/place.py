@@ -3,12 +3,11 @@
 import argparse
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
 from ie_serving.commands.remote.failures import Misused
-from ie_serving.core.dataclass import dataclass
 
 URL: Final = "IE_SERVING_URL"
 KEY: Final = "IE_SERVING_API_KEY"

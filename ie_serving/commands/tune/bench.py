@@ -4,12 +4,11 @@ import asyncio
 import time
 from collections.abc import Callable, Sequence
 from contextlib import closing
-from dataclasses import field
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from ie_serving.commands.tune.load import measured, warm
 from ie_serving.commands.tune.search import Keys, Measured, Space, search
-from ie_serving.core.dataclass import dataclass
 from ie_serving.core.values.difference import deviation
 from ie_serving.core.values.errors import ServingError
 from ie_serving.core.values.tensors import copies

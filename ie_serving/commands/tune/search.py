@@ -6,11 +6,9 @@ settings instead of the hundreds of a grid, and misses pairs that gain only toge
 """
 
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from statistics import median
 from typing import Any
-
-from ie_serving.core.dataclass import dataclass
 
 Keys = Mapping[str, Any]
 """Keys of a model's entry in the configuration file; empty for the present configuration."""

@@ -1,10 +1,10 @@
 """Functions of other packages that tuning needs; the composition root passes them in."""
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from ie_serving.commands.tune.search import Keys
-from ie_serving.core.dataclass import dataclass
 from ie_serving.core.values.samples import Sample
 from ie_serving.engines.base import Engine, EngineOptions
 from ie_serving.engines.openvino.options import OpenVinoOptions

@@ -11,11 +11,11 @@ import json
 import math
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 
-from ie_serving.core.dataclass import dataclass
 from ie_serving.core.values.errors import InvalidRequest, ServingError
 from ie_serving.core.values.tensors import Array
 

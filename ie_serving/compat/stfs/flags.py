@@ -6,9 +6,9 @@ environment as `STFS_` and its name in capitals.
 
 import argparse
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any, Final
 
-from ie_serving.core.dataclass import dataclass
 from ie_serving.core.settings import numbers, words
 from ie_serving.core.settings.declaration import SettingKind
 from ie_serving.core.settings.faults import Faults, fault

@@ -6,9 +6,9 @@ ie_serving bridge mqtt --broker broker:1883 --topic 'cameras/+' --answer_topic '
 
 import argparse
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from urllib.parse import quote
 
-from ie_serving.core.dataclass import dataclass
 from ie_serving.core.settings import numbers
 from ie_serving.core.values.errors import ConfigError
 from ie_serving.core.values.hosts import host_of, is_public

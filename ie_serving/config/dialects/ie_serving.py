@@ -7,7 +7,7 @@ reported together, as one `ConfigError`; arguments that argparse cannot split, `
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -41,7 +41,6 @@ from ie_serving.config.schema.catalogue import (
 from ie_serving.config.schema.model import beside, conflicts, model_config, with_own
 from ie_serving.config.settings import Parsed, ServerSettings, Settings, TuneSettings
 from ie_serving.config.values import channel
-from ie_serving.core.dataclass import dataclass
 from ie_serving.core.settings import words
 from ie_serving.core.settings.declaration import Setting, fields_of
 from ie_serving.core.settings.faults import Faults

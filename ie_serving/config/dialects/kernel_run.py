@@ -5,9 +5,9 @@ ie_serving kernel run models/risk/1 --input request.json
 
 import argparse
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-from ie_serving.core.dataclass import dataclass
 from ie_serving.core.settings import structures, words
 from ie_serving.core.settings.faults import Faults
 from ie_serving.engines import kernels

@@ -5,13 +5,12 @@ The setting names its flag, on its field, and `READ` turns the flag's value into
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 
 from ie_serving.config.schema.catalogue import BY_TFS
 from ie_serving.config.settings import ServerSettings
 from ie_serving.config.values import channel
-from ie_serving.core.dataclass import dataclass
 from ie_serving.core.settings import numbers, words
 from ie_serving.core.settings.faults import Parser
 from ie_serving.core.values.errors import ConfigError

@@ -5,9 +5,9 @@ ie_serving verify models/resnet/1 --against tensorflow --write
 
 import argparse
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-from ie_serving.core.dataclass import dataclass
 from ie_serving.core.settings.faults import Faults
 
 COMMAND = "verify"

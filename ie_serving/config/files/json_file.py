@@ -6,6 +6,7 @@ error is raised, each with its JSON path. Unknown keys warn, so that a newer fil
 
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeGuard
 
@@ -15,7 +16,6 @@ from ie_serving.config.schema import foreign
 from ie_serving.config.schema.catalogue import MODEL
 from ie_serving.config.schema.model import beside, conflicts, model_config
 from ie_serving.core.compat import added
-from ie_serving.core.dataclass import dataclass
 from ie_serving.core.settings.faults import Faults, fault, shown
 from ie_serving.core.settings.structures import json_text
 from ie_serving.core.settings.words import boolean, resolved

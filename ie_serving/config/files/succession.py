@@ -4,9 +4,9 @@ import json
 import logging
 import pickle
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Protocol
 
-from ie_serving.core.dataclass import dataclass
 from ie_serving.models.configuration import ModelConfig
 from ie_serving.models.fleet.repository import ModelRepository
 from ie_serving.telemetry.log.logs import Event

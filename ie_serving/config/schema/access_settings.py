@@ -1,7 +1,8 @@
 """The settings of TLS, of callers and of their rights."""
 
+from dataclasses import dataclass
+
 from ie_serving.config.values import tokens
-from ie_serving.core.dataclass import dataclass
 from ie_serving.core.settings import words
 from ie_serving.core.settings.declaration import SettingKind
 from ie_serving.core.settings.kinds import BOOLEAN, FILE, TEXT, choice

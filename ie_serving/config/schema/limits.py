@@ -1,9 +1,9 @@
 """The settings that limit clients: bytes, connections, time."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from ie_serving.config.values import channel
-from ie_serving.core.dataclass import dataclass
 from ie_serving.core.settings.declaration import SettingKind
 from ie_serving.core.settings.kinds import BOOLEAN, BYTES, DELAY, TIMEOUT, choice, whole
 from ie_serving.core.values.integers import INT32_MAX

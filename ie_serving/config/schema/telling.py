@@ -3,7 +3,8 @@
 OpenTelemetry's library reads its other variables itself: `docs/guide/monitoring.md` names them.
 """
 
-from ie_serving.core.dataclass import dataclass
+from dataclasses import dataclass
+
 from ie_serving.core.settings import words
 from ie_serving.core.settings.declaration import SettingKind
 from ie_serving.core.settings.kinds import BOOLEAN, FILE, HTTP_URL, choice

@@ -1,6 +1,6 @@
 """Back-off: how long to wait before a failed operation is tried again."""
 
-from ie_serving.core.dataclass import dataclass
+from dataclasses import dataclass
 
 _MOST_DOUBLINGS = 32
 """Keeps the power within the range of a float; every limit in use is reached much earlier."""

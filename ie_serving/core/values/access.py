@@ -2,9 +2,9 @@
 
 import enum
 import fnmatch
+from dataclasses import dataclass
 from typing import NamedTuple
 
-from ie_serving.core.dataclass import dataclass
 from ie_serving.core.values.errors import Forbidden
 
 

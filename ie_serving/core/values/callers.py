@@ -2,9 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from contextvars import ContextVar
-from dataclasses import field
-
-from ie_serving.core.dataclass import dataclass
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, slots=True)

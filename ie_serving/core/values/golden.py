@@ -1,8 +1,8 @@
 """A request together with the outputs that a version has to give for it."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
-from ie_serving.core.dataclass import dataclass
 from ie_serving.core.values.requests import InferRequest
 from ie_serving.core.values.tensors import Arrays, Signature
 

@@ -1,6 +1,6 @@
 """Describes inputs that may be sent as encoded images, such as JPEG, instead of numbers."""
 
-from ie_serving.core.dataclass import dataclass
+from dataclasses import dataclass
 
 GREY, COLOURED = 1, 3
 """Numbers of channels that an image may be decoded to."""

@@ -1,9 +1,9 @@
 """Requests to a servable, independent of the protocol."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from ie_serving.core.dataclass import dataclass
 from ie_serving.core.values.tensors import Arrays, Signature
 
 Feature: TypeAlias = Sequence[int] | Sequence[float] | Sequence[bytes]

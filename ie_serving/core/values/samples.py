@@ -1,6 +1,7 @@
 """A recorded request, to be tried on a version before it serves."""
 
-from ie_serving.core.dataclass import dataclass
+from dataclasses import dataclass
+
 from ie_serving.core.values.golden import GoldenRequest
 from ie_serving.core.values.requests import InferRequest
 

@@ -6,13 +6,12 @@ this server), OpenVINO, TensorFlow on the wire (types.proto) and TensorFlow Serv
 
 import enum
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from ie_serving.core.dataclass import dataclass
 from ie_serving.core.values.image_form import RGB, Bounds, ImageForm
 
 T = TypeVar("T")

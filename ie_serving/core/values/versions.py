@@ -1,10 +1,8 @@
 """Status of one version of a model as clients see it: its public state, and its load error."""
 
 import enum
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Final
-
-from ie_serving.core.dataclass import dataclass
 
 NOT_LOADED: Final = "not loaded: the first request loads it"
 """Message of a version that is known and waits for its model to be asked for."""

@@ -14,12 +14,11 @@ import operator
 import re
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from ie_serving.core.dataclass import dataclass
 from ie_serving.core.values.errors import InvalidTensor
 from ie_serving.core.values.tensors import Array, DataType
 

@@ -4,10 +4,9 @@
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from functools import cached_property
 
-from ie_serving.core.dataclass import dataclass
 from ie_serving.core.values.nesting import MOST_NESTED
 from ie_serving.core.values.requests import ModelSpec
 from ie_serving.core.values.tensors import SERVING_DEFAULT, Specs

@@ -2,11 +2,10 @@
 
 from collections.abc import Mapping
 from contextlib import ExitStack
-from dataclasses import field
+from dataclasses import dataclass, field
 from pathlib import Path, PurePath
 from typing import Any
 
-from ie_serving.core.dataclass import dataclass
 from ie_serving.core.values.errors import LoadFailed
 from ie_serving.core.values.signatures import named
 from ie_serving.core.values.tensors import Signature, TensorSpec

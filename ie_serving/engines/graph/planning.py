@@ -6,10 +6,9 @@ Every fault names its step.
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from ie_serving.core.dataclass import dataclass
 from ie_serving.core.values.errors import LoadFailed, ServingError
 from ie_serving.core.values.nearest import nearest
 from ie_serving.core.values.tensors import SERVING_DEFAULT, DataType, Signature, Specs, TensorSpec

@@ -21,11 +21,10 @@ next turns wait for the end of theirs. They wait only for requests that have alr
 
 import enum
 from collections.abc import Hashable, Iterator, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from itertools import chain
 from typing import Generic, TypeVar
 
-from ie_serving.core.dataclass import dataclass
 from ie_serving.core.values.errors import QueueFull, advised
 from ie_serving.core.values.hints import Hint
 

@@ -4,8 +4,8 @@ import math
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 
-from ie_serving.core.dataclass import dataclass
 from ie_serving.core.values.difference import deviation, difference
 from ie_serving.core.values.errors import ServingError
 from ie_serving.core.values.fit import fit, shed

@@ -7,11 +7,11 @@ order as in scikit-learn's `classes_` and `predict_proba`.
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol, cast
 
 import numpy as np
 
-from ie_serving.core.dataclass import dataclass
 from ie_serving.core.values.errors import LoadFailed
 from ie_serving.core.values.tensors import Array, DataType, TensorSpec
 from ie_serving.engines.run.texts import encoded

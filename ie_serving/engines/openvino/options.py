@@ -1,8 +1,8 @@
 """OpenVINO's own part of a model's options. Settings hold it, so the library is not imported."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
-from ie_serving.core.dataclass import dataclass
 from ie_serving.core.settings import numbers, structures, words
 from ie_serving.core.settings.declaration import SettingKind
 from ie_serving.core.settings.kinds import BOOLEAN, choice

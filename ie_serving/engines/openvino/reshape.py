@@ -1,8 +1,8 @@
 """New input shapes from the options `batch_size` and `shape`. Pure: shapes in, shapes out."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
-from ie_serving.core.dataclass import dataclass
 from ie_serving.core.settings.numbers import Dimension
 from ie_serving.core.values.errors import LoadFailed
 from ie_serving.engines.openvino.options import OpenVinoOptions

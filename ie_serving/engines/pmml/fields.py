@@ -8,11 +8,11 @@ Source: PMML 4.4, DataDictionary (DataField, Value, Interval) and MiningSchema (
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from xml.etree import ElementTree
 
 import numpy as np
 
-from ie_serving.core.dataclass import dataclass
 from ie_serving.core.values.errors import InvalidTensor, LoadFailed
 from ie_serving.core.values.tensors import Array, DataType
 

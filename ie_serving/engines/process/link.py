@@ -11,11 +11,10 @@ import struct
 import sys
 import weakref
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ie_serving.core.dataclass import dataclass
 from ie_serving.core.values.tensors import Array
 from ie_serving.engines.process import protocol
 from ie_serving.engines.process.protocol import Frame, Kind

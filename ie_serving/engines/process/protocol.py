@@ -10,10 +10,10 @@ import enum
 import math
 import struct
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
-from ie_serving.core.dataclass import dataclass
 from ie_serving.core.values.tensors import BY_NUMBER, BY_NUMPY, Array, DataType
 
 Buffer = bytes | bytearray | memoryview

@@ -13,11 +13,10 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextvars import copy_context
-from dataclasses import field
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Final, TypeVar
 
-from ie_serving.core.dataclass import dataclass
 from ie_serving.core.runtime.backoff import Backoff
 from ie_serving.core.runtime.states import after
 from ie_serving.core.values.errors import LoadFailed, NotAvailable

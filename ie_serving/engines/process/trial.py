@@ -8,10 +8,10 @@ side is `app/trial_child.py`.
 import json
 import pickle
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from threading import Event as Flag
 
-from ie_serving.core.dataclass import dataclass
 from ie_serving.core.values.codes import Code
 from ie_serving.core.values.errors import LoadFailed
 from ie_serving.engines.base import EngineOptions

@@ -15,11 +15,10 @@ import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ie_serving.core.dataclass import dataclass
 from ie_serving.core.values.codes import Code
 from ie_serving.core.values.tensors import Array
 from ie_serving.engines.process.link import Fault, Link, Message, PeerGone, Segment

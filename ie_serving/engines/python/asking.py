@@ -5,10 +5,10 @@ from collections.abc import Iterator, Mapping
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
 from contextlib import contextmanager
+from dataclasses import dataclass
 from threading import BoundedSemaphore
 from typing import Any, Protocol
 
-from ie_serving.core.dataclass import dataclass
 from ie_serving.core.values.errors import (
     DeadlineExceeded,
     NotLoaded,

@@ -4,9 +4,9 @@ import enum
 import logging
 import threading
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
-from ie_serving.core.dataclass import dataclass
 from ie_serving.core.values.errors import (
     DeadlineExceeded,
     LoadFailed,

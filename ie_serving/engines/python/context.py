@@ -4,11 +4,10 @@ import logging
 import time
 import uuid
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NoReturn
 
-from ie_serving.core.dataclass import dataclass
 from ie_serving.core.runtime.scratch import Scratch
 from ie_serving.core.values.callers import Caller
 from ie_serving.core.values.codes import ERROR_OF, Code

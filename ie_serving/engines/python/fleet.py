@@ -12,9 +12,9 @@ import weakref
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from typing import Any
 
-from ie_serving.core.dataclass import dataclass
 from ie_serving.core.runtime.backoff import Backoff
 from ie_serving.core.values.errors import NotAvailable
 from ie_serving.core.values.tensors import Specs

@@ -12,6 +12,7 @@ class Scale:
 
 import inspect
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from types import ModuleType
@@ -19,7 +20,6 @@ from typing import Any
 
 import numpy as np
 
-from ie_serving.core.dataclass import dataclass
 from ie_serving.core.values.errors import LoadFailed, PreconditionFailed
 from ie_serving.core.values.tensors import BY_NUMPY, Array, DataType, Specs, TensorSpec
 from ie_serving.engines import declared

@@ -7,7 +7,7 @@ import sys
 import threading
 import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from functools import partial
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
@@ -16,7 +16,6 @@ from typing import Any
 
 import numpy as np
 
-from ie_serving.core.dataclass import dataclass
 from ie_serving.core.values.errors import LoadFailed
 from ie_serving.core.values.hints import Hint
 from ie_serving.core.values.tensors import (

@@ -6,11 +6,11 @@ has to be searched. `columns.py` reads Examples that differ.
 """
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 import numpy as np
 
-from ie_serving.core.dataclass import dataclass
 from ie_serving.core.values.tensors import Array, DataType
 from ie_serving.engines.savedmodel.example_spec import Feature
 from ie_serving.engines.savedmodel.walked import (

@@ -7,10 +7,9 @@ gives the declared rank again, and one of other sizes through operations known t
 """
 
 from collections.abc import Collection, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from ie_serving.core.dataclass import dataclass
 from ie_serving.core.values.errors import LoadFailed
 from ie_serving.core.values.tensors import Signature
 from ie_serving.engines.savedmodel.constants import constant

@@ -5,9 +5,9 @@ features; they become an `ExampleSpec`, and each used output becomes a placehold
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
 
-from ie_serving.core.dataclass import dataclass
 from ie_serving.core.values.errors import LoadFailed
 from ie_serving.core.values.tensors import Array
 from ie_serving.engines.savedmodel.constants import constant

@@ -2,13 +2,12 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from ie_serving.core.dataclass import dataclass
 from ie_serving.core.values.tensors import Array, DataType
 
 KIND_OF: Mapping[DataType, str] = {

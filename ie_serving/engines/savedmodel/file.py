@@ -1,14 +1,13 @@
 """Reads `saved_model.pb`, or `saved_model.pbtxt`: its graph for serving and its signatures."""
 
 from collections.abc import Collection, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeAlias
 
 from google.protobuf import text_format
 from google.protobuf.message import DecodeError
 
-from ie_serving.core.dataclass import dataclass
 from ie_serving.core.values.errors import LoadFailed
 from ie_serving.core.values.tensors import DataType, Method
 from ie_serving.wire.protobuf import graph

@@ -6,8 +6,8 @@ called function through its results, and out of it through the arguments of that
 """
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
-from ie_serving.core.dataclass import dataclass
 from ie_serving.core.values.errors import LoadFailed
 from ie_serving.wire.protobuf import graph
 from ie_serving.wire.protobuf.messages import Proto

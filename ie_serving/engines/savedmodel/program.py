@@ -2,10 +2,9 @@
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from typing import Final, TypeVar
 
-from ie_serving.core.dataclass import dataclass
 from ie_serving.core.runtime.threads import in_thread
 from ie_serving.core.values.errors import ServingError
 from ie_serving.core.values.tensors import Array, Signature

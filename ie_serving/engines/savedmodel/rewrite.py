@@ -20,10 +20,9 @@ Computations on strings and tables are cut out of the prepared graph afterwards 
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import field
+from dataclasses import dataclass, field
 from pathlib import Path
 
-from ie_serving.core.dataclass import dataclass
 from ie_serving.core.runtime.scratch import Scratch
 from ie_serving.core.values.errors import InvalidRequest, LoadFailed
 from ie_serving.core.values.tensors import SERVING_DEFAULT, Array, DataType

@@ -5,14 +5,13 @@ example_proto_fast_parsing.cc of TensorFlow, whose phrases the faults contain.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from itertools import accumulate, chain
 from typing import Any, TypeAlias
 
 import numpy as np
 from google.protobuf.message import DecodeError
 
-from ie_serving.core.dataclass import dataclass
 from ie_serving.core.values.errors import InvalidRequest
 from ie_serving.core.values.tensors import Array
 from ie_serving.engines.savedmodel.example_spec import (

@@ -7,11 +7,11 @@ Source: example.proto, feature.proto; the encoding specification of protocol buf
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 
-from ie_serving.core.dataclass import dataclass
 from ie_serving.core.values.tensors import Array, DataType
 from ie_serving.wire.protobuf.fields import Unclear, read_varint
 

@@ -6,11 +6,10 @@ returns arrays by the names of the outputs.
 """
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ie_serving.core.dataclass import dataclass
 from ie_serving.core.values.errors import LoadFailed
 from ie_serving.core.values.nearest import nearest
 from ie_serving.core.values.tensors import (

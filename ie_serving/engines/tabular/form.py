@@ -6,11 +6,11 @@ any other model gives values as `y`.
 """
 
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from ie_serving.core.dataclass import dataclass
 from ie_serving.core.values.example_signature import example_signature
 from ie_serving.core.values.tensors import (
     BY_NUMPY,

@@ -1,6 +1,7 @@
 """TensorFlow's part of a model's options. Settings import it, so it imports nothing heavy."""
 
-from ie_serving.core.dataclass import dataclass
+from dataclasses import dataclass
+
 from ie_serving.core.settings import words
 from ie_serving.core.settings.declaration import SettingKind
 from ie_serving.core.settings.kinds import BOOLEAN, BYTES

@@ -5,9 +5,9 @@ An error of the model is a finding, and is not raised.
 
 import time
 from collections.abc import Callable, Container, Mapping
+from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from ie_serving.core.dataclass import dataclass
 from ie_serving.core.values.errors import LoadFailed, ServingError
 from ie_serving.core.values.tensors import (
     SERVING_DEFAULT,

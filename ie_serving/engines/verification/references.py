@@ -1,12 +1,12 @@
 """The second engines by file format, and the protocol by which the comparison runs them."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Final, Protocol, cast
 
-from ie_serving.core.dataclass import dataclass
 from ie_serving.core.values.errors import ServingError
 from ie_serving.core.values.tensors import Arrays
 from ie_serving.engines.generated import GeneratedInput

@@ -1,12 +1,11 @@
 """The findings of a comparison of two engines, and the tolerances for equal answers."""
 
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 
-from ie_serving.core.dataclass import dataclass
 from ie_serving.core.values.difference import difference
 from ie_serving.core.values.tensors import Array, Arrays
 from ie_serving.engines.base import EngineOptions

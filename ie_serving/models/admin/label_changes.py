@@ -5,9 +5,8 @@ allows more. A label stays until the configuration changes it: the last change w
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
-from ie_serving.core.dataclass import dataclass
 from ie_serving.core.values.errors import InvalidRequest, NotFound, UnknownLabel, advised
 from ie_serving.core.values.nearest import nearest
 from ie_serving.models.configuration import ModelConfig

@@ -4,10 +4,10 @@ Which directories are models, and which configurations follow from them.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Final, NamedTuple
 
-from ie_serving.core.dataclass import dataclass
 from ie_serving.core.values.errors import StorageError
 from ie_serving.models.configuration import ModelConfig
 from ie_serving.models.repository.source import VERSION

@@ -17,9 +17,8 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Executor
 from contextlib import suppress
-from dataclasses import field
+from dataclasses import dataclass, field
 
-from ie_serving.core.dataclass import dataclass
 from ie_serving.core.values.errors import NotAvailable, StorageError
 from ie_serving.models.listing.notices import Cover, Notices
 from ie_serving.models.listing.polled_model import Found, List, Polled, TurnWanted

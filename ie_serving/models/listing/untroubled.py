@@ -11,10 +11,9 @@ nothing new or has reported its findings to the event loop.
 
 import asyncio
 from collections.abc import Callable, Iterable
-from dataclasses import field
+from dataclasses import dataclass, field
 from threading import Lock
 
-from ie_serving.core.dataclass import dataclass
 from ie_serving.models.listing.polled_model import Found, Polled
 
 

@@ -1,9 +1,8 @@
 """Directories that are not complete versions, and which of them a poll looks at again."""
 
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
 from operator import attrgetter
-
-from ie_serving.core.dataclass import dataclass
 
 LONGEST_PAUSE_S = 10.0
 """Longest time in seconds between two looks at a directory that is no complete version: one that

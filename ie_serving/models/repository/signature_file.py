@@ -16,11 +16,10 @@ GetModelMetadata.
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from ie_serving.core.dataclass import dataclass
 from ie_serving.core.values.errors import LoadFailed
 from ie_serving.core.values.example_signature import ROLES, example_signature
 from ie_serving.core.values.tensors import (

@@ -18,10 +18,9 @@ import re
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import islice
 
-from ie_serving.core.dataclass import dataclass
 from ie_serving.core.values.errors import NotThereYet, StorageError
 from ie_serving.core.values.hints import Hint
 from ie_serving.core.values.integers import INT64_MAX

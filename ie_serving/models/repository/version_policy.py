@@ -4,8 +4,7 @@ Source: ServableVersionPolicy, file_system_storage_path_source.proto of TensorFl
 """
 
 from collections.abc import Collection
-
-from ie_serving.core.dataclass import dataclass
+from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,7 @@
 """The residency policy: names the step that makes room for a load. Pure: numbers in, a step out."""
 
 from collections.abc import Collection
-
-from ie_serving.core.dataclass import dataclass
+from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,10 +11,10 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
-from ie_serving.core.dataclass import dataclass
 from ie_serving.core.runtime.heaps import HEAPS, resident_bytes
 from ie_serving.core.values.errors import BudgetFull, NotLoaded, ServingError
 from ie_serving.core.values.hints import Hint

@@ -1,10 +1,9 @@
 """The traffic policy: which version a request goes to, and when one loses its share. Pure."""
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Final
-
-from ie_serving.core.dataclass import dataclass
 
 MOST_KEPT: Final = 10_000
 """Most requests of a window; beyond it the oldest leaves early. Enough for 1 % of errors."""

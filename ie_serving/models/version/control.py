@@ -9,10 +9,10 @@ import asyncio
 import logging
 import math
 from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
 from threading import Event as Flag
 from typing import Any
 
-from ie_serving.core.dataclass import dataclass
 from ie_serving.core.runtime.backoff import Backoff
 from ie_serving.core.values.errors import HeldBack, ServingError
 from ie_serving.core.values.hints import Hint

@@ -2,9 +2,8 @@
 
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import closing
-from dataclasses import field
+from dataclasses import dataclass, field
 
-from ie_serving.core.dataclass import dataclass
 from ie_serving.core.values.errors import NoneServed, NotThereYet, ServingError
 from ie_serving.core.values.tensors import Signature
 from ie_serving.engines.base import Engine, EngineOptions

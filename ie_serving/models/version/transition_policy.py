@@ -6,8 +6,8 @@ unwanted ones do.
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
-from ie_serving.core.dataclass import dataclass
 from ie_serving.core.values.versions import State
 
 

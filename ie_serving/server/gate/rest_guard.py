@@ -1,9 +1,9 @@
 """Access control over REST, before the application, by the head of a request alone."""
 
 from collections.abc import Callable, Coroutine, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
-from ie_serving.core.dataclass import dataclass
 from ie_serving.core.values.access import Caller, ConcernedModels, Credentials, Need
 from ie_serving.core.values.codes import ENDED
 from ie_serving.core.values.errors import NotFound, Unauthenticated

@@ -3,11 +3,10 @@
 import base64
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 from datetime import datetime, timezone
 from functools import lru_cache
 from typing import Final
-
-from ie_serving.core.dataclass import dataclass
 
 _PEM: Final = re.compile(
     rb"-----BEGIN ((?:X509 |TRUSTED )?CERTIFICATE)-----(.+?)-----END \1-----", re.DOTALL

@@ -16,9 +16,9 @@ import signal as signals
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
 from threading import Lock
 
-from ie_serving.core.dataclass import dataclass
 from ie_serving.core.runtime.backoff import Backoff
 from ie_serving.core.values.errors import LoadFailed
 from ie_serving.telemetry.log.logs import Event

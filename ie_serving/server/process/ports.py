@@ -21,10 +21,10 @@ import socket
 import stat
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
+from dataclasses import dataclass
 from typing import TypeAlias
 
 from ie_serving.config.settings import ServerSettings
-from ie_serving.core.dataclass import dataclass
 from ie_serving.core.values.errors import ServingError
 from ie_serving.telemetry.log.logs import Event
 

@@ -5,11 +5,10 @@ import logging
 import os
 import pickle
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from typing import Any, Final, NamedTuple
 
-from ie_serving.core.dataclass import dataclass
 from ie_serving.core.values.errors import NotAvailable, ServingError
 from ie_serving.core.values.versions import VersionStatus
 from ie_serving.server.workers.crew import LOOK, Crew

@@ -9,12 +9,12 @@ import logging
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import closing
+from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote
 
-from ie_serving.core.dataclass import dataclass
 from ie_serving.core.settings.kinds import BOOLEAN
 from ie_serving.core.values.errors import ConfigError
 from ie_serving.core.values.hints import Hint

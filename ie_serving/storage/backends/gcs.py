@@ -6,10 +6,10 @@ Source: Cloud Storage JSON API v1 (objects.list, objects.get, "HTTP status and e
 import base64
 import logging
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from functools import cache
 from typing import Any, TypeAlias
 
-from ie_serving.core.dataclass import dataclass
 from ie_serving.core.settings.kinds import BOOLEAN
 from ie_serving.core.values.hints import Hint
 from ie_serving.storage.backends.bucket import (

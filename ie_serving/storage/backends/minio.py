@@ -5,10 +5,10 @@ Source: the client's reference (Python Client API Reference); codes as for S3.
 
 import logging
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from ie_serving.core.dataclass import dataclass
 from ie_serving.core.settings.kinds import BOOLEAN
 from ie_serving.core.values.hints import Hint
 from ie_serving.storage.backends.bucket import (

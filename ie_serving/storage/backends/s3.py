@@ -6,11 +6,11 @@ Sources: Amazon S3 API Reference (ListObjectsV2, GetObject, HeadObject, "Error r
 import logging
 from collections.abc import Iterator, Mapping
 from contextlib import closing, suppress
+from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
 from typing import Any, Final, TypeAlias, cast
 
-from ie_serving.core.dataclass import dataclass
 from ie_serving.core.settings.kinds import BOOLEAN, choice
 from ie_serving.core.values.hints import Hint
 from ie_serving.storage.backends.bucket import (

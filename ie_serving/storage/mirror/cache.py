@@ -20,9 +20,9 @@ import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 
-from ie_serving.core.dataclass import dataclass
 from ie_serving.core.values.errors import StorageError
 from ie_serving.core.values.hints import Hint
 from ie_serving.storage.mirror import locks

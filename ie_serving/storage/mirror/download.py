@@ -10,12 +10,12 @@ import os
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from threading import Event as Flag
 from threading import Lock
 
-from ie_serving.core.dataclass import dataclass
 from ie_serving.core.values.errors import Corrupted, NotAvailable, Unreachable
 from ie_serving.storage import checksums
 from ie_serving.storage.base import Entry

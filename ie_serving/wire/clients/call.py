@@ -3,8 +3,8 @@
 import json
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 
-from ie_serving.core.dataclass import dataclass
 from ie_serving.core.values.errors import InvalidRequest
 from ie_serving.core.values.requests import ModelSpec
 from ie_serving.core.values.tensors import SERVING_DEFAULT, Signature

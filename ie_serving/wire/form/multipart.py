@@ -6,9 +6,9 @@ Content-Disposition with `name` and `filename`. Other forms are refused rather t
 
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Final
 
-from ie_serving.core.dataclass import dataclass
 from ie_serving.core.values.errors import InvalidRequest
 
 KIND: Final = b"multipart/form-data"

@@ -7,9 +7,9 @@ Source: json_tensor.cc of TensorFlow Serving; RESTful API guide.
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Final
 
-from ie_serving.core.dataclass import dataclass
 from ie_serving.core.values.errors import InvalidRequest, advised
 from ie_serving.core.values.integers import INT64_MAX
 from ie_serving.wire.json.document import SIGNATURE_NAME, parse_object, plain, signature_name_of

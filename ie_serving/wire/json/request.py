@@ -38,13 +38,13 @@ Source: json_tensor.cc of TensorFlow Serving; RESTful API guide.
 
 import enum
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from typing import ClassVar, Final
 
 import numpy as np
 import simdjson
 
 from ie_serving.core.compat import added
-from ie_serving.core.dataclass import dataclass
 from ie_serving.core.values.errors import InvalidRequest
 from ie_serving.core.values.tensors import Array, Signature, TensorSpec
 from ie_serving.wire.json.buffers import (

@@ -5,10 +5,10 @@ without the values of its tensors, which stay in the payload. Source: grpc_predi
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Final, NamedTuple, TypeAlias
 
-from ie_serving.core.dataclass import dataclass
 from ie_serving.core.values.errors import InvalidRequest, InvalidTensor
 from ie_serving.core.values.requests import Decoded, InferRequest, ModelSpec
 from ie_serving.core.values.tensors import Array, DataType, Signature

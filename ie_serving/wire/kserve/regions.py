@@ -4,9 +4,9 @@ Source: Triton's `extension_shared_memory.md`.
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Final, NamedTuple, NoReturn, Protocol
 
-from ie_serving.core.dataclass import dataclass
 from ie_serving.core.values.errors import InvalidRequest, NotSupported
 from ie_serving.core.values.hints import Hint
 from ie_serving.core.values.tensors import Array, TensorSpec

@@ -11,9 +11,9 @@ protobuf's parsing does; messages before are counted, since protobuf would make 
 """
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
-from ie_serving.core.dataclass import dataclass
 from ie_serving.core.values.errors import InvalidRequest
 from ie_serving.wire.protobuf.fields import (
     DELIMITED,

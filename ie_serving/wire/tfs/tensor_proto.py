@@ -9,12 +9,12 @@ wrap to the width of their dtype.
 import math
 import weakref
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import partial
 from typing import Final, NamedTuple
 
 import numpy as np
 
-from ie_serving.core.dataclass import dataclass
 from ie_serving.core.runtime.budget import BUDGET, SMALL, Budget
 from ie_serving.core.values.errors import (
     InvalidRequest,

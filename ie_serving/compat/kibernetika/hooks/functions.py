@@ -12,12 +12,12 @@ an iterator over the outputs; without a hook there has to be a single dict.
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from types import CodeType, ModuleType
 from typing import Any, cast
 
 from ie_serving.compat.kibernetika.hooks.context import HookContext
-from ie_serving.core.dataclass import dataclass
 from ie_serving.core.values.errors import LoadFailed, ServingError
 
 Tensors = Mapping[str, Any]

@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,6 @@ from ie_serving.compat.kibernetika.hooks.links import link_of
 from ie_serving.compat.kibernetika.hooks.model import HookedModel, Stage
 from ie_serving.compat.kibernetika.hooks.shims import shims
 from ie_serving.compat.kibernetika.hooks.turns import Turns
-from ie_serving.core.dataclass import dataclass
 from ie_serving.core.runtime.scratch import Scratch
 from ie_serving.core.values.errors import LoadFailed
 from ie_serving.core.values.tensors import SERVING_DEFAULT, Signature, Specs

@@ -9,12 +9,11 @@ field without one are refused, and `uint16` stays what it is.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
 
-from ie_serving.core.dataclass import dataclass
 from ie_serving.core.values.errors import InvalidRequest
 from ie_serving.core.values.tensors import BY_NUMBER, Array, DataType, Signature, strings
 from ie_serving.wire.form.form_reply import MIME, Form, form_of

@@ -9,10 +9,9 @@ Source: Konduit Serving's classes of pipelines and steps, as its JSON names them
 import json
 import re
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any, Final
 
-from ie_serving.core.dataclass import dataclass
 from ie_serving.core.values.errors import ConfigError
 from ie_serving.core.values.nearest import nearest
 

@@ -7,6 +7,7 @@ beside those of the import code: nothing that one request sets is seen by the ne
 import json
 import logging
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from types import CodeType
 from typing import Any, Final
@@ -14,7 +15,6 @@ from typing import Any, Final
 import numpy as np
 
 from ie_serving.compat.konduit.data import Data, Image, written
-from ie_serving.core.dataclass import dataclass
 from ie_serving.core.values.errors import InvalidRequest, LoadFailed, ServingError
 from ie_serving.telemetry.log.logs import Event
 

@@ -2,12 +2,11 @@
 
 import logging
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 
 import openvino as ov
 
-from ie_serving.core.dataclass import dataclass
 from ie_serving.core.values.hints import Hint
 from ie_serving.core.values.tensors import Array
 from ie_serving.engines.base import EngineOptions

@@ -20,12 +20,11 @@ Faults that depend on the values that a single operation gets are guarded by the
 """
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import openvino as ov
 import openvino.opset15 as op
 
-from ie_serving.core.dataclass import dataclass
 from ie_serving.engines.openvino.faults.integers.exact import FAST, exact_integers
 from ie_serving.engines.openvino.faults.known_operations import (
     COMPUTES_FROM_EMPTY,

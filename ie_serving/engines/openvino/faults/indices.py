@@ -7,12 +7,12 @@ out of range by 0 and raises a flag, which refuses the request.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 import openvino as ov
 import openvino.opset15 as op
 
-from ie_serving.core.dataclass import dataclass
 from ie_serving.core.values.tensors import Array
 from ie_serving.engines.openvino.graphs.constants import int32, int64, known_input, value_of
 from ie_serving.engines.openvino.graphs.flags import Flag, title

@@ -7,12 +7,12 @@ choose them is not served.
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import openvino as ov
 import openvino.opset15 as op
 
-from ie_serving.core.dataclass import dataclass
 from ie_serving.core.values.errors import LoadFailed
 from ie_serving.engines.openvino.faults.sizes import refuse_unless
 from ie_serving.engines.openvino.graphs.constants import float32, int32, int64, known_input

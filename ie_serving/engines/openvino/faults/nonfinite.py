@@ -10,12 +10,12 @@ A request is refused if NaN or infinity reaches an operation that neither keeps 
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import openvino as ov
 import openvino.opset15 as op
 
-from ie_serving.core.dataclass import dataclass
 from ie_serving.engines.openvino.faults.known_operations import named
 from ie_serving.engines.openvino.graphs.constants import Operand, float32, int64
 from ie_serving.engines.openvino.graphs.flags import Flag, title

@@ -1,9 +1,10 @@
 """Flags, by which a graph reports a bad request in an extra output; names operations in texts."""
 
+from dataclasses import dataclass
+
 import openvino as ov
 import openvino.opset15 as op
 
-from ie_serving.core.dataclass import dataclass
 from ie_serving.engines.openvino.graphs.constants import Operand, int64
 
 

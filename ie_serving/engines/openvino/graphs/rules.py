@@ -5,13 +5,12 @@ changes the graph, gives flags by which requests are refused, or refuses the mod
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from itertools import chain
 from typing import Generic, TypeAlias, TypeVar
 
 import openvino as ov
 
-from ie_serving.core.dataclass import dataclass
 from ie_serving.engines.openvino.graphs.bodies import bodies
 from ie_serving.engines.openvino.graphs.flags import Flag
 from ie_serving.engines.openvino.graphs.walk import operations

@@ -1,12 +1,11 @@
 """Drafts: the signatures of a version as read from its files, before compilation."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import openvino as ov
 
-from ie_serving.core.dataclass import dataclass
 from ie_serving.core.values.errors import LoadFailed
 from ie_serving.core.values.image_form import RGB
 from ie_serving.core.values.tensors import Signature

@@ -1,13 +1,13 @@
 """The specs of a model's tensors for clients, and the ports of the engine behind them."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import openvino as ov
 from openvino import layout_helpers
 from openvino.preprocess import PrePostProcessor
 
-from ie_serving.core.dataclass import dataclass
 from ie_serving.core.settings.numbers import Dimension
 from ie_serving.core.values.errors import InvalidTensor, LoadFailed
 from ie_serving.core.values.image_form import RGB

@@ -11,8 +11,8 @@ Source: the internals pages of FlatBuffers and FlexBuffers.
 import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 
-from ie_serving.core.dataclass import dataclass
 from ie_serving.core.values.errors import LoadFailed
 
 _VTABLE_HEAD = 4

@@ -9,11 +9,11 @@ Source: schema.fbs of TensorFlow Lite, tflite_session.cc of TensorFlow Serving.
 
 import struct
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Final
 
 from google.protobuf.message import DecodeError
 
-from ie_serving.core.dataclass import dataclass
 from ie_serving.core.values.errors import LoadFailed
 from ie_serving.core.values.tensors import SERVING_DEFAULT, DataType, Method
 from ie_serving.engines.openvino.reading.flatbuffer import Table, checked, flex_map

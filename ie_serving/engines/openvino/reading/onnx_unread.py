@@ -6,10 +6,10 @@ test there.
 """
 
 from collections.abc import Container, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from ie_serving.core.dataclass import dataclass
 from ie_serving.core.values.errors import LoadFailed
 from ie_serving.engines.onnx_file import MAIN_DOMAIN, Node, Value, nodes, opsets
 

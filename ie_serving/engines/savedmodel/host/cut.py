@@ -12,12 +12,11 @@ becomes three parts. The middle one is the graph that OpenVINO reads, with new n
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 
-from ie_serving.core.dataclass import dataclass
 from ie_serving.core.values.errors import LoadFailed
 from ie_serving.core.values.tensors import BY_NUMBER, DataType
 from ie_serving.engines.savedmodel.file import TensorInfo

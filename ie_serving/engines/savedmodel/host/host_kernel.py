@@ -1,12 +1,11 @@
 """The kernel type: one operation of TensorFlow, computed in numpy."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from ie_serving.core.dataclass import dataclass
 from ie_serving.core.values.tensors import Array, DataType
 from ie_serving.engines.savedmodel.host.attributes import Attributes
 from ie_serving.wire.protobuf.messages import Proto

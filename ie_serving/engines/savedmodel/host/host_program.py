@@ -4,12 +4,11 @@ import asyncio
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 import numpy as np
 
-from ie_serving.core.dataclass import dataclass
 from ie_serving.core.runtime.spare_cpu import SPARE_CPU
 from ie_serving.core.values.errors import InvalidRequest, RequestTooLarge
 from ie_serving.core.values.tensors import Array, Signature

@@ -19,9 +19,8 @@ A model between two parts that the host must run between again is refused.
 
 import enum
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 
-from ie_serving.core.dataclass import dataclass
 from ie_serving.core.values.errors import LoadFailed
 from ie_serving.engines.savedmodel.frames import NodeOutput, standing_alone
 from ie_serving.engines.savedmodel.host.kernels import KERNELS

@@ -8,11 +8,11 @@ Source: RE2::GlobalReplace and RE2::Rewrite in re2.cc.
 
 import re
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import lru_cache, partial
 
 import re2
 
-from ie_serving.core.dataclass import dataclass
 from ie_serving.core.values.errors import InvalidRequest
 
 MOST_BYTES_OF_CHARACTER = 4

@@ -11,12 +11,12 @@ take as many processors as there are. TensorFlow runs ten turns at a time.
 import contextvars
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
 import numpy as np
 
-from ie_serving.core.dataclass import dataclass
 from ie_serving.core.runtime.spare_cpu import SPARE_CPU
 from ie_serving.engines.savedmodel.host.allowance import turn
 from ie_serving.engines.savedmodel.host.attributes import Program

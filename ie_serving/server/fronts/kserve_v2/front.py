@@ -7,12 +7,12 @@ tensors and the repository.
 import asyncio
 import time
 from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import dataclass
 from typing import Any, Final
 
 import orjson
 
 from ie_serving import __version__
-from ie_serving.core.dataclass import dataclass
 from ie_serving.core.runtime.budget import BUDGET, Lease
 from ie_serving.core.runtime.threads import in_thread, let_go
 from ie_serving.core.values.codes import ENDED

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any, Final
 
-from ie_serving.core.dataclass import dataclass
 from ie_serving.core.values.callers import ToldCallers
 from ie_serving.inference.interface import Interface
 from ie_serving.inference.plane import DataPlane

@@ -2,11 +2,11 @@
 
 import time
 from collections.abc import Awaitable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Final, cast
 
 from ie_serving import __version__
-from ie_serving.core.dataclass import dataclass
 from ie_serving.core.runtime.threads import in_thread
 from ie_serving.core.values.callers import ToldCallers
 from ie_serving.core.values.errors import NotFound, UnknownLabel

@@ -4,12 +4,11 @@ import asyncio
 import json
 from collections.abc import Callable, Coroutine, Mapping
 from contextlib import aclosing
-from dataclasses import KW_ONLY, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import parse_qsl
 
-from ie_serving.core.dataclass import dataclass
 from ie_serving.core.runtime.threads import in_thread
 from ie_serving.core.values.errors import (
     InvalidRequest,

@@ -2,9 +2,8 @@
 
 import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from dataclasses import KW_ONLY
+from dataclasses import KW_ONLY, dataclass
 
-from ie_serving.core.dataclass import dataclass
 from ie_serving.core.runtime.threads import in_thread
 from ie_serving.core.values.codes import Code
 from ie_serving.core.values.errors import Forbidden, InvalidRequest, advised

@@ -7,10 +7,10 @@ regard to case.
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache, partial
 from urllib.parse import unquote
 
-from ie_serving.core.dataclass import dataclass
 from ie_serving.core.values.errors import InvalidRequest, NotFound, advised
 from ie_serving.core.values.integers import INT64_MAX
 from ie_serving.core.values.requests import ModelSpec

@@ -7,9 +7,9 @@ its deadline has passed, the call is cancelled as an asyncio task.
 """
 
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
+from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
-from ie_serving.core.dataclass import dataclass
 from ie_serving.core.values.access import Credentials
 
 NO_SUCH_METHOD = "Method not found!"

@@ -8,12 +8,12 @@ plugin holds: inputs beyond them are refused, and so are operations whose result
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 import openvino as ov
 
-from ie_serving.core.dataclass import dataclass
 from ie_serving.engines.openvino.faults.integers.loops import Taken, given
 from ie_serving.engines.openvino.graphs.bodies import bodies
 from ie_serving.engines.openvino.graphs.constants import value_of

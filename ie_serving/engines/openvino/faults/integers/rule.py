@@ -1,11 +1,11 @@
 """Defines a rule's replacement for one integer operation, and its refusals."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import NoReturn, TypeAlias
 
 import openvino as ov
 
-from ie_serving.core.dataclass import dataclass
 from ie_serving.core.values.errors import LoadFailed
 from ie_serving.core.values.hints import Hint
 from ie_serving.engines.openvino.faults.integers.bounds import INT32, Values, is_within

@@ -270,7 +270,7 @@ def test_it_imports_none_of_the_servers_dependencies(echo: Server) -> None:
         for name, owners in packages_distributions().items()
         if name != "google" and {each.lower() for each in owners} <= needed | {"tensorflow"}
     )
-    assert {"openvino", "orjson", "uvloop"} <= set(modules)
+    assert {"openvino", "orjson", "falcon", "uvloop"} <= set(modules)
     program = (
         f"import sys; sys.modules.update(dict.fromkeys({modules!r}))\n"
         "from ie_serving.client import Client\n"

@@ -18,7 +18,7 @@ from ie_serving.telemetry.log import logs
 ROOT = Path(__file__).parents[3]
 KIBERNETIKA = "ie_serving.compat.kibernetika.dialect:parse"
 HEAVY = (
-    *("boto3", "google.protobuf", "grpc", "httptools"),
+    *("boto3", "falcon", "google.protobuf", "grpc", "httptools"),
     *("numpy", "openvino", "orjson", "urllib3", "uvloop"),
 )
 

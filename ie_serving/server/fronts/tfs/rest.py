@@ -1,8 +1,9 @@
 """TensorFlow Serving's REST API: parse, call the data plane, write the reply.
 
-Requests that run a model are POSTs: the most frequent, so every step counts. All else, pages and
-errors, is answered by `answer_page`. TensorFlow Serving's grammar (`rest_routes.py`) matches whole
-targets. Pages are in `rest_pages.py`, errors in `fronts/rest/pages.py`.
+Requests that run a model are POSTs. They are answered directly from the transport's request, since
+they are the most frequent and every step counts. All else, pages and errors, is answered through
+Falcon. TensorFlow Serving's grammar (`rest_routes.py`) matches whole targets, so one sink takes all
+of that instead of a router. Pages are in `rest_pages.py`, errors in `fronts/rest/pages.py`.
 """
 
 import asyncio
@@ -10,7 +11,10 @@ import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
+from typing import TypeAlias
 
+import falcon
+import falcon.asgi
 import orjson
 
 from ie_serving.core.runtime.budget import BUDGET, Lease
@@ -66,6 +70,7 @@ from ie_serving.server.fronts.tfs.rest_routes import (
     route,
     target_of,
 )
+from ie_serving.server.transport.http1.asgi import Asgi
 from ie_serving.server.transport.http1.messages import (
     Answer,
     App,
@@ -94,6 +99,7 @@ MOST_LABELS = 1 << 20
 STOPPING: Headers = ((b"connection", b"close"),)
 """Header that makes clients with an open connection use another server while this one stops."""
 
+FalconApp: TypeAlias = "falcon.asgi.App[falcon.asgi.Request, falcon.asgi.Response]"
 Run = Callable[[Request, ModelSpec, float], Awaitable[Buffer | Reply]]
 """Answers a POST that arrived at that `time.perf_counter()`: JSON, or a complete reply."""
 Look = Callable[[ModelSpec, float], Buffer]
@@ -168,7 +174,9 @@ class RestApi:
             "details": self._details,
             "all_details": lambda *_: config.all_details(),
         }
-        self._rarely = around(self.answer_page)
+        pages: FalconApp = falcon.asgi.App(media_type=JSON)
+        pages.add_sink(self.answer_page, prefix="/")
+        self._rarely = around(Asgi(pages))
 
     async def answer(self, request: Request) -> Answer:
         """Answer one request of any kind. See `http1.messages.App`."""
@@ -207,56 +215,65 @@ class RestApi:
             headers += self._cors
         return reply._replace(headers=headers)
 
-    async def answer_page(self, request: Request) -> Reply:
-        """Answer a request that runs no model."""
-        head = request.head
-        target = target_of(head.path, head.query)
-        is_reload = head.method == "POST" and target.lower() == RELOAD
-        page = self._reloaded(head) if is_reload else self._page(head, target)
+    async def answer_page(
+        self, req: falcon.asgi.Request, resp: falcon.asgi.Response | None, **_: object
+    ) -> None:
+        """Answer requests that run no model. Falcon passes both arguments by these names."""
+        assert resp is not None  # only WebSockets have none, and they have no sink
+        target = target_of(req.scope["raw_path"], req.scope["query_string"])
+        is_reload = req.method == "POST" and target.lower() == RELOAD
+        page = self._reloaded(req.scope["headers"]) if is_reload else self._page(req)
         if not isinstance(page, tuple):
             page = await page
-        reply = page if isinstance(page, Reply) else _reply(page)
-        if reply.status == METHOD_NOT_ALLOWED:
-            return reply._replace(headers=(*reply.headers, (b"allow", ALLOWED.encode())))
-        return reply
+        if isinstance(page, Reply):
+            for name, value in page.headers:
+                resp.set_header(name.decode(), value.decode())
+        else:
+            resp.content_type = page[1]
+        resp.status = page[0]
+        if resp.status == METHOD_NOT_ALLOWED:
+            resp.set_header("allow", ALLOWED)
+        resp.data = bytes(page[2])
 
-    async def _reloaded(self, head: RequestHead) -> Page | Reply:
+    async def _reloaded(self, headers: Headers) -> Page | Reply:
         try:
             with self._plane.counting_refusals("", self._interface):
-                self._check_site(head.fields)
+                self._check_site(dict(headers))
                 return json_page(*await self._config.reload())
         except Exception as error:
             return refusal(error)
 
-    def _page(self, head: RequestHead, target: str) -> Page | Reply | Awaitable[Page | Reply]:
+    def _page(self, request: falcon.asgi.Request) -> Page | Reply | Awaitable[Page | Reply]:
+        path: bytes = request.scope["raw_path"]
         # First, since the metrics path may be below /v1/, too.
-        if page := self._pages.get(head.path):
+        if page := self._pages.get(path):
             return page()
-        if head.path[:4].lower() != b"/v1/":
-            return self._model_page(head.path)
-        if head.method == "OPTIONS":
-            return preflight(head.fields.get(b"origin", b"").decode("latin-1"))
+        if path[:4].lower() != b"/v1/":
+            return self._model_page(path)
+        if request.method == "OPTIONS":
+            return preflight(request.get_header("Origin") or "")
         began = time.perf_counter()
         try:
-            asked = route(head.method, target)
+            asked = route(request.method, target_of(path, request.scope["query_string"]))
         except InvalidRequest as error:
             self._plane.refused("", error, self._interface)
             return misrouted(error)
         try:
             if asked.verb in GENERATED:
-                return self._generated(asked, head, began)
+                return self._generated(asked, request, began)
             if asked.verb == "metadata" and not self._plane.is_loaded(asked.model):
                 return self._metadata_later(asked.model, began)
             return 200, JSON, self._looks[asked.verb](asked.model, began)
         except Exception as error:
             return refusal(error)
 
-    def _generated(self, asked: Route, head: RequestHead, began: float) -> Page | Awaitable[Page]:
+    def _generated(
+        self, asked: Route, request: falcon.asgi.Request, began: float
+    ) -> Page | Awaitable[Page]:
         # Imported here: few servers get such requests.
         from ie_serving.server.fronts.tfs.generated import page
 
-        host = head.fields.get(b"host", b"").decode("latin-1")
-        address = f"{'https' if self._secure else 'http'}://{host}"
+        address = f"{'https' if self._secure else 'http'}://{request.get_header('Host') or ''}"
         ask = partial(self._plane.metadata, asked.model, self._interface, began)
         return page(asked, address, ask)
 
@@ -370,11 +387,6 @@ class RestApi:
 
 def _metadata(write: WriteMetadata, servable: Servable) -> bytes:
     return write(servable.name, servable.version, servable.signatures)
-
-
-def _reply(page: Page) -> Reply:
-    status, media_type, body = page
-    return Reply(status, ((b"content-type", media_type.encode("latin-1")),), body)
 
 
 def _models(names: Sequence[str]) -> bytes:

@@ -7,11 +7,11 @@ from typing import Any
 
 from ie_serving.server.transport.busy_poll import BusyPoll
 from ie_serving.server.transport.http1 import messages
+from ie_serving.server.transport.http1.asgi import Asgi
 from ie_serving.server.transport.http1.connection import Connection
 from ie_serving.server.transport.http1.known_heads import KnownHeads
 from ie_serving.server.transport.http1.server import Connect
 from ie_serving.server.transport.outbox import Outbox
-from tests.asgi import Asgi
 
 PATIENCE_S = 10
 App = Callable[[Any, Any, Any], Coroutine[Any, Any, None]]

@@ -1,4 +1,4 @@
-"""Runs an ASGI application behind the transport, for tests: it may read its body in pieces.
+"""Runs an ASGI application behind the transport: turns a request into a scope and events, and back.
 
 Source: ASGI 3.0, HTTP sub-specification 2.3. The application may send its reply in several pieces;
 the transport sends them as one when the last has come.
@@ -100,7 +100,7 @@ class _Exchange:
         """Return the next event of the request.
 
         If the body is still arriving, the first event is empty, so that an application that
-        receives before it checks the head can refuse the body unread.
+        receives before it checks the head, as Falcon does, can refuse the body unread.
         """
         if self._answered is ReplySent.ALL:
             return {"type": "http.disconnect"}

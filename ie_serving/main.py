@@ -6,6 +6,7 @@ quickly: they import neither numpy nor the server.
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 
@@ -84,8 +85,10 @@ def _asked(given: Sequence[str]) -> int:
 
 def _served(name: str) -> Command:
     def run(given: Sequence[str]) -> int:
+        gc.disable()  # the collector would visit the modules again and again as they are imported
         from ie_serving.app import command_line as commands
 
+        gc.enable()
         command: Command = getattr(commands, name)
         return command(given)
 

@@ -11,20 +11,10 @@ import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from getpass import getpass
 from types import FrameType
 
-from ie_serving.config.dialects import (
-    bridge,
-    environment,
-    kernel_run,
-    keys,
-    manage,
-    own_flags,
-    verify,
-)
+from ie_serving.config.dialects import environment, own_flags
 from ie_serving.config.dialects import ie_serving as own
-from ie_serving.config.dialects import tensorflow_model_server as tfs
 from ie_serving.config.schema import contradictions
 from ie_serving.config.settings import Parsed, ServerSettings, Settings, TuneSettings
 from ie_serving.core.compat import by_name, imported
@@ -32,7 +22,7 @@ from ie_serving.core.runtime import interruption
 from ie_serving.core.runtime.scratch import choose_directory
 from ie_serving.core.settings.faults import Faults
 from ie_serving.core.values import hints
-from ie_serving.core.values.commands import VERSION
+from ie_serving.core.values.commands import is_tool
 from ie_serving.core.values.errors import ConfigError, ServingError, causes
 from ie_serving.models.configuration import ModelConfig
 from ie_serving.server.process import gunicorn_app
@@ -76,22 +66,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     given = sys.argv[1:] if argv is None else argv
     command = given[0] if given else ""
     try:
-        if manage.is_asked(given):
-            return _show(manage.run(given, os.environ))
-        if command == keys.COMMAND:
-            return _show(keys.run(given, _password))
-        if list(given[:2]) == ["config", "import"]:
-            return _show(_imported(given))
-        if command == VERSION:
-            return _show([own_flags.version_text(given[1:])])
-        if command == "gen":
-            return _show([_generated(given)])
-        if command == kernel_run.COMMAND:
-            return _run_kernel(kernel_run.parse(given))
-        if command == verify.COMMAND:
-            return _verify(verify.parse(given))
-        if command == bridge.COMMAND:
-            return _bridge(given)
+        if is_tool(given):
+            from ie_serving.app import tools  # here: serving needs none of them
+
+            return tools.run(given, os.environ)
         parsed = _command(given)
         _prepare(parsed)
     except ServingError as error:
@@ -107,6 +85,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def tensorflow_model_server(argv: Sequence[str] | None = None) -> int:
     """Run as `tensorflow_model_server` does; return its exit code."""
+    from ie_serving.config.dialects import tensorflow_model_server as tfs
+
     _ignore_orders()
     try:
         parsed = tfs.parse(sys.argv[1:] if argv is None else argv, os.environ)
@@ -144,42 +124,6 @@ def _command(given: Sequence[str]) -> Parsed:
     other = by_name("words").get(given[0]) if given else None
     parsed: Parsed = (imported(other) if other else own.parse)(given, os.environ)
     return parsed
-
-
-def _bridge(given: Sequence[str]) -> int:
-    options = bridge.parse(given, os.environ)
-    logs.configure("INFO")
-    try:
-        from ie_serving.commands.bridge.mqtt import MqttBridge
-    except ImportError as error:
-        if error.name != "paho":
-            raise
-        raise ServingError("the bridge needs the extra mqtt: pip install '.[mqtt]'") from None
-    MqttBridge(options).run()
-    return 0
-
-
-def _imported(argv: Sequence[str]) -> Sequence[str]:
-    from ie_serving.config.dialects import importing  # here: serving does not need it
-
-    return importing.run(argv[2:])
-
-
-def _show(lines: Sequence[str]) -> int:
-    for line in lines:
-        print(line)
-    return 0
-
-
-def _generated(argv: Sequence[str]) -> str:
-    from ie_serving.commands import gen
-
-    return gen.run(argv, os.environ)
-
-
-def _password() -> str:
-    """Read a password: without echo from a terminal, else the first line of standard input."""
-    return getpass() if sys.stdin.isatty() else sys.stdin.readline().rstrip("\n")
 
 
 def _prepare(parsed: Parsed) -> None:
@@ -226,21 +170,6 @@ def _serve(parsed: Parsed) -> gunicorn_app.Ended:
         signal.signal(number, _stop_at_once)
     build = partial(_build, storage=parsed.storage)
     return gunicorn_app.run(parsed.settings, build, environment=os.environ)
-
-
-def _run_kernel(asked: kernel_run.KernelRun) -> int:
-    from ie_serving.commands.kernel_run import run
-
-    logs.configure("WARNING")
-    return run(asked)
-
-
-def _verify(asked: verify.Verify) -> int:
-    from ie_serving.app.engine_stack import engine_of
-    from ie_serving.commands.verify import run
-
-    logs.configure("ERROR")
-    return run(asked, engine_of(ModelConfig(name=asked.directory.parent.name, base_path="")))
 
 
 def _check(parsed: Parsed) -> int:

@@ -7,11 +7,9 @@ build engines without a server.
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from ie_serving.commands.tune.tools import Tools
 from ie_serving.config.files.option_files import batching_of
-from ie_serving.config.schema.model import with_keys
 from ie_serving.core.compat import added
 from ie_serving.engines.base import REHEARSED, Engine, EngineOptions
 from ie_serving.engines.drivers import Drivers, every
@@ -44,6 +42,9 @@ from ie_serving.wire.tfs.golden_records import read_golden as golden_records
 from ie_serving.wire.tfs.predict import parse_request
 from ie_serving.wire.tfs.prediction_log import predict_record, read_requests
 
+if TYPE_CHECKING:
+    from ie_serving.commands.tune.tools import Tools
+
 VERIFIER: Final = Verifier()
 """Compares outputs for all models of this process, in one child process that ends when idle."""
 
@@ -74,8 +75,11 @@ def models_of(directory: Path) -> Mapping[str, frozenset[int]] | None:
     return graph_models_of(directory)
 
 
-def tools(config: ModelConfig) -> Tools:
+def tools(config: ModelConfig) -> "Tools":
     """Build the tools that `ie_serving tune` works with."""
+    from ie_serving.commands.tune.tools import Tools  # here: a server does not tune
+    from ie_serving.config.schema.model import with_keys
+
     return Tools(
         engine=engine_of(config),
         with_keys=with_keys,

@@ -18,7 +18,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ie_serving.config.dialects import own_flags
 from ie_serving.config.settings import ServerSettings, Settings
@@ -28,6 +28,9 @@ from ie_serving.server.process import gunicorn_app
 from ie_serving.server.process.gunicorn_app import run
 from ie_serving.server.process.lifecycle import MakeListener
 from ie_serving.telemetry.log import logs
+
+if TYPE_CHECKING:
+    from ie_serving.server.transport.http1.messages import Reply, Request
 
 log = logging.getLogger("ie_serving.tiny")
 
@@ -65,7 +68,7 @@ class Tiny:
         from ie_serving.server.transport.http1.asgi import Asgi
         from ie_serving.server.transport.http1.server import HttpServer
 
-        return partial(HttpServer, Asgi(self._answer_http))
+        return partial(HttpServer, self._answer_http)
 
     def _grpc(self) -> MakeListener:
         from ie_serving.server.transport.grpc.http2_server import Http2Server
@@ -95,15 +98,13 @@ class Tiny:
         await _opened(self._options["answer_gate"])
         return await self._fast(request, context)
 
-    async def _answer_http(self, scope: Any, receive: Any, send: Any) -> None:
-        await receive()
-        if scope["path"] == "/deadlock":
+    async def _answer_http(self, request: "Request") -> "Reply":
+        from ie_serving.server.transport.http1.messages import Reply
+
+        if request.head.path == b"/deadlock":
             threading.Barrier(2).wait()
-        answer = self._slow if scope["path"] == "/slow" else self._fast
-        body = await answer(b"", None)
-        length = [(b"content-length", str(len(body)).encode())]
-        await send({"type": "http.response.start", "status": 200, "headers": length})
-        await send({"type": "http.response.body", "body": body})
+        answer = self._slow if request.head.path == b"/slow" else self._fast
+        return Reply(200, (), await answer(b"", None))
 
 
 async def _opened(fifo: str) -> None:

@@ -16,9 +16,9 @@ from contextlib import suppress
 from pathlib import Path
 
 from ie_serving.config.files import edit
+from ie_serving.core.values.commands import ADD, LIST, REMOVE
 from ie_serving.core.values.errors import ConfigError
 
-LIST, ADD, REMOVE = "list_models", "add_to_config", "remove_from_config"
 REPOSITORY_VARIABLE = "OVMS_MODEL_REPOSITORY_PATH"
 """Variable with the directory of the models, used without the flag."""
 FILE = "config.json"
@@ -26,13 +26,6 @@ FLAGS = (LIST, ADD, REMOVE, "config_path", "model_name", "model_path", "model_re
 DEEPEST = 8
 """Deepest directory level that is searched for models: a model's name may have slashes, as
 `organisation/model`, and links may form a cycle."""
-
-
-def is_asked(argv: Sequence[str]) -> bool:
-    """Tell whether a command line manages the configuration instead of serving."""
-    # Detected before parsing: these flags have no command, which the parser requires.
-    names = {argument.partition("=")[0] for argument in argv}
-    return bool(names & {f"--{name}" for name in (LIST, ADD, REMOVE)})
 
 
 def run(argv: Sequence[str], environ: Mapping[str, str]) -> list[str]:

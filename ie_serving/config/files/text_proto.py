@@ -9,7 +9,6 @@ from collections.abc import Callable, Collection, Container, Iterator, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from google.protobuf import text_format
-from google.protobuf.json_format import MessageToDict
 from google.protobuf.message import Message
 
 from ie_serving.core.values.errors import ConfigError, advised
@@ -180,6 +179,8 @@ def _recording(config: Proto) -> Recording:
     if given.log_collector_config.type != TFRECORD:
         advice = f' {place}.log_collector_config.type: expected "{TFRECORD}"'
         raise ConfigError([advised("No request-logger-creator provided.", advice)])
+    from google.protobuf.json_format import MessageToDict
+
     value = MessageToDict(given, preserving_proto_field_name=True)
     value["sampling_config"] = {"sampling_rate": given.sampling_config.sampling_rate}
     return Recording(logging_config=request_log(value, place))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 TYPE_CHECKING = False  # as in `typing`, whose import would delay `heed` (`main.py`)
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from typing import Final
 
 GROUPS: Final[Mapping[str, Mapping[str, str]]] = {
@@ -50,5 +50,22 @@ ASKING: Final = (
 BESIDE = ("gen", "key", "kernel", "bridge", "verify")
 """Other commands that are recognised before the flags of a server are parsed."""
 
+EDITING = LIST, ADD, REMOVE = ("list_models", "add_to_config", "remove_from_config")
+"""Flags of OpenVINO Model Server that take the place of a command."""
+
 HELP: Final = "help"
 VERSION: Final = "version"
+
+
+def edits(given: Sequence[str]) -> bool:
+    """Tell whether a command line manages the configuration instead of serving."""
+    # Detected before parsing: these flags have no command, which the parser requires.
+    names = {argument.partition("=")[0] for argument in given}
+    return not names.isdisjoint(f"--{name}" for name in EDITING)
+
+
+def is_tool(given: Sequence[str]) -> bool:
+    """Tell whether a command line neither serves nor loads the models of a configuration."""
+    command = " ".join(given[:1])
+    named = command == VERSION or command in BESIDE or list(given[:2]) == ["config", "import"]
+    return named or edits(given)

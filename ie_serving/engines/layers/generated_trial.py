@@ -4,8 +4,10 @@ import time
 from collections.abc import AsyncIterator
 from itertools import islice
 
+import numpy as np
+
 from ie_serving.core.values.errors import ServingError
-from ie_serving.core.values.tensors import Arrays, Signature, TensorSpec, copies
+from ie_serving.core.values.tensors import Array, Arrays, DataType, Signature, TensorSpec, copies
 from ie_serving.engines.base import CompiledModel
 from ie_serving.engines.generated import GeneratedInput, Guess, ValueKind, guesses, requests, usual
 from ie_serving.engines.layers.precision_trial import TrialRequest
@@ -27,6 +29,20 @@ async def generated_for(model: CompiledModel) -> list[TrialRequest]:
         if has_specs(signature)
         async for asked in _taken(model, name, signature, until)
     ]
+
+
+def zeros_for(model: CompiledModel) -> list[TrialRequest]:
+    """Give one row of zeros for each signature of known ranks, whether it takes that or not."""
+    return [
+        TrialRequest("zeros", name, {alias: _zeros(spec) for alias, spec in each.inputs.items()})
+        for name, each in model.signatures.items()
+        if has_specs(each)
+    ]
+
+
+def _zeros(spec: TensorSpec) -> Array:
+    fill = b"" if spec.dtype is DataType.STRING else 0
+    return np.full([abs(size) for size in spec.shape or ()], fill, spec.dtype.numpy)
 
 
 def has_specs(signature: Signature) -> bool:

@@ -19,8 +19,14 @@ from ie_serving.core.values.samples import Sample
 from ie_serving.engines.around import EngineAround
 from ie_serving.engines.base import CompiledModel, Engine, EngineOptions
 from ie_serving.engines.layers import own_loop
-from ie_serving.engines.layers.generated_trial import generated_for
-from ie_serving.engines.layers.precision_trial import Trial, TrialRequest, asked_of, trial_of
+from ie_serving.engines.layers.generated_trial import generated_for, zeros_for
+from ie_serving.engines.layers.precision_trial import (
+    Trial,
+    TrialRequest,
+    asked_of,
+    is_brief,
+    trial_of,
+)
 from ie_serving.engines.openvino.options import AUTO, OpenVinoOptions
 from ie_serving.telemetry.log.logs import Event
 
@@ -87,7 +93,15 @@ class PrecisionEngine(EngineAround):
         """Add the models of lower precisions to `compiled`; give the precision to keep."""
         tolerance = options.of(OpenVinoOptions).precision_tolerance
         trials: list[Trial] = []
-        asked = self._asked(directory, compiled[FULL]) if lower else []
+        full = compiled[FULL]
+        asked = self._recorded(directory, full) if lower else []
+        # Zeros tell as much, and to generate requests takes longer than all else of a small model.
+        is_short = own_loop.run(is_brief(full, asked + zeros_for(full) if lower else []))
+        if is_short:
+            cause = "an inference in f32 is too short for a lower precision to win time that shows"
+            log.info(Event("precision chosen", path=directory, precision=FULL, cause=cause))
+            return FULL
+        asked += own_loop.run(generated_for(full)) if lower else []
         for precision in lower if asked else ():
             # Compiling included: it takes all processors and would disturb other trials' timings.
             with _alone:
@@ -100,10 +114,9 @@ class PrecisionEngine(EngineAround):
         log.info(Event("precision chosen", path=directory, precision=chosen, cause=cause))
         return chosen
 
-    def _asked(self, directory: Path, full: CompiledModel) -> list[TrialRequest]:
-        """Give the recorded requests that the model takes, then generated ones."""
-        recorded = asked_of(full, list(islice(self._samples(directory), MOST_REQUESTS)))
-        return recorded + own_loop.run(generated_for(full))
+    def _recorded(self, directory: Path, full: CompiledModel) -> list[TrialRequest]:
+        """Give the recorded requests that the model takes."""
+        return asked_of(full, list(islice(self._samples(directory), MOST_REQUESTS)))
 
     def _tried(
         self,
@@ -122,7 +135,8 @@ class PrecisionEngine(EngineAround):
         # A signature that only f32 can compute must not be lost for the speed of the others.
         if _served(model) != _served(full):
             return Trial(precision, fault="not every signature can be compiled so")
-        return own_loop.run(trial_of(precision, full, model, asked))
+        tolerance = options.of(OpenVinoOptions).precision_tolerance
+        return own_loop.run(trial_of(precision, full, model, asked, tolerance))
 
 
 def _in(precision: str, options: EngineOptions) -> EngineOptions:

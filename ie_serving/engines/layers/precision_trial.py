@@ -3,6 +3,7 @@
 import math
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from ie_serving.core.values.difference import deviation, difference
@@ -15,13 +16,17 @@ from ie_serving.engines.base import CompiledModel
 
 REPEATS = 5
 """Most inferences of one request that are timed; the shortest counts."""
-REPEATED_S = 0.1
-"""Seconds after which a request is not repeated."""
+REPEATED_S = 0.02
+"""Seconds after which a request is not repeated: a start waits for them."""
 LONGEST_S = 10.0
 """Seconds of a trial after which no further request is sent: a load must not take minutes."""
 WORTH = 0.9
 """Share of the time in f32 that a lower precision may take at most; digits are not given away for
 less than a tenth."""
+BRIEF_S = 0.00005
+"""Seconds of an inference in f32 up to which no lower precision is tried. With the 100 us of its
+request at least, an inference of half the time would win a tenth or little more. A trial would
+take longer than all else of such a model's load."""
 
 now = time.perf_counter
 
@@ -64,14 +69,14 @@ class Trial:
         precision: its name.
         requests: how many were inferred.
         deviation: largest difference from f32, as a share of the output's largest number.
-        share: time of its inferences as a share of those in f32.
+        share: time of its inferences as a share of those in f32; nan: not measured.
         fault: why it cannot be taken whatever the error and speed; empty for no fault.
     """
 
     precision: str
     requests: int = 0
     deviation: float = 0.0
-    share: float = 1.0
+    share: float = math.nan
     fault: str = ""
 
     def refusal(self, tolerance: float) -> str:
@@ -104,28 +109,48 @@ def _decoded(model: CompiledModel, sample: Sample) -> Iterator[TrialRequest]:
     yield TrialRequest(sample.place, name, inputs, added, sample.golden)
 
 
+async def is_brief(full: CompiledModel, asked: Sequence[TrialRequest]) -> bool:
+    """Whether the model takes requests, and infers each of those in `BRIEF_S` at most."""
+    is_any = False
+    for each in asked:
+        with suppress(ServingError):
+            began = now()
+            await _infer(full, each)  # compiles for the shapes
+            if now() - began > REPEATED_S or await _shortest_s(full, each, 4 * REPEATS) > BRIEF_S:
+                return False
+            is_any = True
+    return is_any
+
+
 async def trial_of(
-    precision: str, full: CompiledModel, lower: CompiledModel, asked: Sequence[TrialRequest]
+    precision: str,
+    full: CompiledModel,
+    lower: CompiledModel,
+    asked: Sequence[TrialRequest],
+    tolerance: float,
 ) -> Trial:
-    """Infer each request on both models, one after the other."""
+    """Infer each request on both models, one after the other, until one refuses the precision."""
     until = now() + LONGEST_S
     compared: list[Compared] = []
     for each in asked:
-        if now() >= until or (compared and compared[-1].fault):
-            break
-        one = await _compared(full, lower, each)
+        one = await _compared(full, lower, each, tolerance)
         compared += [one] if one else []
+        if now() >= until or (one and (one.fault or one.deviation > tolerance)):
+            break
     return _trial(precision, compared)
 
 
 @dataclass(frozen=True)
 class Compared:
-    """One request: how far the answers are apart, and how long each takes in seconds."""
+    """One request: how far the answers are apart, and how long each takes in seconds.
+
+    Neither is timed where the precision is refused: 0.
+    """
 
     deviation: float
-    full_s: float
-    lower_s: float
     fault: str = ""
+    full_s: float = 0.0
+    lower_s: float = 0.0
 
 
 def _trial(precision: str, compared: Sequence[Compared]) -> Trial:
@@ -136,26 +161,29 @@ def _trial(precision: str, compared: Sequence[Compared]) -> Trial:
         precision,
         requests=len(compared),
         deviation=max((each.deviation for each in compared), default=0.0),
-        share=lower_s / full_s if full_s else 1.0,
+        share=lower_s / full_s if full_s else math.nan,
         fault=compared[-1].fault if compared else "",
     )
 
 
 async def _compared(
-    full: CompiledModel, lower: CompiledModel, asked: TrialRequest
+    full: CompiledModel, lower: CompiledModel, asked: TrialRequest, tolerance: float
 ) -> Compared | None:
     """Compare one request; None where the model itself refuses it."""
     try:
-        expected, full_s = await _timed(full, asked)
+        expected = await _infer(full, asked)
     except ServingError:
         return None
     try:
-        found, lower_s = await _timed(lower, asked)
+        found = await _infer(lower, asked)
         fault = _golden_fault(full, asked, expected, found)
+        worst = max((deviation(found[name], expected[name]) for name in expected), default=0.0)
+        if fault or worst > tolerance:
+            return Compared(worst, fault)
+        full_s, lower_s = await _shortest_s(full, asked), await _shortest_s(lower, asked)
     except ServingError as error:
-        return Compared(math.inf, full_s, 0.0, f"{asked.place} fails: {error}")
-    worst = max((deviation(found[name], expected[name]) for name in expected), default=0.0)
-    return Compared(worst, full_s, lower_s, fault)
+        return Compared(math.inf, f"{asked.place} fails: {error}")
+    return Compared(worst, "", full_s, lower_s)
 
 
 def _golden_fault(
@@ -169,17 +197,18 @@ def _golden_fault(
     return fault and f"golden request {asked.place}: {fault}"
 
 
-async def _timed(model: CompiledModel, asked: TrialRequest) -> tuple[Arrays, float]:
-    """Give the outputs, and the shortest time of an inference in seconds."""
-    signature = model.signatures[asked.signature]
-    began = now()
-    outputs = await model.infer(signature, asked.inputs, copies)  # compiles for the shapes
-    first_s, shortest = now() - began, math.inf
-    for _ in range(REPEATS if first_s < REPEATED_S else 1):
+async def _infer(model: CompiledModel, asked: TrialRequest) -> Arrays:
+    return await model.infer(model.signatures[asked.signature], asked.inputs, copies)
+
+
+async def _shortest_s(model: CompiledModel, asked: TrialRequest, most: int = REPEATS) -> float:
+    """Give the shortest time of an inference, for whose shapes the model is compiled."""
+    began, shortest = now(), math.inf
+    for _ in range(most):
         again = now()
-        await model.infer(signature, asked.inputs, copies)
+        await _infer(model, asked)
         # Whatever else the machine does can only lengthen an inference.
         shortest = min(shortest, now() - again)
         if now() - began > REPEATED_S:
             break
-    return outputs, shortest
+    return shortest

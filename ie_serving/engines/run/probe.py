@@ -28,6 +28,11 @@ MOST_S = 0.3
 others keep the processor, one may take 50 ms instead of 30 us."""
 LONG_S = 0.5
 """A first inference of so many seconds is not repeated: the load would take as long again."""
+PLAIN_S = 0.02
+"""Seconds far above every limit that a latency is compared with. Where the first two inferences
+take so long they are enough, if the second is no less than `SAME` of the first: one alone may have
+compiled, or waited for a processor."""
+SAME = 1 / 3
 
 DOUBTFUL_S = 4 * INLINE_MAX_S
 """Between `INLINE_MAX_S` and this, in seconds, load from other work could decide between loop and
@@ -75,7 +80,10 @@ def _shortest(infer: Callable[[], float]) -> float:
     first = infer()  # allocates, and compiles for the shape
     if first >= LONG_S:
         return first
-    shortest = _round(infer)
+    second = infer()
+    if second >= max(PLAIN_S, SAME * first):
+        return min(first, second)
+    shortest = _round(infer, second)
     for _ in range(1, MOST_ROUNDS):
         if not INLINE_MAX_S < shortest < DOUBTFUL_S:
             break
@@ -85,8 +93,8 @@ def _shortest(infer: Callable[[], float]) -> float:
     return shortest
 
 
-def _round(infer: Callable[[], float]) -> float:
-    measured: list[float] = []
+def _round(infer: Callable[[], float], *before: float) -> float:
+    measured = list(before)
     while not _is_enough(measured):
         measured.append(infer())
     return min(measured)

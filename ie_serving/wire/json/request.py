@@ -41,6 +41,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Final
 
+import numpy as np
 import simdjson
 
 from ie_serving.core.compat import added
@@ -198,6 +199,9 @@ class PredictBody:
         brackets: int | None = None,
     ) -> dict[str, Array] | None:
         """Let reader 2 read inputs that are one array, or columns by name."""
+        is_row = form is _ROW and type(values) is simdjson.Array and len(values) == 1
+        if is_row and type(row := values[0]) is simdjson.Object:
+            return self._named_row(row, specs)
         if len(specs) != 1:
             return self._columns(values, specs) if form is _COLUMN else None
         ((name, spec),) = specs.items()
@@ -221,6 +225,14 @@ class PredictBody:
             return None
         dtypes = {name: spec.dtype for name, spec in specs.items()}
         return read_arrays({name: values[name] for name in specs}, dtypes, self._body)
+
+    def _named_row(self, row: Lazy, specs: Mapping[str, TensorSpec]) -> dict[str, Array] | None:
+        """Read the only instance, an object of inputs by name."""
+        if set(row) != specs.keys():
+            return None
+        dtypes = {name: spec.dtype for name, spec in specs.items()}
+        found = read_arrays({name: row[name] for name in specs}, dtypes, self._body, others=1)
+        return found and {name: array[np.newaxis] for name, array in found.items()}
 
     def _decode_values(
         self,

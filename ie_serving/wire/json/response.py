@@ -84,8 +84,8 @@ def encode_predictions(
             text = _few_numbers(array, _rows if form is _ROW else _column)
         if text is not None:
             return text
-    elif form is not _ROW:
-        text = _few_columns(outputs)
+    else:
+        text = (_few_of_a_row if form is _ROW else _few_columns)(outputs)
         if text is not None:
             return text
     if not outputs:
@@ -207,6 +207,23 @@ def _few_columns(outputs: Mapping[str, Array]) -> bytes | None:
     return b'{\n    "outputs": {\n        %b\n    }\n}' % b",\n        ".join(members)
 
 
+def _few_of_a_row(outputs: Mapping[str, Array]) -> bytes | None:
+    """Write several outputs of few numbers and of one row: the usual reply to one instance."""
+    left = EXACT_NUMBERS
+    members = []
+    for name, array in outputs.items():
+        left -= array.size
+        is_row = array.ndim and len(array) == 1
+        text = _few_numbers(array, _only_row) if is_row and left >= 0 else None
+        if text is None:
+            return None
+        members.append(_name(name) + text)
+    if not members:
+        return None
+    row = b",\n            ".join(members)
+    return b'{\n    "predictions": [\n        {\n            %b\n        }\n    ]\n}' % row
+
+
 @lru_cache(_NAMES)
 def _name(name: str) -> bytes:
     """Write the text before the value of a member."""
@@ -227,6 +244,10 @@ def _in_lines(text: bytes, line: bytes) -> bytes:
 
 def _rows(text: bytes) -> bytes:
     return b'{\n    "predictions": [%b\n    ]\n}' % text[1:-1].replace(b",", b", ")
+
+
+def _only_row(text: bytes) -> bytes:
+    return text[1:-1].replace(b",", b", ")
 
 
 def _column(text: bytes) -> bytes:

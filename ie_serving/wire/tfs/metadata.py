@@ -9,8 +9,6 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from google.protobuf.json_format import MessageToDict
-
 from ie_serving.core.values.codes import Code
 from ie_serving.core.values.tensors import Array, DataType, Signature, TensorSpec
 from ie_serving.core.values.versions import VersionStatus
@@ -190,6 +188,8 @@ def _shape(message: Proto) -> dict[str, Any]:
 
 def _every_field(message: Proto) -> dict[str, Any]:
     """Give a message as JSON with its fields in the order in which the proto declares them."""
+    from google.protobuf.json_format import MessageToDict  # here: a start does without it
+
     shown = MessageToDict(
         message, preserving_proto_field_name=True, always_print_fields_with_no_presence=True
     )
@@ -198,6 +198,8 @@ def _every_field(message: Proto) -> dict[str, Any]:
 
 
 def _in_camel_case(definition: Proto) -> dict[str, Any]:
+    from google.protobuf.json_format import MessageToDict
+
     shown = MessageToDict(definition)
     # protobuf's maps have no order of their own.
     for key in shown.keys() & {"inputs", "outputs", "defaults"}:

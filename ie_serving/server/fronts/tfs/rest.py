@@ -11,10 +11,8 @@ import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
-import falcon
-import falcon.asgi
 import orjson
 
 from ie_serving.core.runtime.budget import BUDGET, Lease
@@ -90,6 +88,9 @@ from ie_serving.wire.json.request import (
 )
 from ie_serving.wire.tfs import metadata
 from ie_serving.wire.tfs.example import with_context
+
+if TYPE_CHECKING:
+    import falcon.asgi
 
 LARGE_EXAMPLES_BODY = 4 * 1024
 """Bytes of a body with Examples from which a thread parses all of it: an empty Example is 3 bytes
@@ -174,9 +175,8 @@ class RestApi:
             "details": self._details,
             "all_details": lambda *_: config.all_details(),
         }
-        pages: FalconApp = falcon.asgi.App(media_type=JSON)
-        pages.add_sink(self.answer_page, prefix="/")
-        self._rarely = around(Asgi(pages))
+        self._falcon: Asgi | None = None
+        self._rarely = around(self._by_falcon)
 
     async def answer(self, request: Request) -> Answer:
         """Answer one request of any kind. See `http1.messages.App`."""
@@ -220,8 +220,18 @@ class RestApi:
             headers += self._cors
         return reply._replace(headers=headers)
 
+    async def _by_falcon(self, request: Request) -> Reply:
+        if self._falcon is None:
+            # Here: its import takes an eighth of a start's, which is not to wait for it.
+            import falcon.asgi
+
+            pages: FalconApp = falcon.asgi.App(media_type=JSON)
+            pages.add_sink(self.answer_page, prefix="/")
+            self._falcon = Asgi(pages)
+        return await self._falcon(request)
+
     async def answer_page(
-        self, req: falcon.asgi.Request, resp: falcon.asgi.Response | None, **_: object
+        self, req: "falcon.asgi.Request", resp: "falcon.asgi.Response | None", **_: object
     ) -> None:
         """Answer requests that run no model. Falcon passes both arguments by these names."""
         assert resp is not None  # only WebSockets have none, and they have no sink
@@ -248,7 +258,7 @@ class RestApi:
         except Exception as error:
             return refusal(error)
 
-    def _page(self, request: falcon.asgi.Request) -> Page | Reply | Awaitable[Page | Reply]:
+    def _page(self, request: "falcon.asgi.Request") -> Page | Reply | Awaitable[Page | Reply]:
         path: bytes = request.scope["raw_path"]
         # First, since the metrics path may be below /v1/, too.
         if page := self._pages.get(path):
@@ -273,7 +283,7 @@ class RestApi:
             return refusal(error)
 
     def _generated(
-        self, asked: Route, request: falcon.asgi.Request, began: float
+        self, asked: Route, request: "falcon.asgi.Request", began: float
     ) -> Page | Awaitable[Page]:
         # Imported here: few servers get such requests.
         from ie_serving.server.fronts.tfs.generated import page

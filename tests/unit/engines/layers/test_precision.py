@@ -124,6 +124,28 @@ def test_what_deviates_too_much_is_not_taken(engine: Engine) -> None:
     assert chosen(engine, asked(1.0), own=own) == "f32"
 
 
+def test_a_trial_ends_with_the_first_answer_that_deviates_too_much(
+    engine: Engine, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A start waits for it: a net of ResNet-50's shape was ready a second later."""
+    caplog.set_level(logging.INFO)
+    own = OpenVinoOptions(inference_precision="auto", precision_tolerance=0.001)
+    assert chosen(engine, asked(1.0), asked(2.0), own=own, lower=("bf16",)) == "f32"
+    assert "precision=bf16 requests=1 deviation=0.004" in caplog.text
+    assert engine.now == pytest.approx(3 * 0.03 + 0.01), "nothing is timed, as it decides nothing"
+
+
+def test_an_inference_of_microseconds_is_not_tried_in_a_lower_precision(
+    engine: Engine, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    engine.seconds = {"f32": 20e-6, "bf16": 1e-6}
+    assert chosen(engine, asked(1.0), lower=("bf16",)) == "f32"
+    assert engine.models.keys() == {"f32"}, "a second compilation is half of such a model's load"
+    assert "precision chosen" in caplog.text
+    assert "too short" in caplog.text
+
+
 def test_what_is_hardly_faster_is_not_taken(
     engine: Engine, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -120,7 +120,12 @@ FRAMES = [
     '{"signature_name":"s","instances":%s}',
     '{"inputs":{"x":%s},"signature_name":"s"}',
     '{"other":["[",{"x":1}],"inputs":%s}',
+    '{"instances":[{"x":%s}]}',
+    '{"instances":[{"x":%s,"x":1}]}',
+    '{"instances":[{"x":1,"x":%s}]}',
+    '{"instances":[{"x":%s}], "other":[]}',
 ]
+WRONG_FRAMES = ['{"instances":[{"x":%s,"y":[1]}]}', '{"instances":[{}, {"x":%s}]}']
 
 
 @st.composite
@@ -132,7 +137,7 @@ def bodies(draw: st.DrawFn) -> tuple[bytes, Signature]:
     text = json.dumps(np.array(values, object)[: math.prod(shape)].reshape(shape).tolist())
     old, new = draw(st.sampled_from(DAMAGES))
     text = text.replace(old, new, 1) if old else text
-    return (draw(st.sampled_from(FRAMES)) % text).encode(), signature(x=dtype)
+    return (draw(st.sampled_from(FRAMES + WRONG_FRAMES)) % text).encode(), signature(x=dtype)
 
 
 def elements(dtype: DataType, draw: st.DrawFn) -> st.SearchStrategy[Any]:

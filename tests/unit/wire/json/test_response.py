@@ -278,3 +278,5 @@ def test_the_short_way_writes_what_the_general_way_writes(array: Array, form: Fo
     scattered = np.repeat(array, 2, axis=-1)[..., ::2]
     assert reply(form, y=array) == reply(form, y=scattered)
     assert reply(form, y=array, z=array[:, None]) == reply(form, y=scattered, z=array[:, None])
+    row, apart = array[None], scattered[None]
+    assert reply(form, y=row, z=row[:, 0]) == reply(form, y=apart, z=row[:, 0])

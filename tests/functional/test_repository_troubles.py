@@ -120,7 +120,7 @@ def test_what_keeps_newer_files_from_serving_shows_in_the_status(
     )
     file.write_text(good)
     polls = ("--file_system_poll_wait_seconds=0.1", "--config_poll_wait_seconds=0.1")
-    with closing(Server("ie_serving", "config", f"--config_path={file}", *polls)) as server:
+    with Server("ie_serving", "config", f"--config_path={file}", *polls) as server:
         server.ready()
 
         def shown(*more: str) -> str:

@@ -65,7 +65,6 @@ class Tiny:
         return {"REST": self._rest, "gRPC": self._grpc}
 
     def _rest(self) -> MakeListener:
-        from ie_serving.server.transport.http1.asgi import Asgi
         from ie_serving.server.transport.http1.server import HttpServer
 
         return partial(HttpServer, self._answer_http)

@@ -147,7 +147,7 @@ def _serving(source: Path, root: Path, models: Sequence[str]) -> Iterator[grpc.C
         config = target.scratch / "config.json"
         config.write_text(json.dumps({"model_config_list": entries}))
         ports = ("--port", str(target.grpc_port), "--rest_port", str(target.rest_port))
-        run = "import sys; from ie_serving.main import main; sys.exit(main())"
+        run = "import sys; from ie_serving.app.command_line import main; sys.exit(main())"
         return [sys.executable, "-c", run, "config", "--config_path", str(config), *ports]
 
     server = Server(

@@ -421,7 +421,7 @@ def test_watch_shows_into_a_pipe_what_has_changed(world: World) -> None:
 def test_status_starts_without_what_serves(world: World) -> None:
     """A command that people and probes run often must not load numpy, gRPC or the server."""
     code = (
-        "import sys; from ie_serving.main import main; main(['status']);"
+        "import sys; from ie_serving.app.main import main; main(['status']);"
         "print([m for m in ('numpy', 'grpc', 'google.protobuf', 'gunicorn', 'ie_serving.app')"
         " if m in sys.modules])"
     )

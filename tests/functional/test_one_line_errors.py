@@ -17,7 +17,7 @@ from tests.process import COMMANDS, PATIENCE_S, Process, free_ports
 COMMAND = COMMANDS / "ie_serving"
 MODEL = ("--model_name=digits", f"--model_path={SAMPLE}")
 STARTS = (
-    "import sys; sys.argv[0] = 'ie_serving'; from ie_serving.main import main; sys.exit(main())"
+    "import sys; sys.argv[0] = 'ie_serving'; from ie_serving.app.main import main; sys.exit(main())"
 )
 
 Run = Callable[..., Process]
@@ -131,7 +131,7 @@ def test_a_full_disk_under_the_log_is_said_once(run: Run) -> None:
 
 def test_signals_are_heeded_before_slow_imports() -> None:
     """A Ctrl-C before would be a traceback; `typing` alone takes as long as the rest together."""
-    modules = "import sys; import ie_serving.main; print(*sys.modules)"
+    modules = "import sys; import ie_serving.app.main; print(*sys.modules)"
     environment = {"PYTHONPATH": str(ROOT)}
     loaded = subprocess.run(
         [sys.executable, "-S", "-c", modules],

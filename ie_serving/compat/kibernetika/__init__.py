@@ -1,7 +1,7 @@
 """kibernetika-serving: its command, chains of models with hooks, and `POST /predict`."""
 
+from ie_serving.app.main import as_other
 from ie_serving.core.compat import Additions
-from ie_serving.main import as_other
 
 
 def register() -> Additions:

@@ -2,8 +2,8 @@
 
 from typing import Final
 
+from ie_serving.app.main import as_other
 from ie_serving.core.compat import Additions
-from ie_serving.main import as_other
 
 STFS: Final = "stfs"
 """Value of `ServerSettings.old_front` where the server is started by this command."""

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from ie_serving import __version__
+from ie_serving.app.main import main
 from ie_serving.config.dialects import ie_serving, manage, own_flags, own_help
 from ie_serving.config.dialects.ie_serving import EXAMPLE
 from ie_serving.config.dialects.ovms import ALIASES
@@ -13,7 +14,6 @@ from ie_serving.config.schema import foreign
 from ie_serving.config.schema.catalogue import SERVER, TOPICS
 from ie_serving.core.values.commands import ASKING, BESIDE, HELP, MEANINGS, VERSION
 from ie_serving.core.values.errors import ConfigError
-from ie_serving.main import main
 
 ONE = ("model", "--model_name", "m", "--model_path", "/models/m")
 

@@ -18,7 +18,8 @@ from ie_serving.engines.expected import Declared
 from ie_serving.engines.sequences import Sequences
 from ie_serving.models.repository.version_policy import All, Latest, Specific, VersionPolicy
 from ie_serving.models.traffic.policy import Rollback, Traffic
-from ie_serving.models.traffic.settings import ROLLBACK, STICKY, TRAFFIC
+from ie_serving.models.traffic.settings import ROLLBACK, SHADOW, STICKY, TRAFFIC
+from ie_serving.models.traffic.shadow import Shadow
 
 
 def version_labels(value: object, place: str) -> Mapping[str, int]:
@@ -187,6 +188,13 @@ class ModelConfig:
         " latency_ms (95th percentile) of at least min_requests (20) within window_seconds (60)",
         '{"error_rate": 0.05, "latency_ms": 200}',
         shown="never",
+    )
+    shadow: Shadow | None = SHADOW.setting(
+        None,
+        "version that answers copies of a share of the requests, by label, version or model:"
+        " answers that differ by more than tolerance (0.001) are counted, and kept by path",
+        '{"label": "canary", "sampling_rate": 0.01, "path": "/var/log/resnet"}',
+        shown="none",
     )
     engine: EngineOptions = field(default_factory=EngineOptions)
     graph: "Graph | None" = None

@@ -256,7 +256,7 @@ class ModelStream:
 
     def own_statuses(self) -> list[VersionStatus]:
         """Status of every version of this worker alone."""
-        found = self._versions.statuses()
+        found = [remarked(s, self._rules.remark(s.version)) for s in self._versions.statuses()]
         if self.split and (rolled_back := self.split.rolled_back):
             found = [remarked(each, rolled_back.get(each.version, "")) for each in found]
         if self.is_admitted:
@@ -480,6 +480,7 @@ class ModelStream:
         shared = self._rules.others.shared(self.name, serving.keys())
         self.default = serving[max(shared or serving)] if serving else None
         self.has_served = self.has_served or bool(serving)
+        self._rules.on_served(serving.values())
         self._assign_labels()
         self.unnamed = None if self.split else self.default
         if self.split:

@@ -77,6 +77,10 @@ class Inferences:
         self._durations.forget()
         self._waits.forget()
 
+    def forget_from(self, count: int) -> None:
+        """Discard the times beyond the first `count` of `ran`: these were not for clients."""
+        del self._durations.noted[count:]
+
     @property
     def durations(self) -> Histogram:
         """Return the times of the inferences."""

@@ -202,7 +202,6 @@ class Mirror:
             self.seen.clear()
             self._told.clear()
         with target:
-            ran = len(target.inferences.ran)
             try:
                 shadow = await asyncio.wait_for(_asked(target, answered), LONGEST_S)
                 outputs = await asyncio.to_thread(self._differing, answered, shadow)
@@ -214,8 +213,6 @@ class Mirror:
                 self._failed(FAILED, repr(error), is_defect=True)
             else:
                 self._compared(outputs)
-            if target.holders == 1:  # its times are those of clients' requests alone
-                target.inferences.forget_from(ran)
 
     def _differing(self, answered: Answered, shadow: Answered) -> list[str]:
         """Name the outputs that differ, and keep the answers; in a thread."""
@@ -240,7 +237,7 @@ class Mirror:
             log.warning(event, exc_info=is_defect)
 
     def _is_news(self, result: str) -> bool:
-        """Tell, once for each version, that a line of the log is due; the metric counts the rest."""
+        """Tell, once for each version, that a line is to be logged; the metric counts the rest."""
         is_news = result not in self._told
         self._told.add(result)
         return is_news
@@ -280,7 +277,8 @@ async def _asked(target: Servable, answered: Answered) -> Answered:
     signature = target.compiled.signatures.get(name)
     if signature is None or signature.left_out:
         raise ServingError(f'it does not serve signature "{name}"')
-    inputs, model = answered.inputs, target.compiled
+    inputs, model, times = answered.inputs, target.compiled, target.inferences
+    mark = times.mark
     try:
         inputs, added = fit(signature, inputs)
         found = await model.infer(signature, inputs, copies)
@@ -290,6 +288,8 @@ async def _asked(target: Servable, answered: Answered) -> Answered:
             raise
         asked = tuple(answered.outputs)
         outputs = await model.infer_as_sent(signature, inputs, asked, refusal, copies)
+    if target.holders == 1:  # at once, before a metrics page has them: they are no client's
+        times.forget_from(mark)
     return Answered(target.name, target.version, signature, inputs, outputs)
 
 

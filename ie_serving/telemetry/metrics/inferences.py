@@ -77,9 +77,15 @@ class Inferences:
         self._durations.forget()
         self._waits.forget()
 
-    def forget_from(self, count: int) -> None:
-        """Discard the times beyond the first `count` of `ran`: these were not for clients."""
-        del self._durations.noted[count:]
+    @property
+    def mark(self) -> tuple[int, int]:
+        """Of the times and waits that are not sorted into buckets yet; for `forget_from`."""
+        return len(self._durations.noted), len(self._waits.noted)
+
+    def forget_from(self, mark: tuple[int, int]) -> None:
+        """Discard what came after the mark, since it was not for clients."""
+        for each, count in zip((self._durations, self._waits), mark, strict=True):
+            del each.noted[count:]
 
     @property
     def durations(self) -> Histogram:

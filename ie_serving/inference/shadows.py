@@ -37,6 +37,7 @@ ABSENT_S = 1.0
 
 SAME, DIFFERENT, FAILED = "same", "different", "failed"
 UNAVAILABLE, SHED = "unavailable", "shed"
+RESULTS = (SAME, DIFFERENT, FAILED, UNAVAILABLE, SHED)
 """What has become of sampled requests; labels of the metric."""
 
 Take = Callable[[Arrays], None]
@@ -110,6 +111,7 @@ class Mirror:
         self.of = ("", 0)
         self.seen: Counter[str] = Counter()
         self._counts = counts
+        counts.update(dict.fromkeys(RESULTS, 0))  # so that a rate sees the first of each
         self._name = name
         self._shadows = shadows
         self._samples = samples

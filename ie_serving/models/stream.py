@@ -257,8 +257,8 @@ class ModelStream:
     def own_statuses(self) -> list[VersionStatus]:
         """Status of every version of this worker alone."""
         found = [remarked(s, self._rules.remark(s.version)) for s in self._versions.statuses()]
-        if self.split and (rolled_back := self.split.rolled_back):
-            found = [remarked(each, rolled_back.get(each.version, "")) for each in found]
+        if self.split:
+            found = [remarked(each, self.split.remark(each.version)) for each in found]
         if self.is_admitted:
             return found
         dormant = State.START

@@ -113,6 +113,12 @@ class Split:
         found = self.division.shares if self.division else {}
         return {**lost, **{version: share / WHOLE for version, share in found.items()}}
 
+    def remark(self, version: int) -> str:
+        """Say what share a version has, or why it has lost it; empty for all of the traffic."""
+        share = self.shares.get(version, 1.0)
+        text = "" if share in (0, 1) else f"it answers {share:.0%} of the split traffic"
+        return self.rolled_back.get(version, text)
+
     def choose(self, value: str | None) -> int:
         """Choose a version; there is a `division`. `value` is of the sticky header, if sent."""
         division = self.division

@@ -148,14 +148,22 @@ class Mirror:
             return None
         if (target.name, target.version) == (self._name, version):
             return None
-        return partial(self._take, version, signature, copies(inputs))
+        try:
+            return partial(self._take, version, signature, copies(inputs))
+        except MemoryError:  # the request may still fit
+            self._count(SHED)
+            return None
 
     def _take(self, version: int, signature: Signature, inputs: Arrays, outputs: Arrays) -> None:
         nbytes = size_of(inputs, outputs)
         if not has_room(len(self._waiting), self._waiting_bytes, nbytes):
             self._count(SHED)
             return
-        answered = Answered(self._name, version, signature, inputs, copies(outputs))
+        try:
+            answered = Answered(self._name, version, signature, inputs, copies(outputs))
+        except MemoryError:
+            self._count(SHED)
+            return
         copy = Copy(answered, nbytes, self._loop.time())
         # In a context of its own, so that nothing is added to the request's traces and logs.
         self._loop.call_soon_threadsafe(self._put, copy, context=Context())

@@ -17,7 +17,7 @@ from ie_serving.engines.batching import Batching
 from ie_serving.engines.expected import Declared
 from ie_serving.engines.sequences import Sequences
 from ie_serving.models.repository.version_policy import All, Latest, Specific, VersionPolicy
-from ie_serving.models.traffic.policy import Rollback, Traffic
+from ie_serving.models.traffic.policy import Rollback, TrafficRule
 from ie_serving.models.traffic.settings import ROLLBACK, SHADOW, STICKY, TRAFFIC
 from ie_serving.models.traffic.shadow import Shadow
 
@@ -218,11 +218,11 @@ class ModelConfig:
         return self.engine.of(Batching)
 
     @property
-    def split(self) -> Traffic | None:
+    def split(self) -> TrafficRule | None:
         """How requests without version and label are divided; None where they are not."""
         if not self.traffic:
             return None
-        return Traffic(shares=self.traffic, sticky=self.sticky, rollback=self.rollback)
+        return TrafficRule(shares=self.traffic, sticky=self.sticky, rollback=self.rollback)
 
     @property
     def keeps_sequences(self) -> bool:

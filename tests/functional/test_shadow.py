@@ -42,6 +42,10 @@ class Odd:
             raise ValueError("as it is")
         if inputs["x"][0, 0] == 9:
             time.sleep(3600)
+        if inputs["x"][0, 0] == 5:
+            end = time.monotonic() + 1
+            while time.monotonic() < end:
+                pass
         return {"y": inputs["x"]}
 """
 
@@ -217,6 +221,25 @@ def test_a_shadow_that_hangs_delays_no_request_and_what_waits_is_bounded(
     until(lambda: shadowed(server, "failed") == 1)
     assert "it took longer than 10 s" in server.log
     assert sevens(server, 1.0)
+
+
+def test_a_slow_shadow_runs_too_seldom_for_the_99th_percentile(serve: Serve, base: Path) -> None:
+    (base.parent / "odd" / "1").mkdir(parents=True)
+    (base.parent / "odd" / "1" / "kernel.py").write_text(ODD)
+    odd = {"name": "odd", "base_path": str(base.parent / "odd"), "kernel": "kernel.py"}
+    file = configure(base, odd, shadow={"model": "odd", "sampling_rate": 1})
+    server = serving(serve, file, "--allow_python")
+    began = time.monotonic()
+    compared(server, "same", 1, lambda server: sevens(server, 5.0))
+    assert time.monotonic() - began >= 1
+    took_s = []
+    while len(took_s) < 300 or time.monotonic() - began < 5:
+        sent = time.perf_counter()
+        assert sevens(server, 5.0)
+        took_s.append(time.perf_counter() - sent)
+    # It takes 1 s of the interpreter, so that it pauses for 199 s.
+    assert shadowed(server, "same") == 1
+    assert np.percentile(took_s, 99) < 0.5
 
 
 def test_the_shadow_follows_the_configuration_and_labels_without_a_load(

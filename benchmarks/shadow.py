@@ -30,6 +30,8 @@ from benchmarks.subjects import Question
 ALONE, BESIDE = "without a shadow", "with a shadow"
 FIGURES = ("p50 ms", "p99 ms", "max ms")
 PATIENCE_S = 60.0
+SETTLE_S = 2.0
+"""Seconds in which a change of the file is taken."""
 COUNTED = re.compile(r'^ie_serving_shadow_requests_total\{.*result="(\w+)"\} (\d+)', re.MULTILINE)
 COMPARED = ("same", "different")
 SHADOW = {"version": 2, "sampling_rate": 1}
@@ -107,18 +109,19 @@ def _measured(given: argparse.Namespace, target: Target, call: Call) -> tuple[fl
 
 
 def _switch(scratch: Path, target: Target, probe: Call, wanted: bool) -> None:
-    """Set the shadow or take it away, and wait until it is so, and its first answer is over."""
-    _configure(scratch, {"shadow": SHADOW} if wanted else {})
+    """Take the shadow away; if it is wanted, set it anew and wait until its first answer is over."""
+    _configure(scratch, {})
+    time.sleep(SETTLE_S)
+    if not wanted:
+        return
     before, end = _compared(target), time.monotonic() + PATIENCE_S
-    while time.monotonic() < end:
+    _configure(scratch, {"shadow": SHADOW})
+    while _compared(target) == before:
+        if time.monotonic() > end:
+            raise TimeoutError("the shadow answers nothing")
         url = f"http://127.0.0.1:{target.rest_port}{probe.path}"
         urllib.request.urlopen(urllib.request.Request(url, probe.body)).read()
-        if _compared(target) > before:
-            return
-        if not wanted and time.monotonic() > end - PATIENCE_S + 2:
-            return
         time.sleep(0.05)
-    raise TimeoutError("the shadow answers nothing")
 
 
 def _configure(scratch: Path, keys: Mapping[str, object]) -> None:

@@ -286,7 +286,49 @@ def test_a_version_that_is_a_shadow_by_its_number_stays_loaded(serve: Serve, bas
     until(lambda: states(server).count("AVAILABLE") == 2)
 
 
-def test_models_on_demand_strings_and_several_workers(serve: Serve, base: Path) -> None:
+WORDS = """
+import numpy as np
+
+
+class Words:
+    def load(self, ctx):
+        self.loud = ctx.params["loud"]
+
+    def metadata(self):
+        tensor = {"dtype": "string", "shape": [-1]}
+        return {"inputs": {"x": tensor}, "outputs": {"y": tensor}}
+
+    def execute(self, inputs, ctx):
+        x = inputs["x"]
+        return {"y": np.array([each.upper() for each in x], object) if self.loud else x}
+"""
+
+
+def test_strings_are_compared_and_kept(serve: Serve, tmp_path: Path) -> None:
+    models: list[dict[str, Any]] = []
+    for name, loud in (("m", False), ("loud", True)):
+        (tmp_path / name / "1").mkdir(parents=True)
+        (tmp_path / name / "1" / "kernel.py").write_text(WORDS)
+        place = {"name": name, "base_path": str(tmp_path / name), "kernel": "kernel.py"}
+        models.append({**place, "params": {"loud": loud}})
+    models[0]["shadow"] = {"model": "loud", "sampling_rate": 1, "path": str(tmp_path / "m")}
+    entries = [{"config": each} for each in models]
+    (tmp_path / "config.json").write_text(json.dumps({"model_config_list": entries}))
+    file = f"--config_path={tmp_path / 'config.json'}"
+    server = serve("ie_serving", "config", file, "--allow_python", *FLAGS)
+    for number, (word, result) in enumerate((("A", "same"), ("a", "different"))):
+        body = {"inputs": {"x": [word, "B"]}}
+        reply = server.rest.post("/v1/models/m:predict", json=body)
+        assert reply.json()["outputs"] == [word, "B"]
+        until(lambda result=result: shadowed(server, result) == 1)
+        until(lambda number=number: len(logs(tmp_path, "shadows")) == number)
+    (answer,), (shadow,) = logs(tmp_path, "answers"), logs(tmp_path, "shadows")
+    assert answer.predict_log.response.outputs["y"].string_val == [b"a", b"B"]
+    assert shadow.predict_log.response.outputs["y"].string_val == [b"A", b"B"]
+    assert shadow.log_metadata.model_spec.name == "loud"
+
+
+def test_models_on_demand_and_several_workers(serve: Serve, base: Path) -> None:
     file = configure(base, shadow=CANARY, load="on_demand")
     server = serve("ie_serving", "config", f"--config_path={file}", "--workers=2", *FLAGS)
     compared(server, "different", 3, tfs_grpc)

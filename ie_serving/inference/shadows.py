@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterable, Mapping
 from contextvars import Context
 from dataclasses import dataclass
 from functools import partial
-from typing import Protocol
 from weakref import WeakKeyDictionary
 
 from ie_serving.core.values.difference import drifts
@@ -27,6 +26,7 @@ from ie_serving.models.served import ServedModels
 from ie_serving.models.traffic.shadow import Moment, Shadow, has_room, rest_s, wait_s
 from ie_serving.models.version.handle import Servable
 from ie_serving.telemetry.log.logs import Event
+from ie_serving.telemetry.request.sample_files import SampleFiles
 
 log = logging.getLogger(__name__)
 
@@ -55,6 +55,7 @@ class Answered:
         signature: of that version.
         inputs: as it took them.
         outputs: as it gave them.
+        taken: when it was copied.
     """
 
     model: str
@@ -62,25 +63,12 @@ class Answered:
     signature: Signature
     inputs: Arrays
     outputs: Arrays
+    taken: float = 0.0
 
-
-class Samples(Protocol):
-    """Keeps some requests with two different answers; see `telemetry.request.sample_files`."""
-
-    def put(self, nbytes: int, answer: Answered, shadow: Answered) -> None:
-        """Keep both, unless there are enough. In any thread."""
-
-    def close(self) -> None:
-        """Write what waits, and close the files."""
-
-
-@dataclass(frozen=True)
-class Copy:
-    """An answered request that waits to be compared; `taken` is a time."""
-
-    answered: Answered
-    nbytes: int
-    taken: float
+    @property
+    def nbytes(self) -> int:
+        """The bytes of its tensors."""
+        return size_of(self.inputs, self.outputs)
 
 
 class Mirror:
@@ -91,7 +79,7 @@ class Mirror:
         rule: its shadow.
         shadows: of all models.
         counts: of sampled requests, by what has become of them.
-        samples: see `Samples`; None: none are kept.
+        samples: keep different answers; None: none are kept.
 
     Attributes:
         rule: as above.
@@ -105,7 +93,7 @@ class Mirror:
         rule: Shadow,
         shadows: "Shadows",
         counts: Counter[str],
-        samples: Samples | None,
+        samples: SampleFiles | None,
     ) -> None:
         self.rule = rule
         self.of = ("", 0)
@@ -116,7 +104,7 @@ class Mirror:
         self._shadows = shadows
         self._samples = samples
         self._loop = asyncio.get_running_loop()
-        self._waiting: deque[Copy] = deque()
+        self._waiting: deque[Answered] = deque()
         self._waiting_bytes = 0
         self._rested = 0.0
         self._absent_until = 0.0
@@ -160,15 +148,15 @@ class Mirror:
             self._count(SHED)
             return
         try:
-            answered = Answered(self._name, version, signature, inputs, copies(outputs))
+            kept, now = copies(outputs), self._loop.time()
         except MemoryError:
             self._count(SHED)
             return
-        copy = Copy(answered, nbytes, self._loop.time())
+        copy = Answered(self._name, version, signature, inputs, kept, now)
         # In a context of its own, so that nothing is added to the request's traces and logs.
         self._loop.call_soon_threadsafe(self._put, copy, context=Context())
 
-    def _put(self, copy: Copy) -> None:
+    def _put(self, copy: Answered) -> None:
         if self._is_closed:
             return
         self._waiting.append(copy)
@@ -186,7 +174,7 @@ class Mirror:
             self._waiting_bytes -= copy.nbytes
             began, self._shadows.is_comparing = self._loop.time(), True
             try:
-                await self._compare(copy.answered)
+                await self._compare(copy)
             finally:
                 self._shadows.is_comparing = False
                 now = self._loop.time()
@@ -197,7 +185,7 @@ class Mirror:
         used = self._shadows.versions_of(self._name)
         if self.rule.model:
             used = [*used, *self._shadows.versions_of(self.rule.model)]
-        signature = copy.answered.signature.name
+        signature = copy.signature.name
         is_spare = all(each.holders < _lanes(each, signature) for each in used)
         return Moment(now, copy.taken, self._rested, is_spare, not self._shadows.is_comparing)
 
@@ -228,8 +216,7 @@ class Mirror:
         """Name the outputs that differ, and keep the answers; in a thread."""
         found = drifts(shadow.outputs, answered.outputs, self.rule.tolerance)
         if found and self._samples and not self._is_closed:
-            nbytes = size_of(answered.inputs, answered.outputs, shadow.outputs)
-            self._samples.put(nbytes, answered, shadow)
+            self._samples.put(answered.nbytes + shadow.nbytes, answered, shadow)
         return sorted(found)
 
     def _compared(self, outputs: list[str]) -> None:
@@ -322,7 +309,7 @@ class Shadows:
         served: ServedModels,
         layer: Layer,
         counts: Callable[[str], Counter[str]],
-        samples: Callable[[Shadow], Samples],
+        samples: Callable[[Shadow], SampleFiles],
     ) -> None:
         self.served = served
         self.is_comparing = False

@@ -344,7 +344,7 @@ def test_contradictions_are_refused(serve: Serve, base: Path) -> None:
         ({"shadow": {**CANARY, "version": 2}}, "an object with sampling_rate"),
         ({"shadow": {**CANARY, "path": "here"}}, "an absolute path"),
         ({"shadow": {**CANARY, "max_samples": 3}}, "path beside it"),
-        ({"shadow": {**CANARY, "tolerance": -1}}, "a number from 0 on"),
+        ({"shadow": {**CANARY, "tolerance": -1}}, "a number from 0 to 1"),
         ({"shadow": CANARY, **state}, "a stateful model's answers depend on its state"),
     ):
         configure(base, **keys)

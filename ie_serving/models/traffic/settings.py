@@ -3,12 +3,12 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
+from ie_serving.core.settings import words
 from ie_serving.core.settings.declaration import SettingKind
 from ie_serving.core.settings.faults import Faults, Parser, fault
 from ie_serving.core.settings.numbers import (
     integer,
     milliseconds,
-    number,
     share,
     timeout,
     version,
@@ -69,31 +69,18 @@ def rollback(value: object, place: str) -> Rollback:
     return Rollback(**found)
 
 
-def _name(value: object, place: str) -> str:
-    if not isinstance(value, str) or not value:
-        raise fault(place, value, "a name")
-    return value
-
-
 def _path(value: object, place: str) -> str:
     if not isinstance(value, str) or not value.startswith("/"):
         raise fault(place, value, "an absolute path: the files' paths begin with it")
     return value
 
 
-def _tolerance(value: object, place: str) -> float:
-    found = number(value, place)
-    if found < 0:
-        raise fault(place, value, "a number from 0 on, such as 0.01")
-    return found
-
-
 _OF_SHADOW: Final[Mapping[str, Parser[Any]]] = {
-    "model": _name,
-    "label": _name,
+    "model": words.name,
+    "label": words.name,
     "version": version,
     "sampling_rate": share,
-    "tolerance": _tolerance,
+    "tolerance": share,
     "path": _path,
     "max_samples": integer(1, MOST_SAMPLES),
 }

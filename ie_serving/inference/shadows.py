@@ -121,8 +121,9 @@ class Mirror:
 
     def sampled(self, version: int, signature: Signature, inputs: Arrays) -> Take | None:
         """See `engines.layers.sampling.Sample`."""
-        nbytes = size_of(inputs)
-        if not has_room(len(self._waiting), self._waiting_bytes, nbytes):
+        waiting = len(self._waiting), self._waiting_bytes
+        # First without a look at the tensors, since all requests may come here while it is full.
+        if not (has_room(*waiting, 0) and has_room(*waiting, size_of(inputs))):
             self._count(SHED)
             return None
         if self._loop.time() < self._absent_until:

@@ -49,7 +49,7 @@ AGAIN := [ $$? -eq 1 ] && $(DEV)/python -m pytest --last-failed --last-failed-no
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help size run venv test test_deployed cpu_kinds canaries evidence programs unit conformance soak fuzz suites zoo drivers style format docs api configuration page sample bench-quick bench bench-batching bench-strain bench-stall bench-fleet fleet-simulation bench-hosted bench-share bench-kernels bench-workers bench-scale bench-pythons bench-tls bench-costs bench-protocols bench-verify \
+.PHONY: help size run venv test test_deployed cpu_kinds canaries evidence programs unit conformance soak fuzz suites zoo drivers style format docs api configuration page sample bench-quick bench bench-batching bench-strain bench-stall bench-shadow bench-fleet fleet-simulation bench-hosted bench-share bench-kernels bench-workers bench-scale bench-pythons bench-tls bench-costs bench-protocols bench-verify \
 	walk manifests docker_build docker_check docker_lock release_check clean
 
 help: ## list these targets
@@ -224,6 +224,9 @@ bench-tls: ## measure what TLS costs a request and a connection, beside plain po
 
 bench-costs: ## measure what metrics, the access log and API keys cost a small request
 	$(PYTHON) -m benchmarks costs
+
+bench-shadow: ## measure requests to a version beside a shadow that takes ten times as long, and without it
+	$(PYTHON) -m benchmarks shadow
 
 bench-fleet: ## measure 2,000 models on demand under a budget that holds 200, by Zipf's law; FLEET="--models 10000 --asked 2000 --seconds 600"
 	$(PYTHON) -m benchmarks fleet $(FLEET)

@@ -18,6 +18,7 @@ COMMANDS = {
     "costs": "benchmarks.costs",
     "protocols": "benchmarks.protocols",
     "fleet": "benchmarks.fleet",
+    "shadow": "benchmarks.shadow",
 }
 
 

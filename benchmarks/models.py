@@ -95,6 +95,28 @@ def write(folder: Path) -> None:
             ov.save_model(build(), path, compress_to_fp16=False)
 
 
+WIDE, ROWS = 1024, 256
+"""Of the model that takes as long as it is told to: width of its layers, and rows of each."""
+
+
+def write_slow(folder: Path, layers: int) -> Path:
+    """Write a model that takes some milliseconds for each layer; give its version directory."""
+    if not (folder / "model.xml").exists():
+        ov.save_model(slow(layers), folder / "model.xml", compress_to_fp16=False)
+    return folder
+
+
+def slow(layers: int) -> ov.Model:
+    """Ten floats in and ten out, and layers of many rows between them."""
+    x, weights = _input(-1, 10), _Weights()
+    rows = ops.multiply(x, weights(ROWS, 10, fan_in=1.0))
+    node = ops.matmul(rows, weights(10, WIDE, fan_in=10), False, False)
+    for _ in range(layers):
+        node = ops.relu(ops.matmul(node, weights(WIDE, WIDE, fan_in=WIDE / 2), False, False))
+    sums = ops.reduce_mean(node, ops.constant([0], np.int64), True)
+    return _model(ops.matmul(sums, weights(WIDE, 10, fan_in=WIDE), False, False), x)
+
+
 def dummy() -> ov.Model:
     """Ten floats in, each plus one out."""
     x = _input(-1, 10)

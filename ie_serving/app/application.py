@@ -150,6 +150,7 @@ class ServingApplication:
             is_used=self._is_used,
         )
         self._residency = Residency(rules)
+        self._shadows = engine_stack.shadows(self._models.served, self._metrics)
         self._metrics.show(self._residency.metrics.lines)
         self._used = GraphDependencies(self._models.within_reach, engine_stack.models_of)
         self._metrics.show_states(self._models.served.states)
@@ -288,6 +289,7 @@ class ServingApplication:
     def _keep(self, names: Collection[str]) -> None:
         self._callers.note(each.sticky for each in self._models.desired)
         self._metrics.keep(names)
+        self._shadows.follow(self._models.desired)
         self._residency.metrics.keep(names)
         self._used.keep(names)
 
@@ -346,6 +348,7 @@ class ServingApplication:
             closing.callback(self._repositories.shutdown)
             closing.push_async_callback(self._models.close, limit_s)
             closing.callback(self._residency.close)
+            closing.callback(self._shadows.close)
             closing.callback(self._process.end)
             closing.callback(self._sequences.close)
             closing.callback(self._workers.end)
@@ -483,11 +486,13 @@ class ServingApplication:
             load_timeout_s=server.load_timeout_s,
             reload_changed=server.reload_changed_versions,
             is_found=bool(config.repository),
-            held=lambda: self._used.held(name),
+            held=lambda: {*self._used.held(name), *self._shadows.held(name)},
             # Looked up at each failure: a model that was removed and added again has new series.
             on_trouble=lambda: self._metrics.of(name).count_listing_failure(),
             on_changed=lambda: self._metrics.of(name).count_changed_version(),
             on_load=partial(self._loaded, name, url, lasts=on_demand is None),
+            on_served=partial(self._shadows.wrap, name),
+            remark=partial(self._shadows.remark, name),
             on_demand=on_demand,
             others=self._workers.others,
         )

@@ -22,6 +22,7 @@ from ie_serving.engines.layers.images import WithImages
 from ie_serving.engines.layers.precision import PrecisionEngine
 from ie_serving.engines.layers.recording import WithRecording
 from ie_serving.engines.layers.response_cache import WithResponseCache
+from ie_serving.engines.layers.sampling import Copied
 from ie_serving.engines.layers.sequence_family import Family
 from ie_serving.engines.layers.sequence_layer import WithSequences
 from ie_serving.engines.onnxruntime.driver import OnnxRuntimeEngine
@@ -31,16 +32,21 @@ from ie_serving.engines.tensorflow.fallback import TensorFlowFallback
 from ie_serving.engines.verification.verified_engine import VerifiedEngine
 from ie_serving.engines.verification.verifier import Verifier
 from ie_serving.inference.samples import RecordedRequests
+from ie_serving.inference.shadows import Answered, Shadows
 from ie_serving.models.configuration import ModelConfig
+from ie_serving.models.served import ServedModels
+from ie_serving.models.traffic.shadow import Shadow
 from ie_serving.telemetry.metrics.batches import BatchMetrics
 from ie_serving.telemetry.metrics.caches import CacheMetrics
+from ie_serving.telemetry.metrics.page import Metrics
 from ie_serving.telemetry.metrics.recorded import RecordMetrics
 from ie_serving.telemetry.metrics.sequences import SequenceMetrics
 from ie_serving.telemetry.request.entry import ReportBatch
+from ie_serving.telemetry.request.sample_files import SampleFiles
 from ie_serving.wire.json.golden_json import read_golden as golden_json
 from ie_serving.wire.tfs.golden_records import read_golden as golden_records
 from ie_serving.wire.tfs.predict import parse_request
-from ie_serving.wire.tfs.prediction_log import predict_record, read_requests
+from ie_serving.wire.tfs.prediction_log import count_records, predict_record, read_requests
 
 if TYPE_CHECKING:
     from ie_serving.commands.tune.tools import Tools
@@ -138,6 +144,25 @@ def layered(
 def recording(model: str, counts: RecordMetrics) -> Record:
     """Return the layer that records requests of `model`, where its options ask for it."""
     return partial(WithRecording, model=model, encode=predict_record, counts=counts)
+
+
+def shadows(served: ServedModels, metrics: Metrics) -> Shadows:
+    """Make what compares the answers of models with those of their shadows."""
+    return Shadows(served, Copied, lambda name: metrics.add(name).shadowed, _samples)
+
+
+def _samples(rule: Shadow) -> SampleFiles:
+    def encode(answered: Answered) -> bytes:
+        return predict_record(
+            answered.signature,
+            answered.inputs,
+            answered.outputs,
+            model=answered.model,
+            version=answered.version,
+            sampling_rate=rule.sampling_rate,
+        )
+
+    return SampleFiles(rule.path, rule.max_samples, encode, count_records)
 
 
 def _recorded() -> RecordedRequests:

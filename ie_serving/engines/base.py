@@ -40,7 +40,8 @@ GATHERED: ContextVar[bool] = ContextVar("gathered", default=False)
 """True while a batch of several requests is inferred and more requests are expected. Not an
 argument: other layers lie between the layer that batches and the program that infers."""
 REHEARSED: ContextVar[bool] = ContextVar("rehearsed", default=False)
-"""True while a version that does not serve yet is asked: to warm it up, or for golden requests."""
+"""True while a version is asked and no client gets the answer: to warm it up, for golden requests,
+or as the shadow of another one."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -28,7 +28,7 @@ from ie_serving.inference.large_reply import Unencoded
 from ie_serving.inference.observed import note_answer
 from ie_serving.inference.sequence_elsewhere import following
 from ie_serving.models.served import ServedModels
-from ie_serving.models.traffic.split import Divided, Split
+from ie_serving.models.traffic.split import SplitTraffic, VersionNotChosen
 from ie_serving.models.version.handle import Servable
 from ie_serving.telemetry.metrics.histogram import SETTLED_AT
 from ie_serving.telemetry.metrics.page import Metrics
@@ -114,8 +114,8 @@ class DataPlane:
             if type(reply) is Unencoded:
                 reply = await asyncio.to_thread(reply.encode, reply.outputs)  # handle still held
         except ENDED as error:
-            if isinstance(error, Divided):
-                return await self._divided(error.split, request, interface, began)
+            if isinstance(error, VersionNotChosen):
+                return await self._of_split(error.split, request, interface, began)
             if servable is None and isinstance(error, NotLoaded):
                 with self.counting_refusals(request.model.name, interface, Api.PREDICT):
                     await error.load()
@@ -389,8 +389,8 @@ class DataPlane:
             results = await within(interface.limit_s, work)
             return await examples.apart(len(rows), partial(encode, results))
 
-    async def _divided(
-        self, split: Split, request: InferRequest, interface: Interface[T], began: float
+    async def _of_split(
+        self, split: SplitTraffic, request: InferRequest, interface: Interface[T], began: float
     ) -> T:
         """Let the version answer that the split traffic of the model gives the request to."""
         spec, watched = self._chosen(split, request.model, request.caller, interface, began)
@@ -399,7 +399,7 @@ class DataPlane:
 
     def _chosen(
         self,
-        split: Split,
+        split: SplitTraffic,
         model: ModelSpec,
         caller: object,
         interface: Interface[Any],
@@ -416,8 +416,8 @@ class DataPlane:
         """As `_handle`; of split traffic the version that the request goes to, watched."""
         try:
             return await self._handle(model, self._models.handle)
-        except Divided as divided:
-            spec, watched = self._chosen(divided.split, model, caller, interface, began)
+        except VersionNotChosen as not_chosen:
+            spec, watched = self._chosen(not_chosen.split, model, caller, interface, began)
             return _both(watched, self._models.handle(spec))
 
     async def _handle(self, model: ModelSpec, find: Callable[[ModelSpec], Servable]) -> Servable:

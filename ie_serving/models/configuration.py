@@ -17,8 +17,9 @@ from ie_serving.engines.batching import Batching
 from ie_serving.engines.expected import Declared
 from ie_serving.engines.sequences import Sequences
 from ie_serving.models.repository.version_policy import All, Latest, Specific, VersionPolicy
-from ie_serving.models.traffic.policy import Rollback, Traffic
-from ie_serving.models.traffic.settings import ROLLBACK, STICKY, TRAFFIC
+from ie_serving.models.traffic.policy import Rollback, TrafficRule
+from ie_serving.models.traffic.settings import ROLLBACK, SHADOW, STICKY, TRAFFIC
+from ie_serving.models.traffic.shadow import Shadow
 
 
 def version_labels(value: object, place: str) -> Mapping[str, int]:
@@ -188,6 +189,13 @@ class ModelConfig:
         '{"error_rate": 0.05, "latency_ms": 200}',
         shown="never",
     )
+    shadow: Shadow | None = SHADOW.setting(
+        None,
+        "version that answers copies of a share of the requests, by label, version or model:"
+        " answers that differ by more than tolerance (0.001) are counted, and kept by path",
+        '{"label": "canary", "sampling_rate": 0.01, "path": "/var/log/resnet"}',
+        shown="none",
+    )
     engine: EngineOptions = field(default_factory=EngineOptions)
     graph: "Graph | None" = None
     """A graph that stands in the configuration itself; there is no repository."""
@@ -210,11 +218,11 @@ class ModelConfig:
         return self.engine.of(Batching)
 
     @property
-    def split(self) -> Traffic | None:
+    def split(self) -> TrafficRule | None:
         """How requests without version and label are divided; None where they are not."""
         if not self.traffic:
             return None
-        return Traffic(shares=self.traffic, sticky=self.sticky, rollback=self.rollback)
+        return TrafficRule(shares=self.traffic, sticky=self.sticky, rollback=self.rollback)
 
     @property
     def keeps_sequences(self) -> bool:

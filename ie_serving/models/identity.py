@@ -17,8 +17,8 @@ log = logging.getLogger(__name__)
 def identity(config: ModelConfig) -> ModelConfig:
     """Give the part of the configuration that cannot change without a new load.
 
-    Version policy, labels, platform, poll interval, `signature_changes`, split traffic and the
-    spelling of the base path are left out: they do not change which files are read, nor how.
+    Version policy, labels, platform, poll interval, `signature_changes`, split traffic, shadow and
+    the spelling of the base path are left out: they do not change which files are read, nor how.
     """
     place = config.base_path.removeprefix("file://").rstrip("/")
     return replace(
@@ -32,6 +32,7 @@ def identity(config: ModelConfig) -> ModelConfig:
         traffic={},
         sticky="",
         rollback=None,
+        shadow=None,
         repository="",
     )
 

@@ -14,7 +14,7 @@ from ie_serving.core.values.versions import State, VersionStatus
 from ie_serving.models.configuration import ModelConfig
 from ie_serving.models.stream import ModelStream
 from ie_serving.models.traffic.labels import version_of
-from ie_serving.models.traffic.split import Divided
+from ie_serving.models.traffic.split import VersionNotChosen
 from ie_serving.models.version.handle import Servable
 
 MOST_GONE = 1000
@@ -59,7 +59,7 @@ class ServedModels:
         Raises:
             NotFound: no such model, or that version is not AVAILABLE.
             UnknownLabel: the label is not assigned.
-            Divided: it means no version, and the model's traffic is split; see `main`.
+            VersionNotChosen: it means no version, and the model's traffic is split; see `main`.
         """
         served = self.entries.get(spec.name)
         if spec.label is not None:
@@ -73,8 +73,8 @@ class ServedModels:
             version = _meant(stream, version)
         found = stream.unnamed if version is None else stream.available.get(version)
         if found is None:
-            if version is None and stream.split and stream.split.division:
-                raise Divided(stream.split)
+            if version is None and stream.split and stream.split.ranges:
+                raise VersionNotChosen(stream.split)
             if stream.loads_for(version):
                 raise NotLoaded(
                     f"model {stream.name} is not loaded: a request for an inference loads it",
@@ -87,8 +87,8 @@ class ServedModels:
         """As `handle`; of split traffic the version with the largest share."""
         try:
             return self.handle(spec)
-        except Divided as divided:
-            return self.handle(ModelSpec(spec.name, divided.main))
+        except VersionNotChosen as not_chosen:
+            return self.handle(ModelSpec(spec.name, not_chosen.main))
 
     def statuses(self, name: str, version: int | None = None) -> list[VersionStatus]:
         """Status of one version, or of all, highest first.

@@ -25,8 +25,8 @@ from ie_serving.models.repository.version_policy import VersionPolicy
 from ie_serving.models.repository.wanted import Wanted
 from ie_serving.models.stream_rules import LOCAL, POLLS_FOR_REST, POLLS_UNTIL_GONE, StreamRules
 from ie_serving.models.traffic.labels import assigned
-from ie_serving.models.traffic.policy import Traffic
-from ie_serving.models.traffic.split import Split
+from ie_serving.models.traffic.policy import TrafficRule
+from ie_serving.models.traffic.split import SplitTraffic
 from ie_serving.models.version.control import VersionControl, Work
 from ie_serving.models.version.handle import Servable
 from ie_serving.models.version.loader import Loader
@@ -75,7 +75,7 @@ class ModelStream:
         labels: Mapping[str, int],
         rules: StreamRules,
         store: str,
-        traffic: Traffic | None = None,
+        traffic: TrafficRule | None = None,
     ) -> None:
         self.name = name
         self.store = store
@@ -204,7 +204,7 @@ class ModelStream:
     def unnamed_version(self) -> int | None:
         """The version for requests that name none; of split traffic that with the largest share."""
         if self.split:
-            return self.split.division.main if self.split.division else None
+            return self.split.ranges.main if self.split.ranges else None
         return self.default.version if self.default else None
 
     def recall(self, version: int | None) -> None:
@@ -239,7 +239,7 @@ class ModelStream:
         await self._changed.wait()
 
     def adopt(
-        self, policy: VersionPolicy, labels: Mapping[str, int], traffic: Traffic | None = None
+        self, policy: VersionPolicy, labels: Mapping[str, int], traffic: TrafficRule | None = None
     ) -> None:
         """Take another version policy, other labels and other traffic, at once."""
         before = (self._wanted.policy, self._wanted.labels, self.split and self.split.traffic)
@@ -275,9 +275,9 @@ class ModelStream:
 
     def own_statuses(self) -> list[VersionStatus]:
         """Status of every version of this worker alone."""
-        found = self._versions.statuses()
-        if self.split and (rolled_back := self.split.rolled_back):
-            found = [remarked(each, rolled_back.get(each.version, "")) for each in found]
+        found = [remarked(s, self._rules.remark(s.version)) for s in self._versions.statuses()]
+        if self.split:
+            found = [remarked(each, self.split.remark(each.version)) for each in found]
         if self.is_admitted:
             return found
         dormant = State.START
@@ -495,6 +495,7 @@ class ModelStream:
         shared = self._rules.others.shared(self.name, serving.keys())
         self.default = serving[max(shared or serving)] if serving else None
         self.has_served = self.has_served or bool(serving)
+        self._rules.on_served(serving.values())
         self._assign_labels()
         self.unnamed = None if self.split else self.default
         if self.split:
@@ -519,8 +520,8 @@ class ModelStream:
             return {}
         return self.split.traffic.of_missing(self._wanted.listing.offered)
 
-    def _split(self, traffic: Traffic | None) -> Split | None:
-        return Split(self.name, traffic, self.rollbacks) if traffic else None
+    def _split(self, traffic: TrafficRule | None) -> SplitTraffic | None:
+        return SplitTraffic(self.name, traffic, self.rollbacks) if traffic else None
 
     def _held(self) -> Collection[int]:
         held = self._rules.held()

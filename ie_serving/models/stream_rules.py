@@ -88,6 +88,8 @@ class StreamRules:
         on_trouble: called for each listing that fails.
         on_changed: called for each change of the files of a serving version.
         on_load: called at the end of each load, with the version and whether it succeeded.
+        on_served: called with the AVAILABLE versions whenever these change.
+        remark: gives what else the status of a version says; empty for nothing.
         on_demand: brings the model into memory when it is asked for, see
             `models.residency.residency`; None: it is always loaded.
         others: the other workers of the server.
@@ -105,6 +107,8 @@ class StreamRules:
     on_trouble: Callable[[], None] = lambda: None
     on_changed: Callable[[], None] = lambda: None
     on_load: Callable[[int, bool], None] = lambda version, succeeded: None
+    on_served: Callable[[Collection[Servable]], None] = lambda versions: None
+    remark: Callable[[int], str] = lambda version: ""
     on_demand: OnDemand | None = None
     others: Peers = NO_PEERS
     clock: Callable[[], float] = time.monotonic

@@ -50,6 +50,8 @@ def documented() -> Values:
 TAKEN: Mapping[str, Values] = {
     "verify": yaml.safe_load((HELM / "values" / "verify.yaml").read_text()),
     "fleet": yaml.safe_load((HELM / "values" / "fleet.yaml").read_text()),
+    "canary": yaml.safe_load((HELM / "values" / "canary.yaml").read_text()),
+    "records of yours": with_basic(records={"claim": "a"}),
     "documentation": documented(),
     "tls": with_basic(tls={"secret": "a", "ports": "both"}),
     "tls of gRPC": with_basic(tls={"secret": "a", "ports": "grpc", "clientCertificates": True}),
@@ -132,6 +134,14 @@ REFUSED: Mapping[str, tuple[Values, str]] = {
     "a word within": (with_basic(tls={"secretName": "a"}), "'secretName' not allowed"),
     "a number as text": (with_basic(replicas="2"), "at '/replicas'"),
     "a store that there is not": (with_basic(storage={"type": "nfs"}), "at '/storage/type'"),
+    "a share beyond all": (
+        {"models": [{"name": "m", "traffic": {"stable": 101}}]},
+        "at '/models/0/traffic/stable'",
+    ),
+    "a shadow without a rate": (
+        {"models": [{"name": "m", "shadow": {"label": "canary"}}]},
+        "missing property 'sampling_rate'",
+    ),
     "a model without a name": ({"models": [{"base_path": "/m"}]}, "missing property 'name'"),
     "a flag of the chart's": (with_basic(extraArgs=["--port=1"]), "--port is set by the chart"),
     "models beside a ConfigMap": (with_basic(existingConfigMap="a"), "would be ignored"),

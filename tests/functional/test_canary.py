@@ -131,6 +131,9 @@ def test_every_interface_splits_and_keeps_users_on_their_version(serve: Serve, b
     for ask in INTERFACES:
         found = Counter(ask(server) for _ in range(50))
         assert abs(found[2] - 10) <= 2, ask
+    told = server.rest.get("/v1/models/m").json()["model_version_status"]
+    said = {each["version"]: each["status"]["error_message"] for each in told}
+    assert said == {n: f"it answers {s}% of the split traffic" for n, s in (("1", 80), ("2", 20))}
     users = [f"user-{n}" for n in range(60)]
     of_each = {user: tfs_rest(server, user) for user in users}
     assert 2 <= Counter(of_each.values())[2] <= 24

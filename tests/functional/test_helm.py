@@ -124,6 +124,19 @@ def test_a_directory_of_models_that_requests_load(deployed: Any, tmp_path: Path)
     assert server.idle_unload_timeout_s == 3600
 
 
+def test_a_canary_a_shadow_and_the_volume_of_their_files(deployed: Any, tmp_path: Path) -> None:
+    resnet, digits = deployed("canary").settings(tmp_path).models
+    assert resnet.split and resnet.rollback
+    assert (digits.shadow.label, digits.shadow.path) == ("candidate", "/records/digits")
+    for name, volume in (
+        ("canary", {"emptyDir": {"sizeLimit": "1Gi"}}),
+        ("records of yours", {"persistentVolumeClaim": {"claimName": "a"}}),
+    ):
+        assert deployed(name).volumes["records"] == {"name": "records", **volume}
+        mounts = deployed(name).container["volumeMounts"]
+        assert {"name": "records", "mountPath": "/records"} in mounts
+
+
 def test_tls(deployed: Any, tmp_path: Path) -> None:
     server = deployed("tls").settings(tmp_path).server
     assert (server.tls_certificate, server.tls_key) == ("/tls/tls.crt", "/tls/tls.key")

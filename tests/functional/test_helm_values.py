@@ -78,6 +78,7 @@ OTHER: dict[str, Any] = {
     "models": MODELS * 2,
     "repositories": [{"base_path": "/repository"}],
     "storage.type": "minio",
+    "records.size": "2Gi",
     "storage.local.path": "/data",
     "storage.local.accessMode": "ReadWriteMany",
     "storage.local.volume": {"emptyDir": {}},

@@ -111,6 +111,29 @@ def test_models_on_demand_tell_whether_they_are_loaded_and_the_budget(browser: A
             page.locator("p.hint", has_text="1 of 1 models are loaded.").wait_for()
 
 
+def test_shares_of_the_traffic_and_what_a_shadow_answers(
+    browser: Any, tmp_path: Path, serve: Serve
+) -> None:
+    entry = {
+        "name": "digits",
+        "base_path": str(SAMPLE),
+        "version_labels": {"stable": 1, "canary": 2},
+        "traffic": {"stable": 90, "canary": 10},
+        "shadow": {"label": "canary", "sampling_rate": 1, "tolerance": 0},
+    }
+    config = tmp_path / "config.json"
+    config.write_text(json.dumps({"model_config_list": [{"config": entry}]}))
+    server = serve("ie_serving", "config", f"--config_path={config}")
+    with tab(browser, server.url) as page:
+        told = row(page, "digits").filter(has_text="1 available 90 %")
+        told.filter(has_text="2 available 10 %").wait_for()
+        body = {"instances": [[0.0] * 64]}
+        server.rest.post("/v1/models/digits/versions/1:predict", json=body).raise_for_status()
+        row(page, "digits").get_by_role("link").click()
+        versions = page.locator("table.of-versions", has_text="90% of the split traffic")
+        versions.filter(has_text="shadow of digits: 1 of 1 answers differ").wait_for()
+
+
 def test_rates_and_latencies_come_live(browser: Any, server: Server) -> None:
     """Between two looks the requests that were sent stand in the table and in the plots."""
     with tab(browser, server.url) as page:

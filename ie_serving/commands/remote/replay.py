@@ -25,16 +25,14 @@ import numpy as np
 from ie_serving.commands.remote import place
 from ie_serving.commands.remote.failures import Misused, Refused, Unreachable
 from ie_serving.commands.remote.rpc import MODEL, PREDICTION, Rpc
+from ie_serving.core.values.difference import TOLERANCE, drifts
 from ie_serving.core.values.errors import InvalidRequest
-from ie_serving.core.values.tensors import Array
 from ie_serving.core.values.versions import State
 from ie_serving.wire.protobuf import messages
 from ie_serving.wire.protobuf.messages import Proto
 from ie_serving.wire.tfs.prediction_log import read_logs
 from ie_serving.wire.tfs.tensor_proto import decode_tensor
 
-TOLERANCE: Final = 1e-3
-"""Of each number, and of the greatest of its output: room for another processor's roundings."""
 MOST_SHOWN: Final = 10
 START_S: Final = 600.0
 """Seconds within which a version has to serve: large ones compile for minutes."""
@@ -160,29 +158,11 @@ def _difference(rpc: Rpc, log: Proto, tolerance: float, took_ms: list[float]) ->
         return f"is refused: {error}"
     finally:
         took_ms.append(1e3 * (time.perf_counter() - began))
-    found, recorded = answer.outputs, log.response.outputs
-    if set(found) != set(recorded):
-        names = (", ".join(sorted(each)) for each in (found, recorded))
-        return "has the outputs {}; recorded were {}".format(*names)
-    pairs = ((n, decode_tensor(found[n], n), decode_tensor(recorded[n], n)) for n in sorted(found))
-    return next(filter(None, (_differs(*each, tolerance) for each in pairs)), "")
-
-
-def _differs(name: str, now: Array, then: Array, tolerance: float) -> str:
-    if (now.dtype, now.shape) != (then.dtype, then.shape):
-        forms = f"{now.dtype} {list(now.shape)}; recorded was {then.dtype} {list(then.shape)}"
-        return f'output "{name}" is {forms}'
-    if now.dtype == object or now.dtype.kind in "bui":
-        wrong = np.asarray(now != then)
-    else:
-        finite = np.abs(then[np.isfinite(then)])
-        most = float(finite.max(initial=0.0))
-        wrong = np.asarray(~np.isclose(now, then, tolerance, tolerance * most, equal_nan=True))
-    if not wrong.any():
-        return ""
-    place_of = tuple(map(int, np.unravel_index(int(wrong.argmax()), wrong.shape)))
-    values = f"{list(place_of)} is {now[place_of]!s}, recorded was {then[place_of]!s}"
-    return f'output "{name}" differs in {int(wrong.sum())} of {wrong.size}: {values}'
+    found, recorded = (
+        {name: decode_tensor(each, name) for name, each in tensors.items()}
+        for tensors in (answer.outputs, log.response.outputs)
+    )
+    return "; ".join(drifts(found, recorded, tolerance).values())
 
 
 @contextmanager

@@ -19,6 +19,7 @@ DRIVER: Final = "python"
 """Driver of models with a kernel."""
 KERNEL, HOOKS, STATEFUL = "kernel.place", "hooks.place", "sequences.stateful"
 TRAFFIC: Final = "model.traffic"
+SHADOW: Final = "model.shadow"
 ROWS: Final = "batching.max_batch_size"
 """Place of the setting that enables batching, unless batch sizes are listed."""
 
@@ -112,6 +113,7 @@ def conflicts(found: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         without = "it has a meaning for a stateful model alone: set stateful too"
         yield from ((place, without) for place in _places("sequences") if found.get(place))
     yield from _of_traffic(found)
+    yield from _of_shadow(found)
     if found.get(HOOKS) is not None:
         yield from _beside_hooks(found)
     elif found.get(KERNEL) is not None:
@@ -134,6 +136,21 @@ def _of_traffic(found: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
             yield TRAFFIC, f'no label "{name}" in version_labels, which has: {known}'
     if found.get(STATEFUL):
         yield TRAFFIC, "a sequence stays on one version of a stateful model: remove it"
+
+
+def _of_shadow(found: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    shadow = found.get(SHADOW)
+    if shadow is None:
+        return
+    own = shadow.model in ("", found.get("model.name"))
+    labels = found.get("model.version_labels") or {}
+    if own and shadow.label is not None and shadow.label not in labels:
+        known = ", ".join(sorted(labels)) or "none"
+        yield SHADOW, f'no label "{shadow.label}" in version_labels, which has: {known}'
+    if own and shadow.label is None and shadow.version is None:
+        yield SHADOW, "it is this model itself: name another one, or a label or version of this one"
+    if found.get(STATEFUL):
+        yield SHADOW, "a stateful model's answers depend on its state, not on a request: remove it"
 
 
 def _places(owner: str) -> list[str]:

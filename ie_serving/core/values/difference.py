@@ -1,10 +1,42 @@
 """Compares an output with the expected one, and describes the difference."""
 
 import math
+from collections.abc import Mapping
+from typing import Final
 
 import numpy as np
 
 from ie_serving.core.values.tensors import Array
+
+TOLERANCE: Final = 1e-3
+"""Of each number, and of the greatest of its output: room for another processor's roundings."""
+
+
+def drifts(
+    found: Mapping[str, Array], expected: Mapping[str, Array], tolerance: float
+) -> dict[str, str]:
+    """Describe, by name, each output of one answer that differs from another answer's.
+
+    Args:
+        found: the outputs; those beyond the expected ones are ignored, as clients do.
+        expected: the outputs of the other answer.
+        tolerance: share of a number, and of the greatest finite one of its output, by which floats
+            may differ.
+    """
+    said = {name: _drift(name, found.get(name), each, tolerance) for name, each in expected.items()}
+    return {name: text for name, text in said.items() if text}
+
+
+def _drift(name: str, found: Array | None, expected: Array, tolerance: float) -> str:
+    if found is None:
+        return f'output "{name}" is missing'
+    if found.dtype != expected.dtype:
+        return f'output "{name}" has dtype {found.dtype}, not {expected.dtype}'
+    atol = 0.0
+    if expected.dtype.kind == "f":
+        finite = np.abs(expected[np.isfinite(expected)])
+        atol = tolerance * float(finite.max(initial=0.0))
+    return difference(name, found, expected, tolerance, atol)
 
 
 def difference(name: str, found: Array, expected: Array, rtol: float, atol: float) -> str:

@@ -30,7 +30,7 @@
     │   ├── Throttled             the store asks to slow down
     │   ├── EntryChanged          the object is no longer the one that was listed
     │   └── Corrupted             the bytes are not those that the store promised
-    ├── Divided                   traffic is split: choose a version (`models/traffic/split.py`)
+    ├── VersionNotChosen          traffic is split: choose a version (`models/traffic/split.py`)
     ├── PortError                 a port cannot be bound (`server/process/ports.py`)
     └── ConfigError               faults of a command line or configuration, all of them
 

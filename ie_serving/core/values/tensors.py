@@ -219,6 +219,13 @@ def copies(arrays: Arrays) -> dict[str, Array]:
     return {name: array.copy() for name, array in arrays.items()}
 
 
+def size_of(*several: Arrays) -> int:
+    """Give the bytes of tensors, those of their strings among them."""
+    arrays = [array for each in several for array in each.values()]
+    texts = (sum(map(len, array.flat)) for array in arrays if array.dtype == object)
+    return sum(array.nbytes for array in arrays) + sum(texts)
+
+
 def strings(values: Sequence[bytes]) -> Array:
     """Make a one-dimensional array of strings."""
     # Filled afterwards: numpy would make fixed-width bytes and cut trailing zero bytes.

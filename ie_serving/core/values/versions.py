@@ -31,8 +31,8 @@ class VersionStatus:
         version: version number.
         state: public state.
         error: why its load failed; else empty.
-        remark: what a serving version lacks: its signatures that are left out, or its share of
-            split traffic, with the causes.
+        remark: what else there is to say: signatures that are left out, the share of split
+            traffic, what it answers as a shadow.
     """
 
     version: int

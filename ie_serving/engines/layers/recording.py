@@ -5,23 +5,18 @@ and writing are done by a thread. A request that is not sampled passes at the co
 number.
 """
 
-import random
-from collections.abc import Callable, Collection, Coroutine
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
 
-from ie_serving.core.values.errors import InvalidTensor, LoadFailed
-from ie_serving.core.values.tensors import Array, Arrays, Read, Signature, copies
+from ie_serving.core.values.errors import LoadFailed
+from ie_serving.core.values.tensors import Arrays, Signature, copies, size_of
 from ie_serving.engines.around import EngineAround
-from ie_serving.engines.base import REHEARSED, CompiledModel, Engine, EngineOptions
-from ie_serving.engines.layers.layer import Layer
+from ie_serving.engines.base import CompiledModel, Engine, EngineOptions
+from ie_serving.engines.layers.sampling import Sampling, Take
 from ie_serving.engines.recording import Recording, RequestLog
 from ie_serving.telemetry.metrics.recorded import RecordMetrics
 from ie_serving.telemetry.request.record_files import RecordFiles
-
-T = TypeVar("T")
-
 
 Encode = Callable[..., bytes]
 """Gives the bytes of one record in a file: `(signature, inputs, outputs, *, model, version,
@@ -73,12 +68,7 @@ def _check_names(dropped: frozenset[str], model: CompiledModel) -> None:
         )
 
 
-def _size(array: Array) -> int:
-    """Give the bytes of a tensor, those of its strings among them."""
-    return array.nbytes + (sum(map(len, array.flat)) if array.dtype == object else 0)
-
-
-class Recorder(Layer):
+class Recorder(Sampling):
     """Records a share of the requests of one version.
 
     Args of the constructor:
@@ -91,43 +81,21 @@ class Recorder(Layer):
     def __init__(
         self, inner: CompiledModel, wanted: RequestLog, files: RecordFiles, encode: Encode
     ) -> None:
-        super().__init__(inner)
-        self._rate = wanted.sampling_rate
+        super().__init__(inner, wanted.sampling_rate)
         self._dropped = wanted.drop_inputs
         self._files = files
         self._encode = encode
 
-    def infer(self, signature: Signature, inputs: Arrays, read: Read[T]) -> Coroutine[Any, Any, T]:
-        """See `engines.base`."""
-        return self.inner.infer(signature, inputs, self._reading(signature, inputs, read))
-
-    def infer_as_sent(
-        self,
-        signature: Signature,
-        inputs: Arrays,
-        outputs: Collection[str],
-        refusal: InvalidTensor,
-        read: Read[T],
-    ) -> Coroutine[Any, Any, T]:
-        """See `engines.base`."""
-        reading = self._reading(signature, inputs, read)
-        return self.inner.infer_as_sent(signature, inputs, outputs, refusal, reading)
-
-    def _reading(self, signature: Signature, inputs: Arrays, read: Read[T]) -> Read[T]:
-        """Return `read`; for a sampled request, what records the outputs and then calls `read`."""
-        if random.random() >= self._rate or REHEARSED.get() or self._files.is_full():
-            return read
+    def sampled(self, signature: Signature, inputs: Arrays) -> Take | None:
+        """See `Sampling`: records the request, unless the disk does not keep up."""
+        if self._files.is_full():
+            return None
         kept = copies({name: a for name, a in inputs.items() if name not in self._dropped})
-
-        def reading(outputs: Arrays) -> T:
-            self._record(signature, kept, copies(outputs))
-            return read(outputs)
-
-        return reading
+        return partial(self._record, signature, kept)
 
     def _record(self, signature: Signature, inputs: Arrays, outputs: Arrays) -> None:
-        nbytes = sum(map(_size, (*inputs.values(), *outputs.values())))
-        self._files.put(nbytes, partial(self._encode, signature, inputs, outputs))
+        kept = copies(outputs)
+        self._files.put(size_of(inputs, kept), partial(self._encode, signature, inputs, kept))
 
     def close(self) -> None:
         """See `engines.base`."""

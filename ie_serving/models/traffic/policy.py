@@ -34,7 +34,7 @@ class Rollback:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Traffic:
+class TrafficRule:
     """How the requests of a model that name neither version nor label are divided.
 
     Attributes:
@@ -69,7 +69,7 @@ def as_version(name: str) -> int | None:
 
 
 @dataclass(frozen=True)
-class Division:
+class VersionRanges:
     """Which version answers which hundredths of the requests.
 
     Attributes:
@@ -97,7 +97,9 @@ class Division:
         return {version: share for version, share in found.items() if share}
 
 
-def divided(weights: Sequence[tuple[int | None, int]], usable: Collection[int]) -> Division | None:
+def ranges_of(
+    weights: Sequence[tuple[int | None, int]], usable: Collection[int]
+) -> VersionRanges | None:
     """Divide the requests among the usable versions; None where none has a share.
 
     The largest share comes last: one that grows at its cost keeps the points that it has.
@@ -116,7 +118,7 @@ def divided(weights: Sequence[tuple[int | None, int]], usable: Collection[int]) 
     for version, weight in (*rest, last):
         end += weight
         ends.append((end, version if version in sums and version is not None else main))
-    return Division(tuple(ends), main)
+    return VersionRanges(tuple(ends), main)
 
 
 def point_of(model: str, value: str) -> float:

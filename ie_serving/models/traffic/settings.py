@@ -1,15 +1,24 @@
-"""Parses the settings of a model's split traffic."""
+"""Parses the settings of a model's split traffic, and of its shadow."""
 
 from collections.abc import Mapping
 from typing import Any, Final
 
+from ie_serving.core.settings import words
 from ie_serving.core.settings.declaration import SettingKind
 from ie_serving.core.settings.faults import Faults, Parser, fault
-from ie_serving.core.settings.numbers import integer, milliseconds, share, timeout
+from ie_serving.core.settings.numbers import (
+    integer,
+    milliseconds,
+    share,
+    timeout,
+    version,
+)
 from ie_serving.core.settings.structures import mapping
 from ie_serving.core.values.errors import ConfigError
 from ie_serving.models.traffic.policy import MOST_KEPT, WHOLE, Rollback
+from ie_serving.models.traffic.shadow import Shadow
 
+MOST_SAMPLES: Final = 100_000
 _PERCENT: Parser[int] = integer(0, WHOLE)
 
 
@@ -60,6 +69,44 @@ def rollback(value: object, place: str) -> Rollback:
     return Rollback(**found)
 
 
+def _path(value: object, place: str) -> str:
+    if not isinstance(value, str) or not value.startswith("/"):
+        raise fault(place, value, "an absolute path: the files' paths begin with it")
+    return value
+
+
+_OF_SHADOW: Final[Mapping[str, Parser[Any]]] = {
+    "model": words.name,
+    "label": words.name,
+    "version": version,
+    "sampling_rate": share,
+    "tolerance": share,
+    "path": _path,
+    "max_samples": integer(1, MOST_SAMPLES),
+}
+
+
+def shadow(value: object, place: str) -> Shadow:
+    """Read which version answers copies of requests."""
+    expected = (
+        "an object with sampling_rate, with label, version or model, and no keys but"
+        f" {', '.join(_OF_SHADOW)}"
+    )
+    given = mapping(value, place, expected)
+    keys = given.keys()
+    is_named = keys & {"label", "version", "model"} and not keys >= {"label", "version"}
+    if keys - _OF_SHADOW.keys() or not is_named or "sampling_rate" not in keys:
+        raise fault(place, dict(given), expected)
+    if "max_samples" in keys and "path" not in keys:
+        raise fault(f"{place}.max_samples", given["max_samples"], "path beside it: give one")
+    faults = Faults()
+    found: dict[str, Any] = {
+        key: faults.take(_OF_SHADOW[key], item, f"{place}.{key}") for key, item in given.items()
+    }
+    faults.check()
+    return Shadow(**found)
+
+
 def header(value: object, place: str) -> str:
     """Read the name of a header, in lower case."""
     if not isinstance(value, str) or not value.isascii() or any(map(str.isspace, value)):
@@ -70,3 +117,4 @@ def header(value: object, place: str) -> str:
 TRAFFIC: Final = SettingKind(traffic, "JSON")
 STICKY: Final = SettingKind(header, "HEADER")
 ROLLBACK: Final = SettingKind(rollback, "JSON")
+SHADOW: Final = SettingKind(shadow, "JSON")

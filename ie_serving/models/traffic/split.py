@@ -1,6 +1,6 @@
 """The split traffic of one model: chooses versions, watches the smaller shares, takes one back.
 
-Only models with `traffic` have a `Split`. Lives on one event loop.
+Only models with `traffic` have a `SplitTraffic`. Lives on one event loop.
 """
 
 import logging
@@ -15,13 +15,13 @@ from ie_serving.core.values.errors import ServingError
 from ie_serving.models.traffic.policy import (
     MOST_KEPT,
     WHOLE,
-    Division,
     Rollback,
     Seen,
-    Traffic,
-    divided,
+    TrafficRule,
+    VersionRanges,
     judge,
     point_of,
+    ranges_of,
 )
 from ie_serving.telemetry.log.logs import Event
 
@@ -60,21 +60,21 @@ class Window:
         return Seen(len(self._entries), self._failed, self._slow)
 
 
-class Divided(ServingError):
+class VersionNotChosen(ServingError):
     """A request names no version, and the model's traffic is split: choose, and ask by number."""
 
-    def __init__(self, split: "Split") -> None:
+    def __init__(self, split: "SplitTraffic") -> None:
         super().__init__("the traffic of this model is split: name a version")
         self.split = split
 
     @property
     def main(self) -> int:
         """The version with the largest share."""
-        assert self.split.division is not None
-        return self.split.division.main
+        assert self.split.ranges is not None
+        return self.split.ranges.main
 
 
-class Split:
+class SplitTraffic:
     """Divides the requests of one model among its versions, and rolls a version back.
 
     Args of the constructor:
@@ -84,15 +84,15 @@ class Split:
 
     Attributes:
         traffic: as above.
-        division: of the requests now; None where no version with a share is AVAILABLE.
+        ranges: of the versions now; None where no version with a share is AVAILABLE.
         rolled_back: why a version has lost its share, by its number.
     """
 
-    def __init__(self, model: str, traffic: Traffic, rollbacks: Counter[int]) -> None:
+    def __init__(self, model: str, traffic: TrafficRule, rollbacks: Counter[int]) -> None:
         self._model = model
         self.traffic = traffic
         self._rollbacks = rollbacks
-        self.division: Division | None = None
+        self.ranges: VersionRanges | None = None
         self.rolled_back: dict[int, str] = {}
         self._labels: Mapping[str, int] = {}
         self._available: Collection[int] = ()
@@ -103,24 +103,30 @@ class Split:
         """Divide anew: a label or a version has moved."""
         self._labels, self._available = labels, available
         usable = set(available) - self.rolled_back.keys()
-        self.division = divided(self.traffic.weights(labels), usable)
+        self.ranges = ranges_of(self.traffic.weights(labels), usable)
         self._windows = {n: each for n, each in self._windows.items() if n in usable}
 
     @property
     def shares(self) -> Mapping[int, float]:
         """From 0 to 1 by version; 0 for one that was rolled back."""
         lost = dict.fromkeys(self.rolled_back, 0.0)
-        found = self.division.shares if self.division else {}
+        found = self.ranges.shares if self.ranges else {}
         return {**lost, **{version: share / WHOLE for version, share in found.items()}}
 
+    def remark(self, version: int) -> str:
+        """Say what share a version has, or why it has lost it; empty for all of the traffic."""
+        share = self.shares.get(version, 1.0)
+        text = "" if share in (0, 1) else f"it answers {share:.0%} of the split traffic"
+        return self.rolled_back.get(version, text)
+
     def choose(self, value: str | None) -> int:
-        """Choose a version; there is a `division`. `value` is of the sticky header, if sent."""
-        division = self.division
-        assert division is not None
+        """Choose a version; there are `ranges`. `value` is of the sticky header, if sent."""
+        ranges = self.ranges
+        assert ranges is not None
         if value is not None:
-            return division.version_at(point_of(self._model, value))
+            return ranges.version_at(point_of(self._model, value))
         self._point = (self._point + STRIDE) % WHOLE
-        return division.version_at(self._point)
+        return ranges.version_at(self._point)
 
     @contextmanager
     def watched(self, version: int, began: float) -> Iterator[None]:
@@ -139,8 +145,8 @@ class Split:
         self._note(version, began, failed=False)
 
     def _note(self, version: int, began: float, *, failed: bool) -> None:
-        rule, division = self.traffic.rollback, self.division
-        if rule is None or division is None or version == division.main:
+        rule, ranges = self.traffic.rollback, self.ranges
+        if rule is None or ranges is None or version == ranges.main:
             return
         if version in self.rolled_back:  # a request that began before
             return
@@ -149,7 +155,7 @@ class Split:
             window = self._windows[version] = Window(rule)
         seen = window.add(time.monotonic(), time.perf_counter() - began, failed=failed)
         if action := judge(rule, seen):
-            self._take_share(version, division.main, action.cause)
+            self._take_share(version, ranges.main, action.cause)
 
     def _take_share(self, version: int, main: int, cause: str) -> None:
         self.rolled_back[version] = (

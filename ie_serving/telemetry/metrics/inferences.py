@@ -78,6 +78,16 @@ class Inferences:
         self._waits.forget()
 
     @property
+    def mark(self) -> tuple[int, int]:
+        """Of the times and waits that are not sorted into buckets yet; for `forget_from`."""
+        return len(self._durations.noted), len(self._waits.noted)
+
+    def forget_from(self, mark: tuple[int, int]) -> None:
+        """Discard what came after the mark, since it was not for clients."""
+        for each, count in zip((self._durations, self._waits), mark, strict=True):
+            del each.noted[count:]
+
+    @property
     def durations(self) -> Histogram:
         """Return the times of the inferences."""
         return self._durations.settle()

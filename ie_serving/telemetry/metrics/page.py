@@ -33,6 +33,7 @@ from ie_serving.telemetry.metrics.version_metrics import Versions, version_lines
 REQUESTS = "ie_serving_requests_total"
 REQUEST_DURATION = "ie_serving_request_seconds"
 REJECTED = "ie_serving_rejected_requests_total"
+SHADOWED = "ie_serving_shadow_requests_total"
 LISTING_FAILURES = "ie_serving_listing_failures_total"
 VERSIONS_CHANGED = "ie_serving_served_versions_changed_total"
 LOADS = "ie_serving_loads_total"
@@ -61,6 +62,7 @@ class ModelMetrics:
         caches: of kept answers.
         recorded: of recorded requests.
         sequences: of requests that share a state.
+        shadowed: sampled requests, by what has become of their copies.
         steps: of a graph.
         requests: by outcome.
         rejected: requests that were refused because of the server's state, by reason.
@@ -78,6 +80,7 @@ class ModelMetrics:
         self.steps = StepMetrics()
         self.requests = RequestMetrics()
         self.rejected: Counter[str] = Counter()
+        self.shadowed: Counter[str] = Counter()
         self.loads: Counter[str] = Counter()
         self.attempts: Counter[tuple[str, str, str]] = Counter()
         self.listing_failures = 0
@@ -271,6 +274,12 @@ def _own(models: Mapping[str, ModelMetrics]) -> Iterator[str]:
     yield from sequence_lines([(label, each.sequences) for label, each in labelled])
     yield from cache_lines({name: each.caches for name, each in models.items()})
     yield from record_lines({name: each.recorded for name, each in models.items()})
+    yield from counters(
+        SHADOWED,
+        "Sampled requests, by how the shadow's answer compares.",
+        "result",
+        [(label, each.shadowed) for label, each in labelled],
+    )
     yield from step_lines({name: each.steps for name, each in models.items()})
 
 

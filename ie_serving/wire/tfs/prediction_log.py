@@ -7,6 +7,7 @@ masked CRC-32C of the data; little-endian) and prediction_log.proto.
 import struct
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from typing import BinaryIO
 
 import google_crc32c
@@ -53,6 +54,15 @@ def read_logs(file: BinaryIO) -> Iterator[Proto]:
             yield messages.PredictionLog.FromString(record)
         except DecodeError as error:
             raise InvalidRequest(f"Failed to parse record: {index}: {error}") from error
+
+
+def count_records(path: str) -> int:
+    """Count the records of a file, up to the first that is damaged; 0 for one that is gone."""
+    number = 0
+    with suppress(OSError, InvalidRequest), open(path, "rb") as file:
+        for _ in _records(file):
+            number += 1
+    return number
 
 
 def _records(file: BinaryIO) -> Iterator[bytes]:

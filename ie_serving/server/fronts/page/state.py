@@ -60,9 +60,11 @@ class State:
 def summary(served: Served) -> dict[str, Any]:
     """Describe one model briefly."""
     stream = served.stream
+    shares = stream.split.shares if stream.split else {}
     return {
         "name": served.config.name,
         "default": None if (default := stream.unnamed_version) is None else str(default),
+        "shares": {str(n): share for n, share in shares.items()},
         "labels": {label: str(version) for label, version in stream.labels.items()},
         "trouble": mask(stream.lacking) if stream.lacking else None,
         "is_loaded": stream.is_admitted,

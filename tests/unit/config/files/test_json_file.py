@@ -25,6 +25,7 @@ from ie_serving.engines.tensorflow.options import TensorFlowOptions
 from ie_serving.models.configuration import ModelConfig
 from ie_serving.models.repository.version_policy import All, Latest, Specific
 from ie_serving.models.traffic.policy import Rollback
+from ie_serving.models.traffic.shadow import Shadow
 from ie_serving.storage.options import StorageOptions
 
 CONFIG = Path(__file__).parents[4] / "config"
@@ -138,6 +139,7 @@ def test_every_key_reaches_its_field() -> None:
         traffic={"stable": 95, "canary": 5},
         sticky="x-user",
         rollback=Rollback(error_rate=0.05, latency_ms=200.0, min_requests=50),
+        shadow=Shadow(label="canary", sampling_rate=0.01),
     )
     assert (any_batch.engine.of(OpenVinoOptions).batch_size, any_batch.version_policy) == (
         -1,

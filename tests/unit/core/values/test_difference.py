@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ie_serving.core.values.difference import deviation, difference
+from ie_serving.core.values.difference import deviation, difference, drifts
 from ie_serving.core.values.tensors import Array
 
 RTOL, ATOL = 1e-3, 1e-5
@@ -60,3 +60,23 @@ def test_a_deviation_is_a_share_of_the_largest_number(
     found: Array, expected: Array, share: float
 ) -> None:
     assert deviation(found, expected) == pytest.approx(share, rel=1e-5)
+
+
+def test_answers_drift_by_missing_outputs_other_dtypes_and_numbers() -> None:
+    expected = {"y": np.float32([1, 100]), "n": np.array([1, 2]), "gone": np.float32([1])}
+    found = {"y": np.float32([1.05, 100]), "n": np.array([1, 3]), "more": np.float32([7])}
+    assert drifts(found, expected, 1e-3) == {
+        "n": 'output "n" differs in 1 of 2 values: at [1] it is 3, not 2',
+        "gone": 'output "gone" is missing',
+    }
+    # 0.05 of the 1 is little beside the 100 of the same output, but not for a smaller tolerance.
+    assert set(drifts(found, expected, 1e-4)) == {"y", "n", "gone"}
+    halves = {"y": np.float16([1, 100])}
+    (said,) = drifts(halves, {"y": expected["y"]}, 1.0).values()
+    assert said == 'output "y" has dtype float16, not float32'
+
+
+@given(PAIRS, st.sampled_from([0.0, 1e-4, 0.1]))
+def test_equal_answers_never_drift(pairs: list[tuple[float, float]], tolerance: float) -> None:
+    answer = {"y": np.array([first for first, _ in pairs], np.float32)}
+    assert drifts(answer, answer, tolerance) == {}

@@ -1,4 +1,4 @@
-"""For any shares and versions that serve the division is whole, and decisions are right."""
+"""For any shares and versions that serve the ranges are whole, and decisions are right."""
 
 from collections import Counter
 
@@ -9,12 +9,12 @@ from ie_serving.models.traffic.policy import (
     SLOW_SHARE,
     Rollback,
     Seen,
-    Traffic,
-    divided,
+    TrafficRule,
     judge,
     point_of,
+    ranges_of,
 )
-from ie_serving.models.traffic.split import Split
+from ie_serving.models.traffic.split import SplitTraffic
 
 POINTS = range(100)
 
@@ -38,22 +38,22 @@ def test_usable_versions_alone_answer_and_each_has_its_share(
     for version, share in weights:
         if version is not None and version in usable and share:
             own[version] += share
-    division = divided(weights, usable)
-    if division is None:
+    ranges = ranges_of(weights, usable)
+    if ranges is None:
         assert not own
         return
-    found = Counter(division.version_at(point) for point in POINTS)
-    assert found == division.shares
-    assert own[division.main] == max(own.values())
+    found = Counter(ranges.version_at(point) for point in POINTS)
+    assert found == ranges.shares
+    assert own[ranges.main] == max(own.values())
     lost = 100 - own.total()
-    assert found == own + Counter({division.main: lost})
+    assert found == own + Counter({ranges.main: lost})
 
 
 @given(some_weights(), USABLE, st.integers(1, 5))
 def test_a_version_that_goes_moves_its_own_requests_alone(
     weights: list[tuple[int | None, int]], usable: frozenset[int], gone: int
 ) -> None:
-    before, after = divided(weights, usable), divided(weights, usable - {gone})
+    before, after = ranges_of(weights, usable), ranges_of(weights, usable - {gone})
     assume(before and after and before.main == after.main)
     assert before
     assert after
@@ -65,7 +65,7 @@ def test_a_version_that_goes_moves_its_own_requests_alone(
 @given(st.integers(0, 49), st.integers(0, 49))
 def test_a_share_that_grows_keeps_its_points(small: int, more: int) -> None:
     share = min(49, small + more)
-    before, after = (divided([(1, 100 - n), (2, n)], {1, 2}) for n in (small, share))
+    before, after = (ranges_of([(1, 100 - n), (2, n)], {1, 2}) for n in (small, share))
     assert before
     assert after
     kept = {point for point in POINTS if before.version_at(point) == 2}
@@ -74,7 +74,10 @@ def test_a_share_that_grows_keeps_its_points(small: int, more: int) -> None:
 
 @given(st.text(), st.integers(1, 99))
 def test_equal_values_go_to_one_version(value: str, share: int) -> None:
-    splits = [Split("m", Traffic(shares={"1": 100 - share, "2": share}), Counter()) for _ in "ab"]
+    splits = [
+        SplitTraffic("m", TrafficRule(shares={"1": 100 - share, "2": share}), Counter())
+        for _ in "ab"
+    ]
     for each in splits:
         each.resolve({}, {1, 2})
     assert len({each.choose(value) for each in splits for _ in range(3)}) == 1
@@ -83,7 +86,7 @@ def test_equal_values_go_to_one_version(value: str, share: int) -> None:
 
 @given(st.integers(0, 100), st.integers(1, 400))
 def test_any_run_of_requests_is_divided_by_the_shares(share: int, count: int) -> None:
-    split = Split("m", Traffic(shares={"1": 100 - share, "2": share}), Counter())
+    split = SplitTraffic("m", TrafficRule(shares={"1": 100 - share, "2": share}), Counter())
     split.resolve({}, {1, 2})
     found = sum(split.choose(None) == 2 for _ in range(count))
     assert abs(found - count * share / 100) < 4

@@ -7,18 +7,18 @@ from collections import Counter
 import pytest
 
 from ie_serving.core.values.errors import InvalidRequest
-from ie_serving.models.traffic.policy import Rollback, Seen, Traffic
-from ie_serving.models.traffic.split import Split, Window
+from ie_serving.models.traffic.policy import Rollback, Seen, TrafficRule
+from ie_serving.models.traffic.split import SplitTraffic, Window
 
 
-def split_of(**rule: float) -> Split:
+def split_of(**rule: float) -> SplitTraffic:
     rollback = Rollback(min_requests=2, **rule)  # type: ignore[arg-type]
-    split = Split("m", Traffic(shares={"1": 90, "2": 10}, rollback=rollback), Counter())
+    split = SplitTraffic("m", TrafficRule(shares={"1": 90, "2": 10}, rollback=rollback), Counter())
     split.resolve({}, {1, 2})
     return split
 
 
-def fail(split: Split, version: int, error: BaseException) -> None:
+def fail(split: SplitTraffic, version: int, error: BaseException) -> None:
     with pytest.raises(type(error)), split.watched(version, time.perf_counter()):
         raise error
 
@@ -63,10 +63,10 @@ def test_slow_answers_take_the_share() -> None:
 
 
 def test_a_share_without_a_version_that_serves_goes_to_the_largest() -> None:
-    split = Split("m", Traffic(shares={"stable": 90, "canary": 10}), Counter())
+    split = SplitTraffic("m", TrafficRule(shares={"stable": 90, "canary": 10}), Counter())
     split.resolve({"stable": 1}, {1})
     assert split.shares == {1: 1.0}
     split.resolve({"stable": 1, "canary": 2}, {2})
     assert split.shares == {2: 1.0}
     split.resolve({"stable": 1, "canary": 2}, {3})
-    assert split.division is None
+    assert split.ranges is None

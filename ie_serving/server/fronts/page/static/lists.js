@@ -49,6 +49,13 @@ export function plots(history, name) {
   return { element: h("div", {}, none, drawn), draw };
 }
 
+/** Tell which version answers requests that name none, or a share of them. */
+export function part(model, version) {
+  const share = model.shares[version];
+  const text = share !== undefined ? ` ${Math.round(100 * share)} %` : version === model.default && model.versions.length > 1 ? " default" : null;
+  return text && h("span", { class: "hint" }, text);
+}
+
 const troubled = (model) => Boolean(model.trouble || model.not_applied) || model.versions.some((version) => version.failed);
 
 /** The rows of the table of models; each is kept, so that the keyboard stays where it is. */
@@ -101,7 +108,7 @@ class Models {
     const row = this.#rows.get(model.name) ?? this.#add(model.name);
     if (this.#body.children[index] !== row.element) this.#body.insertBefore(row.element, this.#body.children[index] ?? null);
     row.trouble = troubled(model);
-    const told = JSON.stringify([model.versions, model.labels, model.trouble, model.not_applied, model.default, model.is_loaded]);
+    const told = JSON.stringify([model.versions, model.labels, model.trouble, model.not_applied, model.default, model.shares, model.is_loaded]);
     if (row.told !== told) {
       row.told = told;
       row.versions.replaceChildren(...versionsOf(model));
@@ -145,7 +152,7 @@ function versionsOf(model) {
   const shown = model.versions.map((version) =>
     h("span", { class: "version" }, version.version, " ",
       model.is_loaded || version.state !== "START" ? badge(version) : h("span", { class: "hint" }, "known, loads at its first request"),
-      version.version === model.default && model.versions.length > 1 ? h("span", { class: "hint" }, " default") : null),
+      part(model, version.version)),
   );
   if (!shown.length && !model.trouble) shown.push(h("span", { class: "hint" }, "no version found yet"));
   const causes = model.versions.filter((version) => version.failed).map((version) => `${version.version}: ${version.cause}`);

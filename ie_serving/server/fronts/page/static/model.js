@@ -2,7 +2,7 @@
 
 import { json } from "./ask.js";
 import { h, table } from "./dom.js";
-import { NO_METRICS, badge, plots, settingsTable } from "./lists.js";
+import { NO_METRICS, badge, part, plots, settingsTable } from "./lists.js";
 import { bytes, duration } from "./numbers.js";
 import { Trial } from "./trial.js";
 
@@ -21,7 +21,7 @@ function versions(model) {
   const named = (version) => Object.keys(model.labels).filter((label) => model.labels[label] === version);
   const rows = model.versions.map((each) => [
     each.version,
-    [badge(each), each.version === model.default ? h("span", { class: "hint" }, " default") : null],
+    [badge(each), part(model, each.version)],
     named(each.version).map((label) => h("span", { class: "label" }, label)),
     each.memory === undefined ? "–" : bytes(each.memory),
     steps(each.load),

@@ -75,7 +75,7 @@ from ie_serving.server.gate.in_flight import InFlight
 from ie_serving.server.process.deadly_loads import LoadNotes
 from ie_serving.server.process.handover import Handovers
 from ie_serving.server.process.lifecycle import MakeListener
-from ie_serving.server.process.memory_limit import budget_of
+from ie_serving.server.process.memory_limit import budget_of, room
 from ie_serving.server.process.ports import BOTH, GRPC, REST
 from ie_serving.server.process.tuning import most_connections
 from ie_serving.server.transport.address_limit import limit_of
@@ -136,7 +136,7 @@ class ServingApplication:
         self._fallback = TensorFlowFallback()
         self._drivers = engine_stack.drivers(self._fallback)
         self._loads = ThreadPoolExecutor(server.load_threads, "load")
-        self._tried = trial_loads(wanted=server.tries_loads)
+        self._tried = trial_loads(room, wanted=server.tries_loads)
         self._metrics = Metrics(wanted=bool(server.metrics_paths), is_ovms=server.is_ovms)
         self._sequences = Families(60.0 * server.sequence_cleaner_poll_wait_minutes)
         self._health = Health()

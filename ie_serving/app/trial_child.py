@@ -6,6 +6,8 @@ The server's side is `engines/process/trial.py`.
 import os
 import pickle
 import resource
+from contextlib import suppress
+from pathlib import Path
 
 from ie_serving.app import engine_stack
 from ie_serving.core.values.codes import Code
@@ -18,6 +20,9 @@ from ie_serving.engines.tensorflow.fallback import TensorFlowFallback
 def load(job: Job) -> Loaded:
     """Compile the version of the job; whatever the engine keeps on disk is kept for the worker."""
     os.nice(5)
+    with suppress(OSError):  # /proc is mounted read-only
+        # Where memory runs out all the same, the kernel ends this process before the server.
+        Path("/proc/self/oom_score_adj").write_text("1000")
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     task: TrialTask = pickle.loads(bytes.fromhex(job["task"]))  # of this process's parent
     engine = engine_stack.engine(engine_stack.drivers(TensorFlowFallback()), task.options)

@@ -48,13 +48,17 @@ MODEL_BYTES = 2_300_000
 LOAD_BYTES = 24_000_000
 """What loads that are under way take beyond the budget."""
 CLIENTS = 4
+"""Half of them ask the fleet, for whose loads they wait; the others ask what is always loaded."""
+A_CONNECTION = 50
+"""Requests of a client until it connects anew, perhaps to the other worker."""
 PAUSE_S = 0.02
 KILL_EVERY_S = 30.0
 CUT_S = 5.0
 """Seconds after a kill within which a client finds out that its connection was cut."""
-CANARY = 10
+CANARY = 25
 """Per cent of the requests that the canary gets."""
 ROLLED_BACK = "version rolled back"
+SHARES = [1 / rank for rank in range(1, FLEET + 1)]
 FLAGS = (
     *("--workers=2", "--load_isolation=process", "--allow_python", "--inference_precision=f32"),
     *("--load=on_demand", "--load_wait_seconds=120"),
@@ -212,24 +216,25 @@ class World:
     def client(self, seed: int, stop: threading.Event) -> None:
         """Ask models at random, over both interfaces, until `stop`."""
         chance = random.Random(seed)
-        shares = [1 / rank for rank in range(1, FLEET + 1)]
         while not stop.is_set():
             with _interfaces(self.server) as interfaces:
                 try:
-                    while not stop.wait(PAUSE_S):
-                        name, factors = "split", {1, 2}
-                        kind = chance.choice(("fleet", "fleet", "split", "cached", "recorded"))
-                        if kind == "fleet":
-                            (number,) = chance.choices(range(1, FLEET + 1), shares)
-                            name, factors = f"m{number}", {number}
-                        elif kind != "split":
-                            name, factors = kind, {1}
-                        value = chance.randrange(1, 9)
-                        found = chance.choice(interfaces)(name, value)
-                        self._judge(kind, name, found, {value * each for each in factors})
+                    for _ in range(A_CONNECTION):
+                        if stop.wait(PAUSE_S):
+                            break
+                        self._ask(chance, chance.choice(interfaces), seed % 2 == 0)
                 except (httpx.TransportError, grpc.RpcError) as error:
                     with self.seen.lock:
                         self.seen.cut.append((time.monotonic(), repr(error)[:600]))
+
+    def _ask(self, chance: random.Random, ask: "Asks", of_fleet: bool) -> None:
+        kind = "fleet" if of_fleet else chance.choice(("split", "split", "cached", "recorded"))
+        name, factors = kind, {1, 2} if kind == "split" else {1}
+        if of_fleet:
+            (number,) = chance.choices(range(1, FLEET + 1), SHARES)
+            name, factors = f"m{number}", {number}
+        value = chance.randrange(1, 9)
+        self._judge(kind, name, ask(name, value), {value * each for each in factors})
 
     def _judge(self, kind: str, name: str, found: object, right: set[int]) -> None:
         with self.seen.lock:

@@ -53,7 +53,7 @@ lock may hold the interpreter, and then the event loop waits for both."""
 SHORTENING_BYTES: Final = 128 << 10
 """Size of a block whose freeing makes glibc check the end of the heap: at least 64 KB."""
 MOST_LEFT_BYTES: Final = 16 << 20
-"""Bytes that freed versions may leave in the heaps, for the next ones to use. Beyond it all heaps are
+"""Bytes that freed versions may leave in the heaps, for the next to use. Beyond it all heaps are
 given back: milliseconds in many threads, for which requests wait."""
 PATIENCE_S: Final = 1.0
 """Seconds that all threads together have to shorten their heaps; then they are left alone."""

@@ -7,6 +7,7 @@ side is `app/trial_child.py`.
 
 import json
 import pickle
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,8 +24,13 @@ COMMAND = command_of(
     "from ie_serving.engines.process.worker import serve;"
     " from ie_serving.app.trial_child import load; serve(load)"
 )
-LOOK_S = 0.1
-"""Seconds between two looks at the memory of the process; it stops as late when it is given up."""
+LOOK_S = 0.02
+"""Seconds between two looks at the process, which takes some 50 MB of memory meanwhile. It stops as
+late when it is given up."""
+
+
+Room = Callable[[], int]
+"""Gives bytes."""
 
 
 @dataclass(frozen=True)
@@ -41,9 +47,14 @@ class TrialTask:
 
 
 class TrialLoads:
-    """Loads each content of a version once in a child process. In any thread."""
+    """Loads each content of a version once in a child process. In any thread.
 
-    def __init__(self) -> None:
+    Args of the constructor:
+        room: gives the bytes that a child may hold now.
+    """
+
+    def __init__(self, room: Room = lambda: sys.maxsize) -> None:
+        self._room = room
         self._passed: set[int] = set()
 
     def run(self, load: str, directory: Path, options: EngineOptions, given_up: Flag) -> None:
@@ -56,30 +67,34 @@ class TrialLoads:
             given_up: set when the version is no longer wanted; then this returns soon.
 
         Raises:
-            LoadFailed: the load ended the child, or found no memory.
+            LoadFailed: the load ended the child, found no memory, or took more than there is.
         """
         job = json.dumps({"task": pickle.dumps(TrialTask(directory, options)).hex()})
         trial = hash((load, job))
-        if trial not in self._passed and _passes(job, given_up):
+        if trial not in self._passed and _passes(job, given_up, self._room):
             self._passed.add(trial)
 
 
-def trial_loads(*, wanted: bool) -> Callable[[str, Path, EngineOptions, Flag], None] | None:
+def trial_loads(
+    room: Room, *, wanted: bool
+) -> Callable[[str, Path, EngineOptions, Flag], None] | None:
     """Give `TrialLoads.run` of a server, where that is wanted."""
-    return TrialLoads().run if wanted else None
+    return TrialLoads(room).run if wanted else None
 
 
-def _passes(job: str, given_up: Flag) -> bool:
+def _passes(job: str, given_up: Flag, room: Room) -> bool:
     try:
         process = WorkerProcess(COMMAND, {})
     except OSError as error:
         raise LoadFailed(f"no process can be started for its trial load: {error}") from error
     most = 0
+    lacks = False
     try:
         process.begin(job)
         while not process.has_answered(LOOK_S):
             most = max(most, process.peak_bytes())
-            if given_up.is_set():
+            lacks = lacks or most > room()
+            if lacks or given_up.is_set():
                 process.kill()
         process.answer()
         process.hang_up()
@@ -91,7 +106,8 @@ def _passes(job: str, given_up: Flag) -> bool:
         ended = process.wait()
         if given_up.is_set():  # the caller looks at it
             return False
-        raise _failed(f"the process ended: {ended}", most) from gone
+        how = "and there is no more for it" if lacks else f"the process ended: {ended}"
+        raise _failed(how, most) from gone
     finally:
         process.cut_off()
         process.close()

@@ -8,6 +8,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path, PurePosixPath
 from typing import Final
 
+from ie_serving.core.runtime.heaps import resident_bytes
+from ie_serving.core.runtime.machine_share import SHARE
+
 Read = Callable[[str], str | None]
 """Gives a file's text, or None when there is no such file."""
 
@@ -20,6 +23,11 @@ models, the interpreter, and memory of requests beside the counted bytes."""
 def budget_of(setting: int) -> int:
     """Return the bytes that requests may hold; for a setting of 0, a part of the memory."""
     return setting or memory_limit(_read, _machine()) // PART
+
+
+def room() -> int:
+    """Return the bytes that this process's part of the memory has left beside those resident."""
+    return max(1, SHARE.of(memory_limit(_read, _machine())) - resident_bytes())
 
 
 def memory_limit(read: Read, machine: int) -> int:

@@ -1,10 +1,15 @@
-"""A trial load that is given up; `tests/functional/test_trial_loads.py` has the others."""
+"""Trial loads that are given up, or find no memory; `tests/functional` has the others."""
 
 from pathlib import Path
 from threading import Event
 
+import numpy as np
+import openvino as ov
 import psutil
+import pytest
+from openvino import opset13 as ops
 
+from ie_serving.core.values.errors import LoadFailed
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.kernels import KernelOptions, Place
 from ie_serving.engines.process.trial import TrialLoads
@@ -21,3 +26,29 @@ def test_a_trial_that_is_given_up_ends_its_process(tmp_path: Path) -> None:
     before = psutil.Process().children()
     TrialLoads().run("m/1@content", tmp_path, options, given_up)
     assert psutil.Process().children() == before
+
+
+@pytest.fixture(scope="module")
+def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A version of 512 MB."""
+    directory = tmp_path_factory.mktemp("large")
+    x = ops.parameter([-1], np.int32, name="x")
+    table = ops.constant(np.random.default_rng(0).random((1 << 20, 128), np.float32))
+    y = ops.gather(table, x, ops.constant(np.int32(0)))
+    ov.save_model(ov.Model([y], [x]), directory / "model.xml", compress_to_fp16=False)
+    return directory
+
+
+def test_a_trial_takes_no_more_memory_than_there_is(large: Path) -> None:
+    """Else the kernel might end the server instead, or all of a container."""
+    trials = TrialLoads(lambda: 600_000_000)
+    with pytest.raises(LoadFailed, match=r"with [56]\d\d MB in use, and there is no more"):
+        trials.run("m/1@content", large, EngineOptions(), Event())
+
+
+def test_a_trial_with_room_for_the_version_succeeds(large: Path) -> None:
+    room = 4_000_000_000
+    trials = TrialLoads(lambda: room)
+    trials.run("m/1@content", large, EngineOptions(), Event())
+    room = 0
+    trials.run("m/1@content", large, EngineOptions(), Event())  # it has passed, and is not repeated

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ie_serving.server.process.memory_limit import budget_of, memory_limit
+from ie_serving.server.process.memory_limit import budget_of, memory_limit, room
 
 MACHINE = 1 << 34
 V2 = "/sys/fs/cgroup"
@@ -34,6 +34,10 @@ UNLIMITED = "9223372036854771712\n"
 def test_the_smallest_limit_counts(cgroup: str, files: dict[str, str], limit: int) -> None:
     files = {"/proc/self/cgroup": cgroup, **files}
     assert memory_limit(files.get, MACHINE) == limit
+
+
+def test_room_is_what_this_process_does_not_hold() -> None:
+    assert 0 < room() < 2 * budget_of(0)
 
 
 def test_this_process_has_a_budget() -> None:

@@ -220,6 +220,7 @@ def test_the_same_for_programs(tmp_path: Path, capsys: pytest.CaptureFixture[str
                     },
                 ],
                 "labels": ["label next: version 9 would not be served"],
+                "traffic": [],
             }
         },
     }

@@ -14,6 +14,7 @@ from functools import partial
 from getpass import getpass
 from types import FrameType
 
+from ie_serving.commands.remote.failures import Failure
 from ie_serving.config.dialects import (
     bridge,
     environment,
@@ -94,6 +95,9 @@ def main(argv: Sequence[str] | None = None) -> int:
             return _bridge(given)
         parsed = _command(given)
         _prepare(parsed)
+    except Failure as failure:  # of `gen`, which asks a server
+        print(f"ie_serving: error: {failure}", file=sys.stderr)
+        return failure.code
     except ServingError as error:
         for cause in causes(error):
             print(f"ie_serving: error: {cause}", file=sys.stderr)

@@ -384,6 +384,14 @@ def test_a_reload_by_rpc_with_tls_a_certificate_and_a_key(
     assert (reader.code, "administrate" in reader.err) == (REFUSED, True)
 
 
+def test_an_error_does_not_repeat_an_image(world: World) -> None:
+    data = json.dumps({"inputs": {"image": {"b64": "QUJD" * 2000}}}).encode()
+    ran = ie_serving("predict", "digits", f"--url={world.server.url}", data=data)
+    assert ran.code == REFUSED
+    assert "..." in ran.err
+    assert len(ran.err) < 1000, ran.err
+
+
 def test_a_wait_shows_its_progress_at_a_terminal_alone(world: World) -> None:
     asked = ["status", "digits", "--version=7", "--wait", "--timeout=0.9"]
     with Terminal() as terminal:

@@ -90,6 +90,26 @@ def test_two_of_one_format_are_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("files", "warned"),
+    [
+        (["m.xml", "m.bin", "saved_model.pb"], True),
+        (["m.onnx", "m.tflite"], True),
+        (["saved_model.pb", "saved_model.pbtxt", "fingerprint.pb"], False),
+        (["m.xml", "m.bin", "labels.txt"], False),
+    ],
+)
+def test_models_of_several_formats_are_warned_of(
+    tmp_path: Path, files: list[str], warned: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    for name in files:
+        (tmp_path / name).touch()
+    used = model_file(tmp_path)
+    assert used.name == files[0]
+    said = f"version holds several models path={tmp_path} used={files[0]} ignored={files[-1]}"
+    assert (said in caplog.text) == warned
+
+
+@pytest.mark.parametrize(
     ("content", "why"),
     [(b"", "it has 0 bytes"), (b"random bytes\xff\x00" * 9, "its 126 bytes cannot be parsed")],
 )

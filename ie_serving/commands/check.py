@@ -25,6 +25,7 @@ from ie_serving.core.values.tensors import Signature
 from ie_serving.engines.base import Engine
 from ie_serving.engines.graph.engine import WithGraphs
 from ie_serving.models.configuration import ModelConfig
+from ie_serving.models.repository.version_policy import Specific
 from ie_serving.models.version.examine import Examined, examine
 from ie_serving.storage.backends.by_url import LOCAL, store_of
 from ie_serving.storage.base import Storage
@@ -234,8 +235,17 @@ def _versions(
         yield Examined(NO_VERSION, fault=str(error))
     else:
         if not found:
-            text = f"no version under {model.base_path}: expected directories named by numbers"
-            yield Examined(NO_VERSION, fault=text)
+            yield Examined(NO_VERSION, fault=_none(model))
+
+
+def _none(model: ModelConfig) -> str:
+    if isinstance(model.version_policy, Specific):
+        named = ", ".join(map(str, sorted(model.version_policy.versions)))
+        return (
+            f"none of the versions {named} that model_version_policy names is under"
+            f" {model.base_path}: upload one of them, or name one that is there"
+        )
+    return f"no version under {model.base_path}: expected directories named by numbers"
 
 
 def _storage(model: ModelConfig, open_storage: Open) -> Storage:

@@ -13,9 +13,16 @@ import urllib.request
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from ie_serving.commands.remote.failures import Misused
-from ie_serving.commands.remote.place import add_model, model_of
-from ie_serving.core.values.errors import InvalidRequest, NotAvailable
+from ie_serving.commands.remote.failures import Misused, Refused, Unreachable
+from ie_serving.commands.remote.place import (
+    DEFAULT_URL,
+    URL,
+    add_model,
+    add_version,
+    local_address,
+    model_of,
+)
+from ie_serving.core.values.errors import InvalidRequest
 from ie_serving.core.values.requests import ModelSpec
 from ie_serving.wire.clients import call, languages
 from ie_serving.wire.clients.sample import text_of
@@ -36,7 +43,8 @@ def run(argv: Sequence[str], environ: Mapping[str, str]) -> str:
         environ: its AUTHORIZATION is sent to the server as the header of this name.
 
     Raises:
-        ServingError: the server cannot be reached or lacks the model.
+        ServingError: the request cannot be made up, or a certificate cannot be used.
+        Failure: the server cannot be reached, or refuses.
         SystemExit: `--help`, an unknown language, or flags that do not belong here.
     """
     given = parser().parse_args(argv[1:])
@@ -45,8 +53,9 @@ def run(argv: Sequence[str], environ: Mapping[str, str]) -> str:
     except Misused as error:
         parser().error(str(error))
     headers = {"Authorization": environ["AUTHORIZATION"]} if environ.get("AUTHORIZATION") else {}
-    url = call.checked_url(given.url if "://" in given.url else f"http://{given.url}")
-    model = ModelSpec(name, given.model_version, None, given.signature_name)
+    address = given.url or environ.get(URL) or local_address(environ)
+    url = call.checked_url(address if "://" in address else f"http://{address}")
+    model = ModelSpec(name, given.version, None, given.signature_name)
     secured = _context(given.ca, given.cert, given.key)
     known = signatures_at(url, model, lambda place: _get(place, headers, secured))
     made = call.predict(url, model, known)
@@ -72,9 +81,9 @@ def parser() -> argparse.ArgumentParser:
         add_model(each)
         each.add_argument(
             "--url",
-            required=True,
             metavar="ADDRESS",
-            help="HOST:PORT or http(s)://HOST:PORT of the server's REST port; the variable"
+            help=f"HOST:PORT or http(s)://HOST:PORT of the server's REST port ({URL}, else the"
+            f" server that this user runs on this machine, else {DEFAULT_URL}); the variable"
             " AUTHORIZATION is sent as the header of this name, such as 'Bearer KEY'",
         )
         each.add_argument(
@@ -82,7 +91,7 @@ def parser() -> argparse.ArgumentParser:
         )
         each.add_argument("--cert", metavar="FILE", help="certificate that is shown to it")
         each.add_argument("--key", metavar="FILE", help="its private key (that of --cert)")
-        each.add_argument("--model_version", type=int, metavar="N", help="(the default version)")
+        add_version(each)
         each.add_argument("--signature_name", default="", metavar="TEXT", help="(serving_default)")
     return made
 
@@ -107,9 +116,13 @@ def _get(place: str, headers: Mapping[str, str], secured: ssl.SSLContext) -> byt
         with urllib.request.urlopen(request, timeout=PATIENCE_S, context=secured) as reply:
             return bytes(reply.read(MOST_METADATA))
     except urllib.error.HTTPError as error:
-        raise InvalidRequest(f"{place} answers {error.code}: {_cause(error)}") from error
+        raise Refused(f"{place} answers {error.code}: {_cause(error)}", error.code) from error
     except (OSError, http.client.HTTPException) as error:
-        raise NotAvailable(f"{place} cannot be asked: {error}") from error
+        cause = error.reason if isinstance(error, urllib.error.URLError) else error
+        said = getattr(cause, "strerror", None) or cause
+        raise Unreachable(
+            f"{place} cannot be asked: {said}: start the server, or name its REST port by --url"
+        ) from error
 
 
 def _cause(error: urllib.error.HTTPError) -> str:

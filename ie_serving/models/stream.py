@@ -505,7 +505,7 @@ class ModelStream:
 
     def _say_missing(self) -> None:
         missing = self._missing_shares()
-        if missing.keys() != self._said_missing:
+        if not self._wanted.listing.moving and missing.keys() != self._said_missing:
             self._said_missing = missing.keys()
             if missing:
                 facts = {"versions": ",".join(map(str, missing)), "base_path": self._source.url}
@@ -516,8 +516,8 @@ class ModelStream:
                 )
 
     def _missing_shares(self) -> Mapping[int, int]:
-        if self.split is None or not self._listed:
-            return {}
+        if self.split is None or not self._listed or self._wanted.listing.moving:
+            return {}  # a version whose files still move is on its way
         return self.split.traffic.of_missing(self._wanted.listing.offered)
 
     def _split(self, traffic: TrafficRule | None) -> SplitTraffic | None:

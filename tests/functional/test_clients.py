@@ -1,6 +1,7 @@
 """Programs that are made up for a model: each runs, with its language alone, and is answered."""
 
 import json
+import os
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -161,20 +162,41 @@ def test_an_unknown_language_ends_with_2(server: Server) -> None:
 
 
 @pytest.mark.parametrize(
-    ("argv", "words"),
+    ("argv", "words", "code"),
     [
-        (("--model_name=gone",), "answers 404"),
-        (("--model_name=line", "--signature_name=s"), 'no signature "s"'),
+        (("--model_name=gone",), "answers 404", 1),
+        (("--model_name=line", "--signature_name=s"), 'no signature "s"', 2),
     ],
 )
 def test_the_command_names_what_the_server_refuses(
-    server: Server, argv: tuple[str, ...], words: str
+    server: Server, argv: tuple[str, ...], words: str, code: int
 ) -> None:
     command = (str(COMMANDS / "ie_serving"), "gen", "request", *argv, f"--url={server.url}")
     run = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
-    assert run.returncode == 2
+    assert run.returncode == code
     assert run.stderr.startswith("ie_serving: error: ")
     assert words in run.stderr
+
+
+def test_the_command_finds_its_server_as_other_commands_do(server: Server) -> None:
+    command = (str(COMMANDS / "ie_serving"), "gen", "request", "line", "--version=1")
+    environ = {**os.environ, "IE_SERVING_URL": server.url}
+
+    def ran(**changed: str) -> subprocess.CompletedProcess[str]:
+        env = {**environ, **changed}
+        return subprocess.run(
+            command, capture_output=True, text=True, timeout=PATIENCE_S, check=False, env=env
+        )
+
+    assert ran().returncode == 0
+    assert json.loads(ran().stdout)["inputs"]
+    away = ran(IE_SERVING_URL="localhost:1")
+    assert away.returncode == 3
+    assert "urlopen" not in away.stderr
+    assert away.stderr.endswith(
+        "/v1/models/line/versions/1/metadata cannot be asked: Connection refused:"
+        " start the server, or name its REST port by --url\n"
+    )
 
 
 def test_a_host_that_is_no_host_is_not_written_into_a_program(server: Server) -> None:

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from ie_serving.commands import gen
+from ie_serving.commands.remote.failures import Failure
 from ie_serving.config.files.access_file import key_credential, line
 from ie_serving.core.values.errors import ServingError
 from tests.certificates import Authority
@@ -86,7 +87,7 @@ def test_status_fails_where_something_does_not_serve(world: World) -> None:
     assert world.run("reload").code == DONE
     ran = world.run("status")
     assert ran.code == REFUSED
-    assert "no version has been seen yet" in ran.out
+    assert "it is empty: copy the files of the model into" in ran.out
     began = world.run("status", "bare", "--wait", "--timeout=0.3")
     assert began.code == TIME_IS_UP
     assert "not AVAILABLE within 0.3 s" in began.err
@@ -323,6 +324,7 @@ EACH = [
     ("poll", "digits"),
     ("reload",),
     ("labels", "list", "digits"),
+    ("labels", "digits"),
     ("labels", "set", "digits", "b=2"),
 ]
 
@@ -359,7 +361,7 @@ def test_a_program_for_a_server_with_tls_and_keys(closed: tuple[Server, Path]) -
         ((ca,), chief, "cannot be asked"),
         ((f"--ca={folder / 'absent'}",), chief, "absent: No such file .* take PEM files"),
     ):
-        with pytest.raises(ServingError, match=cause):
+        with pytest.raises((ServingError, Failure), match=cause):
             made(*how, env=env)
 
 
@@ -380,6 +382,14 @@ def test_a_reload_by_rpc_with_tls_a_certificate_and_a_key(
     assert ie_serving(*asked, f"--api_key_file={folder / 'chief'}").code == DONE
     reader = ie_serving(*asked, env={"IE_SERVING_API_KEY": "KEY-OF-READER"})
     assert (reader.code, "administrate" in reader.err) == (REFUSED, True)
+
+
+def test_an_error_does_not_repeat_an_image(world: World) -> None:
+    data = json.dumps({"inputs": {"image": {"b64": "QUJD" * 2000}}}).encode()
+    ran = ie_serving("predict", "digits", f"--url={world.server.url}", data=data)
+    assert ran.code == REFUSED
+    assert "..." in ran.err
+    assert len(ran.err) < 1000, ran.err
 
 
 def test_a_wait_shows_its_progress_at_a_terminal_alone(world: World) -> None:

@@ -158,6 +158,18 @@ def test_a_new_declaration_that_contradicts_a_served_model_shows_in_its_status(
     until(lambda: not told(), PATIENCE_S)
 
 
+def test_a_models_configuration_has_the_batch_size_of_its_file(
+    tmp_path: Path, serve: Serve
+) -> None:
+    for name, text in (("set", "max_batch_size: 8"), ("unset", "")):
+        unary(tmp_path / name / "1", [-1, 2], DataType.FP32, op.negative)
+        (tmp_path / name / "config.pbtxt").write_text(text)
+    server = serve("ie_serving", "config", f"--model_repository={tmp_path}")
+    client = triton.InferenceServerClient(server.url.removeprefix("http://"))
+    sizes = {name: client.get_model_config(name)["max_batch_size"] for name in ("set", "unset")}
+    assert sizes == {"set": 8, "unset": 2**31 - 1}
+
+
 def test_check_names_unknown_words_in_the_settings_of_a_repositorys_models(tmp_path: Path) -> None:
     for name in ("tri", "own"):
         unary(tmp_path / name / "1", [-1, 2], DataType.FP32, op.negative)

@@ -22,7 +22,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     """Add the flags of this command."""
     place.add_model(parser)
     which = parser.add_mutually_exclusive_group()
-    which.add_argument("--version", type=int, metavar="N", help="(the default version)")
+    place.add_version(which)
     which.add_argument("--label", metavar="TEXT", help="the version with this label")
     parser.add_argument("--json", action="store_true", help="print what the server answers")
     place.add_flags(parser)

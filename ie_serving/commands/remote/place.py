@@ -79,6 +79,12 @@ def add_model(parser: argparse.ArgumentParser, help: str = "the model") -> None:
     parser.add_argument("--model_name", metavar="MODEL", help="the same as a flag")
 
 
+def add_version(parser: "argparse._ActionsContainer", help: str = "(the default version)") -> None:
+    """Add the flag of a version, by both of its names, as `version`."""
+    flags = ("--version", "--model_version")
+    parser.add_argument(*flags, dest="version", type=int, metavar="N", help=help)
+
+
 def model_of(given: argparse.Namespace) -> str:
     """Return the model that `add_model` has read. Raises: Misused, if there is none, or two."""
     named = {each for each in (given.model, given.model_name) if each}
@@ -121,7 +127,7 @@ def place_of(
     Raises:
         Misused: an address or file cannot be used.
     """
-    scheme, host, port = _address(given.url or environ.get(URL) or _local(environ))
+    scheme, host, port = _address(given.url or environ.get(URL) or local_address(environ))
     place = ServerAddress(
         scheme=scheme,
         host=host,
@@ -141,8 +147,12 @@ def place_of(
     return place
 
 
-def _local(environ: Mapping[str, str]) -> str:
-    """Give the address of the one server that this user runs here; `DEFAULT_URL` without one."""
+def local_address(environ: Mapping[str, str]) -> str:
+    """Give the address of the one server that this user runs here; `DEFAULT_URL` without one.
+
+    Raises:
+        Misused: there are several.
+    """
     from ie_serving.core.runtime.run_files import running
 
     found = {each.rest or each.grpc: each.pid for each in running(environ)}

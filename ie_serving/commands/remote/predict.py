@@ -30,7 +30,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     place.add_model(parser)
     which = parser.add_mutually_exclusive_group()
-    which.add_argument("--version", type=int, metavar="N", help="(the default version)")
+    place.add_version(which)
     which.add_argument("--label", metavar="TEXT", help="the version with this label")
     add("--signature", default="", metavar="TEXT", help="(serving_default)")
     add("--file", default=STANDARD, help="the request; - is standard input (-)")

@@ -7,6 +7,7 @@ stopping server wait.
 import http.client
 import json
 import os
+import re
 import socket
 import ssl
 from collections.abc import Callable, Iterable, Mapping
@@ -25,6 +26,7 @@ PIECE: Final = 256 * 1024
 GRPC_HERE: Final = b"this port speaks gRPC"
 """Text that this server's gRPC port answers to HTTP/1.1."""
 
+_BASE64: Final = re.compile(r"[A-Za-z0-9+/=]{200,}")
 Read = Callable[[int, int | None], None]
 """Called with the bytes read so far and in all; None while the latter is not known."""
 
@@ -238,11 +240,16 @@ def _refused(place: ServerAddress, method: str, path: str, reply: Reply) -> str:
     return f"{place.url} answers {reply.status}: {text}"
 
 
+def _shortened(text: str) -> str:
+    """Cut base64, in which TensorFlow Serving's errors repeat what was sent."""
+    return _BASE64.sub(lambda found: f"{found[0][:40]}...", text)
+
+
 def _error_text(reply: Reply) -> str:
     if reply.error:
-        return reply.error
+        return _shortened(reply.error)
     text = reply.body[:4096].decode("utf-8", "replace")
     try:
-        return str(json.loads(reply.body)["error"])
+        return _shortened(str(json.loads(reply.body)["error"]))
     except (ValueError, LookupError, TypeError):
         return " ".join(text.split())[:300] or "without a text"

@@ -43,7 +43,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         " 3 no answer, 4 --wait was in vain"
     )
     which = parser.add_mutually_exclusive_group()
-    which.add_argument("--version", type=int, metavar="N", help="this version of MODEL alone")
+    place.add_version(which, "this version of MODEL alone")
     which.add_argument("--label", metavar="TEXT", help="the version of MODEL with this label")
     parser.add_argument("--json", action="store_true", help="print one line of JSON")
     parser.add_argument("--wait", action="store_true", help="wait until it is AVAILABLE")

@@ -196,6 +196,10 @@ class LoadFailed(ServingError):
     """A version could not be fetched, compiled or warmed up."""
 
 
+class NoModel(LoadFailed):
+    """A file is no model at all, so that no engine can run it."""
+
+
 class HeldBack(LoadFailed):
     """A version is refused by a rule of its model: another try without a change is in vain."""
 

@@ -78,6 +78,9 @@ _UNNAMED = (
     "OpenVINO refuses the graph without naming an operation: export the model in another form"
 )
 
+_WRONG_WEIGHTS = "Incorrect weights in bin file"
+_UPLOAD = "its file of weights (.bin) is cut short or of another model: upload both again"
+
 
 @contextmanager
 def among(listed: ListOperations) -> Iterator[None]:
@@ -93,6 +96,8 @@ def told(text: str) -> str:
     """Put before a text of OpenVINO which operation it is about, and the way out."""
     if lacks := _LACKS.search(text):
         return _lacking(lacks[1].split(", "))
+    if _WRONG_WEIGHTS in text:
+        return f"{_UPLOAD} (OpenVINO: {text})"
     found = _first(text)
     if found is None:
         return f"{_UNNAMED} (OpenVINO: {text})"

@@ -8,7 +8,7 @@ from typing import TypeAlias
 from google.protobuf import text_format
 from google.protobuf.message import DecodeError
 
-from ie_serving.core.values.errors import LoadFailed
+from ie_serving.core.values.errors import LoadFailed, NoModel
 from ie_serving.core.values.tensors import DataType, Method
 from ie_serving.wire.protobuf import graph
 from ie_serving.wire.protobuf.messages import Proto
@@ -69,6 +69,8 @@ def read_graph(directory: Path, tags: Collection[str] = (TAG,)) -> MetaGraph:
     able = [each for each in model.meta_graphs if {*tags} <= {*each.meta_info_def.tags}]
     if able:
         return min(able, key=lambda each: len(each.meta_info_def.tags))
+    if not model.meta_graphs:
+        raise NoModel(f"{FILE} holds no graph: upload it again")
     there = "; ".join(",".join(each.meta_info_def.tags) for each in model.meta_graphs)
     raise LoadFailed(
         f"{FILE} has no graph tagged {','.join(tags)!r}, it has {there!r}; export the model for"

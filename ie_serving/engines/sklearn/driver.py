@@ -8,11 +8,11 @@ from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any
-from zipfile import ZipFile
+from zipfile import ZipFile, is_zipfile
 
 import numpy as np
 
-from ie_serving.core.values.errors import LoadFailed
+from ie_serving.core.values.errors import LoadFailed, NoModel
 from ie_serving.core.values.hints import Hint
 from ie_serving.core.values.tensors import Array, Arrays, DataType, Specs
 from ie_serving.engines import declared
@@ -248,6 +248,9 @@ def _pickle(file: Path, options: EngineOptions) -> Any:  # noqa: ANN401
 def _skops(file: Path, options: EngineOptions) -> Any:  # noqa: ANN401
     with needed("skops", EXTRA, file.name):
         from skops import io
+    if not is_zipfile(file):
+        text = "it is no archive of skops, or is cut short: upload it again"
+        raise NoModel(f"{file.name} cannot be read by {LIBRARY}: {text}")
     unknown = io.get_untrusted_types(file=file)
     refused = [each for each in unknown if not _is_fitted(each)]
     if refused and not options.allow_pickle:

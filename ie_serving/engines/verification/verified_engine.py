@@ -13,7 +13,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from ie_serving.core.values.errors import LoadFailed, ServingError
+from ie_serving.core.values.errors import LoadFailed, NoModel, ServingError
 from ie_serving.core.values.hints import Hint
 from ie_serving.core.values.tensors import Evidence, Signature
 from ie_serving.engines.around import EngineAround
@@ -255,10 +255,12 @@ class _Load:
         """Serve by the second engine, if no driver is configured.
 
         Raises:
-            LoadFailed: a driver is configured, or the second engine is not installed, or refuses
-                the model.
+            LoadFailed: the file is no model, or a driver is configured, or the second engine is
+                not installed, or refuses the model.
         """
         name = self._second.library
+        if isinstance(cause, NoModel):
+            raise cause
         if self._options.driver != AUTO:
             raise LoadFailed(f"{why}; driver auto lets {name} serve it") from cause
         if not self._is_installed:

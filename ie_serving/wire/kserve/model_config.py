@@ -23,6 +23,7 @@ class Described(NamedTuple):
         batch_rows: most rows of a gathered batch; 0 where requests run alone.
         batch_timeout_us: longest time in microseconds that a batch is gathered.
         keeps_sequences: whether requests of a sequence share a state.
+        most_rows: of a request, as the model's own file for Triton says; 0 where there is none.
     """
 
     name: str
@@ -31,6 +32,7 @@ class Described(NamedTuple):
     batch_rows: int
     batch_timeout_us: int
     keeps_sequences: bool
+    most_rows: int = 0
 
 
 def model_config(described: Described, signature: Signature) -> dict[str, Any]:
@@ -47,8 +49,9 @@ def model_config(described: Described, signature: Signature) -> dict[str, Any]:
         "platform": PLATFORM,
         "backend": PLATFORM,
         "version_policy": described.version_policy,
-        # A request may have any number of rows: gathering splits a longer one.
-        "max_batch_size": INT32_MAX if has_batch else 0,
+        # A request may have any number of rows: gathering splits a longer one. A file says what
+        # clients that come from Triton count on.
+        "max_batch_size": (described.most_rows or INT32_MAX) if has_batch else 0,
         "input": list(_tensors(inputs, has_batch)),
         "output": list(_tensors(outputs, has_batch)),
         "instance_group": [group],

@@ -11,7 +11,7 @@ from ie_serving.commands.check import check
 from ie_serving.config.settings import ServerSettings, Settings
 from ie_serving.core.values.errors import ConfigError, NoneServed
 from ie_serving.models.configuration import Graph, ModelConfig
-from ie_serving.models.repository.version_policy import All, Latest, VersionPolicy
+from ie_serving.models.repository.version_policy import All, Latest, Specific, VersionPolicy
 from ie_serving.storage.backends.local import LocalStorage
 from tests.stand_in_engine import FILE, StandInEngine
 
@@ -78,6 +78,17 @@ def test_what_does_not_load_is_told_with_its_cause(
     assert out[3] == f"model n, version 1: not served: {FILE} is missing"
     assert out[4].endswith(f"it is empty: copy the files of the model into {tmp_path}/o/1")
     assert "no such directory" in out[5]
+
+
+def test_a_policy_that_names_no_version_that_is_there_is_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(tmp_path / "m", "1")
+    assert checked(tmp_path / "m", policy=Specific(frozenset({7, 8}))) == 1
+    assert capsys.readouterr().out == (
+        f"model m: not served: none of the versions 7, 8 that model_version_policy names is under"
+        f" {tmp_path}/m: upload one of them, or name one that is there\n"
+    )
 
 
 def test_versions_that_traffic_names_are_examined(
@@ -220,6 +231,7 @@ def test_the_same_for_programs(tmp_path: Path, capsys: pytest.CaptureFixture[str
                     },
                 ],
                 "labels": ["label next: version 9 would not be served"],
+                "traffic": [],
             }
         },
     }

@@ -6,12 +6,16 @@ TensorFlow SavedModel, binary or as text, one `.onnx`, one `.tflite`, PaddlePadd
 preferred. Two models of one format are refused as ambiguous.
 """
 
+import logging
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from pathlib import Path, PurePosixPath
 
 from ie_serving.core.values.errors import LoadFailed
 from ie_serving.core.values.image_form import BGR
+from ie_serving.telemetry.log.logs import Event
+
+log = logging.getLogger(__name__)
 
 IR = ".xml"
 SAVED_MODEL = "saved_model.pb"
@@ -77,8 +81,17 @@ def model_file(directory: Path, *, prefer_tflite: bool = False) -> Path:
                 f"the version holds several models: {', '.join(sorted(found))}; keep one of them"
             )
         if found:
-            return directory / next(iter(found))
+            used = next(iter(found))
+            _warn_of_others(directory, used, order)
+            return directory / used
     raise LoadFailed(_without_graph(names))
+
+
+def _warn_of_others(directory: Path, used: str, order: Iterable[Collection[str]]) -> None:
+    same = {used, SAVED_MODEL_TEXT} if used == SAVED_MODEL else {used}
+    if ignored := sorted({name for found in order for name in found} - same):
+        facts = {"path": directory, "used": used, "ignored": ",".join(ignored)}
+        log.warning(Event("version holds several models", **facts))
 
 
 def _with_suffix(names: Collection[str], suffix: str) -> list[str]:

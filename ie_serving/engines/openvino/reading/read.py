@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import openvino as ov
 
-from ie_serving.core.values.errors import LoadFailed
+from ie_serving.core.values.errors import LoadFailed, NoModel
 from ie_serving.core.values.image_form import RGB
 from ie_serving.core.values.tensors import SERVING_DEFAULT, Method
 from ie_serving.engines.base import EngineOptions
@@ -59,6 +59,7 @@ def _read_file(
     as_sent: "AsSent | None",
 ) -> Version:
     """Read a model's file as its name has it."""
+    _refuse_other(file)
     if file.name in (formats.SAVED_MODEL, formats.SAVED_MODEL_TEXT):
         # Here, not above: its imports are most of those that a load can need.
         from ie_serving.engines.openvino.reading.saved_model import read_signatures
@@ -77,6 +78,28 @@ def _read_file(
         draft = _plain(model, renames, file)
     colours = formats.COLOURS.get(file.suffix, RGB)
     return Version([replace(draft, colours=colours)])
+
+
+def _refuse_other(file: Path) -> None:
+    """Refuse what tools leave in place of a model; parsers would only find it damaged.
+
+    Raises:
+        NoModel: the file is a pointer of Git LFS, or a page that a download got.
+    """
+    with load_failures(f"{file.name} cannot be read"), file.open("rb") as opened:
+        begin = opened.read(_BEGIN).lstrip()
+    if begin.startswith(_POINTER):
+        raise NoModel(f"{file.name} is a pointer of Git LFS and not the model: git lfs pull")
+    if begin[:_BEGIN].lower().startswith(_PAGES):
+        raise NoModel(
+            f"{file.name} is a page of HTML and not the model, as of a download that was refused:"
+            " upload the model"
+        )
+
+
+_BEGIN = 100
+_POINTER = b"version https://git-lfs.github.com/"
+_PAGES = (b"<!doctype html", b"<html")
 
 
 def _read_model(file: Path) -> ov.Model:
@@ -102,7 +125,7 @@ def _read_model(file: Path) -> ov.Model:
             raise
         size = file.stat().st_size
         why = f"its {size} bytes cannot be parsed" if size else "it has 0 bytes"
-        raise LoadFailed(f"{file.name} is no ONNX model, {why}: upload it again") from error
+        raise NoModel(f"{file.name} is no ONNX model, {why}: upload it again") from error
     mend_onnx(model, file)
     return model
 

@@ -45,6 +45,7 @@ def config_of(servable: Servable, served: ServedModels) -> dict[str, Any]:
         model.batching.rows,
         model.batching.batch_timeout_micros,
         model.keeps_sequences,
+        model.declared.max_batch_size if model.declared else 0,
     )
     return model_config(described, signature)
 

@@ -222,6 +222,15 @@ def test_objects_that_are_no_models(tmp_path: Path, held: Any, text: str) -> Non
         load(saved(tmp_path, held), ALLOWED)
 
 
+def test_a_skops_file_that_is_cut_short_is_named(tmp_path: Path) -> None:
+    file = saved(tmp_path, LinearRegression().fit(X, LABELS), "m.skops")
+    file.write_bytes(file.read_bytes()[:500])
+    with pytest.raises(LoadFailed) as failure:
+        load(file, EngineOptions())
+    text = "it is no archive of skops, or is cut short: upload it again"
+    assert str(failure.value) == f"m.skops cannot be read by scikit-learn: {text}"
+
+
 @pytest.mark.parametrize("name", ["m.joblib", "m.pkl", "m.skops"])
 def test_a_broken_file_fails_in_one_line(tmp_path: Path, name: str) -> None:
     (tmp_path / name).write_bytes(b"no model\n")

@@ -144,6 +144,18 @@ def test_without_the_library_its_extra_is_named(
         load(write(tmp_path, "SampleOp", "com.microsoft"), AGREES)
 
 
+def test_a_file_that_is_no_model_is_no_reason_to_install_an_engine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(references, "find_spec", lambda name: None)
+    directory = write(tmp_path)
+    (directory / "m.onnx").write_text("<html>")
+    with pytest.raises(
+        LoadFailed, match=r"is a page of HTML and not the model, .*: upload the model$"
+    ):
+        load(directory, AGREES)
+
+
 def test_off_compares_nothing(tmp_path: Path) -> None:
     assert runs_on(load(write(tmp_path), DIFFERS, verify="off")) == "OpenVINO"
 

@@ -2,12 +2,16 @@
 
 from pathlib import Path
 
+import numpy as np
+import openvino.opset15 as op
 import pytest
 
-from ie_serving.core.values.errors import LoadFailed
+from ie_serving.core.values.errors import LoadFailed, NoModel
+from ie_serving.core.values.tensors import DataType
 from ie_serving.engines.openvino.options import OpenVinoOptions
 from ie_serving.engines.openvino.reading.formats import missing, model_file
 from ie_serving.engines.openvino.reading.read import read
+from tests.unit.engines.openvino.models import unary
 
 INDEX = "variables/variables.index"
 SHARDS = [f"variables/variables.data-0000{i}-of-00002" for i in range(2)]
@@ -86,6 +90,26 @@ def test_two_of_one_format_are_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("files", "warned"),
+    [
+        (["m.xml", "m.bin", "saved_model.pb"], True),
+        (["m.onnx", "m.tflite"], True),
+        (["saved_model.pb", "saved_model.pbtxt", "fingerprint.pb"], False),
+        (["m.xml", "m.bin", "labels.txt"], False),
+    ],
+)
+def test_models_of_several_formats_are_warned_of(
+    tmp_path: Path, files: list[str], warned: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    for name in files:
+        (tmp_path / name).touch()
+    used = model_file(tmp_path)
+    assert used.name == files[0]
+    said = f"version holds several models path={tmp_path} used={files[0]} ignored={files[-1]}"
+    assert (said in caplog.text) == warned
+
+
+@pytest.mark.parametrize(
     ("content", "why"),
     [(b"", "it has 0 bytes"), (b"random bytes\xff\x00" * 9, "its 126 bytes cannot be parsed")],
 )
@@ -97,3 +121,43 @@ def test_a_file_that_is_no_onnx_model_is_named_as_such(
     with pytest.raises(LoadFailed) as failure:
         read(tmp_path, OpenVinoOptions())
     assert str(failure.value) == f"model.onnx is no ONNX model, {why}: upload it again"
+
+
+POINTER = b"version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12345\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "text"),
+    [
+        ("m.onnx", POINTER, "m.onnx is a pointer of Git LFS and not the model: git lfs pull"),
+        (
+            "m.onnx",
+            b"\n<!DOCTYPE html><html>",
+            "m.onnx is a page of HTML and not the model, as of a download that was refused:"
+            " upload the model",
+        ),
+        (
+            "saved_model.pb",
+            POINTER,
+            "saved_model.pb is a pointer of Git LFS and not the model: git lfs pull",
+        ),
+        ("saved_model.pb", b"", "saved_model.pb holds no graph: upload it again"),
+    ],
+)
+def test_what_came_in_place_of_a_model_is_named(
+    tmp_path: Path, name: str, content: bytes, text: str
+) -> None:
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(NoModel) as failure:
+        read(tmp_path, OpenVinoOptions())
+    assert str(failure.value) == text
+
+
+def test_weights_that_are_cut_short_are_named(tmp_path: Path) -> None:
+    unary(tmp_path, [4], DataType.FP32, lambda x: op.add(x, np.arange(4, dtype=np.float32)))
+    weights = tmp_path / "model.bin"
+    weights.write_bytes(weights.read_bytes()[:5])
+    with pytest.raises(LoadFailed) as failure:
+        read(tmp_path, OpenVinoOptions())
+    begin = "model.xml cannot be read: its file of weights (.bin) is cut short or of another model:"
+    assert str(failure.value).startswith(f"{begin} upload both again (OpenVINO: ")

@@ -478,7 +478,7 @@ class ServingApplication:
 
     def _rules(self, config: ModelConfig, url: str, poll_wait_s: float) -> StreamRules:
         server, name = self._settings.server, config.name
-        on_demand = self._residency.on_demand(config)
+        note_load = self._residency.of_always_loaded(config, self._config.note_load)
         return StreamRules(
             labels_wait=not server.labels_for_unavailable,
             poll_wait_s=poll_wait_s,
@@ -490,10 +490,10 @@ class ServingApplication:
             # Looked up at each failure: a model that was removed and added again has new series.
             on_trouble=lambda: self._metrics.of(name).count_listing_failure(),
             on_changed=lambda: self._metrics.of(name).count_changed_version(),
-            on_load=partial(self._loaded, name, url, lasts=on_demand is None),
+            on_load=partial(self._loaded, name, url, note_load),
             on_served=partial(self._shadows.wrap, name),
             remark=partial(self._shadows.remark, name),
-            on_demand=on_demand,
+            on_demand=self._residency.on_demand(config),
             others=self._workers.others,
         )
 
@@ -506,11 +506,12 @@ class ServingApplication:
         # As graphs see them: one version answers, though the traffic of clients is split.
         return AtHand(config.name, WithPrepared(self._models.served, ServedModels()))
 
-    def _loaded(self, name: str, url: str, version: int, succeeded: bool, *, lasts: bool) -> None:
+    def _loaded(
+        self, name: str, url: str, note: Callable[[], None], version: int, succeeded: bool
+    ) -> None:
         # `add`, not `of`: a reload loads a new model before the manager announces its name.
         self._metrics.add(name).count_load(url, version, succeeded)
-        if lasts:  # to note them all takes milliseconds, and loads on demand come all the time
-            self._config.note_load()
+        note()
         self._used.note_load(name, succeeded)
 
     def _loader(self, config: ModelConfig, repository: Repository, engine: Engine) -> Loader:

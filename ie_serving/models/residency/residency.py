@@ -101,6 +101,13 @@ class Residency:
         self._pinned[config.name] = config.pinned
         return self.load
 
+    def of_always_loaded(self, config: ModelConfig, note: Callable[[], None]) -> Callable[[], None]:
+        """Give what to call at the loads of a model: `note`, for one that is always loaded.
+
+        To note what all models serve takes milliseconds, and loads on demand come all the time.
+        """
+        return _nothing if self._rules.is_on_demand(config) else note
+
     def servable(self, config: ModelConfig) -> MakeServable:
         """Give what makes the model's servables: such as count their uses, where these matter."""
         if not self._rules.is_on_demand(config):
@@ -258,3 +265,7 @@ class Residency:
                     # Again: a request may have come while this waited for other unloads.
                     if name in idle_too_long(self._residents(), time.monotonic() - idle_s):
                         await self._evict(name, "idle")
+
+
+def _nothing() -> None:
+    pass

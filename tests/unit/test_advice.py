@@ -146,9 +146,13 @@ STFS = {f"--{flag.name}" for flag in stfs_flags.FLAGS}
     ("module", "known"),
     [
         ("environment", set()),
-        # `tune` takes a model of a file by its name.
-        ("ie_serving", OWN_IN_BOTH | {"--help", "--model_name", "--model_path"}),
-        ("own_flags", OWN_IN_BOTH),
+        # `tune` takes a model of a file by its name; `check` says what names its models.
+        (
+            "ie_serving",
+            OWN_IN_BOTH
+            | {"--help", "--config_path", "--model_name", "--model_path", "--model_repository"},
+        ),
+        ("own_flags", OWN_IN_BOTH | {"--help"}),  # of `version`
         ("own_parser", {"--help", "--version"}),
         # Its help tells what stands without a command.
         ("own_help", OWN_IN_BOTH | MANAGE | {"--help", "--model_path", "--model_repository"}),

@@ -44,7 +44,7 @@ class Loaded:
         self.unnamed_version = self.default.version
         self.split = None
         self.trouble = None
-        self.lacking = self.why_none = ""
+        self.lacking = self.why_none = self.unfit_traffic = ""
         self.is_admitted = True
 
     @property

@@ -109,7 +109,7 @@ def _measured(given: argparse.Namespace, target: Target, call: Call) -> tuple[fl
 
 
 def _switch(scratch: Path, target: Target, probe: Call, wanted: bool) -> None:
-    """Take the shadow away; if it is wanted, set it anew and wait until its first answer is over."""
+    """Take the shadow away; if it is wanted, set it anew, and wait until it has answered once."""
     _configure(scratch, {})
     time.sleep(SETTLE_S)
     if not wanted:

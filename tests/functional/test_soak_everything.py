@@ -108,6 +108,7 @@ class World:
         self.kills: list[float] = []
         self.counts: Counter[str] = Counter()
         self._number = itertools.count(1000)
+        self._shares = itertools.cycle((CANARY, CANARY + 1, CANARY + 2))
         self._deadly = itertools.count(2)
         for number in range(1, FLEET + 1):
             write(self.fleet / f"m{number}" / "1", number)
@@ -129,13 +130,14 @@ class World:
 
     def configure(self, canary: int) -> None:
         """Write the configuration; `canary` is the version of the split model."""
+        share = next(self._shares)  # another one gives a share back to a version that has lost it
         prefix = str(self.folder / "records" / "r")
         Path(prefix).parent.mkdir(exist_ok=True)
         models = {
             "split": {
                 "model_version_policy": {"all": {}},
                 "version_labels": {"stable": 1, "canary": canary},
-                "traffic": {"stable": 100 - CANARY, "canary": CANARY},
+                "traffic": {"stable": 100 - share, "canary": share},
                 "rollback": {"error_rate": 0.1, "min_requests": 5},
             },
             "cached": {"response_cache_bytes": 1 << 20},

@@ -19,7 +19,7 @@ from benchmarks import environments
 from benchmarks.calls import Call, Dialect, WrongReplyError, tfs_grpc, tfs_rest
 from benchmarks.load import HOST, ask_rest
 
-READY_TIMEOUT_S = 60.0
+READY_TIMEOUT_S = 180.0
 STOP_TIMEOUT_S = 15.0
 
 
@@ -137,7 +137,7 @@ def running(
     `probe` is asked until `right` accepts the reply; it raises WrongReplyError for a wrong one.
 
     Raises:
-        TimeoutError: no right reply within a minute; the text ends with the server's log.
+        TimeoutError: no right reply within three minutes; the text ends with the server's log.
     """
     environment = server.install()
     log = target.log

@@ -17,7 +17,17 @@ MOST = 1080
 """Modules, of which each takes 0.07 ms before it has done anything: those of today and a few more.
 Python's own differ by its version."""
 NOT_NEEDED = (
-    *("boto3", "cryptography", "grpc", "google.cloud", "jwt", "minio", "opentelemetry", "urllib3"),
+    *(
+        "boto3",
+        "cryptography",
+        "falcon",
+        "grpc",
+        "google.cloud",
+        "jwt",
+        "minio",
+        "opentelemetry",
+        "urllib3",
+    ),
     *("google.protobuf.json_format", "onnxruntime", "openvino_telemetry", "tensorflow"),
     *("PIL", "http.client", "multiprocessing", "statistics", "unittest"),
     *("urllib.request", "xml", "yaml"),

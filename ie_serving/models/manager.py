@@ -240,8 +240,12 @@ class ModelManager:
         return sum(config.repository == repository for config in self.desired)
 
     def answering(self) -> dict[str, int]:
-        """Give the version of each model that answers requests, or will be the first to."""
-        found = {each.config.name: each.stream.answers_with for each in self._entries()}
+        """Give the version of each model that answers requests, or will be the first to.
+
+        Without models on demand: no earlier version of theirs answers while they load.
+        """
+        streams = {each.config.name: each.stream for each in self._entries()}
+        found = {n: stream.answers_with for n, stream in streams.items() if not stream.is_on_demand}
         return {name: version for name, version in found.items() if version is not None}
 
     async def ready(self) -> None:

@@ -177,6 +177,11 @@ class ModelStream:
         self.aspire()
 
     @property
+    def is_on_demand(self) -> bool:
+        """Whether a request brings it into memory."""
+        return self._rules.on_demand is not None
+
+    @property
     def is_out(self) -> bool:
         """Whether none of its versions is in memory or on its way."""
         return self._versions.are_out
@@ -190,12 +195,7 @@ class ModelStream:
 
     @property
     def answers_with(self) -> int | None:
-        """The version that answers requests, or will be the first to; None where there is none.
-
-        None of a model that is loaded on demand: no earlier version answers while it loads.
-        """
-        if self._rules.on_demand:
-            return None
+        """The version that answers requests, or will be the first to; None where there is none."""
         if self._wanted.recalled is not None:
             return self._wanted.recalled
         return self.default.version if self.default else None

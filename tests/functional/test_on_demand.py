@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from tensorflow_serving.apis import get_model_metadata_pb2, get_model_status_pb2, predict_pb2
 
+from tests.functional.commands import ie_serving
 from tests.functional.conftest import Serve
 from tests.functional.servers import SAMPLE, Server, rpc_refused
 from tests.process import PATIENCE_S, output_of, until
@@ -250,3 +251,15 @@ def _tensor() -> object:
     import tensorflow as tf
 
     return tf.make_tensor_proto(np.zeros((1, 64), np.float32))
+
+
+def test_a_model_whose_new_place_is_not_there_goes_on_answering(
+    tmp_path: Path, serve: Serve
+) -> None:
+    file = configured(tmp_path, "a")
+    server = serve("ie_serving", "config", f"--config_path={file}", "--load=on_demand")
+    assert server.rest.post("/v1/models/a:predict", content=BODY).status_code == 200
+    configured(tmp_path, "a", a={"base_path": str(tmp_path / "mistyped")})
+    ie_serving("reload", f"--url={server.url}")
+    assert "mistyped" in ie_serving("status", f"--url={server.url}").out
+    assert server.rest.post("/v1/models/a:predict", content=BODY).status_code == 200

@@ -18,6 +18,9 @@ MOST_S = 5.0
 """Seconds after which no further guess is made, for all signatures together."""
 MOST_REQUESTS = 6
 """Requests of finite values for each signature."""
+ROWS = 16
+"""Rows of zeros where the batch is open: a batch of clients is seldom larger where it is small
+enough to be answered in microseconds."""
 
 
 async def generated_for(model: CompiledModel) -> list[TrialRequest]:
@@ -32,17 +35,24 @@ async def generated_for(model: CompiledModel) -> list[TrialRequest]:
 
 
 def zeros_for(model: CompiledModel) -> list[TrialRequest]:
-    """Give one row of zeros for each signature of known ranks, whether it takes that or not."""
+    """Give a batch of zeros for each signature of known ranks, whether it takes that or not.
+
+    None where a size beyond the batch is open: zeros of a made-up size say nothing of the time that
+    an image of a client's takes.
+    """
+    found = {name: each for name, each in model.signatures.items() if has_specs(each)}
+    specs = [spec for each in found.values() for spec in each.inputs.values()]
+    if any(-1 in spec.shape[1:] for spec in specs if spec.shape):
+        return []
     return [
         TrialRequest("zeros", name, {alias: _zeros(spec) for alias, spec in each.inputs.items()})
-        for name, each in model.signatures.items()
-        if has_specs(each)
+        for name, each in found.items()
     ]
 
 
 def _zeros(spec: TensorSpec) -> Array:
     fill = b"" if spec.dtype is DataType.STRING else 0
-    return np.full([abs(size) for size in spec.shape or ()], fill, spec.dtype.numpy)
+    return np.full([ROWS if n == -1 else n for n in spec.shape or ()], fill, spec.dtype.numpy)
 
 
 def has_specs(signature: Signature) -> bool:

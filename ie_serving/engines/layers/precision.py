@@ -95,7 +95,8 @@ class PrecisionEngine(EngineAround):
         trials: list[Trial] = []
         full = compiled[FULL]
         asked = self._recorded(directory, full) if lower else []
-        # Zeros tell as much, and to generate requests takes longer than all else of a small model.
+        # Zeros take as long as other numbers, and to generate those takes longer than all else that
+        # a small model needs.
         is_short = own_loop.run(is_brief(full, asked + zeros_for(full) if lower else []))
         if is_short:
             cause = "an inference in f32 is too short for a lower precision to win time that shows"

@@ -29,10 +29,11 @@ others keep the processor, one may take 50 ms instead of 30 us."""
 LONG_S = 0.5
 """A first inference of so many seconds is not repeated: the load would take as long again."""
 PLAIN_S = 0.02
-"""Seconds far above every limit that a latency is compared with. Where the first two inferences
-take so long they are enough, if the second is no less than `SAME` of the first: one alone may have
-compiled, or waited for a processor."""
+"""Seconds far above every limit that a latency is compared with. Where the first three inferences
+take so long they are enough, if they are alike by `SAME`: one alone may have compiled, and others
+may keep the processor for 50 ms."""
 SAME = 1 / 3
+"""Least share of the longest inference that the shortest takes where they count as alike."""
 
 DOUBTFUL_S = 4 * INLINE_MAX_S
 """Between `INLINE_MAX_S` and this, in seconds, load from other work could decide between loop and
@@ -80,10 +81,12 @@ def _shortest(infer: Callable[[], float]) -> float:
     first = infer()  # allocates, and compiles for the shape
     if first >= LONG_S:
         return first
-    second = infer()
-    if second >= max(PLAIN_S, SAME * first):
-        return min(first, second)
-    shortest = _round(infer, second)
+    begun = [first, infer()]
+    if min(begun) >= PLAIN_S:
+        begun.append(infer())
+        if min(begun) >= max(PLAIN_S, SAME * max(begun)):
+            return min(begun)
+    shortest = _round(infer, *begun[1:])
     for _ in range(1, MOST_ROUNDS):
         if not INLINE_MAX_S < shortest < DOUBTFUL_S:
             break

@@ -4,6 +4,7 @@ import logging
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -13,9 +14,10 @@ from ie_serving.core.values.errors import InvalidTensor, LoadFailed
 from ie_serving.core.values.golden import GoldenRequest
 from ie_serving.core.values.requests import InferRequest, ModelSpec
 from ie_serving.core.values.samples import Sample
-from ie_serving.core.values.tensors import Array
+from ie_serving.core.values.tensors import Array, DataType, Signature, TensorSpec
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.layers import generated_trial, precision_trial
+from ie_serving.engines.layers.generated_trial import ROWS, zeros_for
 from ie_serving.engines.layers.precision import PrecisionEngine
 from ie_serving.engines.openvino.options import OpenVinoOptions
 from tests.unit.engines.layers.models import REFUSED, Model
@@ -144,6 +146,19 @@ def test_an_inference_of_microseconds_is_not_tried_in_a_lower_precision(
     assert engine.models.keys() == {"f32"}, "a second compilation is half of such a model's load"
     assert "precision chosen" in caplog.text
     assert "too short" in caplog.text
+
+
+def test_zeros_say_nothing_of_a_model_of_open_sizes() -> None:
+    """An image of one pixel takes microseconds where one of a client's takes milliseconds."""
+    sized, open_sizes = (
+        Signature("s", {"x": TensorSpec("x", DataType.FP32, shape, "x")}, {})
+        for shape in ((-1, 3, 8, 8), (-1, 3, -1, -1))
+    )
+    model: Any = SimpleNamespace(signatures={"s": sized})
+    (zeros,) = zeros_for(model)
+    assert zeros.inputs["x"].shape == (ROWS, 3, 8, 8)
+    model.signatures["t"] = open_sizes
+    assert zeros_for(model) == []
 
 
 def test_what_is_hardly_faster_is_not_taken(

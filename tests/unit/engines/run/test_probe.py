@@ -55,7 +55,9 @@ def measured(first: Sequence[float], then: float) -> tuple[float, int]:
         pytest.param([2 * MS] * 20, 0.5 * MS, 0.5, 1 + 2 * REPEATS, id="disturbed for a round"),
         pytest.param([], 2 * MS, 2.0, 1 + 2 * REPEATS, id="long, and the same twice"),
         pytest.param([0.3, 8 * MS, 45 * MS], 0.03 * MS, 0.03, 5, id="processor taken away"),
-        pytest.param([], 60 * MS, 60.0, 2, id="far above every limit"),
+        pytest.param([], 60 * MS, 60.0, 3, id="far above every limit"),
+        pytest.param([2 * MS, 25 * MS], 0.3 * MS, 0.3, 1 + REPEATS, id="one is disturbed"),
+        pytest.param([50 * MS, 50 * MS], 0.03 * MS, 0.03, 4, id="two are disturbed"),
         pytest.param([0.7], MS, 700.0, 1, id="too long to be repeated"),
     ],
 )

@@ -425,6 +425,8 @@ def test_a_sequence_stays_on_its_version_and_its_client_is_told(server: Server, 
     accumulator(root / "versions" / "3")
     server.line("version state changed model=versions version=1 state=END", PATIENCE_S)
     for asked in (client, over_rest):
+        # The log may be a moment ahead of what is known of the sequences.
+        until(lambda asked=asked: "which had it" in refusal(asked, 1, NONE)[1])  # type: ignore[misc]
         code, text = refusal(asked, 1, NONE)
         assert code == "NOT_FOUND"
         assert "1, version 1, which had it, is unloaded: start a new one" in text

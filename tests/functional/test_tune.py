@@ -9,7 +9,8 @@ import tensorflow as tf
 from ie_serving.commands.tune.report import AS_IT_IS
 from tests.functional.batching_models import Direct, perceptron
 from tests.functional.conftest import Serve
-from tests.functional.test_batching import outputs, request
+from tests.functional.exports.answers import predict_request
+from tests.functional.test_batching import outputs
 from tests.process import PATIENCE_S, Process, output_of
 
 X = np.linspace(-1, 1, 32, dtype=np.float32).reshape(2, 16)
@@ -43,7 +44,7 @@ def test_what_tune_prints_is_served(serve: Serve, tmp_path: Path) -> None:
     keys = {**found["tried"][1]["keys"], **found["keys"], "inference_precision": "f32"}
     config.write_text(json.dumps({"model_config_list": [{"config": {**entry, **keys}}]}))
     server = serve("ie_serving", "config", f"--config_path={config}")
-    over_grpc = outputs(server.prediction.Predict(request("m", X), PATIENCE_S))["y"]
+    over_grpc = outputs(server.prediction.Predict(predict_request("m", x=X), PATIENCE_S))["y"]
     body = {"inputs": {"x": X.tolist()}}
     over_rest = server.rest.post("/v1/models/m:predict", json=body).json()["outputs"]
     expected = Direct(model)(X)["y"]

@@ -2,9 +2,9 @@
 
 import os
 import re
-import select
 import sys
 from collections.abc import Iterator
+from multiprocessing.connection import wait
 from pathlib import Path
 
 import numpy as np
@@ -130,6 +130,6 @@ def test_the_process_and_its_memory_end_when_nothing_comes(
     process = child._process
     assert process is not None
     ended = os.pidfd_open(process.pid)
-    assert select.select([ended], [], [], 30)[0]
+    assert wait([ended], 30)
     os.close(ended)
     verifier.close()

@@ -1,12 +1,12 @@
 """The process that compares: how it ends, and what that says of the engines."""
 
 import os
-import select
 import signal
 import subprocess
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from multiprocessing.connection import wait
 from pathlib import Path
 
 import pytest
@@ -140,7 +140,7 @@ def test_the_process_ends_with_the_server() -> None:
         assert server.stdout is not None
         ended = os.pidfd_open(int(server.stdout.readline()))
         server.kill()
-    assert select.select([ended], [], [], 10)[0]
+    assert wait([ended], 10)
     os.close(ended)
 
 

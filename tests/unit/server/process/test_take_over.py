@@ -35,10 +35,14 @@ def command(monkeypatch: pytest.MonkeyPatch, path: Path, text: str) -> None:
 
 
 def ended(succession: Succession) -> None:
-    """Wait for the successor's end, as the arbiter does."""
-    found: list[tuple[int, int]] = []
-    until(lambda: bool(found.append(child) if (child := _ended_child()) else found))
-    succession.note_end(*found[0])
+    """Wait for the successor's end, as the arbiter does, among children that other tests left."""
+
+    def is_over() -> bool:
+        if child := _ended_child():
+            succession.note_end(*child)
+        return not succession.is_under_way
+
+    until(is_over)
 
 
 FAILURES = {

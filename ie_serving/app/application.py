@@ -274,7 +274,7 @@ class ServingApplication:
             poll_wait_of=server.poll_wait_of,
             # Otherwise the series of removed models would be kept and shown for ever.
             on_names=self._keep,
-            on_applied=self._leave,
+            on_applied=self._note_applied,
         )
 
     def _fleet(self, server: ServerSettings) -> Fleet:
@@ -287,16 +287,19 @@ class ServingApplication:
         return Fleet(self._repositories.directories, self._repositories.polls, rules)
 
     def _keep(self, names: Collection[str]) -> None:
-        self._callers.note(each.sticky for each in self._models.desired)
         self._metrics.keep(names)
-        self._shadows.follow(self._models.desired)
         self._residency.metrics.keep(names)
         self._used.keep(names)
 
     def _is_used(self, name: str) -> bool:
         return self._used.is_used(name)  # looked up at the call: it is made later
 
-    def _leave(self) -> None:
+    def _note_applied(self) -> None:
+        # Of what serves: new settings that are broken, or whose model does not serve yet, change
+        # nothing.
+        served = self._models.serving()
+        self._callers.note(each.sticky for each in served)
+        self._shadows.follow(served)
         # Looked up at the call: the models notify the configuration, which is built from them.
         self._config.leave()
 

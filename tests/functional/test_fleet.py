@@ -139,12 +139,23 @@ def available(server: Server, name: str) -> list[str]:
     return [each["version"] for each in found if each["state"] == "AVAILABLE"]
 
 
+def shadowed(server: Server, name: str) -> int:
+    """Count the requests to a model that its shadow was to answer."""
+    counts = re.findall(
+        rf'^ie_serving_shadow_requests_total{{model_name="{name}",.*}} (\d+)',
+        server.rest.get("/metrics").text,
+        re.MULTILINE,
+    )
+    return sum(map(int, counts))
+
+
 def test_settings_that_are_broken_concern_their_model_alone(
     shelf: Shelf, start: Callable[..., Server]
 ) -> None:
     for name in ("good", "broken", "later"):
         shelf.put(name)
     shelf.write("broken/model.json", '{"nireq": "many"}')
+    shelf.write("later/model.json", '{"shadow": {"model": "good", "sampling_rate": 1}}')
     server = start(shelf)
     until(lambda: server.rest.get("/v2/health/ready").status_code == 200, PATIENCE_S)
     (status,) = server.rest.get("/v1/models/broken").json()["model_version_status"]
@@ -164,6 +175,8 @@ def test_settings_that_are_broken_concern_their_model_alone(
         ran = ie_serving("status", "later", f"--url={server.url}")
         assert ran.code == 0
         assert re.search(f"settings not applied: .*{said}", ran.out)
+        before = shadowed(server, "later")
+        until(lambda: shadowed(server, "later") > before, PATIENCE_S)
         shelf.write("later/model.json", "{}")
         until(lambda: said not in server.rest.get(details).text, PATIENCE_S)
         shelf.write("broken/model.json", '{"nireq": 2}')

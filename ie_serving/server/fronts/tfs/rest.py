@@ -176,6 +176,7 @@ class RestApi:
             "all_details": lambda *_: config.all_details(),
         }
         self._falcon: Asgi | None = None
+        self._importing = asyncio.Lock()
         self._rarely = around(self._by_falcon)
 
     async def answer(self, request: Request) -> Answer:
@@ -222,13 +223,17 @@ class RestApi:
 
     async def _by_falcon(self, request: Request) -> Reply:
         if self._falcon is None:
-            # Here: its import takes an eighth of a start's, which is not to wait for it.
-            import falcon.asgi
-
-            pages: FalconApp = falcon.asgi.App(media_type=JSON)
-            pages.add_sink(self.answer_page, prefix="/")
-            self._falcon = Asgi(pages)
+            async with self._importing:
+                self._falcon = self._falcon or await in_thread(self._made_falcon)
         return await self._falcon(request)
+
+    def _made_falcon(self) -> Asgi:
+        # Here: its import takes some 50 ms, an eighth of a start's, which is not to wait for it.
+        import falcon.asgi
+
+        pages: FalconApp = falcon.asgi.App(media_type=JSON)
+        pages.add_sink(self.answer_page, prefix="/")
+        return Asgi(pages)
 
     async def answer_page(
         self, req: "falcon.asgi.Request", resp: "falcon.asgi.Response | None", **_: object

@@ -481,7 +481,7 @@ class ServingApplication:
 
     def _rules(self, config: ModelConfig, url: str, poll_wait_s: float) -> StreamRules:
         server, name = self._settings.server, config.name
-        note_load = self._residency.of_always_loaded(config, self._config.note_load)
+        note_load = self._residency.load_note(config, self._config.note_load)
         return StreamRules(
             labels_wait=not server.labels_for_unavailable,
             poll_wait_s=poll_wait_s,

@@ -101,8 +101,8 @@ class Residency:
         self._pinned[config.name] = config.pinned
         return self.load
 
-    def of_always_loaded(self, config: ModelConfig, note: Callable[[], None]) -> Callable[[], None]:
-        """Give what to call at the loads of a model: `note`, for one that is always loaded.
+    def load_note(self, config: ModelConfig, note: Callable[[], None]) -> Callable[[], None]:
+        """Return `note` for a model that is always loaded, else a function that does nothing.
 
         To note what all models serve takes milliseconds, and loads on demand come all the time.
         """

@@ -222,10 +222,13 @@ class RestApi:
         return reply._replace(headers=headers)
 
     async def _by_falcon(self, request: Request) -> Reply:
-        if self._falcon is None:
-            async with self._importing:
-                self._falcon = self._falcon or await in_thread(self._made_falcon)
-        return await self._falcon(request)
+        falcon = self._falcon or await self._imported()
+        return await falcon(request)
+
+    async def _imported(self) -> Asgi:
+        async with self._importing:
+            self._falcon = found = self._falcon or await in_thread(self._made_falcon)
+        return found
 
     def _made_falcon(self) -> Asgi:
         # Here: its import takes some 50 ms, an eighth of a start's, which is not to wait for it.

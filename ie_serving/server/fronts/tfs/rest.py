@@ -227,7 +227,8 @@ class RestApi:
 
     async def _imported(self) -> Asgi:
         async with self._importing:
-            self._falcon = found = self._falcon or await in_thread(self._made_falcon)
+            found = self._falcon or await in_thread(self._made_falcon)
+            self._falcon = found
         return found
 
     def _made_falcon(self) -> Asgi:

@@ -227,7 +227,7 @@ class RestApi:
 
     async def _imported(self) -> Asgi:
         async with self._importing:
-            found = self._falcon or await in_thread(self._made_falcon)
+            found: Asgi = self._falcon or await in_thread(self._made_falcon)
             self._falcon = found
         return found
 

@@ -227,9 +227,9 @@ class RestApi:
 
     async def _imported(self) -> Asgi:
         async with self._importing:
-            found: Asgi = self._falcon or await in_thread(self._made_falcon)
-            self._falcon = found
-        return found
+            if self._falcon is None:
+                self._falcon = await in_thread(self._made_falcon)
+        return self._falcon
 
     def _made_falcon(self) -> Asgi:
         # Here: its import takes some 50 ms, an eighth of a start's, which is not to wait for it.

@@ -186,3 +186,6 @@ def test_an_emptied_repository_is_believed_when_that_is_asked_for(
         (base / "1").rename(tmp_path / "away")
         ready = f"{server.url}/v2/models/digits/ready"
         until(lambda: httpx.get(ready, trust_env=False).status_code != 200)
+        ran = ie_serving("status", f"--url={server.url}")
+        assert "no version can be found: " in ran.out
+        assert "stay" not in ran.out

@@ -426,7 +426,7 @@ class ServingApplication:
             self._workers.reload_all(reload),
             LabelChanges(self._models, self._changes.relabel),
             self._statuses,
-            config_fault=lambda: self._config.fault,
+            config_fault=partial(self._workers.config_fault, self._config),
             reload_allowed=server.reload_by_rpc,
             limit_s=server.rest_timeout_s,
         )

@@ -93,6 +93,7 @@ class SeveralWorkers(Workers):
         self._member.begin(self._models.served.own_statuses)
         self._member.watch(self._look)
         self._member.watch(self._follow_level)
+        self._member.watch(self._show_fault)
         self._look()
         await config.start()
         self._spread.expect()
@@ -118,6 +119,14 @@ class SeveralWorkers(Workers):
     def leads(self) -> bool:
         """Return whether this worker is the one that watches the configuration file."""
         return self._member.is_first
+
+    def config_fault(self, own: FollowedConfig) -> str:
+        """See `Workers`."""
+        return own.fault if self.leads() else self._member.first.config_fault
+
+    def _show_fault(self) -> None:
+        if self._config.fault != self._member.own.config_fault:
+            self._member.show(config_fault=self._config.fault)
 
     async def apply(self, wanted: Sequence[ModelConfig] | Edit, *, all_or_nothing: bool) -> None:
         """Change all workers to another configuration; see `ModelManager.apply`."""

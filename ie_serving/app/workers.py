@@ -48,6 +48,10 @@ class Workers:
         """Return whether this worker is the one that follows files and directories of models."""
         return True
 
+    def config_fault(self, own: FollowedConfig) -> str:
+        """Return why the configuration file is not applied, as the worker that leads knows it."""
+        return own.fault
+
     def sharing(self, limit: ConnectionLimit) -> Sharing | None:
         """Return what spreads connections over the workers; None where there is only one."""
         return None

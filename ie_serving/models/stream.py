@@ -134,10 +134,11 @@ class ModelStream:
         if not missing:
             return ""
         is_one, names = len(missing) == 1, " and ".join(map(str, missing))
-        which, whose = ("", "its") if is_one else ("s", "their")
+        which, whose, them = ("", "its", "it") if is_one else ("s", "their", "them")
         return (
             f"traffic names the version{which} {names}, which {'is' if is_one else 'are'} not"
-            f" there: others answer {whose} {sum(missing.values())} %"
+            f" there: others answer {whose} {sum(missing.values())} %;"
+            f" upload {them}, or correct traffic"
         )
 
     @property

@@ -205,12 +205,14 @@ def test_a_request_that_names_version_or_label_is_not_split(serve: Serve, base: 
 def test_a_version_that_is_not_there_is_said(serve: Serve, base: Path) -> None:
     server = serving(serve, base, traffic={"1": 50, "9": 30, "10": 20, "11": 0})
     said = "traffic names the versions 9 and 10, which are not there: others answer their 50 %"
+    said += "; upload them, or correct traffic"
     assert "traffic names versions that are not there model=m versions=9,10" in server.log
     details = "/v1/models/m/details"
     until(lambda: said in server.rest.get(details).json()["settings_not_applied"])
     assert said in server.rest.get("/page/state").json()["models"][0]["not_applied"]
     write(base, 9)
     said = "traffic names the version 10, which is not there: others answer its 20 %"
+    said += "; upload it, or correct traffic"
     until(lambda: server.rest.get(details).json()["settings_not_applied"] == said)
     write(base, 10)
     until(lambda: server.rest.get(details).json()["settings_not_applied"] == "")

@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from subprocess import run
 
@@ -148,6 +149,35 @@ def test_what_keeps_newer_files_from_serving_shows_in_the_status(
         assert "upload a version of its own" in shown()
 
 
+def test_each_of_several_workers_tells_that_the_file_is_not_applied(
+    base: Path, tmp_path: Path
+) -> None:
+    """One of them polls the file, and any may be asked."""
+    file = tmp_path / "models.json"
+    entry = {"config": {"name": "digits", "base_path": str(base)}}
+    good = json.dumps({"model_config_list": [entry]})
+    file.write_text(good)
+    flags = (f"--config_path={file}", "--workers=2", "--config_poll_wait_seconds=0.1")
+    with Server("ie_serving", "config", *flags) as server:
+        server.ready()
+
+        def told() -> set[bool]:
+            """Ask on connections that both workers get."""
+            with ExitStack() as clients:
+                asked = [
+                    clients.enter_context(httpx.Client(base_url=server.url, trust_env=False))
+                    for _ in range(20)
+                ]
+                pages = [client.get("/v1/config/details").json() for client in asked]
+            return {bool(page["digits"]["configuration_not_applied"]) for page in pages}
+
+        assert told() == {False}
+        file.write_text("{")
+        until(lambda: told() == {True})
+        file.write_text(good)
+        until(lambda: told() == {False})
+
+
 def test_an_emptied_repository_is_believed_when_that_is_asked_for(
     base: Path, tmp_path: Path
 ) -> None:
@@ -156,3 +186,6 @@ def test_an_emptied_repository_is_believed_when_that_is_asked_for(
         (base / "1").rename(tmp_path / "away")
         ready = f"{server.url}/v2/models/digits/ready"
         until(lambda: httpx.get(ready, trust_env=False).status_code != 200)
+        ran = ie_serving("status", f"--url={server.url}")
+        assert "no version can be found: " in ran.out
+        assert "stay" not in ran.out

@@ -247,8 +247,9 @@ def _rows(model: Model) -> Iterator[tuple[str, ...]]:
             " ".join(version.cause.split()),
         )
     if model.trouble and model.versions:
-        text = f"listing failed, served versions stay: {' '.join(model.trouble.split())}"
-        yield (model.name, "-", "-", "", "", text)
+        stay = "listing failed, served versions stay"
+        what = stay if model.serves else "no version can be found"
+        yield (model.name, "-", "-", "", "", f"{what}: {' '.join(model.trouble.split())}")
     if model.not_applied:
         yield (model.name, "-", "-", "", "", f"settings not applied: {model.not_applied}")
     for label, number in sorted(model.waiting.items()):

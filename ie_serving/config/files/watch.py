@@ -10,6 +10,7 @@ import asyncio
 import hashlib
 import logging
 from collections.abc import Awaitable, Callable
+from typing import NamedTuple
 
 from ie_serving.config.files.json_file import ConfigFile
 from ie_serving.config.files.source import Place
@@ -25,6 +26,13 @@ Apply = Callable[[ConfigFile], Awaitable[None]]
 """Applies a configuration. Raises ServingError, and then nothing has changed."""
 
 
+class _Refused(NamedTuple):
+    """The content that was refused last, as a digest, and why; empty where none was."""
+
+    digest: str | None = None
+    why: str = ""
+
+
 class ConfigWatch:
     """Applies the file at `path` whenever its content changes.
 
@@ -36,7 +44,6 @@ class ConfigWatch:
 
     Attributes:
         seen: digest of the content last applied or refused; None if the file could not be read yet.
-        fault: why the content that the file has now is not applied; empty where it is.
     """
 
     def __init__(
@@ -53,13 +60,17 @@ class ConfigWatch:
         self._load = load
         self._apply = apply
         self._poll_wait_s = poll_wait_s
-        self._is_readable = True
-        self._is_refused = False
-        self.fault = ""
+        self._unreadable = ""
+        self._refused = _Refused()
         # Polls, SIGHUP and clients start reloads. Of two overlapping reloads, the one that read
         # first could apply last, and the older content would serve.
         self._turn = asyncio.Lock()
         self.seen = self._digest()
+
+    @property
+    def fault(self) -> str:
+        """Why the content that the file has now is not applied; empty where it is."""
+        return self._unreadable or self._refused.why
 
     async def run(self) -> None:
         """Poll the file at each interval, for ever; return at once if the interval is 0."""
@@ -75,8 +86,8 @@ class ConfigWatch:
         digest = await asyncio.to_thread(self._digest)
         if digest not in (None, self.seen):
             await self._reload_and_log(digest)
-        elif digest is not None and not self._is_refused:
-            self.fault = ""
+        elif digest not in (None, self._refused.digest):
+            self._refused = _Refused()  # the applied content is back
 
     async def reload(self) -> None:
         """Read and apply the file now, changed or not.
@@ -97,27 +108,27 @@ class ConfigWatch:
         """
         async with self._turn:
             digest = await asyncio.to_thread(self._read_digest)
-            if digest == self.seen and not self._is_refused:
-                self.fault = ""
+            if digest == self.seen != self._refused.digest:
+                self._refused = _Refused()
                 return False
             await self._read_and_apply()
             return True
 
     async def _read_and_apply(self) -> None:
-        try:
-            await self._apply_newest()
-        except ServingError as error:
-            self.note(error)
-            raise
-        self.fault = ""
-
-    def note(self, error: ServingError) -> None:
-        """Take note that the content cannot be used."""
-        self.fault = str(error)
-
-    async def _apply_newest(self) -> None:
         # The digest first: the next poll then sees an edit between the two reads as a change.
         digest = await asyncio.to_thread(self._digest)
+        try:
+            await self._apply_newest(digest)
+        except ServingError as error:
+            self._refused = _Refused(digest, str(error))
+            raise
+        self._refused = _Refused()
+
+    def note(self, error: ServingError) -> None:
+        """Take note that the content that was seen last cannot be used."""
+        self._refused = _Refused(self.seen, str(error))
+
+    async def _apply_newest(self, digest: str | None) -> None:
         content = await asyncio.to_thread(self._load, self._path)
         # Set before applying, which stores `seen` for the worker's replacement.
         before, self.seen = self.seen, digest
@@ -126,7 +137,6 @@ class ConfigWatch:
         except BaseException:
             self.seen = before
             raise
-        self._is_refused = False
 
     async def _reload_and_log(self, digest: str | None) -> None:
         try:
@@ -135,12 +145,13 @@ class ConfigWatch:
             # A line for each fault: a file may have many, each with its place.
             for cause in causes(error):
                 log.error(Event("configuration not applied", path=self._path, cause=cause))
-        except Exception:
+        except Exception as error:
             log.exception(Event("configuration not applied", path=self._path))
+            self._refused = _Refused(digest, f"{self._path}: {error!r}; the log has its traceback")
         else:
             return
         # Set although not applied, so that a fault is logged once and not at every poll.
-        self.seen, self._is_refused = digest, True
+        self.seen = digest
 
     def _digest(self) -> str | None:
         """Give the digest of the content; None when it cannot be read, which is logged once."""
@@ -148,14 +159,14 @@ class ConfigWatch:
             digest = self._read_digest()
         except OSError as error:
             cause = f"cannot be read: {error.strerror}"
-            self.fault = f"{self._path} {cause}"
-            if self._is_readable:
+            if not self._unreadable:
                 log.error(Event("configuration not applied", path=self._path, cause=cause))
-            self._is_readable = False
+            self._unreadable = f"{self._path} {cause}"
             return None
-        self._is_readable = True
         return digest
 
     def _read_digest(self) -> str:
         """Identify the content. Raises: OSError."""
-        return hashlib.sha256(self._path.read_bytes()).hexdigest()
+        digest = hashlib.sha256(self._path.read_bytes()).hexdigest()
+        self._unreadable = ""
+        return digest

@@ -15,6 +15,7 @@ import _thread
 import ctypes
 import mmap
 import os
+import re
 import sys
 import threading
 import time
@@ -66,6 +67,8 @@ _M_TRIM_THRESHOLD: Final = -1
 _M_MMAP_THRESHOLD: Final = -3
 _M_ARENA_MAX: Final = -8
 
+_UNRECLAIMABLE: Final = re.compile(r"^Rss(?:Anon|Shmem):\s*(\d+) kB$", re.MULTILINE)
+
 
 def resident_bytes() -> int:
     """Return the resident bytes of this process; 0 if the system does not report them."""
@@ -73,6 +76,22 @@ def resident_bytes() -> int:
         return int(Path("/proc/self/statm").read_text().split()[1]) * mmap.PAGESIZE
     except OSError:
         return 0
+
+
+def unreclaimable_bytes(pid: int | None = None) -> int:
+    """Return the resident bytes that the kernel cannot drop: without pages of mapped files.
+
+    Args:
+        pid: of the process; None for this one.
+
+    Returns:
+        0 if the system does not report them, or the process has ended.
+    """
+    try:
+        status = Path(f"/proc/{pid or 'self'}/status").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return 0
+    return sum(int(size) << 10 for size in _UNRECLAIMABLE.findall(status))
 
 
 class Heaps:

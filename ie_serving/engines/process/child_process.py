@@ -1,7 +1,6 @@
 """One child process, in the server: starts it, sends its job, opens links to it, and ends it."""
 
 import os
-import re
 import select
 import signal
 import socket
@@ -9,7 +8,6 @@ import subprocess
 import threading
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
-from pathlib import Path
 
 from ie_serving.core.runtime.spare_cpu import SPARE_CPU
 from ie_serving.engines.process.link import Link, Message, PeerGone, Segment
@@ -78,15 +76,6 @@ class WorkerProcess:
         poll = select.poll()  # `select.select` takes no descriptor from 1024 on
         poll.register(self._control, select.POLLIN)
         return bool(poll.poll(wait_s * 1000))
-
-    def peak_bytes(self) -> int:
-        """The most resident memory that the process has had; 0 if it is not known."""
-        try:
-            status = Path(f"/proc/{self.pid}/status").read_text(encoding="ascii")
-        except OSError:
-            return 0
-        (*found,) = re.findall(r"^VmHWM:\s*(\d+) kB$", status, re.MULTILINE)
-        return int(found[0]) << 10 if found else 0
 
     def link(self) -> Link:
         """Open a link to the process.

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from threading import Event as Flag
 
+from ie_serving.core.runtime.heaps import unreclaimable_bytes
 from ie_serving.core.values.codes import Code
 from ie_serving.core.values.errors import LoadFailed
 from ie_serving.engines.base import EngineOptions
@@ -92,7 +93,8 @@ def _passes(job: str, given_up: Flag, room: Room) -> bool:
     try:
         process.begin(job)
         while not process.has_answered(LOOK_S):
-            most = max(most, process.peak_bytes())
+            # Without mapped weights: the kernel drops those pages before it ends a process.
+            most = max(most, unreclaimable_bytes(process.pid))
             lacks = lacks or most > room()
             if lacks or given_up.is_set():
                 process.kill()

@@ -89,8 +89,8 @@ _OF_SHADOW: Final[Mapping[str, Parser[Any]]] = {
 def shadow(value: object, place: str) -> Shadow:
     """Read which version answers copies of requests."""
     expected = (
-        "an object with sampling_rate, with label, version or model, and no keys but"
-        f" {', '.join(_OF_SHADOW)}"
+        "an object with sampling_rate, with label, version or model (label and version exclude each"
+        f" other), and no keys but {', '.join(_OF_SHADOW)}"
     )
     given = mapping(value, place, expected)
     keys = given.keys()

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path, PurePosixPath
 from typing import Final
 
-from ie_serving.core.runtime.heaps import resident_bytes
+from ie_serving.core.runtime.heaps import unreclaimable_bytes
 from ie_serving.core.runtime.machine_share import SHARE
 
 Read = Callable[[str], str | None]
@@ -26,8 +26,8 @@ def budget_of(setting: int) -> int:
 
 
 def room() -> int:
-    """Return the bytes that this process's part of the memory has left beside those resident."""
-    return max(1, SHARE.of(memory_limit(_read, _machine())) - resident_bytes())
+    """Return the bytes of this process's part of the memory that it can still fill."""
+    return max(1, SHARE.of(memory_limit(_read, _machine())) - unreclaimable_bytes())
 
 
 def memory_limit(read: Read, machine: int) -> int:

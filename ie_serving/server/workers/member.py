@@ -81,6 +81,7 @@ class Board:
         change: the change that this worker leads at present.
         answer: to the last change that another worker has led.
         applied: number of the change that this worker has applied last.
+        config_fault: why the configuration file is not applied, as this worker last saw it.
     """
 
     pid: int = 0
@@ -89,6 +90,7 @@ class Board:
     change: Change | None = None
     answer: Answer = field(default=Answer(0))
     applied: int = 0
+    config_fault: str = ""
 
 
 class Member:
@@ -162,7 +164,14 @@ class Member:
     @property
     def is_first(self) -> bool:
         """Whether no worker of a lower slot accepts requests; a hung worker does not count."""
-        return not any(slot < self.slot and not self.is_silent(slot) for slot in self.open)
+        return self.first is self._own
+
+    @property
+    def first(self) -> Board:
+        """The board of the worker of the lowest slot that accepts requests, or this one's."""
+        lower = (slot for slot in self.open if slot < self.slot and not self.is_silent(slot))
+        slot = min(lower, default=self.slot)
+        return self._own if slot == self.slot else self.boards[slot]
 
     def watch(self, watcher: Callable[[], None]) -> None:
         """Call `watcher` after each check of the boards: at least each second, and at messages."""

@@ -76,7 +76,7 @@ def test_the_tolerance_is_that_of_a_replay() -> None:
     [
         ({}, "an object with sampling_rate, with label, version or model"),
         ({"sampling_rate": 1}, "with label, version or model"),
-        ({"label": "a", "version": 1, "sampling_rate": 1}, "with label, version or model"),
+        ({"label": "a", "version": 1, "sampling_rate": 1}, "label and version exclude each other"),
         ({"label": "a", "sampling_rate": 1, "rate": 1}, "no keys but"),
         ({"label": "", "sampling_rate": 1}, "p.label: '' given; expected text that is not empty"),
         ({"label": "a", "sampling_rate": 2}, "p.sampling_rate: 2 given"),

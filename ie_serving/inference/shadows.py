@@ -23,7 +23,14 @@ from ie_serving.core.values.tensors import Arrays, Signature, copies, size_of
 from ie_serving.engines.base import REHEARSED, CompiledModel
 from ie_serving.models.configuration import ModelConfig
 from ie_serving.models.served import ServedModels
-from ie_serving.models.traffic.shadow import Moment, Shadow, has_room, rest_s, wait_s
+from ie_serving.models.traffic.shadow import (
+    LONGEST_REST_S,
+    Moment,
+    Shadow,
+    has_room,
+    rest_s,
+    wait_s,
+)
 from ie_serving.models.version.handle import Servable
 from ie_serving.telemetry.log.logs import Event
 from ie_serving.telemetry.request.sample_files import SampleFiles
@@ -192,13 +199,18 @@ class Mirror:
     async def _compare_in_time(self, copy: Answered) -> None:
         while pause_s := wait_s(self._moment(copy)):
             await asyncio.sleep(pause_s)
+        if self._loop.time() > copy.taken + LONGEST_REST_S:
+            self._count(SHED)
+            return
+        before = self.of
         began, self._shadows.is_comparing = self._loop.time(), True
         try:
             await self._compare(copy)
         finally:
             self._shadows.is_comparing = False
             now = self._loop.time()
-            self._rested = now + rest_s(now - began, self._shadows.number)
+            if self.of == before:  # the first answer of a version takes longer than the others
+                self._rested = now + rest_s(now - began, self._shadows.number)
 
     def _moment(self, copy: Answered) -> Moment:
         now = self._loop.time()

@@ -12,12 +12,13 @@ import pytest
 
 from ie_serving.core.values.errors import InvalidTensor
 from ie_serving.core.values.tensors import SERVING_DEFAULT, size_of
-from ie_serving.engines.base import EngineOptions
+from ie_serving.engines.base import REHEARSED, EngineOptions
 from ie_serving.engines.layers.sampling import Copied
+from ie_serving.inference import shadows
 from ie_serving.inference.shadows import Answered, Shadows
 from ie_serving.models.configuration import ModelConfig
 from ie_serving.models.served import Served, ServedModels
-from ie_serving.models.traffic.shadow import MOST_WAITING, Shadow
+from ie_serving.models.traffic.shadow import MOST_COPIES, Shadow
 from ie_serving.models.version.handle import Servable
 from tests.stand_in_engine import StandInEngine, StandInModel
 from tests.unit.inference.stand_ins import MODEL, Loaded
@@ -104,7 +105,7 @@ async def test_a_request_that_fails_gives_its_place_back(pair: Pair) -> None:
         raise InvalidTensor("as it is")
 
     pair.engine.before_infer = fails
-    for _ in range(2 * MOST_WAITING):
+    for _ in range(2 * MOST_COPIES):
         with pytest.raises(InvalidTensor):
             await pair.ask()
     assert pair.counts["shed"] == 0
@@ -149,3 +150,23 @@ async def test_a_publication_leaves_the_layers_of_versions_as_they_are(pair: Pai
     pair.shadows.follow([])
     after = [each.compiled for each in pair.stream.available.values()]
     assert all(isinstance(each, StandInModel) for each in after)
+
+
+async def test_the_first_answer_of_a_version_makes_no_pause(pair: Pair) -> None:
+    async def slow() -> None:
+        if REHEARSED.get():
+            await asyncio.sleep(0.02)  # 20 s of pause
+
+    pair.engine.before_infer = slow
+    for _ in range(2):
+        await pair.ask()
+    await pair.until(lambda: pair.counts["same"] == 2)
+
+
+async def test_a_copy_older_than_the_longest_pause_is_dropped(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shadows, "LONGEST_REST_S", 0.0)
+    await pair.ask()
+    await pair.until(lambda: pair.counts["shed"] == 1)
+    assert pair.counts["same"] == 0

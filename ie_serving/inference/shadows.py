@@ -248,7 +248,7 @@ class Mirror:
         """Name the outputs that differ, and keep the answers; in a thread."""
         found = drifts(shadow.outputs, answered.outputs, self.rule.tolerance)
         if found and self._samples and not self._is_closed:
-            self._samples.put(answered.nbytes + shadow.nbytes, answered, shadow)
+            self._samples.put(answered, shadow)
         return sorted(found)
 
     def _compared(self, outputs: list[str]) -> None:

@@ -86,6 +86,7 @@ def test_the_tolerance_is_that_of_a_replay() -> None:
         ({"label": "a", "sampling_rate": 1, "rate": 1}, "no keys but"),
         ({"label": "", "sampling_rate": 1}, "p.label: '' given; expected text that is not empty"),
         ({"label": "a", "sampling_rate": 2}, "p.sampling_rate: 2 given"),
+        ({"label": "a", "sampling_rate": 0}, "p.sampling_rate: 0 given; expected a number above 0"),
         ({"version": -1, "sampling_rate": 1}, "p.version: -1 given"),
         ({"label": "a", "sampling_rate": 1, "tolerance": "much"}, "p.tolerance"),
         ({"label": "a", "sampling_rate": 1, "path": "x"}, "an absolute path"),

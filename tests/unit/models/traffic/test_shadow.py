@@ -12,8 +12,8 @@ from ie_serving.models.traffic.settings import shadow
 from ie_serving.models.traffic.shadow import (
     LONGEST_REST_S,
     LOOK_S,
-    MOST_COPIES,
     MOST_COPIED_BYTES,
+    MOST_COPIES,
     SETTLE_S,
     SHARE,
     Moment,

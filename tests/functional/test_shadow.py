@@ -154,13 +154,19 @@ def test_a_shadow_is_no_client_of_its_version(serve: Serve, base: Path, tmp_path
     assert 'ie_serving_requests_recorded_total{model_name="m"} 3' in page
     assert 'ie_serving_response_cache_misses_total{model_name="m"} 1' in page
     assert 'ie_serving_response_cache_hits_total{model_name="m"} 2' in page
-    lines = [line for line in page.splitlines() if 'version="2"' in line and "load" not in line]
-    of_two = {line.rpartition(" ")[0]: float(line.rpartition(" ")[2]) for line in lines}
-    counts = {
-        name: value for name, value in of_two.items() if "_count{" in name or "_total{" in name
+    counted = {
+        version: [
+            line
+            for line in page.splitlines()
+            if f'version="{version}"' in line
+            and "load" not in line
+            and ("_count{" in line or "_total{" in line)
+            and not line.endswith(" 0")
+        ]
+        for version in (1, 2)
     }
-    assert counts
-    assert not any(counts.values())
+    assert any('stage="inference"' in line for line in counted[1])
+    assert not counted[2]
 
 
 def test_answers_within_the_tolerance_are_the_same(serve: Serve, base: Path) -> None:

@@ -79,9 +79,7 @@ def _sampling_rate(value: object, place: str) -> float:
     """Read a share above 0: a shadow without copies would answer nothing."""
     found = share(value, place)
     if found == 0:
-        raise fault(
-            place, value, "a number above 0 to 1, such as 0.01; without a shadow, leave it out"
-        )
+        raise fault(place, value, "a number above 0, such as 0.01; for no shadow, leave it out")
     return found
 
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from contextvars import Context
 from dataclasses import dataclass
 from functools import partial
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, ref
 
 from ie_serving.core.values.difference import drifts
 from ie_serving.core.values.errors import InvalidTensor, ServingError
@@ -23,7 +23,14 @@ from ie_serving.core.values.tensors import Arrays, Signature, copies, size_of
 from ie_serving.engines.base import REHEARSED, CompiledModel
 from ie_serving.models.configuration import ModelConfig
 from ie_serving.models.served import ServedModels
-from ie_serving.models.traffic.shadow import Moment, Shadow, has_room, rest_s, wait_s
+from ie_serving.models.traffic.shadow import (
+    LONGEST_REST_S,
+    Moment,
+    Shadow,
+    has_room,
+    rest_s,
+    wait_s,
+)
 from ie_serving.models.version.handle import Servable
 from ie_serving.telemetry.log.logs import Event
 from ie_serving.telemetry.request.sample_files import SampleFiles
@@ -45,7 +52,7 @@ Layer = Callable[[CompiledModel, float, Callable[[Signature, Arrays], Take | Non
 """Wraps a version in the layer that copies requests: see `engines.layers.sampling.Copied`."""
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class Answered:
     """A request as a version has answered it.
 
@@ -54,8 +61,9 @@ class Answered:
         version: its number.
         signature: of that version.
         inputs: as it took them.
-        outputs: as it gave them.
+        outputs: as it gave them; none until it has.
         taken: when it was copied.
+        nbytes: of its tensors; of one that is not answered yet, an estimate.
     """
 
     model: str
@@ -64,11 +72,7 @@ class Answered:
     inputs: Arrays
     outputs: Arrays
     taken: float = 0.0
-
-    @property
-    def nbytes(self) -> int:
-        """The bytes of its tensors."""
-        return size_of(self.inputs, self.outputs)
+    nbytes: int = 0
 
 
 class Mirror:
@@ -105,7 +109,8 @@ class Mirror:
         self._samples = samples
         self._loop = asyncio.get_running_loop()
         self._waiting: deque[Answered] = deque()
-        self._waiting_bytes = 0
+        self._copies: list[ref[Answered]] = []  # weak: a request that fails just drops its copy
+        self._outputs_bytes = 0  # of the last answer
         self._rested = 0.0
         self._absent_until = 0.0
         self._work: asyncio.Task[None] | None = None
@@ -121,9 +126,13 @@ class Mirror:
 
     def sampled(self, version: int, signature: Signature, inputs: Arrays) -> Take | None:
         """See `engines.layers.sampling.Sample`."""
-        waiting = len(self._waiting), self._waiting_bytes
+        if self._is_closed:  # requests go on while the server ends
+            return None
+        self._copies = [each for each in self._copies if each() is not None]
         # First without a look at the tensors, since all requests may come here while it is full.
-        if not (has_room(*waiting, 0) and has_room(*waiting, size_of(inputs))):
+        if not self._has_room(0) or not self._has_room(
+            nbytes := size_of(inputs) + self._outputs_bytes
+        ):
             self._count(SHED)
             return None
         if self._loop.time() < self._absent_until:
@@ -138,51 +147,73 @@ class Mirror:
         if (target.name, target.version) == (self._name, version):
             return None
         try:
-            return partial(self._take, version, signature, copies(inputs))
+            kept = copies(inputs)
         except MemoryError:  # the request may still fit
             self._count(SHED)
             return None
+        copy = Answered(self._name, version, signature, kept, {}, nbytes=nbytes)
+        self._copies.append(ref(copy))
+        return partial(self._take, copy)
 
-    def _take(self, version: int, signature: Signature, inputs: Arrays, outputs: Arrays) -> None:
-        nbytes = size_of(inputs, outputs)
-        if not has_room(len(self._waiting), self._waiting_bytes, nbytes):
-            self._count(SHED)
+    def _has_room(self, nbytes: int, beside: Answered | None = None) -> bool:
+        """Tell whether `nbytes` fit beside all copies, or all but one; in any thread."""
+        found = (each() for each in self._copies)
+        sizes = [copy.nbytes for copy in found if copy is not None and copy is not beside]
+        return has_room(len(sizes), sum(sizes), nbytes)
+
+    def _take(self, copy: Answered, outputs: Arrays) -> None:
+        """Add the outputs to a copy; in any thread."""
+        if self._is_closed:
             return
-        try:
-            kept, now = copies(outputs), self._loop.time()
-        except MemoryError:
-            self._count(SHED)
-            return
-        copy = Answered(self._name, version, signature, inputs, kept, now)
+        self._outputs_bytes = size_of(outputs)
+        nbytes = size_of(copy.inputs) + self._outputs_bytes
+        then = partial(self._count, SHED)
+        if self._has_room(nbytes, copy):
+            copy.nbytes = nbytes
+            try:
+                copy.outputs, copy.taken = copies(outputs), self._loop.time()
+                then = partial(self._put, copy)
+            except MemoryError:
+                pass
         # In a context of its own, so that nothing is added to the request's traces and logs.
-        self._loop.call_soon_threadsafe(self._put, copy, context=Context())
+        self._loop.call_soon_threadsafe(then, context=Context())
 
     def _put(self, copy: Answered) -> None:
         if self._is_closed:
             return
+        if not self._has_room(copy.nbytes, copy):  # two threads may have found the same room
+            self._count(SHED)
+            return
         self._waiting.append(copy)
-        self._waiting_bytes += copy.nbytes
         if self._work is None or self._work.done():
             self._work = asyncio.create_task(self._compare_all())
 
     async def _compare_all(self) -> None:
         REHEARSED.set(True)  # in this task: neither recorded, nor copied again, nor kept
         while self._waiting:
-            if pause_s := wait_s(self._moment()):
-                await asyncio.sleep(pause_s)
-                continue
-            copy = self._waiting.popleft()
-            self._waiting_bytes -= copy.nbytes
-            began, self._shadows.is_comparing = self._loop.time(), True
             try:
-                await self._compare(copy)
-            finally:
-                self._shadows.is_comparing = False
-                now = self._loop.time()
+                await self._compare_in_time(self._waiting.popleft())
+            except Exception as error:  # a defect, or of users' code: no reason to end the others
+                self._failed(FAILED, repr(error), is_defect=True)
+
+    async def _compare_in_time(self, copy: Answered) -> None:
+        while pause_s := wait_s(self._moment(copy)):
+            await asyncio.sleep(pause_s)
+        if self._loop.time() > copy.taken + LONGEST_REST_S:
+            self._count(SHED)
+            return
+        before = self.of
+        began, self._shadows.is_comparing = self._loop.time(), True
+        try:
+            await self._compare(copy)
+        finally:
+            self._shadows.is_comparing = False
+            now = self._loop.time()
+            if self.of == before:  # the first answer of a version takes longer than the others
                 self._rested = now + rest_s(now - began, self._shadows.number)
 
-    def _moment(self) -> Moment:
-        copy, now = self._waiting[0], self._loop.time()
+    def _moment(self, copy: Answered) -> Moment:
+        now = self._loop.time()
         used = self._shadows.versions_of(self._name)
         if self.rule.model:
             used = [*used, *self._shadows.versions_of(self.rule.model)]
@@ -196,6 +227,8 @@ class Mirror:
         except ServingError as error:
             self._failed(UNAVAILABLE, error)
             return
+        if (target.name, target.version) == (answered.model, answered.version):
+            return  # a label has moved since
         if self.of != (target.name, target.version):
             self.of = target.name, target.version
             self.seen.clear()
@@ -208,8 +241,6 @@ class Mirror:
                 self._failed(FAILED, f"it took longer than {LONGEST_S:g} s")
             except ServingError as error:
                 self._failed(FAILED, error)
-            except Exception as error:  # a defect, or of users' code: no reason to end the server
-                self._failed(FAILED, repr(error), is_defect=True)
             else:
                 self._compared(outputs)
 
@@ -217,7 +248,7 @@ class Mirror:
         """Name the outputs that differ, and keep the answers; in a thread."""
         found = drifts(shadow.outputs, answered.outputs, self.rule.tolerance)
         if found and self._samples and not self._is_closed:
-            self._samples.put(answered.nbytes + shadow.nbytes, answered, shadow)
+            self._samples.put(answered, shadow)
         return sorted(found)
 
     def _compared(self, outputs: list[str]) -> None:
@@ -318,7 +349,8 @@ class Shadows:
         self._counts = counts
         self._samples = samples
         self._mirrors: dict[str, Mirror] = {}
-        self._plain: WeakKeyDictionary[Servable, CompiledModel] = WeakKeyDictionary()
+        self._wrapped: WeakKeyDictionary[Servable, tuple[Mirror, CompiledModel]]
+        self._wrapped = WeakKeyDictionary()  # by whose layer, and as they were without it
 
     @property
     def number(self) -> int:
@@ -350,12 +382,16 @@ class Shadows:
     def wrap(self, model: str, versions: Iterable[Servable]) -> None:
         """Let AVAILABLE versions of a model copy requests, or let them be as they were."""
         mirror = self._mirrors.get(model)
-        if mirror is None and not self._plain:
+        if mirror is None and not self._wrapped:
             return
         for servable in versions:
-            servable.compiled = plain = self._plain.pop(servable, servable.compiled)
+            by, plain = self._wrapped.get(servable, (None, servable.compiled))
+            if by is mirror:  # graphs keep answers by the identity of `compiled`
+                continue
+            self._wrapped.pop(servable, None)
+            servable.compiled = plain
             if mirror is not None:
-                self._plain[servable] = plain
+                self._wrapped[servable] = mirror, plain
                 sample = partial(mirror.sampled, servable.version)
                 servable.compiled = self._layer(plain, mirror.rule.sampling_rate, sample)
 

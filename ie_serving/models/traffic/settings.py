@@ -75,11 +75,19 @@ def _path(value: object, place: str) -> str:
     return value
 
 
+def _sampling_rate(value: object, place: str) -> float:
+    """Read a share above 0: a shadow without copies would answer nothing."""
+    found = share(value, place)
+    if found == 0:
+        raise fault(place, value, "a number above 0, such as 0.01; for no shadow, leave it out")
+    return found
+
+
 _OF_SHADOW: Final[Mapping[str, Parser[Any]]] = {
     "model": words.name,
     "label": words.name,
     "version": version,
-    "sampling_rate": share,
+    "sampling_rate": _sampling_rate,
     "tolerance": share,
     "path": _path,
     "max_samples": integer(1, MOST_SAMPLES),

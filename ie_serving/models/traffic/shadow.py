@@ -8,12 +8,13 @@ SHARE: Final = 0.001
 out. With a half of it, that percentile was 14 % longer: it became the 99.5th of all else."""
 SETTLE_S: Final = 0.1
 """Least age of a copy that is compared: its answer has been sent then, also a large one."""
+LONGEST_REST_S: Final = 600.0
+"""Longest pause, so that one slow answer does not end the comparisons; an older copy is dropped."""
 LOOK_S: Final = 0.02
 """Seconds between two looks at versions that are in use."""
-MOST_WAITING: Final = 16
-MOST_WAITING_BYTES: Final = 1 << 26
-"""Copies of a model that wait, and their tensors: those beyond are not made, so that no more are
-copied than are compared."""
+MOST_COPIES: Final = 16
+MOST_COPIED_BYTES: Final = 1 << 26
+"""Copies of a model, of requests under way too, and their tensors: those beyond are not made."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,10 +69,10 @@ def wait_s(moment: Moment) -> float:
 
 def rest_s(took_s: float, models: int) -> float:
     """Give the pause behind a comparison that took so long, of each of `models` with a shadow."""
-    return took_s * (models / SHARE - 1)
+    return min(took_s * (models / SHARE - 1), LONGEST_REST_S)
 
 
-def has_room(waiting: int, waiting_bytes: int, nbytes: int) -> bool:
-    """Tell whether one more copy of `nbytes` may wait behind those that do."""
-    fits = not waiting or waiting_bytes + nbytes <= MOST_WAITING_BYTES
-    return fits and waiting < MOST_WAITING
+def has_room(copies: int, copied_bytes: int, nbytes: int) -> bool:
+    """Tell whether there may be one more copy, of `nbytes`."""
+    fits = not copies or copied_bytes + nbytes <= MOST_COPIED_BYTES
+    return fits and copies < MOST_COPIES

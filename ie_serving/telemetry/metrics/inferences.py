@@ -83,9 +83,14 @@ class Inferences:
         return len(self._durations.noted), len(self._waits.noted)
 
     def forget_from(self, mark: tuple[int, int]) -> None:
-        """Discard what came after the mark, since it was not for clients."""
-        for each, count in zip((self._durations, self._waits), mark, strict=True):
-            del each.noted[count:]
+        """Discard the inference after the mark, which was not for clients, if it is the only one.
+
+        Several may be those of clients, which are not told apart: all are kept.
+        """
+        durations, waits = mark
+        if len(self._durations.noted) == durations + 1:
+            del self._durations.noted[durations:]
+            del self._waits.noted[waits:]
 
     @property
     def durations(self) -> Histogram:

@@ -73,12 +73,12 @@ class RecordFiles:
 
     def close(self) -> None:
         """Close the file once all that waits is written; does not wait for it."""
-        self._thread.submit(self._end_file)
+        self._thread.submit(self.end_file)
         self._thread.shutdown(wait=False)
 
     def _write(self, nbytes: int, make: Callable[[], bytes]) -> None:
         try:
-            self._append(make())
+            self.append(make())
             self._counts.recorded += 1
             self._troubled = False
         except Exception as error:
@@ -93,27 +93,29 @@ class RecordFiles:
             with self._lock:
                 self._waiting_bytes -= nbytes
 
-    def _append(self, record: bytes) -> None:
+    def append(self, record: bytes) -> None:
+        """Write a record, or nothing of it. In one thread at a time. Raises: OSError."""
         if self._file is None or self._written >= self._most_bytes:
-            self._end_file()
+            self.end_file()
             self._file, self._written = self._opened(), 0
         try:
             rest = memoryview(record)
             while rest:  # a disk that fills up takes a part before it refuses
                 rest = rest[self._file.write(rest) :]
         except OSError:
-            self._take_back()
+            self.take_back(0)
             raise
         self._written += len(record)
 
-    def _take_back(self) -> None:
-        """Remove the written part of a record, which would spoil the file."""
+    def take_back(self, nbytes: int) -> None:
+        """Remove the last record, of `nbytes`, and the written part of one that has failed."""
         assert self._file is not None
+        self._written -= nbytes
         try:
             self._file.truncate(self._written)
             self._file.seek(self._written)
         except OSError:
-            self._end_file()
+            self.end_file()
 
     def _opened(self) -> FileIO:
         began = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
@@ -124,7 +126,8 @@ class RecordFiles:
                 flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
                 return FileIO(os.open(path, flags, 0o600), "w")
 
-    def _end_file(self) -> None:
+    def end_file(self) -> None:
+        """Let the next record begin another file."""
         if self._file is not None:
             file, self._file = self._file, None
             file.close()

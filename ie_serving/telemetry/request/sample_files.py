@@ -1,12 +1,16 @@
 """Keeps a bounded number of requests with two answers, in two files that belong together."""
 
+import logging
 from collections.abc import Callable
-from functools import partial
+from concurrent.futures import ThreadPoolExecutor
 from glob import escape, glob
 from typing import Any, Final
 
+from ie_serving.telemetry.log.logs import Event
 from ie_serving.telemetry.metrics.recorded import RecordMetrics
 from ie_serving.telemetry.request.record_files import RecordFiles
+
+log = logging.getLogger(__name__)
 
 ANSWERS, SHADOWS = "answers", "shadows"
 """Parts of the files' names."""
@@ -37,27 +41,47 @@ class SampleFiles:
         self._count = count
         self._left: int | None = None
         counts = RecordMetrics()
+        self._troubled = False
+        # Its thread is joined when the process ends, so that what waits is written.
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="samples")
         self._answers, self._shadows = (
             RecordFiles(f"{prefix}-{kind}", ANY_SIZE, counts) for kind in (ANSWERS, SHADOWS)
         )
 
-    def put(self, nbytes: int, answer: object, shadow: object) -> None:
-        """Write a request with both answers, unless there are enough. In one thread at a time.
+    def put(self, answer: object, shadow: object) -> None:
+        """Write a request with both answers, unless there are enough; does not wait for it.
 
         Args:
-            nbytes: what the two hold until they are written.
             answer: what its client got.
             shadow: what the shadow has answered.
         """
-        if self._left is None:
-            kept = glob(f"{escape(self._prefix)}-{ANSWERS}-*.tfrecord")
-            self._left = self._most - sum(map(self._count, kept))
-        if self._left > 0:
-            self._left -= 1
-            self._answers.put(nbytes, partial(self._encode, answer))
-            self._shadows.put(nbytes, partial(self._encode, shadow))
+        self._thread.submit(self._write, answer, shadow)
 
-    def close(self) -> None:
-        """Close the files once all that waits is written; does not wait for it."""
-        self._answers.close()
-        self._shadows.close()
+    def close(self, *, wait: bool = False) -> None:
+        """Close the files once all that waits is written."""
+        self._thread.submit(self._answers.end_file)
+        self._thread.submit(self._shadows.end_file)
+        self._thread.shutdown(wait=wait)
+
+    def _write(self, answer: object, shadow: object) -> None:
+        try:
+            if self._left is None:
+                kept = glob(f"{escape(self._prefix)}-{ANSWERS}-*.tfrecord")
+                self._left = self._most - sum(map(self._count, kept))
+            if self._left > 0:
+                self._append(self._encode(answer), self._encode(shadow))
+                self._left -= 1
+        except Exception as error:
+            if not self._troubled:  # once: the metric counts answers that differ
+                event = Event("requests not recorded", prefix=self._prefix, cause=error)
+                log.error(event, exc_info=not isinstance(error, OSError))
+            self._troubled = True
+
+    def _append(self, answer: bytes, shadow: bytes) -> None:
+        """Write both, or neither."""
+        self._shadows.append(shadow)
+        try:
+            self._answers.append(answer)
+        except OSError:
+            self._shadows.take_back(len(shadow))
+            raise

@@ -10,9 +10,10 @@ from ie_serving.core.values.difference import TOLERANCE
 from ie_serving.core.values.errors import ConfigError
 from ie_serving.models.traffic.settings import shadow
 from ie_serving.models.traffic.shadow import (
+    LONGEST_REST_S,
     LOOK_S,
-    MOST_WAITING,
-    MOST_WAITING_BYTES,
+    MOST_COPIED_BYTES,
+    MOST_COPIES,
     SETTLE_S,
     SHARE,
     Moment,
@@ -40,7 +41,7 @@ def test_a_copy_is_compared_late_and_beside_nothing_else(
         assert wait == pytest.approx(max(taken + SETTLE_S, rested) - now)
 
 
-@given(st.lists(st.floats(1e-4, 10), min_size=1, max_size=30), st.integers(1, 5))
+@given(st.lists(st.floats(1e-4, 0.1), min_size=1, max_size=30), st.integers(1, 5))
 def test_comparisons_of_all_models_take_their_share_of_the_time_at_most(
     took_s: list[float], models: int
 ) -> None:
@@ -55,15 +56,20 @@ def test_comparisons_of_all_models_take_their_share_of_the_time_at_most(
     assert busy * models <= now * SHARE * 1.0001
 
 
-@given(st.lists(st.integers(0, 2 * MOST_WAITING_BYTES), max_size=50))
-def test_what_waits_is_bounded(sizes: list[int]) -> None:
+def test_no_pause_is_longer_than_its_bound() -> None:
+    assert rest_s(10.0, 1) == rest_s(0.7, 5) == LONGEST_REST_S
+    assert rest_s(0.5, 1) < LONGEST_REST_S
+
+
+@given(st.lists(st.integers(0, 2 * MOST_COPIED_BYTES), max_size=50))
+def test_copies_are_bounded(sizes: list[int]) -> None:
     waiting: list[int] = []
     for size in sizes:
         if has_room(len(waiting), sum(waiting), size):
             waiting.append(size)
-    assert len(waiting) <= MOST_WAITING
+    assert len(waiting) <= MOST_COPIES
     # One copy alone may be larger: else a model with large requests would never be compared.
-    assert sum(waiting) <= max(MOST_WAITING_BYTES, *waiting[:1], 0)
+    assert sum(waiting) <= max(MOST_COPIED_BYTES, *waiting[:1], 0)
     assert not sizes or waiting
 
 
@@ -80,6 +86,7 @@ def test_the_tolerance_is_that_of_a_replay() -> None:
         ({"label": "a", "sampling_rate": 1, "rate": 1}, "no keys but"),
         ({"label": "", "sampling_rate": 1}, "p.label: '' given; expected text that is not empty"),
         ({"label": "a", "sampling_rate": 2}, "p.sampling_rate: 2 given"),
+        ({"label": "a", "sampling_rate": 0}, "p.sampling_rate: 0 given; expected a number above 0"),
         ({"version": -1, "sampling_rate": 1}, "p.version: -1 given"),
         ({"label": "a", "sampling_rate": 1, "tolerance": "much"}, "p.tolerance"),
         ({"label": "a", "sampling_rate": 1, "path": "x"}, "an absolute path"),

@@ -204,9 +204,7 @@ class Connections:
 
     async def ask(self, model: int) -> float:
         """Ask one model; give the seconds that its reply took. Raises: SystemExit."""
-        reader, writer = (
-            self._free.pop() if self._free else await asyncio.open_connection(HOST, self._port)
-        )
+        reader, writer = await self._connection()
         path = f"/v1/models/m{model}:predict"
         head = f"POST {path} HTTP/1.1\r\nHost: {HOST}\r\nContent-Length: {len(BODY)}\r\n\r\n"
         began = time.perf_counter()
@@ -220,6 +218,14 @@ class Connections:
             raise SystemExit(f"a request failed: m{model}: {reply!r} {body[:300]!r}")
         self._free.append((reader, writer))
         return took_s
+
+    async def _connection(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        while self._free:
+            reader, writer = self._free.pop()
+            if not reader.at_eof():
+                return reader, writer
+            writer.close()  # the server closes connections that are idle for a minute
+        return await asyncio.open_connection(HOST, self._port)
 
     def close(self) -> None:
         """Close those that are free."""

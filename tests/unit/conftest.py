@@ -1,4 +1,4 @@
-"""What all unit tests share: the budget of bytes, and the logging, of their process."""
+"""What all unit tests share of their process: the budget of bytes, logging, whose requests come."""
 
 import gc
 import logging
@@ -8,6 +8,7 @@ import pytest
 
 from ie_serving.core.runtime.budget import BUDGET
 from ie_serving.core.values import hints
+from ie_serving.engines.base import REHEARSED
 from ie_serving.telemetry.log import logs
 
 
@@ -35,6 +36,14 @@ def restored_logging() -> Iterator[None]:
     root.handlers[:] = handlers
     root.setLevel(levels[0])
     ours.setLevel(levels[1])
+
+
+@pytest.fixture(autouse=True)
+def asked_by_clients() -> Iterator[None]:
+    """Let requests count as those of clients: a command marks all of its process as rehearsed."""
+    token = REHEARSED.set(False)
+    yield
+    REHEARSED.reset(token)
 
 
 @pytest.fixture

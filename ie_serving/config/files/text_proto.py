@@ -4,6 +4,7 @@ Source: model_server_config.proto and the checks of ServerCore in TensorFlow Ser
 every fault contains. All faults of a configuration are reported together.
 """
 
+import re
 from collections import Counter
 from collections.abc import Callable, Collection, Container, Iterator, Sequence
 from typing import Any, NamedTuple, TypeVar
@@ -26,6 +27,11 @@ TENSORFLOW = "tensorflow"
 PLATFORMS = (TENSORFLOW, "openvino")
 """`model_platform` values. Either accepts any format in a version directory."""
 
+_LIST = re.compile(
+    r"""("(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'|\#[^\n]*)|(?<=\w)(\s*\[)""", re.VERBOSE
+)
+"""Strings and comments, or the beginning of a list behind a field's name without a colon."""
+
 _TENSORFLOW_TYPE = 1
 """`ModelType.TENSORFLOW`, deprecated. Source: model_server_config.proto."""
 
@@ -43,8 +49,11 @@ def parse_text(text: str, make: Callable[[], M], place: str, *, lenient: bool = 
         ConfigError: with line and column.
     """
     message = make()
+    # The parser skips an unknown field with a list only where a colon stands before it; Triton's
+    # pages write `resources [ {`.
+    given = _LIST.sub(lambda found: found[1] or f":{found[2]}", text) if lenient else text
     try:
-        text_format.Parse(text, message, allow_unknown_field=lenient)
+        text_format.Parse(given, message, allow_unknown_field=lenient)
     except (text_format.ParseError, ValueError, RecursionError) as error:
         name = message.DESCRIPTOR.full_name
         raise ConfigError(

@@ -7,9 +7,11 @@ import pytest
 
 from ie_serving.config.dialects import importing
 from ie_serving.config.files import source, triton_models
+from ie_serving.config.files.text_proto import parse_text
 from ie_serving.core.values.errors import ConfigError
 from ie_serving.models.configuration import ModelConfig
 from ie_serving.models.repository.version_policy import All, Latest, Specific
+from ie_serving.wire.protobuf import inference_messages
 
 NAMED = 'name: "m" '
 TENSORS = """
@@ -204,3 +206,14 @@ def test_what_would_answer_otherwise_is_refused(tmp_path: Path, text: str, fault
 def test_a_directory_without_models_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"no config\.pbtxt, and no directory of a model"):
         triton_models.translated(tmp_path)
+
+
+def test_lists_of_fields_that_are_not_read_need_no_colon() -> None:
+    """As Triton's page on its rate limiter writes them; protobuf's parser skips them with one."""
+    text = (
+        'instance_group [ { count: 1 rate_limiter { resources [ { name: "R1[" count: 4 } ] } } ]\n'
+        'input [ { name: "x [1]" dims: [ 2 ] } ] # agents [ {\n'
+    )
+    found = parse_text(text, inference_messages.ModelConfig, "config.pbtxt", lenient=True)
+    assert found.instance_group[0].count == 1
+    assert (found.input[0].name, list(found.input[0].dims)) == ("x [1]", [2])

@@ -6,6 +6,9 @@ each time their number has grown by a quarter: with four such bodies at once the
 blocked for up to 0.7 s. None of these lists is garbage before its request is answered, so full
 collections wait until no large request is in flight.
 
+10,000 models on demand that are not loaded are 1.7 million objects, which blocked the event loop
+for a second in each full collection. So what has survived a long one is exempt from the next ones.
+
 Collections of the two young generations free nearly all cycles. By default the first is collected
 after 700 more objects were made than freed, so in every wave of some 30 requests that wait for a
 batch: that took a twentieth of the time of small requests of 64 clients. `YOUNG` has room for such
@@ -15,6 +18,7 @@ request should be part of a cycle.
 
 import asyncio
 import gc
+import time
 from collections.abc import Awaitable, Callable
 from typing import Final
 
@@ -39,12 +43,41 @@ YOUNG: Final = 4000
 MIDDLE: Final = 0
 """Further collections of the first generation until the second is collected as well: with every
 second one, after 8,000 objects. By default that is every twelfth, after 8,400."""
+LONG_S: Final = 0.05
+"""Seconds that a full collection takes before its survivors are exempt from later ones: half a
+million objects."""
+GROWN: Final = 1.1
+"""Growth of the exempt objects after which they are visited once more, since cycles among them may
+have become garbage: 20 MB where 10,000 models are idle."""
 _NEVER: Final = 1 << 30
 
 
 def collect_on_request() -> None:
     """Switch off Python's own full collections, and make those of young generations rarer."""
     gc.set_threshold(YOUNG, MIDDLE, _NEVER)
+
+
+class FullCollection:
+    """Collects cycles of all ages, and exempts what survives if that takes long."""
+
+    def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
+        self._clock = clock
+        self._exempt = 0
+        self._visited = 0  # of the exempt objects: those that were there when all were visited last
+
+    def __call__(self) -> None:
+        """Collect; blocks the interpreter for as long."""
+        again = self._exempt > GROWN * self._visited
+        if again:
+            gc.unfreeze()
+        began = self._clock()
+        gc.collect()
+        if not again and self._clock() - began < LONG_S:
+            return
+        gc.freeze()
+        self._exempt = gc.get_freeze_count()
+        if again or not self._visited:
+            self._visited = self._exempt
 
 
 async def _pause() -> None:
@@ -55,7 +88,7 @@ async def collect_garbage(
     budget: Budget = BUDGET,
     pause: Callable[[], Awaitable[object]] = _pause,
     since: Callable[[], int] = lambda: gc.get_count()[2],
-    collect: Callable[[], object] = gc.collect,
+    collect: Callable[[], object] | None = None,
 ) -> None:
     """Collect whenever it is due and no large request is in flight; runs until it is cancelled.
 
@@ -65,6 +98,7 @@ async def collect_garbage(
         since: counts collections of the middle generation since the last full one.
         collect: runs a full collection.
     """
+    collect = collect or FullCollection()
     looks = quiet = 0
     while True:
         await pause()

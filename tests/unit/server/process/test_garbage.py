@@ -36,6 +36,42 @@ def test_a_million_lists_are_made_without_a_full_collection() -> None:
     assert since >= DUE
 
 
+EXEMPTS = """
+import gc, weakref
+from ie_serving.server.process.garbage import FullCollection
+
+class Node: pass
+
+def pair():
+    one, other = Node(), Node()
+    one.other, other.other = other, one
+    return one
+
+seconds = iter(range(100))
+full = FullCollection(lambda: next(seconds))
+made = [pair() for _ in range(100_000)]
+gc.collect()
+full()
+print(len(gc.get_objects()) < 10_000)
+seen = weakref.ref(made[0])
+made.clear()
+full()
+print(seen() is None)
+grown = [pair() for _ in range(100_000)]
+full()
+print(seen() is None)
+full()
+print(seen() is None, len(gc.get_objects()) < 10_000)
+"""
+
+
+def test_what_survives_a_long_collection_is_visited_again_after_it_has_grown() -> None:
+    lasts, *left, gone = output_of(sys.executable, "-c", EXEMPTS)[-4:]
+    assert lasts == "True"
+    assert left == ["False", "False"]
+    assert gone == "True True"
+
+
 class Looks(Paced):
     """Lets the server look when the test says so, and counts its collections."""
 

@@ -12,6 +12,7 @@ import pytest
 from ie_serving.core.values.tensors import SERVING_DEFAULT, DataType
 from ie_serving.engines.base import CompiledModel, EngineOptions
 from ie_serving.engines.kept import DIGESTS, KeptSound
+from ie_serving.engines.openvino.compiling.kept_choice import ALIKE
 from ie_serving.engines.openvino.compiling.openvino_engine import OpenVinoEngine
 from tests.unit.engines.openvino.models import copies, unary
 
@@ -52,7 +53,7 @@ class Started:
 
     def overwrite(self) -> None:
         """Replace the weights by others of the same size."""
-        (blob,) = (path for path in self.blobs() if path.name != DIGESTS)
+        (blob,) = self.cache.rglob("*.blob")
         content = blob.read_bytes()
         assert content.count(ONE.tobytes()) == 1
         blob.write_bytes(content.replace(ONE.tobytes(), (ONE * 1000).tobytes()))
@@ -77,9 +78,10 @@ def test_a_compiled_model_that_was_overwritten_is_compiled_again(
 def test_one_that_is_sound_is_used_and_nothing_is_written(
     version: Path, started: Started, caplog: pytest.LogCaptureFixture
 ) -> None:
-    assert started.answer(version) == 2.0
+    for _ in range(ALIKE):
+        assert started.answer(version) == 2.0
     before = started.blobs()
-    assert len(before) == 2
+    assert len(before) == 3  # compiled, the choice of threads, and their digests
     assert started.answer(version) == 2.0
     assert started.blobs() == before
     assert not [record for record in caplog.records if record.levelno >= logging.WARNING]

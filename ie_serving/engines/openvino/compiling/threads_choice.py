@@ -10,6 +10,7 @@ import openvino as ov
 from ie_serving.core.values.hints import Hint
 from ie_serving.core.values.tensors import Array
 from ie_serving.engines.base import EngineOptions
+from ie_serving.engines.openvino.compiling.kept_choice import KeptChoice
 from ie_serving.engines.openvino.compiling.properties import (
     CACHE,
     HINT,
@@ -96,51 +97,70 @@ def compile_fastest(
     device = options.of(OpenVinoOptions).target_device
     trials = _Trials(ports, hazards, admission, slower)
     with load_failures(f"the model cannot be compiled for {device}"):
-        chosen = _fastest(model, options, trials)
+        chosen = _Choice(model, options, trials).made(ports, slower)
         if trials.left_fit(chosen.model):
             return chosen
         return replace(chosen, model=compile_cached(model, device, chosen.config))
 
 
-def _fastest(model: ov.Model, options: EngineOptions, trials: "_Trials") -> Compiled:
-    config = properties(options, thread_limit(), node_limit())
-    # The user's setting is taken without a measurement.
-    own = options.of(OpenVinoOptions)
-    by_user, device = set(in_todays_words(own.plugin_config)), own.target_device
-    if device == CPU:
-        config = {**eight_bits.properties_for(model, own), **config}
-    may_choose = device == CPU and not by_user & {THREADS, STREAMS, HINT}
+class _Choice:
+    """The compiles of one graph, and the choice among them."""
 
-    def compiled(config: Mapping[str, str]) -> Compiled:
-        """Compile, and measure at once: both are needed for the choice between the two."""
-        return measured(compile_cached(model, device, config), config)
-
-    def measured(made: ov.CompiledModel, config: Mapping[str, str]) -> Compiled:
-        return Compiled(made, config, trials.latency(made, 1))
-
-    def on_one_thread() -> Compiled:
-        """Compile for the thread that infers."""
+    def __init__(self, model: ov.Model, options: EngineOptions, trials: "_Trials") -> None:
+        own = options.of(OpenVinoOptions)
+        config = properties(options, thread_limit(), node_limit())
+        if own.target_device == CPU:
+            config = {**eight_bits.properties_for(model, own), **config}
+        self._model = model
+        self._options = options
+        self._trials = trials
+        self._device = own.target_device
+        self._several = config
         # Without streams the thread is the caller's: a model that infers on the event loop, or in a
         # lane, needs none of its own, and a thousand such models do not fill a process with them.
         # One that takes an inference ahead goes on with that in a thread of its own.
-        return compiled({**config, THREADS: "1", STREAMS: "1" if options.ahead else "0"})
+        self._single = {**config, THREADS: "1", STREAMS: "1" if options.ahead else "0"}
 
-    single = on_one_thread() if may_choose and _looks_tiny(model) else None
-    if single and trials.keeps_up(single, None):
-        return single
-    several = compiled(config)
-    if not may_choose or several.seconds is None or several.seconds > TINY_S:
-        return several
-    # A model that looked tiny has been compiled for one thread already. It is measured again,
-    # beside the other: imports in other threads at the start may have made it three times as
-    # slow (in six of 70 starts).
-    single = measured(single.model, single.config) if single else on_one_thread()
-    if not trials.keeps_up(single, several):
-        return several
-    # Several threads are measured once more before one is chosen: other work may have disturbed
-    # their first measurement.
-    again = measured(several.model, several.config)
-    return single if trials.is_as_fast(single, again) else again
+    def made(self, ports: Ports, slower: float) -> Compiled:
+        """Compile as the user has chosen, as former loads have, or as is measured now."""
+        by_user = set(in_todays_words(self._options.of(OpenVinoOptions).plugin_config))
+        if self._device != CPU or by_user & {THREADS, STREAMS, HINT}:
+            return self._compiled(self._several)
+        graph = (len(self._model.get_ops()), ports.inputs, ports.outputs)
+        kept = KeptChoice(self._options.cache_dir, slower, sorted(self._several.items()), *graph)
+        one = kept.one_thread()
+        if one is not None:
+            return self._compiled(self._single if one else self._several)
+        chosen = self._fastest()
+        kept.keep(one=chosen.config is self._single)
+        return chosen
+
+    def _fastest(self) -> Compiled:
+        trials = self._trials
+        single = self._compiled(self._single) if _looks_tiny(self._model) else None
+        if single and trials.keeps_up(single, None):
+            return single
+        several = self._compiled(self._several)
+        if several.seconds is None or several.seconds > TINY_S:
+            return several
+        # A model that looked tiny has been compiled for one thread already. It is measured again,
+        # beside the other: imports in other threads at the start may have made it three times as
+        # slow (in six of 70 starts).
+        single = self._measured(single) if single else self._compiled(self._single)
+        if not trials.keeps_up(single, several):
+            return several
+        # Several threads are measured once more before one is chosen: other work may have disturbed
+        # their first measurement.
+        again = self._measured(several)
+        return single if trials.is_as_fast(single, again) else again
+
+    def _compiled(self, config: Mapping[str, str]) -> Compiled:
+        """Compile, and measure at once: both are needed for the choice."""
+        made = compile_cached(self._model, self._device, config)
+        return self._measured(Compiled(made, config, None))
+
+    def _measured(self, made: Compiled) -> Compiled:
+        return replace(made, seconds=self._trials.latency(made.model, 1))
 
 
 def _looks_tiny(model: ov.Model) -> bool:

@@ -1,0 +1,74 @@
+"""The choice of threads is remembered beside the compiled models of a version."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ie_serving.engines.openvino.compiling import threads_choice
+from ie_serving.engines.openvino.compiling.kept_choice import ALIKE, KeptChoice
+from tests.unit.engines.openvino.models import add_one, load, run
+
+
+@pytest.fixture
+def compiles(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Give the threads of each compile, of models that do not look tiny."""
+    seen: list[str] = []
+    compile_cached = threads_choice.compile_cached
+
+    def counted(model: Any, device: str, config: Any) -> Any:
+        seen.append("one" if config[threads_choice.STREAMS] == "0" else "several")
+        return compile_cached(model, device, config)
+
+    monkeypatch.setattr(threads_choice, "properties", _with_streams)
+    monkeypatch.setattr(threads_choice, "compile_cached", counted)
+    monkeypatch.setattr(threads_choice, "_looks_tiny", lambda model: False)
+    return seen
+
+
+def _with_streams(*given: Any) -> dict[str, str]:
+    return {threads_choice.STREAMS: "1"}
+
+
+async def test_loads_after_two_that_chose_alike_compile_once(
+    tmp_path: Path, compiles: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(threads_choice, "_keeps_up", lambda *given: True)
+    add_one(tmp_path / "model")
+    for expected in (["several", "one"], ["several", "one"], ["one"], ["one"]):
+        compiles.clear()
+        model = load(tmp_path / "model", cache_dir=tmp_path / "cache")
+        assert compiles == expected
+    answer = await run(model, {"x": np.ones((1, 2), np.float32)})
+    assert answer["y"].tolist() == [[2.0, 2.0]]
+
+
+def test_without_a_cache_every_load_measures(tmp_path: Path, compiles: list[str]) -> None:
+    add_one(tmp_path)
+    for _ in range(ALIKE + 1):
+        compiles.clear()
+        load(tmp_path)
+        assert len(compiles) == 2
+
+
+def test_a_choice_counts_once_two_in_a_row_are_alike(tmp_path: Path) -> None:
+    kept = KeptChoice(tmp_path / "new", "graph")
+    for one, known in [(True, None), (False, None), (False, False), (True, None), (True, True)]:
+        kept.keep(one=one)
+        assert KeptChoice(tmp_path / "new", "graph").one_thread() is known
+    assert KeptChoice(tmp_path / "new", "another graph").one_thread() is None
+
+
+@pytest.mark.parametrize("text", ["", "one", "one x", "\xff"])
+def test_a_damaged_file_is_no_choice(tmp_path: Path, text: str) -> None:
+    kept = KeptChoice(tmp_path, "graph")
+    kept.keep(one=True)
+    (file,) = tmp_path.iterdir()
+    file.write_bytes(text.encode("latin-1"))
+    assert kept.one_thread() is None
+
+
+def test_a_directory_that_cannot_be_written_stops_no_load(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    KeptChoice(tmp_path / "file" / "folder", "graph").keep(one=True)

@@ -5,7 +5,7 @@ error is raised, each with its JSON path. Unknown keys warn, so that a newer fil
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeGuard
@@ -23,6 +23,7 @@ from ie_serving.core.values.errors import ConfigError
 from ie_serving.core.values.hints import Hint
 from ie_serving.core.values.nearest import nearest
 from ie_serving.engines.base import EngineOptions
+from ie_serving.engines.sequences import Sequences
 from ie_serving.models.configuration import ModelConfig
 from ie_serving.models.fleet.repository import ModelRepository
 from ie_serving.telemetry.metrics.ovms_families import FAMILIES
@@ -161,6 +162,7 @@ def config_file(
 
         names = [model.name for model in models]
         models += tuple(graphs(top, names, engine or EngineOptions(), origin, findings))
+    _check_shadows(models, findings, are_all=REPOSITORIES not in top)
     metrics, named = _metrics(top.get("monitoring", {}), findings)
     findings.check()
     is_ovms = not OVMS_KEYS.isdisjoint(top)
@@ -173,6 +175,24 @@ def config_file(
         metrics_list=named,
         warnings=said,
     )
+
+
+def _check_shadows(models: Sequence[ModelConfig], faults: Faults, *, are_all: bool) -> None:
+    """Report shadows by models that cannot answer; unknown ones only where these `are_all`."""
+    known = {model.name: model for model in models}
+    for model in models:
+        other = model.shadow.model if model.shadow else ""
+        place = f'the shadow of model "{model.name}"'
+        if other in known and known[other].engine.of(Sequences).stateful:
+            faults.add(
+                place, f'model "{other}" is stateful: it answers requests of sequences alone'
+            )
+        elif other and other not in known and are_all:
+            there = ", ".join(sorted(known))
+            faults.add(
+                place,
+                f'model "{other}" is not configured; the file has {there}, and no {REPOSITORIES}',
+            )
 
 
 def graph_alone(top: Mapping[str, Any], place: str, *, engine: EngineOptions) -> ConfigFile:

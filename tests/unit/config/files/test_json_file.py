@@ -404,3 +404,17 @@ def test_a_batch_size_above_the_largest_batch() -> None:
     keys = {"max_batch_size": 16, "allowed_batch_sizes": [4, 16, 64]}
     (warning,) = read(of({"name": "m", "base_path": "/m", **keys})).warnings
     assert warning == "allowed_batch_sizes of model m: no effect above max_batch_size 16: 64"
+
+
+def test_a_shadow_is_a_model_that_can_answer() -> None:
+    one = {"name": "one", "base_path": "/one", "shadow": {"model": "two", "sampling_rate": 0.1}}
+    two = {"name": "two", "base_path": "/two"}
+    place = 'the shadow of model "one": model "two"'
+    assert faults(of(one, {**two, "stateful": True})) == (
+        f"{place} is stateful: it answers requests of sequences alone",
+    )
+    assert faults(of(one)) == (
+        f"{place} is not configured; the file has one, and no model_repository_list",
+    )
+    read({**of(one), "model_repository_list": [{"base_path": "/many"}]})
+    read(of(one, two))

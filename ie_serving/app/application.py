@@ -458,7 +458,7 @@ class ServingApplication:
         engine = engine_stack.engine(self._drivers, config.engine, config.declared)
         source = Source(
             repository.storage,
-            self._with_graphs(config, engine),
+            WithGraphs(engine, self._models.within_reach, _unrecorded),  # here it tells files alone
             rest_s=poll_wait_s,
             ready_marker=config.ready_marker,
             lists_base=repository.is_local,
@@ -470,7 +470,7 @@ class ServingApplication:
         return ModelStream(
             config.name,
             source,
-            self._loader(config, repository, engine),
+            partial(self._loader, config, repository, engine),
             self._repositories.polls,
             store=repository.store,
             policy=config.version_policy,
@@ -543,3 +543,7 @@ class ServingApplication:
             self._residency.servable(config),
             self._tried,
         )
+
+
+def _unrecorded(step: str, seconds: float) -> None:
+    """Record no step: an engine that runs none."""

@@ -69,7 +69,7 @@ async def _takes(stream: ModelStream, options: EngineOptions) -> bool:
     """Let all versions of a model take other parameters; False where one is being loaded."""
     if not stream.is_settled or not stream.available:
         return False
-    return await stream.loader.update(options, [*stream.available.values()])
+    return await stream.loader().update(options, [*stream.available.values()])
 
 
 def _only_params_differ(old: ModelConfig, new: ModelConfig) -> bool:

@@ -5,7 +5,7 @@ configuration before a change or the one after it. Texts of errors are those of 
 Serving, which its clients compare.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from ie_serving.core.values.errors import NotFound, NotLoaded, advised
@@ -152,14 +152,15 @@ class ServedModels:
         served = self.entries.get(name)
         return version_of(served.stream.labels if served else {}, label)
 
-    def states(self) -> list[tuple[str, int, str]]:
-        """Give model name, number and state of every version that is not at its end."""
-        return [
-            (name, status.version, status.state.name)
-            for name, served in self.entries.items()
-            for status in served.stream.statuses()
-            if status.state is not State.END
-        ]
+    def states(self) -> Iterator[tuple[str, int, str]]:
+        """Yield model name, number and state of every version that is not at its end.
+
+        Models may come and go between two of them.
+        """
+        for name, served in list(self.entries.items()):
+            for status in served.stream.statuses():
+                if status.state is not State.END:
+                    yield name, status.version, status.state.name
 
     def traffic(self) -> list[tuple[str, Mapping[int, float], Mapping[int, int]]]:
         """Give name, shares from 0 to 1 and rollbacks by version of each model that splits it."""

@@ -9,9 +9,9 @@ All state lives on the event loop; only listing, fetching, compiling and freeing
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 
 from ie_serving.core.values.errors import Missing, StorageError
 from ie_serving.core.values.versions import NOT_LOADED, State, VersionStatus, remarked
@@ -53,7 +53,7 @@ class ModelStream:
     Attributes:
         name: model name.
         store: name of the store that this lies in, for the schedule.
-        loader: makes its versions.
+        loader: makes its versions; it is made with the first of them that is loaded.
         labels: version labels that requests may use.
         available: AVAILABLE versions by number.
         default: the highest of them; None when there is none.
@@ -68,7 +68,7 @@ class ModelStream:
         self,
         name: str,
         source: Source,
-        loader: Loader,
+        loader: Callable[[], Loader],
         polls: Polls,
         *,
         policy: VersionPolicy,
@@ -89,7 +89,7 @@ class ModelStream:
         self.unnamed: Servable | None = None
         self.has_served = False
         self.is_admitted = rules.on_demand is None
-        self.loader = loader
+        self.loader = cache(loader)
         self._schedule = polls
         self._rules = rules
         self._trouble = ListingTrouble(name, source.url, chance=rules.chance, clock=rules.clock)

@@ -91,7 +91,9 @@ class VersionControl:
         "_tried",
     )
 
-    def __init__(self, candidate: Candidate, loader: Loader, rules: LoadRules) -> None:
+    def __init__(
+        self, candidate: Candidate, loader: Callable[[], Loader], rules: LoadRules
+    ) -> None:
         self._life = VersionLife(candidate.version)
         self._candidate = candidate
         self._loader = loader
@@ -261,7 +263,7 @@ class VersionControl:
     async def _try(self) -> None:
         candidate = self._candidate
         try:
-            self._loaded = await self._loader.load(candidate, self._move, self._given_up)
+            self._loaded = await self._loader().load(candidate, self._move, self._given_up)
         except PASSING as error:
             self._fail(str(error), self._rules.store_backoff)
         except HeldBack as error:
@@ -321,7 +323,7 @@ class VersionControl:
         # memory would wait for the cyclic garbage collector, which may not run for minutes.
         servable.bound.clear()
         if is_idle:
-            await self._loader.unload(loaded)
+            await self._loader().unload(loaded)
             return
         # The memory goes when the last request ends: freed now, it would crash that request.
         facts, holders = self.facts, servable.holders

@@ -74,7 +74,7 @@ class World:
         return ModelStream(
             config.name,
             Source(storage, self.engine, rest_s=self.poll_s, unload_when_empty=True),
-            Loader(
+            lambda: Loader(
                 config.name,
                 storage,
                 self.engine,

@@ -167,7 +167,7 @@ class Stand:
                 unload_when_empty=self.unload_when_empty,
                 clock=self.clock,
             ),
-            self.loader,
+            lambda: self.loader,
             Polls(lambda store: AtOnce(1)),
             store="file",
             policy=policy,
@@ -203,7 +203,7 @@ class Stand:
             load_timeout_s=load_timeout_s,
             on_overdue=on_overdue,
         )
-        return VersionControl(candidate(), self.loader, rules)
+        return VersionControl(candidate(), lambda: self.loader, rules)
 
     async def end_load(self, failure: BaseException | None = None) -> None:
         """Let the load that began first end, by failing in the engine if `failure` says so."""

@@ -163,7 +163,7 @@ class Server:
         return ModelStream(
             config.name,
             Source(store, self.engine, rest_s=1.0, clock=self.clock),
-            loader,
+            lambda: loader,
             self._polls,
             store="file",
             policy=config.version_policy,

@@ -1,5 +1,6 @@
 """The Prometheus page: TensorFlow Serving's names, labels and text."""
 
+import asyncio
 import re
 
 import pytest
@@ -9,6 +10,7 @@ from hypothesis import strategies as st
 from ie_serving.telemetry.metrics.histogram import BOUNDS_US
 from ie_serving.telemetry.metrics.page import (
     COMPARED,
+    LINES_AT_ONCE,
     LOADS,
     SIGNATURES,
     VERSIONS,
@@ -194,3 +196,33 @@ def test_signatures_are_counted_by_what_comparing_them_has_shown() -> None:
     metrics.show_compared(lambda: [("m", "alike"), ("m", "alike"), ("n", "not_compared")])
     assert f'{COMPARED}{{model_name="m",result="alike"}} 2' in metrics.text()
     assert f'{COMPARED}{{model_name="n",result="not_compared"}} 1' in metrics.text()
+
+
+async def test_other_tasks_run_while_the_states_of_many_models_are_read() -> None:
+    """10,000 models on demand, of which none is asked, held up every request for 0.4 s."""
+    metrics, turns = Metrics(), 0
+    metrics.show_states(lambda: (("m", n, "START") for n in range(20 * LINES_AT_ONCE)))
+
+    async def take_turns() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    others = asyncio.create_task(take_turns())
+    page = await metrics.own_page()
+    others.cancel()
+    assert turns >= 20
+    assert f'{VERSIONS}{{model_name="m",state="START"}} {20 * LINES_AT_ONCE}\n' in page.decode()
+    assert b"\n\n" not in page
+
+
+def test_models_that_are_not_asked_have_no_series() -> None:
+    metrics = Metrics()
+    metrics.keep(["asked", "idle"])
+    before = metrics.text()
+    metrics.of("asked").count_load("/models/asked", 1, True)
+    assert metrics.of("asked") is metrics.add("asked")
+    assert metrics.of("idle") is not metrics.of("unknown") is metrics.of("")
+    assert "asked" in metrics.text()
+    assert not {"asked", "idle"} & {*before.split('"')}

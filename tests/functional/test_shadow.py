@@ -183,10 +183,9 @@ def test_answers_within_the_tolerance_are_the_same(serve: Serve, base: Path) -> 
     [
         ({"version": 3}, "failed", "input size does not match signature"),
         ({"version": 4}, "unavailable", "Specific(m, 4)"),
-        ({"model": "gone"}, "unavailable", "Latest(gone)"),
         ({"model": "odd"}, "failed", "as it is"),
     ],
-    ids=["another signature", "not loaded", "no such model", "raises"],
+    ids=["another signature", "not loaded", "raises"],
 )
 def test_a_shadow_that_cannot_answer_fails_no_request(
     serve: Serve, base: Path, shadow: dict[str, Any], result: str, cause: str

@@ -5,7 +5,7 @@ error is raised, each with its JSON path. Unknown keys warn, so that a newer fil
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeGuard
@@ -162,7 +162,6 @@ def config_file(
 
         names = [model.name for model in models]
         models += tuple(graphs(top, names, engine or EngineOptions(), origin, findings))
-    _check_shadows(models, findings, are_all=REPOSITORIES not in top)
     metrics, named = _metrics(top.get("monitoring", {}), findings)
     findings.check()
     is_ovms = not OVMS_KEYS.isdisjoint(top)
@@ -177,22 +176,26 @@ def config_file(
     )
 
 
-def _check_shadows(models: Sequence[ModelConfig], faults: Faults, *, are_all: bool) -> None:
-    """Report shadows by models that cannot answer; unknown ones only where these `are_all`."""
-    known = {model.name: model for model in models}
-    for model in models:
+def check_shadows(file: ConfigFile) -> ConfigFile:
+    """Refuse shadows by models of the file that cannot answer; give the file.
+
+    Raises:
+        ConfigError: a model that is stateful, or unknown, unless the file names directories.
+    """
+    faults = Faults()
+    known = {model.name: model for model in file.models}
+    for model in file.models:
         other = model.shadow.model if model.shadow else ""
         place = f'the shadow of model "{model.name}"'
         if other in known and known[other].engine.of(Sequences).stateful:
             faults.add(
                 place, f'model "{other}" is stateful: it answers requests of sequences alone'
             )
-        elif other and other not in known and are_all:
-            there = ", ".join(sorted(known))
-            faults.add(
-                place,
-                f'model "{other}" is not configured; the file has {there}, and no {REPOSITORIES}',
-            )
+        elif other and other not in known and not file.repositories:
+            there = f"the file has {', '.join(sorted(known))}, and no {REPOSITORIES}"
+            faults.add(place, f'model "{other}" is not configured; {there}')
+    faults.check()
+    return file
 
 
 def graph_alone(top: Mapping[str, Any], place: str, *, engine: EngineOptions) -> ConfigFile:

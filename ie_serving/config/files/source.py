@@ -9,7 +9,12 @@ import os
 import re
 from pathlib import Path
 
-from ie_serving.config.files.json_file import ConfigFile, config_file, parse_config_file
+from ie_serving.config.files.json_file import (
+    ConfigFile,
+    check_shadows,
+    config_file,
+    parse_config_file,
+)
 from ie_serving.core.values.errors import ConfigError
 from ie_serving.engines.base import EngineOptions
 from ie_serving.storage.options import StorageOptions
@@ -83,7 +88,7 @@ def _check_lasting(path: Place) -> None:
 def read(path: Place, engine: EngineOptions | None = None) -> ConfigFile:
     """Read the whole content of a configuration file. Blocking. Arguments and errors as `load`."""
     _check_lasting(path)
-    return parse(read_text(path), path, engine)
+    return check_shadows(parse(read_text(path), path, engine))
 
 
 def parse(text: str, path: Place, engine: EngineOptions | None = None) -> ConfigFile:

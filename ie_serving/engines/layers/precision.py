@@ -26,6 +26,7 @@ from ie_serving.engines.layers.precision_trial import (
     asked_of,
     is_brief,
     trial_of,
+    was_brief,
 )
 from ie_serving.engines.openvino.options import AUTO, OpenVinoOptions
 from ie_serving.telemetry.log.logs import Event
@@ -97,8 +98,9 @@ class PrecisionEngine(EngineAround):
         asked = self._recorded(directory, full) if lower else []
         # Zeros take as long as other numbers, and to generate those takes longer than all else that
         # a small model needs.
-        is_short = own_loop.run(is_brief(full, asked + zeros_for(full) if lower else []))
-        if is_short:
+        zeros = zeros_for(full) if lower else []
+        is_known = not asked and was_brief(full, zeros)
+        if is_known or own_loop.run(is_brief(full, asked + zeros)):
             cause = "an inference in f32 is too short for a lower precision to win time that shows"
             log.info(Event("precision chosen", path=directory, precision=FULL, cause=cause))
             return FULL

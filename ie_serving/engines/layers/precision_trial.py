@@ -109,6 +109,12 @@ def _decoded(model: CompiledModel, sample: Sample) -> Iterator[TrialRequest]:
     yield TrialRequest(sample.place, name, inputs, added, sample.golden)
 
 
+def was_brief(full: CompiledModel, zeros: Sequence[TrialRequest]) -> bool:
+    """Whether the engine has measured, of each signature of `zeros`, at most `BRIEF_S`."""
+    took = [full.signatures[each.signature].zeros_s for each in zeros]
+    return bool(took) and all(seconds is not None and seconds <= BRIEF_S for seconds in took)
+
+
 async def is_brief(full: CompiledModel, asked: Sequence[TrialRequest]) -> bool:
     """Whether the model takes requests, and infers each of those in `BRIEF_S` at most."""
     is_any = False

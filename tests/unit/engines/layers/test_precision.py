@@ -148,6 +148,34 @@ def test_an_inference_of_microseconds_is_not_tried_in_a_lower_precision(
     assert "too short" in caplog.text
 
 
+@pytest.mark.parametrize(
+    ("zeros_s", "is_asked"),
+    [
+        pytest.param(20e-6, False, id="short"),
+        pytest.param(60e-6, True, id="of more rows than a batch that is short"),
+        pytest.param(None, True, id="not measured"),
+    ],
+)
+def test_a_model_that_its_load_has_measured_is_not_measured_again(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch, zeros_s: float | None, is_asked: bool
+) -> None:
+    """Beside other loads, one in four small models was compiled a second time."""
+    engine.seconds = {"f32": 20e-6, "bf16": 1e-6}
+    made = engine.compile
+
+    def compiled(directory: Path, options: EngineOptions) -> Model:
+        model = made(directory, options)
+        (name, signature), *_ = model.signatures.items()
+        specs = {"x": replace(signature.inputs["x"], shape=(-1, 4))}
+        model.signatures = {name: replace(signature, inputs=specs, zeros_s=zeros_s)}
+        return model
+
+    monkeypatch.setattr(engine, "compile", compiled)
+    assert chosen(engine, lower=("bf16",)) == "f32"
+    assert engine.models.keys() == {"f32"}
+    assert bool(engine.models["f32"].batches) is is_asked
+
+
 def test_zeros_say_nothing_of_a_model_of_open_sizes() -> None:
     """An image of one pixel takes microseconds where one of a client's takes milliseconds."""
     sized, open_sizes = (

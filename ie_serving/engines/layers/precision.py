@@ -25,8 +25,8 @@ from ie_serving.engines.layers.precision_trial import (
     TrialRequest,
     asked_of,
     is_brief,
+    measured_as_brief,
     trial_of,
-    was_brief,
 )
 from ie_serving.engines.openvino.options import AUTO, OpenVinoOptions
 from ie_serving.telemetry.log.logs import Event
@@ -99,8 +99,10 @@ class PrecisionEngine(EngineAround):
         # Zeros take as long as other numbers, and to generate those takes longer than all else that
         # a small model needs.
         zeros = zeros_for(full) if lower else []
-        is_known = not asked and was_brief(full, zeros)
-        if is_known or own_loop.run(is_brief(full, asked + zeros)):
+        is_short = measured_as_brief(full, asked, zeros)
+        if is_short is None:
+            is_short = own_loop.run(is_brief(full, asked + zeros))
+        if is_short:
             cause = "an inference in f32 is too short for a lower precision to win time that shows"
             log.info(Event("precision chosen", path=directory, precision=FULL, cause=cause))
             return FULL

@@ -71,13 +71,13 @@ class Compiled:
         model: compiled.
         config: its properties.
         seconds: of one inference of zeros, with one row; None if not known.
-        largest_s: the same with `MANY_ROWS` where sizes are open; None if it was not measured.
+        batch_s: the same with `MANY_ROWS` where sizes are open; None if it was not measured.
     """
 
     model: ov.CompiledModel
     config: Mapping[str, str]
     seconds: float | None
-    largest_s: float | None = None
+    batch_s: float | None = None
 
 
 def compile_fastest(
@@ -135,7 +135,7 @@ def _fastest(model: ov.Model, options: EngineOptions, trials: "_Trials") -> Comp
 
     single = on_one_thread() if may_choose and _looks_tiny(model) else None
     if single and trials.keeps_up(single, None):
-        return replace(single, largest_s=trials.largest_s)
+        return replace(single, batch_s=trials.batch_s)
     several = compiled(config)
     if not may_choose or several.seconds is None or several.seconds > TINY_S:
         return several
@@ -168,7 +168,7 @@ class _Trials:
     compiled model may then be memory of that try.
 
     Attributes:
-        largest_s: seconds of the largest inference by which one thread was last found to keep up
+        batch_s: seconds of the largest inference by which one thread was last found to keep up
             without a comparison.
     """
 
@@ -185,7 +185,7 @@ class _Trials:
         self._hazards = replace(hazards, refusals=())
         self._is_open = not all(port.static for port in ports.inputs)
         self._failed: list[ov.CompiledModel] = []
-        self.largest_s: float | None = None
+        self.batch_s: float | None = None
 
     def latency(self, model: ov.CompiledModel, rows: int) -> float | None:
         """Give the seconds of one inference with `rows` in each open dimension, where it works."""
@@ -230,11 +230,11 @@ class _Trials:
         return _keeps_up(self.latency(single.model, rows), many_s, self._slower)
 
     def _keeps_up_alone(self, single: Compiled) -> bool:
-        self.largest_s = single.seconds
+        self.batch_s = single.seconds
         if not self._is_open:
             return True
-        self.largest_s = self.latency(single.model, self._many_rows())
-        return self._cannot_gain(self.largest_s)
+        self.batch_s = self.latency(single.model, self._many_rows())
+        return self._cannot_gain(self.batch_s)
 
     def _cannot_gain(self, single_s: float | None) -> bool:
         """Tell whether one thread is about as fast as several that share the work evenly."""

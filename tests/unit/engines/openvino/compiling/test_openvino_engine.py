@@ -405,7 +405,7 @@ def test_a_tiny_model_tells_how_long_its_largest_measured_batch_took(
 
     monkeypatch.setattr(probe, "latency", latency)
     model = load(add_one(tmp_path, shape))
-    assert model.signatures[SERVING_DEFAULT].zeros_s == seconds
+    assert model.signatures[SERVING_DEFAULT].batch_s == seconds
 
 
 @pytest.mark.parametrize(

@@ -434,7 +434,7 @@ class ModelStream:
         self._versions.forget_ended()
         self._prepare_to_list()
         is_unlisted = bool(self._wanted.unlisted(self._versions.failed()))
-        self._nothing_to_do = not is_unlisted and self._serves_all_it_should()
+        self._nothing_to_do = not is_unlisted and self._needs_no_poll()
         if is_unlisted:
             self._schedule.now(self)
         self._changed.set()
@@ -483,8 +483,8 @@ class ModelStream:
         await work
         # A version that an admission or a dismissal has ended begins a new life.
         self.aspire() if self._rules.on_demand else self._advance()
-        # Without a poll interval the next poll is the retry, whose time is known only now.
-        if not self._rules.poll_wait_s:
+        # The next poll may be a retry, whose time is known only now.
+        if not (self._rules.poll_wait_s and self._nothing_to_do):
             self._schedule.reschedule(self)
 
     def _publish(self) -> None:
@@ -537,13 +537,14 @@ class ModelStream:
                 facts = {"label": label, "version": version, "base_path": self._source.url}
                 log.info(logs.Event("label assigned", model=self.name, **facts))
 
-    def _serves_all_it_should(self) -> bool:
+    def _needs_no_poll(self) -> bool:
         """Tell whether the same listing, found again, cannot cause a step."""
         if not self.is_admitted:
             return not self._wanted.listing.moving and self._versions.are_out
-        if self._wanted.listing.moving or not self._wanted.kept <= self.available.keys():
+        # A version that loads needs no poll: of a thousand models most wait for a thread.
+        if self._wanted.listing.moving or not self._renewals.is_over:
             return False
-        return self._renewals.is_over and self._versions.are_at_rest
+        return self._versions.are_at_rest(self._wanted.kept)
 
     @property
     def is_settled(self) -> bool:

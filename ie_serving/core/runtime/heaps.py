@@ -51,6 +51,10 @@ MODEL_BLOCK_BYTES: Final = 1 << 20
 which fault their memory in anew meanwhile. In a heap, weights would leave hundreds of megabytes of
 free memory. glibc returns them with the heap locked, 40 ms for 500 MB. A thread that waits for that
 lock may hold the interpreter, and then the event loop waits for both."""
+SMALL_BLOCK_BYTES: Final = 128
+"""Largest freed block in bytes that glibc keeps unmerged, by default. While models are loaded it
+keeps none: OpenVINO makes and frees a million small blocks for each, and glibc would merge the
+kept ones again and again, a sixth of the time that a small model takes to compile."""
 SHORTENING_BYTES: Final = 128 << 10
 """Size of a block whose freeing makes glibc check the end of the heap: at least 64 KB."""
 MOST_LEFT_BYTES: Final = 16 << 20
@@ -63,6 +67,7 @@ Gate: TypeAlias = SimpleQueue[None]
 """Lets as many threads pass as it has entries."""
 
 # Names of glibc's parameters. Source: malloc.h.
+_M_MXFAST: Final = 1
 _M_TRIM_THRESHOLD: Final = -1
 _M_MMAP_THRESHOLD: Final = -3
 _M_ARENA_MAX: Final = -8
@@ -132,22 +137,26 @@ class Heaps:
 
     @contextmanager
     def models_off_heap(self) -> Iterator[None]:
-        """Take blocks from `MODEL_BLOCK_BYTES` on from the kernel, while a model is loaded."""
+        """Suit the heaps to loads while a model is loaded.
+
+        Blocks from `MODEL_BLOCK_BYTES` on come from the kernel, and small ones are merged at once.
+        """
         with self._lock:
             self._loads += 1
-            self._set_largest()
+            self._set_for_loads()
         try:
             yield
         finally:
             with self._lock:
                 self._loads -= 1
-                self._set_largest()
+                self._set_for_loads()
 
-    def _set_largest(self) -> None:
-        """Set the size from which blocks come from the kernel, if freed memory is kept."""
+    def _set_for_loads(self) -> None:
+        """Set the sizes that depend on loads, if freed memory is kept."""
         if self._largest_kept:
             most = MODEL_BLOCK_BYTES if self._loads else self._largest_kept
             self._libc.mallopt(_M_MMAP_THRESHOLD, min(most, self._largest_kept))
+            self._libc.mallopt(_M_MXFAST, 0 if self._loads else SMALL_BLOCK_BYTES)
 
     def note_left(self, size: int) -> None:
         """Note bytes that a freed version has left in the heaps; give back where these are many."""

@@ -150,6 +150,8 @@ class Signature:
             may hold facts that no spec can express; empty if the specs are complete.
         runs_on: the engine that computes it, in words for `ie_serving check`.
         precision: floating-point precision, such as `bf16`; empty if not known.
+        row_s: seconds that one row of zeros took at its load; None if not measured.
+        batch_s: the same for a large batch, or where no size is open.
         evidence: result of the comparison with a second engine; None without a comparison.
         states: names of state tensors, which `CompiledModel.infer` returns beside the outputs and
             takes beside the inputs: all of them, or none for a new state.
@@ -172,6 +174,8 @@ class Signature:
     definition: bytes = b""
     runs_on: str = ""
     precision: str = ""
+    row_s: float | None = field(default=None, compare=False)
+    batch_s: float | None = field(default=None, compare=False)
     evidence: "Evidence | None" = None
     states: tuple[str, ...] = ()
     gathers: bool = False

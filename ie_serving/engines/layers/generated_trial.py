@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from itertools import islice
 
 import numpy as np
@@ -9,7 +10,15 @@ import numpy as np
 from ie_serving.core.values.errors import ServingError
 from ie_serving.core.values.tensors import Array, Arrays, DataType, Signature, TensorSpec, copies
 from ie_serving.engines.base import CompiledModel
-from ie_serving.engines.generated import GeneratedInput, Guess, ValueKind, guesses, requests, usual
+from ie_serving.engines.generated import (
+    GeneratedInput,
+    GeneratedRequest,
+    Guess,
+    ValueKind,
+    guesses,
+    requests,
+    usual,
+)
 from ie_serving.engines.layers.precision_trial import TrialRequest
 
 MOST_GUESSES = 24
@@ -66,31 +75,27 @@ async def _taken(
     model: CompiledModel, name: str, signature: Signature, until: float
 ) -> AsyncIterator[TrialRequest]:
     inputs = [input_of(alias, spec) for alias, spec in signature.inputs.items()]
-    guess = await _first_taken(model, signature, inputs, until)
-    if guess is None:
+    first = await _first_taken(model, signature, inputs, until)
+    if first is None:
         return
+    guess, asked, answer = first
+    yield TrialRequest(f"generated: {asked}", name, asked.inputs, answer=answer)
     finite = (each for each in requests(inputs, guess) if each.kind is ValueKind.FINITE)
-    for each in (usual(inputs, guess), *islice(finite, MOST_REQUESTS - 1)):
+    for each in islice(finite, MOST_REQUESTS - 1):
         yield TrialRequest(f"generated: {each}", name, each.inputs)
 
 
 async def _first_taken(
     model: CompiledModel, signature: Signature, inputs: list[GeneratedInput], until: float
-) -> Guess | None:
+) -> tuple[Guess, GeneratedRequest, Arrays] | None:
+    """Give the first guess that the model takes, with its usual request and that one's answer."""
     for guess in islice(guesses(inputs), MOST_GUESSES):
         if time.monotonic() >= until:
             return None
-        if await _is_taken(model, signature, usual(inputs, guess).inputs):
-            return guess
+        asked = usual(inputs, guess)
+        with suppress(ServingError):
+            return guess, asked, await model.infer(signature, asked.inputs, copies)
     return None
-
-
-async def _is_taken(model: CompiledModel, signature: Signature, inputs: Arrays) -> bool:
-    try:
-        await model.infer(signature, inputs, copies)
-    except ServingError:
-        return False
-    return True
 
 
 def input_of(alias: str, spec: TensorSpec) -> GeneratedInput:

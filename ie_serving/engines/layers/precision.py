@@ -25,6 +25,7 @@ from ie_serving.engines.layers.precision_trial import (
     TrialRequest,
     asked_of,
     is_brief,
+    measured_as_brief,
     trial_of,
 )
 from ie_serving.engines.openvino.options import AUTO, OpenVinoOptions
@@ -97,7 +98,10 @@ class PrecisionEngine(EngineAround):
         asked = self._recorded(directory, full) if lower else []
         # Zeros take as long as other numbers, and to generate those takes longer than all else that
         # a small model needs.
-        is_short = own_loop.run(is_brief(full, asked + zeros_for(full) if lower else []))
+        zeros = zeros_for(full) if lower else []
+        is_short = measured_as_brief(full, asked, zeros)
+        if is_short is None:
+            is_short = own_loop.run(is_brief(full, asked + zeros))
         if is_short:
             cause = "an inference in f32 is too short for a lower precision to win time that shows"
             log.info(Event("precision chosen", path=directory, precision=FULL, cause=cause))

@@ -6,7 +6,9 @@ for each of 64 and be throttled. Sources: cgroup-v2.rst (`cpu.max`), sched-bwc.r
 
 import math
 import os
+import time
 from collections.abc import Callable, Collection, Iterator
+from functools import lru_cache
 from pathlib import Path, PurePosixPath
 
 from ie_serving.core.runtime.machine_share import SHARE
@@ -19,6 +21,10 @@ MOUNT = "/sys/fs/cgroup"
 CPUS = "/sys/devices/system/cpu"
 NODES = "/sys/devices/system/node"
 
+FRESH_S = 1.0
+"""Seconds for which limits count without another look. To read the files of a machine takes 1 ms,
+and each load of a small model would read them twice."""
+
 
 def thread_limit() -> int | None:
     """Give the number of threads to set, or None when nothing limits this process.
@@ -26,7 +32,7 @@ def thread_limit() -> int | None:
     Of several workers each has its part, rounded down: together they fill the machine once.
     """
     usable = SPARE_CPU.usable()
-    whole = limit(os.cpu_count() or 1, usable, cgroup_quota(_read), _read)
+    whole, _ = _limits(usable, _now())
     if SHARE.workers == 1:
         return whole
     return SHARE.of(whole or cores(usable or range(os.cpu_count() or 1), _read))
@@ -43,7 +49,19 @@ def node_limit() -> int | None:
     Returns:
         None: one node has all cores that this process may use, or this system tells no nodes.
     """
-    return cores_of_one_node(SPARE_CPU.usable() or (), _read)
+    _, of_node = _limits(SPARE_CPU.usable(), _now())
+    return of_node
+
+
+def _now() -> int:
+    return int(time.monotonic() / FRESH_S)
+
+
+@lru_cache(maxsize=1)
+def _limits(usable: frozenset[int] | None, now: int) -> tuple[int | None, int | None]:
+    """Give the limits of the process and of one NUMA node, as of `now`."""
+    whole = limit(os.cpu_count() or 1, usable, cgroup_quota(_read), _read)
+    return whole, cores_of_one_node(usable or (), _read)
 
 
 def cores_of_one_node(usable: Collection[int], read: Read) -> int | None:

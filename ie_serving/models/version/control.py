@@ -137,6 +137,13 @@ class VersionControl:
         return self._life.stage in SETTLED
 
     @property
+    def is_at_rest(self) -> bool:
+        """Whether no poll can move it: it serves, is gone, or loads and has not failed before."""
+        if self._life.stage in LIMITED:
+            return not self.has_failed
+        return self.state in (State.AVAILABLE, State.END)
+
+    @property
     def is_due(self) -> bool:
         """Whether a load may begin: at rest in storage, none under way, no back-off to wait for."""
         awaits = self._life.stage in AWAITING_LOAD and self._candidate.at_rest

@@ -60,10 +60,10 @@ class Versions(dict[int, VersionControl]):
         """Whether nothing is under way, and no first load is still to begin."""
         return all(version.is_settled for version in self.values())
 
-    @property
-    def are_at_rest(self) -> bool:
-        """Whether all serve, or are gone."""
-        return all(v.state in (State.AVAILABLE, State.END) for v in self.values())
+    def are_at_rest(self, wanted: Collection[int]) -> bool:
+        """Whether the same listing, found again, moves none; of `wanted`, all serve or load."""
+        ended = (n not in self or self[n].state is State.END for n in wanted)
+        return not any(ended) and all(version.is_at_rest for version in self.values())
 
     @property
     def are_out(self) -> bool:

@@ -74,6 +74,24 @@ async def test_the_old_version_serves_until_the_new_one_is_ready(world: World) -
     await stream.retire()
 
 
+@pytest.mark.parametrize("failure", [{}, {"fail": "bad graph"}])
+async def test_a_model_that_loads_for_the_first_time_costs_the_event_loop_no_polls(
+    world: World, failure: dict[str, str]
+) -> None:
+    """Of a thousand models that start, nearly all wait for a thread."""
+    go_on = threading.Event()
+    world.engine.before_compile = lambda directory: go_on.wait(10)
+    world.write(1, **failure)
+    stream = world.open_stream(world.config())
+    await stream.start()
+    assert states(stream) == {1: State.LOADING}
+    assert stream.is_quiet
+    go_on.set()
+    await asyncio.wait_for(stream.first_load(), LIMIT_S)
+    assert stream.is_quiet is not bool(failure), "a retry begins with a poll"
+    await stream.retire()
+
+
 async def test_a_broken_new_version_takes_nothing_down_and_is_retried_when_it_changes(
     world: World,
 ) -> None:

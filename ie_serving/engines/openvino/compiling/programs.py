@@ -183,7 +183,12 @@ def _program(
     record = current()
     record.streams = max(record.streams, _streams(compiled))
     told = precision_of(compiled.model, model)
-    signature = replace(ports.signature, precision="" if told == UNKNOWN else told)
+    signature = replace(
+        ports.signature,
+        precision="" if told == UNKNOWN else told,
+        row_s=compiled.seconds,
+        batch_s=compiled.batch_s,
+    )
     # A failure of one row means the same for its request as in a batch.
     by_request = admission or is_row or hazards.by_request
     return make(

@@ -131,8 +131,10 @@ def lower_precisions(options: OpenVinoOptions) -> list[str]:
         raise LoadFailed(
             f"inference_precision is {AUTO}, and plugin_config says one: remove it, or the former"
         )
-    present = core().available_devices
-    named = devices.hardware(devices.chosen(options.target_device, present)) or present
+    named = [options.target_device]
+    if named != [devices.CPU]:  # which is always there; to look for others loads their plugins
+        present = core().available_devices
+        named = devices.hardware(devices.chosen(options.target_device, present)) or present
     has = [core().get_property(name, CAPABILITIES) for name in named]
     lower = [name for name in CAPABILITY if name != FULL]
     return [name for name in lower if all(CAPABILITY[name] in each for each in has)]

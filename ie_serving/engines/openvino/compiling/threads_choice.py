@@ -66,11 +66,19 @@ thousand such models start in half the time."""
 
 @dataclass(frozen=True)
 class Compiled:
-    """A compiled model, its properties, and the seconds of one inference; None: not known."""
+    """A compiled model with its properties.
+
+    Attributes:
+        model: compiled.
+        config: its properties.
+        seconds: of one inference of zeros, with one row; None if not known.
+        batch_s: the same with `MANY_ROWS` where sizes are open; None if it was not measured.
+    """
 
     model: ov.CompiledModel
     config: Mapping[str, str]
     seconds: float | None
+    batch_s: float | None = None
 
 
 def compile_fastest(
@@ -139,7 +147,7 @@ class _Choice:
         trials = self._trials
         single = self._compiled(self._single) if _looks_tiny(self._model) else None
         if single and trials.keeps_up(single, None):
-            return single
+            return replace(single, batch_s=trials.batch_s)
         several = self._compiled(self._several)
         if several.seconds is None or several.seconds > TINY_S:
             return several
@@ -178,6 +186,10 @@ class _Trials:
     Of open shapes some do not fit together: those are not tried, since the plugin may read beyond
     their memory. Zeros may be divisors. With 2026.4 whatever is answered next from the same
     compiled model may then be memory of that try.
+
+    Attributes:
+        batch_s: seconds of the largest inference by which one thread was last found to keep up
+            without a comparison.
     """
 
     def __init__(
@@ -193,6 +205,7 @@ class _Trials:
         self._hazards = replace(hazards, refusals=())
         self._is_open = not all(port.static for port in ports.inputs)
         self._failed: list[ov.CompiledModel] = []
+        self.batch_s: float | None = None
 
     def latency(self, model: ov.CompiledModel, rows: int) -> float | None:
         """Give the seconds of one inference with `rows` in each open dimension, where it works."""
@@ -226,15 +239,22 @@ class _Trials:
             fast = _keeps_up(single.seconds, 0.0) or self._cannot_gain(single.seconds)
         if not fast:
             return False  # before many rows are tried, which of large images take gigabytes
+        if several is None:
+            return self._keeps_up_alone(single)
         if not self._is_open:
             return True
         rows = self._many_rows()
-        if several is None:
-            return self._cannot_gain(self.latency(single.model, rows))
         many_s = self.latency(several.model, rows)
         if many_s is not None and many_s > MANY_S:
             return False
         return _keeps_up(self.latency(single.model, rows), many_s, self._slower)
+
+    def _keeps_up_alone(self, single: Compiled) -> bool:
+        self.batch_s = single.seconds
+        if not self._is_open:
+            return True
+        self.batch_s = self.latency(single.model, self._many_rows())
+        return self._cannot_gain(self.batch_s)
 
     def _cannot_gain(self, single_s: float | None) -> bool:
         """Tell whether one thread is about as fast as several that share the work evenly."""

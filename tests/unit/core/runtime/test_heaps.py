@@ -15,6 +15,7 @@ from ie_serving.core.runtime.heaps import (
     MODEL_BLOCK_BYTES,
     MOST_FREE_BYTES,
     MOST_LEFT_BYTES,
+    SMALL_BLOCK_BYTES,
     Heaps,
 )
 from tests.process import output_of
@@ -76,7 +77,9 @@ def test_models_are_kept_out_of_the_heaps_while_any_is_loaded(set_to: dict[int, 
         with kept.models_off_heap():
             pass
         assert set_to[heaps._M_MMAP_THRESHOLD] == MODEL_BLOCK_BYTES
+        assert set_to[heaps._M_MXFAST] == 0, "freed blocks of a compilation are merged once"
     assert set_to[heaps._M_MMAP_THRESHOLD] == LARGEST_KEPT_BYTES
+    assert set_to[heaps._M_MXFAST] == SMALL_BLOCK_BYTES
     few = Heaps()
     few.keep(32 << 20)
     with few.models_off_heap():

@@ -22,7 +22,7 @@ def test_no_limit_stays_none() -> None:
 
 
 def test_threads_of_the_engine_are_divided(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(threads, "limit", lambda *_: 6)
+    monkeypatch.setattr(threads, "_limits", lambda *_: (6, None))
     assert threads.thread_limit() == 6
     monkeypatch.setattr(SHARE, "workers", 4)
     assert threads.thread_limit() == 1

@@ -1,7 +1,7 @@
 """A lower precision is taken where recorded requests show that it costs little and wins time."""
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -146,6 +146,55 @@ def test_an_inference_of_microseconds_is_not_tried_in_a_lower_precision(
     assert engine.models.keys() == {"f32"}, "a second compilation is half of such a model's load"
     assert "precision chosen" in caplog.text
     assert "too short" in caplog.text
+
+
+@pytest.fixture
+def measured(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Have the engine's models tell what their loads have measured."""
+
+    def tell(**took: float | None) -> None:
+        made = engine.compile
+
+        def compiled(directory: Path, options: EngineOptions) -> Model:
+            model = made(directory, options)
+            (name, signature), *_ = model.signatures.items()
+            specs = {"x": replace(signature.inputs["x"], shape=(-1, 4))}
+            model.signatures = {name: replace(signature, inputs=specs, **took)}
+            return model
+
+        monkeypatch.setattr(engine, "compile", compiled)
+
+    return tell
+
+
+@pytest.mark.parametrize(
+    ("batch_s", "batches"),
+    [
+        pytest.param(20e-6, 0, id="short"),
+        pytest.param(60e-6, 1 + 20, id="of more rows than a batch that is short"),
+        pytest.param(None, 1 + 20, id="not measured"),
+    ],
+)
+def test_a_short_model_that_its_load_has_measured_is_not_measured_again(
+    engine: Engine, measured: Callable[..., None], batch_s: float | None, batches: int
+) -> None:
+    """Beside other loads, one in four small models was compiled a second time."""
+    engine.seconds = {"f32": 20e-6, "bf16": 1e-6}
+    measured(row_s=10e-6, batch_s=batch_s)
+    assert chosen(engine, lower=("bf16",)) == "f32"
+    assert engine.models.keys() == {"f32"}
+    assert engine.models["f32"].batches == batches * [ROWS]
+
+
+def test_a_long_model_is_asked_in_f32_no_more_often_than_is_needed(
+    engine: Engine, measured: Callable[..., None]
+) -> None:
+    """A batch of zeros through a net of ResNet-50's shape takes a second."""
+    measured(row_s=0.03)
+    own = OpenVinoOptions(inference_precision="auto", precision_tolerance=0.001)
+    assert chosen(engine, own=own, lower=("bf16",)) == "f32"
+    assert len(engine.models["f32"].batches) == 1
+    assert ROWS not in engine.models["f32"].batches
 
 
 def test_zeros_say_nothing_of_a_model_of_open_sizes() -> None:

@@ -8,12 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ie_serving.engines.run import threads as threads_module
 from ie_serving.engines.run.threads import (
     CPUS,
     NODES,
     cgroup_quota,
     cores_of_one_node,
     limit,
+    node_limit,
     thread_limit,
 )
 
@@ -165,6 +167,21 @@ def test_cores_of_one_node(
     usable: Sequence[int], tree: Mapping[str, str], threads: int | None
 ) -> None:
     assert cores_of_one_node(usable, tree.get) == threads
+
+
+def test_many_loads_at_a_time_read_the_files_of_the_machine_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """They were a twentieth of the time in which a thousand small models load."""
+    read: list[str] = []
+    now = -1
+    monkeypatch.setattr(threads_module, "_read", read.append)
+    monkeypatch.setattr(threads_module, "_now", lambda: now)
+    assert (thread_limit(), node_limit()) == (thread_limit(), node_limit())
+    assert len(read) == len(set(read)) > 0
+    before, now = len(read), now - 1
+    thread_limit()
+    assert len(read) == 2 * before, "a quota that changes counts for the next load"
 
 
 def test_this_machine_has_an_answer() -> None:

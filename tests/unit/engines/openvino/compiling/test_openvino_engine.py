@@ -395,6 +395,20 @@ def test_a_tiny_model_is_compiled_once_and_brings_no_threads(
 
 
 @pytest.mark.parametrize(
+    ("shape", "seconds"), [pytest.param([-1, 2], 2e-5, id="open"), pytest.param([1, 2], 1e-5)]
+)
+def test_a_tiny_model_tells_how_long_its_largest_measured_batch_took(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shape: list[int], seconds: float
+) -> None:
+    def latency(make: Any, inputs: Mapping[str, Array], failures: Any) -> float:
+        return 1e-5 if len(inputs["x"]) == 1 else 2e-5
+
+    monkeypatch.setattr(probe, "latency", latency)
+    model = load(add_one(tmp_path, shape))
+    assert model.signatures[SERVING_DEFAULT].batch_s == seconds
+
+
+@pytest.mark.parametrize(
     ("single_us", "cpus", "compilations"),
     [
         pytest.param(60, 1, 1, id="there are no others"),

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from pathlib import Path
+from types import SimpleNamespace
 
 import openvino as ov
 import pytest
@@ -92,6 +93,14 @@ def test_lower_precisions_are_those_that_the_device_has(device: str) -> None:
     has = ov.Core().get_property("CPU", "OPTIMIZATION_CAPABILITIES")
     expected = [name for name, word in (("bf16", "BF16"), ("f16", "FP16")) if word in has]
     assert supported.lower_precisions(OpenVinoOptions(target_device=device)) == expected
+
+
+def test_precisions_of_the_cpu_load_no_plugin_of_another_device(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    cpu = SimpleNamespace(get_property=ov.Core().get_property)  # which does not list devices
+    monkeypatch.setattr(supported, "core", lambda: cpu)
+    supported.lower_precisions(OpenVinoOptions())
 
 
 def test_a_precision_in_plugin_config_leaves_nothing_to_choose() -> None:

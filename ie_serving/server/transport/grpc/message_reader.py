@@ -56,6 +56,10 @@ class MessageReader:
             MessageTooLarge: the next message is larger than the limit.
             ServingError: the budget is spent.
         """
+        filling = self._filling
+        if filling is not None and stop - start < filling.length - filling.filled:
+            filling.add(memoryview(data)[start:stop])  # most pieces of a long message, in one call
+            return []
         found: list[Message] = []
         while start < stop:
             if self._filling is None:

@@ -319,7 +319,10 @@ class UnaryCall(Call):
         if ends and self._reader is None and stop - start >= PREFIX.size:
             compressed, length = PREFIX.unpack_from(data, start)
             if length == stop - start - PREFIX.size and length <= self._rules.small:
-                self._message = (bool(compressed), bytes(data[start + PREFIX.size : stop]))
+                content = data[start + PREFIX.size : stop]
+                if type(content) is not bytes:  # `bytes` of bytes would take 0.1 us
+                    content = bytes(content)
+                self._message = (bool(compressed), content)
                 self._run(self._work(self._message))
                 if self._task is not None:
                     self._wait(length)

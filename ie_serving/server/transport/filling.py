@@ -103,5 +103,5 @@ class Filling:
             return np.empty(size, np.uint8).data
         # The last tensor of a message mostly ends it, and is aligned where its end is.
         memory = leased(size + ALIGNED, self._leased())
-        start = -(memory.ctypes.data + size) % ALIGNED
+        start = -(memory.__array_interface__["data"][0] + size) % ALIGNED
         return memory[start : start + size].data

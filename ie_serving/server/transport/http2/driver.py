@@ -23,8 +23,10 @@ the client reads the first replies to a batch of requests while the last are enc
 LARGE_READ: Final = 64 * 1024
 """Bytes of a read behind which more are expected: from then on the connection reads directly."""
 SMALL_READ: Final = 4 * 1024
-"""Bytes of a read below which a connection no longer reads directly: to make bytes of the read
-costs less."""
+"""Bytes of a read below which making bytes of it costs less."""
+MOST_SMALL: Final = 8
+"""Such reads in a row after which a connection no longer reads directly. A client sends one or two
+between long messages, such as window updates, and each switch takes as long as a dozen of them."""
 SHARED: Final = memoryview(bytearray(256 * 1024))
 """Memory for direct reads of all connections of a process. Whatever stays of a read is copied from
 here before the next read."""
@@ -78,6 +80,7 @@ class Driver(asyncio.Protocol):
         self._rest = b""
         self._direct: DirectReads | None = None  # while the connection reads directly
         self._room = SHARED
+        self._small = 0  # small reads since the last large one
         self._holds = False
         self._idle_since = time.monotonic()
         self._last_seen = -1  # number of the last stream that `look_for_calls` has seen
@@ -135,6 +138,7 @@ class Driver(asyncio.Protocol):
         transport = self._transport
         # With TLS the data is copied in any case, as it is decrypted.
         if transport and transport.is_reading() and not transport.get_extra_info("ssl_object"):
+            self._small = 0
             self._direct = DirectReads(self, self._next_room, self._came)
             set_protocol(transport, self._direct)
 
@@ -146,11 +150,13 @@ class Driver(asyncio.Protocol):
         """Process data that has been read to `_room`, as `data_received` does."""
         room = self._room
         if self._rest or count < SMALL_READ:
-            if self._transport and self._transport.is_reading() and room is SHARED:
+            self._small += 1
+            if self._small > MOST_SMALL and self._transport and self._transport.is_reading():
                 self._direct = None
                 set_protocol(self._transport, self)
             self.data_received(bytes(room[:count]))
             return
+        self._small = 0
         self._arrived()
         self._rest = self._connection.receive(room[:count].toreadonly())
         if self._rest:

@@ -16,7 +16,13 @@ from hypothesis import given
 from hypothesis import settings as examples
 from hypothesis import strategies as st
 
-from ie_serving.server.transport.http2.driver import LARGE_READ, LIMITS_S, MOST_HELD, Driver
+from ie_serving.server.transport.http2.driver import (
+    LARGE_READ,
+    LIMITS_S,
+    MOST_HELD,
+    MOST_SMALL,
+    Driver,
+)
 from ie_serving.server.transport.http2.frames import ErrorCode, ping
 from ie_serving.server.transport.http2.reader import TURN_S
 from ie_serving.server.transport.http2.receive_window import STREAM_WINDOW
@@ -282,7 +288,7 @@ class Taking(Stream):
 
 
 async def test_long_frames_are_read_straight_to_their_message() -> None:
-    """From the first long read on, until a short one comes."""
+    """From the first long read on, until several short ones have come."""
     wire, streams = Wire(), list[Taking]()
 
     def accept(number: int, _: object, __: Sender) -> Taking:
@@ -308,7 +314,13 @@ async def test_long_frames_are_read_straight_to_their_message() -> None:
     end = data(1, b"", "END_STREAM")
     direct.get_buffer(-1)[: len(end)] = end
     direct.buffer_updated(len(end))
+    assert wire.protocol is direct
+    acknowledged = raw_frame(SETTINGS, 1, 0)
+    for _ in range(MOST_SMALL):
+        direct.get_buffer(-1)[: len(acknowledged)] = acknowledged
+        direct.buffer_updated(len(acknowledged))
     assert wire.protocol is driver
+    assert not wire.aborted
     driver.connection_lost(None)
 
 

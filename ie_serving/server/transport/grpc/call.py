@@ -147,7 +147,7 @@ class Call(Stream):
 
     # Called by the connection.
 
-    def receive(self, data: bytes, start: int, stop: int, *, ends: bool) -> None:
+    def receive(self, data: Buffer, start: int, stop: int, *, ends: bool) -> None:
         """See `Stream`: a part of the request's messages."""
         if self._reader is None:
             self._reader = MessageReader(self._rules.limit)
@@ -313,18 +313,25 @@ class UnaryCall(Call):
         self._message: Message | None = None
         self._size = 0  # of the answer with its prefix, once there is one
 
-    def receive(self, data: bytes, start: int, stop: int, *, ends: bool) -> None:
+    def receive(self, data: Buffer, start: int, stop: int, *, ends: bool) -> None:
         """See `Call`; a small request that arrives in one piece is not buffered."""
         # Most requests are one message in one frame: nothing has to be joined.
         if ends and self._reader is None and stop - start >= PREFIX.size:
             compressed, length = PREFIX.unpack_from(data, start)
             if length == stop - start - PREFIX.size and length <= self._rules.small:
-                self._message = (bool(compressed), data[start + PREFIX.size : stop])
+                content = data[start + PREFIX.size : stop]
+                if type(content) is not bytes:  # `bytes` of bytes would take 0.1 us
+                    content = bytes(content)
+                self._message = (bool(compressed), content)
                 self._run(self._work(self._message))
                 if self._task is not None:
                     self._wait(length)
                 return
         super().receive(data, start, stop, ends=ends)
+
+    def room(self, most: int) -> memoryview | None:
+        """See `Stream`."""
+        return self._reader.room(most) if self._reader else None
 
     def _take(self, message: Message) -> None:
         if self._message:

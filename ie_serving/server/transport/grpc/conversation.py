@@ -52,7 +52,7 @@ class StreamingCall(Call):
             return
         self._run(self._work())
 
-    def receive(self, data: bytes, start: int, stop: int, *, ends: bool) -> None:
+    def receive(self, data: Buffer, start: int, stop: int, *, ends: bool) -> None:
         """See `Call`: parsed at once while the service waits for a message."""
         while start < stop and self._is_waited_for():
             end = min(start + STEP, stop)
@@ -82,7 +82,7 @@ class StreamingCall(Call):
     def _is_waited_for(self) -> bool:
         return not (self._held or self._unread.qsize() or self._answered is _ALL)
 
-    def _hold(self, data: bytes) -> None:
+    def _hold(self, data: Buffer) -> None:
         try:
             self._unread_lease.take(len(data))
         except ServingError as error:

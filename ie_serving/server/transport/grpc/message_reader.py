@@ -3,7 +3,9 @@
 import struct
 
 from ie_serving.core.runtime.budget import BUDGET, SMALL
+from ie_serving.core.values.errors import ServingError
 from ie_serving.server.transport.filling import Filling
+from ie_serving.server.transport.grpc.services import Buffer
 
 PREFIX = struct.Struct(">BL")
 """Whether the message is compressed, and its length in bytes."""
@@ -47,13 +49,17 @@ class MessageReader:
         """Whether a message is incomplete."""
         return bool(self._prefix) or self._filling is not None
 
-    def feed(self, data: bytes, start: int, stop: int) -> list[Message]:
+    def feed(self, data: Buffer, start: int, stop: int) -> list[Message]:
         """Take a piece of data; return the messages that end in it.
 
         Raises:
             MessageTooLarge: the next message is larger than the limit.
             ServingError: the budget is spent.
         """
+        filling = self._filling
+        if filling is not None and stop - start < filling.length - filling.filled:
+            filling.add(memoryview(data)[start:stop])  # most pieces of a long message, in one call
+            return []
         found: list[Message] = []
         while start < stop:
             if self._filling is None:
@@ -62,7 +68,22 @@ class MessageReader:
                 start = self._fill(self._filling, data, start, stop, found)
         return found
 
-    def _begin(self, data: bytes, start: int, stop: int, found: list[Message]) -> int:
+    def room(self, most: int) -> memoryview | None:
+        """Give the memory that `feed` copies the next bytes to, if `most` of them and more come.
+
+        Data that has been read to this memory is fed like any other; to copy it to where it is
+        costs nothing.
+        """
+        filling = self._filling
+        if filling is None or filling.length - filling.filled < most:
+            return None
+        try:
+            filling.reserve()
+        except ServingError:
+            return None  # `feed` reports it
+        return filling.room[:most]
+
+    def _begin(self, data: Buffer, start: int, stop: int, found: list[Message]) -> int:
         """Read a prefix, and the message if it is complete."""
         missing = PREFIX.size - len(self._prefix)
         self._prefix += data[start : min(start + missing, stop)]
@@ -76,14 +97,14 @@ class MessageReader:
         self._prefix = b""
         end: int = start + length
         if end <= stop and length < VIEWED:
-            found.append((bool(compressed), data[start:end]))
+            found.append((bool(compressed), bytes(data[start:end])))
             return end
         self._compressed = bool(compressed)
         self._filling = Filling(length)
         return start
 
     def _fill(
-        self, filling: Filling, data: bytes, start: int, stop: int, found: list[Message]
+        self, filling: Filling, data: Buffer, start: int, stop: int, found: list[Message]
     ) -> int:
         length = filling.length
         stop = min(start + length - filling.filled, stop)

@@ -7,8 +7,8 @@ from typing import Final, Protocol, TypeAlias
 from ie_serving.core.runtime.budget import BUDGET, Lease
 from ie_serving.core.runtime.states import after
 from ie_serving.core.values.errors import ServingError
+from ie_serving.server.transport import direct
 from ie_serving.server.transport.filling import Filling
-from ie_serving.server.transport.http1 import direct
 from ie_serving.server.transport.http1.connection_states import BODY, Body, BodyEvent
 
 MOST_UNREAD: Final = 256 * 1024

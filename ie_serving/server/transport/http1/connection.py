@@ -22,9 +22,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final, Protocol, cast
 
 from ie_serving.core.runtime.eager import Going, begin_unawaited
+from ie_serving.server.transport import direct
 from ie_serving.server.transport.busy_poll import BusyPoll
 from ie_serving.server.transport.filling import Filling
-from ie_serving.server.transport.http1 import direct, protocol
+from ie_serving.server.transport.http1 import protocol
 from ie_serving.server.transport.http1.body import MOST_UNREAD, BodyStream
 from ie_serving.server.transport.http1.connection_states import (
     ENDING,
@@ -222,7 +223,8 @@ class Connection(asyncio.Protocol):
         if ready and self._transport.is_reading():
             self._direct = True
             direct.set_protocol(
-                self._transport, direct.DirectBody(self, filling, self._read_directly)
+                self._transport,
+                direct.DirectReads(self, lambda: filling.room, self._read_directly),
             )
 
     def read_pieces(self) -> None:

@@ -44,7 +44,7 @@ from ie_serving.server.transport.http2.stream_states import (
     StreamState,
     Writing,
 )
-from ie_serving.server.transport.http2.streams import Stream, Streams
+from ie_serving.server.transport.http2.streams import Buffer, Stream, Streams
 from ie_serving.telemetry.log.logs import Event
 
 log = logging.getLogger(__name__)
@@ -196,7 +196,7 @@ class Http2Connection(FrameReader):
         stream = self.streams.open.get(number)
         return stream if stream is not None and stream.state is _OPEN else None
 
-    def _on_data(self, data: bytes, start: int, stop: int, flags: int, number: int) -> None:
+    def _on_data(self, data: Buffer, start: int, stop: int, flags: int, number: int) -> None:
         """See `FrameReader`."""
         stream = self._begin_data(flags, number, stop - start, stop - start)
         if stream is None:
@@ -206,7 +206,7 @@ class Http2Connection(FrameReader):
             stream.state = STREAM[_OPEN][_END_RECEIVED]
         stream.receive(data, start, stop, ends=bool(ends))
 
-    def _pass_on(self, stream: Stream, data: bytes, start: int, stop: int, flags: int) -> None:
+    def _pass_on(self, stream: Stream, data: Buffer, start: int, stop: int, flags: int) -> None:
         """See `FrameReader`."""
         ends = flags & frames.END_STREAM
         if ends:

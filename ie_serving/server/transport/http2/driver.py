@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable, Collection
 from typing import Final
 
+from ie_serving.server.transport.direct import DirectReads, set_protocol
 from ie_serving.server.transport.http2.connection import Accept, Http2Connection
 from ie_serving.server.transport.http2.headers import Interpret
 from ie_serving.server.transport.http2.sender import MOST_UNSENT
@@ -18,6 +19,17 @@ HIGH_WATER: Final = 256 * 1024
 MOST_HELD: Final = 16
 """Frames that are held until the turn of the event loop ends; as many are written at once, so that
 the client reads the first replies to a batch of requests while the last are encoded."""
+
+LARGE_READ: Final = 64 * 1024
+"""Bytes of a read behind which more are expected: from then on the connection reads directly."""
+SMALL_READ: Final = 4 * 1024
+"""Bytes of a read below which making bytes of it costs less."""
+MOST_SMALL: Final = 8
+"""Such reads in a row after which a connection no longer reads directly. A client sends one or two
+between long messages, such as window updates, and each switch takes as long as a dozen of them."""
+SHARED: Final = memoryview(bytearray(256 * 1024))
+"""Memory for direct reads of all connections of a process. Whatever stays of a read is copied from
+here before the next read."""
 
 LIMITS_S: Final = {
     Life.PREFACE: 20.0,
@@ -66,6 +78,9 @@ class Driver(asyncio.Protocol):
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
         self._rest = b""
+        self._direct: DirectReads | None = None  # while the connection reads directly
+        self._room = SHARED
+        self._small = 0  # small reads since the last large one
         self._holds = False
         self._idle_since = time.monotonic()
         self._last_seen = -1  # number of the last stream that `look_for_calls` has seen
@@ -96,6 +111,8 @@ class Driver(asyncio.Protocol):
         if self._rest:
             self._loop.call_soon(self._go_on)
         self._flush()
+        if len(data) >= LARGE_READ and self._direct is None:
+            self._read_directly()
 
     def pause_writing(self) -> None:
         """Pause: the client does not read."""
@@ -114,6 +131,37 @@ class Driver(asyncio.Protocol):
         self._rest = b""
         self._connection.lost()
         self._closed(self)
+
+    # Direct reads.
+
+    def _read_directly(self) -> None:
+        transport = self._transport
+        # With TLS the data is copied in any case, as it is decrypted.
+        if transport and transport.is_reading() and not transport.get_extra_info("ssl_object"):
+            self._small = 0
+            self._direct = DirectReads(self, self._next_room, self._came)
+            set_protocol(transport, self._direct)
+
+    def _next_room(self) -> memoryview:
+        self._room = self._connection.room() or SHARED
+        return self._room
+
+    def _came(self, count: int) -> None:
+        """Process data that has been read to `_room`, as `data_received` does."""
+        room = self._room
+        if self._rest or count < SMALL_READ:
+            self._small += 1
+            if self._small > MOST_SMALL and self._transport and self._transport.is_reading():
+                self._direct = None
+                set_protocol(self._transport, self)
+            self.data_received(bytes(room[:count]))
+            return
+        self._small = 0
+        self._arrived()
+        self._rest = self._connection.receive(room[:count].toreadonly())
+        if self._rest:
+            self._loop.call_soon(self._go_on)
+        self._flush()
 
     # Called by the server.
 

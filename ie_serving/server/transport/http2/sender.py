@@ -250,11 +250,16 @@ class Sender:
         room = min(TURN, self._window, stream.send_window)
         pieces: list[Buffer] = []
         while stream.unsent and room > 0:
-            size = _take(stream.unsent, min(room, self.frame), stream.number, pieces)
+            # Most of a long answer is full frames of one piece, which are taken together.
+            count = _take_full(stream.unsent, room, self.frame, stream.number, pieces)
+            if count:
+                size = count * self.frame
+            else:
+                size = _take(stream.unsent, min(room, self.frame), stream.number, pieces)
             room -= size
             self._window -= size
             stream.send_window -= size
-            self.sent += 1
+            self.sent += count or 1
         # Trailers need no window: they are sent with the last data.
         if not stream.unsent and stream.trailers is not None:
             pieces.append(stream.trailers)
@@ -281,3 +286,19 @@ def _take(unsent: "deque[Buffer]", room: int, number: int, pieces: list[Buffer])
         size += len(piece)
     pieces.insert(place, frames.head(frames.DATA, 0, number, size))
     return size
+
+
+def _take_full(
+    unsent: "deque[Buffer]", room: int, frame: int, number: int, pieces: list[Buffer]
+) -> int:
+    """Move full frames of the first piece to `pieces`, as many as fit; return their count."""
+    whole = memoryview(unsent[0])
+    count = min(room, len(whole)) // frame
+    if count:
+        head = frames.head(frames.DATA, 0, number, frame)
+        for start in range(0, count * frame, frame):
+            pieces += (head, whole[start : start + frame])
+        unsent[0] = whole[count * frame :]
+        if not unsent[0]:
+            unsent.popleft()
+    return count

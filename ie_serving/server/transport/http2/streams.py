@@ -63,8 +63,11 @@ class Stream:
     def begun(self) -> None:
         """The stream is open; its answer may begin before its request is complete."""
 
-    def receive(self, data: bytes, start: int, stop: int, *, ends: bool) -> None:
-        """data[start:stop] has arrived, the last of the request if `ends`."""
+    def receive(self, data: Buffer, start: int, stop: int, *, ends: bool) -> None:
+        """data[start:stop] has arrived, the last of the request if `ends`; it is not kept."""
+
+    def room(self, most: int) -> memoryview | None:
+        """Give the memory that the next `most` bytes are copied to, if `receive` copies them."""
 
     def input_ended(self) -> None:
         """The request has ended without further data: by its headers or by trailers."""

@@ -16,16 +16,23 @@ from hypothesis import given
 from hypothesis import settings as examples
 from hypothesis import strategies as st
 
-from ie_serving.server.transport.http2.driver import LIMITS_S, MOST_HELD, Driver
+from ie_serving.server.transport.http2.driver import (
+    LARGE_READ,
+    LIMITS_S,
+    MOST_HELD,
+    MOST_SMALL,
+    Driver,
+)
 from ie_serving.server.transport.http2.frames import ErrorCode, ping
 from ie_serving.server.transport.http2.reader import TURN_S
 from ie_serving.server.transport.http2.receive_window import STREAM_WINDOW
 from ie_serving.server.transport.http2.sender import Sender
 from ie_serving.server.transport.http2.stream_states import Life
-from ie_serving.server.transport.http2.streams import MOST_STREAMS, Stream
+from ie_serving.server.transport.http2.streams import MOST_STREAMS, Buffer, Stream
 from tests.unit.server.transport.http2.peer import (
     HELLO,
     LARGE_WINDOW,
+    LIMIT,
     PREFACE,
     Peer,
     Served,
@@ -236,6 +243,85 @@ async def test_a_request_larger_than_every_window(served: Served) -> None:
         for event in client.receive_data(await reader.read(1 << 20)):
             received += len(event.data) if isinstance(event, DataReceived) else 0
     writer.close()
+
+
+# Direct reads.
+
+
+@pytest.mark.parametrize("frame", [16_384, 1 << 20])
+async def test_messages_that_are_read_directly_arrive_whole(served: Served, frame: int) -> None:
+    """Two calls whose frames alternate, and small messages between them that are kept meanwhile."""
+    contents = {1: pattern(LIMIT - 10), 3: pattern(LIMIT - 11)[::-1]}
+    peer = await served.connect(PREFACE, settings({4: 1 << 30}), window_update(0, 1 << 30))
+    peer.send(*(headers(number, call_headers("Echo")) for number in contents))
+    waiting = {}
+    for start in range(0, LIMIT, frame):
+        for number, content in contents.items():
+            piece = message(content)[start : start + frame]
+            ends = ["END_STREAM"] if start + frame >= LIMIT else []
+            peer.send(data(number, piece, *ends))
+        if start % (1 << 18) == 0:
+            number = 5 + 2 * len(waiting)
+            waiting[number] = b"%d" % number * 10
+            peer.send(call(number, "Wait", waiting[number]))
+    for number, content in contents.items():
+        assert (await peer.reply(number)).messages == [content]
+    served.services.gate.set()
+    for number, content in waiting.items():
+        assert (await peer.reply(number)).messages == [content]
+
+
+class Taking(Stream):
+    """A stream that copies its data to memory of its own."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.memory = bytearray(1 << 20)
+        self.filled = 0
+
+    def receive(self, data: Buffer, start: int, stop: int, *, ends: bool) -> None:
+        self.memory[self.filled : self.filled + stop - start] = data[start:stop]
+        self.filled += stop - start
+
+    def room(self, most: int) -> memoryview:
+        return memoryview(self.memory)[self.filled : self.filled + most]
+
+
+async def test_long_frames_are_read_straight_to_their_message() -> None:
+    """From the first long read on, until several short ones have come."""
+    wire, streams = Wire(), list[Taking]()
+
+    def accept(number: int, _: object, __: Sender) -> Taking:
+        streams.append(Taking(number))
+        return streams[-1]
+
+    nothing, at_once = lambda *_: None, lambda: 0.0  # a clock that ends no turn
+    driver = Driver(lambda fields, _: fields, accept, nothing, nothing, nothing, at_once)
+    driver.connection_made(wire)
+    content = pattern(500_000)
+    sent = HELLO + headers(1, call_headers("Any")) + data(1, content)
+    driver.data_received(sent[:LARGE_READ])
+    direct = wire.protocol
+    assert isinstance(direct, asyncio.BufferedProtocol)
+    (stream,) = streams
+    left = sent[LARGE_READ:]
+    room = direct.get_buffer(-1)
+    assert len(room) == len(left)
+    room[:] = left
+    assert stream.memory[: len(content)] == content
+    direct.buffer_updated(len(left))
+    assert stream.filled == len(content)
+    end = data(1, b"", "END_STREAM")
+    direct.get_buffer(-1)[: len(end)] = end
+    direct.buffer_updated(len(end))
+    assert wire.protocol is direct
+    acknowledged = raw_frame(SETTINGS, 1, 0)
+    for _ in range(MOST_SMALL):
+        direct.get_buffer(-1)[: len(acknowledged)] = acknowledged
+        direct.buffer_updated(len(acknowledged))
+    assert wire.protocol is driver
+    assert not wire.aborted
+    driver.connection_lost(None)
 
 
 # Turns.

@@ -9,7 +9,9 @@ from ie_serving.server.transport.http2.driver import HIGH_WATER
 
 
 class Wire(asyncio.Transport):
-    """Keeps what is written, all of it and write by write."""
+    """Keeps what is written, all of it and write by write, and the protocol that it is given."""
+
+    protocol: asyncio.BaseProtocol
 
     def __init__(self) -> None:
         super().__init__()
@@ -34,6 +36,12 @@ class Wire(asyncio.Transport):
 
     def resume_reading(self) -> None:
         self.reading = True
+
+    def is_reading(self) -> bool:
+        return self.reading
+
+    def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
+        self.protocol = protocol
 
     def is_closing(self) -> bool:
         return self.closed

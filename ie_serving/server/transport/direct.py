@@ -1,4 +1,4 @@
-"""Reads a large body from the socket straight to where it stays.
+"""Reads a large body or message from the socket to memory that the connection names.
 
 Otherwise the transport makes bytes of each read, of 256 KB at most, which are copied once more.
 """
@@ -21,25 +21,28 @@ def is_worth(filling: Filling) -> bool:
     return filling.filled >= AHEAD and filling.length - filling.filled >= LEAST
 
 
-class DirectBody(asyncio.BufferedProtocol):
-    """The protocol of a connection while the rest of a body comes.
+class DirectReads(asyncio.BufferedProtocol):
+    """The protocol of a connection while much data comes.
 
     Args of the constructor:
         connection: the protocol before and after.
-        filling: takes the bytes; always has room for some.
+        room: gives memory for the next bytes, for one at least.
         came: called with the number of bytes that have come.
     """
 
     def __init__(
-        self, connection: asyncio.Protocol, filling: Filling, came: Callable[[int], None]
+        self,
+        connection: asyncio.Protocol,
+        room: Callable[[], memoryview],
+        came: Callable[[int], None],
     ) -> None:
         self._connection = connection
-        self._filling = filling
+        self._room = room
         self._came = came
 
     def get_buffer(self, sizehint: int) -> memoryview:
         """See asyncio.BufferedProtocol."""
-        return self._filling.room
+        return self._room()
 
     def buffer_updated(self, nbytes: int) -> None:
         """See asyncio.BufferedProtocol."""

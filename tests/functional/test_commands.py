@@ -218,10 +218,10 @@ def test_a_reload_with_another_configuration(world: World, tmp_path: Path) -> No
         (("status", "digits", "--label=stabel"), REFUSED, 'has no label "stabel"; it has stable'),
         (("status", "--label=stable"), USAGE, "belong to a MODEL"),
         (("status", "--url=ftp://host"), USAGE, "is no address of a server"),
-        (("status", "--url=http://127.0.0.1:{closed}"), UNREACHABLE, "nobody listens at"),
+        (("status", "--url=http://127.0.0.1:{closed}"), UNREACHABLE, "no server listens at"),
         (("status", "--url=http://127.0.0.1:{grpc}"), UNREACHABLE, "is the gRPC port"),
         (("status", "--url=https://127.0.0.1:{rest}"), UNREACHABLE, "does not speak TLS"),
-        (("status", "--url=unix:///nowhere"), UNREACHABLE, "nobody listens at unix:///nowhere"),
+        (("status", "--url=unix:///nowhere"), UNREACHABLE, "no server listens at unix:///nowhere"),
         (("labels", "set", "digits", "stable=x"), USAGE, "expected one such as stable=3"),
         (("predict", "--model_name=m", "--file=/nowhere.npy"), USAGE, "cannot be read"),
         (
@@ -237,7 +237,7 @@ def test_a_reload_with_another_configuration(world: World, tmp_path: Path) -> No
         (
             ("predict", "--model_name=digits", "--url=grpc://127.0.0.1:{closed}"),
             UNREACHABLE,
-            "nobody who listens",
+            "no server that listens",
         ),
     ],
 )

@@ -20,8 +20,8 @@ from tensorflow_serving.apis import (
 )
 
 from ie_serving.core.values.errors import WHOLE
+from tests.functional.asking import predict_request
 from tests.functional.conftest import Serve
-from tests.functional.exports.answers import predict_request
 from tests.functional.servers import SAMPLE, Server, rpc_refused
 from tests.process import PATIENCE_S
 

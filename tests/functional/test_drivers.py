@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 import grpc
 import numpy as np
 import pytest
-from tensorflow_serving.apis import classification_pb2, get_model_status_pb2
+from tensorflow_serving.apis import classification_pb2
 
-from tests.functional.exports.answers import over_grpc
+from tests.functional.asking import over_grpc
 from tests.functional.servers import SAMPLE, Server
 from tests.process import PATIENCE_S
 
@@ -135,9 +135,7 @@ def predict(server: Server, model: str, **inputs: Any) -> dict[str, Any]:
 
 
 def status(server: Server, model: str) -> Any:
-    request = get_model_status_pb2.GetModelStatusRequest()
-    request.model_spec.name = model
-    (found,) = server.model.GetModelStatus(request, PATIENCE_S).model_version_status
+    (found,) = server.status(model)
     return found
 
 

@@ -15,13 +15,12 @@ import openvino.opset15 as op
 import pytest
 import tensorflow as tf
 import tensorflow.compat.v1 as v1
-from tensorflow_serving.apis import predict_pb2
 
 from ie_serving.core.values.tensors import Array
 from tests.exporting import export
+from tests.functional.asking import predict_request, predicted
 from tests.functional.servers import ROOT, Server
 from tests.functional.storage.serving import several
-from tests.process import PATIENCE_S
 
 WEIGHTS = np.array([[1, 2], [3, 4], [5, 6]], np.float32)
 BIAS = np.array([0.5, -0.5], np.float32)
@@ -133,11 +132,8 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 
 def over_grpc(server: Server, name: str, version: int) -> Any:
-    request = predict_pb2.PredictRequest()
-    request.model_spec.name, request.model_spec.version.value = name, version
-    request.inputs["x"].CopyFrom(tf.make_tensor_proto(X))
-    (answer,) = server.prediction.Predict(request, PATIENCE_S).outputs.values()
-    return tf.make_ndarray(answer)
+    (answer,) = predicted(server, predict_request(name, "", version, x=X)).values()
+    return answer
 
 
 def over_rest(server: Server, name: str, version: int) -> Any:

@@ -27,6 +27,7 @@ from hyperframe.frame import (
 from tensorflow_serving.apis import predict_pb2
 from tritonclient.grpc import service_pb2
 
+from tests.functional.asking import predict_request
 from tests.functional.fuzzing import SECONDS, marks
 from tests.functional.servers import SAMPLE, Server
 from tests.process import PATIENCE_S, until
@@ -49,9 +50,7 @@ def server() -> Iterator[Server]:
 
 
 def good() -> predict_pb2.PredictRequest:
-    request = predict_pb2.PredictRequest()
-    request.model_spec.name = "digits"
-    request.inputs["image"].CopyFrom(tf.make_tensor_proto(ROW, tf.float32))
+    request = predict_request("digits", image=tf.make_tensor_proto(ROW, tf.float32))
     return request
 
 

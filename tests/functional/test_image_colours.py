@@ -12,8 +12,8 @@ import openvino.opset15 as op
 import pytest
 import tensorflow as tf
 import tensorflow.compat.v1 as v1
-from tensorflow_serving.apis import predict_pb2
 
+from tests.functional.asking import predict_request
 from tests.functional.servers import Server
 from tests.functional.storage.serving import several
 from tests.process import PATIENCE_S, output_of
@@ -102,9 +102,7 @@ def test_an_image_comes_in_the_colours_of_its_models_format(server: Server, name
     body = {"instances": [{"b64": base64.b64encode(RED).decode()}]}
     reply = httpx.post(f"{server.url}/v1/models/{name}:predict", json=body, timeout=PATIENCE_S)
     assert reply.json() == {"predictions": wanted}
-    request = predict_pb2.PredictRequest()
-    request.model_spec.name = name
-    request.inputs["x"].CopyFrom(tf.make_tensor_proto([RED], shape=[1]))
+    request = predict_request(name, x=tf.make_tensor_proto([RED], shape=[1]))
     (answer,) = server.prediction.Predict(request, PATIENCE_S).outputs.values()
     assert tf.make_ndarray(answer).tolist() == wanted
 

@@ -15,8 +15,8 @@ import openvino.opset15 as op
 import psutil
 import pytest
 import tensorflow as tf
-from tensorflow_serving.apis import predict_pb2
 
+from tests.functional.asking import predict_request
 from tests.functional.conftest import Serve
 from tests.functional.load import AVAILABLE, END, states
 from tests.functional.loop_time import MOST_HELD_S, LoopTime
@@ -47,9 +47,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def row_over_grpc(server: Server, row: int) -> Any:
-    request = predict_pb2.PredictRequest()
-    request.model_spec.name = "m"
-    request.inputs["row"].CopyFrom(tf.make_tensor_proto([row]))
+    request = predict_request("m", row=[row])
     (found,) = server.prediction.Predict(request, PATIENCE_S).outputs.values()
     return tf.make_ndarray(found)
 

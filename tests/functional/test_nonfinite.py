@@ -11,8 +11,9 @@ import openvino.opset15 as op
 import pytest
 
 from tests.exporting import export
+from tests.functional.asking import over_grpc
 from tests.functional.exports import nonfinite
-from tests.functional.exports.answers import assert_equal, expected, over_grpc, over_rest
+from tests.functional.exports.answers import assert_equal, expected, over_rest
 from tests.functional.servers import Server
 
 IR = "ir"

@@ -28,8 +28,9 @@ import psutil
 import pytest
 import tensorflow as tf
 from openvino import opset13 as ops
-from tensorflow_serving.apis import predict_pb2, prediction_service_pb2_grpc
+from tensorflow_serving.apis import prediction_service_pb2_grpc
 
+from tests.functional.asking import predict_request
 from tests.functional.conftest import Serve
 from tests.functional.servers import Server
 from tests.functional.test_trial_loads import put
@@ -294,9 +295,7 @@ def _interfaces(server: Server) -> Iterator[tuple[Asks, Asks]]:
             return row[0] if len({*row}) == 1 else f"{row}"
 
         def over_grpc(name: str, value: int) -> object:
-            request = predict_pb2.PredictRequest()
-            request.model_spec.name = name
-            request.inputs["x"].CopyFrom(tf.make_tensor_proto([[value] * WIDTH], tf.float32))
+            request = predict_request(name, x=tf.make_tensor_proto([[value] * WIDTH], tf.float32))
             try:
                 outputs = stub.Predict(request, PATIENCE_S).outputs
             except grpc.RpcError as error:

@@ -16,8 +16,9 @@ import openvino as ov
 import pytest
 import tensorflow as tf
 from openvino import opset13 as op
-from tensorflow_serving.apis import predict_pb2, prediction_service_pb2_grpc
+from tensorflow_serving.apis import prediction_service_pb2_grpc
 
+from tests.functional.asking import predict_request
 from tests.functional.conftest import Serve
 from tests.functional.servers import Server
 from tests.process import PATIENCE_S
@@ -47,9 +48,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def request(value: float, rows: int = 64) -> Any:
-    message = predict_pb2.PredictRequest()
-    message.model_spec.name = "slow"
-    message.inputs["x"].CopyFrom(tf.make_tensor_proto(np.full((rows, SIZE), value, np.float32)))
+    message = predict_request("slow", x=np.full((rows, SIZE), value, np.float32))
     return message
 
 

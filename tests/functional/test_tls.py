@@ -16,6 +16,7 @@ import tensorflow as tf
 from tensorflow_serving.apis import predict_pb2, prediction_service_pb2_grpc
 
 from tests.certificates import PAST, Authority, Pair
+from tests.functional.asking import predict_request
 from tests.functional.servers import READY, ROOT, SAMPLE, Server, rpc_refused
 from tests.process import PATIENCE_S
 
@@ -65,11 +66,8 @@ class Encrypted(Server):
 
 
 def _request(rows: int) -> predict_pb2.PredictRequest:
-    request = predict_pb2.PredictRequest()
-    request.model_spec.name = "digits"
     image = REQUEST["instances"][0]["image"]
-    request.inputs["image"].CopyFrom(tf.make_tensor_proto([image] * rows, tf.float32))
-    return request
+    return predict_request("digits", image=tf.make_tensor_proto([image] * rows, tf.float32))
 
 
 def _flags(pair: Pair) -> tuple[str, str]:

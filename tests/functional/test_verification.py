@@ -13,7 +13,7 @@ import pytest
 import tensorflow as tf
 
 from ie_serving.core.values.tensors import Array
-from tests.functional.exports.answers import predict_request
+from tests.functional.asking import predict_request
 from tests.functional.servers import Server
 from tests.functional.storage.serving import several
 from tests.process import PATIENCE_S, Process, output_of

@@ -9,11 +9,9 @@ from pathlib import Path
 
 import httpx
 import numpy as np
-import openvino as ov
 import pytest
 import tensorflow as tf
 import tritonclient.grpc
-from openvino import opset13 as ops
 from tensorflow_serving.apis import (
     inference_pb2,
     predict_pb2,
@@ -21,6 +19,7 @@ from tensorflow_serving.apis import (
 )
 
 from tests.functional.conftest import Serve
+from tests.functional.graph_models import times_version
 from tests.functional.servers import Server
 from tests.process import PATIENCE_S, until
 
@@ -33,12 +32,7 @@ REGRESS = {"method": "regress", "features": {"x": "x"}, "outputs": {"outputs": "
 
 def write(base: Path, version: int, name: str = "x", *, regress: bool = False) -> None:
     """Write a version in one step: y is the version's number times its input."""
-    x = ops.parameter([-1, 1 if regress else 2], np.float32, name=name)
-    x.output(0).set_names({name})
-    y = ops.multiply(x, np.float32(version))
-    y.output(0).set_names({"y"})
-    beside = base.parent / f"made-{version}"
-    ov.save_model(ov.Model([y], [x]), beside / "model.xml")
+    beside = times_version(base, version, name, columns=1 if regress else 2)
     if regress:
         (beside / "signatures.json").write_text(json.dumps({"signatures": {"r": REGRESS}}))
     beside.rename(base / str(version))

@@ -21,9 +21,10 @@ from PIL import Image
 from tensorflow_serving.apis import model_management_pb2
 
 from tests.functional.asking import predict_request
-from tests.functional.graph_models import colours, linear, total
+from tests.functional.graph_models import colours, total
 from tests.functional.servers import ROOT, Server, rpc_refused
 from tests.process import PATIENCE_S
+from tests.unit.engines.openvino.models import linear
 
 PAGE = (ROOT / "docs" / "guide" / "graphs.md").read_text()
 SHOWN = ROOT / "docs" / "images"

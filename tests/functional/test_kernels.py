@@ -13,9 +13,9 @@ from tensorflow.core.framework import tensor_pb2
 from tensorflow_serving.apis import predict_pb2
 
 from tests.functional.asking import predict_request
-from tests.functional.graph_models import linear
 from tests.functional.servers import Server, rpc_refused
 from tests.process import PATIENCE_S
+from tests.unit.engines.openvino.models import linear
 
 ASKER = '''
 """Asks another model of the server, twice."""

@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 import openvino as ov
-import openvino.opset15 as op
 import psutil
 import pytest
 import tensorflow as tf
@@ -24,6 +23,7 @@ from tests.functional.servers import SAMPLE, Server
 from tests.functional.storage.serving import several
 from tests.functional.test_digits import IMAGES, over_grpc, over_rest
 from tests.process import PATIENCE_S, until
+from tests.unit.engines.openvino.models import looked_up
 
 SWITCHES = 20
 WATCHED = 3
@@ -38,12 +38,8 @@ SOON_S = 1.0
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Directory of an IR that looks up rows of a large table."""
-    directory = tmp_path_factory.mktemp("model")
-    row = op.parameter([-1], np.int32, name="row")
-    table = op.constant(np.random.default_rng(0).random((ROWS, COLUMNS), np.float32))
-    found = op.result(op.gather(table, row, op.constant(np.int32(0))))
-    ov.save_model(ov.Model([found], [row]), directory / "model.xml", compress_to_fp16=False)
-    return directory
+    table = np.random.default_rng(0).random((ROWS, COLUMNS), np.float32)
+    return looked_up(tmp_path_factory.mktemp("model"), table)
 
 
 def row_over_grpc(server: Server, row: int) -> Any:

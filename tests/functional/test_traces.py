@@ -17,10 +17,11 @@ import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from tests.functional.asking import predict_request
-from tests.functional.graph_models import linear, total
+from tests.functional.graph_models import total
 from tests.functional.servers import Server
 from tests.functional.test_transports import TRANSPORTS
 from tests.process import PATIENCE_S, until
+from tests.unit.engines.openvino.models import linear
 
 TOLD = """
 TEXT = {"dtype": "string", "shape": []}

@@ -21,6 +21,7 @@ from tests.exporting import export
 from tests.functional.asking import predict_request, predicted
 from tests.functional.servers import ROOT, Server
 from tests.functional.storage.serving import several
+from tests.onnx_models import onnx_model
 
 WEIGHTS = np.array([[1, 2], [3, 4], [5, 6]], np.float32)
 BIAS = np.array([0.5, -0.5], np.float32)
@@ -42,16 +43,9 @@ def write_ir(directory: Path) -> tuple[Path, Array]:
 
 
 def write_onnx(directory: Path) -> tuple[Path, Array]:
-    make = onnx.helper
-    floats = onnx.TensorProto.FLOAT
-    graph = make.make_graph(
-        [make.make_node("MatMul", ["x", "w"], ["p"]), make.make_node("Add", ["p", "b"], ["y"])],
-        "linear",
-        [make.make_tensor_value_info("x", floats, ["n", 3])],
-        [make.make_tensor_value_info("y", floats, ["n", 2])],
-        [onnx.numpy_helper.from_array(WEIGHTS, "w"), onnx.numpy_helper.from_array(BIAS, "b")],
-    )
-    model = make.make_model(graph, opset_imports=[make.make_opsetid("", 17)])
+    node = onnx.helper.make_node
+    nodes = [node("MatMul", ["x", "w"], ["p"]), node("Add", ["p", "b"], ["y"])]
+    model = onnx_model(nodes, {"x": ["n", 3]}, {"y": ["n", 2]}, w=WEIGHTS, b=BIAS)
     onnx.save(model, directory / "linear.onnx")
     (answer,) = onnx.reference.ReferenceEvaluator(model).run(None, {"x": X})
     return directory / "linear.onnx", np.asarray(answer)

@@ -17,7 +17,6 @@ from tests.functional.servers import SAMPLE, Server, rpc_refused
 from tests.process import PATIENCE_S, output_of, until
 
 BODY = json.dumps({"instances": [[0.0] * 64]})
-FOR_EVER = "2147483647"
 NAMES = tuple("abcdef")
 
 

@@ -20,6 +20,8 @@ from tests.process import PATIENCE_S, Process, free_ports
 
 ROOT = Path(__file__).resolve().parents[2]
 SAMPLE = ROOT / "examples" / "models" / "digits"
+SAMPLE_FLAGS = ("--model_name=digits", f"--model_path={SAMPLE}")
+"""Flags of a server of the sample alone."""
 READY = "gRPC server listens on port"
 REST_FLAGS = {
     "tensorflow_model_server": "--rest_api_port",

@@ -19,7 +19,7 @@ from ie_serving.config.files.access_file import key_credential, line
 from ie_serving.core.values.errors import ServingError
 from tests.certificates import Authority
 from tests.functional.commands import Ran, ie_serving
-from tests.functional.servers import ROOT, SAMPLE, Server
+from tests.functional.servers import ROOT, SAMPLE, SAMPLE_FLAGS, Server
 from tests.process import COMMANDS, PATIENCE_S, Process, free_ports, until
 from tests.terminal import Terminal
 
@@ -267,7 +267,7 @@ def closed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Server, P
     (folder / "chief").write_text("# key of chief\nKEY-OF-CHIEF\n")
     server = Server(
         "ie_serving",
-        *("model", "--model_name=digits", f"--model_path={SAMPLE}"),
+        *("model", *SAMPLE_FLAGS),
         *(f"--tls_certificate={pair.certificate}", f"--tls_key={pair.key}"),
         *(f"--tls_client_ca={authority.path}", f"--api_key_file={folder / 'keys'}"),
     )

@@ -14,7 +14,7 @@ from tensorflow_serving.apis import get_model_metadata_pb2
 
 from tests.functional.asking import predict_request, predicted
 from tests.functional.conftest import Serve
-from tests.functional.servers import ROOT, SAMPLE, Server
+from tests.functional.servers import ROOT, SAMPLE, SAMPLE_FLAGS, Server
 from tests.process import PATIENCE_S
 
 HELD_OUT = json.loads((ROOT / "examples" / "digits" / "held_out.json").read_text())
@@ -125,7 +125,7 @@ def test_the_server_process_never_imports_tensorflow(digits: Server) -> None:
 
 def test_start_is_quick_and_idle_memory_small(serve: Serve) -> None:
     """Limits with room for noisy machines; `make bench-quick` gives the figures."""
-    command = ("ie_serving", "model", "--model_name=digits", f"--model_path={SAMPLE}")
+    command = ("ie_serving", "model", *SAMPLE_FLAGS)
     server = serve(*command, executed=True)
     assert server.spent_s() < 3 * START_S
     over_grpc(server, None, IMAGES[:1])

@@ -14,7 +14,7 @@ import pytest
 from tensorflow_serving.apis import classification_pb2
 
 from tests.functional.asking import over_grpc
-from tests.functional.servers import SAMPLE, Server
+from tests.functional.servers import SAMPLE_FLAGS, Server
 from tests.process import PATIENCE_S
 
 # Imported and fitted when a test runs: they take seconds, which each collection would wait for.
@@ -237,7 +237,7 @@ def test_what_is_not_used_is_not_imported(tmp_path: Path) -> None:
     told = tmp_path / "told"
     told.mkdir()
     env = {"PYTHONPATH": str(tmp_path), "TOLD": str(told)}
-    flags = ("--model_name=digits", f"--model_path={SAMPLE}", "--allow_pickle", "--allow_python")
+    flags = (*SAMPLE_FLAGS, "--allow_pickle", "--allow_python")
     server = Server("ie_serving", "model", *flags, env=env).ready()
     server.rest.get("/v1/models/digits")
     server.close()

@@ -15,12 +15,12 @@ from tensorflow_serving.apis import prediction_service_pb2_grpc
 from tests.certificates import Authority
 from tests.functional.asking import predict_request
 from tests.functional.protocols import http2_client
-from tests.functional.servers import READY, ROOT, SAMPLE, Server
+from tests.functional.servers import READY, ROOT, SAMPLE_FLAGS, Server
 from tests.process import PATIENCE_S, free_ports
 
 REQUEST = json.loads((ROOT / "examples" / "digits" / "request.json").read_text())
 PREDICT = "/v1/models/digits:predict"
-DIGITS = ("ie_serving", "model", "--model_name=digits", f"--model_path={SAMPLE}")
+DIGITS = ("ie_serving", "model", *SAMPLE_FLAGS)
 
 
 @pytest.fixture(scope="module")

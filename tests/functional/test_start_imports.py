@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tests.functional.asking import predict_request
-from tests.functional.servers import ROOT, SAMPLE, Server
+from tests.functional.servers import ROOT, SAMPLE_FLAGS, Server
 
 MOST_OWN = 580
 MOST = 1080
@@ -41,7 +41,7 @@ NOT_NEEDED = (
 @pytest.fixture(scope="module")
 def modules() -> Iterator[set[str]]:
     """Give the modules that arbiter and worker import, as the interpreter lists them."""
-    command = ("ie_serving", "model", "--model_name=digits", f"--model_path={SAMPLE}")
+    command = ("ie_serving", "model", *SAMPLE_FLAGS)
     server = Server(*command, env={"PYTHONPROFILEIMPORTTIME": "1"}, executed=True)
     try:
         server.ready()

@@ -17,7 +17,7 @@ from tensorflow_serving.apis import predict_pb2, prediction_service_pb2_grpc
 
 from tests.certificates import PAST, Authority, Pair
 from tests.functional.asking import predict_request
-from tests.functional.servers import READY, ROOT, SAMPLE, Server, rpc_refused
+from tests.functional.servers import READY, ROOT, SAMPLE, SAMPLE_FLAGS, Server, rpc_refused
 from tests.process import PATIENCE_S
 
 TRANSPORTS = ("http2", "grpcio")
@@ -30,8 +30,7 @@ class Encrypted(Server):
     """A server whose clients believe an authority, and may have a certificate."""
 
     def __init__(self, authority: Authority, *flags: str) -> None:
-        digits = ("--model_name=digits", f"--model_path={SAMPLE}")
-        super().__init__("ie_serving", "model", *digits, *flags)
+        super().__init__("ie_serving", "model", *SAMPLE_FLAGS, *flags)
         self.line(READY)
         self.authority = authority
 

@@ -21,7 +21,7 @@ from tensorflow_serving.apis import prediction_service_pb2_grpc
 
 from ie_serving.core.values.errors import WHOLE
 from tests.functional.asking import predict_request
-from tests.functional.servers import SAMPLE, Server, rpc_refused
+from tests.functional.servers import SAMPLE_FLAGS, Server, rpc_refused
 from tests.process import PATIENCE_S
 
 TRANSPORTS = ("http2", "grpcio")
@@ -31,8 +31,7 @@ ROUND_ROBIN = json.dumps({"loadBalancingConfig": [{"round_robin": {}}]})
 
 
 def start(transport: str) -> Server:
-    digits = ("--model_name=digits", f"--model_path={SAMPLE}")
-    return Server("ie_serving", "model", *digits, f"--grpc_transport={transport}")
+    return Server("ie_serving", "model", *SAMPLE_FLAGS, f"--grpc_transport={transport}")
 
 
 @pytest.fixture(scope="module", params=TRANSPORTS)

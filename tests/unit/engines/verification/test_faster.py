@@ -1,6 +1,5 @@
 """Of a model that is quantized while it runs, the engine that answers sooner serves."""
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,13 +17,6 @@ from ie_serving.engines.verification.verifier import Verifier
 from tests.onnx_models import Of, save_onnx
 
 SIZE = 256
-
-
-@pytest.fixture(scope="module")
-def verifier() -> Iterator[Verifier]:
-    made = Verifier()
-    yield made
-    made.close()
 
 
 def write(directory: Path, layers: int) -> Path:

@@ -1,6 +1,5 @@
 """The operation of an ONNX model that differs first is named."""
 
-from collections.abc import Iterator
 from functools import partial
 from io import StringIO
 from pathlib import Path
@@ -21,13 +20,6 @@ from ie_serving.engines.verification.verifier import Verifier
 from tests.onnx_models import save_onnx
 
 F32 = EngineOptions(own=(OpenVinoOptions(inference_precision="f32"),))
-
-
-@pytest.fixture(scope="module")
-def verifier() -> Iterator[Verifier]:
-    made = Verifier()
-    yield made
-    made.close()
 
 
 def write(directory: Path, *nodes: NodeProto) -> Path:

@@ -32,7 +32,7 @@ from ie_serving.engines.tensorflow.fallback import TensorFlowFallback
 from ie_serving.engines.verification.verified_engine import VerifiedEngine
 from ie_serving.engines.verification.verifier import Verifier
 from ie_serving.inference.samples import RecordedRequests
-from ie_serving.inference.shadows import Answered, Shadows
+from ie_serving.inference.shadows import AnsweredRequest, Shadows
 from ie_serving.models.configuration import ModelConfig
 from ie_serving.models.served import ServedModels
 from ie_serving.models.traffic.shadow import Shadow
@@ -152,7 +152,7 @@ def shadows(served: ServedModels, metrics: Metrics) -> Shadows:
 
 
 def _samples(rule: Shadow) -> SampleFiles:
-    def encode(answered: Answered) -> bytes:
+    def encode(answered: AnsweredRequest) -> bytes:
         return predict_record(
             answered.signature,
             answered.inputs,

@@ -14,7 +14,7 @@ from ie_serving.client.calls import (
     Which,
     signature_of,
 )
-from ie_serving.client.connection import Attempts, Connection
+from ie_serving.client.endpoint import Attempts, Connection
 from ie_serving.client.failures import ClientError, unreadable
 from ie_serving.client.grpc_calls import GrpcCalls
 from ie_serving.client.rest_calls import OtherOutputs, RestCalls

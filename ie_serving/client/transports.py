@@ -15,7 +15,7 @@ import grpc.aio
 import httpx
 
 from ie_serving.client.calls import Call, Headers
-from ie_serving.client.connection import Connection
+from ie_serving.client.endpoint import Connection
 from ie_serving.client.failures import ClientError, of_connection, of_http
 from ie_serving.core.values.codes import Code
 

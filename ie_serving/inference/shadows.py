@@ -53,7 +53,7 @@ Layer = Callable[[CompiledModel, float, Callable[[Signature, Arrays], Take | Non
 
 
 @dataclass(eq=False)
-class Answered:
+class AnsweredRequest:
     """A request as a version has answered it.
 
     Attributes:
@@ -108,8 +108,8 @@ class Mirror:
         self._shadows = shadows
         self._samples = samples
         self._loop = asyncio.get_running_loop()
-        self._waiting: deque[Answered] = deque()
-        self._copies: list[ref[Answered]] = []  # weak: a request that fails just drops its copy
+        self._waiting: deque[AnsweredRequest] = deque()
+        self._copies: list[ref[AnsweredRequest]] = []  # weak: a failed request drops its copy
         self._outputs_bytes = 0  # of the last answer
         self._rested = 0.0
         self._absent_until = 0.0
@@ -151,17 +151,17 @@ class Mirror:
         except MemoryError:  # the request may still fit
             self._count(SHED)
             return None
-        copy = Answered(self._name, version, signature, kept, {}, nbytes=nbytes)
+        copy = AnsweredRequest(self._name, version, signature, kept, {}, nbytes=nbytes)
         self._copies.append(ref(copy))
         return partial(self._take, copy)
 
-    def _has_room(self, nbytes: int, beside: Answered | None = None) -> bool:
+    def _has_room(self, nbytes: int, beside: AnsweredRequest | None = None) -> bool:
         """Tell whether `nbytes` fit beside all copies, or all but one; in any thread."""
         found = (each() for each in self._copies)
         sizes = [copy.nbytes for copy in found if copy is not None and copy is not beside]
         return has_room(len(sizes), sum(sizes), nbytes)
 
-    def _take(self, copy: Answered, outputs: Arrays) -> None:
+    def _take(self, copy: AnsweredRequest, outputs: Arrays) -> None:
         """Add the outputs to a copy; in any thread."""
         if self._is_closed:
             return
@@ -178,7 +178,7 @@ class Mirror:
         # In a context of its own, so that nothing is added to the request's traces and logs.
         self._loop.call_soon_threadsafe(then, context=Context())
 
-    def _put(self, copy: Answered) -> None:
+    def _put(self, copy: AnsweredRequest) -> None:
         if self._is_closed:
             return
         if not self._has_room(copy.nbytes, copy):  # two threads may have found the same room
@@ -196,7 +196,7 @@ class Mirror:
             except Exception as error:  # a defect, or of users' code: no reason to end the others
                 self._failed(FAILED, repr(error), is_defect=True)
 
-    async def _compare_in_time(self, copy: Answered) -> None:
+    async def _compare_in_time(self, copy: AnsweredRequest) -> None:
         while pause_s := wait_s(self._moment(copy)):
             await asyncio.sleep(pause_s)
         if self._loop.time() > copy.taken + LONGEST_REST_S:
@@ -212,7 +212,7 @@ class Mirror:
             if self.of == before:  # the first answer of a version takes longer than the others
                 self._rested = now + rest_s(now - began, self._shadows.number)
 
-    def _moment(self, copy: Answered) -> Moment:
+    def _moment(self, copy: AnsweredRequest) -> Moment:
         now = self._loop.time()
         used = self._shadows.versions_of(self._name)
         if self.rule.model:
@@ -221,7 +221,7 @@ class Mirror:
         is_spare = all(each.holders < _lanes(each, signature) for each in used)
         return Moment(now, copy.taken, self._rested, is_spare, not self._shadows.is_comparing)
 
-    async def _compare(self, answered: Answered) -> None:
+    async def _compare(self, answered: AnsweredRequest) -> None:
         try:
             target = self.target()
         except ServingError as error:
@@ -244,7 +244,7 @@ class Mirror:
             else:
                 self._compared(outputs)
 
-    def _differing(self, answered: Answered, shadow: Answered) -> list[str]:
+    def _differing(self, answered: AnsweredRequest, shadow: AnsweredRequest) -> list[str]:
         """Name the outputs that differ, and keep the answers; in a thread."""
         found = drifts(shadow.outputs, answered.outputs, self.rule.tolerance)
         if found and self._samples and not self._is_closed:
@@ -300,7 +300,7 @@ def _lanes(servable: Servable, signature: str) -> int:
     return servable.compiled.at_once(found) if found and not found.left_out else 1
 
 
-async def _asked(target: Servable, answered: Answered) -> Answered:
+async def _asked(target: Servable, answered: AnsweredRequest) -> AnsweredRequest:
     """Let the shadow answer. Raises: ServingError."""
     name = answered.signature.name
     signature = target.compiled.signatures.get(name)
@@ -319,7 +319,7 @@ async def _asked(target: Servable, answered: Answered) -> Answered:
         outputs = await model.infer_as_sent(signature, inputs, asked, refusal, copies)
     if target.holders == 1:  # at once, before a metrics page has them: they are no client's
         times.forget_from(mark)
-    return Answered(target.name, target.version, signature, inputs, outputs)
+    return AnsweredRequest(target.name, target.version, signature, inputs, outputs)
 
 
 class Shadows:

@@ -70,7 +70,7 @@ class SignatureChanges:
 def incompatible(before: Mapping[str, Signature], after: Mapping[str, Signature]) -> Iterator[str]:
     """Yield what a client of `before` cannot rely on in `after`."""
     for name, old in before.items():
-        if old.left_out:  # nobody could call it
+        if old.left_out:  # no client could call it
             continue
         new = after.get(name)
         if new is None or new.left_out:

@@ -48,12 +48,10 @@ class Retrying:
         pause: Callable[[float], None],
         *,
         clock: Callable[[], float] = time.monotonic,
-        chance: Callable[[], float] = random.random,
     ) -> None:
         self._tries = tries
         self._pause = pause
         self._clock = clock
-        self._chance = chance
         self.progressed()
 
     def progressed(self) -> None:
@@ -80,7 +78,7 @@ class Retrying:
         is_late = self._clock() - self._began >= self._tries.patience_s
         if is_late or self._failures >= self._tries.most:
             raise error
-        delay_s = self._tries.backoff.delay_s(self._failures, self._chance())
+        delay_s = self._tries.backoff.delay_s(self._failures, random.random())
         self._log(error, delay_s)
         self._pause(delay_s)
 

@@ -13,16 +13,15 @@ from onnx.reference import ReferenceEvaluator
 from ie_serving.core.values.tensors import Array
 from tests.canaries.bare import asked, floats, ints, whole
 from tests.canaries.fault import fault
+from tests.onnx_models import Of, onnx_model
 
 PIXELS = np.random.default_rng(1).random((1, 1, 4, 4), np.float32)
 
 
 def differs_from_onnx(node: onnx.NodeProto, opset: int, x: Array, **constants: Array) -> bool:
     """Read a model of one operator, whose first input is `x`; ask OpenVINO and the reference."""
-    given = helper.make_tensor_value_info("x", helper.np_dtype_to_tensor_dtype(x.dtype), x.shape)
-    numbers = [onnx.numpy_helper.from_array(each, name) for name, each in constants.items()]
-    graph = helper.make_graph([node], "g", [given], [onnx.ValueInfoProto(name="y")], numbers)
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=10)
+    given = {"x": Of(helper.np_dtype_to_tensor_dtype(x.dtype), x.shape)}
+    model = onnx_model([node], given, "y", opset=opset, **constants)
     (right,) = ReferenceEvaluator(model).run(None, {"x": x})
     (answer,) = asked(ov.Core().read_model(model.SerializeToString(), b""))(x)
     return not np.allclose(answer, right, atol=1e-3)
@@ -118,15 +117,13 @@ def halves_are_quantized_one_step_off() -> bool:
     ),
 )
 def pieces_of_sequences_are_not_counted() -> bool:
-    kinds = {"x": (onnx.TensorProto.FLOAT, [6]), "lengths": (onnx.TensorProto.INT64, [None])}
-    given = [helper.make_tensor_value_info(name, *kind) for name, kind in kinds.items()]
+    given = {"x": [6], "lengths": Of(onnx.TensorProto.INT64, [None])}
     operators = [
         helper.make_node("SplitToSequence", ["x", "lengths"], ["pieces"]),
         helper.make_node("SequenceLength", ["pieces"], ["y"]),
     ]
-    y = helper.make_tensor_value_info("y", onnx.TensorProto.INT64, [])
-    graph = helper.make_graph(operators, "g", given, [y])
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 12)], ir_version=7)
+    y = Of(onnx.TensorProto.INT64, [])
+    model = onnx_model(operators, given, {"y": y}, opset=12)
     read = ov.Core().read_model(model.SerializeToString(), b"")
     return int(asked(read)(floats(*range(6)), np.array([1, 2, 3]))[0]) != 3
 

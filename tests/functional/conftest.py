@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.functional.servers import SAMPLE, Server
+from tests.functional.servers import SAMPLE_FLAGS, Server
 from tests.functional.tiny import Gate, Start, Tiny
 
 Serve = Callable[..., Server]
@@ -22,8 +22,7 @@ def digits() -> Iterator[Server]:
     with Server(
         "ie_serving",
         "model",
-        "--model_name=digits",
-        f"--model_path={SAMPLE}",
+        *SAMPLE_FLAGS,
         '--model_version_policy={"all": {}}',
         "--inference_precision=f32",
         executed=True,

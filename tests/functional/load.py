@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import grpc
 import httpx
 import tensorflow as tf
-from tensorflow_serving.apis import get_model_status_pb2, predict_pb2, prediction_service_pb2_grpc
+from tensorflow_serving.apis import predict_pb2, prediction_service_pb2_grpc
 
 from tests.functional.servers import PLAIN, Server
 from tests.process import PATIENCE_S
@@ -86,10 +86,7 @@ class Load:
 
 def states(server: Server, model: str = "digits") -> dict[int, int]:
     """State of each version, over gRPC."""
-    request = get_model_status_pb2.GetModelStatusRequest()
-    request.model_spec.name = model
-    response = server.model.GetModelStatus(request, PATIENCE_S)
-    return {status.version: status.state for status in response.model_version_status}
+    return {status.version: status.state for status in server.status(model)}
 
 
 def failure(server: Server, version: int, model: str = "digits") -> str:

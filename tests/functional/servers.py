@@ -1,5 +1,6 @@
 """The installed command as a process, and real clients of it."""
 
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -9,12 +10,18 @@ import grpc
 import httpx
 import psutil
 import pytest
-from tensorflow_serving.apis import model_service_pb2_grpc, prediction_service_pb2_grpc
+from tensorflow_serving.apis import (
+    get_model_status_pb2,
+    model_service_pb2_grpc,
+    prediction_service_pb2_grpc,
+)
 
 from tests.process import PATIENCE_S, Process, free_ports
 
 ROOT = Path(__file__).resolve().parents[2]
 SAMPLE = ROOT / "examples" / "models" / "digits"
+SAMPLE_FLAGS = ("--model_name=digits", f"--model_path={SAMPLE}")
+"""Flags of a server of the sample alone."""
 READY = "gRPC server listens on port"
 REST_FLAGS = {
     "tensorflow_model_server": "--rest_api_port",
@@ -60,6 +67,27 @@ class Server(Process):
             httpx.Client(base_url=self.url, timeout=PATIENCE_S, trust_env=False, verify=PLAIN)
         )
         return self
+
+    def status(self, model: str, version: int | None = None) -> Any:
+        """Statuses of a model's versions, or of one, over gRPC."""
+        request = get_model_status_pb2.GetModelStatusRequest()
+        request.model_spec.name = model
+        if version is not None:
+            request.model_spec.version.value = version
+        return self.model.GetModelStatus(request, PATIENCE_S).model_version_status
+
+    def sample(self, series: str) -> float:
+        """Value of one series of the metrics page; 0 where it is not there."""
+        for line in self.rest.get("/metrics").text.splitlines():
+            if line.startswith(f"{series} "):
+                return float(line.rsplit(" ", 1)[1])
+        return 0.0
+
+    def samples(self, metric: str, model: str) -> dict[str, float]:
+        """Samples of a model on the metrics page by their labels, without its name."""
+        pattern = rf'^ie_serving_{metric}{{model_name="{model}",?([^}}]*)}} (\S+)$'
+        found = re.findall(pattern, self.rest.get("/metrics").text, re.MULTILINE)
+        return {labels: float(number) for labels, number in found}
 
     def pids(self) -> list[int]:
         """Process ids: the arbiter's and its workers'."""

@@ -30,7 +30,7 @@ from tritonclient.grpc import service_pb2, service_pb2_grpc
 
 from tests import issuer
 from tests.certificates import Authority
-from tests.functional.servers import READY, ROOT, SAMPLE, Server
+from tests.functional.servers import READY, ROOT, SAMPLE_FLAGS, Server
 from tests.issuer import publishing
 from tests.process import PATIENCE_S, until
 
@@ -115,7 +115,7 @@ class Guarded(Server):
         self.file = file
         self.published: dict[str, str] = {}
         # Below /v1/, as the API is.
-        digits = ("--model_name=digits", f"--model_path={SAMPLE}", "--metrics_path=/v1/metrics")
+        digits = (*SAMPLE_FLAGS, "--metrics_path=/v1/metrics")
         super().__init__("ie_serving", "model", *digits, f"--api_key_file={file}", *flags)
 
     def code(self, call: Callable[..., Any], request: Any, given: dict[str, str]) -> Any:

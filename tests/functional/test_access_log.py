@@ -17,7 +17,7 @@ import pytest
 from tensorflow_serving.apis import get_model_metadata_pb2, get_model_status_pb2
 from wsproto.events import CloseConnection, TextMessage
 
-from tests.functional.servers import SAMPLE, Server
+from tests.functional.servers import SAMPLE_FLAGS, Server
 from tests.functional.test_transports import TRANSPORTS, predict
 from tests.functional.websocket import WebSocket
 from tests.process import PATIENCE_S, until
@@ -62,8 +62,7 @@ def serving(transport: str, path: Path, *flags: str) -> Iterator[Logged]:
     server = Server(
         "ie_serving",
         "model",
-        "--model_name=digits",
-        f"--model_path={SAMPLE}",
+        *SAMPLE_FLAGS,
         f"--grpc_transport={transport}",
         f"--access_log={path}",
         "--log_format=json",

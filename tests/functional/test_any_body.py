@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tensorflow_serving.apis import predict_pb2
 
 from tests.functional.cost import ROW, cheap
-from tests.functional.servers import SAMPLE, Server
+from tests.functional.servers import SAMPLE_FLAGS, Server
 from tests.process import PATIENCE_S
 
 MEGABYTE = 2**20
@@ -36,13 +36,7 @@ ODD_EXAMPLES = settings(
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[Server]:
-    with Server(
-        "ie_serving",
-        "model",
-        "--model_name=digits",
-        f"--model_path={SAMPLE}",
-        f"--max_message_bytes={LIMIT}",
-    ) as server:
+    with Server("ie_serving", "model", *SAMPLE_FLAGS, f"--max_message_bytes={LIMIT}") as server:
         yield server.ready()
 
 

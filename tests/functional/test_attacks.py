@@ -26,7 +26,7 @@ from tests.functional.protocols.http2_client import (
     outcome,
     request,
 )
-from tests.functional.servers import SAMPLE, Server
+from tests.functional.servers import SAMPLE_FLAGS, Server
 from tests.process import PATIENCE_S
 from tests.unit.wire.protobuf.nesting import nested
 
@@ -37,13 +37,7 @@ ABOVE = BUDGET + 200 * MEGABYTE
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[Server]:
-    with Server(
-        "ie_serving",
-        "model",
-        "--model_name=digits",
-        f"--model_path={SAMPLE}",
-        f"--memory_budget_bytes={BUDGET}",
-    ) as server:
+    with Server("ie_serving", "model", *SAMPLE_FLAGS, f"--memory_budget_bytes={BUDGET}") as server:
         yield server.ready()
 
 

@@ -20,9 +20,9 @@ from tensorflow_serving.apis import (
 )
 
 from ie_serving.core.values.errors import WHOLE
+from tests.functional.asking import predict_request
 from tests.functional.conftest import Serve
-from tests.functional.exports.answers import predict_request
-from tests.functional.servers import SAMPLE, Server, rpc_refused
+from tests.functional.servers import SAMPLE_FLAGS, Server, rpc_refused
 from tests.process import PATIENCE_S
 
 IMAGE = np.zeros((1, 64), np.float32)
@@ -33,7 +33,7 @@ Change = Callable[[Request], object]
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[Server]:
-    with Server("ie_serving", "model", "--model_name=digits", f"--model_path={SAMPLE}") as server:
+    with Server("ie_serving", "model", *SAMPLE_FLAGS) as server:
         yield server.ready()
 
 
@@ -346,8 +346,7 @@ def test_gzip_that_is_none_and_a_bomb(serve: Serve) -> None:
     server = serve(
         "ie_serving",
         "model",
-        "--model_name=digits",
-        f"--model_path={SAMPLE}",
+        *SAMPLE_FLAGS,
         "--max_message_bytes=1000000",
     )
     headers = {"Content-Encoding": "gzip"}

@@ -1,7 +1,6 @@
 """Requests of many clients share batches, and each gets what it would have got alone."""
 
 import json
-import re
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -13,8 +12,8 @@ import pytest
 import tensorflow as tf
 
 from ie_serving.core.values.tensors import Array
+from tests.functional.asking import predict_request
 from tests.functional.batching_models import MODELS, WORDS, Direct
-from tests.functional.exports.answers import predict_request
 from tests.functional.servers import Server
 from tests.process import PATIENCE_S, until
 
@@ -83,19 +82,12 @@ def answers(server: Server, model: str, inputs: list[Array], interface: str) -> 
     return [each if isinstance(each, dict) else {"y": np.array(each)} for each in found]
 
 
-def counted(server: Server, metric: str, model: str) -> dict[str, float]:
-    """Give the samples of a model by their labels, without its name."""
-    page = server.rest.get("/metrics").text
-    pattern = rf'^ie_serving_{metric}{{model_name="{model}",?([^}}]*)}} (\S+)$'
-    return {labels: float(number) for labels, number in re.findall(pattern, page, re.MULTILINE)}
-
-
 def batches(server: Server, model: str) -> float:
-    return sum(counted(server, "batches_total", model).values())
+    return sum(server.samples("batches_total", model).values())
 
 
 def rows_inferred(server: Server, model: str) -> float:
-    return counted(server, "batch_rows_sum", model).get("", 0.0)
+    return server.samples("batch_rows_sum", model).get("", 0.0)
 
 
 @pytest.mark.parametrize("model", ["perceptron", "lanes"])

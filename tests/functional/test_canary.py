@@ -9,19 +9,17 @@ from pathlib import Path
 
 import httpx
 import numpy as np
-import openvino as ov
 import pytest
 import tensorflow as tf
 import tritonclient.grpc
-from openvino import opset13 as ops
 from tensorflow_serving.apis import (
-    get_model_status_pb2,
     inference_pb2,
     predict_pb2,
     regression_pb2,
 )
 
 from tests.functional.conftest import Serve
+from tests.functional.graph_models import times_version
 from tests.functional.servers import Server
 from tests.process import PATIENCE_S, until
 
@@ -34,12 +32,7 @@ REGRESS = {"method": "regress", "features": {"x": "x"}, "outputs": {"outputs": "
 
 def write(base: Path, version: int, name: str = "x", *, regress: bool = False) -> None:
     """Write a version in one step: y is the version's number times its input."""
-    x = ops.parameter([-1, 1 if regress else 2], np.float32, name=name)
-    x.output(0).set_names({name})
-    y = ops.multiply(x, np.float32(version))
-    y.output(0).set_names({"y"})
-    beside = base.parent / f"made-{version}"
-    ov.save_model(ov.Model([y], [x]), beside / "model.xml")
+    beside = times_version(base, version, name, columns=1 if regress else 2)
     if regress:
         (beside / "signatures.json").write_text(json.dumps({"signatures": {"r": REGRESS}}))
     beside.rename(base / str(version))
@@ -62,13 +55,6 @@ def serving(serve: Serve, base: Path, **keys: object) -> Server:
 def available(server: Server) -> list[str]:
     found = server.rest.get("/v1/models/m").json()["model_version_status"]
     return [each["version"] for each in found if each["state"] == "AVAILABLE"]
-
-
-def counted(server: Server, line: str) -> float:
-    for each in server.rest.get("/metrics").text.splitlines():
-        if each.startswith(line + " "):
-            return float(each.rsplit(" ", 1)[1])
-    return 0.0
 
 
 @pytest.fixture
@@ -141,7 +127,7 @@ def test_every_interface_splits_and_keeps_users_on_their_version(serve: Serve, b
         assert {user: ask(server, user) for user in users} == of_each, ask
     # A larger share keeps the users that the version had.
     configure(base, traffic={"stable": 50, "canary": 50}, sticky="x-user")
-    until(lambda: counted(server, 'ie_serving_traffic_share{model_name="m",version="2"}') == 0.5)
+    until(lambda: server.sample('ie_serving_traffic_share{model_name="m",version="2"}') == 0.5)
     after = {user: tfs_grpc(server, user) for user in users}
     assert {user for user in users if of_each[user] == 2} < {u for u in users if after[u] == 2}
 
@@ -250,7 +236,7 @@ def test_a_bad_canary_under_load_is_rolled_back_by_itself(serve: Serve, base: Pa
     with ThreadPoolExecutor(4) as pool:
         asked = [pool.submit(ask, n) for n in range(4)]
         try:
-            until(lambda: counted(server, rolled_back) == 1)
+            until(lambda: server.sample(rolled_back) == 1)
             at_once = results.total()
             until(lambda: results.total() > at_once + 200)
         finally:
@@ -261,11 +247,9 @@ def test_a_bad_canary_under_load_is_rolled_back_by_itself(serve: Serve, base: Pa
     # Ten decide; those under way beside them may fail as well, and not one of those that follow.
     assert 10 <= results[400] <= 10 + 4
     assert results[400] <= 0.05 * results.total() + 4
-    assert counted(server, 'ie_serving_traffic_share{model_name="m",version="3"}') == 0
-    assert counted(server, 'ie_serving_traffic_share{model_name="m",version="1"}') == 1
-    request = get_model_status_pb2.GetModelStatusRequest()
-    request.model_spec.name = "m"
-    status = server.model.GetModelStatus(request).model_version_status[0]
+    assert server.sample('ie_serving_traffic_share{model_name="m",version="3"}') == 0
+    assert server.sample('ie_serving_traffic_share{model_name="m",version="1"}') == 1
+    status = server.status("m")[0]
     assert (status.version, status.state, status.status.error_code) == (3, 30, 0)
     assert "its share of the traffic went to version 1: 10 of 10" in status.status.error_message
     assert server.log.count("version rolled back") == 1
@@ -274,8 +258,8 @@ def test_a_bad_canary_under_load_is_rolled_back_by_itself(serve: Serve, base: Pa
     assert reply.json()["outputs"] == [[3.0, 3.0]]
     # Another traffic gives the share back.
     configure(base, traffic={"stable": 94, "canary": 6}, **keys)
-    until(lambda: counted(server, 'ie_serving_traffic_share{model_name="m",version="3"}') == 0.06)
-    assert counted(server, rolled_back) == 1
+    until(lambda: server.sample('ie_serving_traffic_share{model_name="m",version="3"}') == 0.06)
+    assert server.sample(rolled_back) == 1
 
 
 def test_contradictions_are_refused(serve: Serve, base: Path) -> None:

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import onnx
 import pytest
-from onnx import TensorProto, helper, numpy_helper
+from onnx import TensorProto, helper
 
 from tests.functional.servers import Server
+from tests.onnx_models import Of, save_onnx
 from tests.process import COMMANDS, PATIENCE_S
 
 pytestmark = pytest.mark.deployed
@@ -33,20 +33,17 @@ KEY = "k"
 
 def write(root: Path) -> Path:
     """Write `line`, y = x / 2 + n, `large`, the sum of a picture, `echo`, and what names them."""
-    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, ["rows", 3])
-    n = helper.make_tensor_value_info("n", TensorProto.INT64, [1])
-    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, ["rows", 3])
     line = [
         helper.make_node("Div", ["x", "two"], ["half"]),
         helper.make_node("Cast", ["n"], ["real"], to=TensorProto.FLOAT),
         helper.make_node("Add", ["half", "real"], ["y"]),
     ]
-    two = numpy_helper.from_array(np.float32(2), "two")
-    save(root / "line", helper.make_graph(line, "line", [x, n], [y], [two]))
-    picture = helper.make_tensor_value_info("picture", TensorProto.FLOAT, [1, 3, 64, 64])
-    total = helper.make_tensor_value_info("total", TensorProto.FLOAT, [])
+    given = {"x": ["rows", 3], "n": Of(TensorProto.INT64, [1])}
+    model = root / "line" / "1" / "model.onnx"
+    save_onnx(model, line, given, {"y": ["rows", 3]}, opset=13, two=np.float32(2))
     add = helper.make_node("ReduceSum", ["picture"], ["total"], keepdims=0)
-    save(root / "large", helper.make_graph([add], "large", [picture], [total]))
+    model = root / "large" / "1" / "model.onnx"
+    save_onnx(model, [add], {"picture": [1, 3, 64, 64]}, {"total": []}, opset=13)
     path = root / "config.json"
     strings = {"dtype": "string", "shape": [-1]}
     echo = {"driver": "null", "params": {"inputs": {"image": strings, "text": strings}}}
@@ -55,13 +52,6 @@ def write(root: Path) -> Path:
     entries = [{"config": {"name": name, "base_path": name, **keys}} for name, keys in own.items()]
     path.write_text(json.dumps({"model_config_list": entries}))
     return path
-
-
-def save(directory: Path, graph: onnx.GraphProto) -> None:
-    version = directory / "1"
-    version.mkdir(parents=True)
-    opset = [helper.make_opsetid("", 13)]
-    onnx.save(helper.make_model(graph, opset_imports=opset, ir_version=8), version / "model.onnx")
 
 
 @pytest.fixture(scope="module")

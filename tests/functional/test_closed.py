@@ -8,7 +8,7 @@ import httpx
 import pytest
 from tensorflow_serving.apis import model_management_pb2
 
-from tests.functional.servers import SAMPLE, Server, rpc_refused
+from tests.functional.servers import SAMPLE_FLAGS, Server, rpc_refused
 from tests.process import COMMANDS, PATIENCE_S
 
 MOST = 20
@@ -17,12 +17,7 @@ MOST = 20
 @pytest.fixture(scope="module")
 def server() -> Iterator[Server]:
     with Server(
-        "ie_serving",
-        "model",
-        "--model_name=digits",
-        f"--model_path={SAMPLE}",
-        f"--max_connections={MOST}",
-        "--reload_by_rpc=false",
+        "ie_serving", "model", *SAMPLE_FLAGS, f"--max_connections={MOST}", "--reload_by_rpc=false"
     ) as server:
         yield server.ready()
 
@@ -51,7 +46,7 @@ def test_clients_cannot_change_what_is_served(server: Server) -> None:
 
 def test_with_few_files_clients_keep_their_connections() -> None:
     """One at a time was served, and the others were closed in turn."""
-    command = ("ie_serving", "model", "--model_name=digits", f"--model_path={SAMPLE}")
+    command = ("ie_serving", "model", *SAMPLE_FLAGS)
     limited = ("/bin/sh", "-c", 'ulimit -n 128; exec "$0" "$@"')
     with Server(*limited, str(COMMANDS / command[0]), *command[1:]) as server:
         server.line("few files may be open files=128 connections=32")

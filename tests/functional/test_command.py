@@ -15,10 +15,8 @@ import pytest
 from ie_serving.core.values.errors import WHOLE
 from tests.certificates import PAST, Authority
 from tests.functional.conftest import Serve
-from tests.functional.servers import READY, SAMPLE
+from tests.functional.servers import READY, SAMPLE, SAMPLE_FLAGS
 from tests.process import PATIENCE_S, Process, free_ports, until
-
-MODEL = ("--model_name=digits", f"--model_path={SAMPLE}")
 
 
 def test_version() -> None:
@@ -31,8 +29,8 @@ def test_version() -> None:
     ("arguments", "places"),
     [
         (["model"], ["model_name", "model_path"]),
-        (["model", *MODEL, "--port=x", "--nireq=-1"], ["--port", "--nireq"]),
-        (["model", *MODEL, "--port=0", "--rest_port=0"], ["port"]),
+        (["model", *SAMPLE_FLAGS, "--port=x", "--nireq=-1"], ["--port", "--nireq"]),
+        (["model", *SAMPLE_FLAGS, "--port=0", "--rest_port=0"], ["port"]),
         (["config", "--config_path=/nowhere.json"], ["/nowhere.json"]),
     ],
 )
@@ -163,7 +161,9 @@ def test_labels_at_the_start_wait_for_the_versions_that_they_name(
 def test_a_port_in_use_is_named() -> None:
     with closing(socket.create_server(("127.0.0.1", 0))) as taken:
         port = taken.getsockname()[1]
-        process = Process("ie_serving", "model", *MODEL, f"--port={port}", "--host=127.0.0.1")
+        process = Process(
+            "ie_serving", "model", *SAMPLE_FLAGS, f"--port={port}", "--host=127.0.0.1"
+        )
         assert process.exit_code() == 1
         assert f"port {port}" in process.log
 
@@ -178,7 +178,7 @@ def test_an_empty_directory_is_served_empty_and_polled(serve: Serve, tmp_path: P
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_ends_it_cleanly(serve: Serve, number: signal.Signals) -> None:
-    server = serve("ie_serving", "model", *MODEL)
+    server = serve("ie_serving", "model", *SAMPLE_FLAGS)
     assert server.rest.get("/v2/health/ready").status_code == 200
     server.popen.send_signal(number)
     assert server.exit_code() == 0
@@ -191,7 +191,7 @@ def test_health_and_reflection(serve: Serve) -> None:
         ProtoReflectionDescriptorDatabase,
     )
 
-    server = serve("ie_serving", "model", *MODEL)
+    server = serve("ie_serving", "model", *SAMPLE_FLAGS)
     stub = health_pb2_grpc.HealthStub(server.channel)
     reply = stub.Check(health_pb2.HealthCheckRequest(), PATIENCE_S)
     assert reply.status == health_pb2.HealthCheckResponse.SERVING
@@ -260,7 +260,7 @@ def test_a_worker_that_is_replaced_serves_the_file_as_it_is_now(
 
 
 def test_a_model_that_answers_nothing_but_errors_has_its_own_series(serve: Serve) -> None:
-    server = serve("ie_serving", "model", *MODEL, "--metrics_path=/metrics")
+    server = serve("ie_serving", "model", *SAMPLE_FLAGS, "--metrics_path=/metrics")
     for model in ("digits", "unknown"):
         assert server.rest.post(f"/v1/models/{model}:predict", content=b"{").status_code == 400
     count = ":tensorflow:serving:request_count"
@@ -273,7 +273,7 @@ def test_a_model_that_answers_nothing_but_errors_has_its_own_series(serve: Serve
 
 def test_a_request_in_flight_when_it_is_told_to_stop_is_answered(serve: Serve) -> None:
     """Calls keep coming until the server refuses connections; none that it took is lost."""
-    server = serve("ie_serving", "model", *MODEL)
+    server = serve("ie_serving", "model", *SAMPLE_FLAGS)
     body = json.dumps({"instances": [[0.0] * 64]})
     answers = 0
     with httpx.Client(base_url=server.url, trust_env=False) as client:

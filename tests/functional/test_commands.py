@@ -19,7 +19,7 @@ from ie_serving.config.files.access_file import key_credential, line
 from ie_serving.core.values.errors import ServingError
 from tests.certificates import Authority
 from tests.functional.commands import Ran, ie_serving
-from tests.functional.servers import ROOT, SAMPLE, Server
+from tests.functional.servers import ROOT, SAMPLE, SAMPLE_FLAGS, Server
 from tests.process import COMMANDS, PATIENCE_S, Process, free_ports, until
 from tests.terminal import Terminal
 
@@ -218,10 +218,10 @@ def test_a_reload_with_another_configuration(world: World, tmp_path: Path) -> No
         (("status", "digits", "--label=stabel"), REFUSED, 'has no label "stabel"; it has stable'),
         (("status", "--label=stable"), USAGE, "belong to a MODEL"),
         (("status", "--url=ftp://host"), USAGE, "is no address of a server"),
-        (("status", "--url=http://127.0.0.1:{closed}"), UNREACHABLE, "nobody listens at"),
+        (("status", "--url=http://127.0.0.1:{closed}"), UNREACHABLE, "no server listens at"),
         (("status", "--url=http://127.0.0.1:{grpc}"), UNREACHABLE, "is the gRPC port"),
         (("status", "--url=https://127.0.0.1:{rest}"), UNREACHABLE, "does not speak TLS"),
-        (("status", "--url=unix:///nowhere"), UNREACHABLE, "nobody listens at unix:///nowhere"),
+        (("status", "--url=unix:///nowhere"), UNREACHABLE, "no server listens at unix:///nowhere"),
         (("labels", "set", "digits", "stable=x"), USAGE, "expected one such as stable=3"),
         (("predict", "--model_name=m", "--file=/nowhere.npy"), USAGE, "cannot be read"),
         (
@@ -237,7 +237,7 @@ def test_a_reload_with_another_configuration(world: World, tmp_path: Path) -> No
         (
             ("predict", "--model_name=digits", "--url=grpc://127.0.0.1:{closed}"),
             UNREACHABLE,
-            "nobody who listens",
+            "no server that listens",
         ),
     ],
 )
@@ -267,7 +267,7 @@ def closed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Server, P
     (folder / "chief").write_text("# key of chief\nKEY-OF-CHIEF\n")
     server = Server(
         "ie_serving",
-        *("model", "--model_name=digits", f"--model_path={SAMPLE}"),
+        *("model", *SAMPLE_FLAGS),
         *(f"--tls_certificate={pair.certificate}", f"--tls_key={pair.key}"),
         *(f"--tls_client_ca={authority.path}", f"--api_key_file={folder / 'keys'}"),
     )

@@ -15,7 +15,7 @@ import pytest
 from packaging.requirements import Requirement
 
 from tests.certificates import Authority
-from tests.functional.servers import READY, ROOT, SAMPLE
+from tests.functional.servers import READY, ROOT, SAMPLE, SAMPLE_FLAGS
 from tests.process import COMMANDS, Process, free_ports, output_of
 
 pytestmark = pytest.mark.deployed
@@ -214,7 +214,7 @@ def test_the_health_check_finds_the_ports_by_itself(
         pair = authority.server()
         flags += [f"--tls_certificate={pair.certificate}", f"--tls_key={pair.key}"]
         flags += [f"--tls_client_ca={authority.path}"] if tls != "TLS" else []
-    server = run("ie_serving", "model", "--model_name=digits", f"--model_path={SAMPLE}", *flags)
+    server = run("ie_serving", "model", *SAMPLE_FLAGS, *flags)
     server.line(READY)
     check = "import healthcheck as h; assert {own} <= h.listening_ports(); assert h.ready({own})"
     own = {port, rest_port} if rest else {port}

@@ -8,9 +8,9 @@ import openvino as ov
 import openvino.opset15 as op
 import pytest
 import tensorflow as tf
-from tensorflow_serving.apis import predict_pb2
 
 from ie_serving.core.values.tensors import DataType
+from tests.functional.asking import predict_request
 from tests.functional.conftest import Serve
 from tests.functional.servers import Server
 from tests.process import PATIENCE_S, output_of
@@ -103,9 +103,7 @@ def test_what_the_library_computes_is_answered(server: Server, model: Path, libr
     rows = np.array([[1, -2, 0.5], [0, 4, 8]], np.float32)
     expected = by_openvino(model, library, rows)
     assert expected == (3 * rows).tolist()
-    request = predict_pb2.PredictRequest()
-    request.model_spec.name = "thrice"
-    request.inputs["x"].CopyFrom(tf.make_tensor_proto(rows))
+    request = predict_request("thrice", x=rows)
     reply = server.prediction.Predict(request, PATIENCE_S)
     assert tf.make_ndarray(reply.outputs["y"]).tolist() == expected
     answered = server.rest.post("/v1/models/thrice:predict", json={"inputs": rows.tolist()})

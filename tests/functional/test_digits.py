@@ -10,10 +10,11 @@ import psutil
 import pytest
 import tensorflow as tf
 from google.protobuf import json_format
-from tensorflow_serving.apis import get_model_metadata_pb2, get_model_status_pb2, predict_pb2
+from tensorflow_serving.apis import get_model_metadata_pb2
 
+from tests.functional.asking import predict_request, predicted
 from tests.functional.conftest import Serve
-from tests.functional.servers import ROOT, SAMPLE, Server
+from tests.functional.servers import ROOT, SAMPLE, SAMPLE_FLAGS, Server
 from tests.process import PATIENCE_S
 
 HELD_OUT = json.loads((ROOT / "examples" / "digits" / "held_out.json").read_text())
@@ -36,13 +37,7 @@ def directly(version: int) -> dict[str, Any]:
 def over_grpc(
     server: Server, version: int | None, images: Any, model: str = "digits"
 ) -> dict[str, Any]:
-    request = predict_pb2.PredictRequest()
-    request.model_spec.name = model
-    if version is not None:
-        request.model_spec.version.value = version
-    request.inputs["image"].CopyFrom(tf.make_tensor_proto(images))
-    outputs = server.prediction.Predict(request, PATIENCE_S).outputs
-    return {name: tf.make_ndarray(proto) for name, proto in outputs.items()}
+    return predicted(server, predict_request(model, "", version, image=images))
 
 
 def over_rest(
@@ -113,10 +108,7 @@ def test_metadata_is_the_same_over_both_interfaces(digits: Server) -> None:
 
 
 def test_status_is_the_same_over_both_interfaces(digits: Server) -> None:
-    request = get_model_status_pb2.GetModelStatusRequest()
-    request.model_spec.name = "digits"
-    response = digits.model.GetModelStatus(request, PATIENCE_S)
-    status = [(s.version, s.state) for s in response.model_version_status]
+    status = [(s.version, s.state) for s in digits.status("digits")]
     assert status == [(2, 30), (1, 30)]
     shown = digits.rest.get("/v1/models/digits").json()["model_version_status"]
     assert [(s["version"], s["state"]) for s in shown] == [("2", "AVAILABLE"), ("1", "AVAILABLE")]
@@ -133,7 +125,7 @@ def test_the_server_process_never_imports_tensorflow(digits: Server) -> None:
 
 def test_start_is_quick_and_idle_memory_small(serve: Serve) -> None:
     """Limits with room for noisy machines; `make bench-quick` gives the figures."""
-    command = ("ie_serving", "model", "--model_name=digits", f"--model_path={SAMPLE}")
+    command = ("ie_serving", "model", *SAMPLE_FLAGS)
     server = serve(*command, executed=True)
     assert server.spent_s() < 3 * START_S
     over_grpc(server, None, IMAGES[:1])

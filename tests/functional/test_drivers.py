@@ -11,10 +11,10 @@ from typing import Any, NamedTuple
 import grpc
 import numpy as np
 import pytest
-from tensorflow_serving.apis import classification_pb2, get_model_status_pb2
+from tensorflow_serving.apis import classification_pb2
 
-from tests.functional.exports.answers import over_grpc
-from tests.functional.servers import SAMPLE, Server
+from tests.functional.asking import over_grpc
+from tests.functional.servers import SAMPLE_FLAGS, Server
 from tests.process import PATIENCE_S
 
 # Imported and fitted when a test runs: they take seconds, which each collection would wait for.
@@ -135,9 +135,7 @@ def predict(server: Server, model: str, **inputs: Any) -> dict[str, Any]:
 
 
 def status(server: Server, model: str) -> Any:
-    request = get_model_status_pb2.GetModelStatusRequest()
-    request.model_spec.name = model
-    (found,) = server.model.GetModelStatus(request, PATIENCE_S).model_version_status
+    (found,) = server.status(model)
     return found
 
 
@@ -239,7 +237,7 @@ def test_what_is_not_used_is_not_imported(tmp_path: Path) -> None:
     told = tmp_path / "told"
     told.mkdir()
     env = {"PYTHONPATH": str(tmp_path), "TOLD": str(told)}
-    flags = ("--model_name=digits", f"--model_path={SAMPLE}", "--allow_pickle", "--allow_python")
+    flags = (*SAMPLE_FLAGS, "--allow_pickle", "--allow_python")
     server = Server("ie_serving", "model", *flags, env=env).ready()
     server.rest.get("/v1/models/digits")
     server.close()

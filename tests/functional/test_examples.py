@@ -13,11 +13,11 @@ from tensorflow_serving.apis import (
     classification_pb2,
     get_model_metadata_pb2,
     inference_pb2,
-    predict_pb2,
     prediction_log_pb2,
     regression_pb2,
 )
 
+from tests.functional.asking import over_grpc
 from tests.functional.conftest import Serve
 from tests.functional.servers import ROOT, SAMPLE, Server, rpc_refused
 from tests.process import PATIENCE_S
@@ -121,13 +121,9 @@ def test_a_context_fills_what_examples_lack(server: Server) -> None:
 
 
 def test_predict_takes_serialized_examples(server: Server) -> None:
-    request = predict_pb2.PredictRequest()
-    request.model_spec.name = "digits"
-    request.model_spec.signature_name = "name_it"
     serialized = [example(image).SerializeToString() for image in IMAGES]
-    request.inputs["inputs"].CopyFrom(tf.make_tensor_proto(serialized))
-    outputs = server.prediction.Predict(request, PATIENCE_S).outputs
-    scores, classes = (tf.make_ndarray(outputs[name]) for name in ("scores", "classes"))
+    outputs = over_grpc(server, "digits", "name_it", {"inputs": serialized})
+    scores, classes = outputs["scores"], outputs["classes"]
     chosen = classes[np.arange(3), scores.argmax(axis=1)]
     assert [label.decode() for label in chosen] == [LABELS[digit] for digit in DIGITS]
 

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from tests.exporting import export
+from tests.functional.asking import over_grpc
 from tests.functional.exports.answers import (
     FLOAT32,
     assert_equal,
     configuration,
     expected,
-    over_grpc,
     over_rest,
 )
 from tests.functional.exports.cases import ALL, PILLOW, TF_KERAS

@@ -9,9 +9,9 @@ from typing import Any
 import psutil
 import pytest
 
-from tests.functional.graph_models import linear
 from tests.functional.servers import Server
 from tests.process import PATIENCE_S, until
+from tests.unit.engines.openvino.models import linear
 
 NUMBERS = '{"dtype": "float32", "shape": [-1]}'
 FORKS = f"""

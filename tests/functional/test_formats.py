@@ -15,13 +15,13 @@ import openvino.opset15 as op
 import pytest
 import tensorflow as tf
 import tensorflow.compat.v1 as v1
-from tensorflow_serving.apis import predict_pb2
 
 from ie_serving.core.values.tensors import Array
 from tests.exporting import export
+from tests.functional.asking import predict_request, predicted
 from tests.functional.servers import ROOT, Server
 from tests.functional.storage.serving import several
-from tests.process import PATIENCE_S
+from tests.onnx_models import onnx_model
 
 WEIGHTS = np.array([[1, 2], [3, 4], [5, 6]], np.float32)
 BIAS = np.array([0.5, -0.5], np.float32)
@@ -43,16 +43,9 @@ def write_ir(directory: Path) -> tuple[Path, Array]:
 
 
 def write_onnx(directory: Path) -> tuple[Path, Array]:
-    make = onnx.helper
-    floats = onnx.TensorProto.FLOAT
-    graph = make.make_graph(
-        [make.make_node("MatMul", ["x", "w"], ["p"]), make.make_node("Add", ["p", "b"], ["y"])],
-        "linear",
-        [make.make_tensor_value_info("x", floats, ["n", 3])],
-        [make.make_tensor_value_info("y", floats, ["n", 2])],
-        [onnx.numpy_helper.from_array(WEIGHTS, "w"), onnx.numpy_helper.from_array(BIAS, "b")],
-    )
-    model = make.make_model(graph, opset_imports=[make.make_opsetid("", 17)])
+    node = onnx.helper.make_node
+    nodes = [node("MatMul", ["x", "w"], ["p"]), node("Add", ["p", "b"], ["y"])]
+    model = onnx_model(nodes, {"x": ["n", 3]}, {"y": ["n", 2]}, w=WEIGHTS, b=BIAS)
     onnx.save(model, directory / "linear.onnx")
     (answer,) = onnx.reference.ReferenceEvaluator(model).run(None, {"x": X})
     return directory / "linear.onnx", np.asarray(answer)
@@ -133,11 +126,8 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 
 def over_grpc(server: Server, name: str, version: int) -> Any:
-    request = predict_pb2.PredictRequest()
-    request.model_spec.name, request.model_spec.version.value = name, version
-    request.inputs["x"].CopyFrom(tf.make_tensor_proto(X))
-    (answer,) = server.prediction.Predict(request, PATIENCE_S).outputs.values()
-    return tf.make_ndarray(answer)
+    (answer,) = predicted(server, predict_request(name, "", version, x=X)).values()
+    return answer
 
 
 def over_rest(server: Server, name: str, version: int) -> Any:

@@ -27,8 +27,9 @@ from hyperframe.frame import (
 from tensorflow_serving.apis import predict_pb2
 from tritonclient.grpc import service_pb2
 
+from tests.functional.asking import predict_request
 from tests.functional.fuzzing import SECONDS, marks
-from tests.functional.servers import SAMPLE, Server
+from tests.functional.servers import SAMPLE_FLAGS, Server
 from tests.process import PATIENCE_S, until
 
 pytestmark = marks
@@ -43,15 +44,12 @@ ROW = [[float(i % 17) for i in range(64)]]
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[Server]:
-    digits = ("--model_name=digits", f"--model_path={SAMPLE}")
-    with Server("ie_serving", "model", *digits) as server:
+    with Server("ie_serving", "model", *SAMPLE_FLAGS) as server:
         yield server.ready()
 
 
 def good() -> predict_pb2.PredictRequest:
-    request = predict_pb2.PredictRequest()
-    request.model_spec.name = "digits"
-    request.inputs["image"].CopyFrom(tf.make_tensor_proto(ROW, tf.float32))
+    request = predict_request("digits", image=tf.make_tensor_proto(ROW, tf.float32))
     return request
 
 

@@ -17,6 +17,7 @@ import tensorflow as tf
 from tensorflow_serving.apis import predict_pb2
 
 from ie_serving.core.values.tensors import Array
+from tests.functional.asking import predict_request
 from tests.functional.batching_models import WORDS, lengths, words
 from tests.functional.fuzzing import SECONDS, marks
 from tests.functional.servers import Server
@@ -54,10 +55,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 
 def request(model: str, **inputs: Array) -> predict_pb2.PredictRequest:
-    made = predict_pb2.PredictRequest()
-    made.model_spec.name = model
-    for name, array in inputs.items():
-        made.inputs[name].CopyFrom(tf.make_tensor_proto(array))
+    made = predict_request(model, **inputs)
     return made
 
 

@@ -9,9 +9,10 @@ import numpy as np
 import openvino as ov
 import pytest
 import tensorflow as tf
-from tensorflow_serving.apis import get_model_status_pb2, predict_pb2, prediction_log_pb2
+from tensorflow_serving.apis import prediction_log_pb2
 
 from ie_serving.core.values.tensors import Array
+from tests.functional.asking import predict_request
 from tests.functional.conftest import Serve
 from tests.functional.load import AVAILABLE, END, IMAGE, LOADING, Load, failure, states
 from tests.functional.servers import SAMPLE, Server
@@ -71,9 +72,7 @@ def as_record(path: Path, change: float) -> bytes:
 
 def answers_as_openvino(server: Server, version: int) -> None:
     """Ask over both interfaces, for the default version, which is to be this one."""
-    request = predict_pb2.PredictRequest()
-    request.model_spec.name = "digits"
-    request.inputs["image"].CopyFrom(tf.make_tensor_proto(IMAGE, tf.float32))
+    request = predict_request("digits", image=tf.make_tensor_proto(IMAGE, tf.float32))
     reply = server.prediction.Predict(request, PATIENCE_S)
     assert reply.model_spec.version.value == version
     body = {"inputs": {"image": IMAGE}}
@@ -85,10 +84,7 @@ def answers_as_openvino(server: Server, version: int) -> None:
 
 def causes(server: Server, version: int) -> tuple[str, str]:
     """Why a version does not serve, over REST and over gRPC."""
-    request = get_model_status_pb2.GetModelStatusRequest()
-    request.model_spec.name = "digits"
-    request.model_spec.version.value = version
-    (status,) = server.model.GetModelStatus(request, PATIENCE_S).model_version_status
+    (status,) = server.status("digits", version)
     return failure(server, version), status.status.error_message
 
 

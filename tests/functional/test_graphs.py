@@ -18,11 +18,13 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from PIL import Image
-from tensorflow_serving.apis import get_model_status_pb2, model_management_pb2, predict_pb2
+from tensorflow_serving.apis import model_management_pb2
 
-from tests.functional.graph_models import colours, linear, total
+from tests.functional.asking import predict_request
+from tests.functional.graph_models import colours, total
 from tests.functional.servers import ROOT, Server, rpc_refused
 from tests.process import PATIENCE_S
+from tests.unit.engines.openvino.models import linear
 
 PAGE = (ROOT / "docs" / "guide" / "graphs.md").read_text()
 SHOWN = ROOT / "docs" / "images"
@@ -188,9 +190,7 @@ def server(root: Path) -> Iterator[Server]:
 
 
 def predict(server: Server, model: str, x: object) -> dict[str, Any]:
-    request = predict_pb2.PredictRequest()
-    request.model_spec.name = model
-    request.inputs["x"].CopyFrom(tf.make_tensor_proto(x, np.float32))
+    request = predict_request(model, x=tf.make_tensor_proto(x, np.float32))
     reply = server.prediction.Predict(request, PATIENCE_S)
     found = {name: tf.make_ndarray(proto).tolist() for name, proto in reply.outputs.items()}
     return {**found, "version": reply.model_spec.version.value}
@@ -304,9 +304,7 @@ def test_a_wrong_request_names_what_the_graph_takes(server: Server) -> None:
 
 
 def status(server: Server, model: str) -> Any:
-    request = get_model_status_pb2.GetModelStatusRequest()
-    request.model_spec.name = model
-    (found,) = server.model.GetModelStatus(request, PATIENCE_S).model_version_status
+    (found,) = server.status(model)
     return found
 
 

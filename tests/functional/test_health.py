@@ -8,7 +8,7 @@ from grpc_health.v1 import health_pb2_grpc
 from grpc_health.v1.health_pb2 import HealthCheckRequest, HealthCheckResponse
 
 from tests.functional.load import IMAGE
-from tests.functional.servers import SAMPLE, Server
+from tests.functional.servers import SAMPLE_FLAGS, Server
 from tests.process import PATIENCE_S, until
 
 SERVING, NOT_SERVING = HealthCheckResponse.SERVING, HealthCheckResponse.NOT_SERVING
@@ -22,9 +22,8 @@ NAMES = ("", "tensorflow.serving.PredictionService", "digits")
 
 @pytest.fixture
 def server() -> Iterator[Server]:
-    model = ("--model_name=digits", f"--model_path={SAMPLE}")
     delay = f"--drain_delay_seconds={DRAINING_S}"
-    with Server("ie_serving", "model", *model, delay) as server:
+    with Server("ie_serving", "model", *SAMPLE_FLAGS, delay) as server:
         yield server.ready()
 
 

@@ -12,10 +12,11 @@ import openvino.opset15 as op
 import pytest
 import tensorflow as tf
 import tensorflow.compat.v1 as v1
-from tensorflow_serving.apis import predict_pb2
 
+from tests.functional.asking import predict_request
 from tests.functional.servers import Server
 from tests.functional.storage.serving import several
+from tests.onnx_models import save_onnx
 from tests.process import PATIENCE_S, output_of
 from tests.unit.engines.openvino.models import parameter, result, save
 from tests.unit.wire.image.pictures import encoded
@@ -31,13 +32,9 @@ def write_ir(directory: Path) -> None:
 
 
 def write_onnx(directory: Path) -> None:
-    make, floats = onnx.helper, onnx.TensorProto.FLOAT
-    node = make.make_node("ReduceMean", ["x"], ["y"], axes=[1, 2], keepdims=0)
-    inputs = [make.make_tensor_value_info("x", floats, ["n", 2, 3, 3])]
-    outputs = [make.make_tensor_value_info("y", floats, ["n", 3])]
-    graph = make.make_graph([node], "mean", inputs, outputs)
-    opset = make.make_opsetid("", 13)
-    onnx.save(make.make_model(graph, opset_imports=[opset]), directory / "mean.onnx")
+    node = onnx.helper.make_node("ReduceMean", ["x"], ["y"], axes=[1, 2], keepdims=0)
+    x, y = {"x": ["n", 2, 3, 3]}, {"y": ["n", 3]}
+    save_onnx(directory / "mean.onnx", [node], x, y, opset=13)
 
 
 def write_frozen(directory: Path) -> None:
@@ -102,9 +99,7 @@ def test_an_image_comes_in_the_colours_of_its_models_format(server: Server, name
     body = {"instances": [{"b64": base64.b64encode(RED).decode()}]}
     reply = httpx.post(f"{server.url}/v1/models/{name}:predict", json=body, timeout=PATIENCE_S)
     assert reply.json() == {"predictions": wanted}
-    request = predict_pb2.PredictRequest()
-    request.model_spec.name = name
-    request.inputs["x"].CopyFrom(tf.make_tensor_proto([RED], shape=[1]))
+    request = predict_request(name, x=tf.make_tensor_proto([RED], shape=[1]))
     (answer,) = server.prediction.Predict(request, PATIENCE_S).outputs.values()
     assert tf.make_ndarray(answer).tolist() == wanted
 

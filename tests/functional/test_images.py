@@ -17,9 +17,9 @@ import pytest
 import tensorflow as tf
 from openvino.preprocess import ColorFormat, PrePostProcessor, ResizeAlgorithm
 from PIL import Image, ImageOps
-from tensorflow_serving.apis import predict_pb2
 
 from ie_serving.core.values.tensors import Array, DataType
+from tests.functional.asking import predict_request
 from tests.functional.commands import ie_serving
 from tests.functional.conftest import Serve
 from tests.functional.servers import Server
@@ -105,9 +105,7 @@ def reference(data: bytes, *, ovms: bool = False) -> Array:
 
 
 def by_grpc(server: Server, model: str, *images: bytes) -> Array:
-    request = predict_pb2.PredictRequest()
-    request.model_spec.name = model
-    request.inputs["x"].CopyFrom(tf.make_tensor_proto(list(images), shape=[len(images)]))
+    request = predict_request(model, x=tf.make_tensor_proto(list(images), shape=[len(images)]))
     reply = server.prediction.Predict(request, PATIENCE_S)
     return np.asarray(tf.make_ndarray(reply.outputs["y"]))
 
@@ -214,9 +212,7 @@ def test_a_range_of_sizes_takes_the_nearest(
 
 def test_numbers_are_answered_as_before(server: Server) -> None:
     sent = noise(24, 32)[np.newaxis].astype(np.float32)
-    request = predict_pb2.PredictRequest()
-    request.model_spec.name = "rows"
-    request.inputs["x"].CopyFrom(tf.make_tensor_proto(sent))
+    request = predict_request("rows", x=sent)
     reply = server.prediction.Predict(request, PATIENCE_S)
     np.testing.assert_array_equal(tf.make_ndarray(reply.outputs["y"]), sent)
     np.testing.assert_array_equal(_posted(server, "rows", json={"instances": sent.tolist()}), sent)
@@ -229,10 +225,7 @@ def test_an_image_beside_numbers(server: Server) -> None:
     np.testing.assert_array_equal(by_json[0], 2.0 * pixels_of(data)[..., ::-1])
     by_fields = _posted(server, "two", files={"x": ("a.png", data)}, data={"factor": "2"})
     np.testing.assert_array_equal(by_fields, by_json)
-    request = predict_pb2.PredictRequest()
-    request.model_spec.name = "two"
-    request.inputs["x"].CopyFrom(tf.make_tensor_proto([data]))
-    request.inputs["factor"].CopyFrom(tf.make_tensor_proto(np.float32(2)))
+    request = predict_request("two", x=[data], factor=np.float32(2))
     reply = server.prediction.Predict(request, PATIENCE_S)
     np.testing.assert_array_equal(tf.make_ndarray(reply.outputs["y"]), by_json)
 

@@ -8,14 +8,9 @@ import numpy as np
 import pytest
 
 from tests.exporting import export
+from tests.functional.asking import over_grpc
 from tests.functional.exports import init_ops
-from tests.functional.exports.answers import (
-    assert_equal,
-    configuration,
-    expected,
-    over_grpc,
-    over_rest,
-)
+from tests.functional.exports.answers import assert_equal, configuration, expected, over_rest
 from tests.functional.servers import Server
 
 CASES = [(model, name) for model, names in init_ops.INPUTS.items() for name in names]

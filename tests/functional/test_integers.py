@@ -14,7 +14,7 @@ import openvino as ov
 import openvino.opset15 as op
 import pytest
 import tensorflow as tf
-from tensorflow_serving.apis import get_model_status_pb2, predict_pb2
+from tensorflow_serving.apis import predict_pb2
 
 from ie_serving.core.values.tensors import DataType
 from tests.functional.servers import Server
@@ -171,9 +171,7 @@ def test_refuse_serves_nothing(server: Server, ask: Any) -> None:
 
 
 def test_refuse_says_which_operation_it_is(server: Server) -> None:
-    request = get_model_status_pb2.GetModelStatusRequest()
-    request.model_spec.name = "refuse"
-    (status,) = server.model.GetModelStatus(request, PATIENCE_S).model_version_status
+    (status,) = server.status("refuse")
     shown = server.rest.get("/v1/models/refuse").json()["model_version_status"][0]["status"]
     for text in (status.status.error_message, shown["error_message"]):
         assert "OpenVINO does not compute" in text

@@ -23,9 +23,9 @@ from ie_serving.config.dialects.own_flags import CHECK, TUNE_COMMAND
 from ie_serving.core.values.commands import ASKING, BESIDE
 from ie_serving.core.values.tensors import DataType, Signature, TensorSpec
 from ie_serving.wire.tfs.prediction_log import predict_record
-from tests.functional.graph_models import linear
 from tests.process import COMMANDS, PATIENCE_S, Process, until
 from tests.terminal import Terminal
+from tests.unit.engines.openvino.models import linear
 
 CODES = [
     pytest.param(signal.SIGINT, 130, id="SIGINT"),

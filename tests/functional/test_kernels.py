@@ -12,9 +12,10 @@ import pytest
 from tensorflow.core.framework import tensor_pb2
 from tensorflow_serving.apis import predict_pb2
 
-from tests.functional.graph_models import linear
+from tests.functional.asking import predict_request
 from tests.functional.servers import Server, rpc_refused
 from tests.process import PATIENCE_S
+from tests.unit.engines.openvino.models import linear
 
 ASKER = '''
 """Asks another model of the server, twice."""
@@ -210,9 +211,7 @@ def test_a_kernel_asks_another_model_and_knows_its_caller(server: Server) -> Non
 
 
 def test_grpc_tells_metadata_and_deadline(server: Server) -> None:
-    request = predict_pb2.PredictRequest()
-    request.model_spec.name = "asker"
-    request.inputs["x"].CopyFrom(tensor_of(2.0))
+    request = predict_request("asker", x=tensor_of(2.0))
     x = request.inputs["x"]
     metadata = (("x-request-id", "r8"), ("x-user", "bob"))
     reply = server.prediction.Predict(request, PATIENCE_S, metadata=metadata)
@@ -228,9 +227,7 @@ def test_grpc_tells_metadata_and_deadline(server: Server) -> None:
 
 def test_hooks_know_the_deadline_wherever_they_run_and_ask(server: Server) -> None:
     """The first call is in a thread of the version, later ones are on the event loop."""
-    request = predict_pb2.PredictRequest()
-    request.model_spec.name = "called"
-    request.inputs["x"].CopyFrom(tensor_of(2.0))
+    request = predict_request("called", x=tensor_of(2.0))
     for _ in range(3):
         reply = server.prediction.Predict(request, PATIENCE_S, metadata=(("x-user", "ann"),))
         left = np.frombuffer(reply.outputs["left"].tensor_content, np.float64).item()
@@ -241,9 +238,7 @@ def test_hooks_know_the_deadline_wherever_they_run_and_ask(server: Server) -> No
 
 
 def test_over_grpc_a_kernel_that_asks_itself_does_not_wait_for_ever(server: Server) -> None:
-    request = predict_pb2.PredictRequest()
-    request.model_spec.name = "itself"
-    request.inputs["x"].CopyFrom(tensor_of(2.0))
+    request = predict_request("itself", x=tensor_of(2.0))
     with rpc_refused("INTERNAL", "asked by a kernel that it waits for itself"):
         server.prediction.Predict(request, PATIENCE_S)
 

@@ -17,9 +17,9 @@ from sklearn.datasets import load_iris
 from sklearn.linear_model import LogisticRegression
 from tensorflow_serving.apis import get_model_metadata_pb2, predict_pb2
 
-from tests.functional.graph_models import linear
 from tests.functional.servers import Server, rpc_refused
 from tests.process import PATIENCE_S
+from tests.unit.engines.openvino.models import linear
 
 PAGE = Path(__file__).parents[2] / "docs" / "guide" / "migration-kibernetika-serving.md"
 ELSEWHERE = """

@@ -15,11 +15,12 @@ from google.protobuf.json_format import MessageToDict
 from tritonclient.utils import InferenceServerException
 
 from tests.functional.conftest import Serve
-from tests.functional.servers import SAMPLE, Server
+from tests.functional.servers import SAMPLE, SAMPLE_FLAGS, Server
 
 Refused = InferenceServerException
 FLAGS = (
-    *("--model_name=digits", f"--model_path={SAMPLE}", "--log_level=info"),
+    *SAMPLE_FLAGS,
+    "--log_level=info",
     *("--max_batch_size=16", "--batch_timeout_micros=500"),
     '--model_version_policy={"specific": {"versions": [1, 2]}}',
 )

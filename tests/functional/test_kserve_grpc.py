@@ -15,7 +15,7 @@ from grpc_reflection.v1alpha.proto_reflection_descriptor_database import (
 from tritonclient.grpc import service_pb2, service_pb2_grpc
 from tritonclient.utils import InferenceServerException
 
-from tests.functional.servers import SAMPLE, Server, rpc_refused
+from tests.functional.servers import SAMPLE_FLAGS, Server, rpc_refused
 from tests.process import PATIENCE_S
 
 SERVICE = "inference.GRPCInferenceService"
@@ -25,8 +25,9 @@ Refused = InferenceServerException
 
 @pytest.fixture(scope="module", params=["http2", "grpcio"])
 def server(request: pytest.FixtureRequest) -> Iterator[Server]:
-    digits = ("--model_name=digits", f"--model_path={SAMPLE}")
-    with Server("ie_serving", "model", *digits, f"--grpc_transport={request.param}") as server:
+    with Server(
+        "ie_serving", "model", *SAMPLE_FLAGS, f"--grpc_transport={request.param}"
+    ) as server:
         yield server.ready()
 
 

@@ -6,14 +6,9 @@ from pathlib import Path
 import pytest
 
 from tests.exporting import export
+from tests.functional.asking import over_grpc
 from tests.functional.exports import legal
-from tests.functional.exports.answers import (
-    assert_equal,
-    configuration,
-    expected,
-    over_grpc,
-    over_rest,
-)
+from tests.functional.exports.answers import assert_equal, configuration, expected, over_rest
 from tests.functional.servers import Server
 
 NAME = "serving_default"

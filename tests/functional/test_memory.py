@@ -11,12 +11,11 @@ from typing import Any
 
 import numpy as np
 import openvino as ov
-import openvino.opset15 as op
 import psutil
 import pytest
 import tensorflow as tf
-from tensorflow_serving.apis import predict_pb2
 
+from tests.functional.asking import predict_request
 from tests.functional.conftest import Serve
 from tests.functional.load import AVAILABLE, END, states
 from tests.functional.loop_time import MOST_HELD_S, LoopTime
@@ -24,6 +23,7 @@ from tests.functional.servers import SAMPLE, Server
 from tests.functional.storage.serving import several
 from tests.functional.test_digits import IMAGES, over_grpc, over_rest
 from tests.process import PATIENCE_S, until
+from tests.unit.engines.openvino.models import looked_up
 
 SWITCHES = 20
 WATCHED = 3
@@ -38,18 +38,12 @@ SOON_S = 1.0
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Directory of an IR that looks up rows of a large table."""
-    directory = tmp_path_factory.mktemp("model")
-    row = op.parameter([-1], np.int32, name="row")
-    table = op.constant(np.random.default_rng(0).random((ROWS, COLUMNS), np.float32))
-    found = op.result(op.gather(table, row, op.constant(np.int32(0))))
-    ov.save_model(ov.Model([found], [row]), directory / "model.xml", compress_to_fp16=False)
-    return directory
+    table = np.random.default_rng(0).random((ROWS, COLUMNS), np.float32)
+    return looked_up(tmp_path_factory.mktemp("model"), table)
 
 
 def row_over_grpc(server: Server, row: int) -> Any:
-    request = predict_pb2.PredictRequest()
-    request.model_spec.name = "m"
-    request.inputs["row"].CopyFrom(tf.make_tensor_proto([row]))
+    request = predict_request("m", row=[row])
     (found,) = server.prediction.Predict(request, PATIENCE_S).outputs.values()
     return tf.make_ndarray(found)
 

@@ -11,10 +11,9 @@ import onnxruntime
 import pytest
 import tensorflow as tf
 from ai_edge_litert.interpreter import Interpreter
-from tensorflow_serving.apis import get_model_status_pb2
 
 from ie_serving.core.values.tensors import Array
-from tests.functional.exports.answers import predict_request
+from tests.functional.asking import predict_request
 from tests.functional.model_kinds import KINDS, sent
 from tests.functional.servers import Server
 from tests.functional.storage.serving import several
@@ -84,9 +83,7 @@ def test_a_kind_of_tflite_answers_as_litert_does(
 
 
 def test_a_tflite_that_no_engine_reads_says_why(server: Server) -> None:
-    request = get_model_status_pb2.GetModelStatusRequest()
-    request.model_spec.name = "unknown"
-    (version,) = server.model.GetModelStatus(request, PATIENCE_S).model_version_status
+    (version,) = server.status("unknown")
     rest = httpx.get(f"{server.url}/v1/models/unknown", timeout=PATIENCE_S).json()
     told = rest["model_version_status"][0]["status"]["error_message"]
     for said in (version.status.error_message, told):

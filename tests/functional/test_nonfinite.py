@@ -6,25 +6,23 @@ from pathlib import Path
 
 import grpc
 import numpy as np
-import openvino as ov
 import openvino.opset15 as op
 import pytest
 
+from ie_serving.core.values.tensors import DataType
 from tests.exporting import export
+from tests.functional.asking import over_grpc
 from tests.functional.exports import nonfinite
-from tests.functional.exports.answers import assert_equal, expected, over_grpc, over_rest
+from tests.functional.exports.answers import assert_equal, configuration, expected, over_rest
 from tests.functional.servers import Server
+from tests.unit.engines.openvino.models import unary
 
 IR = "ir"
 
 
 def _write_ir(directory: Path) -> None:
-    directory.mkdir(parents=True)
-    x = op.parameter([-1, 4], np.float32)
-    x.output(0).set_names({"x"})
-    y = op.relu(op.multiply(x, op.constant(np.float32(2))))
-    y.output(0).set_names({"y"})
-    ov.save_model(ov.Model([op.result(y)], [x]), directory / "model.xml", compress_to_fp16=False)
+    two = op.constant(np.float32(2))
+    unary(directory, [-1, 4], DataType.FP32, lambda x: op.relu(op.multiply(x, two)))
 
 
 @pytest.fixture(scope="module")
@@ -36,12 +34,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def server(root: Path) -> Iterator[Server]:
-    entries = "".join(
-        f'config {{ name: "{name}" base_path: "{root / name}" model_platform: "tensorflow" }}\n'
-        for name in (nonfinite.MODEL, IR)
-    )
-    file = root / "models.config"
-    file.write_text(f"model_config_list {{\n{entries}}}\n")
+    file = configuration(root, (nonfinite.MODEL, IR))
     with Server("tensorflow_model_server", f"--model_config_file={file}") as server:
         yield server.ready()
 

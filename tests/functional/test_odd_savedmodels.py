@@ -18,7 +18,7 @@ from tensorflow_serving.apis import (
     prediction_log_pb2,
 )
 
-from tests.functional.exports.answers import over_grpc
+from tests.functional.asking import over_grpc
 from tests.functional.servers import Server, rpc_refused
 from tests.process import PATIENCE_S, Process, output_of
 
@@ -132,9 +132,7 @@ def test_warm_up_goes_on_after_a_record_for_one_that_is_left_out(server: Server)
 
 
 def status(server: Server, model: str) -> tuple[int, int, str]:
-    request = get_model_status_pb2.GetModelStatusRequest()
-    request.model_spec.name = model
-    (one,) = server.model.GetModelStatus(request, PATIENCE_S).model_version_status
+    (one,) = server.status(model)
     shown = server.rest.get(f"/v1/models/{model}").json()["model_version_status"][0]["status"]
     assert shown["error_message"] == one.status.error_message
     return one.state, one.status.error_code, one.status.error_message

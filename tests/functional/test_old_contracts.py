@@ -17,6 +17,7 @@ from tensorflow_serving.apis import predict_pb2
 
 from ie_serving.core.values.hashes import of_password
 from tests.functional.servers import ROOT, Server
+from tests.onnx_models import onnx_model
 
 ECHO = """
 import redhareapiversion
@@ -49,13 +50,8 @@ def documented() -> Any:
 
 
 def doubling() -> onnx.ModelProto:
-    x, y = (
-        onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [None]) for name in "xy"
-    )
     node = onnx.helper.make_node("Add", ["x", "x"], ["y"])
-    graph = onnx.helper.make_graph([node], "double", [x], [y])
-    opset = onnx.helper.make_opsetid("", 17)
-    return onnx.helper.make_model(graph, opset_imports=[opset], ir_version=9)
+    return onnx_model([node], {"x": [None]}, {"y": [None]})
 
 
 def write_package(root: Path) -> None:

@@ -8,15 +8,15 @@ from pathlib import Path
 import httpx
 import numpy as np
 import pytest
-from tensorflow_serving.apis import get_model_metadata_pb2, get_model_status_pb2, predict_pb2
+from tensorflow_serving.apis import get_model_metadata_pb2, predict_pb2
 
+from tests.functional.asking import predict_request
 from tests.functional.commands import ie_serving
 from tests.functional.conftest import Serve
 from tests.functional.servers import SAMPLE, Server, rpc_refused
 from tests.process import PATIENCE_S, output_of, until
 
 BODY = json.dumps({"instances": [[0.0] * 64]})
-FOR_EVER = "2147483647"
 NAMES = tuple("abcdef")
 
 
@@ -41,14 +41,6 @@ def states(server: Server, name: str) -> list[tuple[str, str]]:
     return [(each["state"], each["status"]["error_message"]) for each in found]
 
 
-def counted(server: Server, line: str) -> float:
-    """Give the value of one series of the metrics page, 0 where it is not there."""
-    for each in server.rest.get("/metrics").text.splitlines():
-        if each.startswith(line + " "):
-            return float(each.rsplit(" ", 1)[1])
-    return 0.0
-
-
 def awaited_states(server: Server, name: str, wanted: str) -> None:
     """Wait until each version of a model is in a state."""
     event = threading.Event()
@@ -61,9 +53,7 @@ def awaited_states(server: Server, name: str, wanted: str) -> None:
 
 def test_a_model_is_known_and_ready_before_it_is_loaded(fleet: Server) -> None:
     assert states(fleet, "a") == [("START", "not loaded: the first request loads it")]
-    request = get_model_status_pb2.GetModelStatusRequest()
-    request.model_spec.name = "a"
-    status = fleet.model.GetModelStatus(request).model_version_status[0]
+    status = fleet.status("a")[0]
     assert (status.version, status.state, status.status.error_code) == (2, 10, 0)
     for path in ("/v2/health/ready", "/v2/models/a/ready", "/v2/models/a/versions/2/ready"):
         assert fleet.rest.get(path).status_code == 200, path
@@ -73,9 +63,7 @@ def test_a_model_is_known_and_ready_before_it_is_loaded(fleet: Server) -> None:
 
 def test_the_first_request_of_each_interface_loads(fleet: Server) -> None:
     assert fleet.rest.post("/v1/models/a:predict", content=BODY).status_code == 200
-    request = predict_pb2.PredictRequest()
-    request.model_spec.name = "b"
-    request.inputs["image"].CopyFrom(_tensor())
+    request = predict_request("b", image=_tensor())
     assert fleet.prediction.Predict(request, timeout=PATIENCE_S).model_spec.version.value == 2
     asked = get_model_metadata_pb2.GetModelMetadataRequest(metadata_field=["signature_def"])
     asked.model_spec.name = "c"
@@ -102,9 +90,9 @@ def test_many_first_requests_share_one_load(fleet: Server) -> None:
 
     with ThreadPoolExecutor(16) as pool:
         assert list(pool.map(ask, range(32))) == [200] * 32
-    assert counted(fleet, 'ie_serving_loads_total{model_name="a",result="ok"}') == 1
-    assert counted(fleet, 'ie_serving_on_demand_requests_total{model_name="a"}') == 32
-    assert counted(fleet, 'ie_serving_on_demand_waits_total{model_name="a"}') >= 1
+    assert fleet.sample('ie_serving_loads_total{model_name="a",result="ok"}') == 1
+    assert fleet.sample('ie_serving_on_demand_requests_total{model_name="a"}') == 32
+    assert fleet.sample('ie_serving_on_demand_waits_total{model_name="a"}') >= 1
 
 
 def test_without_a_wait_the_first_request_is_told_to_come_again(
@@ -136,7 +124,7 @@ def test_an_idle_model_is_unloaded_and_loaded_again(tmp_path: Path, serve: Serve
         assert server.rest.post("/v1/models/b:predict", content=BODY).status_code == 200
         awaited_states(server, "a", "START")
         assert states(server, "b") == [("AVAILABLE", "")]
-    assert counted(server, 'ie_serving_on_demand_unloads_total{model_name="a",cause="idle"}') == 2
+    assert server.sample('ie_serving_on_demand_unloads_total{model_name="a",cause="idle"}') == 2
 
 
 def test_models_wanted_back_while_they_are_unloaded_are_unloaded_again(
@@ -151,9 +139,9 @@ def test_models_wanted_back_while_they_are_unloaded_are_unloaded_again(
         reply = server.rest.post("/v1/models/a:predict", content=BODY)
         assert reply.status_code == 200, reply.text
         pause.wait(0.095 + turn % 10 / 1000)  # about when the model is unloaded
-    before = counted(server, unloads)
+    before = server.sample(unloads)
     assert server.rest.post("/v1/models/a:predict", content=BODY).status_code == 200
-    until(lambda: counted(server, unloads) > before)
+    until(lambda: server.sample(unloads) > before)
 
 
 def test_a_load_that_can_never_fit_names_both_figures(tmp_path: Path, serve: Serve) -> None:
@@ -188,9 +176,9 @@ def test_a_budget_that_the_start_uses_up_is_told_with_both_figures(
     reply = server.rest.post("/v1/models/a:predict", content=BODY)
     assert reply.status_code == 429
     assert "of the budget of 1500000 bytes" in reply.json()["error"]
-    assert counted(server, "ie_serving_on_demand_budget_limit_bytes") == 3_000_000
-    assert counted(server, "ie_serving_on_demand_budget_held_bytes") > 40_000_000
-    assert counted(server, 'ie_serving_on_demand_refused_total{model_name="a"}') == 1
+    assert server.sample("ie_serving_on_demand_budget_limit_bytes") == 3_000_000
+    assert server.sample("ie_serving_on_demand_budget_held_bytes") > 40_000_000
+    assert server.sample('ie_serving_on_demand_refused_total{model_name="a"}') == 1
 
 
 def test_the_page_tells_which_models_are_loaded_and_the_budget(

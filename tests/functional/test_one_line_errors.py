@@ -11,11 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.functional.servers import READY, ROOT, SAMPLE
+from tests.functional.servers import READY, ROOT, SAMPLE_FLAGS
 from tests.process import COMMANDS, PATIENCE_S, Process, free_ports
 
 COMMAND = COMMANDS / "ie_serving"
-MODEL = ("--model_name=digits", f"--model_path={SAMPLE}")
 STARTS = (
     "import sys; sys.argv[0] = 'ie_serving'; from ie_serving.app.main import main; sys.exit(main())"
 )
@@ -61,7 +60,7 @@ def error_of(process: Process, code: int = 1) -> str:
 
 def served(*words: str) -> Sequence[str]:
     port, rest_port = free_ports(2)
-    return ["model", *MODEL, f"--port={port}", f"--rest_port={rest_port}", *words]
+    return ["model", *SAMPLE_FLAGS, f"--port={port}", f"--rest_port={rest_port}", *words]
 
 
 @pytest.mark.parametrize("package", ["openvino", "uvloop"])
@@ -74,7 +73,7 @@ def test_a_missing_package_is_named_with_the_command_that_installs_it(
 
 
 def test_a_check_names_the_missing_package_too(lacking: Run) -> None:
-    error = error_of(lacking("openvino", "check", *MODEL))
+    error = error_of(lacking("openvino", "check", *SAMPLE_FLAGS))
     assert error.startswith("ie_serving: error: this Python lacks packages of ie_serving: openvino")
 
 
@@ -107,7 +106,7 @@ def test_a_low_soft_limit_of_open_files_is_raised(run: Run) -> None:
 def test_a_check_whose_reader_has_gone_ends_as_other_commands_do(run: Run) -> None:
     with subprocess.Popen(["true"], stdin=subprocess.PIPE) as reader:
         reader.wait(PATIENCE_S)
-        words = [str(COMMAND), "check", *MODEL]
+        words = [str(COMMAND), "check", *SAMPLE_FLAGS]
         ended = subprocess.run(
             words, stdout=reader.stdin, stderr=subprocess.PIPE, timeout=PATIENCE_S, check=False
         )
@@ -115,7 +114,7 @@ def test_a_check_whose_reader_has_gone_ends_as_other_commands_do(run: Run) -> No
 
 
 def test_a_check_onto_a_full_disk_says_so(run: Run) -> None:
-    words = " ".join(["check", *MODEL])
+    words = " ".join(["check", *SAMPLE_FLAGS])
     error = error_of(run("/bin/sh", "-c", f"exec {COMMAND} {words} > /dev/full"))
     assert error.startswith("ie_serving: error: No space left on device: free space")
 

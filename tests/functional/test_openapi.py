@@ -16,7 +16,7 @@ from ie_serving.core.values.tensors import DataType
 from tests.functional import page_models
 from tests.functional.browser import CHROMIUM, chromium, tab
 from tests.functional.conftest import Serve
-from tests.functional.servers import SAMPLE, Server
+from tests.functional.servers import SAMPLE, SAMPLE_FLAGS, Server
 from tests.functional.test_examples import LABELS, SIGNATURES
 from tests.functional.test_kserve_rest import echo
 from tests.unit.engines.openvino.models import unary
@@ -102,7 +102,7 @@ def fits(document: Any, content: Any, value: Any) -> None:
 
 
 def test_pages_of_other_origins_read_the_document_where_cors_lets_them(serve: Serve) -> None:
-    digits = ("model", "--model_name=digits", f"--model_path={SAMPLE}")
+    digits = ("model", *SAMPLE_FLAGS)
     for flags, allowed in ((("--enable_cors",), "*"), ((), None)):
         server = serve("ie_serving", *digits, *flags)
         for path in ("/openapi.json", "/v1/models/digits/metadata"):

@@ -13,7 +13,8 @@ import openvino as ov
 import openvino.opset15 as op
 import pytest
 
-from tests.functional.exports.answers import assert_equal, over_grpc, over_rest
+from tests.functional.asking import over_grpc
+from tests.functional.exports.answers import assert_equal, over_rest
 from tests.functional.servers import Server
 
 MARK = -777.0

@@ -18,7 +18,7 @@ from tests.functional import page_models
 from tests.functional.browser import CHROMIUM, PATIENCE_MS, PHONE, WIDE, chromium, tab
 from tests.functional.conftest import Serve
 from tests.functional.page_models import MARKUP
-from tests.functional.servers import SAMPLE, Server
+from tests.functional.servers import SAMPLE, SAMPLE_FLAGS, Server
 from tests.process import PATIENCE_S
 
 pytestmark = [
@@ -56,7 +56,7 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         )
     )
     user = ("--enable_auth", "--auth_username=admin", "--auth_password=word")
-    model = ("model", "--model_name=digits", f"--model_path={SAMPLE}")
+    model = ("model", *SAMPLE_FLAGS)
     with Server("ie_serving", *model, f"--api_key_file={file}", *user) as process:
         yield process.ready()
 
@@ -99,7 +99,7 @@ def test_models_states_and_a_failure_with_its_cause(browser: Any, server: Server
 
 
 def test_models_on_demand_tell_whether_they_are_loaded_and_the_budget(browser: Any) -> None:
-    model = ("model", "--model_name=digits", f"--model_path={SAMPLE}", "--load=on_demand")
+    model = ("model", *SAMPLE_FLAGS, "--load=on_demand")
     with Server("ie_serving", *model, "--model_memory_budget_bytes=4000000000") as server:
         server.ready()
         with tab(browser, server.url) as page:

@@ -8,11 +8,11 @@ import pytest
 
 from tests.certificates import Authority
 from tests.functional.browser import CHROMIUM, chromium, tab
-from tests.functional.servers import READY, SAMPLE, Server
+from tests.functional.servers import READY, SAMPLE, SAMPLE_FLAGS, Server
 
 pytestmark = pytest.mark.deployed
 
-MODEL = ("model", "--model_name=digits", f"--model_path={SAMPLE}")
+MODEL = ("model", *SAMPLE_FLAGS)
 
 
 @pytest.fixture(scope="module")

@@ -10,11 +10,11 @@ import openvino as ov
 import openvino.opset15 as op
 import pytest
 import tensorflow as tf
-from tensorflow_serving.apis import get_model_status_pb2, prediction_log_pb2
+from tensorflow_serving.apis import prediction_log_pb2
 
 from ie_serving.core.values.tensors import Array
+from tests.functional.asking import predict_request
 from tests.functional.conftest import Serve
-from tests.functional.exports.answers import predict_request
 from tests.functional.load import failure
 from tests.functional.servers import Server, rpc_refused
 from tests.functional.storage.serving import several
@@ -162,9 +162,7 @@ def test_a_precision_that_the_cpu_lacks_fails_its_model_alone(
     }
     flags = (*several(tmp_path / "config.json", models), "--allow_unavailable_models")
     server = serve("ie_serving", *flags, env=NARROW_CPU)
-    asked = get_model_status_pb2.GetModelStatusRequest()
-    asked.model_spec.name = "f16"
-    (over_grpc,) = server.model.GetModelStatus(asked, PATIENCE_S).model_version_status
+    (over_grpc,) = server.status("f16")
     for cause in (over_grpc.status.error_message, failure(server, 1, "f16")):
         assert "CPU does not compute in f16" in cause
     with rpc_refused("NOT_FOUND"):

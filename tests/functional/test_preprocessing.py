@@ -16,7 +16,7 @@ from google.protobuf.json_format import MessageToDict
 from tensorflow_serving.apis import get_model_metadata_pb2, predict_pb2
 
 from ie_serving.core.values.tensors import DataType
-from tests.functional.exports.answers import predict_request
+from tests.functional.asking import predict_request
 from tests.functional.servers import Server, rpc_refused
 from tests.process import PATIENCE_S
 from tests.unit.engines.openvino.models import unary

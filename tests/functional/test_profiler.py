@@ -11,7 +11,7 @@ import pytest
 from tensorflow.python.profiler.internal import _pywrap_profiler_plugin as plugin
 from tensorflow.tsl.profiler.protobuf import xplane_pb2
 
-from tests.functional.servers import ROOT, SAMPLE, Server, rpc_refused
+from tests.functional.servers import ROOT, SAMPLE_FLAGS, Server, rpc_refused
 from tests.process import PATIENCE_S, Process
 
 REQUEST = json.loads((ROOT / "examples" / "digits" / "request.json").read_text())
@@ -20,7 +20,7 @@ MONITOR = "/tensorflow.ProfilerService/Monitor"
 
 @pytest.fixture(scope="module", params=["http2", "grpcio"])
 def server(request: pytest.FixtureRequest) -> Iterator[Server]:
-    digits = ("--model_name=digits", f"--model_path={SAMPLE}", "--enable_profiler")
+    digits = (*SAMPLE_FLAGS, "--enable_profiler")
     transport = f"--grpc_transport={request.param}"
     with Server("ie_serving", "model", *digits, transport) as server:
         yield server.ready()

@@ -20,7 +20,7 @@ from ie_serving.client import AsyncClient, Client, ClientError, Code, Connection
 from ie_serving.client.clients import _Blocking
 from ie_serving.config.files.access_file import key_credential, line
 from tests.certificates import Authority
-from tests.functional.servers import ROOT, SAMPLE, Server
+from tests.functional.servers import ROOT, SAMPLE, SAMPLE_FLAGS, Server
 from tests.process import PATIENCE_S, free_ports, output_of, until
 
 DIGIT = json.loads((ROOT / "examples/digits/request.json").read_text())
@@ -194,7 +194,7 @@ def test_without_a_server_the_call_ends_when_the_retries_do(kind: Any, scheme: s
 @pytest.mark.parametrize("scheme", ["http", "grpc"])
 def test_a_server_that_starts_again_is_asked_again(kind: Any, scheme: str) -> None:
     ports = free_ports(2)
-    digits = ("ie_serving", "model", "--model_name=digits", f"--model_path={SAMPLE}")
+    digits = ("ie_serving", "model", *SAMPLE_FLAGS)
     with closing(Server(*digits, ports=ports).ready()) as first:
         made = kind(Connection(url=url(first, scheme), retry_s=PATIENCE_S))
         before = made.predict("digits", {"image": IMAGE})
@@ -234,7 +234,7 @@ def closed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Server, P
     authority.client("friend")
     (folder / "keys").write_text(line("friend", "predict,read", "*", key_credential("THE-KEY")))
     server = Server(
-        *("ie_serving", "model", "--model_name=digits", f"--model_path={SAMPLE}"),
+        *("ie_serving", "model", *SAMPLE_FLAGS),
         *(f"--tls_certificate={pair.certificate}", f"--tls_key={pair.key}"),
         *(f"--tls_client_ca={authority.path}", f"--api_key_file={folder / 'keys'}"),
     )

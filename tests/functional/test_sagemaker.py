@@ -9,12 +9,13 @@ from typing import Any
 
 import httpx
 import numpy as np
-import openvino
 import pytest
 from openvino import opset13
 
+from ie_serving.core.values.tensors import DataType
 from tests.functional.servers import SAMPLE
 from tests.process import Process, free_ports
+from tests.unit.engines.openvino.models import unary
 
 REST_READY = "REST server listens on"
 ROWS = [[0.0] * 64, [1.0] * 64]
@@ -35,10 +36,8 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
     root = tmp_path_factory.mktemp("ml")
     shutil.copytree(SAMPLE, root / "export" / "digits")
     for version in ("1", "2"):
-        x = opset13.parameter([-1, 2], np.float32, name="x")
-        y = opset13.multiply(x, np.float32(2))
-        y.output(0).get_tensor().set_names({"y"})
-        openvino.save_model(openvino.Model([y], [x]), root / "double" / version / "model.xml")
+        directory = root / "double" / version
+        unary(directory, [-1, 2], DataType.FP32, lambda x: opset13.multiply(x, np.float32(2)))
     (port,) = free_ports(1)
     environment = {
         "SAGEMAKER_MODEL_DIR": str(root),

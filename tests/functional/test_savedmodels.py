@@ -15,13 +15,8 @@ from tensorflow_serving.apis import (
 )
 
 from tests.exporting import export
-from tests.functional.exports.answers import (
-    assert_equal,
-    configuration,
-    expected,
-    over_grpc,
-    over_rest,
-)
+from tests.functional.asking import over_grpc
+from tests.functional.exports.answers import assert_equal, configuration, expected, over_rest
 from tests.functional.servers import Server, rpc_refused
 from tests.process import PATIENCE_S
 from tests.unit.engines.savedmodel import exports

@@ -9,8 +9,9 @@ import grpc
 import pytest
 
 from tests.exporting import export
+from tests.functional.asking import over_grpc
 from tests.functional.exports import sent_shapes
-from tests.functional.exports.answers import Tensors, assert_equal, over_grpc, over_rest
+from tests.functional.exports.answers import Tensors, assert_equal, over_rest
 from tests.functional.servers import Server
 from tests.process import until
 

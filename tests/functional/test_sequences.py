@@ -2,7 +2,6 @@
 
 import json
 import queue
-import re
 import shutil
 import socket
 import sys
@@ -22,6 +21,7 @@ from tensorflow_serving.apis import get_model_metadata_pb2, predict_pb2
 from tritonclient.utils import InferenceServerException
 
 from ie_serving.core.values.tensors import Array
+from tests.functional.asking import predict_request
 from tests.functional.servers import Server, rpc_refused
 from tests.functional.test_counted import SCRIPT, SHORT_S, Line, reset_at_close
 from tests.process import PATIENCE_S, until
@@ -94,11 +94,7 @@ CODES = {
 def message(
     model: str, number: int, control: int = NONE, x: Array = ONES, version: int = 0
 ) -> predict_pb2.PredictRequest:
-    request = predict_pb2.PredictRequest()
-    request.model_spec.name = model
-    if version:
-        request.model_spec.version.value = version
-    request.inputs["x"].CopyFrom(tf.make_tensor_proto(x))
+    request = predict_request(model, "", version or None, x=x)
     if number:
         request.inputs["sequence_id"].CopyFrom(tf.make_tensor_proto([number], tf.uint64))
     if control:
@@ -154,12 +150,6 @@ def refusal(client: Client, number: int, control: int, **given: Any) -> tuple[st
     return error.value.code, str(error.value)
 
 
-def counted(server: Server, metric: str, model: str) -> dict[str, float]:
-    page = server.rest.get("/metrics").text
-    pattern = rf'^ie_serving_{metric}{{model_name="{model}",?([^}}]*)}} (\S+)$'
-    return {labels: float(number) for labels, number in re.findall(pattern, page, re.MULTILINE)}
-
-
 @INTERFACES
 def test_sequences_are_what_openvino_computes(server: Server, root: Path, interface: str) -> None:
     """300 that are interleaved, from several threads."""
@@ -180,7 +170,7 @@ def test_sequences_are_what_openvino_computes(server: Server, root: Path, interf
             for i, found in enumerate(threads.map(ask, range(300))):
                 expected = sequences[i]({"x": inputs[i]})
                 np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
-    assert counted(server, "sequences", "lstm") == {"": 0.0}
+    assert server.samples("sequences", "lstm") == {"": 0.0}
 
 
 @INTERFACES
@@ -431,5 +421,5 @@ def test_a_sequence_stays_on_its_version_and_its_client_is_told(server: Server, 
         assert code == "NOT_FOUND"
         assert "1, version 1, which had it, is unloaded: start a new one" in text
     assert client.ask(2, END).tolist() == [[200.0, 200.0]]
-    assert counted(server, "sequences_dropped_total", "versions")['reason="unloaded"'] == 1.0
+    assert server.samples("sequences_dropped_total", "versions")['reason="unloaded"'] == 1.0
     shutil.rmtree(root / "versions" / "1")

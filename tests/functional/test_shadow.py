@@ -17,7 +17,6 @@ from tests.functional.test_canary import (
     FLAGS,
     INTERFACES,
     LABELS,
-    counted,
     tfs_grpc,
     tfs_rest,
     write,
@@ -76,7 +75,7 @@ def states(server: Server) -> list[str]:
 
 def shadowed(server: Server, result: str, model: str = "m") -> int:
     labels = f'model_name="{model}",result="{result}"'
-    return int(counted(server, f"ie_serving_shadow_requests_total{{{labels}}}"))
+    return int(server.sample(f"ie_serving_shadow_requests_total{{{labels}}}"))
 
 
 def compared(server: Server, result: str, number: int, ask: Callable[[Server], Any]) -> None:

@@ -15,9 +15,8 @@ import numpy as np
 import openvino as ov
 import openvino.opset15 as op
 import pytest
-import tensorflow as tf
-from tensorflow_serving.apis import predict_pb2
 
+from tests.functional.asking import predict_request, predicted
 from tests.functional.servers import SAMPLE, Server, rpc_refused
 from tests.process import PATIENCE_S, Process
 from tests.unit.engines.openvino.models import parameter, result, save
@@ -216,12 +215,7 @@ def direct(root: Path, network: str, given: Mapping[str, np.ndarray]) -> dict[st
 
 
 def over_grpc(server: Server, name: str, given: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    request = predict_pb2.PredictRequest()
-    request.model_spec.name = name
-    for key, array in given.items():
-        request.inputs[key].CopyFrom(tf.make_tensor_proto(array))
-    reply = server.prediction.Predict(request, PATIENCE_S)
-    return {key: tf.make_ndarray(value) for key, value in reply.outputs.items()}
+    return predicted(server, predict_request(name, **given))
 
 
 def over_rest(server: Server, name: str, given: Mapping[str, np.ndarray]) -> Any:

@@ -19,10 +19,9 @@ import tritonclient.utils.shared_memory as shm
 from google.protobuf.json_format import MessageToDict
 from tritonclient.utils import InferenceServerException
 
-from tests.functional.servers import SAMPLE, Server
+from tests.functional.servers import SAMPLE, SAMPLE_FLAGS, Server
 
 Refused = InferenceServerException
-DIGITS = ("--model_name=digits", f"--model_path={SAMPLE}")
 HELD_OUT = json.loads((SAMPLE.parent.parent / "digits" / "held_out.json").read_text())
 IMAGES = np.array(HELD_OUT["image"][:8], np.float32)
 TRUE = HELD_OUT["digit"][:8]
@@ -336,7 +335,7 @@ def test_the_servers_metadata_names_the_extension(client: Any) -> None:
 
 
 def test_by_default_it_is_off_and_its_refusal_names_the_flag() -> None:
-    with Server("ie_serving", "model", *DIGITS) as server:
+    with Server("ie_serving", "model", *SAMPLE_FLAGS) as server:
         server.ready()
         for kind, module in MODULES.items():
             with module.InferenceServerClient(address(server, kind)) as client:

@@ -10,16 +10,17 @@ import grpc
 import httpx
 import pytest
 import tensorflow as tf
-from tensorflow_serving.apis import predict_pb2, prediction_service_pb2_grpc
+from tensorflow_serving.apis import prediction_service_pb2_grpc
 
 from tests.certificates import Authority
+from tests.functional.asking import predict_request
 from tests.functional.protocols import http2_client
-from tests.functional.servers import READY, ROOT, SAMPLE, Server
+from tests.functional.servers import READY, ROOT, SAMPLE_FLAGS, Server
 from tests.process import PATIENCE_S, free_ports
 
 REQUEST = json.loads((ROOT / "examples" / "digits" / "request.json").read_text())
 PREDICT = "/v1/models/digits:predict"
-DIGITS = ("ie_serving", "model", "--model_name=digits", f"--model_path={SAMPLE}")
+DIGITS = ("ie_serving", "model", *SAMPLE_FLAGS)
 
 
 @pytest.fixture(scope="module")
@@ -62,10 +63,8 @@ def test_both_interfaces_answer_alike(server: Server, authority: Authority) -> N
         assert rest.get("/v2/health/ready").status_code == 200
         page = rest.get("/metrics").text
     assert "ie_serving_connections 1" in page
-    request = predict_pb2.PredictRequest()
-    request.model_spec.name = "digits"
     image = REQUEST["instances"][0]["image"]
-    request.inputs["image"].CopyFrom(tf.make_tensor_proto([image], tf.float32))
+    request = predict_request("digits", image=tf.make_tensor_proto([image], tf.float32))
     with channel(server, authority) as opened:
         stub = prediction_service_pb2_grpc.PredictionServiceStub(opened)
         reply = stub.Predict(request, PATIENCE_S)

@@ -4,12 +4,10 @@ import json
 import signal
 from pathlib import Path
 
-import numpy as np
-import openvino as ov
 import pytest
-from openvino import opset13 as ops
 
 from tests.functional.conftest import Serve
+from tests.functional.graph_models import times_version
 from tests.functional.servers import Server
 from tests.process import until
 
@@ -18,13 +16,7 @@ FLAGS = ("--file_system_poll_wait_seconds=0.1",)
 
 def write(base: Path, version: int, name: str) -> None:
     """Write a version in one step: y is the input of this name, times the version's number."""
-    x = ops.parameter([-1, 2], np.float32, name=name)
-    x.output(0).set_names({name})
-    y = ops.multiply(x, np.float32(version))
-    y.output(0).set_names({"y"})
-    beside = base.parent / f"made-{version}"
-    ov.save_model(ov.Model([y], [x]), beside / "model.xml")
-    beside.rename(base / str(version))
+    times_version(base, version, name).rename(base / str(version))
 
 
 def serving(serve: Serve, base: Path, **keys: str) -> Server:

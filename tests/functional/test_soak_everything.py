@@ -23,17 +23,18 @@ from pathlib import Path
 import grpc
 import httpx
 import numpy as np
-import openvino as ov
 import psutil
 import pytest
 import tensorflow as tf
 from openvino import opset13 as ops
-from tensorflow_serving.apis import predict_pb2, prediction_service_pb2_grpc
+from tensorflow_serving.apis import prediction_service_pb2_grpc
 
+from tests.functional.asking import predict_request
 from tests.functional.conftest import Serve
 from tests.functional.servers import Server
 from tests.functional.test_trial_loads import put
 from tests.process import PATIENCE_S, until
+from tests.unit.engines.openvino.models import parameter, result, save
 
 MINUTES = float(os.environ.get("SOAK_MINUTES", "30"))
 pytestmark = [pytest.mark.soak, pytest.mark.timeout(60 * MINUTES + 600)]
@@ -70,13 +71,10 @@ FLAGS = (
 
 def write(directory: Path, number: int, name: str = "x") -> None:
     """Write a version in one step whose output is its input times `number`."""
-    x = ops.parameter([-1, WIDTH], np.float32, name=name)
-    x.output(0).set_names({name})
+    x = parameter(name, [-1, WIDTH])
     weights = np.eye(WIDTH, dtype=np.float32) * number
     y = ops.matmul(x, ops.constant(weights), False, False)
-    y.output(0).set_names({"y"})
-    beside = directory.parents[1] / "beside"
-    ov.save_model(ov.Model([y], [x]), beside / "model.xml", compress_to_fp16=False)
+    beside = save(directory.parents[1] / "beside", [result("y", y)], [x])
     directory.parent.mkdir(parents=True, exist_ok=True)
     beside.rename(directory)
 
@@ -294,9 +292,7 @@ def _interfaces(server: Server) -> Iterator[tuple[Asks, Asks]]:
             return row[0] if len({*row}) == 1 else f"{row}"
 
         def over_grpc(name: str, value: int) -> object:
-            request = predict_pb2.PredictRequest()
-            request.model_spec.name = name
-            request.inputs["x"].CopyFrom(tf.make_tensor_proto([[value] * WIDTH], tf.float32))
+            request = predict_request(name, x=tf.make_tensor_proto([[value] * WIDTH], tf.float32))
             try:
                 outputs = stub.Predict(request, PATIENCE_S).outputs
             except grpc.RpcError as error:

@@ -18,9 +18,9 @@ import openvino as ov
 import openvino.opset15 as op
 import psutil
 import pytest
-import tensorflow as tf
 from tensorflow_serving.apis import predict_pb2
 
+from tests.functional.asking import predict_request
 from tests.functional.conftest import Serve
 from tests.functional.load import AVAILABLE, END, states
 from tests.functional.servers import Server
@@ -166,9 +166,7 @@ def test_a_storm_of_large_requests(
 
 
 def called(shape: tuple[int, int]) -> predict_pb2.PredictRequest:
-    request = predict_pb2.PredictRequest()
-    request.model_spec.name = "m"
-    request.inputs["x"].CopyFrom(tf.make_tensor_proto(np.full(shape, 0.5, np.float32)))
+    request = predict_request("m", x=np.full(shape, 0.5, np.float32))
     return request
 
 

@@ -7,10 +7,9 @@ from collections.abc import Iterator
 import httpx
 import numpy as np
 import pytest
-import tensorflow as tf
-from tensorflow_serving.apis import predict_pb2
 
-from tests.functional.servers import ROOT, SAMPLE, Server
+from tests.functional.asking import predict_request
+from tests.functional.servers import ROOT, SAMPLE_FLAGS, Server
 
 MOST_OWN = 580
 MOST = 1080
@@ -42,18 +41,15 @@ NOT_NEEDED = (
 @pytest.fixture(scope="module")
 def modules() -> Iterator[set[str]]:
     """Give the modules that arbiter and worker import, as the interpreter lists them."""
-    command = ("ie_serving", "model", "--model_name=digits", f"--model_path={SAMPLE}")
+    command = ("ie_serving", "model", *SAMPLE_FLAGS)
     server = Server(*command, env={"PYTHONPROFILEIMPORTTIME": "1"}, executed=True)
     try:
         server.ready()
         body = (ROOT / "examples/digits/request.json").read_bytes()
         reply: httpx.Response = server.rest.post("/v1/models/digits:predict", content=body)
         assert "predictions" in reply.json()
-        request = predict_pb2.PredictRequest()
-        request.model_spec.name = "digits"
         image = np.array([each["image"] for each in json.loads(body)["instances"]], np.float32)
-        request.inputs["image"].CopyFrom(tf.make_tensor_proto(image))
-        assert server.prediction.Predict(request).outputs
+        assert server.prediction.Predict(predict_request("digits", image=image)).outputs
         yield {found[1] for found in re.finditer(r"\d \| +\d+ \| +([\w.]+)$", server.log, re.M)}
     finally:
         server.close()

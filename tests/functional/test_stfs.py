@@ -13,12 +13,13 @@ from typing import Any
 import httpx
 import numpy as np
 import pytest
-from onnx import TensorProto, helper, numpy_helper
+from onnx import TensorProto, helper
 from PIL import Image
 
 from ie_serving.core.values.errors import WHOLE
 from tests.certificates import Authority
-from tests.functional.test_clients import answer, save
+from tests.functional.test_clients import answer
+from tests.onnx_models import Of, save_onnx
 from tests.process import PATIENCE_S, Process, free_ports
 from tests.unit.engines.pmml.documents import NAMES, classifier
 
@@ -49,38 +50,29 @@ class Old(Process):
 
 def template(directory: Path) -> None:
     """Write what the documentation's model of tables answers: keys, and two equal classes."""
-    keys = helper.make_tensor_value_info("keys", TensorProto.INT32, ["rows", 1])
-    features = helper.make_tensor_value_info("features", TensorProto.FLOAT, ["rows", 9])
-    outputs = [
-        helper.make_tensor_value_info("keys_out", TensorProto.INT32, ["rows", 1]),
-        helper.make_tensor_value_info("softmax", TensorProto.FLOAT, ["rows", 2]),
-        helper.make_tensor_value_info("prediction", TensorProto.INT64, ["rows"]),
-    ]
+    keys, prediction = Of(TensorProto.INT32, ["rows", 1]), Of(TensorProto.INT64, ["rows"])
+    inputs = {"keys": keys, "features": ["rows", 9]}
+    outputs = {"keys_out": keys, "softmax": ["rows", 2], "prediction": prediction}
     nodes = [
         helper.make_node("Add", ["keys", "zero"], ["keys_out"]),
         helper.make_node("MatMul", ["features", "weights"], ["logits"]),
         helper.make_node("Softmax", ["logits"], ["softmax"], axis=1),
         helper.make_node("ArgMax", ["softmax"], ["prediction"], axis=1, keepdims=0),
     ]
-    constants = [
-        numpy_helper.from_array(np.ones((9, 2), np.float32), "weights"),
-        numpy_helper.from_array(np.int32([0]), "zero"),
-    ]
-    save(directory, helper.make_graph(nodes, "template", [keys, features], outputs, constants))
+    constants = {"weights": np.ones((9, 2), np.float32), "zero": np.int32([0])}
+    save_onnx(directory / "1" / "model.onnx", nodes, inputs, outputs, opset=13, **constants)
     names = {"inputs": {}, "outputs": {"keys_out": "keys"}}
     (directory / "1" / "mapping_config.json").write_text(json.dumps(names))
 
 
 def pictures(directory: Path) -> None:
     """Write a model of pictures of 2 x 2: the greatest red of each."""
-    picture = helper.make_tensor_value_info("input_image", TensorProto.FLOAT, ["n", 2, 2, 3])
-    red = helper.make_tensor_value_info("red", TensorProto.FLOAT, ["n"])
     nodes = [
         helper.make_node("ReduceMax", ["input_image"], ["colours"], axes=[1, 2], keepdims=0),
         helper.make_node("Gather", ["colours", "first"], ["red"], axis=1),
     ]
-    first = numpy_helper.from_array(np.int64(0), "first")
-    save(directory, helper.make_graph(nodes, "pictures", [picture], [red], [first]))
+    file, picture = directory / "1" / "model.onnx", {"input_image": ["n", 2, 2, 3]}
+    save_onnx(file, nodes, picture, {"red": ["n"]}, opset=13, first=np.int64(0))
 
 
 def fitted() -> Any:

@@ -16,11 +16,11 @@ from typing import Any
 import psutil
 import pytest
 
-from tests.functional.graph_models import linear
 from tests.functional.servers import Server
 from tests.functional.test_old_contracts import ECHO
 from tests.functional.tiny import Gate, pid_of
 from tests.process import PATIENCE_S, until
+from tests.unit.engines.openvino.models import linear
 
 DIARY = '''
 """Writes down in DIARY what it is told."""

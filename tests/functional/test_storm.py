@@ -12,15 +12,16 @@ import grpc
 import grpc.aio
 import httpx
 import numpy as np
-import openvino as ov
 import pytest
 import tensorflow as tf
 from openvino import opset13 as op
-from tensorflow_serving.apis import predict_pb2, prediction_service_pb2_grpc
+from tensorflow_serving.apis import prediction_service_pb2_grpc
 
+from tests.functional.asking import predict_request
 from tests.functional.conftest import Serve
 from tests.functional.servers import Server
 from tests.process import PATIENCE_S
+from tests.unit.engines.openvino.models import parameter, result, save
 
 SIZE = 768
 LAYERS = 24
@@ -34,22 +35,15 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A model that takes some milliseconds and answers its input times two."""
     base = tmp_path_factory.mktemp("slow")
     identity = op.constant(np.eye(SIZE, dtype=np.float32))
-    x = op.parameter([-1, SIZE], np.float32, name="x")
-    node: Any = x
+    x = node = parameter("x", [-1, SIZE])
     for _ in range(LAYERS):
         node = op.relu(op.matmul(node, identity, False, False))
-    result = op.result(op.add(node, node), name="y")
-    result.output(0).set_names({"y"})
-    x.output(0).set_names({"x"})
-    (base / "1").mkdir()
-    ov.save_model(ov.Model([result], [x]), base / "1" / "model.xml", compress_to_fp16=False)
+    save(base / "1", [result("y", op.add(node, node))], [x])
     return base
 
 
 def request(value: float, rows: int = 64) -> Any:
-    message = predict_pb2.PredictRequest()
-    message.model_spec.name = "slow"
-    message.inputs["x"].CopyFrom(tf.make_tensor_proto(np.full((rows, SIZE), value, np.float32)))
+    message = predict_request("slow", x=np.full((rows, SIZE), value, np.float32))
     return message
 
 

@@ -16,6 +16,7 @@ from google.protobuf.message_factory import GetMessageClass
 from tensorflow_serving.apis import predict_pb2
 
 from ie_serving.wire.protobuf.messages import DESCRIPTORS
+from tests.functional.asking import predict_request
 from tests.functional.servers import Server, rpc_refused
 from tests.functional.stream_models import write
 from tests.process import PATIENCE_S
@@ -51,11 +52,7 @@ def server(request: pytest.FixtureRequest, file: Path) -> Iterator[Server]:
 
 
 def predict(*values: float, model: str = "twice") -> Any:
-    request = predict_pb2.PredictRequest()
-    request.model_spec.name = model
-    tensor = tf.make_tensor_proto(np.array(values, np.float32))
-    request.inputs["x"].CopyFrom(tensor)
-    return request
+    return predict_request(model, x=np.array(values, np.float32))
 
 
 class Talk:

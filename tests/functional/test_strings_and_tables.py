@@ -11,9 +11,10 @@ import grpc
 import numpy as np
 import pytest
 import tensorflow as tf
-from tensorflow_serving.apis import classification_pb2, predict_pb2
+from tensorflow_serving.apis import classification_pb2
 
 from tests.exporting import export
+from tests.functional.asking import over_grpc
 from tests.functional.servers import Server, rpc_refused
 from tests.process import PATIENCE_S
 from tests.unit.engines.savedmodel.host import exports
@@ -50,13 +51,11 @@ def expected(root: Path, model: str, name: str, number: int = 0) -> tuple[Any, A
 
 
 def predict(server: Server, model: str, name: str, inputs: dict[str, Any]) -> dict[str, Any]:
-    request = predict_pb2.PredictRequest()
-    request.model_spec.name, request.model_spec.signature_name = model, name
-    for alias, value in inputs.items():
-        dtype = tf.string if value.dtype == np.object_ else None
-        request.inputs[alias].CopyFrom(tf.make_tensor_proto(value, dtype))
-    reply = server.prediction.Predict(request, PATIENCE_S)
-    return {alias: tf.make_ndarray(proto) for alias, proto in reply.outputs.items()}
+    made = {
+        alias: tf.make_tensor_proto(value, tf.string if value.dtype == np.object_ else None)
+        for alias, value in inputs.items()
+    }
+    return over_grpc(server, model, name, made)
 
 
 def assert_equal(answer: dict[str, Any], outputs: dict[str, Any]) -> None:

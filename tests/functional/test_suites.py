@@ -4,10 +4,10 @@ import sys
 from pathlib import Path
 
 import numpy as np
-import onnx
 import pytest
-from onnx import TensorProto, helper
+from onnx import helper
 
+from tests.onnx_models import onnx_model
 from tests.suites import asking
 from tests.suites.cases import Case
 from tests.suites.judging import Kind
@@ -19,11 +19,8 @@ RIGHT = ("a_right", "between", "rest", "z_right")
 
 
 def case(name: str, operator: str = "Abs", not_carried: str = "") -> Case:
-    x, y = (helper.make_tensor_value_info(each, TensorProto.FLOAT, [2]) for each in "xy")
-    graph = helper.make_graph([helper.make_node(operator, ["x"], ["y"])], "g", [x], [y])
-    # Which release of onnx writes the file is not what is tested.
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
-    assert isinstance(model, onnx.ModelProto)
+    node = helper.make_node(operator, ["x"], ["y"])
+    model = onnx_model([node], {"x": [2]}, {"y": [2]}, opset=13)
     sets = () if not_carried else (({"x": X}, {"y": abs(X)}),)
     return Case(name, model, sets, 1e-3, 1e-7, not_carried)
 

@@ -14,7 +14,7 @@ import httpx
 import psutil
 
 from tests.certificates import Authority
-from tests.functional.servers import READY, SAMPLE, Server
+from tests.functional.servers import READY, SAMPLE_FLAGS, Server
 from tests.functional.tiny import Gate, Start, both, pid_of
 from tests.process import PATIENCE_S, Process, until
 
@@ -160,7 +160,7 @@ def test_with_tls_and_two_workers_it_waits_for_its_models(tmp_path: Path) -> Non
     authority = Authority(tmp_path)
     pair = authority.server()
     flags = (f"--tls_certificate={pair.certificate}", f"--tls_key={pair.key}")
-    digits = ("--model_name=digits", f"--model_path={SAMPLE}", "--workers=2")
+    digits = (*SAMPLE_FLAGS, "--workers=2")
     credentials = grpc.ssl_channel_credentials(authority.path.read_bytes())
     context = ssl.create_default_context(cafile=authority.path)
     with Server("ie_serving", "model", *digits, *flags) as server, Opened() as opened:

@@ -14,10 +14,11 @@ import numpy as np
 import psutil
 import pytest
 import tensorflow as tf
-from tensorflow_serving.apis import model_management_pb2, predict_pb2
+from tensorflow_serving.apis import model_management_pb2
 
 from tests.exporting import export
 from tests.functional import fallback_exports
+from tests.functional.asking import predict_request, predicted
 from tests.functional.exports.answers import configuration
 from tests.functional.servers import Server, rpc_refused
 from tests.process import PATIENCE_S, ended
@@ -49,13 +50,9 @@ def server(root: Path) -> Iterator[Server]:
 def predict(
     server: Server, name: str, model: str = "mixed", timeout_s: float = PATIENCE_S, /, **inputs: Any
 ) -> dict[str, Any]:
-    request = predict_pb2.PredictRequest()
-    request.model_spec.name, request.model_spec.signature_name = model, name
-    for alias, value in inputs.items():
-        dtype = tf.bfloat16 if alias == "h" else None
-        request.inputs[alias].CopyFrom(tf.make_tensor_proto(value, dtype))
-    reply = server.prediction.Predict(request, timeout_s)
-    return {alias: tf.make_ndarray(proto) for alias, proto in reply.outputs.items()}
+    if "h" in inputs:
+        inputs["h"] = tf.make_tensor_proto(inputs["h"], tf.bfloat16)
+    return predicted(server, predict_request(model, name, **inputs), timeout_s)
 
 
 def workers(server: Server) -> dict[str, int]:

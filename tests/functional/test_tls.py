@@ -16,7 +16,8 @@ import tensorflow as tf
 from tensorflow_serving.apis import predict_pb2, prediction_service_pb2_grpc
 
 from tests.certificates import PAST, Authority, Pair
-from tests.functional.servers import READY, ROOT, SAMPLE, Server, rpc_refused
+from tests.functional.asking import predict_request
+from tests.functional.servers import READY, ROOT, SAMPLE, SAMPLE_FLAGS, Server, rpc_refused
 from tests.process import PATIENCE_S
 
 TRANSPORTS = ("http2", "grpcio")
@@ -29,8 +30,7 @@ class Encrypted(Server):
     """A server whose clients believe an authority, and may have a certificate."""
 
     def __init__(self, authority: Authority, *flags: str) -> None:
-        digits = ("--model_name=digits", f"--model_path={SAMPLE}")
-        super().__init__("ie_serving", "model", *digits, *flags)
+        super().__init__("ie_serving", "model", *SAMPLE_FLAGS, *flags)
         self.line(READY)
         self.authority = authority
 
@@ -65,11 +65,8 @@ class Encrypted(Server):
 
 
 def _request(rows: int) -> predict_pb2.PredictRequest:
-    request = predict_pb2.PredictRequest()
-    request.model_spec.name = "digits"
     image = REQUEST["instances"][0]["image"]
-    request.inputs["image"].CopyFrom(tf.make_tensor_proto([image] * rows, tf.float32))
-    return request
+    return predict_request("digits", image=tf.make_tensor_proto([image] * rows, tf.float32))
 
 
 def _flags(pair: Pair) -> tuple[str, str]:

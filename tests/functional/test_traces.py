@@ -14,14 +14,14 @@ from typing import Any
 import grpc
 import numpy as np
 import pytest
-import tensorflow as tf
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
-from tensorflow_serving.apis import predict_pb2
 
-from tests.functional.graph_models import linear, total
+from tests.functional.asking import predict_request
+from tests.functional.graph_models import total
 from tests.functional.servers import Server
 from tests.functional.test_transports import TRANSPORTS
 from tests.process import PATIENCE_S, until
+from tests.unit.engines.openvino.models import linear
 
 TOLD = """
 TEXT = {"dtype": "string", "shape": []}
@@ -169,9 +169,7 @@ def context() -> tuple[str, str, str]:
 
 
 def request(model: str) -> Any:
-    made = predict_pb2.PredictRequest()
-    made.model_spec.name = model
-    made.inputs["x"].CopyFrom(tf.make_tensor_proto(np.float32(BODY["inputs"]["x"])))
+    made = predict_request(model, x=np.float32(BODY["inputs"]["x"]))
     return made
 
 

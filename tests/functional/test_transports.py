@@ -13,15 +13,15 @@ from urllib.parse import unquote
 import grpc
 import numpy as np
 import pytest
-import tensorflow as tf
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha.proto_reflection_descriptor_database import (
     ProtoReflectionDescriptorDatabase,
 )
-from tensorflow_serving.apis import predict_pb2, prediction_service_pb2_grpc
+from tensorflow_serving.apis import prediction_service_pb2_grpc
 
 from ie_serving.core.values.errors import WHOLE
-from tests.functional.servers import SAMPLE, Server, rpc_refused
+from tests.functional.asking import predict_request
+from tests.functional.servers import SAMPLE_FLAGS, Server, rpc_refused
 from tests.process import PATIENCE_S
 
 TRANSPORTS = ("http2", "grpcio")
@@ -31,8 +31,7 @@ ROUND_ROBIN = json.dumps({"loadBalancingConfig": [{"round_robin": {}}]})
 
 
 def start(transport: str) -> Server:
-    digits = ("--model_name=digits", f"--model_path={SAMPLE}")
-    return Server("ie_serving", "model", *digits, f"--grpc_transport={transport}")
+    return Server("ie_serving", "model", *SAMPLE_FLAGS, f"--grpc_transport={transport}")
 
 
 @pytest.fixture(scope="module", params=TRANSPORTS)
@@ -42,12 +41,8 @@ def server(request: pytest.FixtureRequest) -> Iterator[Server]:
 
 
 def predict(rows: int = 1, **spec: str) -> Any:
-    request = predict_pb2.PredictRequest()
-    request.model_spec.name = spec.get("name", "digits")
-    request.model_spec.signature_name = spec.get("signature", "")
     image = np.arange(rows * 64, dtype=np.float32).reshape(rows, 64) % 17
-    request.inputs["image"].CopyFrom(tf.make_tensor_proto(image))
-    return request
+    return predict_request(spec.get("name", "digits"), spec.get("signature", ""), image=image)
 
 
 def rows_of(reply: Any) -> int:

@@ -7,9 +7,9 @@ import numpy as np
 import tensorflow as tf
 
 from ie_serving.commands.tune.report import AS_IT_IS
+from tests.functional.asking import predict_request
 from tests.functional.batching_models import Direct, perceptron
 from tests.functional.conftest import Serve
-from tests.functional.exports.answers import predict_request
 from tests.functional.test_batching import outputs
 from tests.process import PATIENCE_S, Process, output_of
 

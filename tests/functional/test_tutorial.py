@@ -13,6 +13,7 @@ import tensorflow as tf
 from tensorflow_serving.apis import get_model_metadata_pb2, predict_pb2
 
 from tests.functional import half_plus_two
+from tests.functional.asking import predict_request
 from tests.functional.conftest import Serve
 from tests.functional.servers import Server
 from tests.process import PATIENCE_S
@@ -53,11 +54,9 @@ def ask(server: Server, url: str = URL) -> str:
 
 
 def over_grpc(server: Server, x: Any, label: str = "") -> predict_pb2.PredictResponse:
-    request = predict_pb2.PredictRequest()
-    request.model_spec.name = "half_plus_two"
+    request = predict_request("half_plus_two", x=tf.make_tensor_proto(x, dtype=tf.float32))
     if label:
         request.model_spec.version_label = label
-    request.inputs["x"].CopyFrom(tf.make_tensor_proto(x, dtype=tf.float32))
     return server.prediction.Predict(request, PATIENCE_S)
 
 

@@ -8,9 +8,10 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 import tensorflow as tf
-from tensorflow_serving.apis import classification_pb2, predict_pb2
+from tensorflow_serving.apis import classification_pb2
 
 from tests.functional import half_plus_two, tutorial_models
+from tests.functional.asking import predict_request
 from tests.functional.exports.answers import configuration
 from tests.functional.servers import Server
 from tests.process import PATIENCE_S
@@ -40,10 +41,9 @@ def test_the_mnist_client_finds_the_digit_of_each_image(server: Server) -> None:
     """It sends one image for each call, several calls at a time, and reads `float_val`."""
     calls = []
     for image in IMAGES:
-        request = predict_pb2.PredictRequest()
-        request.model_spec.name = "mnist"
-        request.model_spec.signature_name = "predict_images"
-        request.inputs["images"].CopyFrom(tf.make_tensor_proto(image, shape=[1, image.size]))
+        request = predict_request(
+            "mnist", "predict_images", images=tf.make_tensor_proto(image, shape=[1, image.size])
+        )
         calls.append(server.prediction.Predict.future(request, PATIENCE_S))
     for image, call in zip(IMAGES, calls, strict=True):
         scores = np.array(call.result().outputs["scores"].float_val)
@@ -124,10 +124,7 @@ def test_the_resnet_clients_send_the_image_as_a_tensor(server: Server) -> None:
         reply.raise_for_status()
     over_rest = reply.json()["predictions"][0]
 
-    request = predict_pb2.PredictRequest()
-    request.model_spec.name = "resnet"
-    request.model_spec.signature_name = "serving_default"
-    request.inputs["input_1"].CopyFrom(tf.make_tensor_proto(image.astype(np.float32)))
+    request = predict_request("resnet", "serving_default", input_1=image.astype(np.float32))
     over_grpc = server.prediction.Predict(request, PATIENCE_S).outputs["activation_49"].float_val
 
     logits = pixels.reshape(-1, 3).mean(axis=0) / 255 @ tutorial_models.KERNEL
@@ -153,10 +150,9 @@ def test_the_resnet_clients_send_the_image_as_a_file(server: Server) -> None:
     assert prediction["classes"] == int(np.argmax(expected))
     np.testing.assert_allclose(prediction["probabilities"], expected, rtol=1e-4)
 
-    request = predict_pb2.PredictRequest()
-    request.model_spec.name = "resnet_of_jpeg"
-    request.model_spec.signature_name = "serving_default"
-    request.inputs["image_bytes"].CopyFrom(tf.make_tensor_proto(file, shape=[1]))
+    request = predict_request(
+        "resnet_of_jpeg", "serving_default", image_bytes=tf.make_tensor_proto(file, shape=[1])
+    )
     outputs = server.prediction.Predict(request, PATIENCE_S).outputs
     np.testing.assert_allclose(outputs["probabilities"].float_val, expected, rtol=1e-4)
 

@@ -13,9 +13,10 @@ import pytest
 import tensorflow as tf
 
 from ie_serving.core.values.tensors import Array
-from tests.functional.exports.answers import predict_request
+from tests.functional.asking import predict_request
 from tests.functional.servers import Server
 from tests.functional.storage.serving import several
+from tests.onnx_models import save_onnx
 from tests.process import PATIENCE_S, Process, output_of
 
 FLOATS = onnx.TensorProto.FLOAT
@@ -25,22 +26,17 @@ Y = np.array([[[[2.875, 4.5], [9.375, 11.0]]]], np.float32)
 antialias`, rounded to two columns."""
 
 
-def write(directory: Path, node: Any, x: list[Any], y: list[Any], *constants: Any) -> None:
-    directory.mkdir(parents=True)
-    make = onnx.helper
-    ends = [make.make_tensor_value_info(n, FLOATS, d) for n, d in (("x", x), ("y", y))]
-    graph = make.make_graph([node], "g", ends[:1], ends[1:], list(constants))
-    opsets = [make.make_opsetid("", 18), make.make_opsetid("com.microsoft", 1)]
-    made = make.make_model(graph, opset_imports=opsets, ir_version=9)
-    onnx.save_model(made, directory / "model.onnx")
+def write(directory: Path, node: Any, x: list[Any], y: list[Any], **constants: Any) -> None:
+    file, domains = directory / "model.onnx", {"com.microsoft": 1}
+    save_onnx(file, [node], {"x": x}, {"y": y}, opset=18, domains=domains, **constants)
 
 
 def write_resize(directory: Path) -> None:
     """OpenVINO's front end drops `antialias` without a word."""
-    scales = onnx.numpy_helper.from_array(np.array([1, 1, 0.6, 0.6], np.float32), "s")
+    scales = np.array([1, 1, 0.6, 0.6], np.float32)
     inputs = ["x", "", "s"]
     node = onnx.helper.make_node("Resize", inputs, ["y"], mode="linear", antialias=1)
-    write(directory, node, [1, 1, 4, 4], [1, 1, 2, 2], scales)
+    write(directory, node, [1, 1, 4, 4], [1, 1, 2, 2], s=scales)
 
 
 def write_relu(directory: Path) -> None:

@@ -7,13 +7,14 @@ import numpy as np
 import onnx
 import pytest
 import tensorflow as tf
-from onnx import TensorProto, helper
+from onnx import helper
 
 from ie_serving.config.dialects.verify import AGAINST
 from ie_serving.engines.verification.frameworks import FRAMEWORKS
 from tests.exporting import export
 from tests.functional.exports import nonfinite
 from tests.functional.servers import Server
+from tests.onnx_models import save_onnx
 from tests.process import Process
 
 SAVED_MODEL = nonfinite.MODEL
@@ -31,14 +32,7 @@ def verified(*words: object, code: int) -> str:
 
 
 def write_onnx(directory: Path, node: onnx.NodeProto, *shape: int | None) -> Path:
-    directory.mkdir(parents=True, exist_ok=True)
-    ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name in "xy"]
-    graph = helper.make_graph([node], "g", ends[:1], ends[1:])
-    opsets = [helper.make_opsetid("", 17)]
-    onnx.save(
-        helper.make_model(graph, opset_imports=opsets, ir_version=9), directory / "model.onnx"
-    )
-    return directory
+    return save_onnx(directory / "model.onnx", [node], {"x": shape}, {"y": shape}).parent
 
 
 def test_the_command_knows_each_framework() -> None:

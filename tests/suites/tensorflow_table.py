@@ -423,7 +423,6 @@ TABLE["XlaDotV2"] = TABLE["XlaConvV2"] = []
 
 # Images and convolutions.
 _P = d("n 5 6 2", *_V)
-_NCHW = d("n 2 5 6", *_V)
 TABLE["Conv2D"] = [
     f(_P, w(3, 3, 2, 4), strides=[1, 1, 1, 1], padding="SAME"), f(_P, w(3, 2, 2, 4), strides=[1, 2, 2, 1], padding="VALID"),
     f(_P, w(2, 3, 2, 4), strides=[1, 2, 2, 1], padding="SAME"), f(_P, w(3, 3, 2, 4), strides=[1, 1, 1, 1], padding="SAME", dilations=[1, 2, 1, 1]),

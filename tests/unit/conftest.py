@@ -1,5 +1,6 @@
 """What all unit tests share of their process: the budget of bytes, logging, whose requests come."""
 
+import asyncio
 import gc
 import logging
 from collections.abc import Iterator
@@ -10,6 +11,7 @@ from ie_serving.core.runtime.budget import BUDGET
 from ie_serving.core.values import hints
 from ie_serving.engines.base import REHEARSED
 from ie_serving.telemetry.log import logs
+from tests.unit.alarms import Alarms
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -52,3 +54,12 @@ def restored_words() -> Iterator[None]:
     words = dict(hints._running)
     yield
     hints.speak(words)
+
+
+@pytest.fixture
+async def alarms(monkeypatch: pytest.MonkeyPatch) -> Alarms:
+    """Keep the running loop's long timers until the test lets them go off."""
+    loop = asyncio.get_running_loop()
+    alarms = Alarms(loop)
+    monkeypatch.setattr(loop, "call_later", alarms.call_later)
+    return alarms

@@ -94,7 +94,7 @@ FLAGS_OF: Mapping[str, frozenset[str]] = {
 }
 """Flags of commands that no dialect parses, by the folder or module of their texts."""
 
-DIALECTS = re.compile(r"config/dialects/|compat/\w+/(dialect|flags|seams)\.py")
+DIALECTS = re.compile(r"config/dialects/|compat/\w+/(container|dialect|flags|translation)\.py")
 """Those of other servers, with what `config import` notes, are in `compat`."""
 
 
@@ -156,7 +156,7 @@ STFS = {f"--{flag.name}" for flag in stfs_flags.FLAGS}
         ("own_parser", {"--help", "--version"}),
         # Its help tells what stands without a command.
         ("own_help", OWN_IN_BOTH | MANAGE | {"--help", "--model_path", "--model_repository"}),
-        ("sagemaker/dialect", OWN_IN_BOTH),
+        ("sagemaker/container", OWN_IN_BOTH),
         # It also tells the two commands apart by these.
         (
             "ovms",
@@ -191,9 +191,10 @@ def test_every_dialect_is_held_to_its_flags() -> None:
     held |= {"tensorflow_model_server", "tfs_flags"}
     modules = (PACKAGE / "config" / "dialects").glob("*.py")
     assert {path.stem for path in modules} - {"__init__"} == held
-    others = (*PACKAGE.glob("compat/*/dialect.py"), *PACKAGE.glob("compat/*/flags.py"))
+    names = ("container", "dialect", "flags")
+    others = [path for name in names for path in PACKAGE.glob(f"compat/*/{name}.py")]
     assert {place(path) for path in others} == {
-        *("compat/kibernetika/dialect.py", "compat/sagemaker/dialect.py"),
+        *("compat/kibernetika/dialect.py", "compat/sagemaker/container.py"),
         *("compat/stfs/dialect.py", "compat/stfs/flags.py"),
     }
 

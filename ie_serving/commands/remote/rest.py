@@ -172,7 +172,7 @@ def _unreachable(place: ServerAddress, error: Exception) -> str:
                 " that: wait (status --wait), or start it with --open_ports_early true"
             )
         return (
-            f"nobody listens at {where}: start the server, or name its REST port by --url or"
+            f"no server listens at {where}: start the server, or name its REST port by --url or"
             " IE_SERVING_URL"
         )
     if isinstance(error, socket.gaierror):

@@ -103,7 +103,7 @@ def _why(text: str) -> str:
             " and the host as the certificate does"
         )
     if "refused" in text or "No such file" in text:
-        return "has nobody who listens: start the server, or name its gRPC port by --url"
+        return "has no server that listens: start it, or name its gRPC port by --url"
     if any(each in text for each in _NO_HTTP2):
         return (
             f"gives no gRPC answer ({text[-80:]}): it is the REST port, or wants TLS (grpcs://);"

@@ -62,11 +62,11 @@ class Space:
         """Tell whether a measurement meets the wanted latency."""
         return not self.latency_ms or found.p99_ms <= self.latency_ms
 
-    def is_better(self, found: Measured, best: Measured, margin: float = MARGIN) -> bool:
+    def is_better(self, found: Measured, best: Measured) -> bool:
         """Tell whether `found` answers more within the latency, or is nearer to it if none is."""
         if not self.meets(best):
-            return self.meets(found) or found.p99_ms < best.p99_ms * (1 - margin)
-        return self.meets(found) and found.requests_s > best.requests_s * (1 + margin)
+            return self.meets(found) or found.p99_ms < best.p99_ms * (1 - MARGIN)
+        return self.meets(found) and found.requests_s > best.requests_s * (1 + MARGIN)
 
 
 Search = Generator[Keys, Measured | None, Keys]

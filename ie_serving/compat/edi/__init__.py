@@ -1,14 +1,48 @@
 """IBM EDI (Deep Learning Impact): packages with `model.json`, and the route of its clients."""
 
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
 from ie_serving.core.compat import Additions
+
+if TYPE_CHECKING:
+    from ie_serving.engines.listed import Listed
+    from ie_serving.server.fronts.other_servers import Chain, RestParts
 
 
 def register() -> Additions:
     """See `core.compat`."""
     return Additions(
-        drivers=f"{__name__}.seams:drivers",
+        drivers=f"{__name__}:drivers",
         kernels={"model.json": f"{__name__}.package.kernel:opened"},
-        foreign_kernels=f"{__name__}.seams:is_package",
+        foreign_kernels=f"{__name__}:is_package",
         token_headers=("x-auth-token", "x-user-token"),
-        routes=f"{__name__}.seams:with_routes",
+        routes=f"{__name__}:with_routes",
     )
+
+
+def drivers() -> "Sequence[Listed]":
+    """Give the rows of the table of drivers."""
+    from ie_serving.engines.listed import Listed
+
+    marks = {"model.json": re.compile(rb'"kernel_path"\s*:')}
+    return [Listed(name="edi", place=f"{__name__}.package.driver:load", marks=marks)]
+
+
+def is_package(directory: Path) -> bool:
+    """Tell whether a directory is a package, whose kernel reads the body in whatever form."""
+    from ie_serving.compat.edi.package.package_files import described
+
+    return described(directory) is not None
+
+
+def with_routes(chain: "Chain", parts: "RestParts") -> "Chain":
+    """Put the routes before `chain` where packages may be run."""
+    if not parts.settings.engine.allow_python:
+        return chain
+    from ie_serving.compat.edi.routes import EdiRoutes, asked
+    from ie_serving.server.fronts.rest.routes import Routes
+
+    return chain.behind(Routes(asked, lambda found: found, lambda: EdiRoutes(parts)))

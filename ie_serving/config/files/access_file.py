@@ -135,7 +135,7 @@ def _take_lines(text: str, path: str, found: _Found) -> None:
     faults.check()
     if not any(found):
         raise ConfigError(
-            [f"{path}: names nobody, which is taken for a file that is being written"]
+            [f"{path}: names no caller, which is taken for a file that is being written"]
         )
 
 

@@ -19,10 +19,10 @@ from ie_serving.engines.kernels import PROCESS, KernelOptions, Place
 from ie_serving.engines.others import AtHand
 from ie_serving.engines.process.link import Fault, Segment
 from ie_serving.engines.process.worker import Job, Loaded
-from ie_serving.engines.python.calls import InProcess, KernelCall
 from ie_serving.engines.python.kernel import Kernel
 from ie_serving.engines.python.opening import opened
 from ie_serving.engines.python.packing import context_of, packed_answer
+from ie_serving.engines.python.runners import InProcess, KernelCall
 from ie_serving.telemetry.log import logs
 
 Told = Mapping[str, tuple[str, Sequence[int] | None, bool]]

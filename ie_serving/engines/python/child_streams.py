@@ -15,11 +15,11 @@ from contextlib import aclosing, suppress
 from ie_serving.core.values.tensors import Array
 from ie_serving.engines.process.link import PeerGone, Segment
 from ie_serving.engines.process.protocol import Kind
-from ie_serving.engines.python.calls import Inputs, KernelCall
 from ie_serving.engines.python.context import Context
 from ie_serving.engines.python.duplex import Duplex
 from ie_serving.engines.python.kernel import Kernel
 from ie_serving.engines.python.packing import context_of, packed_answer
+from ie_serving.engines.python.runners import Inputs, KernelCall
 from ie_serving.engines.run import forks
 from ie_serving.telemetry.log.logs import Event
 

@@ -17,11 +17,11 @@ from ie_serving.engines.batching import Batching
 from ie_serving.engines.kernels import INLINE, PROCESS, THREAD, KernelOptions, Place
 from ie_serving.engines.openvino.unsupported import refuse_unsupported
 from ie_serving.engines.others import AtHand
-from ie_serving.engines.python.calls import InProcess
 from ie_serving.engines.python.daemons import DaemonThreads
 from ie_serving.engines.python.fleet import Fleet, Running
 from ie_serving.engines.python.kernel_model import KernelModel
 from ie_serving.engines.python.opening import found, opened, own_params
+from ie_serving.engines.python.runners import InProcess
 from ie_serving.engines.run import forks
 from ie_serving.engines.run.program import INFER_THREADS
 

@@ -25,8 +25,8 @@ from ie_serving.core.values.tensors import BY_NUMPY, Array, DataType, Specs, Ten
 from ie_serving.engines import declared
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.python import ovms
-from ie_serving.engines.python.calls import Execute, ExecuteBatch, Inputs, Stream
 from ie_serving.engines.python.context import Context, LoadContext
+from ie_serving.engines.python.runners import Execute, ExecuteBatch, Inputs, Stream
 from ie_serving.engines.run.function import one_line
 
 OWN = ("execute", "execute_batch", "stream")

@@ -12,10 +12,10 @@ from ie_serving.core.values.tensors import Arrays, Read, Signature
 from ie_serving.engines import base
 from ie_serving.engines.others import Others
 from ie_serving.engines.python.asking import Models
-from ie_serving.engines.python.calls import KernelCall, Stream, read_only
 from ie_serving.engines.python.context import Context
 from ie_serving.engines.python.fleet import Fleet
 from ie_serving.engines.python.line import Line
+from ie_serving.engines.python.runners import KernelCall, Stream, read_only
 
 if TYPE_CHECKING:
     from ie_serving.engines.python.streaming import StreamLoop

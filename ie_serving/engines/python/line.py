@@ -14,8 +14,8 @@ from weakref import ref
 
 from ie_serving.core.values.errors import DeadlineExceeded, NotAvailable, QueueFull, ServingError
 from ie_serving.core.values.tensors import Arrays, Read
-from ie_serving.engines.python.calls import KernelCall, Runner
 from ie_serving.engines.python.fleet import Fleet
+from ie_serving.engines.python.runners import KernelCall, Runner
 from ie_serving.engines.python.waits import ASKER, Slot, is_stuck
 from ie_serving.engines.run.pool import MOST_WAITING
 

@@ -23,9 +23,9 @@ import numpy as np
 from ie_serving.core.values.errors import LoadFailed, NotSupported, ServingError
 from ie_serving.core.values.tensors import Array, DataType, Specs, TensorSpec
 from ie_serving.core.values.untyped import ABSENT, Sent, is_absent, sent_in
-from ie_serving.engines.python.calls import Inputs
 from ie_serving.engines.python.context import Context, LoadContext
 from ie_serving.engines.python.pyovms import BYTES, DATATYPES, Tensor
+from ie_serving.engines.python.runners import Inputs
 from ie_serving.engines.run.texts import objects
 
 CLASS = "OvmsPythonModel"

@@ -13,8 +13,8 @@ from ie_serving.core.values.codes import ERROR_OF, code_of
 from ie_serving.core.values.errors import ServingError
 from ie_serving.core.values.tensors import Array, Arrays, Specs
 from ie_serving.engines.process.protocol import text, words
-from ie_serving.engines.python.calls import KernelCall
 from ie_serving.engines.python.context import Context
+from ie_serving.engines.python.runners import KernelCall
 
 
 def packed_context(ctx: Context) -> Array:

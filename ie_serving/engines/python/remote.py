@@ -20,11 +20,11 @@ from ie_serving.engines.process.link import Fault, Link, Message, PeerGone
 from ie_serving.engines.process.protocol import KEPT, Frame, Kind, words
 from ie_serving.engines.process.starts import command_of
 from ie_serving.engines.process.supervision import Supervisor, Task
-from ie_serving.engines.python.calls import Inputs, KernelCall, Readiness
 from ie_serving.engines.python.child import job_of, specs_of
 from ie_serving.engines.python.context import Context, kernel_scratch
 from ie_serving.engines.python.fleet import Fleet, Growth, Running
 from ie_serving.engines.python.packing import answered, packed
+from ie_serving.engines.python.runners import Inputs, KernelCall, Readiness
 from ie_serving.telemetry.log.logs import Event
 
 log = logging.getLogger(__name__)

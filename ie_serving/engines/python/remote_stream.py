@@ -10,10 +10,10 @@ from ie_serving.engines.process.child_process import WorkerProcess
 from ie_serving.engines.process.link import Message, PeerGone
 from ie_serving.engines.process.protocol import Kind
 from ie_serving.engines.process.supervision import Supervisor
-from ie_serving.engines.python.calls import Checked, Inputs
 from ie_serving.engines.python.context import Context
 from ie_serving.engines.python.duplex import Duplex
 from ie_serving.engines.python.packing import answered, packed_context
+from ie_serving.engines.python.runners import Checked, Inputs
 
 
 class RemoteStream:

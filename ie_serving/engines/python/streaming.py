@@ -13,8 +13,8 @@ from contextlib import aclosing
 from typing import Any, TypeVar
 
 from ie_serving.core.values.errors import ServingError
-from ie_serving.engines.python.calls import Checked, Inputs, KernelCall, Stream, read_only
 from ie_serving.engines.python.context import Context
+from ie_serving.engines.python.runners import Checked, Inputs, KernelCall, Stream, read_only
 from ie_serving.engines.run import forks
 
 T = TypeVar("T")

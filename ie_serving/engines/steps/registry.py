@@ -6,7 +6,7 @@ To add a step, write its function and add a row to `TABLE`.
 from collections.abc import Mapping
 
 from ie_serving.core.values.tensors import DataType
-from ie_serving.engines.steps import boxes, crops, images, labels, options, texts, watching
+from ie_serving.engines.steps import boxes, crops, images, named_outputs, options, texts, watching
 from ie_serving.engines.steps.declaration import ANY, NUMBERS, BuiltIn, Input, tensor
 
 MOST_SIZE = 16_384
@@ -133,9 +133,9 @@ TABLE: Mapping[str, BuiltIn] = {
     ),
     "classifier_output": BuiltIn(
         about="Gives the best classes of each row, with names and probabilities.",
-        run=labels.classifier_output,
+        run=named_outputs.classifier_output,
         inputs={"probs": Input(also=(DataType.FP64, DataType.FP16))},
-        outputs=labels.classifier_specs,
+        outputs=named_outputs.classifier_specs,
         options={
             "labels": options.labels(),
             "top_n": options.whole(1, 1000, 1),
@@ -144,9 +144,9 @@ TABLE: Mapping[str, BuiltIn] = {
     ),
     "regression_output": BuiltIn(
         about="Gives columns by name.",
-        run=labels.regression_output,
+        run=named_outputs.regression_output,
         inputs={"values": Input(also=NUMBERS)},
-        outputs=labels.regression_specs,
+        outputs=named_outputs.regression_specs,
         options={"names": options.columns('columns by name, such as {"price": 0}')},
     ),
     "json": BuiltIn(

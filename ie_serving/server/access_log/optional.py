@@ -1,6 +1,6 @@
 """Wraps applications and services with the observers of requests, if there are any.
 
-Observers are the access log, the traces and `Server-Timing`: see `telemetry/request/watch.py`.
+Observers are the access log, the traces and `Server-Timing`: see `telemetry/request/observers.py`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from ie_serving.server.transport.grpc.services import Admission, Services
 from ie_serving.telemetry.metrics.inferences import Inferences
 from ie_serving.telemetry.request.access_log import AccessLog
 from ie_serving.telemetry.request.entry import ReportBatch
-from ie_serving.telemetry.request.watch import Tracing, Watch
+from ie_serving.telemetry.request.observers import Tracing, Watch
 
 if TYPE_CHECKING:  # modules of a port are imported only if that port is on
     from ie_serving.server.transport.grpc.call import UnaryCall

@@ -67,12 +67,12 @@ class Compared(NamedTuple):
 
     Attributes:
         keys: hashes of keys with their callers, by the first bytes of the hashes.
-        nobody: dummy password for unknown users, which takes as long to verify as a real one.
+        dummy: password for unknown users, which takes as long to verify as a real one.
         verifier: of tokens; None if tokens are not accepted.
     """
 
     keys: Mapping[bytes, Sequence[tuple[bytes, Caller]]]
-    nobody: Password
+    dummy: Password
     verifier: Optional["Verifier"]
 
 
@@ -154,7 +154,7 @@ class Access(Renewed[AccessMaterial, Compared]):
             return await self._of_token(credentials, token, self._tokens)
         material, header = self.material, credentials.authorization or b""
         user, password = _user(header)
-        expected = material.users.get(user, self.prepared.nobody)
+        expected = material.users.get(user, self.prepared.dummy)
         is_right = await self._is_right(expected, password, header)
         # The file may have changed during verification, and the user may have been removed.
         if material is not self.material:
@@ -171,8 +171,8 @@ class Access(Renewed[AccessMaterial, Compared]):
             keys.setdefault(digest[:_FOUND_BY], []).append((digest, caller))
         costs = ((each.n, each.r, each.p) for each in material.users.values())
         n, r, p = max(costs, key=math.prod, default=_COST)
-        nobody = Password(caller=_NOBODY, salt=bytes(16), n=n, r=r, p=p, digest=_NO_DIGEST)
-        return Compared(keys, nobody, _verifier(material.tokens) if material.tokens else None)
+        dummy = Password(caller=_NOBODY, salt=bytes(16), n=n, r=r, p=p, digest=_NO_DIGEST)
+        return Compared(keys, dummy, _verifier(material.tokens) if material.tokens else None)
 
     def renewed(self) -> None:
         """See `Renewed`: callers that have left the file are refused from their next request on."""

@@ -21,7 +21,7 @@ LONGEST_TEXT: Final = 400
 LONGEST_KEPT: Final = 1000
 """Characters of a text that are kept until it is shown, at most 200 KB in all: more than are shown,
 so that no password of a URL is cut before the sign that identifies it."""
-LEFT: Final = "cancelled: nobody waited for the answer any longer"
+LEFT: Final = "cancelled: no client waited for the answer any longer"
 """Text for a request whose client left, that reached its deadline, or that a drain cancelled."""
 QUOTING: Final = frozenset({Code.INVALID_ARGUMENT, Code.INTERNAL, Code.UNKNOWN})
 """Codes whose texts may quote the client's data, or the model's output for it."""

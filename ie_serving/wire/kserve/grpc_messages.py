@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from ie_serving.wire.kserve.metadata import ModelIndex, ModelMetadata
+from ie_serving.wire.kserve.model_metadata import ModelIndex, ModelMetadata
 from ie_serving.wire.protobuf import inference_messages as messages
 from ie_serving.wire.protobuf.fields import Buffer
 from ie_serving.wire.protobuf.messages import Proto

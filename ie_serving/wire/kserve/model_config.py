@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 from ie_serving.core.values.integers import INT32_MAX
 from ie_serving.core.values.tensors import Signature, TensorSpec
 from ie_serving.wire.kserve.datatypes import NAME_OF
-from ie_serving.wire.kserve.metadata import ANY_RANK, PLATFORM
+from ie_serving.wire.kserve.model_metadata import ANY_RANK, PLATFORM
 
 
 class Described(NamedTuple):

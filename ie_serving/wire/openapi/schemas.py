@@ -10,7 +10,7 @@ import numpy as np
 
 from ie_serving.core.values.tensors import SERVING_DEFAULT, DataType, Signature, Specs, TensorSpec
 from ie_serving.wire.kserve.datatypes import NAME_OF
-from ie_serving.wire.kserve.metadata import ANY_RANK
+from ie_serving.wire.kserve.model_metadata import ANY_RANK
 
 Schema = dict[str, Any]
 

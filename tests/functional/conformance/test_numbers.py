@@ -10,8 +10,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 from tensorflow.core.framework import tensor_pb2
-from tensorflow_serving.apis import predict_pb2
 
+from tests.functional.asking import predict_request
 from tests.functional.conformance.case import OPTIONS, PLAIN
 from tests.functional.conformance.models import ELEMENT_TYPES
 from tests.functional.servers import Server
@@ -65,9 +65,7 @@ def test_a_tensor_comes_back_as_it_went(
     array = data.draw(samples(word))
     dtype = tf.dtypes.as_dtype(word)
     for proto in (tf.make_tensor_proto(array, dtype=dtype), listed(array, dtype)):
-        request = predict_pb2.PredictRequest()
-        request.model_spec.name = word
-        request.inputs["x"].CopyFrom(proto)
+        request = predict_request(word, x=proto)
         output = servers[PLAIN].prediction.Predict(request, PATIENCE_S).outputs["y"]
         assert output.dtype == dtype.as_datatype_enum
         back = tf.make_ndarray(output)
@@ -81,9 +79,7 @@ def test_a_tensor_comes_back_as_it_went(
 def test_tensor_content_in_replies_is_tensorflows_own(
     servers: Mapping[str, Server], x: Any
 ) -> None:
-    request = predict_pb2.PredictRequest()
-    request.model_spec.name = "plus"
-    request.inputs["x"].CopyFrom(tf.make_tensor_proto(x))
+    request = predict_request("plus", x=x)
     output = servers[OPTIONS].prediction.Predict(request, PATIENCE_S).outputs["y"]
     assert not output.float_val
     expected = x * np.float32(0.5) + np.float32(3)

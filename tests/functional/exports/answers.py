@@ -8,11 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import tensorflow as tf
-from tensorflow_serving.apis import predict_pb2
 
 from tests.functional.servers import Server
-from tests.process import PATIENCE_S
 
 Tensors = Mapping[str, Any]
 
@@ -37,20 +34,6 @@ def configuration(root: Path, models: Iterable[str]) -> Path:
     file = root / "models.config"
     file.write_text(f"model_config_list {{\n{entries}}}\n")
     return file
-
-
-def predict_request(model: str, name: str = "", /, **inputs: Any) -> predict_pb2.PredictRequest:
-    """Give a request to a model and the signature `name`."""
-    request = predict_pb2.PredictRequest()
-    request.model_spec.name, request.model_spec.signature_name = model, name
-    for alias, value in inputs.items():
-        request.inputs[alias].CopyFrom(tf.make_tensor_proto(value))
-    return request
-
-
-def over_grpc(server: Server, model: str, name: str, inputs: Tensors) -> dict[str, Any]:
-    reply = server.prediction.Predict(predict_request(model, name, **inputs), PATIENCE_S)
-    return {alias: tf.make_ndarray(proto) for alias, proto in reply.outputs.items()}
 
 
 def over_rest(

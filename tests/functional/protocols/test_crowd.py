@@ -8,10 +8,8 @@ from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from typing import Any
 
 import numpy as np
-import openvino as ov
 import pytest
 from hpack import Encoder
 from openvino import opset13 as op
@@ -28,6 +26,7 @@ from tests.functional.protocols.http2_client import (
     window_update,
 )
 from tests.functional.servers import Server
+from tests.unit.engines.openvino.models import parameter, result, save
 
 SIZE = 256
 LAYERS = 24
@@ -40,15 +39,10 @@ PREDICT = "/tensorflow.serving.PredictionService/Predict"
 def slow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """A server whose model is slower than calls come."""
     base = tmp_path_factory.mktemp("slow")
-    x = op.parameter([-1, SIZE], np.float32, name="x")
-    x.output(0).set_names({"x"})
-    node: Any = x
+    x = node = parameter("x", [-1, SIZE])
     for _ in range(LAYERS):
         node = op.relu(op.matmul(node, op.constant(np.eye(SIZE, dtype=np.float32)), False, False))
-    result = op.result(op.reduce_sum(node, op.constant([1]), False), name="y")
-    result.output(0).set_names({"y"})
-    (base / "1").mkdir()
-    ov.save_model(ov.Model([result], [x]), base / "1" / "model.xml")
+    save(base / "1", [result("y", op.reduce_sum(node, op.constant([1]), False))], [x])
     with Server(
         "ie_serving", "model", "--model_name=slow", f"--model_path={base}", "--nireq=1"
     ) as server:

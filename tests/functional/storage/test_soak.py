@@ -9,8 +9,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
-import openvino as ov
-import openvino.opset15 as op
 import psutil
 import pytest
 
@@ -20,6 +18,7 @@ from tests.functional.storage.repositories import gcs_admin, s3_admin, s3_enviro
 from tests.functional.storage.servers import ADMIN, FakeGcs, Weed
 from tests.functional.storage.serving import FILES, Launcher, only_at
 from tests.process import until
+from tests.unit.engines.openvino.models import looked_up
 
 pytestmark = [pytest.mark.soak, pytest.mark.timeout(300)]
 
@@ -41,11 +40,7 @@ def table() -> np.ndarray:
 def model(table: np.ndarray, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Directory of an IR that looks up rows of `table`."""
     directory = tmp_path_factory.mktemp("model")
-    row = op.parameter([-1], np.int32, name="row")
-    found = op.result(op.gather(op.constant(table), row, op.constant(np.int32(0))), name="found")
-    found.output(0).set_names({"found"})
-    row.output(0).set_names({"row"})
-    ov.save_model(ov.Model([found], [row]), directory / "model.xml", compress_to_fp16=False)
+    looked_up(directory, table)
     assert (directory / "model.bin").stat().st_size >= table.nbytes
     return directory
 

@@ -15,14 +15,6 @@ from tests.unit.alarms import LONG_S, Alarms
 PATIENCE_S = 10
 
 
-@pytest.fixture
-async def alarms(monkeypatch: pytest.MonkeyPatch) -> Alarms:
-    loop = asyncio.get_running_loop()
-    alarms = Alarms(loop)
-    monkeypatch.setattr(loop, "call_later", alarms.call_later)
-    return alarms
-
-
 async def answer() -> str:
     return "done"
 

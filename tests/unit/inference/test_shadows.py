@@ -15,7 +15,7 @@ from ie_serving.core.values.tensors import SERVING_DEFAULT, size_of
 from ie_serving.engines.base import REHEARSED, EngineOptions
 from ie_serving.engines.layers.sampling import Copied
 from ie_serving.inference import shadows
-from ie_serving.inference.shadows import Answered, Shadows
+from ie_serving.inference.shadows import AnsweredRequest, Shadows
 from ie_serving.models.configuration import ModelConfig
 from ie_serving.models.served import Served, ServedModels
 from ie_serving.models.traffic.shadow import MOST_COPIES, Shadow
@@ -27,10 +27,10 @@ WAIT_S = 10.0
 MIB = 1 << 20
 
 
-def copies() -> list[Answered]:
+def copies() -> list[AnsweredRequest]:
     """Find the copies of requests in memory, wherever they are."""
     gc.collect()
-    found = [each for each in gc.get_objects() if type(each) is Answered]
+    found = [each for each in gc.get_objects() if type(each) is AnsweredRequest]
     return [each for each in found if each.taken]  # a shadow's answers have no such time
 
 
@@ -115,7 +115,7 @@ async def test_the_drain_after_the_end_copies_nothing(pair: Pair) -> None:
     copied: list[object] = []
 
     async def looks() -> None:
-        found = [each for each in gc.get_objects() if type(each) is Answered]
+        found = [each for each in gc.get_objects() if type(each) is AnsweredRequest]
         copied.extend(each for each in found if not each.outputs)  # as long as it is under way
 
     pair.engine.before_infer = looks

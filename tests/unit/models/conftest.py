@@ -1,10 +1,11 @@
 """A model over a real directory, the stand-in engine, and time that passes quickly."""
 
 import asyncio
+import gc
 import json
 import os
 import shutil
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ from ie_serving.models.version.loader import Loader
 from ie_serving.storage.backends.local import LocalStorage
 from ie_serving.storage.base import Storage
 from tests.stand_in_engine import FILE, StandInEngine
+from tests.unit.models.stand_ins import Stand
 
 POLL_S = 0.01
 LIMIT_S = 10.0
@@ -110,13 +112,17 @@ def world(tmp_path: Path) -> World:
     return World(tmp_path)
 
 
-def run(test: Awaitable[None]) -> None:
-    """Run a test's coroutine within the time limit."""
+@pytest.fixture
+async def stand(tmp_path: Path) -> Stand:
+    return Stand(tmp_path)
 
-    async def bounded() -> None:
-        await asyncio.wait_for(test, LIMIT_S)
 
-    asyncio.run(bounded())
+@pytest.fixture
+def no_collection() -> Iterator[None]:
+    """Only reference counts free memory meanwhile."""
+    gc.disable()
+    yield
+    gc.enable()
 
 
 async def until(stream: ModelStream, holds: Callable[[], object]) -> None:

@@ -1,7 +1,6 @@
 """All models: handles, status, and changes of configuration that leave no half behind."""
 
 import asyncio
-import gc
 import threading
 import weakref
 from pathlib import Path
@@ -24,7 +23,7 @@ from ie_serving.models.repository.version_policy import All, Specific
 from ie_serving.models.stream import ModelStream
 from ie_serving.storage.backends.local import LocalStorage
 from tests import process
-from tests.unit.models.conftest import LIMIT_S, World, managed, run, serves, until
+from tests.unit.models.conftest import LIMIT_S, World, managed, serves, until
 from tests.unit.models.stand_ins import TURNS
 
 
@@ -273,27 +272,24 @@ async def test_in_a_replacement_one_models_fault_stays_with_that_model(world: Wo
     await manager.close()
 
 
-def test_a_first_listing_that_a_stop_breaks_off_is_no_defect(
+async def test_a_first_listing_that_a_stop_breaks_off_is_no_defect(
     world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def test() -> None:
-        stopped = asyncio.Event()
-        loop = asyncio.get_running_loop()
+    stopped = asyncio.Event()
+    loop = asyncio.get_running_loop()
 
-        class Stopped(LocalStorage):
-            def directories(self) -> list[str]:
-                loop.call_soon_threadsafe(stopped.set)
-                raise NotAvailable("broken off, the server stops")
+    class Stopped(LocalStorage):
+        def directories(self) -> list[str]:
+            loop.call_soon_threadsafe(stopped.set)
+            raise NotAvailable("broken off, the server stops")
 
-        world.write(1)
-        manager = await managed(world)
-        world.storages = {"cloud": Stopped}
-        await manager.apply([world.config(), world.config("cloud")], all_or_nothing=False)
-        await stopped.wait()
-        await asyncio.gather(*manager._tasks)
-        await manager.close()
-
-    run(test())
+    world.write(1)
+    manager = await managed(world)
+    world.storages = {"cloud": Stopped}
+    await manager.apply([world.config(), world.config("cloud")], all_or_nothing=False)
+    await stopped.wait()
+    await asyncio.gather(*manager._tasks)
+    await manager.close()
     assert "poll failed" not in caplog.text
 
 
@@ -316,27 +312,22 @@ async def test_a_label_moves_in_one_step_and_only_to_what_serves(world: World) -
     await manager.close()
 
 
-def test_memory_of_a_removed_model_goes_without_the_garbage_collector(world: World) -> None:
-    async def test() -> None:
-        world.write(1)
-        manager = await managed(world)
-        servable = manager.served.handle(ModelSpec("m"))
-        servable.bound["front end"] = servable
-        kept = [weakref.ref(servable), weakref.ref(servable.compiled)]
-        stream = manager.served.entries["m"].stream
-        del servable
-        world.engine.models.clear()
-        await manager.apply([], all_or_nothing=True)
-        await until(stream, lambda: stream.statuses()[0].state is State.END)
-        # The thread that loaded or freed it may still be on its way out of the pool's own function.
-        process.until(lambda: [ref() for ref in kept] == [None, None])
-        await manager.close()
-
-    gc.disable()
-    try:
-        run(test())
-    finally:
-        gc.enable()
+async def test_memory_of_a_removed_model_goes_without_the_garbage_collector(
+    world: World, no_collection: None
+) -> None:
+    world.write(1)
+    manager = await managed(world)
+    servable = manager.served.handle(ModelSpec("m"))
+    servable.bound["front end"] = servable
+    kept = [weakref.ref(servable), weakref.ref(servable.compiled)]
+    stream = manager.served.entries["m"].stream
+    del servable
+    world.engine.models.clear()
+    await manager.apply([], all_or_nothing=True)
+    await until(stream, lambda: stream.statuses()[0].state is State.END)
+    # The thread that loaded or freed it may still be on its way out of the pool's own function.
+    process.until(lambda: [ref() for ref in kept] == [None, None])
+    await manager.close()
 
 
 async def test_one_model_can_be_polled_now(world: World) -> None:

@@ -8,7 +8,7 @@ import pytest
 from ie_serving.core.values.errors import LoadFailed, NotFound, StorageError, UnknownLabel
 from ie_serving.core.values.requests import ModelSpec
 from ie_serving.models.repository.version_policy import All
-from tests.unit.models.conftest import LIMIT_S, World, managed, run, serves, until
+from tests.unit.models.conftest import LIMIT_S, World, managed, serves, until
 
 
 async def test_a_base_path_that_cannot_be_listed_fails_the_start(world: World) -> None:
@@ -113,21 +113,18 @@ async def test_a_replacement_too_may_open_its_ports_early(world: World) -> None:
     await manager.close()
 
 
-def test_readiness_waits_no_longer_than_it_may(
+async def test_readiness_waits_no_longer_than_it_may(
     world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def test() -> None:
-        world.write(1)
-        world.write(1, model="broken", fail="no operation Foo")
-        configs = [world.config(), world.config("broken")]
-        for_ever = await managed(world, *configs)
-        waiting = asyncio.ensure_future(for_ever.ready())
-        limited = await managed(world, *configs, ready_after_s=0.01)
-        await limited.ready()
-        assert not waiting.done()
-        waiting.cancel()
-        for manager in (for_ever, limited):
-            await manager.close()
-
-    run(test())
+    world.write(1)
+    world.write(1, model="broken", fail="no operation Foo")
+    configs = [world.config(), world.config("broken")]
+    for_ever = await managed(world, *configs)
+    waiting = asyncio.ensure_future(for_ever.ready())
+    limited = await managed(world, *configs, ready_after_s=0.01)
+    await limited.ready()
+    assert not waiting.done()
+    waiting.cancel()
+    for manager in (for_ever, limited):
+        await manager.close()
     assert "ready without models that never served models=broken" in caplog.text

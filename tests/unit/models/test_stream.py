@@ -11,7 +11,7 @@ from ie_serving.core.values.versions import State
 from ie_serving.models import stream_rules as rules
 from ie_serving.models.repository.version_policy import All, Latest, Specific
 from ie_serving.models.stream_rules import FIRST_BACK_OFF_S, LONGEST_PAUSE_S, POLLS_FOR_REST, SOON_S
-from tests.unit.models.conftest import LIMIT_S, POLL_S, World, run, until
+from tests.unit.models.conftest import LIMIT_S, POLL_S, World, until
 from tests.unit.models.stand_ins import BROKEN, Stand
 from tests.unit.models.streams import started, states
 
@@ -226,8 +226,7 @@ async def test_a_load_that_fails_in_an_unforeseen_way_fails_that_version_alone(
 # When the next poll is due. A version of the shelf was written 999 s before the clock's beginning.
 
 
-async def test_the_next_poll_is_due_after_the_interval(tmp_path: Path) -> None:
-    stand = Stand(tmp_path)
+async def test_the_next_poll_is_due_after_the_interval(stand: Stand) -> None:
     stand.store.versions = {1: "a"}
     stream = stand.stream(poll_wait_s=30.0)
     await stand.poll(stream)
@@ -235,9 +234,8 @@ async def test_the_next_poll_is_due_after_the_interval(tmp_path: Path) -> None:
 
 
 async def test_a_version_just_written_is_not_waited_for_as_long_as_a_long_interval(
-    tmp_path: Path,
+    stand: Stand,
 ) -> None:
-    stand = Stand(tmp_path)
     stand.store.versions = {1: "a"}
     stream = stand.stream(poll_wait_s=3600.0)
     await stand.poll(stream)
@@ -247,9 +245,8 @@ async def test_a_version_just_written_is_not_waited_for_as_long_as_a_long_interv
 
 
 async def test_the_first_load_does_not_wait_for_ever_for_a_version_that_is_being_written(
-    tmp_path: Path,
+    stand: Stand,
 ) -> None:
-    stand = Stand(tmp_path)
     stream = stand.stream(poll_wait_s=3600.0)
     first_load = asyncio.create_task(stream.first_load())
     for poll in range(POLLS_FOR_REST):
@@ -261,9 +258,8 @@ async def test_the_first_load_does_not_wait_for_ever_for_a_version_that_is_being
 
 
 async def test_without_an_interval_a_failed_version_alone_is_a_reason_to_poll(
-    tmp_path: Path,
+    stand: Stand,
 ) -> None:
-    stand = Stand(tmp_path)
     stand.store.versions = {1: "a"}
     stream = stand.stream(poll_wait_s=0.0)
     await stand.poll(stream)
@@ -282,9 +278,8 @@ async def test_without_an_interval_a_failed_version_alone_is_a_reason_to_poll(
 
 
 async def test_while_no_wanted_version_serves_the_next_lower_one_that_loads_stands_in(
-    tmp_path: Path,
+    stand: Stand,
 ) -> None:
-    stand = Stand(tmp_path)
     stand.store.versions = {1: "a", 2: "b", 3: "c", 4: "d"}
     stream = stand.stream()
     first_load = asyncio.create_task(stream.first_load())
@@ -306,10 +301,9 @@ async def test_while_no_wanted_version_serves_the_next_lower_one_that_loads_stan
 
 
 async def test_a_running_server_takes_the_stand_in_that_it_would_start_with(
-    tmp_path: Path,
+    stand: Stand,
 ) -> None:
     """While the newest version is broken: one that arrives below it, and one that is mended."""
-    stand = Stand(tmp_path)
     stand.store.versions = {1: "a", 4: "d"}
     stream = stand.stream()
     await stand.poll(stream)
@@ -332,9 +326,8 @@ async def test_a_running_server_takes_the_stand_in_that_it_would_start_with(
 
 
 async def test_a_policy_that_wants_a_version_not_listed_yet_gives_nothing_up_before_it_is(
-    tmp_path: Path,
+    stand: Stand,
 ) -> None:
-    stand = Stand(tmp_path)
     stand.store.versions = {1: "a", 2: "b"}
     stream = stand.stream()
     await stand.poll(stream)
@@ -350,10 +343,9 @@ async def test_a_policy_that_wants_a_version_not_listed_yet_gives_nothing_up_bef
 
 
 async def test_an_empty_listing_after_a_full_one_changes_nothing(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+    stand: Stand, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A volume that is not mounted looks so; what serves goes on until there is another version."""
-    stand = Stand(tmp_path)
     stand.unload_when_empty = False
     stand.store.versions = {1: "a"}
     stream = stand.stream()
@@ -381,9 +373,8 @@ async def test_an_empty_listing_after_a_full_one_changes_nothing(
     ],
 )
 async def test_failed_listings_back_off_and_are_counted(
-    tmp_path: Path, poll_wait_s: float, expected: list[float | None]
+    stand: Stand, poll_wait_s: float, expected: list[float | None]
 ) -> None:
-    stand = Stand(tmp_path)
     failed: list[None] = []
     stream = stand.stream(poll_wait_s=poll_wait_s, on_trouble=lambda: failed.append(None))
     stand.store.away = True
@@ -412,9 +403,8 @@ async def test_models_that_failed_together_are_listed_apart(tmp_path: Path) -> N
 
 
 async def test_a_poll_interval_that_becomes_shorter_in_an_outage_counts_at_once(
-    tmp_path: Path,
+    stand: Stand,
 ) -> None:
-    stand = Stand(tmp_path)
     stream = stand.stream(poll_wait_s=3600.0)
     stand.store.away = True
     assert not await stand.poll(stream)
@@ -422,22 +412,18 @@ async def test_a_poll_interval_that_becomes_shorter_in_an_outage_counts_at_once(
     assert stream.next_poll_s() == LONGEST_PAUSE_S
 
 
-def test_why_a_version_is_given_up_is_logged(
+async def test_why_a_version_is_given_up_is_logged(
     world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO", "ie_serving")
-
-    async def test() -> None:
-        for version in (1, 2, 3):
-            world.write(version)
-        stream = await started(world, version_policy=All())
-        world.remove(3)
-        await until(stream, lambda: 3 not in stream.available)
-        stream.adopt(Specific(frozenset({1})), {})
-        await until(stream, lambda: 2 not in stream.available)
-        await stream.retire()
-
-    run(test())
+    for version in (1, 2, 3):
+        world.write(version)
+    stream = await started(world, version_policy=All())
+    world.remove(3)
+    await until(stream, lambda: 3 not in stream.available)
+    stream.adopt(Specific(frozenset({1})), {})
+    await until(stream, lambda: 2 not in stream.available)
+    await stream.retire()
     given_up = [r.getMessage() for r in caplog.records if "given up" in r.getMessage()]
     assert [line.partition("cause=")[2] for line in given_up] == [
         '"it vanished from the repository"',

@@ -76,9 +76,8 @@ def changes_noted(caplog: pytest.LogCaptureFixture) -> int:
 
 
 async def test_a_change_is_said_once_and_what_serves_goes_on(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+    stand: Stand, caplog: pytest.LogCaptureFixture
 ) -> None:
-    stand = Stand(tmp_path)
     told: list[str] = []
     stream = stand.stream(on_changed=lambda: told.append("changed"))
     await serving_changed(stand, stream)
@@ -94,8 +93,7 @@ async def test_a_change_is_said_once_and_what_serves_goes_on(
     assert changes_noted(caplog) == 2, "a look compares at once"
 
 
-async def test_a_change_is_loaded_beside_what_serves_and_takes_its_place(tmp_path: Path) -> None:
-    stand = Stand(tmp_path)
+async def test_a_change_is_loaded_beside_what_serves_and_takes_its_place(stand: Stand) -> None:
     stream = stand.stream(reload_changed=True)
     await serving_changed(stand, stream)
     before = stream.available[1]
@@ -114,9 +112,8 @@ async def test_a_change_is_loaded_beside_what_serves_and_takes_its_place(tmp_pat
 
 
 async def test_a_change_that_does_not_load_is_tried_again_and_ends_with_its_version(
-    tmp_path: Path,
+    stand: Stand,
 ) -> None:
-    stand = Stand(tmp_path)
     stream = stand.stream(reload_changed=True)
     await serving_changed(stand, stream)
     before = stream.available[1]

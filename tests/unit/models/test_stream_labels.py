@@ -5,33 +5,29 @@ from typing import Any
 import pytest
 
 from ie_serving.models.repository.version_policy import All, Latest, Specific
-from tests.unit.models.conftest import World, run, until
+from tests.unit.models.conftest import World, until
 from tests.unit.models.streams import started
 
 
-def test_a_labelled_version_stays_when_the_latest_moves_on(
+async def test_a_labelled_version_stays_when_the_latest_moves_on(
     world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Labels are how a canary is rolled out; a restart finds both versions again."""
     caplog.set_level("INFO", "ie_serving")
-
-    async def test() -> None:
-        labels = {"stable": 1}
-        world.write(1)
-        stream = await started(world, version_labels=labels)
-        world.write(2)
-        await until(stream, lambda: stream.default and stream.default.version == 2)
-        world.write(3)
-        await until(stream, lambda: set(stream.available) == {1, 3})
-        assert stream.labels == labels
-        again = await started(world, version_labels=labels)
-        assert set(again.available) == {1, 3}
-        again.adopt(Latest(), {})
-        await until(again, lambda: set(again.available) == {3})
-        for each in (stream, again):
-            await each.retire()
-
-    run(test())
+    labels = {"stable": 1}
+    world.write(1)
+    stream = await started(world, version_labels=labels)
+    world.write(2)
+    await until(stream, lambda: stream.default and stream.default.version == 2)
+    world.write(3)
+    await until(stream, lambda: set(stream.available) == {1, 3})
+    assert stream.labels == labels
+    again = await started(world, version_labels=labels)
+    assert set(again.available) == {1, 3}
+    again.adopt(Latest(), {})
+    await until(again, lambda: set(again.available) == {3})
+    for each in (stream, again):
+        await each.retire()
     given_up = [r.getMessage() for r in caplog.records if "given up" in r.getMessage()]
     path = world.base / "m"
     assert given_up[0] == (

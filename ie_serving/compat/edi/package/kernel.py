@@ -16,10 +16,10 @@ from ie_serving.compat.edi.package.redhareapi import Kernel as EdiKernel
 from ie_serving.compat.edi.package.redhareapi import KernelContext, TaskContext, shims
 from ie_serving.core.values.errors import InvalidRequest, LoadFailed, ServingError
 from ie_serving.core.values.tensors import DataType, TensorSpec
-from ie_serving.engines.python.calls import KernelCall
 from ie_serving.engines.python.context import LoadContext
 from ie_serving.engines.python.kernel import Kernel
 from ie_serving.engines.python.own_modules import OwnModules
+from ie_serving.engines.python.runners import KernelCall
 
 INPUT, OUTPUT = "input_data", "output_data"
 

@@ -20,8 +20,8 @@ from ie_serving.compat.kibernetika.hooks.context import HookContext
 from ie_serving.compat.kibernetika.hooks.functions import Hook
 from ie_serving.core.values.errors import NotAvailable, QueueFull, ServingError
 from ie_serving.core.values.fit import ARRAY
-from ie_serving.engines.python.calls import for_client
 from ie_serving.engines.python.daemons import DaemonThreads
+from ie_serving.engines.python.runners import for_client
 from ie_serving.engines.run import forks
 from ie_serving.engines.run.function import one_line
 from ie_serving.engines.run.latency_model import CEILING_S, WEIGHT, LatencyModel

@@ -15,10 +15,10 @@ from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.declared import check_known
 from ie_serving.engines.kernels import KernelOptions, Place
 from ie_serving.engines.python import driver
-from ie_serving.engines.python.calls import Inputs
 from ie_serving.engines.python.context import Context, LoadContext
 from ie_serving.engines.python.kernel import Kernel
 from ie_serving.engines.python.kernel_model import KernelModel
+from ie_serving.engines.python.runners import Inputs
 
 AT_A_TIME = 8
 """Requests that a pipeline without Python code works on at once: they mostly wait for models."""

@@ -39,7 +39,7 @@ from ie_serving.server.transport.http1.messages import Reply, Request, RequestHe
 from ie_serving.telemetry.metrics.page import Metrics
 from ie_serving.wire.json.document import parse_object
 from ie_serving.wire.kserve.members import Parameters, flag, parameters_of
-from ie_serving.wire.kserve.metadata import model_metadata
+from ie_serving.wire.kserve.model_metadata import model_metadata
 from ie_serving.wire.kserve.raw_request import RawBody
 from ie_serving.wire.kserve.regions import SmallParts
 from ie_serving.wire.kserve.reply import ReplyEncoder

@@ -35,7 +35,7 @@ from ie_serving.wire.kserve import grpc_messages as written
 from ie_serving.wire.kserve.infer_layout import InferParser
 from ie_serving.wire.kserve.infer_reply import OpenReplyEncoder, ReplyEncoder, encode_placed
 from ie_serving.wire.kserve.infer_request import ModelInfer, parse_whole
-from ie_serving.wire.kserve.metadata import model_metadata
+from ie_serving.wire.kserve.model_metadata import model_metadata
 from ie_serving.wire.kserve.regions import Placing
 from ie_serving.wire.protobuf.fields import Unclear
 from ie_serving.wire.tfs.predict import OpenEncoder

@@ -10,7 +10,7 @@ from ie_serving.core.values.errors import Forbidden, InvalidRequest, NotSupporte
 from ie_serving.core.values.hints import Hint
 from ie_serving.models.admin.model_control import ModelControl
 from ie_serving.models.served import ServedModels
-from ie_serving.wire.kserve.metadata import READY, UNAVAILABLE, ModelIndex, model_index
+from ie_serving.wire.kserve.model_metadata import READY, UNAVAILABLE, ModelIndex, model_index
 
 DEPENDENTS: Final = "unload_dependents"
 _REPLACING: Final = ("config", "file:")

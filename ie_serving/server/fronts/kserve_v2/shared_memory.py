@@ -35,7 +35,7 @@ _FLAGS: Final = os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 
 
 class _Region:
-    """A part of an open file, which is closed when nobody uses the region any more."""
+    """A part of an open file, which is closed when its last user lets go of the region."""
 
     def __init__(self, file: int, key: str, offset: int, size: int) -> None:
         self.file = file

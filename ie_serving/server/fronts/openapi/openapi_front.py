@@ -34,18 +34,7 @@ MODEL: Final = "model"
 PACKAGE: Final = "flask_swagger_ui"
 """Holds Swagger UI's files in `dist`. The server reads these and never imports the package."""
 MISSING: Final = "the viewer of /openapi.json needs the extra openapi: pip install '.[openapi]'"
-POLICY: Final = "; ".join(
-    (
-        "default-src 'none'",
-        "script-src 'self'",
-        "style-src 'self'",
-        "connect-src 'self'",
-        "img-src 'self' data:",  # Swagger UI's icons
-        "base-uri 'none'",
-        "form-action 'none'",
-        "frame-ancestors 'none'",
-    )
-)
+POLICY: Final = page_front.content_policy("data:")  # Swagger UI's icons
 """As the page's, without trusted types: Swagger UI writes cleaned HTML itself."""
 MODELS_AT_ONCE: Final = 64
 """Models looked at before the event loop runs other tasks."""

@@ -51,21 +51,24 @@ MEDIA_TYPES: Final = {
 }
 """Content types by the suffix of a file's name."""
 
-POLICY: Final = "; ".join(
-    (
-        "default-src 'none'",
-        "script-src 'self'",
-        "style-src 'self'",
-        "connect-src 'self'",
-        "img-src 'self' blob:",  # the picture that the user has chosen to send
-        "base-uri 'none'",
-        "form-action 'none'",
-        "frame-ancestors 'none'",
-        "require-trusted-types-for 'script'",  # the page's code cannot turn a string into HTML
-        "trusted-types 'none'",
-    )
+
+def content_policy(images: str, *more: str) -> str:
+    """Forbid inline code, resources from elsewhere, and frames around the page.
+
+    Args:
+        images: a source of images beside this origin.
+        more: further directives.
+    """
+    own = (f"{kind}-src 'self'" for kind in ("script", "style", "connect"))
+    none = (f"{what} 'none'" for what in ("base-uri", "form-action", "frame-ancestors"))
+    return "; ".join(("default-src 'none'", *own, f"img-src 'self' {images}", *none, *more))
+
+
+POLICY: Final = content_policy(
+    "blob:",  # the picture that the user has chosen to send
+    "require-trusted-types-for 'script'",  # the page's code cannot turn a string into HTML
+    "trusted-types 'none'",
 )
-"""Forbids inline code, resources from elsewhere, and frames around the page."""
 
 
 def security(policy: str) -> Headers:

@@ -46,11 +46,9 @@ GZIPPED: Mapping[bytes, int] = {b"gzip": inflate.GZIP, b"x-gzip": inflate.GZIP}
 GZIP: Headers = ((b"content-encoding", b"gzip"), (b"vary", b"Accept-Encoding"))
 
 
-async def read_body(
-    request: Request, limit: int, lease: Lease, codings: Mapping[bytes, int] = GZIPPED
-) -> bytes:
+async def read_body(request: Request, limit: int, lease: Lease) -> bytes:
     """Read the whole body as bytes; see `read_buffer`."""
-    read = await read_buffer(request, limit, lease, codings)
+    read = await read_buffer(request, limit, lease)
     if isinstance(read, bytes):
         return read
     body = bytes(read)

@@ -2,6 +2,7 @@
 
 from tests.functional.conformance.case import OPTIONS, Rpc, Section
 from tests.functional.conformance.messages import (
+    Version,
     floats,
     model_spec,
     predict,
@@ -11,6 +12,42 @@ from tests.functional.conformance.messages import (
 
 ONE = floats("1", 1)
 ZERO = "Without a version 0 it means the default: clients of 2020 and ovmsclient always set it."
+
+
+def plus(id: str, rule: str, of: Version, version: int, y: str, deviation: str = "") -> Rpc:
+    """The version or label `of` the model `plus` is asked, and the version gives `y`."""
+    return Rpc(
+        id=id,
+        rule=rule,
+        request=predict("plus" if of is None else model_spec("plus", of), x=ONE),
+        reply=predicted("plus", version, y=floats(y, 1)),
+        deviation=deviation,
+    )
+
+
+def missing(id: str, rule: str, spec: str, servable: str) -> Rpc:
+    return Rpc(
+        id=id,
+        rule=rule,
+        request=predict(spec, x=ONE),
+        code="NOT_FOUND",
+        phrase=f"Servable not found for request: {servable}",
+    )
+
+
+def unassigned(id: str, rule: str, label: str, model: str = "plus") -> Rpc:
+    return Rpc(
+        id=id,
+        rule=rule,
+        request=predict(model_spec(model, label), x=ONE),
+        code="INVALID_ARGUMENT",
+        phrase=f"Unrecognized servable version label: {label}",
+    )
+
+
+def unimplemented(id: str, rule: str, method: str) -> Rpc:
+    return Rpc(id=id, rule=rule, method=method, request="", code="UNIMPLEMENTED")
+
 
 MODEL_SPEC = Section(
     "3.1 model_spec",
@@ -22,111 +59,40 @@ and which signature that was; it never holds a label.
 `plus` computes `y = x / 2 + 2` in version 1, labelled `stable` and `a b`, and `y = x / 2 + 3` in
 version 2, labelled `canary`. The label `future` names version 9, which does not exist.""",
     [
-        Rpc(
-            id="no version",
-            rule="the highest available version answers",
-            request=predict("plus", x=ONE),
-            reply=predicted("plus", 2, y=floats("3.5", 1)),
+        plus("no version", "the highest available version answers", None, 2, "3.5"),
+        plus("version 1", "a version by number", 1, 1, "2.5"),
+        plus("version 2", "a version by number", 2, 2, "3.5"),
+        plus("label stable", "a version by label; the reply has its number", "stable", 1, "2.5"),
+        plus("label canary", "a version by label; the reply has its number", "canary", 2, "3.5"),
+        plus("label with a space", "a label is any text", "a b", 1, "2.5"),
+        missing(
+            "label of a version that is not there",
+            "a label may name an unavailable version if the flag allows it",
+            model_spec("plus", "future"),
+            "Specific(plus, 9)",
         ),
-        Rpc(
-            id="version 1",
-            rule="a version by number",
-            request=predict(model_spec("plus", 1), x=ONE),
-            reply=predicted("plus", 1, y=floats("2.5", 1)),
+        unassigned("unknown label", "an unassigned label is an invalid argument", "beta"),
+        unassigned("label in other case", "labels are compared as they are written", "STABLE"),
+        unassigned(
+            "unknown model with a label", "the label is looked up first", "stable", "absent"
         ),
-        Rpc(
-            id="version 2",
-            rule="a version by number",
-            request=predict(model_spec("plus", 2), x=ONE),
-            reply=predicted("plus", 2, y=floats("3.5", 1)),
+        missing("unknown model", "no such servable", "absent", "Latest(absent)"),
+        missing(
+            "unknown model with a version",
+            "no such servable",
+            model_spec("absent", 3),
+            "Specific(absent, 3)",
         ),
-        Rpc(
-            id="label stable",
-            rule="a version by label; the reply has its number",
-            request=predict(model_spec("plus", "stable"), x=ONE),
-            reply=predicted("plus", 1, y=floats("2.5", 1)),
+        missing("unknown version", "no such servable", model_spec("plus", 3), "Specific(plus, 3)"),
+        plus("version 0", "0 is a version of its own", 0, 2, "3.5", deviation=ZERO),
+        missing(
+            "negative version", "no such servable", model_spec("plus", -1), "Specific(plus, -1)"
         ),
-        Rpc(
-            id="label canary",
-            rule="a version by label; the reply has its number",
-            request=predict(model_spec("plus", "canary"), x=ONE),
-            reply=predicted("plus", 2, y=floats("3.5", 1)),
-        ),
-        Rpc(
-            id="label with a space",
-            rule="a label is any text",
-            request=predict(model_spec("plus", "a b"), x=ONE),
-            reply=predicted("plus", 1, y=floats("2.5", 1)),
-        ),
-        Rpc(
-            id="label of a version that is not there",
-            rule="a label may name an unavailable version if the flag allows it",
-            request=predict(model_spec("plus", "future"), x=ONE),
-            code="NOT_FOUND",
-            phrase="Servable not found for request: Specific(plus, 9)",
-        ),
-        Rpc(
-            id="unknown label",
-            rule="an unassigned label is an invalid argument",
-            request=predict(model_spec("plus", "beta"), x=ONE),
-            code="INVALID_ARGUMENT",
-            phrase="Unrecognized servable version label: beta",
-        ),
-        Rpc(
-            id="label in other case",
-            rule="labels are compared as they are written",
-            request=predict(model_spec("plus", "STABLE"), x=ONE),
-            code="INVALID_ARGUMENT",
-            phrase="Unrecognized servable version label: STABLE",
-        ),
-        Rpc(
-            id="unknown model with a label",
-            rule="the label is looked up first",
-            request=predict(model_spec("absent", "stable"), x=ONE),
-            code="INVALID_ARGUMENT",
-            phrase="Unrecognized servable version label: stable",
-        ),
-        Rpc(
-            id="unknown model",
-            rule="no such servable",
-            request=predict("absent", x=ONE),
-            code="NOT_FOUND",
-            phrase="Servable not found for request: Latest(absent)",
-        ),
-        Rpc(
-            id="unknown model with a version",
-            rule="no such servable",
-            request=predict(model_spec("absent", 3), x=ONE),
-            code="NOT_FOUND",
-            phrase="Servable not found for request: Specific(absent, 3)",
-        ),
-        Rpc(
-            id="unknown version",
-            rule="no such servable",
-            request=predict(model_spec("plus", 3), x=ONE),
-            code="NOT_FOUND",
-            phrase="Servable not found for request: Specific(plus, 3)",
-        ),
-        Rpc(
-            id="version 0",
-            rule="0 is a version of its own",
-            request=predict(model_spec("plus", 0), x=ONE),
-            reply=predicted("plus", 2, y=floats("3.5", 1)),
-            deviation=ZERO,
-        ),
-        Rpc(
-            id="negative version",
-            rule="no such servable",
-            request=predict(model_spec("plus", -1), x=ONE),
-            code="NOT_FOUND",
-            phrase="Servable not found for request: Specific(plus, -1)",
-        ),
-        Rpc(
-            id="model name in other case",
-            rule="names are compared as they are written",
-            request=predict("Plus", x=ONE),
-            code="NOT_FOUND",
-            phrase="Servable not found for request: Latest(Plus)",
+        missing(
+            "model name in other case",
+            "names are compared as they are written",
+            "Plus",
+            "Latest(Plus)",
         ),
         Rpc(
             id="model whose newest version failed to load",
@@ -134,12 +100,11 @@ version 2, labelled `canary`. The label `future` names version 9, which does not
             request=predict("broken", x=ONE),
             reply=predicted("broken", 1, y=ONE),
         ),
-        Rpc(
-            id="version that failed to load",
-            rule="a version that is not AVAILABLE is not found",
-            request=predict(model_spec("broken", 2), x=ONE),
-            code="NOT_FOUND",
-            phrase="Servable not found for request: Specific(broken, 2)",
+        missing(
+            "version that failed to load",
+            "a version that is not AVAILABLE is not found",
+            model_spec("broken", 2),
+            "Specific(broken, 2)",
         ),
         Rpc(
             id="no model_spec",
@@ -235,33 +200,23 @@ register are not implemented here either.""",
             ),
             reply=predicted("plus", y=floats("2.5", 1)),
         ),
-        Rpc(
-            id="SessionRun",
-            rule="never registered",
-            method="tensorflow.serving.SessionService/SessionRun",
-            request="",
-            code="UNIMPLEMENTED",
+        unimplemented(
+            "SessionRun", "never registered", "tensorflow.serving.SessionService/SessionRun"
         ),
-        Rpc(
-            id="PredictStreamed",
-            rule="no such method",
-            method="tensorflow.serving.PredictionService/PredictStreamed",
-            request="",
-            code="UNIMPLEMENTED",
+        unimplemented(
+            "PredictStreamed",
+            "no such method",
+            "tensorflow.serving.PredictionService/PredictStreamed",
         ),
-        Rpc(
-            id="a method in other case",
-            rule="methods are compared as they are written",
-            method="tensorflow.serving.PredictionService/predict",
-            request="",
-            code="UNIMPLEMENTED",
+        unimplemented(
+            "a method in other case",
+            "methods are compared as they are written",
+            "tensorflow.serving.PredictionService/predict",
         ),
-        Rpc(
-            id="a service without its package",
-            rule="services go by their full name",
-            method="PredictionService/Predict",
-            request="",
-            code="UNIMPLEMENTED",
+        unimplemented(
+            "a service without its package",
+            "services go by their full name",
+            "PredictionService/Predict",
         ),
         Rpc(
             id="tensor_content in replies",

@@ -205,6 +205,5 @@ kind. The reply's key is `results`.""",
     ],
 )
 
-SECTIONS_REST = (OVER_REST,)
 
 SECTIONS = (OVER_REST,)

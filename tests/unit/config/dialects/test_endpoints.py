@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from ie_serving.compat.kibernetika import dialect as kibernetika
-from ie_serving.compat.sagemaker import dialect as sagemaker
+from ie_serving.compat.sagemaker import container as sagemaker
 from ie_serving.compat.stfs import dialect as simple_tensorflow_serving
 from ie_serving.config.dialects import ie_serving, tensorflow_model_server
 from ie_serving.config.settings import Parsed

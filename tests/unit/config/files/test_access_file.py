@@ -39,8 +39,8 @@ def test_a_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("", "names nobody, which is taken for a file that is being written"),
-        ("# nobody\n", "names nobody"),
+        ("", "names no caller, which is taken for a file that is being written"),
+        ("# nobody\n", "names no caller"),
         (f"a predict {KEY}", "keys:1: 3 words; expected 4"),
         (f"a predict,write * {KEY}", "keys:1: right 'write' given; expected some of predict"),
         (f"a  predict, * {KEY}", "keys:1: right '' given"),

@@ -8,7 +8,6 @@ from tests.unit.config.migration.rows import already, no_effect, refused, taken
 _OPENVINO = "models.ModelConfig.engine.own.OpenVinoOptions"
 _BEFORE = "models.ModelConfig.engine.own.Preprocessing"
 _SEQUENCES = "models.ModelConfig.engine.own.Sequences"
-_BATCHING = "models.ModelConfig.engine.own.Batching"
 
 MODEL = (
     taken("name", '"o"', "models.ModelConfig.name=o"),

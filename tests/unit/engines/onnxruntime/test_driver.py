@@ -27,6 +27,7 @@ from ie_serving.engines.openvino.compiling.openvino_engine import OpenVinoEngine
 from ie_serving.engines.openvino.options import OpenVinoOptions
 from ie_serving.engines.preprocessing import Preprocessing
 from ie_serving.engines.run.program import CompiledPrograms
+from tests.onnx_models import Of, save_onnx
 from tests.unit.engines.contract import EngineContract
 
 X, LABELS = load_iris(return_X_y=True)
@@ -39,12 +40,8 @@ def write_add_one(directory: Path) -> None:
     scaler = helper.make_node(
         "Scaler", ["x"], ["y"], domain="ai.onnx.ml", offset=[-1.0, -1.0], scale=[1.0, 1.0]
     )
-    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, [None, 2])
-    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, [None, 2])
-    graph = helper.make_graph([scaler], "add one", [x], [y])
-    opsets = [helper.make_opsetid("", 17), helper.make_opsetid("ai.onnx.ml", 1)]
-    model = helper.make_model(graph, opset_imports=opsets, ir_version=8)
-    onnx.save(model, str(directory / "model.onnx"))
+    ends, domains = {"x": [None, 2]}, {"ai.onnx.ml": 1}
+    save_onnx(directory / "model.onnx", [scaler], ends, {"y": [None, 2]}, domains=domains)
 
 
 def spoil(directory: Path) -> None:
@@ -143,12 +140,9 @@ async def test_strings_go_in(tmp_path: Path) -> None:
         values_int64s=[1, 2],
         default_int64=-1,
     )
-    x = helper.make_tensor_value_info("x", TensorProto.STRING, [None])
-    y = helper.make_tensor_value_info("y", TensorProto.INT64, [None])
-    opsets = [helper.make_opsetid("", 17), helper.make_opsetid("ai.onnx.ml", 2)]
-    graph = helper.make_graph([encoder], "encode", [x], [y])
-    model_file = helper.make_model(graph, opset_imports=opsets, ir_version=8)
-    onnx.save(model_file, str(tmp_path / "model.onnx"))
+    x, y = Of(TensorProto.STRING, [None]), Of(TensorProto.INT64, [None])
+    domains = {"ai.onnx.ml": 2}
+    save_onnx(tmp_path / "model.onnx", [encoder], {"x": x}, {"y": y}, domains=domains)
     model = OnnxRuntimeEngine().compile(tmp_path, EngineOptions())
     texts = np.array([b"a", "ü".encode(), b"z"], np.object_)
     assert (await answer(model, x=texts))["y"].tolist() == [1, 2, -1]
@@ -172,11 +166,7 @@ async def test_the_library_writes_nothing_past_the_log(
 ) -> None:
     caplog.set_level(logging.DEBUG)
     pad = helper.make_node("Pad", ["x", "pads"], ["y"], mode="reflect")
-    x, y = (helper.make_tensor_value_info(n, TensorProto.FLOAT, [None]) for n in "xy")
-    pads = onnx.numpy_helper.from_array(np.array([2, 2]), "pads")
-    graph = helper.make_graph([pad], "pad", [x], [y], [pads])
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
-    onnx.save(model, tmp_path / "model.onnx")
+    save_onnx(tmp_path / "model.onnx", [pad], {"x": [None]}, {"y": [None]}, pads=np.array([2, 2]))
     served = OnnxRuntimeEngine().compile(tmp_path, EngineOptions())
     with pytest.raises(InvalidRequest, match="Pad reflect"):
         await answer(served, x=np.zeros(1, np.float32))
@@ -189,21 +179,14 @@ async def test_the_library_writes_nothing_past_the_log(
 def test_a_graph_without_such_operators_is_left_to_others(tmp_path: Path) -> None:
     """Some converters name the domain among the imports, and use nothing of it."""
     node = helper.make_node("Relu", ["x"], ["y"])
-    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, [None, 2])
-    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, [None, 2])
-    opsets = [helper.make_opsetid("", 17), helper.make_opsetid("ai.onnx.ml", 1)]
-    graph = helper.make_graph([node], "relu", [x], [y])
-    onnx.save(helper.make_model(graph, opset_imports=opsets), str(tmp_path / "model.onnx"))
+    x, y, domains = {"x": [None, 2]}, {"y": [None, 2]}, {"ai.onnx.ml": 1}
+    save_onnx(tmp_path / "model.onnx", [node], x, y, domains=domains)
     assert not OnnxRuntimeEngine().claims(tmp_path)
 
 
 def test_an_output_without_a_form_as_a_tensor_fails_to_load(tmp_path: Path) -> None:
     node = helper.make_node("SequenceConstruct", ["x"], ["y"])
-    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, [2])
-    y = helper.make_tensor_sequence_value_info("y", TensorProto.FLOAT, None)
-    graph = helper.make_graph([node], "sequence", [x], [y])
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
-    onnx.save(model, str(tmp_path / "model.onnx"))
+    save_onnx(tmp_path / "model.onnx", [node], {"x": [2]}, "y")
     with pytest.raises(LoadFailed, match=r'"y" is of type seq\(tensor\(float\)\)'):
         OnnxRuntimeEngine().compile(tmp_path, EngineOptions())
 
@@ -259,12 +242,7 @@ async def test_sums_of_products_of_8_bits_are_not_cut_off(tmp_path: Path) -> Non
         helper.make_node("MatMulInteger", ["u", "w"], ["i"]),
         helper.make_node("Cast", ["i"], ["y"], to=TensorProto.FLOAT),
     ]
-    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 64])
-    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 8])
-    graph = helper.make_graph(nodes, "sums", [x], [y], [onnx.numpy_helper.from_array(weights, "w")])
-    opsets = [helper.make_opsetid("", 17)]
-    file = tmp_path / "model.onnx"
-    onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=8), str(file))
+    save_onnx(tmp_path / "model.onnx", nodes, {"x": [1, 64]}, {"y": [1, 8]}, w=weights)
     model = OnnxRuntimeEngine().compile(tmp_path, EngineOptions())
     try:
         answer = await model.infer(
@@ -283,10 +261,8 @@ async def test_no_request_divides_the_least_integer(
     tmp_path: Path, kind: str, dtype: "TensorProto.DataType"
 ) -> None:
     """Divided by -1 it ends the process."""
-    ends = [helper.make_tensor_value_info(name, dtype, ["n"]) for name in "xyz"]
-    graph = helper.make_graph([helper.make_node(kind, ["x", "y"], ["z"])], "g", ends[:2], ends[2:])
-    opsets = [helper.make_opsetid("", 17)]
-    onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=9), tmp_path / "m.onnx")
+    node, end = helper.make_node(kind, ["x", "y"], ["z"]), Of(dtype, ["n"])
+    save_onnx(tmp_path / "m.onnx", [node], {"x": end, "y": end}, {"z": end})
     model = OnnxRuntimeEngine().compile(tmp_path, EngineOptions())
     signature = model.signatures[SERVING_DEFAULT]
     kind_of = helper.tensor_dtype_to_np_dtype(dtype)

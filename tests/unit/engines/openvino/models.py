@@ -63,6 +63,20 @@ def unary(
     return save(directory, [result("y", body(x))], [x])
 
 
+def linear(directory: Path, factor: float, offset: float = 0.0, rows: int = -1) -> Path:
+    """Write y = x * factor + offset for rows of four floats."""
+    x = parameter("x", [rows, 4])
+    y = op.add(op.multiply(x, np.float32(factor)), np.float32(offset))
+    return save(directory, [result("y", y)], [x])
+
+
+def looked_up(directory: Path, table: Array) -> Path:
+    """Write `found`, the rows of `table` whose numbers `row` has."""
+    row = parameter("row", [-1], DataType.INT32)
+    found = op.gather(op.constant(table), row, op.constant(np.int32(0)))
+    return save(directory, [result("found", found)], [row])
+
+
 def load(directory: Path, **options: Any) -> CompiledPrograms:
     """Compile with options of every engine and of OpenVINO, by the names of their fields."""
     known = {field.name for field in dataclasses.fields(OpenVinoOptions)}

@@ -6,12 +6,13 @@ from pathlib import Path
 
 import onnx
 import pytest
-from onnx import TensorProto, helper
+from onnx import helper
 
 from ie_serving.core.values.errors import LoadFailed
 from ie_serving.engines.openvino.culprits import Operation, among
 from ie_serving.engines.openvino.runtime import in_words, load_failures
 from tests.exporting import export
+from tests.onnx_models import save_onnx
 from tests.unit.engines.openvino.models import load
 
 OWN = "(OpenVINO: "
@@ -65,15 +66,8 @@ def test_what_nothing_runs_is_named_wherever_it_stands(
 
 
 def saved(directory: Path, nodes: Sequence[onnx.NodeProto], *shapes: Sequence[str]) -> Path:
-    inputs = [
-        helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)
-        for name, shape in zip("xw", shapes, strict=False)
-    ]
-    output = helper.make_tensor_value_info("y", TensorProto.FLOAT, None)
-    graph = helper.make_graph(nodes, "g", inputs, [output])
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)])
-    onnx.save(model, str(directory / "model.onnx"))
-    return directory
+    inputs = dict(zip("xw", shapes, strict=False))
+    return save_onnx(directory / "model.onnx", nodes, inputs, {"y": None}, opset=21).parent
 
 
 @pytest.mark.parametrize(

@@ -4,15 +4,14 @@ from pathlib import Path
 from threading import Event
 
 import numpy as np
-import openvino as ov
 import psutil
 import pytest
-from openvino import opset13 as ops
 
 from ie_serving.core.values.errors import LoadFailed
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.kernels import KernelOptions, Place
 from ie_serving.engines.process.trial import TrialLoads
+from tests.unit.engines.openvino.models import looked_up
 
 HANGS = "import threading; threading.Event().wait()"
 MAPS = """
@@ -52,12 +51,8 @@ def test_a_trial_that_is_given_up_ends_its_process(tmp_path: Path) -> None:
 @pytest.fixture(scope="module")
 def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A version of 512 MB."""
-    directory = tmp_path_factory.mktemp("large")
-    x = ops.parameter([-1], np.int32, name="x")
-    table = ops.constant(np.random.default_rng(0).random((1 << 20, 128), np.float32))
-    y = ops.gather(table, x, ops.constant(np.int32(0)))
-    ov.save_model(ov.Model([y], [x]), directory / "model.xml", compress_to_fp16=False)
-    return directory
+    table = np.random.default_rng(0).random((1 << 20, 128), np.float32)
+    return looked_up(tmp_path_factory.mktemp("large"), table)
 
 
 def test_a_trial_takes_no_more_memory_than_there_is(large: Path) -> None:

@@ -2,8 +2,8 @@
 
 from ie_serving.core.values.callers import Caller
 from ie_serving.core.values.tensors import DataType, TensorSpec
-from ie_serving.engines.python.calls import KernelCall
 from ie_serving.engines.python.context import Context
+from ie_serving.engines.python.runners import KernelCall
 
 
 def call(*outputs: str) -> KernelCall:

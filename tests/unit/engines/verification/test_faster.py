@@ -1,13 +1,11 @@
 """Of a model that is quantized while it runs, the engine that answers sooner serves."""
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import onnx
 import pytest
-from onnx import TensorProto, helper, numpy_helper
+from onnx import TensorProto, helper
 
 from ie_serving.core.values.tensors import SERVING_DEFAULT, Signature
 from ie_serving.engines.base import CompiledModel, EngineOptions
@@ -16,34 +14,22 @@ from ie_serving.engines.openvino.compiling.openvino_engine import OpenVinoEngine
 from ie_serving.engines.openvino.options import OpenVinoOptions
 from ie_serving.engines.verification.verified_engine import VerifiedEngine
 from ie_serving.engines.verification.verifier import Verifier
+from tests.onnx_models import Of, save_onnx
 
 SIZE = 256
 
 
-@pytest.fixture(scope="module")
-def verifier() -> Iterator[Verifier]:
-    made = Verifier()
-    yield made
-    made.close()
-
-
 def write(directory: Path, layers: int) -> Path:
     """Write so many products of integers, which both engines compute exactly."""
-    ones = numpy_helper.from_array(np.eye(SIZE, dtype=np.int8), "ones")
     nodes, name = [], "x"
     for layer in range(layers):
         nodes.append(helper.make_node("MatMulInteger", [name, "ones"], [f"whole{layer}"]))
         name = f"small{layer}"
         nodes.append(helper.make_node("Cast", [f"whole{layer}"], [name], to=TensorProto.INT8))
     nodes.append(helper.make_node("Identity", [name], ["y"]))
-    ends = [
-        helper.make_tensor_value_info(n, TensorProto.INT8, ["n", "t", SIZE]) for n in ("x", "y")
-    ]
-    graph = helper.make_graph(nodes, "g", ends[:1], ends[1:], [ones])
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
-    directory.mkdir()
-    onnx.save_model(model, directory / "model.onnx")
-    return directory
+    end, ones = Of(TensorProto.INT8, ["n", "t", SIZE]), np.eye(SIZE, dtype=np.int8)
+    file = directory / "model.onnx"
+    return save_onnx(file, nodes, {"x": end}, {"y": end}, opset=13, ones=ones).parent
 
 
 class Elsewhere(OnnxRuntimeEngine):

@@ -3,7 +3,6 @@
 import os
 import re
 import sys
-from collections.abc import Iterator
 from multiprocessing.connection import wait
 from pathlib import Path
 
@@ -25,13 +24,6 @@ from ie_serving.engines.verification.verified_engine import VerifiedEngine
 from ie_serving.engines.verification.verifier import Verifier
 
 LITE = OpenVinoOptions(prefer_tflite_model=True, inference_precision="f32")
-
-
-@pytest.fixture(scope="module")
-def verifier() -> Iterator[Verifier]:
-    made = Verifier()
-    yield made
-    made.close()
 
 
 def load(directory: Path, verifier: Verifier, verify: str = "auto") -> CompiledModel:

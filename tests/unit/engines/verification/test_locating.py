@@ -1,13 +1,12 @@
 """The operation of an ONNX model that differs first is named."""
 
-from collections.abc import Iterator
 from functools import partial
 from io import StringIO
 from pathlib import Path
 
 import numpy as np
 import pytest
-from onnx import NodeProto, TensorProto, helper, load_model, numpy_helper, save_model
+from onnx import NodeProto, helper, load_model
 
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.generated import ValueKind
@@ -18,26 +17,16 @@ from ie_serving.engines.verification import child
 from ie_serving.engines.verification.references import BY_SUFFIX
 from ie_serving.engines.verification.verdict import ComparisonTask, Findings
 from ie_serving.engines.verification.verifier import Verifier
+from tests.onnx_models import save_onnx
 
 F32 = EngineOptions(own=(OpenVinoOptions(inference_precision="f32"),))
 
 
-@pytest.fixture(scope="module")
-def verifier() -> Iterator[Verifier]:
-    made = Verifier()
-    yield made
-    made.close()
-
-
 def write(directory: Path, *nodes: NodeProto) -> Path:
     """Write a model of y by x, a picture of 4 by 4; `half` holds scales of one half."""
-    ends = [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 1, 4, 4])]
-    ends += [helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 1, None, None])]
-    half = numpy_helper.from_array(np.array([1, 1, 0.5, 0.5], np.float32), "half")
-    graph = helper.make_graph(nodes, "g", ends[:1], ends[1:], [half])
-    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
-    save_model(made, directory / "model.onnx")
-    return directory / "model.onnx"
+    x, y = {"x": [1, 1, 4, 4]}, {"y": [1, 1, None, None]}
+    half = np.array([1, 1, 0.5, 0.5], np.float32)
+    return save_onnx(directory / "model.onnx", nodes, x, y, opset=18, half=half)
 
 
 def drawing(directory: Path) -> Path:

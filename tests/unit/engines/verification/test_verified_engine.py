@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from onnx import TensorProto, helper, save_model
+from onnx import TensorProto, helper
 
 from ie_serving.core.values.errors import InvalidTensor, LoadFailed
 from ie_serving.core.values.tensors import SERVING_DEFAULT, Array
@@ -32,6 +32,7 @@ from ie_serving.engines.verification.kept import Verdicts
 from ie_serving.engines.verification.verdict import ComparisonTask, Findings
 from ie_serving.engines.verification.verified_engine import VerifiedEngine
 from ie_serving.engines.verification.verifier import Verifier
+from tests.onnx_models import Of, save_onnx
 from tests.unit.engines.openvino.models import add_one
 
 RELEASE = "onnxruntime 1.0"
@@ -57,13 +58,11 @@ class Found:
 
 def write(directory: Path, operator: str = "Relu", domain: str = "") -> Path:
     """Write y = operator(x)."""
-    directory.mkdir(exist_ok=True)
     node = helper.make_node(operator, ["x"], ["y"], domain=domain)
-    ends = [helper.make_tensor_value_info(n, TensorProto.FLOAT, ["n"]) for n in "xy"]
-    graph = helper.make_graph([node], "g", ends[:1], ends[1:])
-    opsets = [helper.make_opsetid("", 17), *([helper.make_opsetid(domain, 1)] if domain else [])]
-    save_model(helper.make_model(graph, opset_imports=opsets, ir_version=9), directory / "m.onnx")
-    return directory
+    domains = {domain: 1} if domain else {}
+    return save_onnx(
+        directory / "m.onnx", [node], {"x": ["n"]}, {"y": ["n"]}, domains=domains
+    ).parent
 
 
 def load(directory: Path, found: Findings | Answers, **options: Any) -> CompiledModel:
@@ -254,10 +253,8 @@ def test_what_openvino_compiled_is_closed_once_where_another_engine_serves(
 def test_no_request_divides_the_least_integer_by_onnxruntime(tmp_path: Path) -> None:
     """Divided by -1 it ended the process."""
     node = helper.make_node("Div", ["x", "x"], ["y"])
-    ends = [helper.make_tensor_value_info(n, TensorProto.INT64, ["n"]) for n in "xy"]
-    graph = helper.make_graph([node], "g", ends[:1], ends[1:])
-    opsets = [helper.make_opsetid("", 17)]
-    save_model(helper.make_model(graph, opset_imports=opsets, ir_version=9), tmp_path / "m.onnx")
+    end = Of(TensorProto.INT64, ["n"])
+    save_onnx(tmp_path / "m.onnx", [node], {"x": end}, {"y": end})
     model = load(tmp_path, DIFFERS)
     signature = model.signatures[SERVING_DEFAULT]
     least = np.array([np.iinfo(np.int64).min])
@@ -310,10 +307,7 @@ def test_a_model_is_compared_beside_more_descriptors_than_select_takes(tmp_path:
 
 def test_names_with_a_port_as_of_tf2onnx_are_compared(tmp_path: Path) -> None:
     node = helper.make_node("Relu", ["x:0"], ["y:0"])
-    ends = [helper.make_tensor_value_info(n, TensorProto.FLOAT, ["n"]) for n in ("x:0", "y:0")]
-    graph = helper.make_graph([node], "g", ends[:1], ends[1:])
-    opsets = [helper.make_opsetid("", 17)]
-    save_model(helper.make_model(graph, opset_imports=opsets, ir_version=9), tmp_path / "m.onnx")
+    save_onnx(tmp_path / "m.onnx", [node], {"x:0": ["n"]}, {"y:0": ["n"]})
     verifier = Verifier()
     found = verifier.findings(tmp_path / "m.onnx", EngineOptions())
     verifier.close()

@@ -18,7 +18,7 @@ from ie_serving.models.listing.schedule import MOST_THREADS, Polls
 from ie_serving.models.repository.trouble import ListingTrouble
 from ie_serving.models.stream_rules import LONGEST_PAUSE_S, StreamRules
 from ie_serving.storage.pools import StorePools
-from tests.unit.models.conftest import LIMIT_S, run
+from tests.unit.models.conftest import LIMIT_S
 from tests.unit.models.repositories import NOTHING, Counting, Repository, schedule
 from tests.unit.models.stand_ins import AtOnce, settle
 
@@ -54,20 +54,17 @@ class ShortOfThreads(AtOnce):
 
 
 @pytest.mark.parametrize("meanwhile", [False, True])
-def test_a_store_without_a_thread_is_listed_later_and_ever_after(
+async def test_a_store_without_a_thread_is_listed_later_and_ever_after(
     monkeypatch: pytest.MonkeyPatch, *, meanwhile: bool
 ) -> None:
-    async def test() -> None:
-        threads = ShortOfThreads(meanwhile=meanwhile)
-        polls = Polls(lambda store: threads)
-        model = Repository()
-        for times in range(1, 4):
-            await polls.once(model)
-            await settle()
-            assert len(model.told) == times
-
     monkeypatch.setattr("ie_serving.models.listing.schedule.NO_THREAD_S", 0.0)
-    run(test())
+    threads = ShortOfThreads(meanwhile=meanwhile)
+    polls = Polls(lambda store: threads)
+    model = Repository()
+    for times in range(1, 4):
+        await polls.once(model)
+        await settle()
+        assert len(model.told) == times
 
 
 async def test_models_of_one_interval_are_soon_listed_together(
@@ -201,39 +198,36 @@ async def test_trouble_goes_to_the_model_and_to_who_waits() -> None:
         assert [type(told) for told in model.told] == [Unreachable]
 
 
-def test_a_defect_in_one_poll_is_logged_and_ends_no_polls(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_defect_in_one_poll_is_logged_and_ends_no_polls(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     def fail() -> None:
         raise RuntimeError("unforeseen")
 
-    async def test() -> None:
-        with schedule() as polls:
-            odd, other = Repository("odd", 0.001, during=fail), Repository("other", 0.001)
-            for model in (odd, other):
-                polls.follow(model)
-            while len(odd.threads) < 2:
-                await other.until_told(len(other.told) + 1)
-            for model in (odd, other):
-                polls.leave(model)
-
-    run(test())
+    with schedule() as polls:
+        odd, other = Repository("odd", 0.001, during=fail), Repository("other", 0.001)
+        for model in (odd, other):
+            polls.follow(model)
+        while len(odd.threads) < 2:
+            await other.until_told(len(other.told) + 1)
+        for model in (odd, other):
+            polls.leave(model)
     assert "poll failed model=odd" in caplog.text
     assert "unforeseen" in caplog.text
 
 
-def test_a_listing_that_a_stop_breaks_off_is_no_defect(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_listing_that_a_stop_breaks_off_is_no_defect(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     def stop() -> None:
         asked.set()
         raise NotAvailable("broken off, the server stops")
 
     asked = threading.Event()
-
-    async def test() -> None:
-        polls = Polls(StorePools(1, "list").of)
-        polls.follow(Repository(interval_s=0.001, during=stop))
-        await asyncio.to_thread(asked.wait, LIMIT_S)
-        await polls.once(Repository())
-
-    run(test())
+    polls = Polls(StorePools(1, "list").of)
+    polls.follow(Repository(interval_s=0.001, during=stop))
+    await asyncio.to_thread(asked.wait, LIMIT_S)
+    await polls.once(Repository())
     assert "poll failed" not in caplog.text
 
 

@@ -3,7 +3,6 @@
 import asyncio
 import threading
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
@@ -183,9 +182,8 @@ async def test_models_that_hang_hold_no_other_of_their_round() -> None:
         go_on.set()
 
 
-async def test_a_model_in_a_round_finds_changed_files_and_new_versions(tmp_path: Path) -> None:
+async def test_a_model_in_a_round_finds_changed_files_and_new_versions(stand: Stand) -> None:
     changed = asyncio.Event()
-    stand = Stand(tmp_path)
     stream = stand.stream(poll_wait_s=0.001, on_changed=changed.set)
     stand.store.versions = {1: "a"}
     await stream.start()

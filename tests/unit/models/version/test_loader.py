@@ -16,36 +16,30 @@ from ie_serving.models.version.handle import Servable
 from ie_serving.models.version.loader import Loader
 from ie_serving.models.version.states import Event
 from ie_serving.storage.base import NEVER, Entry
-from tests.unit.models.conftest import LIMIT_S, run
+from tests.unit.models.conftest import LIMIT_S
 from tests.unit.models.stand_ins import BROKEN, Shelf, Stand, candidate, settle
 
 
-def test_steps_are_reported_in_order_and_timed(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+async def test_steps_are_reported_in_order_and_timed(
+    stand: Stand, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO", "ie_serving")
-
-    async def test() -> None:
-        stand = Stand(tmp_path)
-        steps: list[Event] = []
-        loading = asyncio.create_task(stand.loader.load(candidate(), steps.append))
-        await settle()
-        assert steps == [Event.FETCHED]
-        await stand.end_load()
-        loaded = await loading
-        assert steps == [Event.FETCHED, Event.COMPILED]
-        assert (loaded.servable.name, loaded.servable.version) == ("m", 7)
-        assert stand.store.copies == ["7"]
-
-    run(test())
+    steps: list[Event] = []
+    loading = asyncio.create_task(stand.loader.load(candidate(), steps.append))
+    await settle()
+    assert steps == [Event.FETCHED]
+    await stand.end_load()
+    loaded = await loading
+    assert steps == [Event.FETCHED, Event.COMPILED]
+    assert (loaded.servable.name, loaded.servable.version) == ("m", 7)
+    assert stand.store.copies == ["7"]
     line = next(record.getMessage() for record in caplog.records)
     assert line.startswith("version loaded model=m version=7 fetch_s=")
     assert "compile_s=" in line
     assert "warmup_s=" in line
 
 
-async def test_a_copy_that_fails_ends_the_load_before_the_first_report(tmp_path: Path) -> None:
-    stand = Stand(tmp_path)
+async def test_a_copy_that_fails_ends_the_load_before_the_first_report(stand: Stand) -> None:
     steps: list[Event] = []
     stand.store.away = True
     loading = asyncio.create_task(stand.loader.load(candidate(), steps.append))
@@ -64,9 +58,8 @@ async def test_a_copy_that_fails_ends_the_load_before_the_first_report(tmp_path:
     ],
 )
 async def test_what_was_opened_before_a_failure_is_closed(
-    tmp_path: Path, broken: BaseException | None, warm_up: Exception | None, steps: list[Event]
+    stand: Stand, broken: BaseException | None, warm_up: Exception | None, steps: list[Event]
 ) -> None:
-    stand = Stand(tmp_path)
     stand.refusal = warm_up
     reported: list[Event] = []
     loading = asyncio.create_task(stand.loader.load(candidate(), reported.append))
@@ -79,9 +72,10 @@ async def test_what_was_opened_before_a_failure_is_closed(
     assert all(model.closed for model in stand.engine.models)
 
 
-async def test_a_broken_signature_file_fails_the_load_and_closes_the_model(tmp_path: Path) -> None:
+async def test_a_broken_signature_file_fails_the_load_and_closes_the_model(
+    stand: Stand, tmp_path: Path
+) -> None:
     (tmp_path / "signatures.json").write_text("[]")
-    stand = Stand(tmp_path)
     loading = asyncio.create_task(stand.loader.load(candidate(), lambda event: None))
     await settle()
     await stand.end_load()
@@ -91,9 +85,8 @@ async def test_a_broken_signature_file_fails_the_load_and_closes_the_model(tmp_p
 
 
 async def test_a_load_that_is_given_up_while_it_waits_for_a_thread_does_nothing(
-    tmp_path: Path,
+    stand: Stand,
 ) -> None:
-    stand = Stand(tmp_path)
     given_up = Flag()
     loading = asyncio.create_task(stand.loader.load(candidate(), lambda event: None, given_up))
     await settle()
@@ -104,7 +97,9 @@ async def test_a_load_that_is_given_up_while_it_waits_for_a_thread_does_nothing(
     assert (stand.engine.models, stand.store.copies) == ([], [])
 
 
-def test_a_slow_download_keeps_no_other_version_from_being_compiled(tmp_path: Path) -> None:
+async def test_a_slow_download_keeps_no_other_version_from_being_compiled(
+    stand: Stand, tmp_path: Path
+) -> None:
     class Slow(Shelf):
         @contextmanager
         def copy(
@@ -117,28 +112,23 @@ def test_a_slow_download_keeps_no_other_version_from_being_compiled(tmp_path: Pa
 
     asked, go_on = Flag(), Flag()
 
-    async def test() -> None:
-        with ThreadPoolExecutor(1) as loads, ThreadPoolExecutor(2) as fetches:
-            stand = Stand(tmp_path)
-            slow, quick = (
-                Loader("m", store, stand.engine, EngineOptions(), warm_up, loads, fetches)
-                for store in (Slow(tmp_path), stand.store)
-            )
-            waiting = asyncio.create_task(slow.load(candidate(), lambda event: None))
-            await asyncio.get_running_loop().run_in_executor(loads, asked.wait, LIMIT_S)
-            await quick.load(candidate(), lambda event: None)
-            assert not waiting.done()
-            go_on.set()
-            await waiting
-
     async def warm_up(servable: Servable, directory: Path) -> None:
         """Replay nothing."""
 
-    run(test())
+    with ThreadPoolExecutor(1) as loads, ThreadPoolExecutor(2) as fetches:
+        slow, quick = (
+            Loader("m", store, stand.engine, EngineOptions(), warm_up, loads, fetches)
+            for store in (Slow(tmp_path), stand.store)
+        )
+        waiting = asyncio.create_task(slow.load(candidate(), lambda event: None))
+        await asyncio.get_running_loop().run_in_executor(loads, asked.wait, LIMIT_S)
+        await quick.load(candidate(), lambda event: None)
+        assert not waiting.done()
+        go_on.set()
+        await waiting
 
 
-async def test_unloading_gives_back_memory_and_files(tmp_path: Path) -> None:
-    stand = Stand(tmp_path)
+async def test_unloading_gives_back_memory_and_files(stand: Stand) -> None:
     loading = asyncio.create_task(stand.loader.load(candidate(), lambda event: None))
     await settle()
     await stand.end_load()
@@ -147,9 +137,8 @@ async def test_unloading_gives_back_memory_and_files(tmp_path: Path) -> None:
     assert stand.store.copies == []
 
 
-async def test_leaving_gives_back_files_and_no_memory(tmp_path: Path) -> None:
+async def test_leaving_gives_back_files_and_no_memory(stand: Stand) -> None:
     """The process ends: its memory goes with it, while a copy notes when it was last in use."""
-    stand = Stand(tmp_path)
     loading = asyncio.create_task(stand.loader.load(candidate(), lambda event: None))
     await settle()
     await stand.end_load()
@@ -159,9 +148,8 @@ async def test_leaving_gives_back_files_and_no_memory(tmp_path: Path) -> None:
 
 
 async def test_leaving_closes_what_is_more_than_memory_and_gives_back_files_whatever_it_raises(
-    tmp_path: Path,
+    stand: Stand,
 ) -> None:
-    stand = Stand(tmp_path)
     loading = asyncio.create_task(stand.loader.load(candidate(), lambda event: None))
     await settle()
     await stand.end_load()
@@ -196,9 +184,8 @@ async def test_a_load_that_is_given_up_while_it_compiles_closes_what_it_has_made
     assert stand.store.copies == []
 
 
-async def test_a_load_that_no_thread_takes_is_no_defect(tmp_path: Path) -> None:
+async def test_a_load_that_no_thread_takes_is_no_defect(stand: Stand) -> None:
     """As while the server stops: a copy may be ready when the pools are closed already."""
-    stand = Stand(tmp_path)
     stand.loads.shutdown()
     stand.loads.submit = partial(ThreadPoolExecutor.submit, stand.loads)  # type: ignore[method-assign]
     with pytest.raises(NotAvailable, match="no thread takes the load"):

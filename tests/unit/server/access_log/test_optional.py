@@ -43,7 +43,7 @@ from ie_serving.server.transport.http2.streams import Streams
 from ie_serving.telemetry.metrics.inferences import Inferences
 from ie_serving.telemetry.metrics.page import Metrics
 from ie_serving.telemetry.request.entry import current
-from ie_serving.telemetry.request.watch import Watch
+from ie_serving.telemetry.request.observers import Watch
 from ie_serving.telemetry.trace.traces import Traces
 from ie_serving.wire.tfs.example import parse_examples, serialize_examples
 from tests.unit.server.transport.http1.talk import (

@@ -4,10 +4,6 @@ import textwrap
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import openvino as ov
-from openvino import opset13 as ops
-
 from ie_serving.app import engine_stack
 from ie_serving.compat.kibernetika.hooks.engine import WithHooks
 from ie_serving.compat.kibernetika.hooks.links import link_of
@@ -15,17 +11,12 @@ from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.hooks import HookOptions
 from ie_serving.engines.kernels import KernelOptions, Place
 from ie_serving.engines.tensorflow.fallback import TensorFlowFallback
+from tests.unit.engines.openvino import models
 
 
 def linear(directory: Path, factor: float, offset: float = 0.0, rows: int = -1) -> Path:
     """Write `y = x * factor + offset` for rows of four floats; gives the file."""
-    x = ops.parameter([rows, 4], np.float32, name="x")
-    y = ops.add(ops.multiply(x, np.float32(factor)), np.float32(offset))
-    x.output(0).set_names({"x"})
-    y.output(0).set_names({"y"})
-    directory.mkdir(parents=True, exist_ok=True)
-    ov.save_model(ov.Model([y], [x]), directory / "model.xml", compress_to_fp16=False)
-    return directory / "model.xml"
+    return models.linear(directory, factor, offset, rows) / "model.xml"
 
 
 def engine() -> WithHooks:

@@ -13,7 +13,7 @@ from ie_serving.core.values.tensors import Array
 from ie_serving.engines.openvino.faults import eight_bits
 from ie_serving.engines.openvino.graphs.constants import float32
 from ie_serving.engines.openvino.options import OpenVinoOptions
-from tests.unit.engines.openvino.models import load, run
+from tests.unit.engines.openvino.models import load, result, run, save
 
 ROWS, SIZE, OUT = 3, 96, 24
 
@@ -50,13 +50,14 @@ def uneven_constant(values: Array) -> ov.Node:
     return quantized(op.constant(values.astype(np.float32)), -200, 55)
 
 
+def reshaped(node: ov.Node) -> ov.Node:
+    return op.reshape(node, op.constant([64, 8]), special_zero=False)
+
+
 def of(tmp_path: Path, second: ov.Node) -> Path:
     x = given("x", ROWS, SIZE)
     y = op.matmul(quantized(x, 0, 255), second, False, False)
-    y.output(0).set_names({"y"})
-    (tmp_path / "1").mkdir()
-    ov.save_model(ov.Model([y], [x], "m"), tmp_path / "1" / "m.xml", compress_to_fp16=False)
-    return tmp_path / "1"
+    return save(tmp_path / "1", [result("y", y)], [x])
 
 
 def inputs() -> Array:
@@ -75,36 +76,24 @@ async def test_sums_of_products_are_right(tmp_path: Path, largest: int, second: 
     np.testing.assert_allclose(answer["y"], inputs() @ right, rtol=1e-4)
 
 
-async def test_two_inputs_of_8_bits_are_multiplied_right(tmp_path: Path) -> None:
-    x, z = given("x", 2, 64), given("z", 64, 8)
-    y = op.matmul(quantized(x, 0, 255), quantized(z, -128, 127), False, False)
-    y.output(0).set_names({"y"})
-    (tmp_path / "1").mkdir()
-    ov.save_model(ov.Model([y], [x, z], "m"), tmp_path / "1" / "m.xml", compress_to_fp16=False)
-    answer = await run(
-        load(tmp_path / "1"),
-        {"x": np.full((2, 64), 255, np.float32), "z": np.full((64, 8), 127, np.float32)},
-    )
-    np.testing.assert_allclose(answer["y"], 64 * 255 * 127, rtol=1e-4)
-
-
 @pytest.mark.parametrize(
-    "moved",
+    ("shape", "second"),
     [
-        lambda z: op.transpose(z, op.constant([1, 0])),
-        lambda z: op.relu(op.reshape(z, op.constant([64, 8]), False)),
+        ((64, 8), lambda z: quantized(z, -128, 127)),
+        ((8, 64), lambda z: op.transpose(quantized(z, -127, 127, 255), op.constant([1, 0]))),
+        ((8, 64), lambda z: op.relu(reshaped(quantized(z, -127, 127, 255)))),
     ],
-    ids=["transposed", "reshaped"],
+    ids=["as they are", "transposed", "reshaped"],
 )
-async def test_so_are_inputs_that_are_moved_before(tmp_path: Path, moved: Any) -> None:
-    x, z = given("x", 2, 64), given("z", 8, 64)
-    y = op.matmul(quantized(x, 0, 255), moved(quantized(z, -127, 127, 255)), False, False)
-    y.output(0).set_names({"y"})
-    (tmp_path / "1").mkdir()
-    ov.save_model(ov.Model([y], [x, z], "m"), tmp_path / "1" / "m.xml", compress_to_fp16=False)
+async def test_two_inputs_of_8_bits_are_multiplied_right(
+    tmp_path: Path, shape: tuple[int, int], second: Any
+) -> None:
+    """Also if one is moved before."""
+    x, z = given("x", 2, 64), given("z", *shape)
+    y = op.matmul(quantized(x, 0, 255), second(z), False, False)
     answer = await run(
-        load(tmp_path / "1"),
-        {"x": np.full((2, 64), 255, np.float32), "z": np.full((8, 64), 127, np.float32)},
+        load(save(tmp_path / "1", [result("y", y)], [x, z])),
+        {"x": np.full((2, 64), 255, np.float32), "z": np.full(shape, 127, np.float32)},
     )
     np.testing.assert_allclose(answer["y"], 64 * 255 * 127, rtol=1e-4)
 
@@ -126,7 +115,7 @@ def test_weights_that_fit_stay_in_8_bits(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(eight_bits, "saturates", lambda: True)
-    file = of(tmp_path, second(weights(largest))) / "m.xml"  # type: ignore[operator]
+    file = of(tmp_path, second(weights(largest))) / "model.xml"  # type: ignore[operator]
     model = ov.Core().read_model(file)
     found = eight_bits.properties_for(model, OpenVinoOptions())
     assert found == (eight_bits.IN_FLOATS if unsafe else {})

@@ -12,6 +12,7 @@ from onnx.reference import ReferenceEvaluator
 
 from ie_serving.core.values.errors import LoadFailed
 from ie_serving.core.values.tensors import SERVING_DEFAULT, Array
+from tests.onnx_models import Of, onnx_model, save_onnx
 from tests.unit.engines.openvino.models import load, run
 
 
@@ -25,13 +26,9 @@ KERNEL = floats(1, 1, 3, 3)
 def write(directory: Path, node: onnx.NodeProto, opset: int, x: Array, **constants: Array) -> None:
     """Write a model of one operator and one input `x`, open in all sizes as it has dimensions."""
     kind = helper.np_dtype_to_tensor_dtype(x.dtype)
-    given = helper.make_tensor_value_info(
-        "x", kind, [None] * x.ndim if OPEN in node.name else x.shape
-    )
-    numbers = [onnx.numpy_helper.from_array(each, name) for name, each in constants.items()]
-    results = [onnx.ValueInfoProto(name=name) for name in node.output]
-    graph = helper.make_graph([node], "g", [given], results, numbers)
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=10)
+    given = {"x": Of(kind, [None] * x.ndim if OPEN in node.name else x.shape)}
+    model = onnx_model([node], given, "", opset=opset, **constants)
+    model.graph.output.extend(onnx.ValueInfoProto(name=name) for name in node.output)
     onnx.save(model, str(directory / "model.onnx"))
 
 
@@ -149,14 +146,9 @@ async def test_halves_are_rounded_before_an_odd_zero_point_is_added(
 
 
 async def test_halves_are_rounded_before_a_zero_point_of_a_request(tmp_path: Path) -> None:
-    kinds = {"x": TensorProto.FLOAT, "s": TensorProto.FLOAT, "z": TensorProto.UINT8}
-    given = [helper.make_tensor_value_info(name, kind, [4]) for name, kind in kinds.items()]
+    given = {"x": [4], "s": [4], "z": Of(TensorProto.UINT8, [4])}
     node = helper.make_node("QuantizeLinear", ["x", "s", "z"], ["y"], axis=0)
-    graph = helper.make_graph([node], "g", given, [onnx.ValueInfoProto(name="y")])
-    onnx.save(
-        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10),
-        str(tmp_path / "model.onnx"),
-    )
+    save_onnx(tmp_path / "model.onnx", [node], given, "y", opset=21)
     x, scales = HALVES[0, :4], np.array([0.5, 0.5, 0.5, 0.1], np.float32)
     zeros = np.array([3, 2, 1, 7], np.uint8)
     found = await run(load(tmp_path), {"x": x, "s": scales, "z": zeros})
@@ -195,21 +187,13 @@ async def test_attention_of_bfloat16_gives_0_for_a_row_that_is_masked(tmp_path: 
 async def test_pieces_of_a_sequence_are_counted_where_they_are_known(
     tmp_path: Path, size: int | None
 ) -> None:
-    given = [
-        helper.make_tensor_value_info("x", TensorProto.FLOAT, [6]),
-        helper.make_tensor_value_info("lengths", TensorProto.INT64, [size]),
-    ]
+    given = {"x": [6], "lengths": Of(TensorProto.INT64, [size])}
     operators = [
         helper.make_node("SplitToSequence", ["x", "lengths"], ["pieces"]),
         helper.make_node("SequenceLength", ["pieces"], ["y"]),
     ]
-    y = helper.make_tensor_value_info("y", TensorProto.INT64, [])
-    model = helper.make_model(
-        helper.make_graph(operators, "g", given, [y]),
-        opset_imports=[helper.make_opsetid("", 12)],
-        ir_version=7,
-    )
-    onnx.save(model, str(tmp_path / "model.onnx"))
+    y = Of(TensorProto.INT64, [])
+    save_onnx(tmp_path / "model.onnx", operators, given, {"y": y}, opset=12)
     inputs = {"x": floats(6), "lengths": np.array([1, 2, 3])}
     if size:
         assert (await run(load(tmp_path), inputs))["y"] == size
@@ -220,20 +204,12 @@ async def test_pieces_of_a_sequence_are_counted_where_they_are_known(
 
 async def test_inputs_are_called_as_the_file_does(tmp_path: Path) -> None:
     """The front end calls an input that is an output like the output, and drops others."""
-    kinds = {"z": TensorProto.FLOAT, "x": TensorProto.FLOAT, "axes": TensorProto.INT64}
-    sizes = {"z": [2], "x": [2], "axes": [0]}
-    given = [helper.make_tensor_value_info(name, kind, sizes[name]) for name, kind in kinds.items()]
+    given = {"z": [2], "x": [2], "axes": Of(TensorProto.INT64, [0])}
     operators = [
         helper.make_node("Dropout", ["z"], ["a"]),
         helper.make_node("ReduceSum", ["x", "axes"], ["y"], keepdims=1),
     ]
-    outputs = [onnx.ValueInfoProto(name=name) for name in "ay"]
-    model = helper.make_model(
-        helper.make_graph(operators, "g", given, outputs),
-        opset_imports=[helper.make_opsetid("", 18)],
-        ir_version=8,
-    )
-    onnx.save(model, str(tmp_path / "model.onnx"))
+    save_onnx(tmp_path / "model.onnx", operators, given, "ay", opset=18)
     loaded = load(tmp_path)
     signature = loaded.signatures[SERVING_DEFAULT]
     assert set(signature.inputs) == {"z", "x"}
@@ -243,19 +219,13 @@ async def test_inputs_are_called_as_the_file_does(tmp_path: Path) -> None:
 
 
 async def test_an_input_of_a_sequence_that_is_an_output_has_its_own_name(tmp_path: Path) -> None:
-    names, sizes = ("x", "y", "place"), ([2], [2], [])
-    kinds = (TensorProto.FLOAT, TensorProto.FLOAT, TensorProto.INT64)
-    given = list(map(helper.make_tensor_value_info, names, kinds, sizes))
-    place = onnx.numpy_helper.from_array(np.array(1), "place")
+    given = {"x": [2], "y": [2]}
     operators = [
         helper.make_node("SequenceConstruct", ["x", "y"], ["s"]),
         helper.make_node("SequenceAt", ["s", "place"], ["z"]),
         helper.make_node("Neg", ["x"], ["n"]),
     ]
-    outputs = [onnx.ValueInfoProto(name=name) for name in "zn"]
-    graph = helper.make_graph(operators, "g", given[:2], outputs, [place])
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 12)], ir_version=7)
-    onnx.save(model, str(tmp_path / "model.onnx"))
+    save_onnx(tmp_path / "model.onnx", operators, given, "zn", opset=12, place=np.array(1))
     loaded = load(tmp_path)
     found = await run(loaded, {"x": np.float32([1, 2]), "y": np.float32([3, 4])})
     assert {name: each.tolist() for name, each in found.items()} == {"z": [3, 4], "n": [-1, -2]}

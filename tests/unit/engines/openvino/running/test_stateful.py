@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import openvino as ov
 import openvino.opset6 as op6
 import openvino.opset15 as op
 import pytest
@@ -18,7 +17,7 @@ from ie_serving.engines.openvino.compiling.openvino_engine import OpenVinoEngine
 from ie_serving.engines.openvino.options import OpenVinoOptions
 from ie_serving.engines.run.program import CompiledPrograms
 from ie_serving.engines.sequences import Sequences
-from tests.unit.engines.openvino.models import copies, load, run
+from tests.unit.engines.openvino.models import copies, load, parameter, result, run
 from tests.unit.engines.openvino.stateful_models import (
     INPUTS,
     Direct,
@@ -26,6 +25,7 @@ from tests.unit.engines.openvino.stateful_models import (
     lstm,
     recurrent,
     rows,
+    write,
 )
 
 EXACT = OpenVinoOptions(inference_precision="f32")
@@ -149,13 +149,9 @@ async def test_without_stateful_there_are_no_states(tmp_path: Path) -> None:
 
 async def test_nan_stays_in_the_state_of_its_sequence(tmp_path: Path) -> None:
     """The sum so far is NaN from then on, also where the next requests are finite."""
-    x = op.parameter([1], np.float32)
-    x.output(0).set_names({"x"})
+    x = parameter("x", [1])
     total = op.add(op6.read_value(op.constant(np.float32([0])), "total"), x)
-    y = op.relu(total)
-    y.output(0).set_names({"y"})
-    graph = ov.Model([op.result(y)], [op6.assign(total, "total")], [x], "model")
-    ov.save_model(graph, str(tmp_path / "model.xml"), compress_to_fp16=False)
+    write(tmp_path, [result("y", op.relu(total))], [op6.assign(total, "total")], [x])
     ask = Chain(load_stateful(tmp_path))
     assert (await ask({"x": np.float32([2])})).tolist() == [2]
     for value in (np.nan, 3, 4):

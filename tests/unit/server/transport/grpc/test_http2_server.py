@@ -206,14 +206,6 @@ async def test_after_the_end_nobody_listens(served: Served) -> None:
         await served.connect()
 
 
-@pytest.fixture
-async def alarms(monkeypatch: pytest.MonkeyPatch) -> Alarms:
-    loop = asyncio.get_running_loop()
-    alarms = Alarms(loop)
-    monkeypatch.setattr(loop, "call_later", alarms.call_later)
-    return alarms
-
-
 async def test_an_old_connection_takes_no_new_calls_and_ends_with_its_last(alarms: Alarms) -> None:
     async with serving(max_age_s=LONG_S) as served:
         peer = await served.connect()

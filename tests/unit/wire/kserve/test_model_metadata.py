@@ -8,7 +8,7 @@ from ie_serving.core.values.image_form import ImageForm
 from ie_serving.core.values.tensors import DataType, Evidence, Signature, TensorSpec
 from ie_serving.core.values.versions import State, VersionStatus
 from ie_serving.wire.kserve import grpc_messages
-from ie_serving.wire.kserve.metadata import model_index, model_metadata
+from ie_serving.wire.kserve.model_metadata import model_index, model_metadata
 from ie_serving.wire.protobuf import inference_messages as messages
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from ie_serving.compat.sagemaker import dialect as sagemaker
+from ie_serving.compat.sagemaker import container as sagemaker
 from ie_serving.config.settings import Parsed
 from ie_serving.core.values.errors import ConfigError
 from ie_serving.engines.batching import Batching

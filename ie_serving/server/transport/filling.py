@@ -16,8 +16,6 @@ STEP = 1 << 18
 """Bytes by which the count of an incomplete message runs ahead of the received bytes."""
 ROOM = 1 << 20
 """Bytes that are counted before they are read straight to their memory."""
-ALIGNED = 64
-"""Multiple of the address where a message ends, so that an engine may read its tensor in place."""
 HUGE_PAGE = 2 << 20
 """Bytes of memory that writing one byte may take: numpy asks the kernel for huge pages for arrays
 from 4 MB on, and some kernels use them for any. That much more than was written is counted."""
@@ -101,7 +99,4 @@ class Filling:
         """Get memory that costs nothing until it is written, and that keeps the lease alive."""
         if size < AHEAD:
             return np.empty(size, np.uint8).data
-        # The last tensor of a message mostly ends it, and is aligned where its end is.
-        memory = leased(size + ALIGNED, self._leased())
-        start = -(memory.__array_interface__["data"][0] + size) % ALIGNED
-        return memory[start : start + size].data
+        return leased(size, self._leased()).data

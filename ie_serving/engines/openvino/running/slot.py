@@ -24,12 +24,6 @@ Python alone: 0x7F and 0xFF begin NaN, infinity, and numbers beyond 1.7e38. The 
 less time for more numbers; but it calls BLAS, which is in no cache of the processor and costs small
 requests 4 %."""
 
-LENT_BYTES = 1 << 20
-"""Bytes of an input from which the engine reads it where it came, instead of a copy: to bind other
-memory takes some 20 us, as long as to copy a few hundred KB."""
-ALIGNED = 64
-"""Multiple that the address of such an input has to be, as OpenVINO's own memory."""
-
 MOST_PADDING = 64 << 20
 """Bytes of padding for strings of different lengths; a request that needs more is refused. OpenVINO
 pads all to the longest, so one long string among many short ones could exhaust the memory."""
@@ -76,12 +70,8 @@ class Slot:
     def _bind(self) -> None:
         request = self._make()
         self._request = request
-        self._lent: list[_Resized] = []
         self._writes = [
-            (
-                port.spec.name,
-                _writer(request, port, self._lent, watched=port.spec.name in self._watched),
-            )
+            (port.spec.name, _writer(request, port, watched=port.spec.name in self._watched))
             for port in self._inputs
         ]
         infer = super(ov.InferRequest, request).infer  # type: ignore[misc]  # not in its stubs
@@ -90,7 +80,7 @@ class Slot:
         self._stale = False
 
     def fill(self, inputs: Mapping[str, Array]) -> None:
-        """Copy the inputs in; lend large ones to the next run. Raises: InvalidTensor, NotFinite."""
+        """Copy the inputs in. Raises: InvalidTensor, NotFinite."""
         for name, write in self._writes:
             write(inputs[name])
 
@@ -102,8 +92,6 @@ class Slot:
         if self._careful:
             return self.run_new()
         results = list(self._infer().values())
-        if self._lent:
-            self._take_back()
         if self._hazards.refusals:
             self._check_flags(results[-1])
         return {name: results[index] for name, index in self._places}
@@ -127,17 +115,9 @@ class Slot:
         """See `engines.run.infer_request.QueuedRequest`."""
         request = self._request
         request.wait()
-        if self._lent:
-            self._take_back()
         if self._hazards.flagged or self._hazards.refusals:
             self._check_flags(request.get_output_tensor(len(request.output_tensors) - 1).data)
         return {port.spec.name: _read(request, port) for port in self._outputs}
-
-    def _take_back(self) -> None:
-        """Let go of the memory of the requests that the inference has read."""
-        for each in self._lent:
-            each.take_back()
-        self._lent.clear()
 
     def cancel(self) -> None:
         """Let a run in another thread end early with a RuntimeError, where that is harmless."""
@@ -150,7 +130,6 @@ class Slot:
         Raises:
             RuntimeError: it cannot be compiled now. Each use fails, and tries again, until it can.
         """
-        self._take_back()
         if self.renews:
             self._stale = True  # until `_bind` has come to its end
             self._bind()
@@ -185,18 +164,16 @@ def _refuse_nothing_left(names: Sequence[str], flags: Array) -> None:
         raise InvalidTensor(nothing_left(", ".join(compress(names, flags))))
 
 
-def _writer(
-    request: ov.InferRequest, port: Port, lent: "list[_Resized]", *, watched: bool
-) -> Write:
+def _writer(request: ov.InferRequest, port: Port, *, watched: bool) -> Write:
     if port.spec.dtype is DataType.STRING:
         return partial(_write_text, request, port)
     if watched and port.spec.dtype is DataType.BF16:  # numpy has no such floats to add up
-        return partial(_write_watched, _writer(request, port, lent, watched=False))
+        return partial(_write_watched, _writer(request, port, watched=False))
     # Bound once: a static input's memory never moves, so each request is one copy into it.
     if port.static:
         view = request.get_input_tensor(port.index).data
         return _Watched(view).write if watched else partial(view.__setitem__, Ellipsis)
-    resized = _Resized(request, port, lent)
+    resized = _Resized(request, port)
     return resized.write_watched if watched else resized.write
 
 
@@ -221,38 +198,24 @@ class _Watched:
 
 
 class _Resized:
-    """The tensor of an input with open dimensions: it grows as needed, and is kept for the next.
+    """The tensor of an input with open dimensions: it grows as needed, and is kept for the next."""
 
-    A large array that will not change is lent to the engine instead, which only reads its inputs.
-    """
-
-    def __init__(self, request: ov.InferRequest, port: Port, lent: "list[_Resized]") -> None:
-        self._lent = lent
+    def __init__(self, request: ov.InferRequest, port: Port) -> None:
         self._request = request
         self._index = port.index
         self._type = request.get_input_tensor(port.index).element_type
         self._capacity = 0
-        self._least = port.least(0) or (0,)
-        self._bind(self._least)
+        self._bind(port.least(0) or (0,))
 
     def write(self, array: Array) -> None:
         """Copy the array in; the tensor takes its shape."""
         if array.shape != self._shape:
-            if self._may_lend(array):
-                self._lend(array)
-                return
             self._resize(array)
         self._view[...] = array
 
     def write_watched(self, array: Array) -> None:
         """See `write`. Raises: NotFinite."""
         if array.shape != self._shape:
-            if self._may_lend(array):
-                flat = array.reshape(-1)
-                if not math.isfinite(flat.dot(flat)) and is_odd(flat):
-                    raise NotFinite
-                self._lend(array)
-                return
             self._resize(array)
         self._view[...] = array
         if self._few:  # as `_Watched`, without the call
@@ -262,27 +225,6 @@ class _Resized:
             odd = not math.isfinite(self._flat.dot(self._flat))
         if odd and is_odd(self._flat):
             raise NotFinite
-
-    def take_back(self) -> None:
-        """Bind memory of its own again."""
-        self._capacity = 0
-        self._bind(self._least)
-
-    def _may_lend(self, array: Array) -> bool:
-        flags = array.flags
-        return (
-            array.nbytes >= LENT_BYTES
-            and array.dtype == np.float32
-            and self._type == ov.Type.f32
-            and not flags.writeable
-            and flags.c_contiguous
-            and array.ctypes.data % ALIGNED == 0
-        )
-
-    def _lend(self, array: Array) -> None:
-        self._lent.append(self)
-        tensor = ov.Tensor(np.asarray(_Unlocked(array)), shared_memory=True)
-        self._request.set_input_tensor(self._index, tensor)
 
     # The tensor's memory follows its shape upwards only, and is freed by making another one.
     def _resize(self, array: Array) -> None:
@@ -304,15 +246,6 @@ class _Resized:
         self._shape = self._view.shape
         self._flat = self._view.reshape(-1)
         self._few = _are_few(self._flat)
-
-
-class _Unlocked:
-    """A read-only array as one that may be written to, as OpenVINO's binding wants each."""
-
-    def __init__(self, array: Array) -> None:
-        self._array = array
-        shown = array.__array_interface__
-        self.__array_interface__ = {**shown, "data": (shown["data"][0], False)}
 
 
 def _are_few(numbers: Array) -> bool:

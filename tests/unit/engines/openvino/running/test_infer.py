@@ -20,8 +20,7 @@ from ie_serving.engines.openvino.faults.hazards import Hazards
 from ie_serving.engines.openvino.interface.tensor_specs import prepare
 from ie_serving.engines.openvino.options import OpenVinoOptions
 from ie_serving.engines.openvino.reading.read import read
-from ie_serving.engines.openvino.running.slot import ALIGNED, Slot
-from ie_serving.engines.run.detour import NotFinite
+from ie_serving.engines.openvino.running.slot import Slot
 from ie_serving.engines.run.program import CompiledPrograms
 from tests.unit.engines.openvino.models import (
     add_one,
@@ -287,57 +286,6 @@ async def test_a_storm_of_cancellations_loses_no_request(
     together = asyncio.gather(*(ask(model, i) for i in range(3 * nireq)))
     assert await asyncio.wait_for(together, WAIT_S) == [float(i) for i in range(3 * nireq)]
     model.close()
-
-
-def read_only(array: Array) -> Array:
-    """Give a copy that is as the tensor of a message: aligned, and not to be written to."""
-    memory = np.empty(array.nbytes + ALIGNED, np.uint8)
-    start = -memory.ctypes.data % ALIGNED
-    copy = memory[start : start + array.nbytes].view(array.dtype).reshape(array.shape)
-    copy[...] = array
-    copy.flags.writeable = False
-    return copy
-
-
-@pytest.mark.parametrize("watched", [(), ("x",)], ids=["as it is", "looked at for NaN"])
-def test_a_large_input_is_read_where_it_came(tmp_path: Path, watched: tuple[str, ...]) -> None:
-    """Until its inference is over, without a change of it; smaller ones are copied as ever."""
-    (draft,) = read(add_one(tmp_path, (-1, 1024)), OpenVinoOptions()).drafts
-    ports = prepare(draft, draft.model, EngineOptions())
-    made: list[ov.InferRequest] = []
-
-    def make() -> ov.InferRequest:
-        made.append(ov.Core().compile_model(draft.model, "CPU").create_infer_request())
-        return made[-1]
-
-    slot = Slot(make, ports.inputs, ports.outputs, Hazards(), watched)
-
-    def address() -> int:
-        return int(made[0].get_input_tensor(0).data.ctypes.data)
-
-    values = np.arange(1 << 19, dtype=np.float32).reshape(-1, 1024)
-    for rows, lent in ((512, True), (512, True), (3, False), (256, True), (512, True)):
-        given = read_only(values[:rows])
-        slot.fill({"x": given})
-        assert (address() == given.ctypes.data) is lent
-        assert np.array_equal(slot.run()["y"], values[:rows] + 1)
-        assert address() != given.ctypes.data
-        assert np.array_equal(given, values[:rows])
-    for other in (np.array(read_only(values)), read_only(values.T).T):
-        slot.fill({"x": other})
-        assert address() != other.ctypes.data
-        assert np.array_equal(slot.run()["y"], other + 1)
-
-
-def test_nan_in_a_large_input_is_seen_before_it_is_lent(tmp_path: Path) -> None:
-    (draft,) = read(add_one(tmp_path, (-1, 1024)), OpenVinoOptions()).drafts
-    ports = prepare(draft, draft.model, EngineOptions())
-    compiled = ov.Core().compile_model(draft.model, "CPU")
-    slot = Slot(compiled.create_infer_request, ports.inputs, ports.outputs, Hazards(), ("x",))
-    given = np.zeros((512, 1024), np.float32)
-    given[7, 9] = np.nan
-    with pytest.raises(NotFinite):
-        slot.fill({"x": read_only(given)})
 
 
 async def test_a_cancelled_inference_ends_early(tmp_path: Path) -> None:

@@ -3,14 +3,13 @@
 import struct
 import tracemalloc
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from ie_serving.core.runtime.budget import BUDGET
 from ie_serving.core.runtime.heaps import resident_bytes
-from ie_serving.server.transport.filling import AHEAD, ALIGNED
+from ie_serving.server.transport.filling import AHEAD
 from ie_serving.server.transport.grpc.message_reader import MessageReader, MessageTooLarge
 
 LIMIT = 200_000
@@ -47,17 +46,6 @@ def test_byte_by_byte() -> None:
     whole = framed(messages)
     reader = MessageReader(LIMIT)
     assert fed(reader, *(whole[i : i + 1] for i in range(len(whole)))) == messages
-
-
-@given(st.integers(AHEAD, LIMIT))
-def test_a_long_message_ends_where_a_tensor_may(length: int) -> None:
-    """So that the engine may read the last tensor of it in place."""
-    reader = MessageReader(LIMIT)
-    whole = framed([(False, bytes(length))])
-    ((_, content),) = reader.feed(whole, 0, len(whole))
-    address = np.frombuffer(content, np.uint8).ctypes.data
-    assert len(content) == length
-    assert (address + length) % ALIGNED == 0
 
 
 @given(st.binary(min_size=1, max_size=30), st.data())

@@ -64,21 +64,30 @@ class HostStep:
             InvalidRequest: the client's values do not fit the operation.
             RequestTooLarge: the machine has not enough memory for it.
         """
-        given = self._computed([slots[at] for at in self.sources])
+        try:
+            given = self.compute(*[slots[at] for at in self.sources])
+        except Exception as error:
+            self._blame(error)
+            raise
         for number, slot in self.results:
             value = given[number] if isinstance(given, list) else given
-            slots[slot] = value if isinstance(value, Held) else as_tensor(value)
+            # numpy gives a scalar for no dimensions; most values are arrays already.
+            if not isinstance(value, (np.ndarray, Held)):
+                value = as_tensor(value)
+            slots[slot] = value
 
-    def _computed(self, given: Sequence[Any]) -> Any:  # noqa: ANN401  a value, or a list of them
-        """Compute; errors say which operation of the model it is."""
-        try:
-            return self.compute(*given)
-        except InvalidRequest as error:
+    def _blame(self, error: Exception) -> None:
+        """Say which operation of the model an error is of; other errors are defects.
+
+        Raises:
+            InvalidRequest, RequestTooLarge: see `run`.
+        """
+        if isinstance(error, InvalidRequest):
             raise type(error)(f"{error} ({self.what})") from error
         # numpy and Python raise these for shapes and values that do not fit together.
-        except (ValueError, IndexError, ArithmeticError) as error:
+        if isinstance(error, (ValueError, IndexError, ArithmeticError)):
             raise InvalidRequest(f"{self.what} cannot be computed: {error}") from error
-        except MemoryError as error:
+        if isinstance(error, MemoryError):
             raise RequestTooLarge(
                 f"{self.what} takes more memory than there is: send less at once"
             ) from error

@@ -114,7 +114,8 @@ def _decoded(
             mode = MODES[wanted]
             if form == "JPEG":
                 image.draft(mode, None)  # as grey, a JPEG's stored luminance
-            pixels = np.array(image.convert(mode))
+            # A view of the bytes that Pillow makes; `convert` would copy where nothing changes.
+            pixels = np.asarray(image if image.mode == mode else image.convert(mode))
     except (OSError, SyntaxError, ValueError) as error:
         raise InvalidRequest(
             f"Unknown image file format, or invalid data: {error}; send {' or '.join(read)}"

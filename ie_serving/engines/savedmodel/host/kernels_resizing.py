@@ -28,20 +28,20 @@ def _bilinear(attributes: Attributes) -> Compute:
         # Rows are resized first: with few of them wide ones weigh more than the result.
         make_room((count, height, max(width, held_width), channels), np.float32)
         down = _neighbours(images.shape[1], height, aligned, centred)
-        across = _neighbours(images.shape[2], width, aligned, centred)
+        across = _neighbours(images.shape[2], width, aligned, centred, channels)
         # Each row that is used once or twice is made narrower or wider once.
         lines = images if len(down.used) == images.shape[1] else images[:, down.used]
-        wide = _mixed(
-            _columns(lines, across.first), _columns(lines, across.second), across.share[:, None]
-        )
+        flat = lines.reshape(*lines.shape[:2], held_width * channels)
+        wide = _mixed(_taken(flat, across.first), _taken(flat, across.second), across.share)
         rows = [wide.take(at, 1) for at in down.places]
-        return _mixed(rows[0], rows[1], down.share[:, None, None])
+        mixed = _mixed(rows[0], rows[1], down.share[:, None])
+        return mixed.reshape(count, height, width, channels)
 
     return compute
 
 
 class _Neighbours(NamedTuple):
-    """The two neighbours of each new place along an axis.
+    """The two neighbours of each new place along an axis; of columns, those of each channel.
 
     Attributes:
         first: the one before, or the place itself.
@@ -58,11 +58,9 @@ class _Neighbours(NamedTuple):
     places: Array
 
 
-def _columns(images: Array, at: Array) -> Array:
-    """Give columns of pixels as floats; a pixel is copied as one element, whatever its channels."""
-    pixel = np.dtype((np.void, images.itemsize * images.shape[3]))
-    pixels = np.ascontiguousarray(images).view(pixel)[..., 0].take(at, 2)
-    return pixels[..., np.newaxis].view(images.dtype).astype(np.float32, copy=False)
+def _taken(lines: Array, at: Array) -> Array:
+    """Give columns of lines as floats; each channel of a pixel is a column."""
+    return lines.take(at, 2).astype(np.float32, copy=False)
 
 
 def _mixed(one: Array, other: Array, share: Array) -> Array:
@@ -73,19 +71,25 @@ def _mixed(one: Array, other: Array, share: Array) -> Array:
     return other
 
 
-def _neighbours(held: int, wanted: int, aligned: bool, centred: bool) -> _Neighbours:
+def _neighbours(
+    held: int, wanted: int, aligned: bool, centred: bool, channels: int = 1
+) -> _Neighbours:
     """Find the neighbours, of common sizes but once: that takes as long as to resize a picture."""
-    find = _between_again if wanted <= MOST_KEPT else _between
-    return find(held, wanted, aligned, centred)
+    find = _between_again if wanted * channels <= MOST_KEPT else _between
+    return find(held, wanted, aligned, centred, channels)
 
 
-def _between(held: int, wanted: int, aligned: bool, centred: bool) -> _Neighbours:
+def _between(held: int, wanted: int, aligned: bool, centred: bool, channels: int) -> _Neighbours:
     at = located(held, wanted, aligned, centred)
     floor = np.floor(at)
     lower = np.maximum(floor, 0).astype(np.int64)
     upper = np.minimum(np.ceil(at), held - 1).astype(np.int64)
-    used, places = np.unique(np.stack([lower, upper]), return_inverse=True)
-    return _Neighbours(lower, upper, at - floor, used, places.reshape(2, -1))
+    first, second = (
+        (each[:, None] * channels + np.arange(channels)).ravel() for each in (lower, upper)
+    )
+    used, places = np.unique(np.stack([first, second]), return_inverse=True)
+    share = np.repeat(at - floor, channels)
+    return _Neighbours(first, second, share, used, places.reshape(2, -1))
 
 
 _between_again = lru_cache(maxsize=64)(_between)

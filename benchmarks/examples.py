@@ -16,8 +16,8 @@ import tensorflow as tf
 
 from benchmarks.report import table
 from ie_serving.core.values.tensors import DataType
-from ie_serving.engines.savedmodel.example_spec import Dense, ExampleSpec
-from ie_serving.engines.savedmodel.serialized_examples import parse
+from ie_serving.wire.examples.example_spec import Dense, ExampleSpec
+from ie_serving.wire.examples.serialized_examples import parse
 
 FLOATS, INTEGERS, STRINGS = 10, 6, 4
 """Features of each kind in an Example, twenty in all; one float feature has eight values."""

@@ -3,7 +3,8 @@
 from collections.abc import Callable, Iterator
 
 from ie_serving.core.values.tensors import Array, DataType
-from ie_serving.engines.savedmodel.example_spec import (
+from ie_serving.engines.savedmodel.parser import Parser
+from ie_serving.wire.examples.example_spec import (
     Dense,
     ExampleSpec,
     Names,
@@ -12,7 +13,6 @@ from ie_serving.engines.savedmodel.example_spec import (
     Sparse,
     is_default,
 )
-from ie_serving.engines.savedmodel.parser import Parser
 from ie_serving.wire.protobuf.messages import Proto
 
 EXAMPLE_PARSERS = frozenset({"ParseExample", "ParseExampleV2", "ParseSingleExample"})

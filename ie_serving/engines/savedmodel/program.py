@@ -9,9 +9,9 @@ from ie_serving.core.runtime.threads import in_thread
 from ie_serving.core.values.errors import ServingError
 from ie_serving.core.values.tensors import Array, Signature
 from ie_serving.engines.run.program import Runs
-from ie_serving.engines.savedmodel.example_spec import ExampleSpec
-from ie_serving.engines.savedmodel.sequence_examples import SequenceSpec, parse_sequences
-from ie_serving.engines.savedmodel.serialized_examples import parse
+from ie_serving.wire.examples.example_spec import ExampleSpec
+from ie_serving.wire.examples.sequence_examples import SequenceSpec, parse_sequences
+from ie_serving.wire.examples.serialized_examples import parse
 
 T = TypeVar("T")
 

@@ -3,7 +3,8 @@
 from collections.abc import Callable, Iterator, Mapping
 
 from ie_serving.core.values.tensors import Array, DataType
-from ie_serving.engines.savedmodel.example_spec import (
+from ie_serving.engines.savedmodel.parser import Parser
+from ie_serving.wire.examples.example_spec import (
     Dense,
     ExampleSpec,
     Names,
@@ -12,8 +13,7 @@ from ie_serving.engines.savedmodel.example_spec import (
     Sparse,
     is_default,
 )
-from ie_serving.engines.savedmodel.parser import Parser
-from ie_serving.engines.savedmodel.sequence_examples import DenseList, RaggedList, SequenceSpec
+from ie_serving.wire.examples.sequence_examples import DenseList, RaggedList, SequenceSpec
 from ie_serving.wire.protobuf.messages import Proto
 
 SEQUENCE_PARSERS = frozenset(

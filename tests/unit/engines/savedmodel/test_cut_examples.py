@@ -11,8 +11,8 @@ from ie_serving.core.values.errors import InvalidRequest, LoadFailed
 from ie_serving.core.values.tensors import Array
 from ie_serving.engines.savedmodel.cut_examples import PARSERS, Parsing, cut_examples
 from ie_serving.engines.savedmodel.frames import Frame, Library, NodeOutput
-from ie_serving.engines.savedmodel.sequence_examples import SequenceSpec, parse_sequences
-from ie_serving.engines.savedmodel.serialized_examples import parse
+from ie_serving.wire.examples.sequence_examples import SequenceSpec, parse_sequences
+from ie_serving.wire.examples.serialized_examples import parse
 from ie_serving.wire.protobuf import graph
 from tests.unit.engines.savedmodel.exports import EXAMPLES, example
 

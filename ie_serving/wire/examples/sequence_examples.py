@@ -14,7 +14,7 @@ from google.protobuf.message import DecodeError
 
 from ie_serving.core.values.errors import InvalidRequest
 from ie_serving.core.values.tensors import Array
-from ie_serving.engines.savedmodel.example_spec import (
+from ie_serving.wire.examples.example_spec import (
     DTYPE_OF,
     Dense,
     ExampleSpec,
@@ -22,7 +22,7 @@ from ie_serving.engines.savedmodel.example_spec import (
     Ragged,
     Sparse,
 )
-from ie_serving.engines.savedmodel.serialized_examples import parse_rows, room_for
+from ie_serving.wire.examples.serialized_examples import parse_rows, room_for
 from ie_serving.wire.protobuf import graph
 from ie_serving.wire.protobuf.counting import check_sum
 from ie_serving.wire.protobuf.messages import Proto

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from ie_serving.core.values.tensors import Array, DataType
-from ie_serving.engines.savedmodel.walked import (
+from ie_serving.wire.examples.walked import (
     FIRST,
     SECOND,
     TAG_OF,

@@ -5,8 +5,8 @@ import pytest
 from ie_serving.core.runtime.budget import BUDGET
 from ie_serving.core.values.errors import RequestTooLarge
 from ie_serving.core.values.tensors import DataType
-from ie_serving.engines.savedmodel.example_spec import ExampleSpec
-from ie_serving.engines.savedmodel.sequence_examples import DenseList, SequenceSpec, parse_sequences
+from ie_serving.wire.examples.example_spec import ExampleSpec
+from ie_serving.wire.examples.sequence_examples import DenseList, SequenceSpec, parse_sequences
 from ie_serving.wire.protobuf import graph
 
 STEPS, WIDTH, EMPTY = 1000, 4, 20

@@ -14,7 +14,7 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 
 from ie_serving.core.values.tensors import Array
-from ie_serving.engines.savedmodel.example_spec import (
+from ie_serving.wire.examples.example_spec import (
     Dense,
     ExampleSpec,
     Feature,

@@ -9,14 +9,14 @@ from ie_serving.core.runtime.budget import BUDGET
 from ie_serving.core.values.errors import InvalidRequest, RequestTooLarge
 from ie_serving.core.values.requests import Features
 from ie_serving.core.values.tensors import DataType
-from ie_serving.engines.savedmodel import serialized_examples as examples
-from ie_serving.engines.savedmodel.example_spec import (
+from ie_serving.wire.examples import serialized_examples as examples
+from ie_serving.wire.examples.example_spec import (
     Dense,
     ExampleSpec,
     Ragged,
     Sparse,
 )
-from ie_serving.engines.savedmodel.serialized_examples import parse
+from ie_serving.wire.examples.serialized_examples import parse
 from ie_serving.wire.tfs.example import serialize_examples
 
 FLOAT, INTEGER = DataType.FP32, DataType.INT64

@@ -12,8 +12,8 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from ie_serving.core.values.tensors import Array, DataType
-from ie_serving.engines.savedmodel.example_spec import Feature
-from ie_serving.engines.savedmodel.walked import (
+from ie_serving.wire.examples.example_spec import Feature
+from ie_serving.wire.examples.walked import (
     FIRST,
     SECOND,
     TAG_OF,

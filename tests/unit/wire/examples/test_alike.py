@@ -7,10 +7,10 @@ from hypothesis import strategies as st
 
 from ie_serving.core.values.requests import Features
 from ie_serving.core.values.tensors import DataType
-from ie_serving.engines.savedmodel import serialized_examples as examples
-from ie_serving.engines.savedmodel.alike import read_alike
-from ie_serving.engines.savedmodel.example_spec import ExampleSpec, Ragged
-from ie_serving.engines.savedmodel.serialized_examples import parse
+from ie_serving.wire.examples import serialized_examples as examples
+from ie_serving.wire.examples.alike import read_alike
+from ie_serving.wire.examples.example_spec import ExampleSpec, Ragged
+from ie_serving.wire.examples.serialized_examples import parse
 from ie_serving.wire.protobuf.fields import Unclear
 from ie_serving.wire.tfs.example import serialize_examples
 

@@ -14,10 +14,10 @@ from google.protobuf.message import DecodeError
 from ie_serving.core.runtime.budget import BUDGET
 from ie_serving.core.values.errors import InvalidRequest, QueueFull, RequestTooLarge
 from ie_serving.core.values.tensors import Array
-from ie_serving.engines.savedmodel import few
-from ie_serving.engines.savedmodel.alike import read_alike
-from ie_serving.engines.savedmodel.columns import Batch
-from ie_serving.engines.savedmodel.example_spec import (
+from ie_serving.wire.examples import few
+from ie_serving.wire.examples.alike import read_alike
+from ie_serving.wire.examples.columns import Batch
+from ie_serving.wire.examples.example_spec import (
     DTYPE_OF,
     Dense,
     ExampleSpec,
@@ -25,7 +25,7 @@ from ie_serving.engines.savedmodel.example_spec import (
     Ragged,
     Sparse,
 )
-from ie_serving.engines.savedmodel.walked import Column
+from ie_serving.wire.examples.walked import Column
 from ie_serving.wire.protobuf import messages
 from ie_serving.wire.protobuf.counting import check_sum
 from ie_serving.wire.protobuf.fields import Unclear

@@ -23,7 +23,6 @@ from ie_serving.core.values.errors import ConfigError
 from ie_serving.core.values.hints import Hint
 from ie_serving.core.values.nearest import nearest
 from ie_serving.engines.base import EngineOptions
-from ie_serving.engines.sequences import Sequences
 from ie_serving.models.configuration import ModelConfig
 from ie_serving.models.fleet.repository import ModelRepository
 from ie_serving.telemetry.metrics.ovms_families import FAMILIES
@@ -174,28 +173,6 @@ def config_file(
         metrics_list=named,
         warnings=said,
     )
-
-
-def check_shadows(file: ConfigFile) -> ConfigFile:
-    """Refuse shadows by models of the file that cannot answer; give the file.
-
-    Raises:
-        ConfigError: a model that is stateful, or unknown, unless the file names directories.
-    """
-    faults = Faults()
-    known = {model.name: model for model in file.models}
-    for model in file.models:
-        other = model.shadow.model if model.shadow else ""
-        place = f'the shadow of model "{model.name}"'
-        if other in known and known[other].engine.of(Sequences).stateful:
-            faults.add(
-                place, f'model "{other}" is stateful: it answers requests of sequences alone'
-            )
-        elif other and other not in known and not file.repositories:
-            there = f"the file has {', '.join(sorted(known))}, and no {REPOSITORIES}"
-            faults.add(place, f'model "{other}" is not configured; {there}')
-    faults.check()
-    return file
 
 
 def graph_alone(top: Mapping[str, Any], place: str, *, engine: EngineOptions) -> ConfigFile:

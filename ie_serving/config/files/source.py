@@ -11,7 +11,6 @@ from pathlib import Path
 
 from ie_serving.config.files.json_file import (
     ConfigFile,
-    check_shadows,
     config_file,
     parse_config_file,
 )
@@ -88,7 +87,7 @@ def _check_lasting(path: Place) -> None:
 def read(path: Place, engine: EngineOptions | None = None) -> ConfigFile:
     """Read the whole content of a configuration file. Blocking. Arguments and errors as `load`."""
     _check_lasting(path)
-    return check_shadows(parse(read_text(path), path, engine))
+    return parse(read_text(path), path, engine)
 
 
 def parse(text: str, path: Place, engine: EngineOptions | None = None) -> ConfigFile:

@@ -15,6 +15,8 @@ def check(settings: Settings) -> None:
     server = settings.server
     faults = of_workers(server, settings.models)
     faults += [f"{name_of(place) or place}: {text}" for place, text in of_shared_port(server)]
+    are_all = not (settings.repositories or settings.in_file)
+    faults += _of_shadows(settings.models, are_all=are_all)
     _refuse([*faults, *_of_on_demand(server, settings.models), *_of_access(server)])
 
 
@@ -25,7 +27,8 @@ def of_workers(server: ServerSettings, models: Iterable[ModelConfig]) -> list[st
 
 def check_models(server: ServerSettings, models: Sequence[ModelConfig]) -> None:
     """Refuse models that the server cannot serve as they are set. Raises: ConfigError."""
-    _refuse([*_of_stateful(server, models), *_of_residency(server, models)])
+    faults = [*_of_stateful(server, models), *_of_residency(server, models)]
+    _refuse([*faults, *_of_shadows(models, are_all=False)])
 
 
 def refusal(server: ServerSettings, model: ModelConfig) -> str:
@@ -61,6 +64,28 @@ def _of_residency(server: ServerSettings, models: Iterable[ModelConfig]) -> Iter
             yield (
                 f"model {model.name} is stateful: to unload it would lose its sequences; give it"
                 ' "load": "always"'
+            )
+
+
+def _of_shadows(models: Sequence[ModelConfig], *, are_all: bool) -> Iterator[str]:
+    """Yield the faults of shadows by other models; of unknown ones, unless directories have more.
+
+    Args:
+        models: of the file.
+        are_all: whether there are no others.
+    """
+    known = {model.name: model for model in models}
+    for model in models:
+        other = model.shadow.model if model.shadow else ""
+        if other in known and known[other].engine.of(Sequences).stateful:
+            yield (
+                f"the shadow of model {model.name}: model {other} is stateful, and answers requests"
+                " of sequences alone; name a model without state"
+            )
+        elif other and other not in known and are_all:
+            yield (
+                f"the shadow of model {model.name}: model {other} is not configured; name one of"
+                f" {', '.join(sorted(known))}, or leave the shadow out"
             )
 
 

@@ -49,6 +49,8 @@ million objects."""
 GROWN: Final = 1.1
 """Growth of the exempt objects after which they are visited once more, since cycles among them may
 have become garbage: 20 MB where 10,000 models are idle."""
+EXEMPT_S: Final = 3600.0
+"""Seconds after which they are visited in any case: models that are removed leave garbage, too."""
 _NEVER: Final = 1 << 30
 
 
@@ -60,24 +62,33 @@ def collect_on_request() -> None:
 class FullCollection:
     """Collects cycles of all ages, and exempts what survives if that takes long."""
 
-    def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
+    def __init__(
+        self,
+        spent: Callable[[], float] = time.thread_time,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._spent = spent
         self._clock = clock
         self._exempt = 0
-        self._visited = 0  # of the exempt objects: those that were there when all were visited last
+        self._visited = 0  # exempt objects when all were visited last
+        self._due = clock() + EXEMPT_S
 
     def __call__(self) -> None:
         """Collect; blocks the interpreter for as long."""
         again = self._exempt > GROWN * self._visited
+        if self._exempt and self._clock() >= self._due:
+            again = True
         if again:
             gc.unfreeze()
-        began = self._clock()
+        began = self._spent()
         gc.collect()
-        if not again and self._clock() - began < LONG_S:
+        if not again and self._spent() - began < LONG_S:
             return
         gc.freeze()
         self._exempt = gc.get_freeze_count()
         if again or not self._visited:
             self._visited = self._exempt
+            self._due = self._clock() + EXEMPT_S
 
 
 async def _pause() -> None:

@@ -11,8 +11,9 @@ their own; requests for other names count under `model_name=""`, so callers cann
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from typing import TypeVar
 
 from ie_serving.telemetry.metrics.batches import BatchMetrics, batch_lines
 from ie_serving.telemetry.metrics.caches import CacheMetrics, cache_lines
@@ -30,6 +31,8 @@ from ie_serving.telemetry.metrics.tensorflow_families import (
 from ie_serving.telemetry.metrics.text import counters, family, sample, written
 from ie_serving.telemetry.metrics.version_metrics import Versions, version_lines
 
+T = TypeVar("T")
+
 REQUESTS = "ie_serving_requests_total"
 REQUEST_DURATION = "ie_serving_request_seconds"
 REJECTED = "ie_serving_rejected_requests_total"
@@ -42,9 +45,8 @@ SIGNATURES = "ie_serving_signatures"
 COMPARED = "ie_serving_compared_signatures"
 
 LINES_AT_ONCE = 256
-"""Lines that are written, in 0.5 ms, before the event loop runs other tasks."""
-NO_LINE = ""
-"""Counts as a line between two tasks, and is not written."""
+"""Lines that are written, or states that are read, in 0.5 ms, before the event loop runs other
+tasks."""
 
 States = Callable[[], Iterable[tuple[str, int, str]]]
 """Returns model name, number and state of each version that is not at its end."""
@@ -209,7 +211,7 @@ class Metrics:
 
     def text(self) -> str:
         """Write the metrics page."""
-        return "\n".join(filter(None, self._lines())) + "\n"
+        return "\n".join(self._lines(list(self._states()))) + "\n"
 
     async def page(self) -> bytes:
         """Write the page of the whole server."""
@@ -231,20 +233,12 @@ class Metrics:
         self._writing = None
 
     async def _written(self) -> bytes:
-        lines: list[str] = []
-        for number, line in enumerate(self._lines()):
-            if line:
-                lines.append(line)
-            if not number % LINES_AT_ONCE:
-                await asyncio.sleep(0)
+        states = await _in_turns(self._states())
+        lines = await _in_turns(self._lines(states))
         return await asyncio.to_thread(_joined, lines)
 
-    def _lines(self) -> Iterator[str]:
+    def _lines(self, states: Sequence[tuple[str, int, str]]) -> Iterator[str]:
         """Yield the lines; counts may change between two of them."""
-        states: list[tuple[str, int, str]] = []
-        for state in self._states():
-            states.append(state)
-            yield NO_LINE
         models, live = dict(self._models), list(self._live())
         self._forget_gone(states)
         requests = {name: model.requests for name, model in models.items()}
@@ -264,15 +258,37 @@ class Metrics:
             yield from part()
 
     def _forget_gone(self, states: Iterable[tuple[str, int, str]]) -> None:
-        """Remove the series of versions that have gone from the page."""
-        known: dict[str, set[str]] = {}
-        for name, version, _ in states:
-            known.setdefault(name, set()).add(str(version))
+        """Remove the series of versions that have gone from the page.
+
+        Args:
+            states: read before, while versions may have come.
+        """
+        known = _by_model(states)
+        counted = ((n, at) for n, model in self._models.items() for at, *_ in model.attempts)
+        if any(version not in known.get(name, ()) for name, version in counted):
+            known = _by_model(self._states())  # seldom: most pages find no version gone
         # If no version is known, none is removed: the versions may not be registered yet.
         for name, model in self._models.items() if known else ():
             model.requests.keep(known.get(name, ()))
             for each in [each for each in model.attempts if each[0] not in known.get(name, ())]:
                 del model.attempts[each]
+
+
+async def _in_turns(items: Iterable[T]) -> list[T]:
+    """Collect, and let the event loop run other tasks meanwhile."""
+    found: list[T] = []
+    for item in items:
+        found.append(item)
+        if not len(found) % LINES_AT_ONCE:
+            await asyncio.sleep(0)
+    return found
+
+
+def _by_model(states: Iterable[tuple[str, int, str]]) -> dict[str, set[str]]:
+    known: dict[str, set[str]] = {}
+    for name, version, _ in states:
+        known.setdefault(name, set()).add(str(version))
+    return known
 
 
 def _joined(lines: list[str]) -> bytes:

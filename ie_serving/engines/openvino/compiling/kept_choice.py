@@ -2,8 +2,8 @@
 
 The choice takes up to three compiles and as many measurements, most of the time of a small model's
 load. A model on demand is loaded again and again, and other work may disturb a measurement: so a
-choice counts once two loads in a row have made it. `engines.kept` checks the file as it checks
-those of the engine.
+choice counts once two loads in a row have made it. It is the name of a file, which is new each time
+and so never looks damaged to `engines.kept`.
 """
 
 from contextlib import suppress
@@ -22,12 +22,13 @@ class KeptChoice:
 
     Args of the constructor:
         folder: of the version's compiled models; None: nothing is remembered.
-        told: on what the choice depends, and what tells the version's graphs apart.
+        parts: all that the measurements depend on, and what tells the version's graphs apart.
     """
 
-    def __init__(self, folder: Path | None, *told: object) -> None:
-        key = repr((threads(), *told)).encode("utf-8", "surrogateescape")
-        self._path = folder / f"threads-{sha256(key).hexdigest()[:16]}" if folder else None
+    def __init__(self, folder: Path | None, *parts: object) -> None:
+        key = repr((threads(), *parts)).encode("utf-8", "surrogateescape")
+        self._folder = folder
+        self._name = f"threads-{sha256(key).hexdigest()[:16]}"
 
     def one_thread(self) -> bool | None:
         """Tell whether one thread is the choice; None: not known for sure."""
@@ -36,17 +37,33 @@ class KeptChoice:
 
     def keep(self, *, one: bool) -> None:
         """Note what a load has measured to be faster."""
-        if self._path is None:
+        if self._folder is None:
             return
+        before = self._files()
         choice, loads = self._read()
         measured = "one" if one else "several"
+        number = loads + 1 if choice == measured else 1
         with suppress(OSError):  # the engine warns of the same folder
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-            self._path.write_text(f"{measured} {loads + 1 if choice == measured else 1}")
+            self._folder.mkdir(parents=True, exist_ok=True)
+            new = self._folder / f"{self._name}-{measured}-{number}"
+            new.write_text(measured)
+            for file in before:
+                if file != new:
+                    file.unlink(missing_ok=True)
 
     def _read(self) -> tuple[str, int]:
-        try:
-            choice, _, loads = self._path.read_text().partition(" ") if self._path else ("", "", "")
-            return choice, int(loads)
-        except (OSError, ValueError):  # none yet, or half written as a process ended
-            return "", 0
+        """Give the choice and its loads in a row; of two that workers left at once, the lesser."""
+        named = (file.name.split("-")[-2:] for file in self._files())
+        return min(((choice, int(loads)) for choice, loads in named), key=_loads, default=("", 0))
+
+    def _files(self) -> list[Path]:
+        if self._folder is None:
+            return []
+        with suppress(OSError):
+            kinds = (f"{self._name}-{choice}-[0-9]" for choice in ("one", "several"))
+            return [file for kind in kinds for file in self._folder.glob(kind)]
+        return []
+
+
+def _loads(found: tuple[str, int]) -> int:
+    return found[1]

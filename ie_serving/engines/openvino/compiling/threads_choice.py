@@ -134,8 +134,10 @@ class _Choice:
         by_user = set(in_todays_words(self._options.of(OpenVinoOptions).plugin_config))
         if self._device != CPU or by_user & {THREADS, STREAMS, HINT}:
             return self._compiled(self._several)
-        graph = (len(self._model.get_ops()), ports.inputs, ports.outputs)
-        kept = KeptChoice(self._options.cache_dir, slower, sorted(self._several.items()), *graph)
+        processor = core().get_property(CPU, "FULL_DEVICE_NAME")
+        engine = (ov.__version__, processor, sorted(self._several.items()), slower)
+        graph = (*_size(self._model), ports.inputs, ports.outputs)
+        kept = KeptChoice(self._options.cache_dir, *engine, *graph)
         one = kept.one_thread()
         if one is not None:
             return self._compiled(self._single if one else self._several)
@@ -172,12 +174,15 @@ class _Choice:
 
 
 def _looks_tiny(model: ov.Model) -> bool:
+    number, weights = _size(model)
+    return number <= TINY_OPERATIONS and weights <= TINY_WEIGHTS
+
+
+def _size(model: ov.Model) -> tuple[int, int]:
+    """Count the operations, and the elements of all constants."""
     nodes = operations(model)
-    if len(nodes) > TINY_OPERATIONS:
-        return False
     constants = (node for node in nodes if node.get_type_name() == "Constant")
-    count = sum(elements(node.get_output_partial_shape(0)) or 0 for node in constants)
-    return count <= TINY_WEIGHTS
+    return len(nodes), sum(elements(node.get_output_partial_shape(0)) or 0 for node in constants)
 
 
 class _Trials:

@@ -28,8 +28,8 @@ MOST_SMALL: Final = 8
 """Such reads in a row after which a connection no longer reads directly. A client sends one or two
 between long messages, such as window updates, and each switch takes as long as a dozen of them."""
 SHARED: Final = memoryview(bytearray(256 * 1024))
-"""Memory for direct reads of all connections of a process. Whatever stays of a read is copied from
-here before the next read."""
+"""Memory for direct reads of all connections of a process, which has one event loop. Whatever stays
+of a read is copied from here before the next read."""
 
 LIMITS_S: Final = {
     Life.PREFACE: 20.0,
@@ -149,14 +149,13 @@ class Driver(asyncio.Protocol):
     def _came(self, count: int) -> None:
         """Process data that has been read to `_room`, as `data_received` does."""
         room = self._room
-        if self._rest or count < SMALL_READ:
-            self._small += 1
+        self._small = self._small + 1 if count < SMALL_READ else 0
+        if self._rest or self._small:
             if self._small > MOST_SMALL and self._transport and self._transport.is_reading():
                 self._direct = None
                 set_protocol(self._transport, self)
             self.data_received(bytes(room[:count]))
             return
-        self._small = 0
         self._arrived()
         self._rest = self._connection.receive(room[:count].toreadonly())
         if self._rest:

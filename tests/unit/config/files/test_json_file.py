@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ie_serving.config.files import source
-from ie_serving.config.files.json_file import ConfigFile, check_shadows, parse_config_file
+from ie_serving.config.files.json_file import ConfigFile, parse_config_file
 from ie_serving.config.schema.catalogue import MODEL as MODEL_SETTINGS
 from ie_serving.core.values.errors import ConfigError
 from ie_serving.engines.base import EngineOptions
@@ -404,16 +404,3 @@ def test_a_batch_size_above_the_largest_batch() -> None:
     keys = {"max_batch_size": 16, "allowed_batch_sizes": [4, 16, 64]}
     (warning,) = read(of({"name": "m", "base_path": "/m", **keys})).warnings
     assert warning == "allowed_batch_sizes of model m: no effect above max_batch_size 16: 64"
-
-
-def test_a_shadow_is_a_model_that_can_answer() -> None:
-    one = {"name": "one", "base_path": "/one", "shadow": {"model": "two", "sampling_rate": 0.1}}
-    two = {"name": "two", "base_path": "/two"}
-    place = 'the shadow of model "one": model "two"'
-    with pytest.raises(ConfigError, match=f"{place} is stateful: it answers requests of sequ"):
-        check_shadows(read(of(one, {**two, "stateful": True})))
-    unknown = f"{place} is not configured; the file has one, and no model_repository_list"
-    with pytest.raises(ConfigError, match=unknown):
-        check_shadows(read(of(one)))
-    check_shadows(read({**of(one), "model_repository_list": [{"base_path": "/many"}]}))
-    check_shadows(read(of(one, two)))

@@ -10,6 +10,8 @@ from ie_serving.core.values.errors import ConfigError
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.sequences import Sequences
 from ie_serving.models.configuration import ModelConfig
+from ie_serving.models.fleet.repository import ModelRepository
+from ie_serving.models.traffic.shadow import Shadow
 
 STATEFUL = ModelConfig(
     name="m", base_path="/m", engine=EngineOptions(own=(Sequences(stateful=True),))
@@ -50,6 +52,23 @@ def test_what_is_always_loaded_cannot_be_pinned_nor_the_stateful_unloaded() -> N
         refuse(on_demand, [pinned])
         with pytest.raises(ConfigError, match="to unload it would lose its sequences"):
             refuse(on_demand, [STATEFUL])
+
+
+def test_a_shadow_is_a_model_that_can_answer() -> None:
+    one = ModelConfig(name="one", base_path="/1", shadow=Shadow(model="m", sampling_rate=0.1))
+    two = ModelConfig(name="m", base_path="/m")
+    place = "the shadow of model one: model m"
+    for refuse in (check_models, lambda s, m: check(Settings(server=s, models=tuple(m)))):
+        with pytest.raises(ConfigError, match=f"{place} is stateful"):
+            refuse(ServerSettings(), [one, STATEFUL])
+        refuse(ServerSettings(), [one, two])
+    with pytest.raises(ConfigError, match=f"{place} is not configured; name one of one"):
+        check(Settings(server=ServerSettings(), models=(one,)))
+    check_models(ServerSettings(), [one])  # a reload may have added directories
+    many = (ModelRepository(base_path="/many"),)
+    alone = Settings(server=ServerSettings(), models=(one,))
+    for settings in (replace(alone, repositories=many), replace(alone, in_file=many)):
+        check(settings)
 
 
 def test_faults_of_every_kind_are_reported_together() -> None:

@@ -38,7 +38,7 @@ def test_a_million_lists_are_made_without_a_full_collection() -> None:
 
 EXEMPTS = """
 import gc, weakref
-from ie_serving.server.process.garbage import FullCollection
+from ie_serving.server.process.garbage import EXEMPT_S, FullCollection
 
 class Node: pass
 
@@ -48,7 +48,8 @@ def pair():
     return one
 
 seconds = iter(range(100))
-full = FullCollection(lambda: next(seconds))
+now = 0.0
+full = FullCollection(lambda: next(seconds), lambda: now)
 made = [pair() for _ in range(100_000)]
 gc.collect()
 full()
@@ -62,14 +63,22 @@ full()
 print(seen() is None)
 full()
 print(seen() is None, len(gc.get_objects()) < 10_000)
+seen = weakref.ref(grown[0])
+grown.clear()
+full()
+print(seen() is None)
+now = EXEMPT_S
+full()
+print(seen() is None)
 """
 
 
 def test_what_survives_a_long_collection_is_visited_again_after_it_has_grown() -> None:
-    lasts, *left, gone = output_of(sys.executable, "-c", EXEMPTS)[-4:]
+    lasts, *left, gone, kept, in_time = output_of(sys.executable, "-c", EXEMPTS)[-6:]
     assert lasts == "True"
     assert left == ["False", "False"]
     assert gone == "True True"
+    assert (kept, in_time) == ("False", "True"), "an hour later at the latest"
 
 
 class Looks(Paced):

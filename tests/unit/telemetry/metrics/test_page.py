@@ -2,6 +2,7 @@
 
 import asyncio
 import re
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import given
@@ -226,3 +227,19 @@ def test_models_that_are_not_asked_have_no_series() -> None:
     assert metrics.of("idle") is not metrics.of("unknown") is metrics.of("")
     assert "asked" in metrics.text()
     assert not {"asked", "idle"} & {*before.split('"')}
+
+
+async def test_a_version_that_comes_while_states_are_read_keeps_its_counts() -> None:
+    metrics = Metrics()
+    states = [("m", 1, "AVAILABLE")]
+
+    def read() -> Iterator[tuple[str, int, str]]:
+        yield from list(states)
+        if len(states) == 1:  # the first page has read them
+            states.append(("m", 2, "AVAILABLE"))
+            metrics.add("m").count_load("/models/m", 2, True)
+
+    metrics.show_states(read)
+    metrics.add("m").count_load("/models/m", 1, True)
+    await metrics.own_page()
+    assert {version for version, *_ in metrics.of("m").attempts} == {"1", "2"}

@@ -4,11 +4,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import openvino.opset15 as op
 import pytest
 
+from ie_serving.core.values.tensors import DataType
 from ie_serving.engines.openvino.compiling import threads_choice
 from ie_serving.engines.openvino.compiling.kept_choice import ALIKE, KeptChoice
-from tests.unit.engines.openvino.models import add_one, load, run
+from tests.unit.engines.openvino.models import add_one, load, run, unary
 
 
 @pytest.fixture
@@ -60,13 +62,36 @@ def test_a_choice_counts_once_two_in_a_row_are_alike(tmp_path: Path) -> None:
     assert KeptChoice(tmp_path / "new", "another graph").one_thread() is None
 
 
-@pytest.mark.parametrize("text", ["", "one", "one x", "\xff"])
-def test_a_damaged_file_is_no_choice(tmp_path: Path, text: str) -> None:
+async def test_other_weights_at_the_same_place_are_measured_anew(
+    tmp_path: Path, compiles: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(threads_choice, "_keeps_up", lambda *given: True)
+
+    def write(hidden: int) -> None:
+        wide = op.constant(np.ones((2, hidden), np.float32))
+        unary(
+            tmp_path / "model",
+            [-1, 2],
+            DataType.FP32,
+            lambda x: op.matmul(op.matmul(x, wide, False, False), wide, False, True),
+        )
+
+    for hidden, expected in ((16, 2), (16, 2), (16, 1), (32, 2)):
+        write(hidden)
+        compiles.clear()
+        load(tmp_path / "model", cache_dir=tmp_path / "cache")
+        assert len(compiles) == expected
+
+
+def test_of_what_two_workers_have_left_the_lesser_counts(tmp_path: Path) -> None:
     kept = KeptChoice(tmp_path, "graph")
     kept.keep(one=True)
     (file,) = tmp_path.iterdir()
-    file.write_bytes(text.encode("latin-1"))
+    (tmp_path / f"{file.name[:-1]}2").write_text("one")
     assert kept.one_thread() is None
+    kept.keep(one=True)
+    assert kept.one_thread() is True
+    assert len(list(tmp_path.iterdir())) == 1
 
 
 def test_a_directory_that_cannot_be_written_stops_no_load(tmp_path: Path) -> None:

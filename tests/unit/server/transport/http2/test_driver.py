@@ -249,8 +249,18 @@ async def test_a_request_larger_than_every_window(served: Served) -> None:
 
 
 @pytest.mark.parametrize("frame", [16_384, 1 << 20])
-async def test_messages_that_are_read_directly_arrive_whole(served: Served, frame: int) -> None:
+async def test_messages_that_are_read_directly_arrive_whole(
+    served: Served, frame: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Two calls whose frames alternate, and small messages between them that are kept meanwhile."""
+    directly: list[int] = []
+    came = Driver._came
+
+    def counting(driver: Driver, count: int) -> None:
+        directly.append(count)
+        came(driver, count)
+
+    monkeypatch.setattr(Driver, "_came", counting)
     contents = {1: pattern(LIMIT - 10), 3: pattern(LIMIT - 11)[::-1]}
     peer = await served.connect(PREFACE, settings({4: 1 << 30}), window_update(0, 1 << 30))
     peer.send(*(headers(number, call_headers("Echo")) for number in contents))
@@ -269,6 +279,7 @@ async def test_messages_that_are_read_directly_arrive_whole(served: Served, fram
     served.services.gate.set()
     for number, content in waiting.items():
         assert (await peer.reply(number)).messages == [content]
+    assert sum(directly) > LIMIT
 
 
 class Taking(Stream):

@@ -458,7 +458,8 @@ class ServingApplication:
         engine = engine_stack.engine(self._drivers, config.engine, config.declared)
         source = Source(
             repository.storage,
-            WithGraphs(engine, self._models.within_reach, _unrecorded),  # here it tells files alone
+            # Only its `missing` is called here: what loads has layers, and is made with a load.
+            WithGraphs(engine, self._models.within_reach, _unrecorded),
             rest_s=poll_wait_s,
             ready_marker=config.ready_marker,
             lists_base=repository.is_local,
@@ -546,4 +547,4 @@ class ServingApplication:
 
 
 def _unrecorded(step: str, seconds: float) -> None:
-    """Record no step: an engine that runs none."""
+    """Record nothing: a `Source` runs no steps."""

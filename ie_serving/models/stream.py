@@ -53,7 +53,7 @@ class ModelStream:
     Attributes:
         name: model name.
         store: name of the store that this lies in, for the schedule.
-        loader: makes its versions; it is made with the first of them that is loaded.
+        loader: returns what loads its versions, and makes it when it is first called.
         labels: version labels that requests may use.
         available: AVAILABLE versions by number.
         default: the highest of them; None when there is none.

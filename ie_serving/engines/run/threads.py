@@ -23,7 +23,7 @@ NODES = "/sys/devices/system/node"
 
 FRESH_S = 0.05
 """Seconds for which limits count without another look. To read the files of a machine takes 1 ms,
-and each load of a small model would read them twice, while a hundred such load in a second."""
+and each load of a small model would read them twice."""
 
 
 def thread_limit() -> int | None:

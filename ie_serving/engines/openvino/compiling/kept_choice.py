@@ -21,11 +21,11 @@ class KeptChoice:
     """The choice for one graph of a version, and this number of threads.
 
     Args of the constructor:
-        folder: of the version's compiled models; None: nothing is remembered.
+        folder: of the version's compiled models.
         parts: all that the measurements depend on, and what tells the version's graphs apart.
     """
 
-    def __init__(self, folder: Path | None, *parts: object) -> None:
+    def __init__(self, folder: Path, *parts: object) -> None:
         key = repr((threads(), *parts)).encode("utf-8", "surrogateescape")
         self._folder = folder
         self._name = f"threads-{sha256(key).hexdigest()[:16]}"
@@ -37,8 +37,6 @@ class KeptChoice:
 
     def keep(self, *, one: bool) -> None:
         """Note what a load has measured to be faster."""
-        if self._folder is None:
-            return
         before = self._files()
         choice, loads = self._read()
         measured = "one" if one else "several"
@@ -57,8 +55,6 @@ class KeptChoice:
         return min(((choice, int(loads)) for choice, loads in named), key=_loads, default=("", 0))
 
     def _files(self) -> list[Path]:
-        if self._folder is None:
-            return []
         with suppress(OSError):
             kinds = (f"{self._name}-{choice}-[0-9]" for choice in ("one", "several"))
             return [file for kind in kinds for file in self._folder.glob(kind)]

@@ -1,7 +1,7 @@
 """Chooses one thread or several for a model, whichever infers faster, measured at load."""
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -134,9 +134,12 @@ class _Choice:
         by_user = set(in_todays_words(self._options.of(OpenVinoOptions).plugin_config))
         if self._device != CPU or by_user & {THREADS, STREAMS, HINT}:
             return self._compiled(self._several)
+        if self._options.cache_dir is None:
+            return self._fastest()
         processor = core().get_property(CPU, "FULL_DEVICE_NAME")
         engine = (ov.__version__, processor, sorted(self._several.items()), slower)
-        graph = (*_size(self._model), ports.inputs, ports.outputs)
+        nodes = operations(self._model)
+        graph = (len(nodes), _weights(nodes), ports.inputs, ports.outputs)
         kept = KeptChoice(self._options.cache_dir, *engine, *graph)
         one = kept.one_thread()
         if one is not None:
@@ -174,15 +177,14 @@ class _Choice:
 
 
 def _looks_tiny(model: ov.Model) -> bool:
-    number, weights = _size(model)
-    return number <= TINY_OPERATIONS and weights <= TINY_WEIGHTS
-
-
-def _size(model: ov.Model) -> tuple[int, int]:
-    """Count the operations, and the elements of all constants."""
     nodes = operations(model)
+    return len(nodes) <= TINY_OPERATIONS and _weights(nodes) <= TINY_WEIGHTS
+
+
+def _weights(nodes: Sequence[ov.Node]) -> int:
+    """Count the elements of all constants."""
     constants = (node for node in nodes if node.get_type_name() == "Constant")
-    return len(nodes), sum(elements(node.get_output_partial_shape(0)) or 0 for node in constants)
+    return sum(elements(node.get_output_partial_shape(0)) or 0 for node in constants)
 
 
 class _Trials:

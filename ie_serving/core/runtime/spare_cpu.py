@@ -14,6 +14,10 @@ When the last load has ended, the previous state is restored:
     others of Python                            whole     whole        whole
     those that were bound already               theirs    theirs       theirs
 
+Loads take turns on the CPUs that they have (`in_turn`), one for each. Two on one CPU would end no
+sooner, and the one that the kernel interrupts for the other may hold the interpreter: the event
+loop waited for it for 2 to 5 ms, several times a second where models are loaded on demand.
+
 A thread inherits the CPUs of the thread that starts it. One that the event loop starts meanwhile
 would compete with it until the load has ended, so pools whose threads compute use `settle` as their
 initializer. A child process would keep the CPUs for good, so it is started under `everywhere`. So
@@ -42,6 +46,9 @@ _SET_TIMER_SLACK: Final = 29
 """PR_SET_TIMERSLACK of linux/prctl.h."""
 _LISTINGS: Final = 4
 """How often, at most, the threads are listed that get all CPUs back."""
+TURN_S: Final = 0.1
+"""Longest wait of a load for its turn, in seconds: a small model is not kept waiting by one that
+takes minutes to compile."""
 
 
 _LIBC: Final[Any] = ctypes.CDLL(None)
@@ -64,6 +71,7 @@ class SpareCpu:
         self._loading: list[int] = []
         self._turn_s = 0.0
         self._elsewhere: frozenset[int] = frozenset()
+        self._turns = threading.Semaphore(0)
 
     def choose(self, slot: int, workers: int) -> None:
         """Choose the CPU of the event loop, by `division`; called in the event loop's thread."""
@@ -72,6 +80,7 @@ class SpareCpu:
             self._own, self._rest = division(self._whole, slot, workers)
             self._loop = threading.get_native_id()
             if self._own:
+                self._turns = threading.Semaphore(len(self._rest))
                 _set_slack(_EXACT_NS)
 
     @property
@@ -113,6 +122,19 @@ class SpareCpu:
             yield
         finally:
             self._end()
+
+    @contextmanager
+    def in_turn(self) -> Iterator[None]:
+        """Let no more loads run their bodies than there are CPUs for loads, or wait `TURN_S`.
+
+        Nothing waits at the start, when loads have all CPUs.
+        """
+        has_turn = bool(self._own) and self._is_open and self._turns.acquire(timeout=TURN_S)
+        try:
+            yield
+        finally:
+            if has_turn:
+                self._turns.release()
 
     @contextmanager
     def everywhere(self) -> Iterator[None]:

@@ -31,7 +31,7 @@ from ie_serving.models.stream_rules import Dormant, OnDemand
 from ie_serving.models.version.handle import Servable
 from ie_serving.models.version.loader import MakeServable
 from ie_serving.telemetry.log.logs import Event
-from ie_serving.telemetry.metrics.residency_metrics import ResidencyMetrics
+from ie_serving.telemetry.metrics.residency_metrics import ResidencyMetrics, Usage
 
 log = logging.getLogger(__name__)
 
@@ -64,9 +64,10 @@ class ResidencyRules:
 
 @dataclass(slots=True)
 class _Entry:
-    """A model in memory, or on its way there, and the bytes that it is believed to hold."""
+    """A model in memory or on its way there, its uses, and the bytes it is believed to hold."""
 
     stream: Dormant
+    usage: Usage
     size: int
 
 
@@ -192,9 +193,10 @@ class Residency:
                     raise
         if before := self._entries.get(name):  # of a stream that another configuration has ended
             self._used -= before.size
-        self._entries[name] = _Entry(stream, needed)
+        usage = self.metrics.of(name)
+        self._entries[name] = _Entry(stream, usage, needed)
         self._used += needed
-        self.metrics.of(name).last = time.monotonic()
+        usage.last = time.monotonic()
 
     async def _make_room(self, name: str, needed: int) -> None:
         if not self._used:
@@ -233,15 +235,15 @@ class Residency:
             self._used = self._resident() + coming
 
     def _residents(self) -> Iterator[Resident]:
+        # Run before each load, for every model in memory: so this counts microseconds.
+        loads, pinned, is_used = self._loads, self._pinned, self._rules.is_used
         for name, each in self._entries.items():
-            yield Resident(
-                name,
-                each.size,
-                self.metrics.of(name).last,
-                in_use=each.stream in self._loads
-                or any(version.holders for version in each.stream.available.values()),
-                pinned=self._pinned[name] or self._rules.is_used(name),
-            )
+            stream = each.stream
+            in_use = stream in loads
+            for version in stream.available.values():
+                in_use = in_use or version.holders > 0
+            stays = pinned[name] or is_used(name)
+            yield Resident(name, each.size, each.usage.last, in_use, stays)
 
     # -- unloads -----------------------------------------------------------------------------
 

@@ -231,7 +231,7 @@ class Loader:
         took: dict[str, float],
     ) -> LoadedVersion:
         about = logs.about(model=self._name, version=candidate.version)
-        with about, kept as files, ExitStack() as model:
+        with about, kept as files, SPARE_CPU.in_turn(), ExitStack() as model:
             _check_wanted(given_up)
             if self._tried:
                 with _timed(took, "trial_s"):

@@ -7,7 +7,8 @@ blocked for up to 0.7 s. None of these lists is garbage before its request is an
 collections wait until no large request is in flight.
 
 10,000 models on demand that are not loaded are a million objects, which a full collection visits
-for 0.6 s. So what has survived a long one is exempt from the next ones.
+for 0.6 s. So what has survived a long one is exempt from the next ones, and so is what the start of
+many models has made.
 
 Collections of the two young generations free nearly all cycles. By default the first is collected
 after 700 more objects were made than freed, so in every wave of some 30 requests that wait for a
@@ -72,6 +73,18 @@ class FullCollection:
         self._exempt = 0
         self._visited = 0  # exempt objects when all were visited last
         self._due = clock() + EXEMPT_S
+
+    def exempt_start(self) -> None:
+        """Exempt all objects without a visit where the start has made many: few are garbage.
+
+        To call once the server is ready, before requests come. A start with few models exempts
+        nothing: their visit is short, and each of them may be replaced.
+        """
+        if gc.get_count()[2] < DUE_IN_TIME:
+            return
+        gc.freeze()
+        self._exempt = self._visited = gc.get_freeze_count()
+        self._due = self._clock() + EXEMPT_S
 
     def __call__(self) -> None:
         """Collect; blocks the interpreter for as long."""

@@ -7,7 +7,9 @@ import os
 import signal
 import sys
 import time
+from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from typing import Any, NoReturn
 
 from gunicorn.workers.base import Worker
@@ -105,19 +107,27 @@ class AppWorker(Worker):  # type: ignore[misc]
         notes = LoadNotes(server.deadly_loads.deaths, self.loads.write)
         with lasting_objects():
             # Imported here, not above: the arbiter does not need numpy.
-            from ie_serving.server.process.garbage import collect_garbage, collect_on_request
+            from ie_serving.server.process.garbage import (
+                FullCollection,
+                collect_garbage,
+                collect_on_request,
+            )
             from ie_serving.server.process.give_back import give_back
 
             collect_on_request()
             handovers = server.handovers_of(self.slot)
             application = server.build(server.settings, handovers, notes)
-        tidying = [asyncio.create_task(each()) for each in (collect_garbage, give_back)]
-        await serve(application, server.settings.server, server.ports, orders, self._be_ready)
+        collection = FullCollection()
+        tidies = collect_garbage(collect=collection), give_back()
+        tidying = [asyncio.create_task(each) for each in tidies]
+        be_ready = partial(self._be_ready, collection.exempt_start)
+        await serve(application, server.settings.server, server.ports, orders, be_ready)
         beats.cancel()
         for each in tidying:
             each.cancel()
 
-    def _be_ready(self) -> None:
+    def _be_ready(self, exempt_start: Callable[[], None]) -> None:
+        exempt_start()
         SPARE_CPU.open()
         self.app.was_ready.set()
         if self.app.predecessor:

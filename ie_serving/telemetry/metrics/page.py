@@ -11,8 +11,19 @@ their own; requests for other names count under `model_name=""`, so callers cann
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Collection,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from functools import partial
+from io import BytesIO
+from itertools import islice
 from typing import TypeVar
 
 from ie_serving.telemetry.metrics.batches import BatchMetrics, batch_lines
@@ -233,9 +244,14 @@ class Metrics:
         self._writing = None
 
     async def _written(self) -> bytes:
-        states = await _in_turns(self._states())
-        lines = await _in_turns(self._lines(states))
-        return await asyncio.to_thread(_joined, lines)
+        # Not as a list of lines: that took four times the memory of the page, in small pieces.
+        page = BytesIO()
+        states: list[tuple[str, int, str]] = []
+        async for some in _in_turns(self._states()):
+            states += some
+        async for lines in _in_turns(self._lines(states)):
+            page.write(("\n".join(lines) + "\n").encode())
+        return page.getvalue()
 
     def _lines(self, states: Sequence[tuple[str, int, str]]) -> Iterator[str]:
         """Yield the lines; counts may change between two of them."""
@@ -274,14 +290,12 @@ class Metrics:
                 del model.attempts[each]
 
 
-async def _in_turns(items: Iterable[T]) -> list[T]:
-    """Collect, and let the event loop run other tasks meanwhile."""
-    found: list[T] = []
-    for item in items:
-        found.append(item)
-        if not len(found) % LINES_AT_ONCE:
-            await asyncio.sleep(0)
-    return found
+async def _in_turns(items: Iterable[T]) -> AsyncIterator[list[T]]:
+    """Yield `LINES_AT_ONCE` items at a time, and let the event loop run other tasks between."""
+    rest = iter(items)
+    while some := list(islice(rest, LINES_AT_ONCE)):
+        yield some
+        await asyncio.sleep(0)
 
 
 def _by_model(states: Iterable[tuple[str, int, str]]) -> dict[str, set[str]]:
@@ -289,10 +303,6 @@ def _by_model(states: Iterable[tuple[str, int, str]]) -> dict[str, set[str]]:
     for name, version, _ in states:
         known.setdefault(name, set()).add(str(version))
     return known
-
-
-def _joined(lines: list[str]) -> bytes:
-    return ("\n".join(lines) + "\n").encode()
 
 
 def _own(models: Mapping[str, ModelMetrics]) -> Iterator[str]:

@@ -54,7 +54,7 @@ class ResidencyMetrics:
 
     def of(self, name: str) -> Usage:
         """Give a model's uses."""
-        return self.uses.setdefault(name, Usage())
+        return self.uses.get(name) or self.uses.setdefault(name, Usage())
 
     def keep(self, names: Collection[str]) -> None:
         """Forget the models that are not configured any more."""

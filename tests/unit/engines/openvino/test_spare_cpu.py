@@ -47,3 +47,49 @@ print(masks[0] == {whole}, masks[1] == {division(whole, 0, 1)[1]}, threads[0] ==
 @pytest.mark.skipif(node_limit() is not None or HYBRID.exists(), reason="CPUs of two kinds")
 def test_in_a_later_load_they_keep_off_the_cpu_of_the_event_loop() -> None:
     assert output_of(sys.executable, "-c", LOADS)[-1].split() == ["True", "True", "True"]
+
+
+TURNS = """
+import threading
+import time
+from ie_serving.core.runtime.spare_cpu import TURN_S, SpareCpu, division
+
+spare = SpareCpu()
+spare.choose(slot=0, workers=1)
+_, rest = division(spare.usable(), 0, 1)
+ended, begun = threading.Event(), []
+
+def load():
+    with spare.in_turn():
+        begun.append(time.monotonic())
+        some.release()
+        ended.wait(10)
+
+def loads(count):
+    for _ in range(count):
+        threading.Thread(target=load).start()
+    for _ in range(count):
+        assert some.acquire(timeout=10)
+
+some = threading.Semaphore(0)
+loads(len(rest) + 1)
+print(begun[-1] - begun[0] < TURN_S)  # before the server is ready
+ended.set()
+ended = threading.Event()
+spare.open()
+loads(len(rest))
+since = time.monotonic()
+loads(1)
+print(begun[-1] - since >= TURN_S)  # beside others that take long
+ended.set()
+ended = threading.Event()
+since = time.monotonic()
+loads(1)
+print(begun[-1] - since < TURN_S)
+ended.set()
+"""
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two CPUs")
+def test_a_load_waits_for_its_turn_once_the_server_is_ready_but_not_for_long() -> None:
+    assert output_of(sys.executable, "-c", TURNS)[-3:] == ["True", "True", "True"]

@@ -140,3 +140,25 @@ async def test_it_waits_for_some_minutes_at_most() -> None:
         assert looks.collections - before == expected
     lease.release()
     looks.end()
+
+
+START = """
+import gc
+from ie_serving.server.process.garbage import FullCollection, collect_on_request
+
+collect_on_request()
+gc.collect()
+full = FullCollection()
+few = [[0.5] for _ in range(10_000)]
+full.exempt_start()
+print(gc.get_freeze_count())
+made = [[0.5] for _ in range(200_000)]
+full.exempt_start()
+print(gc.get_freeze_count() > 200_000)
+full()  # visits the rest alone, and lets none of these in again
+print(gc.get_freeze_count() > 200_000)
+"""
+
+
+def test_the_many_objects_of_a_start_are_exempt_and_few_are_not() -> None:
+    assert output_of(sys.executable, "-c", START)[-3:] == ["0", "True", "True"]

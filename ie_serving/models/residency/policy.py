@@ -49,25 +49,30 @@ class Refuse:
 Step = Evict | Await | Refuse
 
 
-def make_room(residents: Iterable[Resident], free: int, needed: int) -> Step | None:
+def make_room(residents: Iterable[Resident], free: int, needed: int, limit: int) -> Step | None:
     """Name the next step before a load; None: there is room.
 
-    The model whose last use is longest ago goes first; one in use, or pinned, never goes.
+    The model whose last use is longest ago goes first; one in use, or pinned, never goes. What
+    models hold is an estimate: they go one by one, whatever their sizes say, until there is room.
 
     Args:
         residents: the models in memory that were loaded on demand; iterated if there is no room.
         free: bytes of the budget that are not used; negative where it is exceeded.
         needed: bytes that the load is believed to take.
+        limit: bytes of the budget that all of these models may hold.
     """
     if needed <= free:
         return None
-    unpinned = [each for each in residents if not each.pinned]
-    most = free + sum(each.size for each in unpinned)
+    all_models = list(residents)
+    most = limit - sum(each.size for each in all_models if each.pinned)
     if needed > most:
         return Refuse(max(0, most))
+    unpinned = [each for each in all_models if not each.pinned]
     idle = [each for each in unpinned if not each.in_use]
-    # By name where two were used at once, so that the order of arrival decides nothing.
-    return Evict(min(idle, key=lambda each: (each.last_use, each.name)).name) if idle else Await()
+    if idle:
+        # By name where two were used at once, so that the order of arrival decides nothing.
+        return Evict(min(idle, key=lambda each: (each.last_use, each.name)).name)
+    return Await() if unpinned else Refuse(max(0, free))
 
 
 def idle_too_long(residents: Iterable[Resident], before: float) -> list[str]:

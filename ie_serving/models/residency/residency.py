@@ -4,7 +4,7 @@ A request for a model that is not there awaits `Residency.load`: one load for al
 it the models whose last use is longest ago are unloaded, until the load fits the budget
 (`policy.py`). What a model holds is measured at its load, where no other load ran beside it;
 before that its files are the estimate. After each load the resident bytes of the process correct
-the sum, so that an estimate that was too low costs the next model its place, not the process.
+the sum, and further models are unloaded if the estimate was too low.
 """
 
 import asyncio
@@ -23,6 +23,7 @@ from ie_serving.models.residency.policy import (
     Evict,
     Refuse,
     Resident,
+    Step,
     idle_too_long,
     make_room,
 )
@@ -92,6 +93,8 @@ class Residency:
         self._pinned: dict[str, bool] = {}
         self._used = 0
         """Resident bytes at the last measurement, with what was loaded and unloaded since."""
+        self._base = 0
+        """Resident bytes before the first load: what is left of the budget, models may hold."""
         self._room = asyncio.Lock()  # first come, first served
         self._sweep: asyncio.Task[None] | None = None
 
@@ -176,6 +179,9 @@ class Residency:
         stream.admit()
         await stream.first_load()
         self._measure(stream)
+        if self._used > self._rules.budget > 0:
+            async with self._room:
+                await self._shrink()
         if self._rules.idle_s and (self._sweep is None or self._sweep.done()):
             self._sweep = asyncio.create_task(self._unload_idle())
 
@@ -200,10 +206,10 @@ class Residency:
 
     async def _make_room(self, name: str, needed: int) -> None:
         if not self._used:
-            self._used = self._resident()
+            self._used = self._base = self._resident()
         budget = self._rules.budget
         end = time.monotonic() + LONGEST_S
-        while step := make_room(self._residents(), budget - self._used, needed):
+        while step := self._step(needed):
             if isinstance(step, Evict):
                 await self._evict(step.name, "room")
             elif time.monotonic() > end:
@@ -221,18 +227,34 @@ class Residency:
             else:
                 await asyncio.sleep(LOOK_S)
 
+    def _step(self, needed: int) -> Step | None:
+        budget = self._rules.budget
+        return make_room(self._residents(), budget - self._used, needed, budget - self._base)
+
+    async def _shrink(self) -> None:
+        """Unload idle models while the process exceeds the budget: a load took more than meant."""
+        while isinstance(step := self._step(0), Evict):
+            await self._evict(step.name, "room")
+
     def _measure(self, stream: Dormant) -> None:
         """Correct the size of the model just loaded, and the bytes used in all."""
-        entry = self._entries[stream.name]
+        entry, budget = self._entries[stream.name], self._rules.budget
+        held = self._resident() if budget else 0
         found = [each.memory for each in stream.available.values()]
         if found and None not in found:
             # A load into memory that others have just left seems to take none.
             size = max(sum(filter(None, found)), stream.stored_bytes)
+            if held <= budget > 0:
+                # It fits: what its compilation took for a while must not refuse it the next time.
+                size = min(size, budget - self._base)
             self._sizes[stream.name] = entry.size = size
-        if self._rules.budget:
-            under_way = (each for each in self._entries.values() if each.stream in self._loads)
-            coming = sum(each.size for each in under_way if each is not entry)
-            self._used = self._resident() + coming
+        if budget:
+            self._used = held + self._coming(entry)
+
+    def _coming(self, but: _Entry | None = None) -> int:
+        """Sum the sizes of the models that are being loaded, except one."""
+        loading = (each for each in self._entries.values() if each.stream in self._loads)
+        return sum(each.size for each in loading if each is not but)
 
     def _residents(self) -> Iterator[Resident]:
         # Run before each load, for every model in memory: so this counts microseconds.
@@ -256,6 +278,8 @@ class Residency:
         while not (entry.stream.is_out or entry.stream.is_admitted):
             await entry.stream.changed()
         self._used -= entry.size
+        if self._rules.budget:  # it may have held more than was believed
+            self._used = min(self._used, self._resident() + self._coming())
 
     async def _unload_idle(self) -> None:
         """Unload models that no request has used for a while, as long as there are any."""

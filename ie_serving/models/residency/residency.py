@@ -179,7 +179,9 @@ class Residency:
         stream.admit()
         await stream.first_load()
         self._measure(stream)
-        if self._used > self._rules.budget > 0:
+        # A load that makes room sees what is used now; this one must not wait for it, since it may
+        # wait for this one to end.
+        if self._used > self._rules.budget > 0 and not self._room.locked():
             async with self._room:
                 await self._shrink()
         if self._rules.idle_s and (self._sweep is None or self._sweep.done()):

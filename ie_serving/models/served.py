@@ -10,12 +10,13 @@ from dataclasses import dataclass
 
 from ie_serving.core.values.errors import NotFound, NotLoaded, advised
 from ie_serving.core.values.requests import ModelSpec
-from ie_serving.core.values.versions import State, VersionStatus
+from ie_serving.core.values.versions import State, VersionStatus, remarked
 from ie_serving.models.configuration import ModelConfig
 from ie_serving.models.stream import ModelStream
 from ie_serving.models.traffic.labels import version_of
 from ie_serving.models.traffic.split import VersionNotChosen
 from ie_serving.models.version.handle import Servable
+from ie_serving.telemetry.log.logs import mask
 
 MOST_GONE = 1000
 """How many removed models GetModelStatus knows; beyond it those that were removed first go."""
@@ -39,6 +40,12 @@ class Served:
     def unapplied(self) -> str:
         """Which settings are not in force, and why: newer ones, or shares of traffic."""
         return "; ".join(filter(None, (self.not_applied, self.stream.unfit_traffic)))
+
+    def statuses(self) -> list[VersionStatus]:
+        """Give the status of every version for clients, highest first."""
+        why = f"newer settings are not applied: {mask(self.not_applied)}"
+        remark = why if self.not_applied else ""
+        return [remarked(each, remark) for each in self.stream.statuses()]
 
 
 class ServedModels:
@@ -97,7 +104,7 @@ class ServedModels:
             NotFound: the model, or the version, was never seen.
         """
         served = self.entries.get(name)
-        known = served.stream.statuses() if served else self.gone.get(name, list)()
+        known = served.statuses() if served else self.gone.get(name, list)()
         # As for a handle, so that a client finds the status of the version that answers it.
         version = _meant(served.stream, version) if served else version
         if version is not None:

@@ -16,7 +16,7 @@ import tritonclient.http as triton_http
 
 from tests.functional.commands import ie_serving
 from tests.functional.conftest import Serve
-from tests.functional.load import Load
+from tests.functional.load import AVAILABLE, Load
 from tests.functional.servers import SAMPLE, Server
 from tests.functional.storage.repositories import BUCKET, s3_admin, s3_environ
 from tests.functional.storage.servers import ADMIN, Weed
@@ -169,6 +169,10 @@ def test_settings_that_are_broken_concern_their_model_alone(
         assert not re.search("version failed to load.* model=later", server.log)
         details = "/v1/models/later/details"
         said = "later/model.json:1:2: not JSON"
+        until(lambda: said in server.rest.get("/v1/models/later").text, PATIENCE_S)
+        status = server.status("later")[0]
+        assert (status.state, status.status.error_code) == (AVAILABLE, 0)
+        assert f"newer settings are not applied: {shelf.base}/{said}" in status.status.error_message
         until(lambda: said in server.rest.get(details).text, PATIENCE_S)
         shown = server.rest.get("/page/state").json()["models"]
         assert said in next(each for each in shown if each["name"] == "later")["not_applied"]
@@ -182,6 +186,62 @@ def test_settings_that_are_broken_concern_their_model_alone(
         shelf.write("broken/model.json", '{"nireq": 2}')
         until(lambda: serves(server, 1, "broken"), PATIENCE_S)
     assert load.failures == []
+
+
+def test_settings_that_break_before_the_first_request_are_told_by_the_status(
+    shelf: Shelf, start: Callable[..., Server]
+) -> None:
+    shelf.put("one")
+    server = start(shelf, "--load=on_demand")
+    shelf.write("one/model.json", "{")
+    said = "the first request loads it; newer settings are not applied: "
+    until(lambda: said in server.rest.get("/v1/models/one").text, PATIENCE_S)
+    assert "one/model.json:1:2: not JSON" in server.status("one")[0].status.error_message
+
+
+ODD_NAMES = (b"two\nlines", b"\x01", b"\xff", b" ")
+
+
+def test_a_directory_whose_name_no_model_can_have_is_left_out_once(
+    shelf: Shelf, start: Callable[..., Server]
+) -> None:
+    for name in ("one", "with space", "per%cent", "unié", "l" * 255):
+        shelf.put(name)
+    for odd in ODD_NAMES:
+        shutil.copytree(os.fsencode(shelf.base / "one"), os.fsencode(shelf.base) + b"/" + odd)
+    server = start(shelf)
+    until(lambda: server.log.count("directory of a model ignored") == len(ODD_NAMES), PATIENCE_S)
+    assert names(server) == {"one", "with space", "per%cent", "unié", "l" * 255}
+    assert len(server.rest.post("/v2/repository/index", json={}).json()) == 5
+    assert "version failed to load" not in server.log
+    with Process("ie_serving", "check", f"--model_repository={shelf.url}") as process:
+        assert process.popen.wait(PATIENCE_S) == 1
+        assert "expected text that is not empty, on one line: rename the directory" in process.log
+
+
+def test_a_change_of_the_globs_beside_an_outage_takes_no_model_away(
+    shelf: Shelf, serve: Serve, tmp_path: Path
+) -> None:
+    for name in ("one", "two"):
+        shelf.put(name)
+    file = tmp_path / "config.json"
+
+    def configure(*excluded: str) -> None:
+        entry = {"base_path": shelf.url, "exclude": excluded}
+        file.write_text(json.dumps({"model_repository_list": [entry]}))
+
+    configure()
+    flags = (f"--config_path={file}", POLL, "--config_poll_wait_seconds=0.3")
+    server = serve("ie_serving", "config", *flags)
+    with Load(server, ["one"]) as load:
+        shelf.base.rename(tmp_path / "elsewhere")
+        configure("two")
+        until(lambda: is_gone(server, "two"), PATIENCE_S)
+        (tmp_path / "elsewhere").rename(shelf.base)
+        shelf.put("three")
+        until(lambda: serves(server, 1, "three"), PATIENCE_S)
+    assert load.failures == []
+    assert names(server) == {"one", "three"}
 
 
 def test_a_configured_model_takes_precedence_over_a_directory_of_its_name(

@@ -21,7 +21,6 @@ from ie_serving.config.schema.contradictions import refusal
 from ie_serving.config.settings import Settings
 from ie_serving.core.settings.faults import fault
 from ie_serving.core.settings.structures import json_text
-from ie_serving.core.settings.words import name as name_of
 from ie_serving.core.values.errors import ConfigError, StorageError
 from ie_serving.engines.base import EngineOptions
 from ie_serving.models.configuration import ModelConfig
@@ -89,7 +88,6 @@ class FleetModels:
 
     def _made(self, shelf: Shelf, name: str, path: str, file: Entry | None) -> ModelConfig:
         place = f"{path}/{file.path.rpartition('/')[2]}" if file else path
-        name_of(name, path)
         keys, graph, read = self._keys(shelf, name, place, file)
         origin = Path.cwd() if "://" in path else Path(path).absolute()
         given = {**keys, "name": name, "base_path": path}

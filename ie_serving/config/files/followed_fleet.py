@@ -12,7 +12,13 @@ from functools import partial
 from ie_serving.config.files.fleet_models import FleetModels
 from ie_serving.core.values.errors import NotThereYet, ServingError
 from ie_serving.models.configuration import ModelConfig
-from ie_serving.models.fleet.repository import ModelRepository, changed, differ, together
+from ie_serving.models.fleet.repository import (
+    ModelRepository,
+    changed,
+    differ,
+    staying,
+    together,
+)
 from ie_serving.models.fleet.watch import Fleet
 from ie_serving.models.manager import ApplyEdit
 from ie_serving.telemetry.log.logs import Event
@@ -99,7 +105,10 @@ class FollowedFleet:
         return await self._refresh()
 
     async def _joined(self, configured: Sequence[ModelConfig]) -> Sequence[ModelConfig]:
-        models, left_out = together(configured, await self._found())
+        found = await self._found()
+        # As in a refresh: a change of the file beside an outage takes no model away.
+        going_on = staying(self._desired(), self._fleet.unlisted())
+        models, left_out = together(configured, [*found, *going_on])
         self._say(left_out)
         return models
 

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Final, NamedTuple
 
-from ie_serving.core.values.errors import StorageError
+from ie_serving.core.settings.words import name as name_of
+from ie_serving.core.values.errors import ConfigError, StorageError
 from ie_serving.models.configuration import ModelConfig
 from ie_serving.models.repository.source import VERSION
 from ie_serving.storage.directories import Directories, Listed
@@ -76,7 +77,7 @@ def together(
     """Join configured models with those that repositories have.
 
     A configured model takes precedence over a directory of its name; of two directories the one of
-    the repository that is listed first.
+    the repository that is listed first. A directory whose name no model can have is no model.
 
     Returns:
         All models, and a sentence for each directory that is left out for its name.
@@ -84,6 +85,11 @@ def together(
     models = {config.name: config for config in configured}
     left_out = []
     for config in found:
+        try:
+            name_of(config.name, config.base_path)
+        except ConfigError as error:
+            left_out.append(f"{error}: rename the directory, or exclude it")
+            continue
         other = models.setdefault(config.name, config)
         # The directory of a configured model may lie in the repository: there is no conflict.
         if other.base_path.rstrip("/") != config.base_path.rstrip("/"):
@@ -98,7 +104,7 @@ def changed(
     desired: Sequence[ModelConfig],
     found: Iterable[ModelConfig],
     *,
-    unlisted: Collection[str] = (),
+    unlisted: Collection[ModelRepository] = (),
     only_known: bool = False,
 ) -> Sequence[ModelConfig]:
     """Give the desired models after the repositories have changed.
@@ -106,16 +112,27 @@ def changed(
     Args:
         desired: the models until now.
         found: the models of the repositories.
-        unlisted: base paths of repositories that are not known yet, whose models stay.
+        unlisted: see `staying`.
         only_known: take no model that was not desired before: clients decide what is loaded.
     """
     configured = [config for config in desired if not config.repository]
-    staying = [config for config in desired if config.repository in unlisted]
-    models, _ = together(configured, [*found, *staying])
+    models, _ = together(configured, [*found, *staying(desired, unlisted)])
     if not only_known:
         return models
     known = {config.name for config in desired}
     return [config for config in models if config.name in known]
+
+
+def staying(
+    desired: Iterable[ModelConfig], unlisted: Collection[ModelRepository]
+) -> list[ModelConfig]:
+    """Give the desired models of repositories that cannot be listed, as far as these take them."""
+    return [
+        config
+        for config in desired
+        for each in unlisted
+        if each.base_path == config.repository and each.takes(config.name)
+    ]
 
 
 def differ(one: Sequence[ModelConfig], other: Sequence[ModelConfig]) -> bool:

@@ -204,13 +204,9 @@ class Fleet:
         watched = [each for each in self._watched.values() if each.listed_last is not None]
         return [each.shelf() for each in watched]
 
-    def unlisted(self) -> Collection[str]:
-        """Give the base paths of repositories that were never listed."""
-        return {
-            repository.base_path
-            for repository, each in self._watched.items()
-            if each.listed_last is None
-        }
+    def unlisted(self) -> Collection[ModelRepository]:
+        """Give the repositories that were never listed."""
+        return {r for r, each in self._watched.items() if each.listed_last is None}
 
     def not_applied(self) -> None:
         """Take the next listing of each for news: the last one could not be applied."""

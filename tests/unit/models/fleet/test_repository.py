@@ -108,7 +108,8 @@ def test_models_of_a_repository_that_is_not_known_yet_stay(
     desired = changed(configured, before)
     listed = [each for each in after if each.repository != "/two"]
     kept = {each.name for each in desired if each.repository == "/two"}
-    result = {each.name for each in changed(desired, listed, unlisted={"/two"})}
+    unlisted = {ModelRepository(base_path="/two")}
+    result = {each.name for each in changed(desired, listed, unlisted=unlisted)}
     assert kept <= result
 
 

@@ -175,6 +175,9 @@ def test_models_on_demand_and_every_worker_split_alike(serve: Serve, base: Path)
     of_each = {user: tfs_rest(server, user) for user in users}
     assert set(of_each.values()) == {1, 2}
     assert {user: v2_grpc(server, user) for user in users} == of_each
+    for _ in range(16):  # over connections of their own, so that each worker has loaded it
+        httpx.post(f"{server.url}/v1/models/m:predict", json={"inputs": {"x": [[1.0, 1.0]]}})
+    assert server.sample('ie_serving_traffic_share{model_name="m",version="1"}') == 0.5
 
 
 def test_a_request_that_names_version_or_label_is_not_split(serve: Serve, base: Path) -> None:

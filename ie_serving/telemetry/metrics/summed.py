@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
+from statistics import fmean
 from typing import Final
 
 ALIKE: Final[Mapping[str, Callable[[Sequence[float]], float]]] = {
@@ -9,6 +10,8 @@ ALIKE: Final[Mapping[str, Callable[[Sequence[float]], float]]] = {
     "ie_serving_versions": lambda values: values[0],
     "ie_serving_signatures": lambda values: values[0],
     "ie_serving_compared_signatures": lambda values: values[0],
+    # Each worker divides, and rolls back, for itself: of all requests this share goes there.
+    "ie_serving_traffic_share": fmean,
     # Steps of the load of one version, which all workers do at the same time.
     "ie_serving_version_load_seconds": max,
     "process_start_time_seconds": min,

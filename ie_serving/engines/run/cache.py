@@ -40,7 +40,7 @@ class Cache:
         self._most_bytes = most_bytes
         self._bytes = 0
         self._kept: dict[bytes, tuple[float, Arrays, Lease]] = {}
-        self._computed: dict[bytes, asyncio.Future[None]] = {}
+        self._computed: dict[bytes, asyncio.Future[Arrays]] = {}
 
     async def get(
         self, whose: str, inputs: Arrays, compute: Callable[[], Coroutine[Any, Any, Arrays]]
@@ -66,8 +66,8 @@ class Cache:
                 return await self._compute(key, compute())
             # Not awaited itself: a cancelled caller must not cancel the work.
             await asyncio.wait((other,))
-            if not other.cancelled():
-                other.result()
+            if not other.cancelled():  # otherwise computed anew, for a client that has stayed
+                return other.result()
 
     def close(self) -> None:
         """Let go of everything that is kept."""
@@ -88,7 +88,7 @@ class Cache:
         finally:
             del self._computed[key]
         self._keep(key, items)
-        done.set_result(None)
+        done.set_result(items)
         return items
 
     def _keep(self, key: bytes, items: Arrays) -> None:

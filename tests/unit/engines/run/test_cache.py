@@ -164,3 +164,12 @@ class Sized:
     async def __call__(self) -> dict[str, Any]:
         self.begun += 1
         return {"y": np.zeros(self.size, np.uint8)}
+
+
+async def test_an_answer_too_large_to_keep_is_given_to_those_who_wait() -> None:
+    kept, work = Cache(math.inf, most_bytes=1), Work()
+    asked = [asyncio.create_task(get(kept, work, 1)) for _ in range(3)]
+    await settle()
+    work.may_end.set()
+    assert await asyncio.gather(*asked) == [1, 1, 1]
+    assert await get(kept, work, 1) == 2

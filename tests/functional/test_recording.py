@@ -132,6 +132,13 @@ def test_a_replay_shows_what_a_server_says_that_ends(recorded: tuple[Server, Pat
     assert "--model_name" in found.stderr.partition("it said: ")[2]
 
 
+def test_a_server_that_cannot_be_reached_is_no_drift(recorded: tuple[Server, Path]) -> None:
+    for target in ("localhost:1", "nowhere.invalid:9000"):
+        found = replay(recorded[1], "--to", target, "--timeout_seconds", "20")
+        assert (found.returncode, found.stdout) == (3, ""), found
+        assert target in found.stderr
+
+
 @pytest.mark.parametrize(
     ("content", "cause"),
     [(b"no records", "TFRecord"), (b"", "has no Predict with its answer; there are 0 records")],

@@ -23,6 +23,7 @@ OPTIONS: Final = [
 _NO_TLS: Final = ("WRONG_VERSION_NUMBER", "wrong version number")
 _UNTRUSTED: Final = ("CERTIFICATE_VERIFY_FAILED", "certificate verify failed", "Peer name")
 _NO_HTTP2: Final = ("http1.x", "HTTP/1", "Broken pipe", "Socket closed", "settings frame", "ALPN")
+_NO_CONNECTION: Final = ("failed to connect", "resolution", "errors resolving", "Connection reset")
 
 
 class Rpc:
@@ -109,6 +110,6 @@ def _why(text: str) -> str:
             f"gives no gRPC answer ({text[-80:]}): it is the REST port, or wants TLS (grpcs://);"
             " name the gRPC port by --url"
         )
-    if "failed to connect" in text or "resolution" in text:
+    if any(each in text for each in _NO_CONNECTION):
         return f"cannot be reached: {text[-200:]}"
     return ""

@@ -135,9 +135,10 @@ class ModelStream:
             return ""
         is_one, names = len(missing) == 1, " and ".join(map(str, missing))
         which, whose, them = ("", "its", "it") if is_one else ("s", "their", "them")
+        answer = "others answer" if self.split and self.split.ranges else "no version answers"
         return (
             f"traffic names the version{which} {names}, which {'is' if is_one else 'are'} not"
-            f" there: others answer {whose} {sum(missing.values())} %;"
+            f" there: {answer} {whose} {sum(missing.values())} %;"
             f" upload {them}, or correct traffic"
         )
 

@@ -206,6 +206,10 @@ def test_a_version_that_is_not_there_is_said(serve: Serve, base: Path) -> None:
     write(base, 10)
     until(lambda: server.rest.get(details).json()["settings_not_applied"] == "")
     assert server.log.count("traffic names versions that are not there") == 2
+    configure(base, traffic={"12": 100})
+    said = "traffic names the version 12, which is not there: no version answers its 100 %"
+    until(lambda: server.rest.get(details).json()["settings_not_applied"].startswith(said))
+    assert server.rest.post("/v1/models/m:predict", json={"inputs": {}}).status_code == 404
 
 
 def test_traffic_begins_and_ends_with_the_file(serve: Serve, base: Path) -> None:

@@ -174,6 +174,16 @@ def write_first_generation_counting(path: Path) -> None:
         builder.save()
 
 
+def write_wide(path: Path) -> None:
+    """Write as many inputs as models of tables have."""
+    specs = {f"f{number}": tf.TensorSpec([None], tf.float32) for number in range(200)}
+    module = tf.Module()
+    module.sum = tf.function(
+        lambda inputs: {"y": tf.add_n([inputs[name] for name in specs])}, input_signature=[specs]
+    )
+    tf.saved_model.save(module, str(path), signatures=module.sum)
+
+
 def main(root: Path) -> None:
     model = HalfPlus()
     tf.saved_model.save(
@@ -198,6 +208,7 @@ def main(root: Path) -> None:
     fixed = Fixed()
     signatures = {"serving_default": fixed.beside, "crossed": fixed.crossed}
     tf.saved_model.save(fixed, str(root / "fixed"), signatures=signatures)
+    write_wide(root / "wide")
 
 
 if __name__ == "__main__":

@@ -175,13 +175,23 @@ def write_first_generation_counting(path: Path) -> None:
 
 
 def write_wide(path: Path) -> None:
-    """Write as many inputs as models of tables have."""
-    specs = {f"f{number}": tf.TensorSpec([None], tf.float32) for number in range(200)}
+    """Write as many inputs, and features of Examples, as models of tables have."""
+    names = [f"f{number}" for number in range(200)]
     module = tf.Module()
-    module.sum = tf.function(
-        lambda inputs: {"y": tf.add_n([inputs[name] for name in specs])}, input_signature=[specs]
-    )
-    tf.saved_model.save(module, str(path), signatures=module.sum)
+
+    def total(inputs: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+        return {"y": tf.add_n([inputs[name] for name in names])}
+
+    def of_examples(examples: tf.Tensor) -> dict[str, tf.Tensor]:
+        feature = tf.io.FixedLenFeature([1], tf.float32, 0.0)
+        return total(tf.io.parse_example(examples, dict.fromkeys(names, feature)))
+
+    specs = {name: tf.TensorSpec([None], tf.float32) for name in names}
+    module.total = tf.function(total, input_signature=[specs])
+    texts = tf.TensorSpec([None], tf.string, "examples")
+    module.of_examples = tf.function(of_examples, input_signature=[texts])
+    signatures = {"serving_default": module.total, "of_examples": module.of_examples}
+    tf.saved_model.save(module, str(path), signatures=signatures)
 
 
 def main(root: Path) -> None:

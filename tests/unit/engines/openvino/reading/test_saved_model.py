@@ -4,9 +4,11 @@ import importlib.util
 import os
 import shutil
 import sys
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import numpy as np
@@ -70,12 +72,11 @@ async def test_every_signature_computes_its_own(exported: Path) -> None:
 
 
 def test_a_load_looks_a_few_times_at_each_input(exported: Path) -> None:
-    """It was once for each other one: 1,600 inputs took 11 s."""
-    calls = 0
+    """It was once for each other one: 1,600 inputs took 11 s, 1,600 features of Examples 30 s."""
+    calls = Counter[str]()
 
-    def count(frame: object, event: str, function: Any) -> None:
-        nonlocal calls
-        calls += event == "c_call" and function.__name__ == "get_names"
+    def count(frame: FrameType, event: str, function: Any) -> None:
+        calls[function.__name__ if event == "c_call" else frame.f_code.co_name] += 1
 
     sys.setprofile(count)
     try:
@@ -84,7 +85,9 @@ def test_a_load_looks_a_few_times_at_each_input(exported: Path) -> None:
         sys.setprofile(None)
     inputs = len(model.signatures[SERVING_DEFAULT].inputs)
     assert inputs >= 200
-    assert inputs <= calls <= 5 * inputs
+    # Both signatures have as many. `place` is called and returns.
+    assert 2 * inputs <= calls["get_names"] <= 10 * inputs
+    assert 2 * inputs <= calls["place"] <= 300 * inputs
 
 
 async def test_outputs_that_depend_on_no_input_have_all_their_bits(exported: Path) -> None:
